@@ -1,0 +1,103 @@
+//! What a host is: its fingerprint, its capabilities, its network.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A host's fingerprint: what has to be known to compare a figure with another machine's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostFacts {
+    /// The host's own name.
+    pub hostname: String,
+    /// Changes with every boot: agents with equal ids share one kernel and one monotonic clock.
+    pub boot_id: Option<String>,
+    /// Operating system's release, as the kernel gives it.
+    pub kernel: String,
+    /// Distribution, from os-release.
+    pub distribution: Option<String>,
+    /// Machine architecture.
+    pub architecture: String,
+    /// CPU model.
+    pub cpu_model: Option<String>,
+    /// CPUs that this agent may run on.
+    pub cpus: u32,
+    /// Physical memory, bytes.
+    pub memory_bytes: Option<u64>,
+    /// Default congestion control.
+    pub tcp_congestion: Option<String>,
+    /// The clock.
+    pub clock: ClockQuality,
+    /// Interfaces with their offloads.
+    pub interfaces: Vec<InterfaceFacts>,
+}
+
+/// How good a host's clock is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClockQuality {
+    /// The kernel's clock source.
+    pub source: Option<String>,
+    /// Whether the kernel calls its wall clock synchronised.
+    pub synchronised: Option<bool>,
+    /// The kernel's bound on the wall clock's error, µs.
+    pub max_error_us: Option<u64>,
+    /// The smallest step seen between two reads of the monotonic clock, ns.
+    pub resolution_ns: Option<u64>,
+}
+
+/// One interface and its offloads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct InterfaceFacts {
+    /// The interface's name.
+    pub name: String,
+    /// MTU, bytes.
+    pub mtu: Option<u32>,
+    /// TCP segmentation offload.
+    pub tso: Option<bool>,
+    /// Generic segmentation offload.
+    pub gso: Option<bool>,
+    /// Generic receive offload.
+    pub gro: Option<bool>,
+}
+
+/// Something that an agent can or cannot do here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Capability {
+    /// `tun`, `cgroup`, `psi`, `irq_pressure` ...
+    pub name: String,
+    /// Whether it works.
+    pub available: bool,
+    /// Why it does not.
+    pub reason: Option<String>,
+}
+
+/// A host's addresses and routes at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NetworkView {
+    /// Interfaces.
+    pub interfaces: Vec<InterfaceView>,
+    /// Routes, IPv4 and IPv6.
+    pub routes: Vec<RouteView>,
+}
+
+/// One interface's state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct InterfaceView {
+    /// The interface's name.
+    pub name: String,
+    /// Whether it is up.
+    pub up: bool,
+    /// MTU, bytes.
+    pub mtu: Option<u32>,
+    /// Addresses with prefix length, as in `10.1.2.3/24`.
+    pub addresses: Vec<String>,
+}
+
+/// One route.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RouteView {
+    /// The destination, as in `10.1.0.0/16`; the default route is `0.0.0.0/0` or `::/0`.
+    pub destination: String,
+    /// The next hop, where there is one.
+    pub gateway: Option<String>,
+    /// The interface it leaves by.
+    pub interface: String,
+}

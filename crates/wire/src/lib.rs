@@ -1,0 +1,32 @@
+//! The contract between the control plane and an agent: one JSON object a line, commands on the agent's
+//! stdin, events on its stdout. Owns the types and nothing else: no I/O, no clock, no behaviour.
+//! `contract/agent.schema.json` and Python's models are generated from here; a test fails when they are stale.
+//!
+//! Conventions: `*_ns` on its own (`t_ns`, `start_ns`) is an instant on the sending agent's CLOCK_MONOTONIC;
+//! other units are in the field's name. A figure that is not known is absent (`null`), never 0.
+
+mod command;
+mod event;
+mod facts;
+mod observation;
+mod outcome;
+mod workload;
+
+pub use command::Command;
+pub use event::{Blame, ErrorReport, Event, FlowProgress, Side};
+pub use facts::{Capability, ClockQuality, HostFacts, InterfaceFacts, InterfaceView, NetworkView, RouteView};
+pub use observation::{
+    CgroupSample, CpuSample, InterfaceSample, MachineSample, MemorySample, NetworkSample, Observation, Pressure,
+    PressureSample, ProcessSample, SoftnetSample, TcpSample, UdpSample,
+};
+pub use outcome::{FlowReport, HistogramReport, LoadReport, Outcome, ThreadReport};
+pub use workload::{
+    Direction, Header, HttpSpec, IpVersion, ProcessSpec, Protocol, RrSpec, ServeSpec, Target, TcpSpec, UdpSpec,
+    Workload,
+};
+
+/// The contract's version; it grows when an old reader would misunderstand a new line.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// The longest line that either side accepts, in bytes: a bound on what a peer can make us hold.
+pub const LINE_LIMIT_BYTES: usize = 16 * 1024 * 1024;

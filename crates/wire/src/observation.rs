@@ -1,0 +1,207 @@
+//! What a host is doing: cumulative counters as the kernel keeps them, so that a lost sample loses no count.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One sample of a host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Observation {
+    /// The trial that the control plane named.
+    pub trial: Option<String>,
+    /// When the sample was begun, ns.
+    pub t_ns: u64,
+    /// CPU time that this host's observer has used since it began, s: what observing costs.
+    pub observer_cpu_s: f64,
+    /// What all hosts on the machine share.
+    pub machine: Option<MachineSample>,
+    /// What is this host's own.
+    pub network: NetworkSample,
+    /// The agent's cgroup: all CPU time that this host's processes used.
+    pub cgroup: Option<CgroupSample>,
+    /// The agent and every process that it started.
+    pub processes: Vec<ProcessSample>,
+}
+
+/// CPUs, memory, pressure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MachineSample {
+    /// One row per online CPU.
+    pub cpus: Vec<CpuSample>,
+    /// Memory.
+    pub memory: MemorySample,
+    /// Pressure stall information; each absent where the kernel does not keep it.
+    pub pressure: Pressure,
+    /// One row per CPU of /proc/net/softnet_stat.
+    pub softnet: Vec<SoftnetSample>,
+}
+
+/// Seconds that one CPU has spent per kind, since boot (proc_stat).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CpuSample {
+    /// CPU number.
+    pub cpu: u32,
+    /// User mode, niced included.
+    pub user_s: f64,
+    /// Kernel mode.
+    pub system_s: f64,
+    /// Idle.
+    pub idle_s: f64,
+    /// Idle with I/O outstanding.
+    pub iowait_s: f64,
+    /// Hardware interrupts.
+    pub irq_s: f64,
+    /// Soft interrupts: most of the network stack.
+    pub softirq_s: f64,
+    /// Taken by the hypervisor.
+    pub steal_s: f64,
+}
+
+/// Memory of the machine, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MemorySample {
+    /// All of it.
+    pub total_bytes: u64,
+    /// What a new program could have.
+    pub available_bytes: u64,
+}
+
+/// Pressure stall information.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Pressure {
+    /// Waiting for a CPU.
+    pub cpu: Option<PressureSample>,
+    /// Waiting for memory.
+    pub memory: Option<PressureSample>,
+    /// Waiting for I/O.
+    pub io: Option<PressureSample>,
+    /// Held up by interrupts.
+    pub irq: Option<PressureSample>,
+}
+
+/// Stalled time since boot, µs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PressureSample {
+    /// Some task was stalled.
+    pub some_us: Option<u64>,
+    /// All tasks were stalled.
+    pub full_us: Option<u64>,
+}
+
+/// One CPU's packet backlog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SoftnetSample {
+    /// CPU number.
+    pub cpu: u32,
+    /// Frames processed.
+    pub processed: u64,
+    /// Frames dropped because the backlog was full.
+    pub dropped: u64,
+    /// Times that the budget ended with work left.
+    pub squeezed: u64,
+}
+
+/// A host's interfaces and protocol counters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NetworkSample {
+    /// One row per interface.
+    pub interfaces: Vec<InterfaceSample>,
+    /// TCP.
+    pub tcp: Option<TcpSample>,
+    /// UDP, IPv4 and IPv6 added up.
+    pub udp: Option<UdpSample>,
+}
+
+/// One interface's counters (/proc/net/dev).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct InterfaceSample {
+    /// The interface's name.
+    pub name: String,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Receive errors.
+    pub rx_errors: u64,
+    /// Packets dropped on receipt.
+    pub rx_dropped: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Transmit errors.
+    pub tx_errors: u64,
+    /// Packets dropped on sending.
+    pub tx_dropped: u64,
+}
+
+/// TCP counters (RFC 4022 names).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TcpSample {
+    /// Segments received.
+    pub in_segments: u64,
+    /// Segments sent, retransmissions not counted.
+    pub out_segments: u64,
+    /// Segments sent again.
+    pub retransmitted_segments: u64,
+    /// Connections opened actively.
+    pub active_opens: u64,
+    /// Connections opened passively.
+    pub passive_opens: u64,
+    /// Connections in ESTABLISHED or CLOSE-WAIT now.
+    pub established: u64,
+    /// Connections dropped because the accept queue was full.
+    pub listen_drops: Option<u64>,
+}
+
+/// UDP counters (RFC 4113 names).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UdpSample {
+    /// Datagrams delivered.
+    pub in_datagrams: u64,
+    /// Datagrams sent.
+    pub out_datagrams: u64,
+    /// Datagrams for a port where nobody listens.
+    pub no_ports: u64,
+    /// Datagrams not delivered for another reason.
+    pub in_errors: u64,
+    /// Of these, because a receive buffer was full.
+    pub receive_buffer_errors: u64,
+    /// Sends refused because a send buffer was full.
+    pub send_buffer_errors: u64,
+}
+
+/// A cgroup's accounts.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CgroupSample {
+    /// CPU time, s.
+    pub usage_s: f64,
+    /// Of it in user mode, s.
+    pub user_s: Option<f64>,
+    /// Of it in the kernel, s.
+    pub system_s: Option<f64>,
+    /// Memory, bytes.
+    pub memory_bytes: Option<u64>,
+    /// Time throttled by a CPU limit, s.
+    pub throttled_s: Option<f64>,
+}
+
+/// One process's accounts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProcessSample {
+    /// The task's `name`; `agent` for the agent itself.
+    pub name: String,
+    /// Process id.
+    pub pid: u32,
+    /// CPU time in user mode, s.
+    pub user_s: f64,
+    /// CPU time in the kernel, s.
+    pub system_s: f64,
+    /// Resident memory, bytes.
+    pub resident_bytes: u64,
+    /// Threads.
+    pub threads: u32,
+    /// Context switches that it asked for, all threads.
+    pub voluntary_switches: Option<u64>,
+    /// Context switches that the scheduler forced, all threads.
+    pub involuntary_switches: Option<u64>,
+}

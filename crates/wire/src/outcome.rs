@@ -1,0 +1,108 @@
+//! What a measuring task found.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Direction, Side};
+
+/// The figures of one task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Outcome {
+    /// One row per flow; http reports one per thread.
+    pub flows: Vec<FlowReport>,
+    /// Whole-task histograms: `latency` (from due), `service` (from sent), `late` (due to sent), `connect`, each also
+    /// as `warmup_*` for what was due in the warm-up.
+    pub histograms: Vec<HistogramReport>,
+    /// Failed operations by name; each is in exactly one.
+    pub errors: BTreeMap<String, u64>,
+    /// What generating cost on this host.
+    pub generator: LoadReport,
+    /// What answering cost on the server, where it told.
+    pub receiver: Option<LoadReport>,
+    /// Counters of the kind's own: `requests_due`, `requests_sent`, `unsent`, `unanswered`, `status_2xx` ...
+    pub counts: BTreeMap<String, u64>,
+}
+
+/// One flow from its first to its last byte.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FlowReport {
+    /// The flow's number within its task.
+    pub flow: u32,
+    /// `up` or `down`.
+    pub direction: Direction,
+    /// When it was to begin, ns.
+    pub due_ns: u64,
+    /// When its first byte was sent or received, ns; absent where none was.
+    pub start_ns: Option<u64>,
+    /// When its last byte was sent or received, ns.
+    pub end_ns: Option<u64>,
+    /// Payload bytes sent by the sending side.
+    pub sent_bytes: u64,
+    /// Payload bytes received by the receiving side; absent where the receiver did not tell.
+    pub received_bytes: Option<u64>,
+    /// Datagrams, transactions or requests sent.
+    pub sent_units: Option<u64>,
+    /// Distinct datagrams, or answers, received.
+    pub received_units: Option<u64>,
+    /// Datagrams sent and never received.
+    pub lost: Option<u64>,
+    /// Datagrams received again.
+    pub duplicates: Option<u64>,
+    /// Datagrams that arrived after one with a higher number (RFC 4737, type-P-reordered).
+    pub reordered: Option<u64>,
+    /// Interarrival jitter (RFC 3550, 6.4.1) at the end, µs.
+    pub jitter_us: Option<f64>,
+    /// TCP segments sent again.
+    pub retransmits: Option<u64>,
+    /// Mean of the sampled smoothed round-trip times, µs.
+    pub rtt_mean_us: Option<f64>,
+    /// Congestion control that the connection used.
+    pub congestion: Option<String>,
+    /// Local address and port.
+    pub local: Option<String>,
+    /// Remote address and port.
+    pub remote: Option<String>,
+}
+
+/// A mergeable histogram.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HistogramReport {
+    /// What was recorded, in ns.
+    pub metric: String,
+    /// How many values it holds.
+    pub count: u64,
+    /// HdrHistogram, V2 encoding, base64.
+    pub hdr_v2: String,
+}
+
+/// What a host spent on generating or answering load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadReport {
+    /// Whether this is about the agent's own host.
+    pub side: Side,
+    /// From the task's first to its last operation, s.
+    pub wall_s: f64,
+    /// One row per thread that moved payload.
+    pub threads: Vec<ThreadReport>,
+    /// Sends that the local socket refused to take at once (EAGAIN, ENOBUFS).
+    pub pushback: u64,
+    /// Datagrams dropped by a local socket buffer, where the kernel told.
+    pub socket_drops: Option<u64>,
+}
+
+/// One thread's share of a CPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ThreadReport {
+    /// What the thread did.
+    pub name: String,
+    /// Time in user mode, s.
+    pub user_s: f64,
+    /// Time in the kernel, s.
+    pub system_s: f64,
+    /// Time that it was ready to run and waited for a CPU, s.
+    pub runnable_wait_s: Option<f64>,
+    /// Time that this row covers, s.
+    pub wall_s: f64,
+}

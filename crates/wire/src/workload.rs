@@ -1,0 +1,238 @@
+//! What a task does. Every specification is complete: an agent adds no defaults of its own.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A task's kind and its parameters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Workload {
+    /// Answer `tcp`, `udp`, `rr` and `http` load until stopped.
+    #[schemars(title = "ServeWorkload")]
+    Serve(ServeSpec),
+    /// Bulk TCP.
+    #[schemars(title = "TcpWorkload")]
+    Tcp(TcpSpec),
+    /// Paced, numbered datagrams.
+    #[schemars(title = "UdpWorkload")]
+    Udp(UdpSpec),
+    /// Request and response, one outstanding per flow.
+    #[schemars(title = "RrWorkload")]
+    Rr(RrSpec),
+    /// HTTP/1.1 requests.
+    #[schemars(title = "HttpWorkload")]
+    Http(HttpSpec),
+    /// A child process: a daemon under test, or a VPN client.
+    #[schemars(title = "ProcessWorkload")]
+    Process(ProcessSpec),
+}
+
+/// An address family to insist on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum IpVersion {
+    /// IPv4 only.
+    V4,
+    /// IPv6 only.
+    V6,
+}
+
+/// Where load goes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Target {
+    /// A name or an address (IPv6 without brackets).
+    pub host: String,
+    /// The port of the session protocol (tcp, udp, rr).
+    pub port: u16,
+    /// Only this family when the name has several addresses; the resolver's first where absent.
+    pub ip_version: Option<IpVersion>,
+}
+
+/// Which way the payload flows, as the load's client sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// Client to server.
+    Up,
+    /// Server to client.
+    Down,
+    /// Both at once: each of the `flows` exists once up and once down.
+    Both,
+}
+
+/// A transport protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+/// Bulk TCP: `flows` connections, each as fast as it goes or at `rate_bps`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TcpSpec {
+    /// The server.
+    pub target: Target,
+    /// Connections.
+    pub flows: u32,
+    /// Threads that drive them; the flows are dealt out evenly.
+    pub threads: u32,
+    /// Which way.
+    pub direction: Direction,
+    /// How long, ms, warm-up included.
+    pub duration_ms: u64,
+    /// Leading time whose figures are kept but flagged, ms.
+    pub warmup_ms: u64,
+    /// Bytes per write and per read call.
+    pub block_bytes: u32,
+    /// Payload rate per flow, bits per second; unlimited where absent.
+    pub rate_bps: Option<u64>,
+    /// Congestion control by the kernel's name; the host's default where absent.
+    pub congestion: Option<String>,
+    /// Local address.
+    pub bind: Option<String>,
+    /// Time between `progress` events, ms.
+    pub interval_ms: u32,
+}
+
+/// Paced, sequence-numbered datagrams; loss, reorder, duplicates and jitter are counted where they arrive.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UdpSpec {
+    /// The server.
+    pub target: Target,
+    /// Flows, each with a socket of its own.
+    pub flows: u32,
+    /// Threads that drive them.
+    pub threads: u32,
+    /// Which way.
+    pub direction: Direction,
+    /// How long, ms, warm-up included.
+    pub duration_ms: u64,
+    /// Datagrams per flow, after which it ends before `duration_ms`.
+    pub number: Option<u64>,
+    /// Leading time whose figures are kept but flagged, ms.
+    pub warmup_ms: u64,
+    /// UDP payload, bytes, at least the measuring header.
+    pub datagram_bytes: u32,
+    /// Datagrams per second and flow; as fast as the socket takes them where absent.
+    pub rate_pps: Option<f64>,
+    /// Local address.
+    pub bind: Option<String>,
+    /// Time between `progress` events, ms.
+    pub interval_ms: u32,
+}
+
+/// Request-response: each flow keeps one transaction outstanding.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RrSpec {
+    /// The server.
+    pub target: Target,
+    /// Over TCP or UDP.
+    pub protocol: Protocol,
+    /// Connections, or UDP sockets.
+    pub flows: u32,
+    /// Threads that drive them.
+    pub threads: u32,
+    /// How long, ms, warm-up included.
+    pub duration_ms: u64,
+    /// Transactions over all flows, after which the task ends before `duration_ms`.
+    pub number: Option<u64>,
+    /// Leading time whose figures are kept but flagged, ms.
+    pub warmup_ms: u64,
+    /// Request payload, bytes.
+    pub request_bytes: u32,
+    /// Response payload, bytes.
+    pub response_bytes: u32,
+    /// After this a transaction counts as the error `timeout`, ms.
+    pub timeout_ms: u32,
+    /// Local address.
+    pub bind: Option<String>,
+    /// Time between `progress` events, ms.
+    pub interval_ms: u32,
+}
+
+/// HTTP/1.1 requests over keep-alive connections; closed loop, or open where `rate_per_s` is set.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HttpSpec {
+    /// `http://host[:port]/path`.
+    pub url: String,
+    /// Only this family when the name has several addresses.
+    pub ip_version: Option<IpVersion>,
+    /// Connections.
+    pub connections: u32,
+    /// Threads that drive them.
+    pub threads: u32,
+    /// How long, ms, warm-up included.
+    pub duration_ms: u64,
+    /// Requests, after which the task ends before `duration_ms`.
+    pub number: Option<u64>,
+    /// Leading time whose figures are kept but flagged, ms.
+    pub warmup_ms: u64,
+    /// Requests per second over all connections, each timed from when it was due; closed loop where absent.
+    pub rate_per_s: Option<f64>,
+    /// Request method.
+    pub method: String,
+    /// Extra header fields, in order.
+    pub headers: Vec<Header>,
+    /// Request body.
+    pub body: Option<String>,
+    /// After this a request counts as the error `timeout` and its connection is opened anew, ms.
+    pub timeout_ms: u32,
+    /// Local address.
+    pub bind: Option<String>,
+    /// Time between `progress` events, ms.
+    pub interval_ms: u32,
+}
+
+/// One header field.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Header {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+}
+
+/// Listeners that answer every workload.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ServeSpec {
+    /// Addresses to bind to; each gets every listener.
+    pub bind: Vec<String>,
+    /// Port of the session protocol, TCP and UDP; 0 takes any free one; none where absent.
+    pub port: Option<u16>,
+    /// Port of the HTTP responder; 0 takes any free one; none where absent.
+    pub http_port: Option<u16>,
+    /// The longest test that a client may ask for, ms.
+    pub longest_ms: u64,
+    /// The most flows that one client may ask for.
+    pub most_flows: u32,
+}
+
+/// A child process of the agent. It dies with the agent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProcessSpec {
+    /// What its samples are labelled with.
+    pub name: String,
+    /// Program (looked up in PATH) and arguments.
+    pub argv: Vec<String>,
+    /// Working directory.
+    pub cwd: Option<String>,
+    /// Variables added to the agent's environment.
+    pub env: BTreeMap<String, String>,
+    /// File that its stdout and stderr are appended to; dropped where absent.
+    pub log: Option<String>,
+    /// Lines of its output that contain one of these become `output` events.
+    pub report: Vec<String>,
+    /// How long a stopped process may take after SIGTERM before it is killed, ms.
+    pub grace_ms: u32,
+}
