@@ -1,0 +1,118 @@
+"""One tree of exceptions: whose fault it is decides the exit code; the message is the one line that a user reads.
+
+Raise these at the edge where the cause is known; only `cli` turns them into words on stderr and an exit code.
+
+* LeadlineError            1
+  - InputError             2   the request was wrong
+    + PlanError
+    + MissingBinary
+  - EnvironmentLimit       2   this machine cannot do what was asked
+  - AgentError             1
+    + AgentLost
+    + TaskFailed
+  - LabError               1
+  - SutFailed              1
+  - DatasetError           1
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class LeadlineError(Exception):
+    """Anything that ends a command or a trial. `hint` says what would be right."""
+
+    exit_code = 1
+    code = "failed"
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.hint}" if self.hint else self.message
+
+
+class InputError(LeadlineError):
+    """What the user gave cannot be right."""
+
+    exit_code = 2
+    code = "bad_input"
+
+
+class PlanError(InputError):
+    """A plan is wrong at a known place."""
+
+    code = "bad_plan"
+
+    def __init__(self, file: Path | str, line: int | None, message: str, *, hint: str | None = None) -> None:
+        where = f"{file}:{line}" if line is not None else f"{file}"
+        super().__init__(f"{where}: {message}", hint=hint)
+        self.file = Path(file)
+        self.line = line
+
+
+class MissingBinary(InputError):
+    """A program that the request needs is not here."""
+
+    code = "missing_binary"
+
+    def __init__(self, name: str, *, hint: str | None = None) -> None:
+        super().__init__(f"{name} is not installed or not executable", hint=hint)
+        self.name = name
+
+
+class EnvironmentLimit(LeadlineError):
+    """This machine does not allow what was asked."""
+
+    exit_code = 2
+    code = "environment"
+
+
+class AgentError(LeadlineError):
+    """An agent could not do its part."""
+
+    code = "agent"
+
+
+class AgentLost(AgentError):
+    """An agent went away: its process ended, or it fell silent."""
+
+    code = "agent_lost"
+
+    def __init__(self, host: str, reason: str) -> None:
+        super().__init__(f"the agent on {host} is lost: {reason}")
+        self.host = host
+        self.reason = reason
+
+
+class TaskFailed(AgentError):
+    """A task on an agent failed, by a named cause."""
+
+    code = "task_failed"
+
+    def __init__(self, host: str, task: str, code: str, message: str) -> None:
+        super().__init__(f"{task} on {host}: {message}")
+        self.host = host
+        self.task = task
+        self.code = code
+
+
+class LabError(LeadlineError):
+    """The lab could not be built."""
+
+    code = "lab"
+
+
+class SutFailed(LeadlineError):
+    """The system under test did not come up, or did not stay up."""
+
+    code = "sut_failed"
+
+
+class DatasetError(LeadlineError):
+    """A run folder cannot be read or written."""
+
+    code = "dataset"
