@@ -1,0 +1,239 @@
+"""What analysis finds, as records: commands print them, `report` draws them, `dataset` stores them.
+
+A value that is not known is None, never 0. Rates are per second, `*_bps` are bits per second, instants are ns on the
+controller's monotonic clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Verdict(StrEnum):
+    """Whether a figure can be believed, worst first where several apply."""
+
+    INCOMPLETE = "incomplete"
+    GENERATOR_LIMITED = "generator-limited"
+    RECEIVER_LIMITED = "receiver-limited"
+    UNSTABLE = "unstable"
+    UNDETERMINED = "undetermined"
+    VALID = "valid"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One piece of evidence: a stable code in kebab case, and a line for a person, with the figures in it."""
+
+    code: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Validity:
+    """A verdict and its reasons; `valid` may still carry notes (hosts that share CPUs, counters that are missing)."""
+
+    verdict: Verdict
+    reasons: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One figure; `low` and `high` bound it at 95 % where repeats allow that."""
+
+    value: float | None
+    unit: str
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The steady window: from the last flow's start (warm-up over) to the first flow's end.
+
+    `cut_share` is the share of the time between the first start and the last end that lies outside of it.
+    """
+
+    first_start_ns: int
+    start_ns: int
+    end_ns: int
+    last_end_ns: int
+
+    @property
+    def length_s(self) -> float:
+        """Length of the steady part; 0 where the flows never overlapped."""
+        return max(0, self.end_ns - self.start_ns) / 1e9
+
+    @property
+    def cut_share(self) -> float:
+        """Head and tail as a share of everything."""
+        whole = self.last_end_ns - self.first_start_ns
+        return 1.0 - max(0, self.end_ns - self.start_ns) / whole if whole > 0 else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Generator:
+    """What generating cost: the figures of the result JSON's `generator`."""
+
+    cpu_s: float | None
+    wall_s: float | None
+    busiest_thread: float | None
+    late_p99_us: float | None
+    cpu_ns_per_unit: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """One interval of a test, from `start_s` to `end_s` after the first flow's start, all flows summed."""
+
+    start_s: float
+    end_s: float
+    values: dict[str, float | None]
+    in_window: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One line of a plot over time; `t_s` counts from the trial's test begin (may be negative before it)."""
+
+    label: str
+    host: str
+    unit: str
+    t_s: tuple[float, ...]
+    values: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Percentiles:
+    """A latency curve: (percentile 0..100, value in µs), merged from histograms, never from percentiles."""
+
+    metric: str
+    count: int
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatistics:
+    """The seeds' second table: what the gateway's CPUs did during one test, in percent of one CPU.
+
+    `real_length_s` reaches from the first flow's start to the last one's end. `shared` tells that the CPUs are the
+    whole machine's because the hosts are namespaces of one; the `sut_*` figures are the gateway's processes alone.
+    """
+
+    real_length_s: float | None
+    cpu_user_percent: float | None
+    cpu_system_percent: float | None
+    cpu_softirq_percent: float | None
+    cpu_total_percent: float | None
+    cpu_wait_percent: float | None
+    cpus: int | None
+    shared: bool
+    sut_user_percent: float | None
+    sut_system_percent: float | None
+    sut_memory_bytes: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientStatistics:
+    """The seeds' first table: clients, what they moved, and how fast."""
+
+    clients: int
+    transfer_bytes: float | None
+    total_bps: float | None
+    average_bps: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TestResult:
+    """One test of one trial."""
+
+    case: str
+    repeat: int
+    test: str
+    kind: str
+    parameters: dict[str, Any]
+    status: str  # done | failed | interrupted
+    error: str | None
+    metrics: dict[str, Metric]
+    validity: Validity
+    window: Window | None
+    generator: Generator | None
+    errors: dict[str, int]
+    intervals: tuple[Interval, ...] = ()
+    clients: ClientStatistics | None = None
+    server: ServerStatistics | None = None
+    percentiles: tuple[Percentiles, ...] = ()
+    series: tuple[Series, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClientBringUp:
+    """How a sut's clients came up in one trial."""
+
+    connected: int
+    partial: int
+    failed: int
+    time_p50_s: float | None
+    time_max_s: float | None
+    causes: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TrialResult:
+    """One trial: how it ended, and its tests."""
+
+    trial: str
+    case: str
+    repeat: int
+    status: str  # done | failed | interrupted
+    error: str | None
+    sut: str
+    sut_version: str | None
+    bring_up: ClientBringUp | None
+    tests: tuple[TestResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One test of one case over its repeats: means with 95 % t-intervals over the repeats' values."""
+
+    case: str
+    test: str
+    kind: str
+    parameters: dict[str, Any]
+    repeats: int
+    failed: int
+    metrics: dict[str, Metric]
+    validity: Validity
+
+
+@dataclass(frozen=True, slots=True)
+class TargetResult:
+    """A target of the plan: met, missed, or not decidable (no sample, or a result that is not valid)."""
+
+    target: str
+    case: str
+    outcome: str  # met | missed | undecided
+    value: float | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunAnalysis:
+    """Everything that a table or a report shows of one run."""
+
+    run_id: str
+    name: str
+    status: str  # done | failed | interrupted | killed (the journal just ends)
+    started_at: str
+    plan_text: str
+    command: str
+    version: str
+    hosts: dict[str, dict[str, Any]]
+    trials: tuple[TrialResult, ...]
+    summaries: tuple[Summary, ...]
+    targets: tuple[TargetResult, ...]
+    validity: Validity
+    notes: tuple[Reason, ...]
+    observer_cpu_share: dict[str, float | None]
