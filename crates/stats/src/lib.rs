@@ -1,1 +1,10 @@
-//! Placeholder.
+//! Counting that can be trusted and merged: latency histograms, sequence accounting, jitter.
+//! Owns no clock and no socket; everything is given times and numbers.
+
+mod histogram;
+mod jitter;
+mod sequence;
+
+pub use histogram::{EncodeError, Histogram};
+pub use jitter::Jitter;
+pub use sequence::{Arrival, SequenceTracker};

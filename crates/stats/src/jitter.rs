@@ -1,0 +1,56 @@
+//! Interarrival jitter after RFC 3550, 6.4.1 and A.8.
+
+/// A smoothed estimate of the variation in transit time. The sender's and the receiver's clocks need not agree: only
+/// differences of differences count.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Jitter {
+    last_transit_ns: Option<i128>,
+    estimate_ns: f64,
+}
+
+impl Jitter {
+    /// Take one packet's send and arrival times, ns, each on its own host's clock, in order of arrival.
+    #[inline]
+    pub fn record(&mut self, sent_ns: u64, arrived_ns: u64) {
+        let transit = i128::from(arrived_ns) - i128::from(sent_ns);
+        if let Some(last) = self.last_transit_ns {
+            // RFC 3550: "J(i) = J(i-1) + (|D(i-1,i)| - J(i-1))/16".
+            let difference = (transit - last).unsigned_abs() as f64;
+            self.estimate_ns += (difference - self.estimate_ns) / 16.0;
+        }
+        self.last_transit_ns = Some(transit);
+    }
+
+    /// The estimate, µs; `None` before any packet.
+    pub fn estimate_us(&self) -> Option<f64> {
+        self.last_transit_ns.map(|_| self.estimate_ns / 1000.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_even_stream_has_none() {
+        let mut jitter = Jitter::default();
+        for n in 0..100 {
+            jitter.record(n * 1000, 5_000_000 + n * 1000);
+        }
+        assert_eq!(jitter.estimate_us(), Some(0.0));
+    }
+
+    #[test]
+    fn alternating_transit_converges_on_its_step() {
+        let mut jitter = Jitter::default();
+        for n in 0..1000u64 {
+            jitter.record(n * 10_000, n * 10_000 + 1_000_000 + (n % 2) * 16_000);
+        }
+        assert!((jitter.estimate_us().unwrap() - 16.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn unknown_before_any_packet() {
+        assert_eq!(Jitter::default().estimate_us(), None);
+    }
+}

@@ -1,0 +1,174 @@
+//! Loss, duplicates and reordering from sequence numbers, each counted once and apart (iperf3 lets one erase the other).
+
+/// What one arrival was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// Seen for the first time, in order.
+    InOrder,
+    /// Seen for the first time, after one with a higher number (RFC 4737, 3.3: "s < NextExp").
+    Reordered,
+    /// Seen before.
+    Duplicate,
+    /// So old that nobody remembers whether it was seen: counted as reordered, and as `stale` besides.
+    Stale,
+}
+
+/// Remembers the last `WINDOW` sequence numbers of one flow, in fixed memory (32 KiB).
+#[derive(Clone, Debug)]
+pub struct SequenceTracker {
+    seen: Box<[u64]>,
+    next_expected: u64,
+    received: u64,
+    duplicates: u64,
+    reordered: u64,
+    stale: u64,
+}
+
+const WINDOW: u64 = 1 << 18;
+const WORDS: usize = (WINDOW / 64) as usize;
+
+impl Default for SequenceTracker {
+    fn default() -> Self {
+        Self {
+            seen: vec![0; WORDS].into_boxed_slice(),
+            next_expected: 0,
+            received: 0,
+            duplicates: 0,
+            reordered: 0,
+            stale: 0,
+        }
+    }
+}
+
+impl SequenceTracker {
+    /// Take one arrival's sequence number; the first of a flow is 0.
+    #[inline]
+    pub fn record(&mut self, sequence: u64) -> Arrival {
+        if sequence >= self.next_expected {
+            self.advance(sequence);
+            self.mark(sequence);
+            self.received += 1;
+            return Arrival::InOrder;
+        }
+        if self.next_expected - sequence > WINDOW {
+            self.stale += 1;
+            self.reordered += 1;
+            self.received += 1;
+            return Arrival::Stale;
+        }
+        if self.is_marked(sequence) {
+            self.duplicates += 1;
+            return Arrival::Duplicate;
+        }
+        self.mark(sequence);
+        self.received += 1;
+        self.reordered += 1;
+        Arrival::Reordered
+    }
+
+    /// Distinct packets received.
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Packets received again.
+    pub fn duplicates(&self) -> u64 {
+        self.duplicates
+    }
+
+    /// Packets that came after a later one.
+    pub fn reordered(&self) -> u64 {
+        self.reordered
+    }
+
+    /// Reordered packets that were too old to tell from duplicates.
+    pub fn stale(&self) -> u64 {
+        self.stale
+    }
+
+    /// Packets of `sent` that never came, those behind the last one that did included.
+    pub fn lost(&self, sent: u64) -> u64 {
+        sent.saturating_sub(self.received)
+    }
+
+    /// Forget what the window slides over, up to and including `sequence`.
+    fn advance(&mut self, sequence: u64) {
+        if sequence - self.next_expected >= WINDOW {
+            self.seen.fill(0);
+        } else {
+            for skipped in self.next_expected..sequence {
+                self.seen[word(skipped)] &= !bit(skipped);
+            }
+        }
+        self.next_expected = sequence.saturating_add(1);
+    }
+
+    fn mark(&mut self, sequence: u64) {
+        self.seen[word(sequence)] |= bit(sequence);
+    }
+
+    fn is_marked(&self, sequence: u64) -> bool {
+        self.seen[word(sequence)] & bit(sequence) != 0
+    }
+}
+
+fn word(sequence: u64) -> usize {
+    ((sequence % WINDOW) / 64) as usize
+}
+
+fn bit(sequence: u64) -> u64 {
+    1 << (sequence % 64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn the_tail_that_never_came_is_lost_too() {
+        let mut tracker = SequenceTracker::default();
+        for sequence in 0..90 {
+            tracker.record(sequence);
+        }
+        assert_eq!(tracker.lost(100), 10);
+    }
+
+    #[test]
+    fn a_duplicate_does_not_hide_a_loss() {
+        let mut tracker = SequenceTracker::default();
+        for sequence in [0, 1, 1, 3] {
+            tracker.record(sequence);
+        }
+        assert_eq!((tracker.lost(4), tracker.duplicates(), tracker.reordered()), (1, 1, 0));
+    }
+
+    #[test]
+    fn a_gap_wider_than_the_window_forgets_all() {
+        let mut tracker = SequenceTracker::default();
+        tracker.record(5);
+        tracker.record(5 + 3 * WINDOW);
+        assert_eq!(tracker.record(4 + 3 * WINDOW), Arrival::Reordered);
+        assert_eq!(tracker.record(5), Arrival::Stale);
+        assert_eq!(tracker.stale(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_set(numbers in proptest::collection::vec(0u64..5000, 0..2000)) {
+            let mut tracker = SequenceTracker::default();
+            let (mut seen, mut highest) = (HashSet::new(), None);
+            let (mut duplicates, mut reordered) = (0, 0);
+            for number in numbers {
+                if !seen.insert(number) { duplicates += 1; }
+                else if Some(number) < highest { reordered += 1; }
+                highest = highest.max(Some(number));
+                tracker.record(number);
+            }
+            prop_assert_eq!(tracker.received(), seen.len() as u64);
+            prop_assert_eq!(tracker.duplicates(), duplicates);
+            prop_assert_eq!(tracker.reordered(), reordered);
+        }
+    }
+}
