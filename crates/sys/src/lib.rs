@@ -1,4 +1,10 @@
 //! The world's edge: clocks, polling, sockets, TUN, processes. The only crate with `unsafe`, and each use says why it holds.
 //! Thin: no protocol, no policy.
 
+pub mod clock;
+pub mod host;
+pub mod net;
+pub mod poll;
+pub mod process;
 pub mod tun;
+pub mod usage;

@@ -1,0 +1,78 @@
+//! The agent's voice: one JSON line per event, whole or not at all, from any thread.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use leadline_wire::{Blame, ErrorReport, Event};
+
+/// Where events go. Clones share one output.
+#[derive(Clone)]
+pub struct Events {
+    output: Arc<Mutex<Box<dyn Write + Send>>>,
+}
+
+impl Events {
+    /// Events on stdout.
+    pub fn on_stdout() -> Self {
+        Self::to(Box::new(io::stdout()))
+    }
+
+    /// Events on anything.
+    pub fn to(output: Box<dyn Write + Send>) -> Self {
+        Self { output: Arc::new(Mutex::new(output)) }
+    }
+
+    /// Say it. When nobody listens any more the agent has no reason to live: its own stdin tells it so too.
+    pub fn say(&self, event: &Event) {
+        let Ok(mut line) = serde_json::to_vec(event) else {
+            unreachable!("an event is plain data");
+        };
+        line.push(b'\n');
+        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        if output.write_all(&line).and_then(|()| output.flush()).is_err() {
+            std::process::exit(1);
+        }
+    }
+}
+
+/// An error of the operating system in our words: what was tried, and the system's reason.
+pub fn system_error(doing: &str, error: &io::Error) -> ErrorReport {
+    ErrorReport { blame: Blame::System, code: error_code(error).to_owned(), message: format!("{doing}: {error}") }
+}
+
+/// The request was wrong.
+pub fn input_error(code: &str, message: impl Into<String>) -> ErrorReport {
+    ErrorReport { blame: Blame::Input, code: code.to_owned(), message: message.into() }
+}
+
+/// The other end broke the protocol, refused or went away.
+pub fn peer_error(code: &str, message: impl Into<String>) -> ErrorReport {
+    ErrorReport { blame: Blame::Peer, code: code.to_owned(), message: message.into() }
+}
+
+/// A stable name for an error of the operating system.
+pub fn error_code(error: &io::Error) -> &'static str {
+    use io::ErrorKind as Kind;
+    match error.kind() {
+        Kind::AddrInUse => "address_in_use",
+        Kind::AddrNotAvailable => "address_not_available",
+        Kind::ConnectionRefused => "connection_refused",
+        Kind::ConnectionReset => "connection_reset",
+        Kind::ConnectionAborted => "connection_aborted",
+        Kind::BrokenPipe => "broken_pipe",
+        Kind::HostUnreachable => "host_unreachable",
+        Kind::NetworkUnreachable => "network_unreachable",
+        Kind::NetworkDown => "network_down",
+        Kind::TimedOut | Kind::WouldBlock => "timeout",
+        Kind::UnexpectedEof => "closed_early",
+        Kind::NotFound => "not_found",
+        Kind::PermissionDenied => "permission_denied",
+        Kind::InvalidInput => "invalid_input",
+        _ => match error.raw_os_error() {
+            Some(libc::EMSGSIZE) => "message_too_long",
+            Some(libc::EMFILE | libc::ENFILE) => "too_many_open_files",
+            Some(libc::ENOBUFS) => "no_buffer_space",
+            _ => "system_error",
+        },
+    }
+}

@@ -1,0 +1,73 @@
+//! How a task learns that it is to begin or to end: set by the command reader, waited for by the task's thread, glanced at
+//! by its hot loops.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// One task's start signal and stop flag.
+#[derive(Debug, Default)]
+pub struct Gate {
+    start_ns: Mutex<Option<u64>>,
+    changed: Condvar,
+    stopped: AtomicBool,
+}
+
+impl Gate {
+    /// Let the task begin at an instant of the monotonic clock; only the first call counts.
+    pub fn open(&self, at_ns: u64) {
+        self.locked().get_or_insert(at_ns);
+        self.changed.notify_all();
+    }
+
+    /// Ask the task to end.
+    pub fn stop(&self) {
+        let _start = self.locked();
+        self.stopped.store(true, Ordering::Relaxed);
+        self.changed.notify_all();
+    }
+
+    /// Whether the task was asked to end. Cheap: hot loops ask on every turn.
+    #[inline]
+    pub fn stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Wait for the start; `None` when the task was stopped before it began.
+    pub fn wait_for_start(&self) -> Option<u64> {
+        let waiting = |start: &mut Option<u64>| start.is_none() && !self.stopped();
+        let start = self.changed.wait_while(self.locked(), waiting).unwrap_or_else(PoisonError::into_inner);
+        if self.stopped() {
+            return None;
+        }
+        *start
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Option<u64>> {
+        // The guarded value is a plain option: a panic elsewhere cannot have left it half-written.
+        self.start_ns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn opens_once_and_for_good() {
+        let gate = Gate::default();
+        gate.open(5);
+        gate.open(9);
+        assert_eq!(gate.wait_for_start(), Some(5));
+    }
+
+    #[test]
+    fn a_stop_ends_the_wait() {
+        let gate = Gate::default();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| gate.wait_for_start());
+            gate.stop();
+            assert_eq!(waiting.join().unwrap(), None);
+        });
+        assert!(gate.stopped());
+    }
+}

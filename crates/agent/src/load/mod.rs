@@ -1,0 +1,65 @@
+//! Generating load. Each file drives one protocol's machine over real sockets; `Ready::run` is its whole life after the
+//! start signal. What all of them share: `Task` (whose it is, when to stop, where progress goes), `threads` (counters and
+//! histograms that hot loops fill without locks).
+//!
+//! Shape of a load: `prepare` opens sockets and makes handshakes and may fail; `run` sleeps until `at_ns`, lets its threads
+//! go, reports progress each interval from the task's own thread, and returns the whole figures. A stopped load returns
+//! what it has: an early end is no error.
+
+pub mod http;
+mod rr;
+mod session;
+mod tcp;
+pub mod threads;
+mod udp;
+
+use std::sync::Arc;
+
+use leadline_wire::{ErrorReport, Event, FlowProgress, HistogramReport, Outcome, Side, Workload};
+
+use crate::events::{input_error, Events};
+use crate::gate::Gate;
+
+/// A task as its load sees it.
+#[derive(Clone)]
+pub struct Task {
+    /// The trial that it belongs to.
+    pub trial: String,
+    /// Its name.
+    pub name: String,
+    /// Its start and stop signals.
+    pub gate: Arc<Gate>,
+    /// Where its events go.
+    pub events: Events,
+}
+
+impl Task {
+    /// Tell how far the flows have come.
+    pub fn progress(&self, side: Side, t_ns: u64, flows: Vec<FlowProgress>, histograms: Vec<HistogramReport>) {
+        self.events.say(&Event::Progress {
+            trial: self.trial.clone(),
+            task: self.name.clone(),
+            t_ns,
+            side,
+            flows,
+            histograms,
+        });
+    }
+}
+
+/// A load whose sockets are open and whose handshakes are done.
+pub trait Ready: Send {
+    /// Generate from `at_ns` on (monotonic; the past begins at once) until the load's end or the task's stop.
+    fn run(self: Box<Self>, at_ns: u64, task: &Task) -> Result<Outcome, ErrorReport>;
+}
+
+/// Make a measuring workload ready.
+pub fn prepare(workload: Workload) -> Result<Box<dyn Ready>, ErrorReport> {
+    match workload {
+        Workload::Tcp(spec) => tcp::prepare(spec),
+        Workload::Udp(spec) => udp::prepare(spec),
+        Workload::Rr(spec) => rr::prepare(spec),
+        Workload::Http(spec) => http::prepare(spec),
+        Workload::Serve(_) | Workload::Process(_) => Err(input_error("not_a_load", "this workload generates no load")),
+    }
+}

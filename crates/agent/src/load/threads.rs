@@ -1,0 +1,234 @@
+//! What hot loops write and the task's thread reads: per-flow counters without locks, histograms handed over once a second,
+//! and the account of each thread's CPU time.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+
+use leadline_stats::Histogram;
+use leadline_sys::usage::ThreadUsage;
+use leadline_wire::{FlowProgress, HistogramReport, ThreadReport};
+
+/// One flow's counters; on a cache line of their own, written by one thread with plain stores.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct FlowCounters {
+    sent_bytes: AtomicU64,
+    received_bytes: AtomicU64,
+    sent_units: AtomicU64,
+    received_units: AtomicU64,
+}
+
+impl FlowCounters {
+    /// Count what was sent. Only the flow's own thread may call it.
+    #[inline]
+    pub fn sent(&self, bytes: u64, units: u64) {
+        add(&self.sent_bytes, bytes);
+        add(&self.sent_units, units);
+    }
+
+    /// Count what was received. Only the flow's own thread may call it.
+    #[inline]
+    pub fn received(&self, bytes: u64, units: u64) {
+        add(&self.received_bytes, bytes);
+        add(&self.received_units, units);
+    }
+
+    /// Payload bytes sent so far.
+    pub fn sent_bytes(&self) -> u64 {
+        self.sent_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Payload bytes received so far.
+    pub fn received_bytes(&self) -> u64 {
+        self.received_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Units sent so far.
+    pub fn sent_units(&self) -> u64 {
+        self.sent_units.load(Ordering::Relaxed)
+    }
+
+    /// Units received so far.
+    pub fn received_units(&self) -> u64 {
+        self.received_units.load(Ordering::Relaxed)
+    }
+
+    /// The counters as a progress row; a byte stream has no units.
+    pub fn progress(&self, flow: u32, has_units: bool) -> FlowProgress {
+        FlowProgress {
+            flow,
+            sent_bytes: self.sent_bytes(),
+            received_bytes: self.received_bytes(),
+            sent_units: has_units.then(|| self.sent_units()),
+            received_units: has_units.then(|| self.received_units()),
+        }
+    }
+}
+
+/// One writer only, so a load and a store do what an atomic addition would, without its bus lock.
+#[inline]
+fn add(counter: &AtomicU64, amount: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + amount, Ordering::Relaxed);
+}
+
+/// How often histograms leave their thread.
+pub const ROLL_NS: u64 = 1_000_000_000;
+
+/// A histogram that a thread hands over, of one metric and one roll.
+#[derive(Debug)]
+pub struct Rolled {
+    metric: usize,
+    warmup: bool,
+    histogram: Histogram,
+}
+
+/// A thread's own histograms, one pair (measured, warm-up) per metric. Recording costs one histogram increment.
+pub struct Recorder {
+    measured: Vec<Histogram>,
+    warmup: Vec<Histogram>,
+    warm_until_ns: u64,
+    next_roll_ns: u64,
+    out: mpsc::Sender<Rolled>,
+}
+
+impl Recorder {
+    /// For `metrics` metrics; what was due before `warm_until_ns` counts as warm-up.
+    pub fn new(metrics: usize, warm_until_ns: u64, out: mpsc::Sender<Rolled>) -> Self {
+        let fresh = || (0..metrics).map(|_| Histogram::new()).collect();
+        Self { measured: fresh(), warmup: fresh(), warm_until_ns, next_roll_ns: 0, out }
+    }
+
+    /// Count one duration of a metric for an operation that was due at `due_ns`.
+    #[inline]
+    pub fn record(&mut self, metric: usize, due_ns: u64, value_ns: u64) {
+        let set = if due_ns < self.warm_until_ns { &mut self.warmup } else { &mut self.measured };
+        set[metric].record(value_ns);
+    }
+
+    /// Hand over what there is when a second has passed; call on every turn of the loop.
+    #[inline]
+    pub fn roll(&mut self, now_ns: u64) {
+        if now_ns >= self.next_roll_ns {
+            self.hand_over();
+            self.next_roll_ns = now_ns + ROLL_NS;
+        }
+    }
+
+    /// Hand over the rest.
+    pub fn finish(mut self) {
+        self.hand_over();
+    }
+
+    fn hand_over(&mut self) {
+        for (set, warmup) in [(&mut self.measured, false), (&mut self.warmup, true)] {
+            for (metric, histogram) in set.iter_mut().enumerate() {
+                if histogram.count() + histogram.overflow() > 0 {
+                    // The reader only goes away when the task is over and nobody wants the figures.
+                    let _ = self.out.send(Rolled { metric, warmup, histogram: histogram.clone() });
+                    histogram.clear();
+                }
+            }
+        }
+    }
+}
+
+/// The task's side of its threads' recorders: totals of the whole task, and what came since the last progress event.
+pub struct Collector {
+    names: &'static [&'static str],
+    totals: BTreeMap<(bool, usize), Histogram>,
+    recent: BTreeMap<(bool, usize), Histogram>,
+}
+
+impl Collector {
+    /// Metrics by name, in the order of `Recorder`'s numbers.
+    pub fn new(names: &'static [&'static str]) -> Self {
+        Self { names, totals: BTreeMap::new(), recent: BTreeMap::new() }
+    }
+
+    /// Take what a thread handed over.
+    pub fn take(&mut self, rolled: Rolled) {
+        let key = (rolled.warmup, rolled.metric);
+        for set in [&mut self.totals, &mut self.recent] {
+            set.entry(key).or_default().merge(&rolled.histogram);
+        }
+    }
+
+    /// The histograms since the last call.
+    pub fn recent(&mut self) -> Vec<HistogramReport> {
+        let recent = std::mem::take(&mut self.recent);
+        self.reports(&recent)
+    }
+
+    /// The histograms of the whole task.
+    pub fn totals(&self) -> Vec<HistogramReport> {
+        self.reports(&self.totals)
+    }
+
+    /// How many values lay beyond a histogram's range, all metrics.
+    pub fn overflow(&self) -> u64 {
+        self.totals.values().map(Histogram::overflow).sum()
+    }
+
+    fn reports(&self, set: &BTreeMap<(bool, usize), Histogram>) -> Vec<HistogramReport> {
+        let report = |(&(warmup, metric), histogram): (&(bool, usize), &Histogram)| {
+            let prefix = if warmup { "warmup_" } else { "" };
+            Some(HistogramReport {
+                metric: format!("{prefix}{}", self.names[metric]),
+                count: histogram.count(),
+                hdr_v2: histogram.encode().ok()?,
+            })
+        };
+        set.iter().filter_map(report).collect()
+    }
+}
+
+/// Measures what a stretch of a thread's life costs.
+pub struct ThreadMeter {
+    name: String,
+    before: ThreadUsage,
+    began_ns: u64,
+}
+
+impl ThreadMeter {
+    /// From now on; must be read on the same thread.
+    pub fn begin(name: impl Into<String>, now_ns: u64) -> Self {
+        Self { name: name.into(), before: ThreadUsage::now(), began_ns: now_ns }
+    }
+
+    /// The account until now.
+    pub fn end(self, now_ns: u64) -> ThreadReport {
+        let used = ThreadUsage::now().since(&self.before);
+        ThreadReport {
+            name: self.name,
+            user_s: used.user_s,
+            system_s: used.system_s,
+            runnable_wait_s: used.runnable_wait_s,
+            wall_s: now_ns.saturating_sub(self.began_ns) as f64 / 1e9,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warm_up_and_measurement_are_kept_apart_and_nothing_is_lost() {
+        let (out, rolled) = mpsc::channel();
+        let mut recorder = Recorder::new(2, 100, out);
+        for due in 0..200 {
+            recorder.record(0, due, due);
+            recorder.record(1, due, 7);
+            recorder.roll(due * ROLL_NS / 50);
+        }
+        recorder.finish();
+        let mut collector = Collector::new(&["latency", "late"]);
+        rolled.iter().for_each(|one| collector.take(one));
+        let counts: Vec<_> = collector.totals().into_iter().map(|report| (report.metric, report.count)).collect();
+        let expected = [("latency", 100), ("late", 100), ("warmup_latency", 100), ("warmup_late", 100)];
+        assert_eq!(counts, expected.map(|(name, count)| (name.to_owned(), count)));
+        assert_eq!(collector.recent().len(), 4);
+        assert!(collector.recent().is_empty());
+    }
+}

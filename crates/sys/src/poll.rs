@@ -1,0 +1,188 @@
+//! Readiness by epoll, with time-outs in ns, and a way to wake a waiting thread.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use crate::clock;
+
+/// What to wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// Data, or the peer's end of it.
+    Read,
+    /// Room to write.
+    Write,
+    /// Both.
+    ReadWrite,
+}
+
+/// One ready source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// The number that it was added with.
+    pub token: u64,
+    /// Reading will not block: data, end of stream, or an error to fetch.
+    pub readable: bool,
+    /// Writing will not block, or tells an error.
+    pub writable: bool,
+}
+
+/// An epoll instance, level-triggered.
+#[derive(Debug)]
+pub struct Poll {
+    epoll: OwnedFd,
+    events: Vec<libc::epoll_event>,
+}
+
+impl Poll {
+    /// A poll that reports at most `batch` sources at a time.
+    pub fn new(batch: usize) -> io::Result<Self> {
+        // SAFETY: a plain system call; a non-negative result is a descriptor that nobody else owns.
+        let epoll = unsafe {
+            let fd = libc::epoll_create1(libc::EPOLL_CLOEXEC);
+            if fd < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            OwnedFd::from_raw_fd(fd)
+        };
+        Ok(Self { epoll, events: vec![libc::epoll_event { events: 0, u64: 0 }; batch.max(1)] })
+    }
+
+    /// Watch a descriptor. It leaves the poll when it is closed.
+    pub fn add(&self, source: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, source.as_fd(), token, interest)
+    }
+
+    /// Wait for something else of a watched descriptor.
+    pub fn modify(&self, source: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, source.as_fd(), token, interest)
+    }
+
+    /// Watch a descriptor no more.
+    pub fn remove(&self, source: impl AsFd) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_DEL, source.as_fd(), 0, Interest::Read)
+    }
+
+    /// Wait until a source is ready or `until_ns` (monotonic) has come; `None` waits for ever. The slice is empty after a
+    /// time-out or a signal.
+    pub fn wait(&mut self, until_ns: Option<u64>) -> io::Result<impl Iterator<Item = Ready> + '_> {
+        let timeout = until_ns.map(|until| {
+            let left = until.saturating_sub(clock::monotonic_ns());
+            libc::timespec {
+                tv_sec: (left / 1_000_000_000) as libc::time_t,
+                tv_nsec: (left % 1_000_000_000) as libc::c_long,
+            }
+        });
+        let count = match self.wait_for(timeout.as_ref()) {
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+            Err(error) => return Err(error),
+        };
+        Ok(self.events[..count].iter().map(|event| {
+            let flags = event.events;
+            let failed = flags & (libc::EPOLLERR | libc::EPOLLHUP) as u32 != 0;
+            Ready {
+                token: event.u64,
+                readable: failed || flags & (libc::EPOLLIN | libc::EPOLLRDHUP) as u32 != 0,
+                writable: failed || flags & libc::EPOLLOUT as u32 != 0,
+            }
+        }))
+    }
+
+    fn wait_for(&mut self, timeout: Option<&libc::timespec>) -> io::Result<usize> {
+        let timeout = timeout.map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: `events` has room for as many entries as we say, `timeout` is null or lives past the call.
+        // epoll_pwait2 (Linux 5.11) has no wrapper in every libc, hence the bare system call.
+        let count = unsafe {
+            libc::syscall(
+                libc::SYS_epoll_pwait2,
+                self.epoll.as_raw_fd(),
+                self.events.as_mut_ptr(),
+                self.events.len() as libc::c_int,
+                timeout,
+                std::ptr::null::<libc::sigset_t>(),
+                0usize,
+            )
+        };
+        usize::try_from(count).map_err(|_| io::Error::last_os_error())
+    }
+
+    fn control(&self, operation: i32, source: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
+        let flags = match interest {
+            Interest::Read => libc::EPOLLIN | libc::EPOLLRDHUP,
+            Interest::Write => libc::EPOLLOUT,
+            Interest::ReadWrite => libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLOUT,
+        };
+        let mut event = libc::epoll_event { events: flags as u32, u64: token };
+        // SAFETY: both descriptors are open for the length of the call, `event` is valid.
+        let result = unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), operation, source.as_raw_fd(), &mut event) };
+        if result < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+}
+
+/// Wakes a thread that waits in a `Poll`, from any other thread.
+#[derive(Debug)]
+pub struct Waker {
+    event: OwnedFd,
+}
+
+impl Waker {
+    /// A waker to be added to a poll with `Interest::Read`.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: a plain system call; a non-negative result is a descriptor that nobody else owns.
+        let event = unsafe {
+            let fd = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
+            if fd < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            OwnedFd::from_raw_fd(fd)
+        };
+        Ok(Self { event })
+    }
+
+    /// Make the poll return. Stays raised: it is a latch, used to end a loop.
+    pub fn wake(&self) {
+        let one = 1u64;
+        // SAFETY: writes eight bytes from a live u64. It can only fail by overflow, when the waker is raised anyway.
+        unsafe { libc::write(self.event.as_raw_fd(), std::ptr::from_ref(&one).cast(), 8) };
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn reports_what_is_ready_and_nothing_else() {
+        let (mut a, b) = UnixStream::pair().unwrap();
+        let mut poll = Poll::new(8).unwrap();
+        poll.add(&b, 7, Interest::Read).unwrap();
+        assert_eq!(poll.wait(Some(clock::monotonic_ns())).unwrap().count(), 0);
+        a.write_all(b"x").unwrap();
+        let ready: Vec<_> = poll.wait(None).unwrap().collect();
+        assert_eq!(ready, [Ready { token: 7, readable: true, writable: false }]);
+    }
+
+    #[test]
+    fn a_waker_wakes() {
+        let waker = Waker::new().unwrap();
+        let mut poll = Poll::new(8).unwrap();
+        poll.add(&waker, 1, Interest::Read).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| waker.wake());
+            assert_eq!(poll.wait(None).unwrap().next().map(|ready| ready.token), Some(1));
+        });
+    }
+}

@@ -1,0 +1,62 @@
+//! What the calling thread has cost so far.
+#![allow(unsafe_code)]
+
+/// CPU time of one thread, s.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ThreadUsage {
+    /// In user mode.
+    pub user_s: f64,
+    /// In the kernel; soft interrupts that ran on its time included.
+    pub system_s: f64,
+    /// Ready to run and waiting for a CPU; `None` where the kernel keeps no schedstat.
+    pub runnable_wait_s: Option<f64>,
+}
+
+impl ThreadUsage {
+    /// The calling thread's, since it began.
+    pub fn now() -> Self {
+        // SAFETY: an all-zero rusage is valid and the kernel fills it; RUSAGE_THREAD exists since Linux 2.6.26.
+        let usage = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
+            usage
+        };
+        Self { user_s: seconds(usage.ru_utime), system_s: seconds(usage.ru_stime), runnable_wait_s: runnable_wait_s() }
+    }
+
+    /// What came since an earlier reading of the same thread.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            user_s: self.user_s - earlier.user_s,
+            system_s: self.system_s - earlier.system_s,
+            runnable_wait_s: self.runnable_wait_s.zip(earlier.runnable_wait_s).map(|(now, then)| now - then),
+        }
+    }
+}
+
+fn seconds(time: libc::timeval) -> f64 {
+    time.tv_sec as f64 + time.tv_usec as f64 / 1e6
+}
+
+/// The second field of schedstat: ns spent on a run queue.
+fn runnable_wait_s() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let waited_ns: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(waited_ns as f64 / 1e9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spin_is_seen() {
+        let before = ThreadUsage::now();
+        let mut spent = before;
+        while spent.user_s + spent.system_s < before.user_s + before.system_s + 0.02 {
+            spent = ThreadUsage::now();
+        }
+        let used = spent.since(&before);
+        assert!(used.user_s >= 0.0 && used.system_s >= 0.0 && used.user_s + used.system_s >= 0.02);
+    }
+}
