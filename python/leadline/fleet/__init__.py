@@ -1,0 +1,26 @@
+"""Hosts, their agents, and their clocks: the only package that talks to an agent.
+
+Owns how an agent is started, heard and given up (`agent`), what a line is (`messages`), how a host in a plan becomes a
+command (`hosts`), and what one clock says about another (`clocks`). Knows nothing of labs, gateways or plans.
+"""
+
+from leadline.fleet.agent import Agent
+from leadline.fleet.clocks import ClockComparison, Exchange, compare, start_instant
+from leadline.fleet.hosts import parse_host
+from leadline.fleet.launch import Launch, agent_binary
+from leadline.fleet.messages import PROTOCOL_VERSION, Command, Event, Workload
+
+__all__ = [
+    "PROTOCOL_VERSION",
+    "Agent",
+    "ClockComparison",
+    "Command",
+    "Event",
+    "Exchange",
+    "Launch",
+    "Workload",
+    "agent_binary",
+    "compare",
+    "parse_host",
+    "start_instant",
+]

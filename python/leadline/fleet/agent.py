@@ -1,0 +1,356 @@
+"""One agent as asyncio sees it: commands out, events in, and a clear word when it is gone.
+
+Owns the conversation over one `channel` and what each task has said so far. Every event reaches `sink` first, so that
+what an agent said before it was lost is kept. Refuses to guess: a line that is not of the contract ends the agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+
+from leadline.contract.models import (
+    Clock,
+    ClockReply,
+    Exited,
+    Failed,
+    Finished,
+    Heartbeat,
+    Hello,
+    Inspect,
+    NetworkReply,
+    NetworkView,
+    Observe,
+    OutputLine,
+    Prepare,
+    Prepared,
+    Shutdown,
+    Start,
+    Stop,
+)
+from leadline.errors import AgentLost, MissingBinary, TaskFailed
+from leadline.fleet.channel import GRACE_S, Channel
+from leadline.fleet.clocks import ClockComparison, Exchange, compare
+from leadline.fleet.launch import Launch
+from leadline.fleet.messages import PROTOCOL_VERSION, Command, Event, MalformedLine, Workload, encode, parse_event
+from leadline.fleet.tasks import TaskLog
+
+Sink = Callable[[str, Event], None]
+T = TypeVar("T")
+Reply = TypeVar("Reply", ClockReply, NetworkReply)
+
+SILENCE_S = 4.0
+"""An agent says something each second; after four missed ones it is lost."""
+WATCH_PERIOD_S = 0.5
+ANSWER_WITHIN_S = 10.0
+
+
+class Agent:
+    """A started agent. Make one with `start`, end it with `close`."""
+
+    name: str
+    hello: Hello
+    lost: AgentLost | None
+
+    def __init__(self, name: str, channel: Channel, sink: Sink) -> None:
+        self.name = name
+        self.lost = None
+        self._channel = channel
+        self._sink = sink
+        self._failure: Exception | None = None
+        self._closing = False
+        self._greeting: asyncio.Future[Hello] = asyncio.get_running_loop().create_future()
+        self._tasks: dict[tuple[str, str], TaskLog] = {}
+        self._ids = count(1)
+        self._answers: dict[tuple[type[Event], int], asyncio.Future[tuple[Any, int]]] = {}
+        self._beats = 0
+        self._reader = asyncio.create_task(self._read_events(), name=f"{name} events")
+        self._watcher = asyncio.create_task(self._watch_heartbeat(), name=f"{name} heartbeat")
+
+    @classmethod
+    async def start(cls, name: str, launch: Launch, *, sink: Sink) -> Agent:
+        """Start the process and wait for its greeting. `sink` sees every event, in order, with the host's name.
+
+        Raises:
+            MissingBinary: the first program of the command is not here.
+            AgentLost: it ended, said something else, said nothing in time, or speaks another protocol version.
+        """
+        try:
+            channel = await Channel.open(launch.argv)
+        except (FileNotFoundError, PermissionError) as error:
+            raise MissingBinary(launch.argv[0], hint=f"it was to start the agent on {name}") from error
+        agent = cls(name, channel, sink)
+        try:
+            await agent._greet(launch.hello_within_s)
+        except BaseException:
+            agent._closing = True
+            await agent._end(grace_s=0)
+            raise
+        return agent
+
+    async def prepare(self, trial: str, task: str, workload: Workload, timeout_s: float = ANSWER_WITHIN_S) -> Prepared:
+        """Have a task made ready; forgets what an earlier task of that name said.
+
+        Raises:
+            TaskFailed: the agent could not, or (code `timeout`) did not answer in time.
+            AgentLost: it is gone.
+        """
+        self._tasks[trial, task] = TaskLog()
+        await self._send(Prepare(trial=trial, task=task, workload=workload))
+        return await self._until(trial, task, lambda log: log.prepared, timeout_s=timeout_s, what="it to be ready")
+
+    async def begin(self, trial: str, at_ns: int) -> None:
+        """Let the trial's prepared measuring tasks begin at `at_ns` on this agent's clock."""
+        await self._send(Start(trial=trial, at_ns=max(0, at_ns)))
+
+    async def stop(self, trial: str, task: str | None = None) -> None:
+        """End one task, or all of the trial's. Await `finished` or `exited` for the end itself."""
+        await self._send(Stop(trial=trial, task=task))
+
+    async def finished(self, trial: str, task: str, timeout_s: float) -> Finished:
+        """The figures of a measuring task, once it ended.
+
+        Raises:
+            TaskFailed: it failed, or (code `timeout`) did not end in time.
+            AgentLost: the agent is gone.
+        """
+        return await self._until(trial, task, lambda log: log.finished, timeout_s=timeout_s, what="its end")
+
+    async def exited(self, trial: str, task: str, timeout_s: float | None = None) -> Exited:
+        """How a process task ended, once it did; waits without limit by default.
+
+        Raises:
+            TaskFailed: it could not be started, or (code `timeout`) runs on.
+            AgentLost: the agent is gone.
+        """
+        return await self._until(trial, task, lambda log: log.exited, timeout_s=timeout_s, what="its exit")
+
+    async def output(self, trial: str, task: str, containing: str | Sequence[str], timeout_s: float) -> OutputLine:
+        """The first reported line of a process that contains the text (or one of several), also if already said.
+
+        Raises:
+            TaskFailed: the process ended first (code `exited`), or did not say it in time (code `timeout`).
+            AgentLost: the agent is gone.
+        """
+        texts = (containing,) if isinstance(containing, str) else tuple(containing)
+
+        def found(log: TaskLog) -> OutputLine | None:
+            line = next((line for line in log.lines if any(text in line.line for text in texts)), None)
+            if line is None and log.exited is not None:
+                raise TaskFailed(self.name, task, "exited", log.how_it_ended())
+            return line
+
+        return await self._until(
+            trial, task, found, timeout_s=timeout_s, what=f"the line {' or '.join(map(repr, texts))}"
+        )
+
+    def lines(self, trial: str, task: str) -> tuple[OutputLine, ...]:
+        """What a process task has reported so far."""
+        log = self._tasks.get((trial, task))
+        return tuple(log.lines) if log else ()
+
+    async def observe(self, trial: str | None, period_ms: int, machine: bool) -> None:
+        """Sample the host from now on; a period of 0 ends it."""
+        await self._send(Observe(trial=trial, period_ms=period_ms, machine=machine))
+
+    async def inspect(self, timeout_s: float = ANSWER_WITHIN_S) -> NetworkView:
+        """Addresses and routes as they are now.
+
+        Raises:
+            AgentLost: the agent is gone, or does not answer in `timeout_s`.
+        """
+        number = next(self._ids)
+        reply, _ = await self._ask(NetworkReply, Inspect(id=number), timeout_s)
+        return reply.view
+
+    async def compare_clocks(self, exchanges: int = 32) -> ClockComparison:
+        """This agent's clock against the controller's, by `exchanges` exchanges, one after the other.
+
+        Raises:
+            AgentLost: the agent is gone, or does not answer.
+        """
+        taken: list[Exchange] = []
+        for _ in range(exchanges):
+            number = next(self._ids)
+            sent_ns = time.monotonic_ns()
+            reply, back_ns = await self._ask(ClockReply, Clock(id=number), ANSWER_WITHIN_S)
+            taken.append(Exchange(sent_ns, reply.received_ns, reply.sent_ns, back_ns))
+        own = _own_boot_id()
+        return compare(self.name, taken, same_boot=own is not None and own == self.hello.host.boot_id)
+
+    async def close(self) -> None:
+        """Ask it to shut down, then insist. What it still says reaches the sink. May be called again."""
+        self._closing = True
+        if self._failure is None and not self._channel.ended:
+            with contextlib.suppress(AgentLost):
+                await self._send(Shutdown())
+        await self._end(grace_s=GRACE_S)
+
+    # --- talking ---
+
+    async def _greet(self, within_s: float) -> None:
+        try:
+            async with asyncio.timeout(within_s):
+                self.hello = await self._greeting
+        except TimeoutError:
+            reason = self._channel.with_last_words(f"it did not greet within {within_s:g} s")
+            raise AgentLost(self.name, reason) from None
+        if self.hello.protocol != PROTOCOL_VERSION:
+            raise AgentLost(
+                self.name,
+                f"agent {self.hello.agent_version} speaks protocol {self.hello.protocol}, this leadline speaks "
+                f"{PROTOCOL_VERSION}: install the same version on both",
+            )
+
+    async def _send(self, command: Command) -> None:
+        self._raise_if_over()
+        try:
+            await self._channel.send(encode(command))
+        except (BrokenPipeError, ConnectionResetError):
+            # The reader finds out why: it has the exit status and the last words.
+            await asyncio.wait({self._reader}, timeout=GRACE_S)
+            self._raise_if_over()
+            raise AgentLost(self.name, self._channel.with_last_words("its stdin is closed")) from None
+
+    async def _ask(self, expected: type[Reply], command: Inspect | Clock, timeout_s: float) -> tuple[Reply, int]:
+        """The answer that repeats the command's id, and when it was here (controller's clock, ns)."""
+        key = (expected, command.id)
+        answer: asyncio.Future[tuple[Reply, int]] = asyncio.get_running_loop().create_future()
+        self._answers[key] = answer
+        try:
+            await self._send(command)
+            async with asyncio.timeout(timeout_s):
+                return await answer
+        except TimeoutError:
+            reason = self._channel.with_last_words(f"it left `{command.type}` unanswered for {timeout_s:g} s")
+            raise AgentLost(self.name, reason) from None
+        finally:
+            del self._answers[key]
+
+    def _log(self, trial: str, task: str) -> TaskLog:
+        return self._tasks.setdefault((trial, task), TaskLog())
+
+    async def _until(
+        self, trial: str, task: str, ready: Callable[[TaskLog], T | None], *, timeout_s: float | None, what: str
+    ) -> T:
+        log = self._log(trial, task)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while (value := ready(log)) is None:
+                    if log.failed is not None:
+                        raise TaskFailed(self.name, task, log.failed.code, log.failed.message)
+                    self._raise_if_over()
+                    await log.change()
+                return value
+        except TimeoutError:
+            raise TaskFailed(self.name, task, "timeout", f"waited {timeout_s:g} s in vain for {what}") from None
+
+    def _raise_if_over(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._closing and self._channel.ended:
+            raise AgentLost(self.name, "it was closed")
+
+    # --- listening ---
+
+    async def _read_events(self) -> None:
+        try:
+            async for line, now_ns in self._channel.lines():
+                self._hear(parse_event(line), now_ns)
+        except MalformedLine as error:
+            self._lose(f"it said what is not in the contract: {error}")
+        except Exception as error:  # the sink's own failure, a full disk for one: nobody may wait for more
+            self._fail(error)
+            self._channel.kill()
+        else:
+            ending = await self._channel.ending()
+            if self._closing:
+                self._wake()
+            else:
+                self._lose(ending)
+
+    def _hear(self, event: Event, now_ns: int) -> None:
+        if not self._greeting.done() and not isinstance(event, Hello):
+            raise MalformedLine(f"`{event.type}` came before `hello`")
+        self._sink(self.name, event)
+        match event:
+            case Heartbeat():
+                self._beats += 1
+            case Hello():
+                if not self._greeting.done():
+                    self._greeting.set_result(event)
+            case ClockReply() | NetworkReply():
+                answer = self._answers.get((type(event), event.id))
+                if answer is not None and not answer.done():
+                    answer.set_result((event, now_ns))
+            case Prepared() | Finished() | Exited() | OutputLine():
+                self._log(event.trial, event.task).take(event)
+            case Failed():
+                self._hear_failure(event)
+            case _:
+                pass
+
+    def _hear_failure(self, event: Failed) -> None:
+        """A failure without a task concerns all of its trial; one without a trial is a complaint about a command."""
+        if event.trial is None:
+            self._channel.note(f"{event.error.code}: {event.error.message}")
+        elif event.task is not None:
+            self._log(event.trial, event.task).take(event)
+        else:
+            for (trial, _), log in self._tasks.items():
+                if trial == event.trial and not log.over:
+                    log.take(event)
+
+    async def _watch_heartbeat(self) -> None:
+        """Count ticks without a beat rather than time: while our own loop stands still, no beat can be heard."""
+        await asyncio.wait({self._greeting})
+        quiet_ticks, heard = 0, self._beats
+        while not self._closing and self._failure is None:
+            await asyncio.sleep(WATCH_PERIOD_S)
+            quiet_ticks, heard = (quiet_ticks + 1 if self._beats == heard else 0), self._beats
+            if quiet_ticks * WATCH_PERIOD_S >= SILENCE_S and not self._closing:
+                self._lose(f"no heartbeat for {SILENCE_S:g} s")
+
+    # --- ending ---
+
+    def _lose(self, reason: str) -> None:
+        self._fail(AgentLost(self.name, self._channel.with_last_words(reason)))
+        self._channel.kill()
+
+    def _fail(self, failure: Exception) -> None:
+        """From now on every call ends with this, and so does every one that waits."""
+        if self._failure is not None:
+            return
+        self._failure = failure
+        if isinstance(failure, AgentLost):
+            self.lost = failure
+        waiting: list[asyncio.Future[Any]] = [self._greeting, *self._answers.values()]
+        for future in waiting:
+            if not future.done():
+                future.set_exception(failure)
+        self._wake()
+
+    def _wake(self) -> None:
+        for log in self._tasks.values():
+            log.wake()
+
+    async def _end(self, grace_s: float) -> None:
+        await self._channel.end(grace_s)
+        self._watcher.cancel()
+        # What lies in the pipe is heard first; a grandchild that holds it open must not hold us.
+        await asyncio.wait({self._reader}, timeout=GRACE_S)
+        self._reader.cancel()
+        if not self._greeting.done():
+            self._greeting.cancel()
+
+
+def _own_boot_id() -> str | None:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None

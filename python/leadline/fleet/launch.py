@@ -1,0 +1,62 @@
+"""How an agent process is started, and where the agent's binary is. Starts nothing itself."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from leadline.errors import MissingBinary
+
+AGENT_NAME = "leadline-agent"
+AGENT_VARIABLE = "LEADLINE_AGENT"
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """The whole command that starts an agent on a host, and how long its first word may take."""
+
+    argv: tuple[str, ...]
+    """As in ("nsenter", "--net=/x/ns/gateway", "--", ".../leadline-agent")."""
+    hello_within_s: float = 5.0
+    """A reachable agent greets at once; a connection over SSH has to be made first."""
+
+
+def agent_binary() -> Path:
+    """The agent for this machine: $LEADLINE_AGENT, else beside the interpreter, else in PATH, else built in this tree.
+
+    Raises:
+        MissingBinary: none of these is there, or $LEADLINE_AGENT names something that cannot be run.
+    """
+    named = os.environ.get(AGENT_VARIABLE)
+    if named:
+        if not _runs(Path(named)):
+            raise MissingBinary(named, hint=f"{AGENT_VARIABLE} must name the {AGENT_NAME} program")
+        return Path(named)
+    beside = Path(sys.executable).parent / AGENT_NAME
+    if _runs(beside):
+        return beside
+    in_path = shutil.which(AGENT_NAME)
+    if in_path:
+        return Path(in_path)
+    built = _built_in_tree()
+    if built:
+        return built
+    raise MissingBinary(AGENT_NAME, hint=f"install it, build it with `make build`, or set {AGENT_VARIABLE} to its path")
+
+
+def _built_in_tree() -> Path | None:
+    """The newest build where this file lies in a source tree: an old one would answer for code that is gone."""
+    root = Path(__file__).resolve().parents[3]
+    if not (root / "crates" / "agent" / "Cargo.toml").is_file():
+        return None
+    target = Path(os.environ.get("CARGO_TARGET_DIR", root / "target"))
+    patterns = ("release", "debug", "*/release", "*/debug")
+    found = {path for pattern in patterns for path in target.glob(f"{pattern}/{AGENT_NAME}") if _runs(path)}
+    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def _runs(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)

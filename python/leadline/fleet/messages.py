@@ -1,0 +1,88 @@
+"""Lines to and from an agent: the unions that `contract` leaves open, and the one place where bytes become records.
+
+Refuses what the contract does not know; how that ends is the caller's business (`agent` gives such an agent up).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from leadline.contract import models
+
+PROTOCOL_VERSION = 1
+"""The contract's version, `leadline_wire::PROTOCOL_VERSION`."""
+
+LINE_LIMIT_BYTES = 16 * 1024 * 1024
+"""The longest line that either side accepts, `leadline_wire::LINE_LIMIT_BYTES`."""
+
+Event: TypeAlias = (
+    models.Hello
+    | models.Heartbeat
+    | models.ClockReply
+    | models.NetworkReply
+    | models.Prepared
+    | models.Started
+    | models.Progress
+    | models.Finished
+    | models.Failed
+    | models.ObservationEvent
+    | models.OutputLine
+    | models.Exited
+)
+
+Command: TypeAlias = (
+    models.Prepare | models.Start | models.Stop | models.Observe | models.Inspect | models.Clock | models.Shutdown
+)
+
+Workload: TypeAlias = (
+    models.ServeWorkload
+    | models.TcpWorkload
+    | models.UdpWorkload
+    | models.RrWorkload
+    | models.HttpWorkload
+    | models.ProcessWorkload
+)
+
+_EVENTS: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="type")])
+_COMMANDS: TypeAdapter[Command] = TypeAdapter(Annotated[Command, Field(discriminator="type")])
+
+
+class MalformedLine(ValueError):
+    """A line that is not of the contract; the text says why, in one line."""
+
+
+def parse_event(line: bytes | bytearray | str) -> Event:
+    """Read one line of an agent's stdout.
+
+    Raises:
+        MalformedLine: it is not JSON, or not an event of this contract.
+    """
+    try:
+        return _EVENTS.validate_json(line)
+    except ValidationError as error:
+        raise MalformedLine(_complaint(error)) from error
+
+
+def parse_command(line: bytes | str) -> Command:
+    """Read one line of an agent's stdin: for transcripts.
+
+    Raises:
+        MalformedLine: it is not JSON, or not a command of this contract.
+    """
+    try:
+        return _COMMANDS.validate_json(line)
+    except ValidationError as error:
+        raise MalformedLine(_complaint(error)) from error
+
+
+def encode(command: Command) -> bytes:
+    """The command as a line, its end included."""
+    return command.model_dump_json().encode() + b"\n"
+
+
+def _complaint(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return f"{where}: {first['msg']}" if where else first["msg"]

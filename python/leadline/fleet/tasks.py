@@ -1,0 +1,74 @@
+"""What an agent has said about one task so far, and a way to wait for more. Knows no process and no clock."""
+
+from __future__ import annotations
+
+import asyncio
+
+from leadline.contract.models import ErrorReport, Exited, Failed, Finished, OutputLine, Prepared
+
+
+class TaskLog:
+    """The state of one task as its events tell it."""
+
+    prepared: Prepared | None
+    finished: Finished | None
+    failed: ErrorReport | None
+    exited: Exited | None
+    lines: list[OutputLine]
+
+    def __init__(self) -> None:
+        self.prepared = None
+        self.finished = None
+        self.failed = None
+        self.exited = None
+        self.lines = []
+        self._waiting: list[asyncio.Future[None]] = []
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is to come of it."""
+        return self.finished is not None or self.failed is not None or self.exited is not None
+
+    def take(self, event: Prepared | Finished | Failed | Exited | OutputLine) -> None:
+        """Note an event of this task and wake who waits for one."""
+        match event:
+            case Prepared():
+                self.prepared = event
+            case Finished():
+                self.finished = event
+            case Failed():
+                self.failed = event.error
+            case Exited():
+                self.exited = event
+            case OutputLine():
+                self.lines.append(event)
+        self.wake()
+
+    def how_it_ended(self) -> str:
+        """The process's end in words, with the last line that it reported."""
+        if self.exited is None:
+            return "it runs"
+        if self.exited.signal is not None:
+            ending = f"it was ended by signal {self.exited.signal}"
+        elif self.exited.code is not None:
+            ending = f"it exited with {self.exited.code}"
+        else:
+            ending = "it ended"
+        return f"{ending}: {self.lines[-1].line.strip()}" if self.lines else ending
+
+    async def change(self) -> None:
+        """Wait until something happened."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        try:
+            await waiter
+        finally:
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
+
+    def wake(self) -> None:
+        """Let all who wait look again."""
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
