@@ -1,0 +1,445 @@
+//! Many peers behind one UDP port: which peer a datagram or packet belongs to, where the peer is, and when its timers are due.
+//!
+//! Each call takes one input and the space for one output, and allocates nothing while a session stands (a packet that has to wait
+//! for a handshake is copied by boringtun). Call `poll` after every other call, until it says `Wait`.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use boringtun::noise::errors::WireGuardError;
+use boringtun::noise::handshake::parse_handshake_anon;
+use boringtun::noise::rate_limiter::RateLimiter;
+use boringtun::noise::{Packet, Tunn, TunnResult};
+use boringtun::x25519;
+
+use super::allowed::{AllowedAddresses, Conflict};
+use super::config::PeerConfig;
+use super::counters::{Counters, Drops};
+use super::keys::{PrivateKey, PublicKey};
+
+/// What a data message adds to the IP packet within: type, receiver, counter and authenticator.
+pub const OVERHEAD_BYTES: usize = 32;
+/// No output needs less space than a handshake initiation.
+pub const SPACE_MIN_BYTES: usize = 148;
+
+/// How often peers' timers are looked at. They count in seconds; each look costs the process a wake-up.
+const TICK_NS: u64 = 250_000_000;
+/// Handshake messages per second beyond which initiators must prove their address by a cookie. A handshake costs about 0.25 ms,
+/// so this much is a quarter of a core; it lets a thousand clients of a load test arrive at once.
+const HANDSHAKES_PER_S: u64 = 1000;
+/// boringtun's own bound (`MAX_QUEUE_DEPTH`), beyond which it drops silently; known here so that it can be counted.
+const QUEUE_MAX_PACKETS: u16 = 256;
+/// The paper, section 6.5: Reject-After-Messages, 2^64 - 2^13 - 1.
+const REJECT_AFTER_MESSAGES: u64 = u64::MAX - (1 << 13);
+/// boringtun puts the peer's number above the eight bits that number its sessions.
+const INDEX_SESSION_BITS: u32 = 8;
+/// What is left of 32 bits for peers.
+const PEERS_MAX: usize = 1 << (32 - INDEX_SESSION_BITS);
+
+/// Message types of the paper, section 5.4.
+mod message {
+    pub const INITIATION: u8 = 1;
+    pub const RESPONSE: u8 = 2;
+    pub const DATA: u8 = 4;
+}
+
+/// What the caller has to do. The bytes lie at the start of the space that it gave.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Output<'a> {
+    /// Nothing for this input.
+    Nothing,
+    /// Send a datagram to a peer.
+    Send {
+        /// The peer's endpoint.
+        to: SocketAddr,
+        /// UDP payload.
+        datagram: &'a mut [u8],
+    },
+    /// Hand an IP packet to the host.
+    Deliver {
+        /// The packet, from its IP header on.
+        packet: &'a mut [u8],
+    },
+    /// Only from `poll`: nothing more to do before this time (monotonic nanoseconds) unless there is input.
+    Wait {
+        /// When to call `poll` again.
+        until_ns: u64,
+    },
+}
+
+/// Why a machine cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// Two peers with one prefix.
+    #[error("{0}")]
+    Conflict(#[from] Conflict),
+    /// Two peers with one key.
+    #[error("public key {0} is given to two peers")]
+    SameKey(PublicKey),
+    /// More peers than receiver indices.
+    #[error("{0} peers are more than {PEERS_MAX}")]
+    TooManyPeers(usize),
+}
+
+/// One WireGuard interface: a private key, its peers, and their sessions.
+pub struct Machine {
+    private: x25519::StaticSecret,
+    public: x25519::PublicKey,
+    limiter: RateLimiter,
+    peers: Vec<Peer>,
+    by_key: HashMap<PublicKey, usize>,
+    allowed: AllowedAddresses,
+    counters: Counters,
+    /// Peer whose waiting packets can go out now.
+    flushing: Option<usize>,
+    /// Next peer whose timers are to be looked at in this round; the number of peers when the round is over.
+    ticking: usize,
+    next_tick_ns: u64,
+}
+
+struct Peer {
+    tunnel: Tunn,
+    endpoint: Option<SocketAddr>,
+    /// Packets that boringtun holds back until there are keys.
+    waiting: u16,
+    /// Keepalives are on, so the peer is to be reached without being asked.
+    eager: bool,
+    /// The first handshake was started or is up to the other side.
+    greeted: bool,
+}
+
+/// `TunnResult` without its borrow: all of its slices begin where the space does.
+enum Step {
+    Done,
+    Send(usize),
+    Deliver(usize, std::net::IpAddr),
+    Failed(WireGuardError),
+}
+
+impl Machine {
+    /// Makes the interface; nothing is sent before the first `poll`.
+    ///
+    /// # Errors
+    /// Peers that cannot be told apart, or too many.
+    pub fn new(private_key: &PrivateKey, peers: &[PeerConfig]) -> Result<Self, SetupError> {
+        if peers.len() > PEERS_MAX {
+            return Err(SetupError::TooManyPeers(peers.len()));
+        }
+        let private = private_key.0.clone();
+        let public = x25519::PublicKey::from(&private);
+        // boringtun checks each datagram against its tunnel's limiter, but the peer is not known until after a costly Diffie-Hellman;
+        // so the real limit is applied before the look-up, and the tunnels share one limiter that never limits.
+        let unlimited = Arc::new(RateLimiter::new(&public, u64::MAX));
+        let mut by_key = HashMap::with_capacity(peers.len());
+        let mut made = Vec::with_capacity(peers.len());
+        for (number, peer) in peers.iter().enumerate() {
+            if by_key.insert(peer.public_key, number).is_some() {
+                return Err(SetupError::SameKey(peer.public_key));
+            }
+            made.push(Peer::new(&private, peer, number as u32, &unlimited));
+        }
+        Ok(Self {
+            limiter: RateLimiter::new(&public, HANDSHAKES_PER_S),
+            allowed: AllowedAddresses::new(peers.iter().map(|peer| peer.allowed_ips.as_slice()))?,
+            ticking: made.len(),
+            peers: made,
+            private,
+            public,
+            by_key,
+            counters: Counters::default(),
+            flushing: None,
+            next_tick_ns: 0,
+        })
+    }
+
+    /// Sets another bound on handshake messages per second, beyond which initiators must prove their address by a cookie.
+    pub fn with_handshake_limit(mut self, per_s: u64) -> Self {
+        self.limiter = RateLimiter::new(&self.public, per_s);
+        self
+    }
+
+    /// Sums since the start.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Where a peer was last heard of, or is configured to be.
+    pub fn endpoint(&self, peer: usize) -> Option<SocketAddr> {
+        self.peers.get(peer).and_then(|peer| peer.endpoint)
+    }
+
+    /// Takes a datagram from the network. `space` must hold `datagram.len()` and `SPACE_MIN_BYTES`.
+    pub fn handle_datagram<'a>(&mut self, from: SocketAddr, datagram: &[u8], space: &'a mut [u8]) -> Output<'a> {
+        if space.len() < datagram.len().max(SPACE_MIN_BYTES) {
+            self.counters.dropped.no_space += 1;
+            return Output::Nothing;
+        }
+        let number = match self.peer_of(from, datagram, space) {
+            Ok(number) => number,
+            Err(Step::Send(length)) => return Output::Send { to: from, datagram: &mut space[..length] },
+            Err(_) => return Output::Nothing,
+        };
+        let kind = datagram[0];
+        match Step::from(self.peers[number].tunnel.decapsulate(None, datagram, space)) {
+            Step::Done if kind == message::DATA => {
+                self.counters.keepalives_received += 1;
+                self.authenticated(number, from, kind);
+                Output::Nothing
+            }
+            Step::Done => {
+                self.counters.cookies_received += 1;
+                Output::Nothing
+            }
+            Step::Send(length) => {
+                // An initiation is answered by a response, a response by a keepalive: either way there are keys now.
+                self.counters.handshakes += 1;
+                self.counters.keepalives_sent += u64::from(kind == message::RESPONSE);
+                self.authenticated(number, from, kind);
+                Output::Send { to: from, datagram: &mut space[..length] }
+            }
+            Step::Deliver(length, source) => {
+                self.authenticated(number, from, kind);
+                // The paper, section 2: the source must "resolve to the peer" by the same table, or the packet is dropped.
+                if self.allowed.peer(source) != Some(number) {
+                    self.counters.dropped.forbidden_source += 1;
+                    return Output::Nothing;
+                }
+                self.counters.received.add(length);
+                Output::Deliver { packet: &mut space[..length] }
+            }
+            Step::Failed(error) => {
+                *self.counters.dropped.cause(&error) += 1;
+                Output::Nothing
+            }
+        }
+    }
+
+    /// Takes an IP packet from the host. `space` must hold `packet.len() + OVERHEAD_BYTES` and `SPACE_MIN_BYTES`.
+    pub fn handle_packet<'a>(&mut self, packet: &[u8], space: &'a mut [u8]) -> Output<'a> {
+        let dropped = &mut self.counters.dropped;
+        if space.len() < (packet.len() + OVERHEAD_BYTES).max(SPACE_MIN_BYTES) {
+            dropped.no_space += 1;
+            return Output::Nothing;
+        }
+        let Some(destination) = Tunn::dst_address(packet) else {
+            dropped.not_ip += 1;
+            return Output::Nothing;
+        };
+        let Some(number) = self.allowed.peer(destination) else {
+            dropped.no_peer += 1;
+            return Output::Nothing;
+        };
+        let peer = &mut self.peers[number];
+        let Some(to) = peer.endpoint else {
+            dropped.no_endpoint += 1;
+            return Output::Nothing;
+        };
+        match Step::from(peer.tunnel.encapsulate(packet, space)) {
+            Step::Send(length) if space[0] == message::DATA => {
+                self.counters.sent.add(packet.len());
+                Output::Send { to, datagram: &mut space[..length] }
+            }
+            step => {
+                // No keys: boringtun took a copy, and perhaps wrote an initiation.
+                if peer.waiting < QUEUE_MAX_PACKETS {
+                    peer.waiting += 1;
+                    self.counters.queued += 1;
+                } else {
+                    dropped.queue_full += 1;
+                }
+                match step {
+                    Step::Send(length) => {
+                        self.counters.initiations_sent += 1;
+                        peer.greeted = true;
+                        Output::Send { to, datagram: &mut space[..length] }
+                    }
+                    _ => Output::Nothing,
+                }
+            }
+        }
+    }
+
+    /// Gives what is due by itself: packets that waited for keys, keepalives, handshakes. `space` must hold the largest packet that was
+    /// handed in plus `OVERHEAD_BYTES`. Call until it says `Wait`.
+    pub fn poll<'a>(&mut self, now_ns: u64, space: &'a mut [u8]) -> Output<'a> {
+        if space.len() < SPACE_MIN_BYTES {
+            return Output::Wait { until_ns: self.next_tick_ns };
+        }
+        let sending = match self.poll_waiting(space) {
+            None => self.poll_timers(now_ns, space),
+            waiting => waiting,
+        };
+        match sending {
+            Some((to, length)) => Output::Send { to, datagram: &mut space[..length] },
+            None => Output::Wait { until_ns: self.next_tick_ns },
+        }
+    }
+
+    fn poll_waiting(&mut self, space: &mut [u8]) -> Option<(SocketAddr, usize)> {
+        let peer = &mut self.peers[self.flushing?];
+        match (peer.endpoint, Step::from(peer.tunnel.decapsulate(None, &[], space))) {
+            (Some(to), Step::Send(length)) if space[0] == message::DATA => {
+                if length > OVERHEAD_BYTES {
+                    self.counters.sent.add(length - OVERHEAD_BYTES);
+                    peer.waiting = peer.waiting.saturating_sub(1);
+                } else {
+                    self.counters.keepalives_sent += 1;
+                }
+                Some((to, length))
+            }
+            _ => {
+                self.flushing = None;
+                None
+            }
+        }
+    }
+
+    fn poll_timers(&mut self, now_ns: u64, space: &mut [u8]) -> Option<(SocketAddr, usize)> {
+        if now_ns >= self.next_tick_ns {
+            self.next_tick_ns = now_ns + TICK_NS;
+            self.ticking = 0;
+            self.limiter.reset_count();
+        }
+        while let Some(peer) = self.peers.get_mut(self.ticking) {
+            self.ticking += 1;
+            let (length, abandoned) = peer.tick(space);
+            self.counters.dropped.no_answer += u64::from(abandoned);
+            let (Some(to), Some(length)) = (peer.endpoint, length) else { continue };
+            match space[0] {
+                message::INITIATION => self.counters.initiations_sent += 1,
+                _ => self.counters.keepalives_sent += 1,
+            }
+            return Some((to, length));
+        }
+        None
+    }
+
+    /// Finds the sender of a datagram. `Err(Step::Send)` is a cookie to be sent back; any other `Err` was counted.
+    fn peer_of(&mut self, from: SocketAddr, datagram: &[u8], space: &mut [u8]) -> Result<usize, Step> {
+        let found = match self.limiter.verify_packet(Some(from.ip()), datagram, space) {
+            Ok(Packet::HandshakeInit(initiation)) => parse_handshake_anon(&self.private, &self.public, &initiation)
+                .map(|half| self.by_key.get(&PublicKey(half.peer_static_public)).copied()),
+            Ok(Packet::HandshakeResponse(response)) => Ok(self.peer_at(response.receiver_idx)),
+            Ok(Packet::PacketCookieReply(reply)) => Ok(self.peer_at(reply.receiver_idx)),
+            // An authentic one would make boringtun's replay window overflow.
+            Ok(Packet::PacketData(_)) if counter_of(datagram) >= REJECT_AFTER_MESSAGES => {
+                Err(WireGuardError::InvalidCounter)
+            }
+            Ok(Packet::PacketData(data)) => Ok(self.peer_at(data.receiver_idx)),
+            Err(TunnResult::WriteToNetwork(cookie)) => {
+                self.counters.cookies_sent += 1;
+                return Err(Step::Send(cookie.len()));
+            }
+            Err(TunnResult::Err(error)) => Err(error),
+            Err(_) => Err(WireGuardError::InvalidPacket),
+        };
+        match found {
+            Ok(Some(number)) => Ok(number),
+            Ok(None) => {
+                self.counters.dropped.unknown_peer += 1;
+                Err(Step::Done)
+            }
+            Err(error) => {
+                *self.counters.dropped.cause(&error) += 1;
+                Err(Step::Done)
+            }
+        }
+    }
+
+    fn peer_at(&self, receiver_index: u32) -> Option<usize> {
+        let number = (receiver_index >> INDEX_SESSION_BITS) as usize;
+        (number < self.peers.len()).then_some(number)
+    }
+
+    /// A datagram proved to be the peer's: it is where that came from, and what waited for keys may have them now.
+    fn authenticated(&mut self, number: usize, from: SocketAddr, kind: u8) {
+        let peer = &mut self.peers[number];
+        peer.greeted = true;
+        if peer.endpoint != Some(from) {
+            self.counters.roamed += u64::from(peer.endpoint.is_some());
+            peer.endpoint = Some(from);
+        }
+        // A responder may only use new keys after the initiator's first data message (the paper, section 5.4.5), so an initiation
+        // frees nothing yet.
+        if peer.waiting > 0 && kind != message::INITIATION {
+            self.flushing = Some(number);
+        }
+    }
+}
+
+impl Peer {
+    fn new(private: &x25519::StaticSecret, peer: &PeerConfig, number: u32, limiter: &Arc<RateLimiter>) -> Self {
+        let public = x25519::PublicKey::from(peer.public_key.0);
+        let keepalive_s = peer.keepalive_s.filter(|seconds| *seconds > 0);
+        Self {
+            tunnel: Tunn::new(private.clone(), public, None, keepalive_s, number, Some(limiter.clone())),
+            endpoint: peer.endpoint,
+            waiting: 0,
+            eager: keepalive_s.is_some() && peer.endpoint.is_some(),
+            greeted: false,
+        }
+    }
+
+    /// Looks at the timers: the length of what is to be sent, and how many waiting packets were given up.
+    fn tick(&mut self, space: &mut [u8]) -> (Option<usize>, u16) {
+        let mut abandoned = 0;
+        let mut step = Step::from(self.tunnel.update_timers(space));
+        if let Step::Failed(WireGuardError::ConnectionExpired) = step {
+            // boringtun emptied its queue and rests until there is a packet to send. With keepalives there always is.
+            abandoned = std::mem::take(&mut self.waiting);
+            self.greeted = false;
+        }
+        if self.eager && !self.greeted && !matches!(step, Step::Send(_)) {
+            self.greeted = true;
+            step = Step::from(self.tunnel.format_handshake_initiation(space, false));
+        }
+        match step {
+            Step::Send(length) => (Some(length), abandoned),
+            _ => (None, abandoned),
+        }
+    }
+}
+
+impl From<TunnResult<'_>> for Step {
+    fn from(result: TunnResult<'_>) -> Self {
+        match result {
+            TunnResult::Done => Self::Done,
+            TunnResult::Err(error) => Self::Failed(error),
+            TunnResult::WriteToNetwork(datagram) => Self::Send(datagram.len()),
+            TunnResult::WriteToTunnelV4(packet, source) => Self::Deliver(packet.len(), source.into()),
+            TunnResult::WriteToTunnelV6(packet, source) => Self::Deliver(packet.len(), source.into()),
+        }
+    }
+}
+
+impl Drops {
+    /// Which count a refusal by boringtun belongs to.
+    fn cause(&mut self, error: &WireGuardError) -> &mut u64 {
+        match error {
+            WireGuardError::InvalidMac => &mut self.wrong_mac,
+            WireGuardError::InvalidAeadTag | WireGuardError::WrongKey => &mut self.forged,
+            WireGuardError::InvalidCounter
+            | WireGuardError::DuplicateCounter
+            | WireGuardError::InvalidTai64nTimestamp
+            | WireGuardError::WrongTai64nTimestamp => &mut self.replayed,
+            WireGuardError::NoCurrentSession
+            | WireGuardError::WrongIndex
+            | WireGuardError::UnexpectedPacket
+            | WireGuardError::ConnectionExpired => &mut self.no_session,
+            WireGuardError::DestinationBufferTooSmall => &mut self.no_space,
+            WireGuardError::IncorrectPacketLength
+            | WireGuardError::WrongPacketType
+            | WireGuardError::InvalidPacket
+            | WireGuardError::LockFailed
+            | WireGuardError::UnderLoad => &mut self.malformed,
+        }
+    }
+}
+
+/// The counter of a data message, which is at least 32 bytes long.
+fn counter_of(data: &[u8]) -> u64 {
+    let mut counter = [0; 8];
+    counter.copy_from_slice(&data[8..16]);
+    u64::from_le_bytes(counter)
+}
