@@ -1,1 +1,19 @@
-//! Placeholder.
+//! TCP and UDP measurement without sockets: the session protocol between a load's client and its server, the header of every
+//! datagram, the receiver's accounts, and the request-response machine. Each is given bytes and a time.
+//!
+//! A session, on one TCP control connection (frames of length and JSON after a magic line):
+//! client `open` -> server `accepted` (a token) or `refused` -> clock exchanges -> the client opens its data flows, each
+//! introduced by a `Header` with the token -> server `ready` -> client `begin` (the server's own time) -> server `progress`
+//! every interval -> client `end` (what it sent) -> server `report` -> close. Either side may close at any time.
+
+mod datagram;
+mod frame;
+mod receiver;
+mod request_response;
+mod session;
+
+pub use datagram::{Header, HeaderError, HeaderKind, HEADER_BYTES};
+pub use frame::{encode_frame, FrameDecoder, FrameError, FRAME_LIMIT_BYTES, MAGIC};
+pub use receiver::DatagramReceiver;
+pub use request_response::{Requester, Step};
+pub use session::{FromClient, FromServer, Open, Refusal, SideReport, Work};

@@ -1,0 +1,132 @@
+//! The header that introduces a data connection and leads every datagram: whose it is, its number, when it was sent.
+
+/// Bytes that the header takes, and so the least that a datagram can measure.
+pub const HEADER_BYTES: usize = 40;
+
+/// Tells our packets from strays; the digit is the layout's version.
+const MAGIC: [u8; 4] = *b"LLD1";
+
+/// What a packet is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeaderKind {
+    /// First bytes of a TCP data connection.
+    Stream,
+    /// Introduces a UDP flow; sent again until answered.
+    Hello,
+    /// The answer to `Hello`.
+    HelloAck,
+    /// Payload.
+    Data,
+    /// A request of request-response.
+    Request,
+    /// Its response.
+    Response,
+}
+
+/// A header that cannot be ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HeaderError {
+    /// Shorter than a header.
+    #[error("shorter than a header")]
+    Short,
+    /// Another magic number.
+    #[error("not a Leadline packet")]
+    Foreign,
+    /// A kind that this version does not know.
+    #[error("unknown kind of packet")]
+    UnknownKind,
+}
+
+/// Layout, big-endian: magic 4, kind 1, zero 3, token 8, flow 4, zero 4, sequence 8, sent 8 = 40 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What it is.
+    pub kind: HeaderKind,
+    /// The session's secret, so that a stranger's packets count for nothing.
+    pub token: u64,
+    /// The flow's number within the session.
+    pub flow: u32,
+    /// From 0, in the order of sending.
+    pub sequence: u64,
+    /// When it was sent, ns on the sender's monotonic clock.
+    pub sent_ns: u64,
+}
+
+impl Header {
+    /// Write into the first `HEADER_BYTES` of `out`.
+    ///
+    /// # Panics
+    /// When `out` is shorter than that; buffers are sized once, when a flow is made.
+    #[inline]
+    pub fn write(&self, out: &mut [u8]) {
+        let kind = match self.kind {
+            HeaderKind::Stream => 1,
+            HeaderKind::Hello => 2,
+            HeaderKind::HelloAck => 3,
+            HeaderKind::Data => 4,
+            HeaderKind::Request => 5,
+            HeaderKind::Response => 6,
+        };
+        let out = &mut out[..HEADER_BYTES];
+        out[0..4].copy_from_slice(&MAGIC);
+        out[4..8].copy_from_slice(&[kind, 0, 0, 0]);
+        out[8..16].copy_from_slice(&self.token.to_be_bytes());
+        out[16..20].copy_from_slice(&self.flow.to_be_bytes());
+        out[20..24].fill(0);
+        out[24..32].copy_from_slice(&self.sequence.to_be_bytes());
+        out[32..40].copy_from_slice(&self.sent_ns.to_be_bytes());
+    }
+
+    /// Read from the front of a packet.
+    #[inline]
+    pub fn parse(bytes: &[u8]) -> Result<Self, HeaderError> {
+        let header: &[u8; HEADER_BYTES] = bytes.first_chunk().ok_or(HeaderError::Short)?;
+        if header[0..4] != MAGIC {
+            return Err(HeaderError::Foreign);
+        }
+        let kind = match header[4] {
+            1 => HeaderKind::Stream,
+            2 => HeaderKind::Hello,
+            3 => HeaderKind::HelloAck,
+            4 => HeaderKind::Data,
+            5 => HeaderKind::Request,
+            6 => HeaderKind::Response,
+            _ => return Err(HeaderError::UnknownKind),
+        };
+        let word = |at: usize| u64::from_be_bytes(std::array::from_fn(|index| header[at + index]));
+        let flow = u32::from_be_bytes(std::array::from_fn(|index| header[16 + index]));
+        Ok(Self { kind, token: word(8), flow, sequence: word(24), sent_ns: word(32) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn kinds() -> impl Strategy<Value = HeaderKind> {
+        use HeaderKind::{Data, Hello, HelloAck, Request, Response, Stream};
+        prop_oneof![Just(Stream), Just(Hello), Just(HelloAck), Just(Data), Just(Request), Just(Response)]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(kind in kinds(), token: u64, flow: u32, sequence: u64, sent_ns: u64) {
+            let header = Header { kind, token, flow, sequence, sent_ns };
+            let mut bytes = [0xffu8; HEADER_BYTES + 3];
+            header.write(&mut bytes);
+            prop_assert_eq!(Header::parse(&bytes), Ok(header));
+        }
+
+        #[test]
+        fn garbage_is_refused_or_read_but_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+            let _ = Header::parse(&bytes);
+        }
+    }
+
+    #[test]
+    fn strays_are_named() {
+        assert_eq!(Header::parse(&[0; 39]), Err(HeaderError::Short));
+        assert_eq!(Header::parse(&[0; 40]), Err(HeaderError::Foreign));
+    }
+}

@@ -1,0 +1,91 @@
+//! Frames on the control connection: a magic line once, then length (u32, big-endian) and that many bytes of JSON.
+
+use serde::de::DeserializeOwned;
+use serde::Serialize;
+
+/// The first bytes of a control connection; the number is the session protocol's version.
+pub const MAGIC: &[u8] = b"LEADLINE/1\n";
+
+/// The longest frame that either side accepts, bytes.
+pub const FRAME_LIMIT_BYTES: usize = 1 << 20;
+
+/// Why a control connection makes no sense.
+#[derive(Debug, thiserror::Error)]
+pub enum FrameError {
+    /// Longer than `FRAME_LIMIT_BYTES`.
+    #[error("a frame of {0} bytes is longer than the limit of {FRAME_LIMIT_BYTES}")]
+    TooLong(usize),
+    /// Not a message that this version knows.
+    #[error("a frame that is no message: {0}")]
+    Malformed(#[from] serde_json::Error),
+}
+
+/// A message as a frame.
+pub fn encode_frame(message: &impl Serialize) -> Result<Vec<u8>, FrameError> {
+    let mut frame = vec![0; 4];
+    serde_json::to_writer(&mut frame, message)?;
+    let length = frame.len() - 4;
+    let prefix = u32::try_from(length).ok().filter(|_| length <= FRAME_LIMIT_BYTES);
+    frame[..4].copy_from_slice(&prefix.ok_or(FrameError::TooLong(length))?.to_be_bytes());
+    Ok(frame)
+}
+
+/// Puts frames together from whatever pieces arrive; holds at most one frame and what came with its end.
+#[derive(Debug, Default)]
+pub struct FrameDecoder {
+    pending: Vec<u8>,
+}
+
+impl FrameDecoder {
+    /// Take bytes as they came.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.pending.extend_from_slice(bytes);
+    }
+
+    /// The next whole message, if there is one. After an error the connection is of no more use.
+    pub fn next_message<M: DeserializeOwned>(&mut self) -> Result<Option<M>, FrameError> {
+        let Some(prefix) = self.pending.first_chunk::<4>() else { return Ok(None) };
+        let length = u32::from_be_bytes(*prefix) as usize;
+        if length > FRAME_LIMIT_BYTES {
+            return Err(FrameError::TooLong(length));
+        }
+        let Some(frame) = self.pending.get(4..4 + length) else { return Ok(None) };
+        let message = serde_json::from_slice(frame)?;
+        self.pending.drain(..4 + length);
+        Ok(Some(message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_split_gives_the_same_messages(messages in proptest::collection::vec("[a-z]{0,40}", 0..6), cut in 1usize..20) {
+            let stream: Vec<u8> = messages.iter().flat_map(|message| encode_frame(message).unwrap()).collect();
+            let mut decoder = FrameDecoder::default();
+            let mut seen = Vec::new();
+            for piece in stream.chunks(cut) {
+                decoder.feed(piece);
+                while let Some(message) = decoder.next_message::<String>().unwrap() { seen.push(message); }
+            }
+            prop_assert_eq!(seen, messages);
+        }
+
+        #[test]
+        fn garbage_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut decoder = FrameDecoder::default();
+            decoder.feed(&bytes);
+            let _ = decoder.next_message::<String>();
+        }
+    }
+
+    #[test]
+    fn a_long_frame_is_refused_before_it_is_held() {
+        let mut decoder = FrameDecoder::default();
+        decoder.feed(&u32::MAX.to_be_bytes());
+        assert!(matches!(decoder.next_message::<String>(), Err(FrameError::TooLong(_))));
+    }
+}

@@ -1,0 +1,113 @@
+//! What arrives of a paced flow: loss, duplicates, order and jitter, each counted apart.
+
+use leadline_stats::{Arrival, Jitter, SequenceTracker};
+
+use crate::datagram::{Header, HeaderKind};
+
+/// One UDP flow's accounts at its receiver.
+#[derive(Clone, Debug)]
+pub struct DatagramReceiver {
+    token: u64,
+    flow: u32,
+    tracker: SequenceTracker,
+    jitter: Jitter,
+    bytes: u64,
+    strays: u64,
+    first_ns: Option<u64>,
+    last_ns: Option<u64>,
+}
+
+impl DatagramReceiver {
+    /// For one flow of one session; packets of any other count as strays.
+    pub fn new(token: u64, flow: u32) -> Self {
+        Self {
+            token,
+            flow,
+            tracker: SequenceTracker::default(),
+            jitter: Jitter::default(),
+            bytes: 0,
+            strays: 0,
+            first_ns: None,
+            last_ns: None,
+        }
+    }
+
+    /// Take one datagram; returns whether it was a new one of this flow. `Hello` and other kinds change nothing.
+    #[inline]
+    pub fn handle(&mut self, now_ns: u64, datagram: &[u8]) -> bool {
+        let header = match Header::parse(datagram) {
+            Ok(header) if header.token == self.token && header.flow == self.flow => header,
+            _ => {
+                self.strays += 1;
+                return false;
+            }
+        };
+        if header.kind != HeaderKind::Data {
+            return false;
+        }
+        self.first_ns.get_or_insert(now_ns);
+        self.last_ns = Some(now_ns);
+        self.jitter.record(header.sent_ns, now_ns);
+        if self.tracker.record(header.sequence) == Arrival::Duplicate {
+            return false;
+        }
+        self.bytes += datagram.len() as u64;
+        true
+    }
+
+    /// Payload bytes of distinct datagrams.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Loss, duplicates and order so far.
+    pub fn tracker(&self) -> &SequenceTracker {
+        &self.tracker
+    }
+
+    /// Interarrival jitter, µs.
+    pub fn jitter_us(&self) -> Option<f64> {
+        self.jitter.estimate_us()
+    }
+
+    /// Packets that were not this flow's.
+    pub fn strays(&self) -> u64 {
+        self.strays
+    }
+
+    /// When the first and the last datagram came, ns.
+    pub fn span_ns(&self) -> Option<(u64, u64)> {
+        self.first_ns.zip(self.last_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::datagram::HEADER_BYTES;
+
+    fn datagram(token: u64, sequence: u64, sent_ns: u64) -> [u8; HEADER_BYTES + 10] {
+        let mut bytes = [0; HEADER_BYTES + 10];
+        Header { kind: HeaderKind::Data, token, flow: 3, sequence, sent_ns }.write(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn every_hundredth_lost_is_one_percent_to_the_packet() {
+        let mut receiver = DatagramReceiver::new(9, 3);
+        for sequence in (0..10_000).filter(|sequence| sequence % 100 != 99) {
+            receiver.handle(sequence * 1000 + 77, &datagram(9, sequence, sequence * 1000));
+        }
+        assert_eq!(receiver.tracker().lost(10_000), 100);
+        assert_eq!(receiver.bytes(), 9_900 * 50);
+        assert_eq!(receiver.jitter_us(), Some(0.0));
+    }
+
+    #[test]
+    fn strangers_count_for_nothing() {
+        let mut receiver = DatagramReceiver::new(9, 3);
+        assert!(!receiver.handle(1, &datagram(8, 0, 0)));
+        assert!(!receiver.handle(1, b"hello"));
+        assert_eq!((receiver.strays(), receiver.bytes(), receiver.span_ns()), (2, 0, None));
+    }
+}

@@ -1,0 +1,117 @@
+//! One flow of request-response: one transaction outstanding, timed from the moment that its request was handed over.
+
+/// What the flow's driver has to do now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Send the request with this sequence number.
+    Request(u64),
+    /// Wait for the answer, at most until this instant, ns.
+    AwaitUntil(u64),
+}
+
+/// The client's side. Time and sequence numbers in, verdicts out; framing of the bytes is the driver's.
+#[derive(Clone, Debug)]
+pub struct Requester {
+    timeout_ns: u64,
+    sequence: u64,
+    outstanding: Option<u64>,
+    completed: u64,
+    timeouts: u64,
+    late: u64,
+}
+
+impl Requester {
+    /// A flow whose transactions may take `timeout_ns`.
+    pub fn new(timeout_ns: u64) -> Self {
+        Self { timeout_ns, sequence: 0, outstanding: None, completed: 0, timeouts: 0, late: 0 }
+    }
+
+    /// What to do next.
+    pub fn poll(&self) -> Step {
+        match self.outstanding {
+            Some(sent_ns) => Step::AwaitUntil(sent_ns.saturating_add(self.timeout_ns)),
+            None => Step::Request(self.sequence),
+        }
+    }
+
+    /// The request was handed to the kernel.
+    pub fn handle_sent(&mut self, now_ns: u64) {
+        self.outstanding = Some(now_ns);
+    }
+
+    /// An answer came; returns how long its transaction took, ns. An answer to a transaction that was given up is
+    /// counted and gives nothing.
+    pub fn handle_response(&mut self, now_ns: u64, sequence: u64) -> Option<u64> {
+        if sequence != self.sequence || self.outstanding.is_none() {
+            self.late += 1;
+            return None;
+        }
+        let sent_ns = self.outstanding.take()?;
+        self.sequence += 1;
+        self.completed += 1;
+        Some(now_ns.saturating_sub(sent_ns))
+    }
+
+    /// Time has passed; returns whether the outstanding transaction is given up by that.
+    pub fn handle_time(&mut self, now_ns: u64) -> bool {
+        let expired = self.outstanding.is_some_and(|sent_ns| now_ns >= sent_ns.saturating_add(self.timeout_ns));
+        if expired {
+            self.outstanding = None;
+            self.sequence += 1;
+            self.timeouts += 1;
+        }
+        expired
+    }
+
+    /// Transactions that were answered.
+    pub fn completed(&self) -> u64 {
+        self.completed
+    }
+
+    /// Transactions given up.
+    pub fn timeouts(&self) -> u64 {
+        self.timeouts
+    }
+
+    /// Answers that came after their transaction was given up, or twice.
+    pub fn late(&self) -> u64 {
+        self.late
+    }
+
+    /// Whether a transaction is under way.
+    pub fn is_outstanding(&self) -> bool {
+        self.outstanding.is_some()
+    }
+
+    /// When the outstanding request was handed over, ns.
+    pub fn sent_ns(&self) -> Option<u64> {
+        self.outstanding
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_at_a_time_and_timed_from_its_sending() {
+        let mut flow = Requester::new(1_000);
+        assert_eq!(flow.poll(), Step::Request(0));
+        flow.handle_sent(10);
+        assert_eq!(flow.poll(), Step::AwaitUntil(1_010));
+        assert_eq!(flow.handle_response(60, 0), Some(50));
+        assert_eq!(flow.poll(), Step::Request(1));
+    }
+
+    #[test]
+    fn an_answer_after_its_time_is_late_and_not_the_next_ones() {
+        let mut flow = Requester::new(1_000);
+        flow.handle_sent(0);
+        assert!(!flow.handle_time(999));
+        assert!(flow.handle_time(1_000));
+        flow.handle_sent(1_000);
+        assert_eq!(flow.handle_response(1_001, 0), None);
+        assert_eq!(flow.handle_response(1_005, 1), Some(5));
+        assert_eq!((flow.completed(), flow.timeouts(), flow.late()), (1, 1, 1));
+    }
+}

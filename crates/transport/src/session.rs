@@ -1,0 +1,164 @@
+//! The messages of a session: what a client asks of a server, and what the server tells it.
+
+use leadline_wire::{Direction, FlowProgress, LoadReport, Protocol};
+use serde::{Deserialize, Serialize};
+
+/// What a session's flows do.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "work", rename_all = "snake_case")]
+pub enum Work {
+    /// Bulk TCP.
+    Tcp {
+        /// Bytes per read and write call.
+        block_bytes: u32,
+        /// Payload rate per flow, bit/s; unlimited where absent.
+        rate_bps: Option<u64>,
+    },
+    /// Paced datagrams.
+    Udp {
+        /// UDP payload, bytes.
+        datagram_bytes: u32,
+        /// Datagrams per second and flow; unlimited where absent.
+        rate_pps: Option<f64>,
+        /// Datagrams per flow.
+        number: Option<u64>,
+    },
+    /// Request and response.
+    Rr {
+        /// Over TCP or UDP.
+        protocol: Protocol,
+        /// Request payload, bytes.
+        request_bytes: u32,
+        /// Response payload, bytes.
+        response_bytes: u32,
+    },
+}
+
+/// A client's request for a session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Open {
+    /// What the flows do.
+    pub work: Work,
+    /// Flows per direction.
+    pub flows: u32,
+    /// Threads that the server may use.
+    pub threads: u32,
+    /// Which way the payload goes, as the client sees it.
+    pub direction: Direction,
+    /// How long, ms.
+    pub duration_ms: u64,
+    /// Congestion control for the server's sending flows.
+    pub congestion: Option<String>,
+    /// Time between `progress` messages, ms.
+    pub interval_ms: u32,
+}
+
+/// What a client says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "snake_case")]
+pub enum FromClient {
+    /// The first message.
+    Open(Open),
+    /// What time is it there?
+    Clock {
+        /// Repeated in the answer.
+        id: u32,
+    },
+    /// Begin at this instant of the server's monotonic clock.
+    Begin {
+        /// When, ns.
+        at_ns: u64,
+    },
+    /// The client's senders are done, or it was stopped.
+    End {
+        /// Units sent per upward flow, in the flows' order; empty for byte streams.
+        sent_units: Vec<u64>,
+        /// Whether the server's senders are to stop too, before their time.
+        stop: bool,
+    },
+}
+
+/// What a server says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "snake_case")]
+pub enum FromServer {
+    /// The session is granted.
+    Accepted {
+        /// What the data flows introduce themselves with.
+        token: u64,
+    },
+    /// It is not.
+    Refused(Refusal),
+    /// Answer to `clock`.
+    Clock {
+        /// The question's.
+        id: u32,
+        /// When the question was read, ns.
+        received_ns: u64,
+        /// When the answer was written, ns.
+        sent_ns: u64,
+    },
+    /// Every data flow has arrived.
+    Ready {},
+    /// The server's counters.
+    Progress {
+        /// When they were read, ns on the server's clock.
+        t_ns: u64,
+        /// Cumulative counters.
+        flows: Vec<FlowProgress>,
+    },
+    /// The server's senders are done.
+    Sent {
+        /// Units sent per downward flow, in the flows' order.
+        units: Vec<u64>,
+    },
+    /// The server's figures; the last message.
+    Report {
+        /// One row per flow.
+        flows: Vec<SideReport>,
+        /// What it cost the server.
+        load: LoadReport,
+    },
+}
+
+/// Why a server refuses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// Stable name in snake case.
+    pub code: String,
+    /// One line for a person.
+    pub message: String,
+}
+
+/// One side's view of one flow; what it does not know is absent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SideReport {
+    /// The flow's number within the session.
+    pub flow: u32,
+    /// First byte, ns on the reporting side's clock.
+    pub start_ns: Option<u64>,
+    /// Last byte, ns.
+    pub end_ns: Option<u64>,
+    /// Payload bytes sent by this side.
+    pub sent_bytes: u64,
+    /// Payload bytes received by this side.
+    pub received_bytes: u64,
+    /// Units sent by this side.
+    pub sent_units: Option<u64>,
+    /// Distinct units received by this side.
+    pub received_units: Option<u64>,
+    /// Datagrams received again.
+    pub duplicates: Option<u64>,
+    /// Datagrams received after a later one.
+    pub reordered: Option<u64>,
+    /// Interarrival jitter, µs.
+    pub jitter_us: Option<f64>,
+    /// Segments sent again by this side.
+    pub retransmits: Option<u64>,
+    /// Mean of sampled round-trip times, µs.
+    pub rtt_mean_us: Option<f64>,
+    /// Datagrams that this side's socket buffer dropped.
+    pub socket_drops: Option<u64>,
+    /// What ended the flow before its time.
+    pub error: Option<String>,
+}
