@@ -1,0 +1,103 @@
+//! What this host lets an agent do, each with the reason where it does not. Tries the thing itself where that changes
+//! nothing; else asks the kernel's own setting and says so.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+
+use leadline_wire::Capability;
+
+use crate::{parse, CgroupPaths};
+
+/// Capabilities `tun`, `psi`, `irq_pressure`, `cgroup` (of the given paths) and `io_uring`.
+pub fn capabilities(cgroup: &CgroupPaths) -> Vec<Capability> {
+    vec![
+        capability("tun", openable("/dev/net/tun")),
+        capability("psi", readable("/proc/pressure/cpu")),
+        capability("irq_pressure", readable("/proc/pressure/irq")),
+        capability("cgroup", cgroup_readable(cgroup)),
+        capability("io_uring", io_uring()),
+    ]
+}
+
+fn capability(name: &str, outcome: Result<(), String>) -> Capability {
+    Capability { name: name.to_string(), available: outcome.is_ok(), reason: outcome.err() }
+}
+
+/// For reading and writing; whoever makes a TUN device needs CAP_NET_ADMIN besides.
+fn openable(path: &str) -> Result<(), String> {
+    OpenOptions::new().read(true).write(true).open(path).map(drop).map_err(|error| format!("{path}: {error}"))
+}
+
+/// By reading, for a kernel started with psi=0 opens the file and then refuses to read it.
+fn readable(path: &str) -> Result<(), String> {
+    let first = |mut file: File| file.read(&mut [0; 256]);
+    match File::open(path).and_then(first) {
+        Ok(0) => Err(format!("{path} is empty")),
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(format!("this kernel does not keep it: there is no {path}"))
+        }
+        Err(error) => Err(format!("{path}: {error}")),
+    }
+}
+
+/// Whether CPU time can be read of the cgroup, in either version.
+fn cgroup_readable(paths: &CgroupPaths) -> Result<(), String> {
+    let version_2 = paths.v2.as_ref().map(|folder| folder.join("cpu.stat"));
+    let version_1 = paths.v1_cpuacct.as_ref().map(|folder| folder.join("cpuacct.usage"));
+    let mut reasons = Vec::new();
+    for file in [version_2, version_1].into_iter().flatten() {
+        match readable(&file.to_string_lossy()) {
+            Ok(()) => return Ok(()),
+            Err(reason) => reasons.push(reason),
+        }
+    }
+    if reasons.is_empty() {
+        reasons.push("the agent was given no cgroup with CPU accounts".to_string());
+    }
+    Err(reasons.join("; "))
+}
+
+/// By kernel.io_uring_disabled (Linux 6.6): 0 for all, 1 for CAP_SYS_ADMIN and the group kernel.io_uring_group, 2 for
+/// nobody. A seccomp filter may refuse it all the same.
+fn io_uring() -> Result<(), String> {
+    const SETTING: &str = "/proc/sys/kernel/io_uring_disabled";
+    let setting = fs::read(SETTING).map_err(|error| format!("cannot be told: {SETTING}: {error}"))?;
+    match setting.trim_ascii() {
+        b"0" => Ok(()),
+        b"1" if is_administrator() => Ok(()),
+        b"1" => Err("kernel.io_uring_disabled is 1: only with CAP_SYS_ADMIN or for kernel.io_uring_group".to_string()),
+        b"2" => Err("kernel.io_uring_disabled is 2: switched off".to_string()),
+        other => Err(format!("kernel.io_uring_disabled is {}, which is not known", String::from_utf8_lossy(other))),
+    }
+}
+
+/// Whether this thread has CAP_SYS_ADMIN where the kernel asks for it: in the initial user namespace.
+fn is_administrator() -> bool {
+    const CAP_SYS_ADMIN: u64 = 1 << 21;
+    let read = |name: &str| fs::read(format!("/proc/thread-self/{name}")).unwrap_or_default();
+    let effective = parse::host::effective_capabilities(&read("status"));
+    effective.is_some_and(|bits| bits & CAP_SYS_ADMIN != 0) && parse::host::is_initial_user_namespace(&read("uid_map"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_missing_one_has_a_reason() {
+        let found = capabilities(&CgroupPaths::default());
+        let names: Vec<_> = found.iter().map(|capability| capability.name.as_str()).collect();
+        assert_eq!(names, ["tun", "psi", "irq_pressure", "cgroup", "io_uring"]);
+        for capability in &found {
+            assert_eq!(capability.available, capability.reason.is_none(), "{capability:?}");
+        }
+        assert!(!found[3].available);
+    }
+
+    #[test]
+    fn a_cgroup_that_is_not_there_is_named() {
+        let paths = CgroupPaths { v2: Some("/proc/self/nowhere".into()), ..CgroupPaths::default() };
+        assert!(cgroup_readable(&paths).unwrap_err().contains("/proc/self/nowhere/cpu.stat"));
+    }
+}

@@ -1,0 +1,110 @@
+//! A host's fingerprint, read once. Leaves to the agent what needs a system call: whether the wall clock is
+//! synchronised (adjtimex) and the interfaces' offloads (ethtool).
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::thread::available_parallelism;
+use std::time::Instant;
+
+use leadline_wire::{ClockQuality, HostFacts, InterfaceFacts};
+
+use crate::parse;
+
+/// Reads of the clock by which its resolution is judged; some tens of microseconds in all.
+const CLOCK_READS: usize = 1000;
+
+/// The fingerprint of this host, as the calling thread sees it.
+pub fn facts() -> HostFacts {
+    HostFacts {
+        hostname: line("/proc/sys/kernel/hostname").unwrap_or_else(unknown),
+        boot_id: line("/proc/sys/kernel/random/boot_id"),
+        kernel: line("/proc/sys/kernel/osrelease").unwrap_or_else(unknown),
+        distribution: read("/etc/os-release")
+            .or_else(|| read("/usr/lib/os-release"))
+            .and_then(|text| parse::host::distribution(&text)),
+        architecture: std::env::consts::ARCH.to_string(),
+        cpu_model: read("/proc/cpuinfo").and_then(|text| parse::host::cpu_model(&text)),
+        cpus: cpus(),
+        memory_bytes: read("/proc/meminfo")
+            .and_then(|text| parse::machine::memory(&text))
+            .map(|memory| memory.total_bytes),
+        tcp_congestion: line("/proc/sys/net/ipv4/tcp_congestion_control"),
+        clock: ClockQuality {
+            source: line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+            synchronised: None,
+            max_error_us: None,
+            resolution_ns: clock_resolution_ns(),
+        },
+        interfaces: interfaces(),
+    }
+}
+
+fn unknown() -> String {
+    "unknown".to_string()
+}
+
+fn read(path: &str) -> Option<Vec<u8>> {
+    fs::read(path).ok()
+}
+
+/// A file of one line; `None` when it is missing or empty.
+fn line(path: &str) -> Option<String> {
+    let bytes = read(path)?;
+    let text = String::from_utf8_lossy(bytes.trim_ascii()).into_owned();
+    (!text.is_empty()).then_some(text)
+}
+
+fn cpus() -> u32 {
+    let allowed = read("/proc/thread-self/status").and_then(|text| parse::host::allowed_cpus(&text));
+    allowed.unwrap_or_else(|| available_parallelism().map_or(1, |count| count.get() as u32))
+}
+
+/// The smallest step between two reads of the monotonic clock, ns.
+fn clock_resolution_ns() -> Option<u64> {
+    let mut before = Instant::now();
+    let steps = (0..CLOCK_READS).map(|_| {
+        let now = Instant::now();
+        let step = now.duration_since(before).as_nanos() as u64;
+        before = now;
+        step
+    });
+    steps.filter(|step| *step > 0).min()
+}
+
+/// The interfaces by /proc, which follows the network namespace; their MTU by /sys, which does not.
+fn interfaces() -> Vec<InterfaceFacts> {
+    let dev = read("/proc/thread-self/net/dev").unwrap_or_default();
+    let names: BTreeSet<String> = parse::network::interfaces(&dev).into_iter().map(|sample| sample.name).collect();
+    // /sys shows the namespace of whoever mounted it, where an interface of the same name may be another one.
+    let same_namespace = sys_interfaces().as_ref() == Some(&names);
+    let facts = |name: String| InterfaceFacts {
+        mtu: line(&format!("/sys/class/net/{name}/mtu")).filter(|_| same_namespace).and_then(|mtu| mtu.parse().ok()),
+        tso: None,
+        gso: None,
+        gro: None,
+        name,
+    };
+    names.into_iter().map(facts).collect()
+}
+
+fn sys_interfaces() -> Option<BTreeSet<String>> {
+    let entries = fs::read_dir("/sys/class/net").ok()?;
+    // Interfaces are links there; a plain file (bonding_masters) is something else.
+    let interfaces = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
+    Some(interfaces.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_host() {
+        let facts = facts();
+        assert!(facts.cpus >= 1 && facts.memory_bytes.is_some_and(|bytes| bytes > 0));
+        assert_ne!(facts.kernel, "unknown");
+        assert_eq!(facts.boot_id.map(|id| id.len()), Some(36));
+        assert!(facts.clock.resolution_ns.is_some_and(|step| step > 0));
+        assert!(facts.interfaces.iter().any(|interface| interface.name == "lo"));
+    }
+}

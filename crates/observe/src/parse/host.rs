@@ -1,0 +1,92 @@
+//! A host's fingerprint: /proc/cpuinfo, os-release, CPU lists, and the parts of /proc/PID/status that say what
+//! this process may do.
+
+use super::{decimal, hexadecimal, lines};
+
+/// The CPU's model in /proc/cpuinfo: `model name` on x86 and POWER-like machines, else the board's `Model`.
+pub fn cpu_model(cpuinfo: &[u8]) -> Option<String> {
+    ["model name", "cpu model", "cpu", "Model"].iter().find_map(|label| {
+        let value = lines(cpuinfo).find_map(|line| value_after(line, label.as_bytes()))?;
+        (!value.is_empty()).then(|| text(value))
+    })
+}
+
+/// PRETTY_NAME of os-release(5), without its quotes.
+pub fn distribution(os_release: &[u8]) -> Option<String> {
+    let quoted = lines(os_release).find_map(|line| line.strip_prefix(b"PRETTY_NAME="))?.trim_ascii();
+    let bare = [b'"', b'\''].iter().find_map(|quote| quoted.strip_prefix(&[*quote])?.strip_suffix(&[*quote]));
+    let name = bare.unwrap_or(quoted);
+    (!name.is_empty()).then(|| text(name))
+}
+
+/// How many CPUs Cpus_allowed_list of /proc/PID/status names, as in `0-3,8`.
+pub fn allowed_cpus(status: &[u8]) -> Option<u32> {
+    let list = lines(status).find_map(|line| value_after(line, b"Cpus_allowed_list"))?;
+    list.split(|byte| *byte == b',').try_fold(0u32, |total, range| {
+        let (first, last) = match range.iter().position(|byte| *byte == b'-') {
+            Some(dash) => (decimal(&range[..dash])?, decimal(&range[dash + 1..])?),
+            None => (decimal(range)?, decimal(range)?),
+        };
+        let count = last.checked_sub(first)?.checked_add(1)?;
+        total.checked_add(u32::try_from(count).ok()?)
+    })
+}
+
+/// The effective capabilities (capabilities(7)) in /proc/PID/status, one bit each.
+pub fn effective_capabilities(status: &[u8]) -> Option<u64> {
+    hexadecimal(lines(status).find_map(|line| value_after(line, b"CapEff"))?)
+}
+
+/// Whether /proc/PID/uid_map maps every id to itself, as only the initial user namespace does.
+pub fn is_initial_user_namespace(uid_map: &[u8]) -> bool {
+    super::fields(uid_map.trim_ascii()).eq([&b"0"[..], b"0", b"4294967295"])
+}
+
+/// What stands after `label` and a colon.
+fn value_after<'line>(line: &'line [u8], label: &[u8]) -> Option<&'line [u8]> {
+    Some(line.strip_prefix(label)?.trim_ascii_start().strip_prefix(b":")?.trim_ascii())
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_of_cpus() {
+        let x86 = b"processor\t: 0\nmodel\t\t: 17\nmodel name\t: AMD EPYC\nstepping\t: 1\n";
+        assert_eq!(cpu_model(x86).as_deref(), Some("AMD EPYC"));
+        let arm = b"processor\t: 0\nCPU part\t: 0xd08\n\nModel\t\t: Raspberry Pi 4\n";
+        assert_eq!(cpu_model(arm).as_deref(), Some("Raspberry Pi 4"));
+        assert_eq!(cpu_model(b"processor : 0\n"), None);
+    }
+
+    #[test]
+    fn names_of_distributions() {
+        assert_eq!(distribution(b"ID=debian\nPRETTY_NAME=\"Debian 12\"\n").as_deref(), Some("Debian 12"));
+        assert_eq!(distribution(b"PRETTY_NAME=Plain\n").as_deref(), Some("Plain"));
+        assert_eq!(distribution(b"PRETTY_NAME=\"\n").as_deref(), Some("\""));
+        assert_eq!(distribution(b"PRETTY_NAME=\"\"\n"), None);
+    }
+
+    #[test]
+    fn lists_of_cpus() {
+        assert_eq!(allowed_cpus(b"Cpus_allowed:\tf\nCpus_allowed_list:\t0-3,8\n"), Some(5));
+        assert_eq!(allowed_cpus(b"Cpus_allowed_list:\t0\n"), Some(1));
+        for wrong in
+            [&b"Cpus_allowed_list:\t3-0\n"[..], b"Cpus_allowed_list:\t\n", b"Cpus_allowed_list: 0-4294967295\n"]
+        {
+            assert_eq!(allowed_cpus(wrong), None);
+        }
+    }
+
+    #[test]
+    fn rights() {
+        assert_eq!(effective_capabilities(b"CapPrm:\t0\nCapEff:\t0000000000200000\n"), Some(1 << 21));
+        assert!(is_initial_user_namespace(b"         0          0 4294967295\n"));
+        assert!(!is_initial_user_namespace(b"         0       1000          1\n"));
+    }
+}

@@ -1,0 +1,222 @@
+//! The processes that an observer follows. Owns which thread was seen last and with what count, so that the sum over a
+//! process's threads does not fall when a thread ends. A process that has vanished is left out for good: its number
+//! may belong to a stranger by now.
+
+use std::fs;
+use std::io;
+
+use leadline_wire::ProcessSample;
+
+use crate::parse::process::{status, times, ThreadStatus};
+use crate::reread::{Buffer, Reread};
+
+/// Threads besides the leader that are read in one sample, on average: a process with more of them has its switches
+/// in every second, third ... sample, and `None` between.
+const THREADS_PER_SAMPLE: usize = 8;
+/// Above this number of threads the switches are not followed: each one needs an open file.
+const THREADS_FOLLOWED: usize = 256;
+
+/// All processes that are followed, in the caller's order.
+#[derive(Debug, Default)]
+pub struct Processes {
+    followed: Vec<Process>,
+}
+
+impl Processes {
+    /// Samples each of these processes; one that is not there is left out.
+    pub fn sample(&mut self, wanted: &[(String, u32)], buffer: &mut Buffer) -> Vec<ProcessSample> {
+        self.follow(wanted);
+        self.followed.iter_mut().filter_map(|process| process.sample(buffer)).collect()
+    }
+
+    fn follow(&mut self, wanted: &[(String, u32)]) {
+        let followed = self.followed.iter().map(|process| (process.name.as_str(), process.pid));
+        if followed.eq(wanted.iter().map(|(name, pid)| (name.as_str(), *pid))) {
+            return;
+        }
+        let mut known = std::mem::take(&mut self.followed);
+        let mut take = |(name, pid): &(String, u32)| {
+            let index = known.iter().position(|process| process.pid == *pid && process.name == *name);
+            index.map_or_else(|| Process::new(name, *pid), |index| known.swap_remove(index))
+        };
+        self.followed = wanted.iter().map(&mut take).collect();
+    }
+}
+
+#[derive(Debug)]
+struct Process {
+    name: String,
+    pid: u32,
+    /// `stat` and the leader's `status`.
+    files: Option<(Reread, Reread)>,
+    vanished: bool,
+    /// The threads besides the leader.
+    threads: Vec<Thread>,
+    /// What threads that have ended had counted when they were last seen.
+    ended: Switches,
+    samples: usize,
+}
+
+#[derive(Debug)]
+struct Thread {
+    tid: u32,
+    status: Reread,
+    seen: Switches,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Switches {
+    voluntary: u64,
+    involuntary: u64,
+}
+
+impl Switches {
+    fn of(status: ThreadStatus) -> Option<Self> {
+        Some(Self { voluntary: status.voluntary_switches?, involuntary: status.involuntary_switches? })
+    }
+
+    fn add(&mut self, other: Self) {
+        self.voluntary += other.voluntary;
+        self.involuntary += other.involuntary;
+    }
+}
+
+impl Process {
+    fn new(name: &str, pid: u32) -> Self {
+        Self {
+            name: name.to_string(),
+            pid,
+            files: None,
+            vanished: false,
+            threads: Vec::new(),
+            ended: Switches::default(),
+            samples: 0,
+        }
+    }
+
+    fn sample(&mut self, buffer: &mut Buffer) -> Option<ProcessSample> {
+        if self.vanished {
+            return None;
+        }
+        match self.read(buffer) {
+            Ok(sample) => sample,
+            Err(error) => {
+                self.vanished = is_vanished(&error);
+                None
+            }
+        }
+    }
+
+    fn read(&mut self, buffer: &mut Buffer) -> io::Result<Option<ProcessSample>> {
+        let (stat_file, status_file) = match self.files.take() {
+            Some(files) => files,
+            None => self.open()?,
+        };
+        let times = times(stat_file.read(buffer)?);
+        let leader = status(status_file.read(buffer)?);
+        self.files = Some((stat_file, status_file));
+        let Some(times) = times.filter(|times| times.threads > 0) else { return Ok(None) };
+
+        let others = times.threads as usize - 1;
+        let due = self.samples % others.div_ceil(THREADS_PER_SAMPLE).max(1) == 0;
+        self.samples += 1;
+        // A leader that has ended before its threads has no memory of its own any more: then another one tells it.
+        let leader_ended = leader.resident_bytes.is_none() && others > 0;
+        let mut resident_bytes = leader.resident_bytes;
+        let switches = if due || leader_ended {
+            self.others(others, &mut resident_bytes, buffer).and_then(|mut sum| {
+                sum.add(Switches::of(leader)?);
+                Some(sum)
+            })
+        } else {
+            None
+        };
+        Ok(Some(ProcessSample {
+            name: self.name.clone(),
+            pid: self.pid,
+            user_s: times.user_s,
+            system_s: times.system_s,
+            // No thread of it has memory: a zombie or a kernel thread, whose resident memory is truly none.
+            resident_bytes: resident_bytes.unwrap_or(0),
+            threads: times.threads,
+            voluntary_switches: switches.map(|switches| switches.voluntary),
+            involuntary_switches: switches.map(|switches| switches.involuntary),
+        }))
+    }
+
+    fn open(&self) -> io::Result<(Reread, Reread)> {
+        Ok((Reread::open(format!("/proc/{}/stat", self.pid))?, Reread::open(format!("/proc/{}/status", self.pid))?))
+    }
+
+    /// The switches of all threads besides the leader, those that have ended included as far as they were seen.
+    /// `None` when some cannot be read.
+    fn others(&mut self, count: usize, resident_bytes: &mut Option<u64>, buffer: &mut Buffer) -> Option<Switches> {
+        if count > THREADS_FOLLOWED {
+            return None;
+        }
+        let known = self.threads.len();
+        self.reread(resident_bytes, buffer)?;
+        // As many threads as before, and each of them still alive: then these are all.
+        if self.threads.len() != known || known != count {
+            self.find_threads(resident_bytes, buffer)?;
+        }
+        let mut sum = self.ended;
+        self.threads.iter().for_each(|thread| sum.add(thread.seen));
+        Some(sum)
+    }
+
+    fn reread(&mut self, resident_bytes: &mut Option<u64>, buffer: &mut Buffer) -> Option<()> {
+        let mut readable = Some(());
+        let ended = &mut self.ended;
+        self.threads.retain_mut(|thread| match thread.status.read(buffer).map(status) {
+            Ok(found) => {
+                *resident_bytes = resident_bytes.or(found.resident_bytes);
+                match Switches::of(found) {
+                    Some(switches) => thread.seen = switches,
+                    None => readable = None,
+                }
+                true
+            }
+            Err(error) => {
+                if !is_vanished(&error) {
+                    readable = None;
+                    return true;
+                }
+                ended.add(thread.seen);
+                false
+            }
+        });
+        readable
+    }
+
+    /// Opens the threads that are not yet known.
+    fn find_threads(&mut self, resident_bytes: &mut Option<u64>, buffer: &mut Buffer) -> Option<()> {
+        for entry in fs::read_dir(format!("/proc/{}/task", self.pid)).ok()? {
+            let name = entry.ok()?.file_name();
+            let tid = name.to_str()?.parse::<u32>().ok()?;
+            if tid == self.pid || self.threads.iter().any(|thread| thread.tid == tid) {
+                continue;
+            }
+            let opened = Reread::open(format!("/proc/{}/task/{tid}/status", self.pid)).and_then(|file| {
+                let found = status(file.read(buffer)?);
+                Ok((file, found))
+            });
+            match opened {
+                Ok((file, found)) => {
+                    *resident_bytes = resident_bytes.or(found.resident_bytes);
+                    self.threads.push(Thread { tid, status: file, seen: Switches::of(found)? });
+                }
+                Err(error) if is_vanished(&error) => {}
+                Err(_) => return None,
+            }
+        }
+        Some(())
+    }
+}
+
+/// Whether the process or thread is no more (ENOENT when opening, ESRCH when reading), as against a file that could
+/// not be opened this time.
+fn is_vanished(error: &io::Error) -> bool {
+    const ESRCH: i32 = 3;
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(ESRCH)
+}
