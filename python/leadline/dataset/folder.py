@@ -1,0 +1,111 @@
+"""A run's folder and its manifest: names, places, and an atomically written `run.json`. Knows no content of either.
+
+runs/20261121T195200Z-gateway-3f2a9c/
+  run.json journal.ndjson samples.parquet flows.parquet histograms.parquet results.parquet logs/ report.html
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from leadline.dataset import atomic
+from leadline.errors import DatasetError
+
+_CREATE_ATTEMPTS = 16
+_LONGEST_NAME = 60
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """One run on disk. Appended to and never rewritten, except for what can be derived from its journal."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, base: Path, name: str, *, now: datetime | None = None) -> RunFolder:
+        """Makes `<base>/<UTC time>-<name>-<short id>/` with `logs/`; raises `DatasetError` when that is impossible."""
+        stamp = (now or datetime.now(UTC)).astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
+        for _ in range(_CREATE_ATTEMPTS):
+            path = base / f"{stamp}-{_slug(name)}-{secrets.token_hex(3)}"
+            try:
+                base.mkdir(parents=True, exist_ok=True)
+                path.mkdir()
+                (path / "logs").mkdir()
+            except FileExistsError as error:
+                if not base.is_dir():
+                    raise DatasetError(f"cannot make a run folder in {base}: it is not a folder") from error
+                continue
+            except OSError as error:
+                raise atomic.storage_error(path, error) from error
+            return cls(path)
+        raise DatasetError(f"cannot make a run folder in {base}: every name that was tried exists")
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """Takes an existing run folder, or a file inside of one; raises `DatasetError` when it is none."""
+        folder = path if path.is_dir() else path.parent
+        if not path.exists():
+            raise DatasetError(f"no run at {path}", hint="give the folder that `leadline run` printed")
+        run = cls(folder)
+        if not run.manifest_path.exists() and not run.journal_path.exists():
+            hint = "a run folder holds run.json and journal.ndjson"
+            raise DatasetError(f"{folder} is not a run folder", hint=hint)
+        return run
+
+    @property
+    def run_id(self) -> str:
+        """The folder's name, which is unique."""
+        return self.path.resolve().name
+
+    @property
+    def manifest_path(self) -> Path:
+        """Where plan, cases, order and fingerprints are."""
+        return self.path / "run.json"
+
+    @property
+    def journal_path(self) -> Path:
+        """Where events are appended as they come."""
+        return self.path / "journal.ndjson"
+
+    @property
+    def logs_path(self) -> Path:
+        """Where daemons' logs go."""
+        return self.path / "logs"
+
+    @property
+    def report_path(self) -> Path:
+        """Where the HTML report goes."""
+        return self.path / "report.html"
+
+    def write_manifest(self, manifest: dict[str, Any]) -> None:
+        """Replaces `run.json` as a whole."""
+        text = json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=False) + "\n"
+        atomic.replace(self.manifest_path, lambda temporary: _write_text(temporary, text))
+
+    def read_manifest(self) -> dict[str, Any]:
+        """What `write_manifest` wrote; an empty record where the run was killed before that."""
+        try:
+            manifest = json.loads(self.manifest_path.read_bytes())
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise DatasetError(f"cannot read {self.manifest_path}: {error}") from error
+        if not isinstance(manifest, dict):
+            raise DatasetError(f"cannot read {self.manifest_path}: it holds no JSON object")
+        return manifest
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _slug(name: str) -> str:
+    """A name that is safe in a path: letters, digits, `.`, `_` and `-`."""
+    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:_LONGEST_NAME].rstrip("-.")
+    return slug or "run"

@@ -1,0 +1,207 @@
+"""The parquet tables of a run, rebuilt from its journal alone: the same way for one that was killed.
+
+Instants (`t_ns`, `due_ns`, `start_ns`, `end_ns`) are ns of the controller's monotonic clock. `labels` and `parameters`
+are JSON objects in strings: DuckDB reads them with `labels->>'cpu'`, Polars with `str.json_path_match('$.cpu')`, pandas
+with `json.loads`, and a new label changes no schema. `hdr_v2` is the mergeable histogram as HdrHistogram's tools for
+every language take it. What is not known is null or has no row. See `flatten` for the names of metrics.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from leadline.dataset import atomic, flatten
+from leadline.dataset.clocks import HostClocks
+from leadline.dataset.folder import RunFolder
+from leadline.dataset.journal import Entry, read_journal
+
+SAMPLES_SCHEMA: dict[str, Any] = {
+    "host": pl.String,
+    "trial": pl.String,
+    "t_ns": pl.Int64,
+    "metric": pl.String,
+    "labels": pl.String,
+    "value": pl.Float64,
+}
+FLOWS_SCHEMA: dict[str, Any] = {
+    "host": pl.String,
+    "trial": pl.String,
+    "task": pl.String,
+    "flow": pl.Int64,
+    "direction": pl.String,
+    "due_ns": pl.Int64,
+    "start_ns": pl.Int64,
+    "end_ns": pl.Int64,
+    "sent_bytes": pl.Int64,
+    "received_bytes": pl.Int64,
+    "sent_units": pl.Int64,
+    "received_units": pl.Int64,
+    "lost": pl.Int64,
+    "duplicates": pl.Int64,
+    "reordered": pl.Int64,
+    "jitter_us": pl.Float64,
+    "retransmits": pl.Int64,
+    "rtt_mean_us": pl.Float64,
+    "congestion": pl.String,
+    "local": pl.String,
+    "remote": pl.String,
+}
+HISTOGRAMS_SCHEMA: dict[str, Any] = {
+    "host": pl.String,
+    "trial": pl.String,
+    "task": pl.String,
+    "metric": pl.String,
+    # Null for the whole task's histogram; else the end of the interval that this one is of.
+    "interval_end_ns": pl.Int64,
+    "count": pl.Int64,
+    "hdr_v2": pl.String,
+}
+RESULTS_SCHEMA: dict[str, Any] = {
+    "case": pl.String,
+    # Null in a row that sums a case's repeats up; then `low` and `high` bound the mean at 95 %.
+    "trial": pl.String,
+    "test": pl.String,
+    "kind": pl.String,
+    "parameters": pl.String,
+    "metric": pl.String,
+    "value": pl.Float64,
+    "unit": pl.String,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "validity": pl.String,
+    # Codes of the verdict's reasons, a JSON list.
+    "reasons": pl.String,
+}
+
+# Rows held as Python objects before they become columns: bounds memory at some tens of MB whatever the journal's size.
+_CHUNK_ROWS = 200_000
+_INSTANTS = ("due_ns", "start_ns", "end_ns")
+
+
+def rebuild(run: RunFolder) -> None:
+    """Makes `samples.parquet`, `flows.parquet` and `histograms.parquet` anew from the journal.
+
+    Each file is written beside its place and renamed, so that a reader sees the old or the new one, whole.
+    Raises `DatasetError` where the journal cannot be read or a table cannot be written.
+    """
+    tables = _Tables()
+    for entry in read_journal(run.journal_path):
+        tables.take(entry)
+    tables.samples.write(run.path / "samples.parquet")
+    tables.flows.write(run.path / "flows.parquet")
+    tables.histograms.write(run.path / "histograms.parquet")
+
+
+def write_results(run: RunFolder, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Writes `results.parquet` from plain rows that have `RESULTS_SCHEMA`'s columns; absent ones become null.
+
+    `parameters` and `reasons` may be given as objects; they are stored as JSON. Raises `DatasetError`.
+    """
+    table = _Table(RESULTS_SCHEMA)
+    for row in rows:
+        table.append(tuple(_plain(row.get(name)) for name in RESULTS_SCHEMA))
+    table.write(run.path / "results.parquet")
+
+
+class _Table:
+    """Rows on their way into one parquet file."""
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self._schema = schema
+        self._rows: list[tuple[Any, ...]] = []
+        self._frames: list[pl.DataFrame] = []
+
+    def append(self, row: tuple[Any, ...]) -> None:
+        self._rows.append(row)
+        if len(self._rows) >= _CHUNK_ROWS:
+            self._pack()
+
+    def write(self, path: Path) -> None:
+        self._pack()
+        frame = pl.concat(self._frames) if self._frames else pl.DataFrame(schema=self._schema)
+        # Through memory: polars words a full disk as a damaged file, the system call as what it is.
+        content = io.BytesIO()
+        frame.write_parquet(content, compression="zstd")
+        atomic.replace(path, lambda temporary: _write_bytes(temporary, content.getbuffer()))
+
+    def _pack(self) -> None:
+        if self._rows:
+            self._frames.append(pl.DataFrame(self._rows, schema=self._schema, orient="row", strict=False))
+            self._rows = []
+
+
+class _Tables:
+    """Routes each entry to the table that it belongs to."""
+
+    def __init__(self) -> None:
+        self.samples = _Table(SAMPLES_SCHEMA)
+        self.flows = _Table(FLOWS_SCHEMA)
+        self.histograms = _Table(HISTOGRAMS_SCHEMA)
+        self._clocks = HostClocks()
+        self._trial: str | None = None
+
+    def take(self, entry: Entry) -> None:
+        """An entry that lacks what its type promises is left out: the journal may come from a newer version."""
+        record = entry.get("record")
+        if record == "clock":
+            self._clocks.note(entry)
+        elif record == "trial-begin":
+            self._trial = entry.get("trial")
+        elif record == "trial-end":
+            self._trial = None
+        event = entry.get("event")
+        if not isinstance(event, dict):
+            return
+        try:
+            self._event(entry, event)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return
+
+    def _event(self, entry: Entry, event: dict[str, Any]) -> None:
+        kind = event.get("type")
+        if kind not in ("observation", "progress", "finished"):
+            return
+        host, offset_ns = entry["host"], self._clocks.offset_ns(entry)
+        trial = event.get("trial") or self._trial
+        t_ns = event["t_ns"] - offset_ns
+        if kind == "finished":
+            self._outcome(host, trial, event["task"], event["outcome"], offset_ns)
+            return
+        rows: list[tuple[str, str, float]] = []
+        reader = flatten.observation if kind == "observation" else flatten.progress
+        reader(event, lambda *row: rows.append(row))
+        for metric, labels, value in rows:
+            self.samples.append((host, trial, t_ns, metric, labels, float(value)))
+        for report in event.get("histograms", ()):
+            self._histogram(host, trial, event["task"], report, t_ns)
+
+    def _outcome(self, host: str, trial: str | None, task: str, outcome: dict[str, Any], offset_ns: int) -> None:
+        for flow in outcome["flows"]:
+            instants = {name: flow[name] - offset_ns for name in _INSTANTS if flow.get(name) is not None}
+            row = {**flow, **instants, "host": host, "trial": trial, "task": task}
+            self.flows.append(tuple(row.get(name) for name in FLOWS_SCHEMA))
+        for report in outcome["histograms"]:
+            self._histogram(host, trial, task, report, None)
+
+    def _histogram(
+        self, host: str, trial: str | None, task: str, report: dict[str, Any], interval_end_ns: int | None
+    ) -> None:
+        self.histograms.append(
+            (host, trial, task, report["metric"], interval_end_ns, report["count"], report["hdr_v2"])
+        )
+
+
+def _write_bytes(path: Path, content: memoryview) -> None:
+    path.write_bytes(content)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (dict, list, tuple)):
+        return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
+    return value

@@ -1,0 +1,69 @@
+"""Run folders: names that sort by time and are safe in a path, manifests that are whole or absent."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from leadline.dataset import RunFolder
+from leadline.errors import DatasetError
+
+NOON = datetime(2026, 3, 4, 12, 30, 5, tzinfo=UTC)
+
+
+def test_the_name_holds_time_name_and_a_short_id(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "runs", "Open VPN/../throughput", now=NOON)
+    assert re.fullmatch(r"20260304T123005Z-Open-VPN-..-throughput-[0-9a-f]{6}", run.run_id)
+    assert run.path.parent == tmp_path / "runs"
+    assert run.logs_path.is_dir()
+
+
+def test_two_runs_of_one_second_are_two_folders(tmp_path: Path) -> None:
+    assert RunFolder.create(tmp_path, "x", now=NOON).path != RunFolder.create(tmp_path, "x", now=NOON).path
+
+
+def test_a_name_of_nothing_safe_becomes_run(tmp_path: Path) -> None:
+    assert "-run-" in RunFolder.create(tmp_path, "///", now=NOON).run_id
+
+
+def test_the_manifest_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path, "x")
+    run.write_manifest({"plan": {"name": "ä"}, "cases": [1]})
+    run.write_manifest({"plan": {"name": "b"}})
+    assert RunFolder.open(run.path).read_manifest() == {"plan": {"name": "b"}}
+    assert sorted(path.name for path in run.path.iterdir()) == ["logs", "run.json"]
+
+
+def test_open_takes_the_folder_or_a_file_in_it(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path, "x")
+    run.journal_path.write_bytes(b"")
+    assert RunFolder.open(run.path) == run
+    assert RunFolder.open(run.journal_path) == run
+    assert run.read_manifest() == {}
+
+
+def test_open_refuses_what_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="not a run folder"):
+        RunFolder.open(tmp_path)
+    with pytest.raises(DatasetError, match="no run at"):
+        RunFolder.open(tmp_path / "none")
+
+
+def test_a_garbled_manifest_is_an_error(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path, "x")
+    run.manifest_path.write_text("[1, 2")
+    with pytest.raises(DatasetError, match=r"run\.json"):
+        run.read_manifest()
+    run.manifest_path.write_text("[1]")
+    with pytest.raises(DatasetError, match="no JSON object"):
+        run.read_manifest()
+
+
+def test_a_file_where_the_base_should_be_is_an_error(tmp_path: Path) -> None:
+    base = tmp_path / "file"
+    base.write_text("")
+    with pytest.raises(DatasetError):
+        RunFolder.create(base, "x")

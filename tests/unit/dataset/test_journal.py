@@ -1,0 +1,171 @@
+"""The journal survives whatever cuts it short: every byte offset, full disks, NUL blocks and garbage."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leadline.dataset import Journal, read_journal
+from leadline.errors import DatasetError
+
+
+def entries_of(path: Path) -> tuple[list[dict[str, Any]], bool, int]:
+    reader = read_journal(path)
+    entries = list(reader)
+    return entries, reader.torn, reader.damaged
+
+
+def written(path: Path, count: int) -> list[dict[str, Any]]:
+    entries = [{"record": "phase", "at_ns": n, "text": f"Zeile {n} ↯\n{'x' * n}"} for n in range(count)]
+    with Journal(path) as journal:
+        for entry in entries:
+            journal.append(entry)
+    return entries
+
+
+def test_reads_back_what_was_appended(tmp_path: Path) -> None:
+    entries = written(tmp_path / "j", 20)
+    assert entries_of(tmp_path / "j") == (entries, False, 0)
+    assert (tmp_path / "j").read_bytes().count(b"\n") == 20
+
+
+def test_torn_at_every_byte_of_the_last_three_lines(tmp_path: Path) -> None:
+    entries = written(tmp_path / "j", 6)
+    whole = (tmp_path / "j").read_bytes()
+    ends = [at + 1 for at, byte in enumerate(whole) if byte == 0x0A]
+    torn = tmp_path / "torn"
+    for length in range(ends[2], len(whole) + 1):
+        torn.write_bytes(whole[:length])
+        # A line is whole once its last brace is there, even when its newline is not.
+        expected = sum(1 for end in ends if length >= end - 1)
+        read, was_torn, damaged = entries_of(torn)
+        assert read == entries[:expected]
+        assert was_torn == (length not in ends and length + 1 not in ends)
+        assert damaged == 0
+
+
+def test_appending_to_a_journal_torn_at_every_byte_keeps_both_sides(tmp_path: Path) -> None:
+    entries = written(tmp_path / "j", 3)
+    whole = (tmp_path / "j").read_bytes()
+    ends = [at + 1 for at, byte in enumerate(whole) if byte == 0x0A]
+    torn = tmp_path / "torn"
+    later = {"record": "run-end", "status": "done"}
+    for length in range(ends[1], len(whole) + 1):
+        torn.write_bytes(whole[:length])
+        with Journal(torn) as journal:
+            journal.append(later)
+        expected = sum(1 for end in ends if length >= end - 1)
+        read, was_torn, damaged = entries_of(torn)
+        assert read == [*entries[:expected], later]
+        assert not was_torn
+        assert damaged == (0 if length in ends or length + 1 in ends else 1)
+
+
+def test_nul_blocks_and_garbage_are_counted_and_cost_no_other_line(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    first, second, third = ({"record": "phase", "n": n} for n in range(3))
+    path.write_bytes(
+        json.dumps(first).encode()
+        + b"\n\xff\xfe garbage {\n123\n[1]\n\n"
+        + bytes(5000)
+        + json.dumps(second).encode()
+        + b"\n"
+        + json.dumps(third).encode()
+        + b"\n"
+        + bytes(4096)
+    )
+    read, torn, damaged = entries_of(path)
+    assert read == [first, second, third]
+    assert torn
+    assert damaged == 4  # three lines of garbage and the freed one; the block at the end is the torn line
+
+
+def test_text_that_is_no_unicode_is_kept(tmp_path: Path) -> None:
+    entry = {"record": "note", "text": "a\udcffb", "nothing": None, "path": tmp_path}
+    with Journal(tmp_path / "j") as journal:
+        journal.append(entry)
+        journal.append({"value": float("nan")})
+    read, _, damaged = entries_of(tmp_path / "j")
+    assert read[0]["text"] == "a\udcffb"
+    assert read[1] == {"value": None}
+    assert damaged == 0
+
+
+def test_a_full_disk_is_named_in_one_line() -> None:
+    with Journal(Path("/dev/full")) as journal, pytest.raises(DatasetError) as caught:
+        journal.append({"record": "phase"})
+    assert "/dev/full: no space left on the device" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+LIMITED_WRITER = """
+import resource, signal, sys
+from pathlib import Path
+from leadline.dataset import Journal
+from leadline.errors import DatasetError
+limit = int(sys.argv[2])
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+journal = Journal(Path(sys.argv[1]))
+count, failures = 0, 0
+for n in range(40):
+    try:
+        journal.append({"n": n, "fill": "x" * 100})
+        count += 1
+    except DatasetError as error:
+        assert "limit" in str(error), error
+        failures += 1
+assert failures
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+journal.append({"last": count})
+journal.close()
+"""
+
+
+@pytest.mark.parametrize("limit", [1, 60, 115, 116, 117, 1000, 2331])
+def test_a_write_cut_short_by_the_kernel_leaves_whole_lines_only(tmp_path: Path, limit: int) -> None:
+    if resource.getrlimit(resource.RLIMIT_FSIZE)[1] != resource.RLIM_INFINITY:
+        pytest.skip("the file size limit cannot be lifted again here")
+    path = tmp_path / "j"
+    subprocess.run([sys.executable, "-c", LIMITED_WRITER, str(path), str(limit)], check=True)
+    read, torn, damaged = entries_of(path)
+    assert [entry.get("n") for entry in read[:-1]] == list(range(len(read) - 1))
+    assert read[-1] == {"last": len(read) - 1}
+    assert (torn, damaged) == (False, 0)
+
+
+def test_where_nothing_can_be_taken_back_the_next_line_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_write = os.write
+
+    def half(fd: int, data: bytes) -> int:
+        if b"torn" in data:
+            if data.startswith(b"{"):
+                return real_write(fd, data[: len(data) // 2])
+            raise OSError(5, "Input/output error")
+        return real_write(fd, data)
+
+    def refuse(fd: int, length: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    with Journal(tmp_path / "j") as journal:
+        journal.append({"n": 1})
+        monkeypatch.setattr(os, "write", half)
+        monkeypatch.setattr(os, "ftruncate", refuse)
+        with pytest.raises(DatasetError, match="input/output error"):
+            journal.append({"a_long_key_before_the_word": "t", "torn": "torn"})
+        journal.append({"n": 2})
+    assert entries_of(tmp_path / "j") == ([{"n": 1}, {"n": 2}], False, 1)
+
+
+def test_a_missing_journal_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="cannot read"):
+        list(read_journal(tmp_path / "none"))
