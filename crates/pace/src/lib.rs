@@ -14,7 +14,7 @@ impl Pace {
     /// Operations per second, kept to 10^-6; `None` unless the rate is at least that and at most 10^12.
     pub fn per_second(rate: f64) -> Option<Self> {
         let micro = (rate * 1e6).round();
-        (micro >= 1.0 && micro <= 1e18).then_some(Self { micro_per_second: micro as u64 })
+        (1.0..=1e18).contains(&micro).then_some(Self { micro_per_second: micro as u64 })
     }
 
     /// When operation `n` (from 0) is due, ns after the start; `u64::MAX` when that lies beyond the clock.

@@ -69,12 +69,12 @@ pub enum FromClient {
         /// When, ns.
         at_ns: u64,
     },
-    /// The client's senders are done, or it was stopped.
+    /// The server's senders are to end before their time.
+    Stop {},
+    /// The client's senders are done.
     End {
         /// Units sent per upward flow, in the flows' order; empty for byte streams.
         sent_units: Vec<u64>,
-        /// Whether the server's senders are to stop too, before their time.
-        stop: bool,
     },
 }
 

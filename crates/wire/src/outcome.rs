@@ -88,6 +88,8 @@ pub struct LoadReport {
     pub threads: Vec<ThreadReport>,
     /// Sends that the local socket refused to take at once (EAGAIN, ENOBUFS).
     pub pushback: u64,
+    /// How late paced sends were, 99th percentile, µs; the generator's own `late` histogram tells more.
+    pub late_p99_us: Option<f64>,
     /// Datagrams dropped by a local socket buffer, where the kernel told.
     pub socket_drops: Option<u64>,
 }

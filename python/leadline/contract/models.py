@@ -1376,6 +1376,10 @@ class LoadReport(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
     )
+    late_p99_us: float | None = None
+    """
+    How late paced sends were, 99th percentile, µs; the generator's own `late` histogram tells more.
+    """
     pushback: Annotated[int, Field(ge=0)]
     """
     Sends that the local socket refused to take at once (EAGAIN, ENOBUFS).
