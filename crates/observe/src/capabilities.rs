@@ -65,8 +65,10 @@ fn io_uring() -> Result<(), String> {
     let setting = fs::read(SETTING).map_err(|error| format!("cannot be told: {SETTING}: {error}"))?;
     match setting.trim_ascii() {
         b"0" => Ok(()),
-        b"1" if is_administrator() => Ok(()),
-        b"1" => Err("kernel.io_uring_disabled is 1: only with CAP_SYS_ADMIN or for kernel.io_uring_group".to_string()),
+        b"1" if is_administrator() || is_in_ring_group() => Ok(()),
+        b"1" => {
+            Err("kernel.io_uring_disabled is 1: needs CAP_SYS_ADMIN or the group kernel.io_uring_group".to_string())
+        }
         b"2" => Err("kernel.io_uring_disabled is 2: switched off".to_string()),
         other => Err(format!("kernel.io_uring_disabled is {}, which is not known", String::from_utf8_lossy(other))),
     }
@@ -78,6 +80,13 @@ fn is_administrator() -> bool {
     let read = |name: &str| fs::read(format!("/proc/thread-self/{name}")).unwrap_or_default();
     let effective = parse::host::effective_capabilities(&read("status"));
     effective.is_some_and(|bits| bits & CAP_SYS_ADMIN != 0) && parse::host::is_initial_user_namespace(&read("uid_map"))
+}
+
+/// Whether this thread is in the group that kernel.io_uring_group names; -1 there means none.
+fn is_in_ring_group() -> bool {
+    let named = fs::read_to_string("/proc/sys/kernel/io_uring_group").ok();
+    let Some(named) = named.and_then(|text| text.trim().parse::<u64>().ok()) else { return false };
+    parse::host::groups(&fs::read("/proc/thread-self/status").unwrap_or_default()).contains(&named)
 }
 
 #[cfg(test)]

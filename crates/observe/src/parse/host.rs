@@ -37,6 +37,14 @@ pub fn effective_capabilities(status: &[u8]) -> Option<u64> {
     hexadecimal(lines(status).find_map(|line| value_after(line, b"CapEff"))?)
 }
 
+/// The effective and the supplementary groups in /proc/PID/status.
+pub fn groups(status: &[u8]) -> Vec<u64> {
+    let row = |label: &[u8]| lines(status).find_map(|line| value_after(line, label)).unwrap_or_default();
+    // Gid is four numbers: real, effective, saved, and that for files.
+    let effective = super::fields(row(b"Gid")).nth(1);
+    effective.into_iter().chain(super::fields(row(b"Groups"))).filter_map(decimal).collect()
+}
+
 /// Whether /proc/PID/uid_map maps every id to itself, as only the initial user namespace does.
 pub fn is_initial_user_namespace(uid_map: &[u8]) -> bool {
     super::fields(uid_map.trim_ascii()).eq([&b"0"[..], b"0", b"4294967295"])
@@ -86,6 +94,8 @@ mod tests {
     #[test]
     fn rights() {
         assert_eq!(effective_capabilities(b"CapPrm:\t0\nCapEff:\t0000000000200000\n"), Some(1 << 21));
+        assert_eq!(groups(b"Gid:\t1\t2\t3\t4\nGroups:\t20 30 \n"), [2, 20, 30]);
+        assert_eq!(groups(b"Groups:\t \n"), []);
         assert!(is_initial_user_namespace(b"         0          0 4294967295\n"));
         assert!(!is_initial_user_namespace(b"         0       1000          1\n"));
     }
