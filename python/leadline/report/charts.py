@@ -1,0 +1,171 @@
+"""Prepares what the page's charts draw: plain data, small enough for a page, safe to embed.
+
+Chooses, groups and thins samples; the drawing is `static/report.js`. Nothing is dropped without the page saying so.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from leadline.analysis.model import Percentiles, Series, TestResult, Window
+from leadline.report import quantities
+
+MOST_LINES = 8
+MOST_POINTS = 1200
+
+# Units as `analysis` may spell them -> the unit that a plot's axis states, and the plot's title.
+_PLOTS: dict[str, tuple[str, str]] = {
+    "bit/s": ("bit/s", "Throughput"),
+    "bps": ("bit/s", "Throughput"),
+    "1/s": ("/s", "Operations"),
+    "/s": ("/s", "Operations"),
+    "percent": ("%", "CPU, percent of one CPU"),
+    "%": ("%", "CPU, percent of one CPU"),
+    "bytes": ("B", "Memory"),
+    "B": ("B", "Memory"),
+}
+_ORDER = ("bit/s", "/s", "%", "B")
+
+
+def test_charts(test: TestResult) -> dict[str, Any]:
+    """Everything to draw of one test: its plots over time on one axis, what was cut off, and its latency curves."""
+    lines = [*_interval_lines(test), *test.series]
+    by_unit: dict[str, list[Series]] = {}
+    for line in lines:
+        if any(value is not None for value in line.values):
+            by_unit.setdefault(_PLOTS.get(line.unit, (line.unit, line.unit))[0], []).append(line)
+    axes: list[list[float | None]] = []
+    units = sorted(by_unit, key=lambda unit: (_ORDER.index(unit) if unit in _ORDER else len(_ORDER), unit))
+    plots = [_plot(unit, by_unit[unit], axes) for unit in units]
+    return {
+        "name": test.test,
+        "axes": axes,
+        "span": _span(lines, test.window),
+        "cuts": _cuts(test.window),
+        "plots": plots,
+        "curves": [curve(line.metric, line) for line in test.percentiles if line.points],
+    }
+
+
+def curve(name: str, percentiles: Percentiles, group: int | None = None) -> dict[str, Any]:
+    """A latency curve on an axis of nines: x = -log10(1 - p/100), so 90 is 1, 99 is 2, 99.9 is 3; y in µs.
+
+    p = 100 lies at infinity; it is drawn where the number of values puts the last of them, at log10(count).
+    """
+    points: list[tuple[float, float]] = []
+    for percentile, value in percentiles.points:
+        if percentile < 100:
+            points.append((-math.log10(1 - percentile / 100), value))
+        elif percentiles.count > 0:
+            last = points[-1][0] if points else 0.0
+            points.append((max(last, math.log10(percentiles.count)), value))
+    drawn = [(round(x, 4), _rounded(y)) for x, y in points if math.isfinite(y)]
+    return {"name": name, "group": group, "x": [x for x, _ in drawn], "y": [y for _, y in drawn]}
+
+
+def embedded(data: object) -> Markup:
+    """`data` as JSON that cannot end its script element, whatever strings it holds; NaN and infinity become null."""
+    text = json.dumps(_finite(data), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))  # noqa: S704
+
+
+def _plot(unit: str, lines: list[Series], axes: list[list[float | None]]) -> dict[str, Any]:
+    """One plot; equal time axes are stored once. The lines with the highest peaks are kept where there are too many."""
+    kept = sorted(lines, key=_peak, reverse=True)[:MOST_LINES] if len(lines) > MOST_LINES else lines
+    factor = max(math.ceil(len(line.t_s) / MOST_POINTS) for line in kept)
+    notes = []
+    if len(kept) < len(lines):
+        notes.append(f"{len(lines) - len(kept)} lines with lower peaks are not drawn")
+    if factor > 1:
+        notes.append(f"each point is the mean of {factor} samples")
+    drawn = []
+    for line in kept:
+        times = [round(t, 3) for t in _thinned(line.t_s, factor) if t is not None]
+        if times not in axes:
+            axes.append(list(times))
+        name = f"{line.host}: {line.label}" if line.host else line.label
+        values = [_rounded(value) for value in _thinned(line.values, factor)]
+        drawn.append({"name": name, "axis": axes.index(list(times)), "values": values})
+    title = next((title for known, title in _PLOTS.values() if known == unit), unit)
+    return {"unit": unit, "title": title, "notes": notes, "spoken": _spoken(unit, kept), "lines": drawn}
+
+
+def _interval_lines(test: TestResult) -> list[Series]:
+    """The rates of the test's own intervals, each at its interval's middle."""
+    times = tuple((interval.start_s + interval.end_s) / 2 for interval in test.intervals)
+    names = dict.fromkeys(name for interval in test.intervals for name in interval.values)
+    lines = []
+    for name in names:
+        unit = "bit/s" if name.endswith("_bps") else "1/s" if name.endswith("_per_s") else None
+        if unit is not None:
+            label = "payload, all flows" if unit == "bit/s" else name.removesuffix("_per_s").replace("_", " ")
+            values = tuple(interval.values.get(name) for interval in test.intervals)
+            lines.append(Series(label=label, host="", unit=unit, t_s=times, values=values))
+    return lines
+
+
+def _span(lines: Sequence[Series], window: Window | None) -> list[float]:
+    """The shared time axis: from the first to the last sample or flow, s."""
+    edges = [edge for line in lines if line.t_s for edge in (line.t_s[0], line.t_s[-1])]
+    if window is not None:
+        edges += [0.0, (window.last_end_ns - window.first_start_ns) / 1e9]
+    return [round(min(edges), 3), round(max(edges), 3)] if edges else [0.0, 1.0]
+
+
+def _cuts(window: Window | None) -> list[dict[str, Any]]:
+    """What lies outside of the steady window, s after the first flow's start."""
+    if window is None:
+        return []
+    end_s = (window.last_end_ns - window.first_start_ns) / 1e9
+    if window.end_ns <= window.start_ns:
+        return [{"from": 0.0, "to": end_s, "name": "no steady window"}]
+    head = {"from": 0.0, "to": (window.start_ns - window.first_start_ns) / 1e9, "name": "head"}
+    tail = {"from": (window.end_ns - window.first_start_ns) / 1e9, "to": end_s, "name": "tail"}
+    return [cut for cut in (head, tail) if cut["to"] > cut["from"]]
+
+
+def _spoken(unit: str, lines: list[Series]) -> str:
+    """The plot for those who do not see it."""
+    write = quantities.memory if unit == "B" else lambda value: quantities.metric(value, unit)
+    said = []
+    for line in lines:
+        known = [value for value in line.values if value is not None]
+        name = f"{line.host} {line.label}".strip()
+        said.append(f"{name}: mean {write(sum(known) / len(known))}, highest {write(max(known))}")
+    return "; ".join(said)
+
+
+def _peak(line: Series) -> float:
+    return max((value for value in line.values if value is not None), default=-math.inf)
+
+
+def _thinned(values: Sequence[float | None], factor: int) -> list[float | None]:
+    """Means of `factor` values each; what is unknown in all of them stays unknown."""
+    if factor <= 1:
+        return list(values)
+    groups = (values[start : start + factor] for start in range(0, len(values), factor))
+    known = ([value for value in group if value is not None] for group in groups)
+    return [sum(group) / len(group) if group else None for group in known]
+
+
+def _rounded(value: float | None) -> float | None:
+    """Four significant digits: more than a chart can show, and a third of the page's size."""
+    if value is None or not math.isfinite(value):
+        return None
+    short = float(f"{value:.4g}")
+    return int(short) if short.is_integer() else short
+
+
+def _finite(data: object) -> object:
+    if isinstance(data, float):
+        return data if math.isfinite(data) else None
+    if isinstance(data, dict):
+        return {str(key): _finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_finite(value) for value in data]
+    return data

@@ -1,0 +1,188 @@
+"""Rows of the client, server and bring-up tables: one per case and test, over the repeats.
+
+Means are taken over the repeats that know the value. Percentiles are never averaged: where repeats differ, the range of
+their percentiles is given.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import fmean
+
+from leadline.analysis.model import ClientBringUp, ClientStatistics, RunAnalysis, ServerStatistics, TestResult
+from leadline.report import figures, quantities
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRow:
+    """What the clients of one test moved: 10^6 bytes, 10^6 bits per second, 10^6 bytes per second."""
+
+    case: str
+    test: str
+    clients: float | None
+    transfer_mb: float | None
+    total_mbps: float | None
+    total_mb_per_s: float | None
+    average_mbps: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRow:
+    """What the gateway's CPUs did in one test: user, system, softirq, total and wait in percent of one CPU."""
+
+    case: str
+    test: str
+    real_length_s: float | None
+    cpu_percents: tuple[float | None, ...]
+    sut_percent: float | None
+    sut_memory_bytes: float | None
+    cpus: int | None
+    shared: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BringUpRow:
+    """How a case's clients came up, over its repeats."""
+
+    case: str
+    system: str
+    connected: int
+    partial: int
+    failed: int
+    time_p50: str
+    time_max_s: float | None
+    causes: dict[str, int]
+
+
+def client_rows(analysis: RunAnalysis) -> list[ClientRow]:
+    """One row per case and test whose clients moved payload."""
+    return [
+        client_row(case, test, [result.clients for result in results if result.clients is not None])
+        for (case, test), results in _by_test(analysis).items()
+        if any(result.clients is not None for result in results)
+    ]
+
+
+def client_row(case: str, test: str, repeats: list[ClientStatistics]) -> ClientRow:
+    """The mean of some repeats."""
+    transfer = _mean(repeat.transfer_bytes for repeat in repeats)
+    total = _mean(repeat.total_bps for repeat in repeats)
+    average = _mean(repeat.average_bps for repeat in repeats)
+    return ClientRow(
+        case=case,
+        test=test,
+        clients=_mean(repeat.clients for repeat in repeats),
+        transfer_mb=_scaled(transfer, 1e6),
+        total_mbps=_scaled(total, 1e6),
+        total_mb_per_s=_scaled(total, 8e6),
+        average_mbps=_scaled(average, 1e6),
+    )
+
+
+def server_rows(analysis: RunAnalysis) -> list[ServerRow]:
+    """One row per case and test during which the gateway was observed."""
+    return [
+        server_row(case, test, [result.server for result in results if result.server is not None])
+        for (case, test), results in _by_test(analysis).items()
+        if any(result.server is not None for result in results)
+    ]
+
+
+def server_row(case: str, test: str, repeats: list[ServerStatistics]) -> ServerRow:
+    """The mean of some repeats; memory is the largest of them."""
+    return ServerRow(
+        case=case,
+        test=test,
+        real_length_s=_mean(repeat.real_length_s for repeat in repeats),
+        cpu_percents=(
+            _mean(repeat.cpu_user_percent for repeat in repeats),
+            _mean(repeat.cpu_system_percent for repeat in repeats),
+            _mean(repeat.cpu_softirq_percent for repeat in repeats),
+            _mean(repeat.cpu_total_percent for repeat in repeats),
+            _mean(repeat.cpu_wait_percent for repeat in repeats),
+        ),
+        sut_percent=_mean(_sum(repeat.sut_user_percent, repeat.sut_system_percent) for repeat in repeats),
+        sut_memory_bytes=max((r.sut_memory_bytes for r in repeats if r.sut_memory_bytes is not None), default=None),
+        cpus=max((repeat.cpus for repeat in repeats if repeat.cpus is not None), default=None),
+        shared=any(repeat.shared for repeat in repeats),
+    )
+
+
+def sharing_note(rows: Iterable[ServerRow]) -> str | None:
+    """Says so when CPU figures are the whole machine's; None when the gateway has its CPUs to itself."""
+    shared = [row for row in rows if row.shared]
+    if not shared:
+        return None
+    cpus = max((row.cpus for row in shared if row.cpus is not None), default=None)
+    machine = f"{cpus} CPUs, so {cpus * 100} % at most" if cpus is not None else "how many CPUs is not known"
+    return (
+        f"All hosts share one machine ({machine}): usr to wait are the whole machine's, "
+        "SUT is what the gateway's own processes took."
+    )
+
+
+def bring_up_rows(analysis: RunAnalysis) -> list[BringUpRow]:
+    """One row per case whose system under test has clients to bring up."""
+    rows = []
+    for case in figures.case_parameters(analysis):
+        trials = [trial for trial in analysis.trials if trial.case == case and trial.bring_up is not None]
+        repeats = [trial.bring_up for trial in trials if trial.bring_up is not None]
+        if repeats and any(repeat.connected + repeat.partial + repeat.failed for repeat in repeats):
+            versions = dict.fromkeys(f"{trial.sut} {trial.sut_version or ''}".strip() for trial in trials)
+            rows.append(_bring_up_row(case, ", ".join(versions), repeats))
+    return rows
+
+
+def _bring_up_row(case: str, system: str, repeats: list[ClientBringUp]) -> BringUpRow:
+    causes: Counter[str] = Counter()
+    for repeat in repeats:
+        causes.update(repeat.causes)
+    return BringUpRow(
+        case=case,
+        system=system,
+        connected=sum(repeat.connected for repeat in repeats),
+        partial=sum(repeat.partial for repeat in repeats),
+        failed=sum(repeat.failed for repeat in repeats),
+        time_p50=_range(repeat.time_p50_s for repeat in repeats),
+        time_max_s=max((repeat.time_max_s for repeat in repeats if repeat.time_max_s is not None), default=None),
+        causes=dict(causes.most_common()),
+    )
+
+
+def _by_test(analysis: RunAnalysis) -> dict[tuple[str, str], list[TestResult]]:
+    """Every test's repeats, in the order of the cases and then of the tests."""
+    grouped: dict[tuple[str, str], list[TestResult]] = {}
+    for case in figures.case_parameters(analysis):
+        for trial in analysis.trials:
+            if trial.case == case:
+                for test in trial.tests:
+                    grouped.setdefault((case, test.test), []).append(test)
+    return grouped
+
+
+def _range(values: Iterable[float | None]) -> str:
+    """`422 ms`, or `422 to 442 ms` where repeats differ."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return quantities.UNKNOWN
+    low, high = quantities.seconds(min(known)), quantities.seconds(max(known))
+    if low == high:
+        return low
+    number, _, unit = low.partition(" ")
+    return f"{number} to {high}" if high.endswith(f" {unit}") else f"{low} to {high}"
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
+
+
+def _sum(*values: float | None) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _scaled(value: float | None, unit: float) -> float | None:
+    return value / unit if value is not None else None

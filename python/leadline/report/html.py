@@ -1,0 +1,100 @@
+"""Writes the report of a run: one self-contained HTML file that opens offline and asks nobody for anything.
+
+Templates lay out what `views` prepared; scripts and styles are inlined. Only the two scripts that are part of this package
+may run: the page's content security policy names their hashes, so a string of a plan or a daemon cannot become code even if
+it got past the escaping.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from importlib import resources
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from leadline.analysis.model import RunAnalysis, Validity
+from leadline.report import charts, figures, quantities, verdicts, views
+
+_MOST_OPEN_CASES = 4
+
+
+def render_html(analysis: RunAnalysis) -> str:
+    """The whole report as one HTML document."""
+    sections = views.case_sections(analysis)
+    scripts = _scripts()
+    return (
+        _environment()
+        .get_template("report.html")
+        .render(
+            run=analysis,
+            wording=views.wording(analysis.validity),
+            started=views.started(analysis),
+            troubled=verdicts.troubled_trials(analysis),
+            varying=figures.varying(figures.case_parameters(analysis)),
+            tables=views.figure_tables(analysis),
+            sections=sections,
+            open_cases=len(sections) if len(sections) <= _MOST_OPEN_CASES else 1,
+            result_reasons=views.reasons_of_results(analysis),
+            host_groups=views.host_groups(analysis),
+            observer_costs=views.observer_costs(analysis),
+            plan_link=_plan_link(analysis),
+            policy=_policy(scripts),
+            scripts=[Markup(script) for script in scripts],  # noqa: S704
+            styles=Markup(_static("vendor/uplot/uPlot.min.css") + _static("report.css")),  # noqa: S704
+        )
+    )
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("leadline.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        seconds=quantities.seconds,
+        share=quantities.share,
+        memory=quantities.memory,
+        fixed=quantities.fixed,
+        embedded=charts.embedded,
+        trial_charts=lambda trial: [charts.test_charts(test) for test in trial.tests],
+    )
+    environment.globals.update(
+        words=verdicts,
+        wording_of=lambda validity: views.wording(validity) if isinstance(validity, Validity) else None,
+        case_figures=figures,
+    )
+    return environment
+
+
+@cache
+def _scripts() -> tuple[str, ...]:
+    """uPlot with its licence, and the page's own script."""
+    licence = _static("vendor/uplot/LICENSE")
+    return f"/*! uPlot\n{licence}\n*/\n{_static('vendor/uplot/uPlot.iife.min.js')}", _static("report.js")
+
+
+@cache
+def _static(name: str) -> str:
+    return resources.files("leadline.report").joinpath("static", *name.split("/")).read_text(encoding="utf-8")
+
+
+def _policy(scripts: tuple[str, ...]) -> str:
+    """Nothing may be loaded; only these scripts may run. Styles are inline, as uPlot's markup needs them."""
+    hashes = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _plan_link(analysis: RunAnalysis) -> str:
+    """The plan as a link that saves it, without asking anybody for it."""
+    return f"data:text/yaml;base64,{base64.b64encode(analysis.plan_text.encode()).decode()}"

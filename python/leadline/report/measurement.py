@@ -1,0 +1,114 @@
+"""Draws one measurement for a terminal: what the quick commands end with.
+
+A rendering only; whether the measurement may be believed was decided by `analysis`.
+"""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from leadline.analysis.model import Generator, Metric, TestResult
+from leadline.report import figures, quantities, verdicts
+from leadline.report.text import TONES, verdict_block
+
+_PERCENTILES = (
+    ("min", "min"),
+    ("mean", "mean"),
+    ("p50", "p50"),
+    ("p90", "p90"),
+    ("p99", "p99"),
+    ("p999", "p99.9"),
+    ("max", "max"),
+)
+
+
+def measurement(result: TestResult) -> RenderableType:
+    """The headline, every other figure, the latency's spread, what generating cost, errors, and the verdict."""
+    kind = figures.kind_of(result.kind, result.metrics)
+    verdict = result.validity.verdict
+    headline = Text.assemble(
+        (figures.written(kind.rate, result.metrics, verdict), f"bold {TONES[verdicts.WORDINGS[verdict].tone]}"),
+        f"  {kind.title}",
+        (f"  {_length(result)}", "dim"),
+    )
+    parts: list[RenderableType] = [headline, Text("")]
+    rows = _figure_rows(result, kind) + _generator_rows(result.generator) + _error_rows(result.errors)
+    if rows:
+        parts.append(_pairs(rows))
+    if any(name.startswith("latency_") for name in result.metrics):
+        parts += [Text(""), _latency_table(result.metrics)]
+    parts.append(Text(""))
+    if result.status != "done":
+        parts.append(Text(f"{result.status}: {result.error or 'no error was recorded'}", style="bold red"))
+    return Group(*parts, verdict_block(result.validity))
+
+
+def _figure_rows(result: TestResult, kind: figures.Kind) -> list[tuple[str, str]]:
+    """The kind's own figures first, then whatever else was measured, latencies left to their table."""
+    verdict = result.validity.verdict
+    listed = [figure for figure in kind.others if not figure.metric.startswith("latency_")]
+    rows = [(figure.title, figures.written(figure, result.metrics, verdict)) for figure in listed]
+    shown = {kind.rate.metric, *(figure.metric for figure in listed)}
+    for name, metric in result.metrics.items():
+        if name not in shown and not name.startswith("latency_"):
+            rows.append((_spoken(name, result.kind), quantities.metric(metric.value, metric.unit)))
+    return rows
+
+
+def _generator_rows(generator: Generator | None) -> list[tuple[str, str]]:
+    if generator is None:
+        return [("generator", "what it cost is not known")]
+    cpu = f"{quantities.seconds(generator.cpu_s)} of CPU in {quantities.seconds(generator.wall_s)}"
+    busiest = f"busiest thread {quantities.share(generator.busiest_thread)}"
+    late = f"sends late by p99 {quantities.microseconds(generator.late_p99_us)}"
+    nanoseconds = generator.cpu_ns_per_unit
+    each = quantities.microseconds(nanoseconds / 1e3 if nanoseconds is not None else None)
+    return [("generator", f"{cpu}, {busiest}"), ("", f"{late}, {each} of CPU per operation")]
+
+
+def _error_rows(errors: dict[str, int]) -> list[tuple[str, str]]:
+    if not errors:
+        return [("errors", "none")]
+    named = sorted(errors.items(), key=lambda item: -item[1])
+    return [("errors" if row == 0 else "", f"{number:,} × {name}") for row, (name, number) in enumerate(named)]
+
+
+def _latency_table(metrics: dict[str, Metric]) -> RenderableType:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column("latency", style="dim")
+    cells = []
+    for key, title in _PERCENTILES:
+        found = metrics.get(f"latency_{key}_us")
+        if found is not None:
+            table.add_column(title, justify="right", no_wrap=True)
+            cells.append(quantities.microseconds(found.value))
+    table.add_row("", *cells)
+    return Padding(table, (0, 0, 0, 2), expand=False)
+
+
+def _pairs(rows: list[tuple[str, str]]) -> RenderableType:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    for name, value in rows:
+        table.add_row(Text(name), Text(value))
+    return Padding(table, (0, 0, 0, 2), expand=False)
+
+
+def _length(result: TestResult) -> str:
+    if result.window is None:
+        return ""
+    cut = f", {quantities.share(result.window.cut_share)} cut at head and tail" if result.window.cut_share > 0 else ""
+    return f"over {quantities.seconds(result.window.length_s)}{cut}"
+
+
+def _spoken(metric: str, kind: str) -> str:
+    """`bytes_received` as `bytes received`; the unit that ends a name goes, since the value states it."""
+    if kind == "udp" and metric in ("sent", "received", "lost"):
+        return f"datagrams {metric}"
+    for unit in ("_per_s", "_bps", "_us", "_ms", "_ratio"):
+        metric = metric.removesuffix(unit)
+    return metric.replace("_", " ")

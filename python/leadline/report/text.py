@@ -1,0 +1,286 @@
+"""Draws a run's tables for a terminal of 80 columns or more.
+
+Returns renderables of rich and prints nothing, so that the caller decides where they go. Text that comes from a plan, a
+daemon or a host never passes as markup.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from leadline.analysis.model import Reason, RunAnalysis, Summary, Validity
+from leadline.report import figures, host_statistics, quantities, verdicts
+
+TONES = {"good": "green", "bounded": "yellow", "doubtful": "yellow", "bad": "red"}
+
+
+def run_renderables(analysis: RunAnalysis) -> list[RenderableType]:
+    """Everything about a run in reading order; the verdict comes last, where a terminal is read first."""
+    parts = [
+        figures_table(analysis),
+        client_table(analysis),
+        server_table(analysis),
+        bring_up_table(analysis),
+        troubles(analysis),
+        targets_table(analysis),
+        verdict_lines(analysis),
+    ]
+    return [part for part in parts if part is not None]
+
+
+def figures_table(analysis: RunAnalysis) -> RenderableType:
+    """The headline figures per case and test; parameters get columns of their own where the width allows it."""
+    return _FiguresTable(analysis)
+
+
+def client_table(analysis: RunAnalysis) -> RenderableType | None:
+    """What the clients moved and how fast, per case and test; None where no test moved payload."""
+    rows = host_statistics.client_rows(analysis)
+    if not rows:
+        return None
+    table = _table("Client statistics", "rates of payload; means over the repeats")
+    _columns(table, left=("case", "test"), right=("clients", "transfer MB", "total Mbit/s", "MB/s", "average Mbit/s"))
+    for row in rows:
+        table.add_row(
+            Text(row.case),
+            Text(row.test),
+            quantities.fixed(row.clients, 0),
+            quantities.fixed(row.transfer_mb, 1),
+            quantities.fixed(row.total_mbps, 1),
+            quantities.fixed(row.total_mb_per_s, 2),
+            quantities.fixed(row.average_mbps, 2),
+        )
+    return table
+
+
+def server_table(analysis: RunAnalysis) -> RenderableType | None:
+    """What the gateway's CPUs did, per case and test; None where nothing was observed."""
+    rows = host_statistics.server_rows(analysis)
+    if not rows:
+        return None
+    table = _table("Server statistics", "percent of one CPU; means over the repeats")
+    _columns(
+        table,
+        left=("case", "test"),
+        right=("length s", "usr", "sys", "softirq", "total", "wait", "SUT CPU", "SUT memory"),
+    )
+    for row in rows:
+        table.add_row(
+            Text(row.case),
+            Text(row.test),
+            quantities.fixed(row.real_length_s, 2),
+            *(quantities.fixed(value, 1) for value in row.cpu_percents),
+            quantities.fixed(row.sut_percent, 1),
+            quantities.memory(row.sut_memory_bytes),
+        )
+    shared = host_statistics.sharing_note(rows)
+    return Group(table, Text(shared, style="dim")) if shared else table
+
+
+def bring_up_table(analysis: RunAnalysis) -> RenderableType | None:
+    """How the clients of each case came up; None where no case has any."""
+    rows = host_statistics.bring_up_rows(analysis)
+    if not rows:
+        return None
+    table = _table("Bring-up of clients", "clients counted over all repeats")
+    _columns(table, left=("case",), right=())
+    table.add_column("system", overflow="fold")
+    _columns(table, left=(), right=("connected", "partial", "failed", "time p50", "time max"))
+    causes: list[Text] = []
+    for row in rows:
+        table.add_row(
+            Text(row.case),
+            Text(row.system),
+            str(row.connected),
+            _alarm(row.partial),
+            _alarm(row.failed),
+            row.time_p50,
+            quantities.seconds(row.time_max_s),
+        )
+        causes += [Text(f"{row.case}: {number} × {cause}", style="dim") for cause, number in row.causes.items()]
+    return Group(table, *causes)
+
+
+def troubles(analysis: RunAnalysis) -> RenderableType | None:
+    """The trials that did not reach their end, each with its error; None where all did."""
+    lines: list[Text] = []
+    for trial in verdicts.troubled_trials(analysis):
+        if trial.status != "done":
+            lines.append(_trouble(trial.trial, trial.status, trial.error))
+        lines += [
+            _trouble(f"{trial.trial}/{test.test}", test.status, test.error)
+            for test in trial.tests
+            if test.status != "done" and test.error != trial.error
+        ]
+    if not lines:
+        return None
+    return Group(
+        _heading("Trials that did not reach their end"), *(Padding(line, (0, 0, 0, 1), expand=False) for line in lines)
+    )
+
+
+def targets_table(analysis: RunAnalysis) -> RenderableType | None:
+    """Each target with its outcome; None where the plan has none."""
+    if not analysis.targets:
+        return None
+    table = _table("Targets", verdicts.target_tally(analysis))
+    table.add_column("outcome", no_wrap=True)
+    table.add_column("case", no_wrap=True)
+    table.add_column("target")
+    table.add_column("reason", ratio=1)
+    for target in analysis.targets:
+        wording = verdicts.outcome_wording(target)
+        table.add_row(
+            Text(f"{wording.mark} {wording.sentence}", style=TONES[wording.tone]),
+            Text(target.case),
+            Text(target.target),
+            Text(target.reason),
+        )
+    return table
+
+
+def verdict_lines(analysis: RunAnalysis) -> RenderableType:
+    """The run's verdict with its reasons and notes, and how many trials and results stand behind it."""
+    tally = [verdicts.trial_tally(analysis), f"results: {verdicts.result_tally(analysis)}"]
+    if analysis.targets:
+        tally.append(f"targets: {verdicts.target_tally(analysis)}")
+    lines: list[RenderableType] = [verdict_block(analysis.validity)]
+    lines += [_reason(note) for note in analysis.notes]
+    if analysis.status != "done":
+        lines.append(Text(verdicts.run_ending(analysis), style="bold red"))
+    return Group(*lines, Text("; ".join(tally) + ".", style="dim"))
+
+
+def verdict_block(validity: Validity) -> RenderableType:
+    """A verdict and, indented below it, its reasons."""
+    wording = verdicts.WORDINGS[validity.verdict]
+    head = Text.assemble(
+        (f"{wording.mark} {validity.verdict.value}", f"bold {TONES[wording.tone]}"), f": {wording.sentence}"
+    )
+    return Group(head, *(_reason(reason) for reason in validity.reasons))
+
+
+@dataclass(frozen=True, slots=True)
+class _FiguresTable:
+    """Chooses between its two layouts when the width is known."""
+
+    analysis: RunAnalysis
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        wide = self._wide()
+        needed = Measurement.get(console, options.update(max_width=10_000), wide).maximum
+        yield wide if needed <= options.max_width else self._narrow()
+
+    def _wide(self) -> Table:
+        """Every parameter that varies in a column of its own."""
+        cases = figures.case_parameters(self.analysis)
+        names = figures.varying(cases)
+        table = _table(_FIGURES_TITLE, _FIGURES_NOTE)
+        _columns(table, left=("case", *names, "test"), right=("rate", "±95 %", "lost", "p50", "p99"))
+        table.add_column("verdict", no_wrap=True)
+        for case, parameters in cases.items():
+            values = [Text(figures.parameter(parameters.get(name))) for name in names]
+            rows = self._rows(case)
+            for row in rows:
+                table.add_row(Text(case), *values, *row)
+            if len(rows) > 1:
+                table.add_section()
+        return table
+
+    def _narrow(self) -> Group:
+        """A line for the case, its tests below it; rich's tables know no cell that spans columns."""
+        cases = figures.case_parameters(self.analysis)
+        head = [Text(title, style="bold") for title in ("test", "rate", "lost", "p50", "p99", "verdict")]
+        blocks = {case: [row[:2] + row[3:] for row in self._rows(case)] for case in cases}
+        everything = [head, *(row for rows in blocks.values() for row in rows)]
+        widths = [max(cell.cell_len for cell in column) for column in zip(*everything, strict=True)]
+        lines = [_heading(_FIGURES_TITLE, _FIGURES_NOTE), _aligned(head, widths)]
+        for case, rows in blocks.items():
+            lines.append(Text(f" {figures.case_label(case, cases)}", style="cyan"))
+            lines += [_aligned(row, widths) for row in rows]
+        return Group(*lines)
+
+    def _rows(self, case: str) -> list[list[Text]]:
+        """test, rate, interval, lost, p50, p99, verdict of each test of a case; a case without any says why."""
+        rows = [_figure_cells(summary) for summary in self.analysis.summaries if summary.case == case]
+        if rows:
+            return rows
+        ends = Counter(trial.status for trial in self.analysis.trials if trial.case == case)
+        why = ", ".join(f"{number} × {status}" for status, number in ends.items()) or "not run"
+        return [[Text(quantities.UNKNOWN), *(Text("") for _ in range(5)), Text(why, style="red")]]
+
+
+def _figure_cells(summary: Summary) -> list[Text]:
+    verdict = summary.validity.verdict
+    kind = figures.kind_of(summary.kind, summary.metrics)
+    others = {figure.title: figure for figure in kind.others}
+    lead = summary.metrics.get(kind.rate.metric)
+    interval = quantities.plus_minus(lead.value, lead.low, lead.high) if lead is not None else ""
+    cells = [Text(summary.test), Text(figures.written(kind.rate, summary.metrics, verdict)), Text(interval)]
+    for title in ("lost", "p50", "p99"):
+        cells.append(Text(figures.written(others[title], summary.metrics, verdict) if title in others else ""))
+    failed = f", {summary.failed} of {summary.repeats + summary.failed} failed" if summary.failed else ""
+    wording = verdicts.WORDINGS[verdict]
+    return [*cells, Text(f"{wording.mark} {verdict.value}{failed}", style=TONES[wording.tone])]
+
+
+def _aligned(cells: list[Text], widths: list[int]) -> Text:
+    """One line: the first and the last cell to the left, figures to the right."""
+    line = Text(" ", no_wrap=True, overflow="ellipsis")
+    for position, (cell, width) in enumerate(zip(cells, widths, strict=True)):
+        padding = " " * (width - cell.cell_len)
+        if position in (0, len(cells) - 1):
+            line.append_text(Text.assemble(cell, padding, "  "))
+        else:
+            line.append_text(Text.assemble(padding, cell, "  "))
+    line.rstrip()
+    return line
+
+
+def _table(title: str, note: str) -> Table:
+    return Table(
+        title=_heading(title, note),
+        title_justify="left",
+        title_style="",
+        box=box.SIMPLE_HEAD,
+        pad_edge=True,
+        padding=(0, 1, 0, 0),
+        show_edge=False,
+        header_style="bold",
+    )
+
+
+def _columns(table: Table, *, left: Sequence[str], right: Sequence[str]) -> None:
+    for title in left:
+        table.add_column(Text(title), no_wrap=True)
+    for title in right:
+        table.add_column(Text(title), justify="right", no_wrap=True)
+
+
+def _heading(title: str, note: str = "") -> Text:
+    return Text.assemble((title, "bold underline"), (f"  {note}" if note else "", "dim"))
+
+
+def _reason(reason: Reason) -> RenderableType:
+    return Padding(Text.assemble((f"{reason.code}: ", "dim"), reason.text), (0, 0, 0, 2), expand=False)
+
+
+def _trouble(where: str, status: str, error: str | None) -> Text:
+    return Text.assemble((where, "bold"), f" {status}: ", error or "no error was recorded")
+
+
+def _alarm(number: int) -> Text:
+    return Text(str(number), style="red" if number else "")
+
+
+_FIGURES_TITLE = "Figures"
+_FIGURES_NOTE = "means over the repeats, inside the steady window"

@@ -1,0 +1,88 @@
+"""Says in words what a verdict, a target and a trial's end mean; the terminal and the page use the same words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from leadline.analysis.model import RunAnalysis, TargetResult, TrialResult, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """A verdict for people: a sentence, a mark that needs no colour, and a tone from `good` to `bad`."""
+
+    sentence: str
+    mark: str
+    tone: str
+
+
+WORDINGS: dict[Verdict, Wording] = {
+    Verdict.VALID: Wording("These figures can be believed.", "✓", "good"),
+    Verdict.GENERATOR_LIMITED: Wording(
+        "The load generator was the limit: what was measured could do at least this.", "≥", "bounded"
+    ),
+    Verdict.RECEIVER_LIMITED: Wording(
+        "The answering side was the limit, not what stands between it and the generator.", "≥", "bounded"
+    ),
+    Verdict.UNSTABLE: Wording("Repeats or intervals disagree too much for one figure.", "≈", "doubtful"),
+    Verdict.UNDETERMINED: Wording(
+        "Evidence is missing: these figures are neither confirmed nor refuted.", "?", "doubtful"
+    ),
+    Verdict.INCOMPLETE: Wording("Not everything that should have been measured was.", "!", "bad"),
+}
+
+OUTCOMES: dict[str, Wording] = {
+    "met": Wording("met", "✓", "good"),
+    "missed": Wording("missed", "✗", "bad"),
+    "undecided": Wording("undecided", "?", "doubtful"),
+}
+
+_ENDINGS = {
+    "done": "ran to its end",
+    "failed": "failed",
+    "interrupted": "was interrupted; what was measured until then is kept",
+    "killed": "was killed; what had arrived until then is kept",
+}
+
+
+def outcome_wording(target: TargetResult) -> Wording:
+    """The wording of a target's outcome; one that is not known here counts as undecided."""
+    return OUTCOMES.get(target.outcome, OUTCOMES["undecided"])
+
+
+def run_ending(analysis: RunAnalysis) -> str:
+    """How the run ended, as one sentence."""
+    return f"The run {_ENDINGS.get(analysis.status, analysis.status)}."
+
+
+def trial_tally(analysis: RunAnalysis) -> str:
+    """`11 of 12 trials done, 1 failed`."""
+    ends = Counter(trial.status for trial in analysis.trials)
+    rest = "".join(f", {number} {status}" for status, number in sorted(ends.items()) if status != "done")
+    return f"{ends['done']} of {_plural(len(analysis.trials), 'trial')} done{rest}"
+
+
+def result_tally(analysis: RunAnalysis) -> str:
+    """`14 valid, 2 generator-limited`: the summaries' verdicts, the commonest first."""
+    verdicts = Counter(summary.validity.verdict.value for summary in analysis.summaries)
+    return ", ".join(f"{number} {verdict}" for verdict, number in verdicts.most_common()) or "no results"
+
+
+def target_tally(analysis: RunAnalysis) -> str:
+    """`2 met, 1 missed`; empty where the plan has no targets."""
+    outcomes = Counter(target.outcome for target in analysis.targets)
+    return ", ".join(f"{outcomes[name]} {name}" for name in OUTCOMES if outcomes[name])
+
+
+def troubled_trials(analysis: RunAnalysis) -> tuple[TrialResult, ...]:
+    """The trials that did not reach their end, or in which a test did not."""
+    return tuple(
+        trial
+        for trial in analysis.trials
+        if trial.status != "done" or any(test.status != "done" for test in trial.tests)
+    )
+
+
+def _plural(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

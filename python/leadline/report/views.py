@@ -1,0 +1,253 @@
+"""Turns a run's analysis into the rows and sections that the page's templates lay out: text, never markup."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from leadline.analysis.model import Metric, Reason, RunAnalysis, Summary, TrialResult, Validity
+from leadline.report import charts, figures, host_statistics, quantities, verdicts
+
+MOST_COMPARED_CASES = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A figure's length beside its neighbours', and its interval, in percent of the longest."""
+
+    length: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class FigureRow:
+    """One case's figures in the table of one test."""
+
+    case: str
+    parameters: tuple[str, ...]
+    lead: str
+    interval: str
+    bar: Bar | None
+    others: tuple[str, ...]
+    repeats: int
+    failed: int
+    validity: Validity
+
+
+@dataclass(frozen=True, slots=True)
+class FigureTable:
+    """One test over all cases, and the latency curves that compare them."""
+
+    test: str
+    title: str
+    lead: str
+    others: tuple[str, ...]
+    rows: tuple[FigureRow, ...]
+    curves: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseSection:
+    """Everything of one case."""
+
+    case: str
+    label: str
+    parameters: dict[str, str]
+    summaries: tuple[Summary, ...]
+    trials: tuple[TrialResult, ...]
+    client_rows: tuple[host_statistics.ClientRow, ...]
+    server_rows: tuple[host_statistics.ServerRow, ...]
+    sharing: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class HostGroup:
+    """Hosts whose facts are the same, as namespaces of one machine are."""
+
+    hosts: tuple[str, ...]
+    facts: dict[str, str]
+    missing: tuple[tuple[str, str], ...]
+    interfaces: tuple[tuple[str, dict[str, str]], ...]
+
+
+def figure_tables(analysis: RunAnalysis) -> list[FigureTable]:
+    """One table per test, in the order in which the tests ran."""
+    cases = figures.case_parameters(analysis)
+    names = figures.varying(cases)
+    tables = []
+    for test in dict.fromkeys(summary.test for summary in analysis.summaries):
+        found = {summary.case: summary for summary in analysis.summaries if summary.test == test}
+        summaries = [found[case] for case in cases if case in found]
+        kind = figures.kind_of(summaries[0].kind, summaries[0].metrics)
+        longest = _longest(summaries, kind.rate.metric)
+        rows = []
+        for summary in summaries:
+            values = tuple(figures.parameter(cases[summary.case].get(name)) for name in names)
+            rows.append(_figure_row(summary, kind, values, longest))
+        lead = kind.rate.title
+        titles = tuple(figure.title for figure in kind.others)
+        tables.append(FigureTable(test, kind.title, lead, titles, tuple(rows), _compared(analysis, test, cases)))
+    return tables
+
+
+def case_sections(analysis: RunAnalysis) -> list[CaseSection]:
+    """One section per case, failed ones included."""
+    cases = figures.case_parameters(analysis)
+    return [_case_section(analysis, case, cases) for case in cases]
+
+
+def host_groups(analysis: RunAnalysis) -> list[HostGroup]:
+    """Hosts with equal facts together; interfaces, which differ between namespaces, are listed per host."""
+    groups: dict[str, list[str]] = {}
+    for host, facts in analysis.hosts.items():
+        common = {name: value for name, value in facts.items() if name not in ("interfaces", "capabilities")}
+        groups.setdefault(repr(sorted(common.items())), []).append(host)
+    return [_host_group(analysis, hosts) for hosts in groups.values()]
+
+
+def observer_costs(analysis: RunAnalysis) -> list[tuple[str, str]]:
+    """What observing took of one CPU, host by host."""
+    return [(host, quantities.share(cost)) for host, cost in sorted(analysis.observer_cpu_share.items())]
+
+
+def reasons_of_results(analysis: RunAnalysis) -> list[tuple[str, Reason]]:
+    """Every reason that a result gives which the run's own verdict does not repeat, with where it was given."""
+    said = {reason.text for reason in (*analysis.validity.reasons, *analysis.notes)}
+    return [
+        (f"{summary.case} {summary.test}", reason)
+        for summary in analysis.summaries
+        for reason in summary.validity.reasons
+        if reason.text not in said
+    ]
+
+
+def started(analysis: RunAnalysis) -> str:
+    """`12 April 2026, 09:15:00 UTC`; what is no ISO 8601 date stays as it is."""
+    try:
+        at = datetime.fromisoformat(analysis.started_at)
+    except ValueError:
+        return analysis.started_at
+    zone = {"": "", "+0000": " UTC"}.get(at.strftime("%z"), f" {at:%z}")
+    return f"{at.day} {at:%B %Y, %H:%M:%S}{zone}"
+
+
+def _figure_row(summary: Summary, kind: figures.Kind, parameters: tuple[str, ...], longest: float) -> FigureRow:
+    verdict = summary.validity.verdict
+    lead = summary.metrics.get(kind.rate.metric, Metric(None, ""))
+    return FigureRow(
+        case=summary.case,
+        parameters=parameters,
+        lead=figures.written(kind.rate, summary.metrics, verdict),
+        interval=quantities.plus_minus(lead.value, lead.low, lead.high),
+        bar=_bar(lead, longest),
+        others=tuple(figures.written(figure, summary.metrics, verdict) for figure in kind.others),
+        repeats=summary.repeats,
+        failed=summary.failed,
+        validity=summary.validity,
+    )
+
+
+def _bar(lead: Metric, longest: float) -> Bar | None:
+    if lead.value is None or longest <= 0:
+        return None
+    bounds = [None if bound is None else max(0.0, bound) / longest * 100 for bound in (lead.low, lead.high)]
+    return Bar(max(0.0, lead.value) / longest * 100, bounds[0], bounds[1])
+
+
+def _longest(summaries: list[Summary], metric: str) -> float:
+    found = [summary.metrics[metric] for summary in summaries if metric in summary.metrics]
+    ends = [value for lead in found for value in (lead.value, lead.high) if value is not None]
+    return max(ends, default=0.0)
+
+
+def _compared(analysis: RunAnalysis, test: str, cases: Mapping[str, dict[str, Any]]) -> tuple[dict[str, Any], ...]:
+    """Every trial's latency curve of a test, one group per case; none where they would be too many to tell apart."""
+    if not 1 < len(cases) <= MOST_COMPARED_CASES:
+        return ()
+    found = []
+    for group, case in enumerate(cases):
+        label = figures.case_label(case, dict(cases))
+        for trial in analysis.trials:
+            for result in trial.tests if trial.case == case else ():
+                if result.test == test and result.percentiles and result.percentiles[0].points:
+                    found.append(charts.curve(label, result.percentiles[0], group))
+    return tuple(found)
+
+
+def _case_section(analysis: RunAnalysis, case: str, cases: dict[str, dict[str, Any]]) -> CaseSection:
+    trials = tuple(trial for trial in analysis.trials if trial.case == case)
+    tests = [(trial, test) for trial in trials for test in trial.tests]
+    clients = [
+        host_statistics.client_row(f"{trial.repeat}", test.test, [test.clients])
+        for trial, test in tests
+        if test.clients is not None
+    ]
+    servers = [
+        host_statistics.server_row(f"{trial.repeat}", test.test, [test.server])
+        for trial, test in tests
+        if test.server is not None
+    ]
+    return CaseSection(
+        case=case,
+        label="  ".join(figures.case_label(case, cases).split("  ")[1:]),
+        parameters={name: figures.parameter(value) for name, value in cases[case].items()},
+        summaries=tuple(summary for summary in analysis.summaries if summary.case == case),
+        trials=trials,
+        client_rows=tuple(clients),
+        server_rows=tuple(servers),
+        sharing=host_statistics.sharing_note(servers),
+    )
+
+
+def _host_group(analysis: RunAnalysis, hosts: list[str]) -> HostGroup:
+    facts = analysis.hosts[hosts[0]]
+    plain = {name: value for name, value in facts.items() if name not in ("interfaces", "capabilities")}
+    missing = {
+        (str(capability.get("name")), str(capability.get("reason") or "no reason given"))
+        for host in hosts
+        for capability in _records(analysis.hosts[host].get("capabilities"))
+        if capability.get("available") is False
+    }
+    interfaces = [
+        (host, _flat({name: value for name, value in interface.items() if name != "name"}, ""))
+        for host, interface in _interfaces(analysis, hosts)
+    ]
+    return HostGroup(tuple(hosts), _flat(plain, ""), tuple(sorted(missing)), tuple(interfaces))
+
+
+def _interfaces(analysis: RunAnalysis, hosts: list[str]) -> list[tuple[str, dict[str, Any]]]:
+    return [
+        (f"{host} {interface.get('name', '')}".strip(), interface)
+        for host in hosts
+        for interface in _records(analysis.hosts[host].get("interfaces"))
+    ]
+
+
+def _records(value: object) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list | tuple) else []
+
+
+def _flat(facts: Mapping[str, Any], prefix: str) -> dict[str, str]:
+    """Nested facts as `clock source: tsc`; the unit that ends a name is applied to the value."""
+    found: dict[str, str] = {}
+    for name, value in facts.items():
+        spoken = f"{prefix}{name.replace('_', ' ')}"
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{spoken} ")
+        elif name.endswith("_bytes") and isinstance(value, int | float):
+            found[spoken.removesuffix(" bytes")] = quantities.memory(value)
+        elif name.endswith("_us") and isinstance(value, int | float):
+            found[spoken.removesuffix(" us")] = quantities.microseconds(value)
+        elif name.endswith("_ns") and isinstance(value, int | float):
+            found[spoken.removesuffix(" ns")] = quantities.microseconds(value / 1e3)
+        else:
+            found[spoken] = "not known" if value is None else figures.parameter(value)
+    return found
+
+
+def wording(validity: Validity) -> verdicts.Wording:
+    """The words for a verdict."""
+    return verdicts.WORDINGS[validity.verdict]
