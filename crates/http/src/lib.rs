@@ -1,1 +1,28 @@
-//! Placeholder.
+//! HTTP/1.1 exchanges as machines (RFC 9110, RFC 9112): given bytes and a time they say what to do.
+//! Owns URLs, the request's bytes, both parsers, one connection's state on either side, and when requests are due.
+//! Refuses: sockets, clocks, TLS, and keeping a body; bodies are counted, never copied. What a peer can make us hold
+//! is bounded by [`HEAD_LIMIT_BYTES`] a connection.
+
+mod body;
+mod connection;
+mod error;
+mod fields;
+mod lines;
+mod request;
+mod responder;
+mod response;
+mod schedule;
+mod server;
+mod template;
+mod url;
+
+pub use connection::{Answer, ClientConnection, Closed, Received, Timing};
+pub use error::Malformed;
+pub use lines::HEAD_LIMIT_BYTES;
+pub use request::{FedRequest, Method, Request, RequestEvent, RequestParser};
+pub use responder::{Counters, Responder, BODY_BLOCK, DEFAULT_BODY_BYTES, LARGEST_BODY_BYTES};
+pub use response::{End, FedResponse, Response, ResponseParser};
+pub use schedule::{ClosedLoop, OpenLoop, Schedule};
+pub use server::ServerConnection;
+pub use template::{RequestTemplate, TemplateError};
+pub use url::{Url, UrlError};

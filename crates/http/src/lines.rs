@@ -1,0 +1,102 @@
+//! Lines out of bytes that arrive in any pieces. Owns the one buffer that holds an unfinished line; a line that
+//! arrives whole is handed out where it lies. Refuses lines longer than its caller allows.
+
+/// The longest head, and the longest trailer section, that is accepted, in bytes.
+pub const HEAD_LIMIT_BYTES: usize = 64 * 1024;
+
+/// An unfinished line, if there is one.
+#[derive(Debug, Default)]
+pub(crate) struct LineReader {
+    carry: Vec<u8>,
+    handed_out: bool,
+}
+
+/// What a look at the input gave.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Next<'a> {
+    /// A line.
+    Line {
+        /// The line without its end (CRLF or LF).
+        text: &'a [u8],
+        /// How many bytes of this input it took.
+        used: usize,
+        /// How long it was altogether, its end included, bytes.
+        size: usize,
+    },
+    /// All of the input was taken and the line goes on.
+    More,
+    /// There is no end of line within the limit.
+    TooLong,
+}
+
+impl LineReader {
+    /// Whether nothing of a line has been seen.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.handed_out || self.carry.is_empty()
+    }
+
+    /// The same buffer without the line in it.
+    pub(crate) fn emptied(mut self) -> Self {
+        self.carry.clear();
+        Self { carry: self.carry, handed_out: false }
+    }
+
+    /// The next line, of at most `limit` bytes with its end.
+    ///
+    /// RFC 9112, 2.2: "a recipient MAY recognize a single LF as a line terminator and ignore any preceding CR".
+    #[inline]
+    pub(crate) fn next<'a>(&'a mut self, input: &'a [u8], limit: usize) -> Next<'a> {
+        if self.handed_out {
+            self.carry.clear();
+            self.handed_out = false;
+        }
+        let room = limit.saturating_sub(self.carry.len());
+        let window = &input[..input.len().min(room)];
+        match window.iter().position(|&byte| byte == b'\n') {
+            Some(at) if self.carry.is_empty() => {
+                Next::Line { text: without_return(&input[..at]), used: at + 1, size: at + 1 }
+            }
+            Some(at) => {
+                self.carry.extend_from_slice(&input[..at]);
+                self.handed_out = true;
+                Next::Line { text: without_return(&self.carry), used: at + 1, size: self.carry.len() + 1 }
+            }
+            None if window.len() == room => Next::TooLong,
+            None => {
+                self.carry.extend_from_slice(window);
+                Next::More
+            }
+        }
+    }
+}
+
+fn without_return(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LineReader, Next};
+
+    #[test]
+    fn a_line_in_pieces_is_the_line() {
+        let mut lines = LineReader::default();
+        assert_eq!(lines.next(b"ab", 10), Next::More);
+        assert!(!lines.is_empty());
+        assert_eq!(lines.next(b"c\r", 10), Next::More);
+        assert_eq!(lines.next(b"\nde\n", 10), Next::Line { text: b"abc", used: 1, size: 5 });
+        assert!(lines.is_empty());
+        assert_eq!(lines.next(b"de\n", 10), Next::Line { text: b"de", used: 3, size: 3 });
+    }
+
+    #[test]
+    fn the_limit_holds_however_the_line_is_split() {
+        let mut whole = LineReader::default();
+        assert_eq!(whole.next(b"12345\n", 5), Next::TooLong);
+        let mut split = LineReader::default();
+        assert_eq!(split.next(b"123", 5), Next::More);
+        assert_eq!(split.next(b"45", 5), Next::TooLong);
+        let mut fits = LineReader::default();
+        assert_eq!(fits.next(b"1234\n", 5), Next::Line { text: b"1234", used: 5, size: 5 });
+    }
+}

@@ -1,0 +1,281 @@
+//! A server's side of the syntax: requests out of bytes that arrive in any pieces.
+//! Owns the request line, what a request must say about itself (RFC 9112, 3.2 and 6.3), and skipping its body.
+//! Keeps the target of the latest request in one buffer; refuses to keep anything else.
+
+use crate::body::{BodyReader, Framing};
+use crate::fields::{is_token, minor_version, Coding, Fields};
+use crate::lines::{LineReader, Next, HEAD_LIMIT_BYTES};
+use crate::Malformed;
+
+/// The methods that a responder tells apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// GET.
+    Get,
+    /// HEAD: answered without a body.
+    Head,
+    /// Any other.
+    Other,
+}
+
+/// A request that has arrived whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Its method.
+    pub method: Method,
+    /// Whether the connection is to carry another request.
+    pub keep_alive: bool,
+    /// Whether it came as HTTP/1.0, where keeping the connection has to be said.
+    pub is_http10: bool,
+    /// Bytes of the body, chunk framing not counted.
+    pub body_bytes: u64,
+}
+
+/// What happened in the bytes that were fed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestEvent {
+    /// The head is whole and its sender waits for `100 Continue` before it sends the body.
+    ContinueExpected,
+    /// The request is whole.
+    Request(Request),
+}
+
+/// What feeding some bytes gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FedRequest {
+    /// How many bytes were taken; the rest is for the next call.
+    pub consumed: usize,
+    /// What they led to; with `None` all of them were taken.
+    pub event: Option<RequestEvent>,
+}
+
+/// Reads one request after another. Holds at most one unfinished line and one target.
+#[derive(Debug)]
+pub struct RequestParser {
+    lines: LineReader,
+    state: State,
+    method: Method,
+    minor_version: u8,
+    target: Vec<u8>,
+    fields: Fields,
+    head_bytes: usize,
+}
+
+#[derive(Debug)]
+enum State {
+    RequestLine,
+    Fields,
+    Body(BodyReader),
+    Failed(Malformed),
+}
+
+impl Default for RequestParser {
+    fn default() -> Self {
+        Self {
+            lines: LineReader::default(),
+            state: State::RequestLine,
+            method: Method::Other,
+            minor_version: 0,
+            target: Vec::new(),
+            fields: Fields::default(),
+            head_bytes: 0,
+        }
+    }
+}
+
+impl RequestParser {
+    /// The target of the request that was completed last, as it was sent.
+    #[must_use]
+    pub fn target(&self) -> &[u8] {
+        &self.target
+    }
+
+    /// Whether a request has begun and not ended.
+    #[must_use]
+    pub fn is_amid_request(&self) -> bool {
+        self.head_bytes != 0 || !self.lines.is_empty()
+    }
+
+    /// Takes bytes up to the first event among them, or all of them.
+    ///
+    /// # Errors
+    /// What is wrong with the request; from then on every call gives the same error, since nobody can tell where the
+    /// next request begins.
+    #[inline]
+    pub fn feed(&mut self, input: &[u8]) -> Result<FedRequest, Malformed> {
+        let fed = self.advance(input);
+        if let Err(cause) = fed {
+            self.state = State::Failed(cause);
+        }
+        fed
+    }
+
+    fn advance(&mut self, input: &[u8]) -> Result<FedRequest, Malformed> {
+        let mut at = 0;
+        loop {
+            match &mut self.state {
+                State::Failed(cause) => return Err(*cause),
+                State::Body(body) => {
+                    at += body.feed(&input[at..], &mut self.lines)?;
+                    let event = body.is_done().then_some(body.bytes).map(|bytes| self.completed(bytes));
+                    return Ok(FedRequest { consumed: at, event });
+                }
+                State::RequestLine | State::Fields => {}
+            }
+            match self.lines.next(&input[at..], HEAD_LIMIT_BYTES - self.head_bytes) {
+                Next::More => return Ok(FedRequest { consumed: input.len(), event: None }),
+                Next::TooLong => return Err(Malformed::HeadTooLong),
+                Next::Line { text, used, size } => {
+                    at += used;
+                    self.head_bytes += size;
+                    match self.state {
+                        // RFC 9112, 2.2: "a server ... SHOULD ignore at least one empty line (CRLF) received prior to
+                        // the request-line".
+                        State::RequestLine if text.is_empty() => {}
+                        State::RequestLine => {
+                            let (method, target, minor) = request_line(text)?;
+                            self.target.clear();
+                            self.target.extend_from_slice(target);
+                            (self.method, self.minor_version, self.state) = (method, minor, State::Fields);
+                        }
+                        _ if text.is_empty() => {
+                            if self.end_of_head()? {
+                                return Ok(FedRequest { consumed: at, event: Some(RequestEvent::ContinueExpected) });
+                            }
+                        }
+                        // RFC 9112, 5.2: a server that receives a folded field in a request "MUST either reject the
+                        // message by sending a 400" or replace it.
+                        _ if matches!(text[0], b' ' | b'\t') => return Err(Malformed::FoldedField),
+                        _ => self.fields.take(text)?,
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins the body; says whether its sender waits to be told to go on.
+    fn end_of_head(&mut self) -> Result<bool, Malformed> {
+        self.fields.check(self.minor_version)?;
+        match self.fields.hosts {
+            0 if self.minor_version >= 1 => return Err(Malformed::MissingHost),
+            0 | 1 => {}
+            _ => return Err(Malformed::RepeatedHost),
+        }
+        let framing = match (self.fields.coding, self.fields.length) {
+            (Coding::Chunked, _) => Framing::Chunked,
+            // RFC 9112, 6.3: where chunked is not the final coding in a request, "the message body length cannot be
+            // determined reliably; the server MUST respond with the 400".
+            (Coding::Other, _) => return Err(Malformed::TransferEncoding),
+            (Coding::None, length) => Framing::Length(length.unwrap_or(0)),
+        };
+        let body = BodyReader::new(framing);
+        let waits = self.fields.expects_continue && self.minor_version >= 1 && !body.is_done();
+        self.state = State::Body(body);
+        Ok(waits)
+    }
+
+    fn completed(&mut self, body_bytes: u64) -> RequestEvent {
+        let request = Request {
+            method: self.method,
+            keep_alive: self.fields.persists(self.minor_version),
+            is_http10: self.minor_version == 0,
+            body_bytes,
+        };
+        self.state = State::RequestLine;
+        self.fields = Fields::default();
+        self.head_bytes = 0;
+        RequestEvent::Request(request)
+    }
+}
+
+/// `METHOD SP TARGET SP HTTP/1.x`.
+fn request_line(line: &[u8]) -> Result<(Method, &[u8], u8), Malformed> {
+    let first = line.iter().position(|&byte| byte == b' ').ok_or(Malformed::RequestLine)?;
+    let last =
+        line.iter().rposition(|&byte| byte == b' ').filter(|&last| last > first).ok_or(Malformed::RequestLine)?;
+    let (method, target, version) = (&line[..first], &line[first + 1..last], &line[last + 1..]);
+    let minor = minor_version(version).ok_or(Malformed::RequestLine)??;
+    if !is_token(method) || target.is_empty() {
+        return Err(Malformed::RequestLine);
+    }
+    if target.iter().any(|byte| !byte.is_ascii_graphic()) {
+        return Err(Malformed::Target);
+    }
+    let method = match method {
+        b"GET" => Method::Get,
+        b"HEAD" => Method::Head,
+        _ => Method::Other,
+    };
+    Ok((method, target, minor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Method, Request, RequestEvent, RequestParser};
+    use crate::{Malformed, HEAD_LIMIT_BYTES};
+
+    fn fed(text: &str) -> Result<(Option<RequestEvent>, usize), Malformed> {
+        RequestParser::default().feed(text.as_bytes()).map(|fed| (fed.event, fed.consumed))
+    }
+
+    fn request(method: Method, keep_alive: bool, is_http10: bool, body_bytes: u64) -> Option<RequestEvent> {
+        Some(RequestEvent::Request(Request { method, keep_alive, is_http10, body_bytes }))
+    }
+
+    #[test]
+    fn requests() {
+        let cases = [
+            ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", request(Method::Get, true, false, 0)),
+            ("\r\nHEAD / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", request(Method::Head, false, false, 0)),
+            ("GET / HTTP/1.0\r\n\r\n", request(Method::Get, false, true, 0)),
+            ("GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n", request(Method::Get, true, true, 0)),
+            ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", request(Method::Other, true, false, 3)),
+            (
+                "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n",
+                request(Method::Other, true, false, 2),
+            ),
+        ];
+        for (text, event) in cases {
+            assert_eq!(fed(text), Ok((event, text.len())), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_sender_that_waits_is_told() {
+        let head = "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n";
+        let mut parser = RequestParser::default();
+        let fed = parser.feed(head.as_bytes()).unwrap();
+        assert_eq!((fed.consumed, fed.event), (head.len(), Some(RequestEvent::ContinueExpected)));
+        assert_eq!(parser.feed(b"abc").unwrap().event, request(Method::Other, true, false, 3));
+        assert_eq!(parser.target(), b"/x");
+    }
+
+    #[test]
+    fn malformed() {
+        let long = format!("GET /{} HTTP/1.1\r\n", "x".repeat(HEAD_LIMIT_BYTES));
+        let cases = [
+            ("GET /\r\n", Malformed::RequestLine),
+            ("GET\r\n", Malformed::RequestLine),
+            ("GET  HTTP/1.1\r\n", Malformed::RequestLine),
+            ("G@T / HTTP/1.1\r\n", Malformed::RequestLine),
+            ("GET / HTTP/1.1 \r\n", Malformed::RequestLine),
+            ("GET /a b HTTP/1.1\r\n", Malformed::Target),
+            ("PRI * HTTP/2.0\r\n", Malformed::Version),
+            ("GET / HTTP/1.1\r\n\r\n", Malformed::MissingHost),
+            ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", Malformed::RepeatedHost),
+            ("GET / HTTP/1.1\r\nHost: a\r\n b\r\n", Malformed::FoldedField),
+            ("GET / HTTP/1.1\r\n X: b\r\n", Malformed::FoldedField),
+            ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1, 2\r\n", Malformed::ContentLengthConflict),
+            (
+                "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+                Malformed::LengthAndCoding,
+            ),
+            ("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", Malformed::TransferEncoding),
+            ("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nq\r\n", Malformed::ChunkSize),
+            (&long, Malformed::HeadTooLong),
+        ];
+        for (text, cause) in cases {
+            assert_eq!(fed(text), Err(cause), "{:?}", &text[..text.len().min(80)]);
+        }
+    }
+}

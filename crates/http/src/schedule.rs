@@ -1,0 +1,194 @@
+//! When each request is due. Owns the two disciplines: closed (a connection's next request is due when its last one
+//! ended) and open (requests are due at a rate, whether a connection is free or not). The open loop's backlog is the
+//! difference of two counts, so that falling behind costs no memory; latency counts from `due_ns` in both.
+
+use leadline_pace::Pace;
+
+/// A thread's requests, one discipline or the other.
+#[derive(Clone, Copy, Debug)]
+pub enum Schedule {
+    /// As fast as the answers come.
+    Closed(ClosedLoop),
+    /// At a rate.
+    Open(OpenLoop),
+}
+
+impl Schedule {
+    /// The due time of a request that may be sent now on a connection free since `free_ns`; `None` where none is due.
+    #[inline]
+    pub fn take(&mut self, now_ns: u64, free_ns: u64) -> Option<u64> {
+        match self {
+            Schedule::Closed(closed) => closed.take(now_ns, free_ns),
+            Schedule::Open(open) => open.take(now_ns),
+        }
+    }
+
+    /// When the next request is due; `None` where no more will be, and 0 where one waits only for a connection.
+    #[must_use]
+    pub fn next_due_ns(&self) -> Option<u64> {
+        match self {
+            Schedule::Closed(closed) => (closed.taken < closed.total).then_some(0),
+            Schedule::Open(open) => (open.taken < open.total).then_some(open.next_due_ns),
+        }
+    }
+
+    /// How many requests have fallen due by `now_ns`.
+    #[must_use]
+    pub fn due_count(&self, now_ns: u64) -> u64 {
+        match self {
+            Schedule::Closed(closed) => closed.taken,
+            Schedule::Open(open) => open.due_count(now_ns),
+        }
+    }
+
+    /// How many requests have been handed out.
+    #[must_use]
+    pub fn taken(&self) -> u64 {
+        match self {
+            Schedule::Closed(closed) => closed.taken,
+            Schedule::Open(open) => open.taken,
+        }
+    }
+}
+
+/// Requests as fast as the answers come.
+#[derive(Clone, Copy, Debug)]
+pub struct ClosedLoop {
+    end_ns: u64,
+    total: u64,
+    taken: u64,
+}
+
+impl ClosedLoop {
+    /// Until `end_ns`, and thread `index` of `threads`' share of `number` requests where that is set.
+    #[must_use]
+    pub fn new(end_ns: u64, number: Option<u64>, index: u64, threads: u64) -> Self {
+        Self { end_ns, total: number.map_or(u64::MAX, |number| share(number, index, threads)), taken: 0 }
+    }
+
+    /// See [`Schedule::take`].
+    #[inline]
+    pub fn take(&mut self, now_ns: u64, free_ns: u64) -> Option<u64> {
+        if self.taken >= self.total || now_ns >= self.end_ns {
+            return None;
+        }
+        self.taken += 1;
+        Some(free_ns)
+    }
+}
+
+/// Requests at a rate: thread `index` of `threads` sends every `threads`-th one.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenLoop {
+    pace: Pace,
+    start_ns: u64,
+    end_ns: u64,
+    index: u64,
+    threads: u64,
+    total: u64,
+    taken: u64,
+    next_due_ns: u64,
+}
+
+impl OpenLoop {
+    /// Requests due in `[start_ns, start_ns + duration_ns)`, and no more than `number` over all threads.
+    #[must_use]
+    pub fn new(pace: Pace, start_ns: u64, duration_ns: u64, number: Option<u64>, index: u64, threads: u64) -> Self {
+        let all = pace.count_within(duration_ns).min(number.unwrap_or(u64::MAX));
+        Self {
+            pace,
+            start_ns,
+            end_ns: start_ns.saturating_add(duration_ns),
+            index,
+            threads,
+            total: share(all, index, threads),
+            taken: 0,
+            next_due_ns: start_ns.saturating_add(pace.due_ns(index)),
+        }
+    }
+
+    /// See [`Schedule::take`].
+    #[inline]
+    pub fn take(&mut self, now_ns: u64) -> Option<u64> {
+        if self.taken >= self.total || now_ns < self.next_due_ns || now_ns >= self.end_ns {
+            return None;
+        }
+        let due_ns = self.next_due_ns;
+        self.taken += 1;
+        let ordinal = self.taken.saturating_mul(self.threads).saturating_add(self.index);
+        self.next_due_ns = self.start_ns.saturating_add(self.pace.due_ns(ordinal));
+        Some(due_ns)
+    }
+
+    /// How many of this thread's requests have fallen due by `now_ns`.
+    #[must_use]
+    pub fn due_count(&self, now_ns: u64) -> u64 {
+        let Some(elapsed_ns) = now_ns.checked_sub(self.start_ns) else { return 0 };
+        share(self.pace.due_count(elapsed_ns), self.index, self.threads).min(self.total)
+    }
+}
+
+/// How many of the ordinals `0..all` are `index` modulo `threads`.
+fn share(all: u64, index: u64, threads: u64) -> u64 {
+    all.saturating_sub(index).div_ceil(threads.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use leadline_pace::Pace;
+    use proptest::prelude::*;
+
+    use super::{share, ClosedLoop, OpenLoop, Schedule};
+
+    #[test]
+    fn a_closed_loop_is_due_when_a_connection_is_free() {
+        let mut closed = Schedule::Closed(ClosedLoop::new(1000, Some(3), 0, 2));
+        assert_eq!(closed.take(10, 7), Some(7));
+        assert_eq!(closed.take(20, 15), Some(15));
+        assert_eq!(closed.take(30, 25), None, "the other thread has the third one");
+        assert_eq!(closed.next_due_ns(), None);
+        assert_eq!(closed.due_count(30), 2);
+        assert_eq!(ClosedLoop::new(1000, None, 0, 1).take(1000, 5), None, "the time is over");
+    }
+
+    #[test]
+    fn an_open_loop_keeps_its_due_times_when_it_falls_behind() {
+        let pace = Pace::per_second(1000.0).unwrap();
+        let mut open = OpenLoop::new(pace, 5_000_000, 10_000_000, None, 0, 1);
+        assert_eq!(open.take(4_999_999), None);
+        assert_eq!(open.due_count(4_999_999), 0);
+        assert_eq!(open.take(5_000_000), Some(5_000_000));
+        assert_eq!(open.take(5_000_001), None);
+        assert_eq!(open.due_count(9_500_000), 5);
+        for due_ns in [6_000_000, 7_000_000, 8_000_000, 9_000_000] {
+            assert_eq!(open.take(9_500_000), Some(due_ns));
+        }
+        assert_eq!(open.take(9_500_000), None);
+        assert_eq!(open.due_count(u64::MAX), 10);
+        assert_eq!(open.take(15_000_000), None, "the time is over, five were never sent");
+    }
+
+    proptest! {
+        #[test]
+        fn the_threads_share_every_request_and_no_more(all in 0u64..10_000, threads in 1u64..40) {
+            prop_assert_eq!((0..threads).map(|index| share(all, index, threads)).sum::<u64>(), all);
+        }
+
+        #[test]
+        fn threads_together_send_the_whole_pace(rate in 1.0f64..1e6, threads in 1u64..9, number in proptest::option::of(0u64..500)) {
+            let pace = Pace::per_second(rate).unwrap();
+            let duration_ns = 1_000_000;
+            let mut due = Vec::new();
+            for index in 0..threads {
+                let mut open = OpenLoop::new(pace, 0, duration_ns, number, index, threads);
+                while let Some(due_ns) = open.take(duration_ns - 1) {
+                    due.push(due_ns);
+                }
+                prop_assert_eq!(open.due_count(duration_ns), open.taken);
+            }
+            due.sort_unstable();
+            let expected = pace.count_within(duration_ns).min(number.unwrap_or(u64::MAX));
+            prop_assert_eq!(due, (0..expected).map(|n| pace.due_ns(n)).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The bytes of a request, built once before the clock starts and sent again and again.
+//! Owns which fields are added (Host, Content-Length); refuses whatever would make the request mean something else on
+//! the wire than here.
+
+use thiserror::Error;
+
+use crate::fields::is_token;
+use crate::Url;
+
+/// A request, ready to send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestTemplate {
+    bytes: Vec<u8>,
+    expects_no_body: bool,
+}
+
+/// Why a request cannot be built.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TemplateError {
+    /// Not a token.
+    #[error("`{0}` is not a request method; a method is one word such as GET")]
+    Method(String),
+    /// A method whose answers are not ordinary responses.
+    #[error("CONNECT opens a tunnel and cannot be measured as a request")]
+    Connect,
+    /// A header name that is not a token.
+    #[error("`{0}` is not a header name")]
+    HeaderName(String),
+    /// A header value that would break out of its line.
+    #[error("the value of header `{0}` holds a line break, a NUL or another control character")]
+    HeaderValue(String),
+    /// A header that the template has to decide on.
+    #[error("header `{0}` is set from the body and cannot be given")]
+    Reserved(String),
+}
+
+impl RequestTemplate {
+    /// Builds a request. `Host` comes from the URL unless it is among the headers; `Content-Length` comes from the
+    /// body, and is also sent as 0 with POST, PUT and PATCH without one (RFC 9110, 8.6).
+    ///
+    /// # Errors
+    /// What in the method or in a header cannot go into a request.
+    pub fn new<'h>(
+        method: &str,
+        url: &Url,
+        headers: impl IntoIterator<Item = (&'h str, &'h str)>,
+        body: Option<&[u8]>,
+    ) -> Result<Self, TemplateError> {
+        if !is_token(method.as_bytes()) {
+            return Err(TemplateError::Method(method.to_owned()));
+        }
+        if method == "CONNECT" {
+            return Err(TemplateError::Connect);
+        }
+        let mut fields = String::new();
+        let mut has_host = false;
+        for (name, value) in headers {
+            check_header(name, value)?;
+            has_host |= name.eq_ignore_ascii_case("host");
+            fields.push_str(&format!("{name}: {value}\r\n"));
+        }
+        let host = if has_host { String::new() } else { format!("Host: {}\r\n", url.authority()) };
+        let length = match body {
+            Some(body) => format!("Content-Length: {}\r\n", body.len()),
+            None if matches!(method, "POST" | "PUT" | "PATCH") => "Content-Length: 0\r\n".to_owned(),
+            None => String::new(),
+        };
+        let mut bytes = format!("{method} {} HTTP/1.1\r\n{host}{fields}{length}\r\n", url.target).into_bytes();
+        bytes.extend_from_slice(body.unwrap_or_default());
+        Ok(Self { bytes, expects_no_body: method == "HEAD" })
+    }
+
+    /// The request as it goes over the wire.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Whether the answers have no body whatever they say, as those to HEAD.
+    #[must_use]
+    pub fn expects_no_body(&self) -> bool {
+        self.expects_no_body
+    }
+}
+
+fn check_header(name: &str, value: &str) -> Result<(), TemplateError> {
+    if !is_token(name.as_bytes()) {
+        return Err(TemplateError::HeaderName(name.to_owned()));
+    }
+    if value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
+        return Err(TemplateError::HeaderValue(name.to_owned()));
+    }
+    if ["content-length", "transfer-encoding", "upgrade"].iter().any(|reserved| name.eq_ignore_ascii_case(reserved)) {
+        return Err(TemplateError::Reserved(name.to_owned()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{RequestTemplate, TemplateError};
+    use crate::Url;
+
+    fn built(method: &str, headers: &[(&str, &str)], body: Option<&str>) -> Result<String, TemplateError> {
+        let url = Url::parse("http://a:81/x?y").unwrap();
+        let template = RequestTemplate::new(method, &url, headers.iter().copied(), body.map(str::as_bytes))?;
+        Ok(String::from_utf8(template.bytes().to_vec()).unwrap())
+    }
+
+    #[test]
+    fn bytes() {
+        assert_eq!(built("GET", &[], None).unwrap(), "GET /x?y HTTP/1.1\r\nHost: a:81\r\n\r\n");
+        assert_eq!(
+            built("GET", &[("host", "b"), ("Connection", "close")], None).unwrap(),
+            "GET /x?y HTTP/1.1\r\nhost: b\r\nConnection: close\r\n\r\n"
+        );
+        assert_eq!(
+            built("POST", &[("X", "é")], Some("body")).unwrap(),
+            "POST /x?y HTTP/1.1\r\nHost: a:81\r\nX: é\r\nContent-Length: 4\r\n\r\nbody"
+        );
+        assert!(built("PUT", &[], None).unwrap().contains("Content-Length: 0\r\n"));
+    }
+
+    #[test]
+    fn refusals() {
+        assert!(matches!(built("G T", &[], None), Err(TemplateError::Method(_))));
+        assert_eq!(built("CONNECT", &[], None), Err(TemplateError::Connect));
+        assert!(matches!(built("GET", &[("a b", "c")], None), Err(TemplateError::HeaderName(_))));
+        assert!(matches!(built("GET", &[("a", "b\r\nc: d")], None), Err(TemplateError::HeaderValue(_))));
+        assert!(matches!(built("GET", &[("Content-length", "3")], None), Err(TemplateError::Reserved(_))));
+    }
+}

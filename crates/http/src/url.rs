@@ -1,0 +1,172 @@
+//! The URLs that load can go to (RFC 3986, and RFC 9110, 4.2.1). Owns their parts, parsed once; refuses https (there
+//! is no TLS yet), credentials, and characters that would have to be percent-encoded.
+
+use std::net::Ipv6Addr;
+
+use thiserror::Error;
+
+const DEFAULT_PORT: u16 = 80;
+
+/// An `http://` URL in its parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Url {
+    /// Name or address, IPv6 without brackets.
+    pub host: String,
+    /// Port, 80 where the URL says none.
+    pub port: u16,
+    /// Path and query, as they go into the request line; `/` where the URL has none.
+    pub target: String,
+}
+
+/// Why a URL cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum UrlError {
+    /// TLS does not exist here yet.
+    #[error("https is not supported yet; use an http:// URL")]
+    Https,
+    /// There is no `http://`.
+    #[error("`{0}` does not begin with http://; write http://HOST[:PORT]/PATH")]
+    Scheme(String),
+    /// Nothing stands where the host should.
+    #[error("`{0}` has no host; write http://HOST[:PORT]/PATH")]
+    NoHost(String),
+    /// A user name or a password.
+    #[error("credentials in a URL are not supported; send an Authorization header")]
+    Credentials,
+    /// A host of other characters than a name or an address has.
+    #[error("`{0}` is neither a host name nor an address; IPv6 is written http://[::1]/")]
+    Host(String),
+    /// Not a port.
+    #[error("`{0}` is not a port; a port is a number from 1 to 65535")]
+    Port(String),
+    /// A character that a request line cannot carry.
+    #[error("the path or query holds {0:?}, which has to be percent-encoded")]
+    Character(char),
+}
+
+impl Url {
+    /// Reads a URL; a fragment is dropped, as it never goes to a server.
+    ///
+    /// # Errors
+    /// Which part is wrong and what would be right.
+    pub fn parse(text: &str) -> Result<Self, UrlError> {
+        let (scheme, rest) = text.split_once("://").ok_or_else(|| UrlError::Scheme(text.to_owned()))?;
+        if scheme.eq_ignore_ascii_case("https") {
+            return Err(UrlError::Https);
+        }
+        if !scheme.eq_ignore_ascii_case("http") {
+            return Err(UrlError::Scheme(text.to_owned()));
+        }
+        let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        if authority.contains('@') {
+            return Err(UrlError::Credentials);
+        }
+        let (host, port) = split_authority(authority)?;
+        if host.is_empty() {
+            return Err(UrlError::NoHost(text.to_owned()));
+        }
+        Ok(Self { host: host.to_owned(), port, target: target(tail)? })
+    }
+
+    /// Host and port as they go into the Host field: IPv6 in brackets, the default port left out.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        if self.port == DEFAULT_PORT {
+            host
+        } else {
+            format!("{host}:{}", self.port)
+        }
+    }
+}
+
+fn split_authority(authority: &str) -> Result<(&str, u16), UrlError> {
+    let (host, port) = if let Some(literal) = authority.strip_prefix('[') {
+        let (address, after) = literal.split_once(']').ok_or_else(|| UrlError::Host(authority.to_owned()))?;
+        address.parse::<Ipv6Addr>().map_err(|_| UrlError::Host(address.to_owned()))?;
+        match after {
+            "" => (address, None),
+            _ => (address, Some(after.strip_prefix(':').ok_or_else(|| UrlError::Host(authority.to_owned()))?)),
+        }
+    } else {
+        let (host, port) = authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port)));
+        if port.is_some_and(|port| port.contains(':'))
+            || !host.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'))
+        {
+            return Err(UrlError::Host(authority.to_owned()));
+        }
+        (host, port)
+    };
+    let port = match port {
+        // RFC 3986, 3.2.3: an empty port is the scheme's default one.
+        None | Some("") => DEFAULT_PORT,
+        Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            digits.parse().ok().filter(|&port| port != 0).ok_or_else(|| UrlError::Port(digits.to_owned()))?
+        }
+        Some(other) => return Err(UrlError::Port(other.to_owned())),
+    };
+    Ok((host, port))
+}
+
+fn target(tail: &str) -> Result<String, UrlError> {
+    let tail = tail.split('#').next().unwrap_or_default();
+    if let Some(character) = tail.chars().find(|character| !character.is_ascii_graphic()) {
+        return Err(UrlError::Character(character));
+    }
+    Ok(if tail.starts_with('/') { tail.to_owned() } else { format!("/{tail}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Url, UrlError};
+
+    fn parts(text: &str) -> (String, u16, String, String) {
+        let url = Url::parse(text).unwrap();
+        let authority = url.authority();
+        (url.host, url.port, url.target, authority)
+    }
+
+    fn owned(host: &str, port: u16, target: &str, authority: &str) -> (String, u16, String, String) {
+        (host.to_owned(), port, target.to_owned(), authority.to_owned())
+    }
+
+    #[test]
+    fn good() {
+        assert_eq!(parts("http://a"), owned("a", 80, "/", "a"));
+        assert_eq!(parts("HTTP://a.b_c-d:8080/x/y?z=1&q#f"), owned("a.b_c-d", 8080, "/x/y?z=1&q", "a.b_c-d:8080"));
+        assert_eq!(parts("http://10.0.0.1:80?x"), owned("10.0.0.1", 80, "/?x", "10.0.0.1"));
+        assert_eq!(parts("http://[::1]"), owned("::1", 80, "/", "[::1]"));
+        assert_eq!(parts("http://[fd81::2]:8080/"), owned("fd81::2", 8080, "/", "[fd81::2]:8080"));
+        assert_eq!(parts("http://a:/#/x"), owned("a", 80, "/", "a"));
+    }
+
+    #[test]
+    fn bad() {
+        assert_eq!(Url::parse("https://a/"), Err(UrlError::Https));
+        assert!(UrlError::Https.to_string().contains("not supported yet"));
+        assert!(matches!(Url::parse("a:80/x"), Err(UrlError::Scheme(_))));
+        assert!(matches!(Url::parse("ftp://a"), Err(UrlError::Scheme(_))));
+        assert!(matches!(Url::parse("http:///x"), Err(UrlError::NoHost(_))));
+        assert!(matches!(Url::parse("http://:80"), Err(UrlError::NoHost(_))));
+        assert_eq!(Url::parse("http://u:p@a/"), Err(UrlError::Credentials));
+        for host in ["::1", "[::1", "[::1]x", "[fe80::1%25eth0]", "[a]", "a b", "a:1:2", "ä"] {
+            assert!(matches!(Url::parse(&format!("http://{host}/")), Err(UrlError::Host(_))), "{host}");
+        }
+        for port in ["0", "65536", "x", "+1", "-1"] {
+            assert!(matches!(Url::parse(&format!("http://a:{port}/")), Err(UrlError::Port(_))), "{port}");
+        }
+        assert_eq!(Url::parse("http://a/x y"), Err(UrlError::Character(' ')));
+        assert_eq!(Url::parse("http://a/x\r\ny"), Err(UrlError::Character('\r')));
+        assert_eq!(Url::parse("http://a/é"), Err(UrlError::Character('é')));
+    }
+
+    proptest! {
+        #[test]
+        fn anything_is_answered(text in ".{0,60}") {
+            let _ = Url::parse(&text);
+            let _ = Url::parse(&format!("http://{text}"));
+        }
+    }
+}

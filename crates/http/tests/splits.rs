@@ -1,0 +1,286 @@
+//! Whatever way bytes are cut on the wire, the machines say the same; and nothing that a peer sends makes them panic
+//! or hold more than their bounds.
+
+use leadline_http::{
+    ClientConnection, End, Malformed, RequestEvent, RequestParser, RequestTemplate, Responder, Response,
+    ResponseParser, ServerConnection, Url,
+};
+use proptest::prelude::*;
+
+/// Cuts `bytes` into the pieces that `cuts` ask for.
+fn pieces<'b>(bytes: &'b [u8], cuts: &[usize]) -> Vec<&'b [u8]> {
+    let mut rest = bytes;
+    let mut pieces = Vec::new();
+    for cut in cuts {
+        let (piece, after) = rest.split_at((*cut).min(rest.len()));
+        pieces.push(piece);
+        rest = after;
+    }
+    pieces.push(rest);
+    pieces
+}
+
+/// All responses in a stream, then what its end meant.
+fn responses(stream: &[u8], cuts: &[usize]) -> (Vec<Response>, Result<End, Malformed>) {
+    let mut parser = ResponseParser::new(false);
+    let mut found = Vec::new();
+    for piece in pieces(stream, cuts) {
+        let mut rest = piece;
+        while !rest.is_empty() {
+            match parser.feed(rest) {
+                Ok(fed) => {
+                    assert!(fed.response.is_some() || fed.consumed == rest.len(), "all is taken unless one ended");
+                    rest = &rest[fed.consumed..];
+                    found.extend(fed.response);
+                }
+                Err(cause) => return (found, Err(cause)),
+            }
+        }
+    }
+    (found, Ok(parser.finish()))
+}
+
+/// All requests in a stream.
+fn requests(stream: &[u8], cuts: &[usize]) -> (Vec<RequestEvent>, Result<(), Malformed>) {
+    let mut parser = RequestParser::default();
+    let mut found = Vec::new();
+    for piece in pieces(stream, cuts) {
+        let mut rest = piece;
+        while !rest.is_empty() {
+            match parser.feed(rest) {
+                Ok(fed) => {
+                    assert!(fed.event.is_some() || fed.consumed == rest.len());
+                    rest = &rest[fed.consumed..];
+                    found.extend(fed.event);
+                }
+                Err(cause) => return (found, Err(cause)),
+            }
+        }
+    }
+    (found, Ok(()))
+}
+
+fn fields() -> impl Strategy<Value = String> {
+    proptest::collection::vec("[A-Za-z-]{1,12}: [ -~]{0,30}\r\n", 0..4)
+        .prop_map(|lines| lines.into_iter().filter(|line| !line.starts_with(['C', 'c', 'T', 't'])).collect())
+}
+
+prop_compose! {
+    fn sized()(status in 200u16..204, body in proptest::collection::vec(any::<u8>(), 0..200), fields in fields()) -> Vec<u8> {
+        let mut bytes = format!("HTTP/1.1 {status} X\r\n{fields}Content-Length: {}\r\n\r\n", body.len()).into_bytes();
+        bytes.extend_from_slice(&body);
+        bytes
+    }
+}
+
+prop_compose! {
+    fn chunked()(
+        chunks in proptest::collection::vec((proptest::collection::vec(any::<u8>(), 1..60), "(;[a-z]{1,5}=\"[a-z ]{0,5}\")?"), 0..5),
+        fields in fields(),
+        trailers in fields(),
+    ) -> Vec<u8> {
+        let mut bytes = format!("HTTP/1.1 200 OK\r\n{fields}Transfer-Encoding: chunked\r\n\r\n").into_bytes();
+        for (data, extension) in chunks {
+            bytes.extend_from_slice(format!("{:x}{extension}\r\n", data.len()).as_bytes());
+            bytes.extend_from_slice(&data);
+            bytes.extend_from_slice(b"\r\n");
+        }
+        bytes.extend_from_slice(format!("0\r\n{trailers}\r\n").as_bytes());
+        bytes
+    }
+}
+
+fn bodiless() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        Just(b"HTTP/1.1 204 No Content\r\n\r\n".to_vec()),
+        Just(b"HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n".to_vec()),
+        Just(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n".to_vec()),
+    ]
+}
+
+fn one_response() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![sized(), chunked(), bodiless()]
+}
+
+/// Garbage that gets further than noise does: pieces of real messages in any order.
+fn shuffled() -> impl Strategy<Value = Vec<u8>> {
+    let part = prop_oneof![
+        Just(&b"HTTP/1.1 200 OK\r\n"[..]),
+        Just(&b"GET / HTTP/1.1\r\n"[..]),
+        Just(&b"Host: a\r\n"[..]),
+        Just(&b"Content-Length: "[..]),
+        Just(&b"Transfer-Encoding: chunked\r\n"[..]),
+        Just(&b"Connection: close\r\n"[..]),
+        Just(&b"\r\n"[..]),
+        Just(&b"\n"[..]),
+        Just(&b"\r"[..]),
+        Just(&b"5"[..]),
+        Just(&b"ffffffffffffffff"[..]),
+        Just(&b";"[..]),
+        Just(&b"0\r\n\r\n"[..]),
+        Just(&b" "[..]),
+        Just(&b"\0"[..]),
+    ];
+    prop_oneof![
+        proptest::collection::vec(any::<u8>(), 0..300),
+        proptest::collection::vec(part, 0..30).prop_map(|parts| parts.concat()),
+    ]
+}
+
+fn cuts() -> impl Strategy<Value = Vec<usize>> {
+    proptest::collection::vec(0usize..40, 0..60)
+}
+
+proptest! {
+    #[test]
+    fn any_split_of_responses_gives_the_same(stream in proptest::collection::vec(one_response(), 1..6), cuts in cuts()) {
+        let count = stream.len();
+        let stream = stream.concat();
+        let whole = responses(&stream, &[]);
+        prop_assert_eq!(whole.0.len(), count);
+        prop_assert_eq!(&whole.1, &Ok(End::Clean));
+        prop_assert_eq!(responses(&stream, &cuts), whole);
+    }
+
+    #[test]
+    fn any_split_of_garbage_gives_the_same(stream in shuffled(), cuts in cuts()) {
+        prop_assert_eq!(responses(&stream, &cuts), responses(&stream, &[]));
+        prop_assert_eq!(requests(&stream, &cuts), requests(&stream, &[]));
+    }
+
+    #[test]
+    fn a_client_connection_survives_garbage(stream in shuffled(), cuts in cuts()) {
+        let template = RequestTemplate::new("GET", &Url::parse("http://a/").unwrap(), [], None).unwrap();
+        let mut connection = ClientConnection::new(&template);
+        connection.opened();
+        connection.begin(0, 0);
+        connection.sent(template.bytes().len());
+        for piece in pieces(&stream, &cuts) {
+            if connection.receive(piece, 1).is_err() {
+                break;
+            }
+        }
+        connection.ended(2);
+        prop_assert!(!connection.is_idle());
+    }
+
+    #[test]
+    fn a_server_connection_survives_garbage(stream in shuffled(), cuts in cuts()) {
+        let responder = Responder::group(1).remove(0);
+        let mut server = ServerConnection::default();
+        for piece in pieces(&stream, &cuts) {
+            server.receive(&responder, piece);
+            prop_assert!(server.output().0.len() <= 32 * 1024);
+        }
+        while server.has_output() {
+            let (head, body) = server.pieces();
+            let bytes = head.len() + body.len();
+            server.sent(&responder, bytes);
+        }
+        server.end_of_input();
+        prop_assert!(server.is_finished());
+    }
+
+    /// Every request that a client sends is answered once, with the size that it asked for, however reads and writes are
+    /// cut on either way; and the server's counters say the same.
+    #[test]
+    fn requests_and_responses_are_counted_alike(
+        sizes in proptest::collection::vec(prop_oneof![0u64..40, 4000u64..4200, 60_000u64..200_000], 1..12),
+        read_cuts in cuts(),
+        write_limit in 1usize..50_000,
+    ) {
+        let responder = Responder::group(1).remove(0);
+        let mut server = ServerConnection::default();
+        let mut stream = Vec::new();
+        for size in &sizes {
+            let url = Url::parse(&format!("http://a/?size={size}")).unwrap();
+            stream.extend_from_slice(RequestTemplate::new("GET", &url, [], None).unwrap().bytes());
+        }
+        let mut answers = Vec::new();
+        let mut parser = ResponseParser::new(false);
+        for piece in pieces(&stream, &read_cuts) {
+            server.receive(&responder, piece);
+            while server.has_output() {
+                let (head, body) = server.pieces();
+                let out = [head, body].concat();
+                let out = &out[..out.len().min(write_limit)];
+                let mut rest = out;
+                while !rest.is_empty() {
+                    let fed = parser.feed(rest).unwrap();
+                    answers.extend(fed.response);
+                    rest = &rest[fed.consumed..];
+                }
+                let bytes = out.len();
+                server.sent(&responder, bytes);
+            }
+        }
+        prop_assert!(server.wants_input());
+        prop_assert_eq!(answers.iter().map(|answer| answer.body_bytes).collect::<Vec<_>>(), sizes.clone());
+        prop_assert!(answers.iter().all(|answer| answer.status == 200 && answer.keep_alive));
+        prop_assert_eq!(responder.requests(), sizes.len() as u64);
+    }
+}
+
+/// Sends one request stream and gives back everything that the server said.
+fn exchange(responder: &Responder, request: &str) -> (String, bool) {
+    let mut server = ServerConnection::default();
+    server.receive(responder, request.as_bytes());
+    let mut said = Vec::new();
+    while server.has_output() {
+        let (head, body) = server.pieces();
+        said.extend_from_slice(head);
+        said.extend_from_slice(body);
+        let bytes = head.len() + body.len();
+        server.sent(responder, bytes);
+    }
+    (String::from_utf8(said).expect("answers are ASCII"), server.is_finished())
+}
+
+#[test]
+fn the_responder_answers() {
+    let responder = Responder::group(1).remove(0);
+    responder.accepted();
+    let (answer, finished) = exchange(&responder, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nby the mark\n") && !finished);
+    let (answer, finished) = exchange(&responder, "GET /?size=3 HTTP/1.0\r\n\r\n");
+    assert!(answer.contains("Connection: close\r\n") && answer.ends_with("\r\n\r\nby ") && finished);
+    let (answer, finished) = exchange(&responder, "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    assert!(answer.contains("Connection: keep-alive\r\n") && !finished);
+    let (answer, _) = exchange(&responder, "HEAD /?size=99 HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(answer.contains("Content-Length: 99\r\n") && answer.ends_with("\r\n\r\n"));
+    let (answer, finished) = exchange(&responder, "GET /_leadline/x HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 404 Not Found\r\n") && !finished);
+    let (answer, finished) = exchange(&responder, "GET /?size=x HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\n");
+    assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n") && answer.matches("HTTP/1.1").count() == 1 && finished);
+    let (answer, finished) = exchange(&responder, "GET / HTTP/1.1\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n") && answer.contains("no Host field") && finished);
+    let waiting = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
+    let (answer, _) = exchange(&responder, waiting);
+    assert_eq!(answer, "HTTP/1.1 100 Continue\r\n\r\n");
+
+    let (answer, _) = exchange(&responder, "GET /_leadline/stats HTTP/1.1\r\nHost: a\r\n\r\n");
+    let stats = answer.split("\r\n\r\n").nth(1).unwrap();
+    assert!(
+        stats.starts_with("{\"requests\":5,\"own_requests\":2,\"bytes_received\":")
+            && stats.ends_with("\"connections\":1,\"status_2xx\":4,\"status_4xx\":3,\"malformed\":1}\n"),
+        "{stats}"
+    );
+}
+
+#[test]
+fn a_peer_that_sends_and_does_not_read_is_held_off() {
+    let responder = Responder::group(1).remove(0);
+    let mut server = ServerConnection::default();
+    let many = "GET /?size=4096 HTTP/1.1\r\nHost: a\r\n\r\n".repeat(1000);
+    server.receive(&responder, many.as_bytes());
+    assert!(!server.wants_input(), "reading stops until answers have gone");
+    assert!(server.output().0.len() < 32 * 1024);
+    let mut rounds = 0;
+    while server.has_output() {
+        let bytes = server.output().0.len();
+        server.sent(&responder, bytes);
+        rounds += 1;
+    }
+    assert!(rounds > 100 && server.wants_input());
+    assert_eq!(responder.requests(), 1000);
+}
