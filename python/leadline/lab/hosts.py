@@ -1,0 +1,215 @@
+"""A lab: the hosts and links of a layout, made in the jail, and taken away again.
+
+Owns: the order of making and unmaking, and what is told about a host. Refuses: system calls (`kernel`, `wiring`) and
+decisions about addresses or shaping (`topology`). One worker thread does all of it, because it changes namespaces while
+the caller's thread may be running an event loop.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import select
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from leadline.errors import LabError, MissingBinary
+from leadline.lab import cgroups, jail, kernel, wiring
+from leadline.lab.topology import HostLayout, Layout
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_DEAD_WITHIN_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class LabHost:
+    """A host that exists."""
+
+    name: str
+    netns: Path
+    cgroup: Path | None  # None: see Lab.cgroup_reason
+    addresses: dict[
+        str, dict[int, str]
+    ]  # interface -> IP version -> address; a version that the kernel lacks is absent
+
+
+class Lab:
+    """Hosts and links; `close` it, or let the jail's end do that."""
+
+    def __init__(self, layout: Layout, run_label: str, surroundings: jail.Jail) -> None:
+        """Use `build`."""
+        self.layout = layout
+        self.run_label = run_label
+        self.hosts: dict[str, LabHost] = {}
+        self.cgroup_reason = surroundings.cgroup_reason
+        self._jail = surroundings
+        self._made: list[Path] = []  # namespaces, in order
+        self._groups: list[Path] = []
+        self._nsenter = shutil.which("nsenter")
+        self._worker: ThreadPoolExecutor | None = ThreadPoolExecutor(1, thread_name_prefix="lab")
+
+    @classmethod
+    def build(cls, layout: Layout, run_label: str) -> Lab:
+        """Make everything that the layout names; all or nothing.
+
+        Raises EnvironmentLimit where the kernel lacks what the layout needs, LabError otherwise.
+        """
+        lab = cls(layout, run_label, jail.current())
+        try:
+            if lab._nsenter is None:
+                raise MissingBinary("nsenter", hint="apt-get install util-linux")
+            lab._do(lab._make)
+        except BaseException:
+            lab.close()
+            raise
+        return lab
+
+    def launch_prefix(self, host: str) -> tuple[str, ...]:
+        """What to put before a command to run it on `host`."""
+        return (str(self._nsenter), f"--net={self.hosts[host].netns}", "--")
+
+    def add_route(self, host: str, destination: str, *, via: str | None = None, dev: str | None = None) -> None:
+        """Have `host` send packets for a network (10.82.0.0/24, fd82::/64) or "0.0.0.0/0", "::/0" to a neighbour or device.
+
+        Takes the place of a route to the same network. Raises LabError when the host can't reach `via`.
+        """
+        try:
+            network = ipaddress.ip_network(destination)
+        except ValueError as error:
+            raise LabError(f"{destination} is no network: {error}") from None
+        if via is None and dev is None:
+            raise LabError(f"a route to {destination} needs a neighbour or a device")
+        self._do(self._inside, host, wiring.add_route, str(network), via, dev)
+
+    def forward(self, host: str) -> None:
+        """Have `host` pass packets on, IPv4 and IPv6."""
+        self._do(self._inside, host, wiring.forward)
+
+    def close(self) -> None:
+        """End what still runs on the hosts and remove them; safe to call again.
+
+        Raises LabError if something can't be removed, after everything else was.
+        """
+        if self._worker is None:
+            return
+        try:
+            failures = self._do(self._unmake)
+        finally:
+            self._worker.shutdown()
+            self._worker = None
+            self.hosts = {}
+        if failures:
+            raise LabError(f"the lab was not removed whole: {'; '.join(failures)}")
+
+    # --- in the worker thread -----------------------------------------------------------------------------------------
+
+    def _make(self) -> None:
+        for switch in self.layout.switches:
+            self._hold(switch)
+            with kernel.network_namespace(self._file(switch)):
+                wiring.make_switch()
+        for host in self.layout.hosts:
+            self._hold(host.name)
+            with kernel.network_namespace(self._file(host.name)):
+                wiring.prepare_host()
+        for link in self.layout.links:
+            wiring.connect(link, self._file(link.a.node), self._file(link.b.node))
+        ports = [port for link in self.layout.links for port in (link.a, link.b)]
+        for switch in self.layout.switches:
+            with kernel.network_namespace(self._file(switch)):
+                wiring.set_up_switch_ports([port for port in ports if port.node == switch])
+        ipv6 = wiring.has_ipv6()
+        for host in self.layout.hosts:
+            addresses = _addresses(host, ipv6)
+            with kernel.network_namespace(self._file(host.name)):
+                for port in ports:
+                    if port.node == host.name:
+                        wiring.set_up_host_port(port, addresses[port.interface])
+                for gateway in host.gateways:
+                    if gateway.version == 4 or ipv6:
+                        wiring.add_route("::/0" if gateway.version == 6 else "0.0.0.0/0", str(gateway), None)
+            told = {name: {a.version: str(a.ip) for a in found} for name, found in addresses.items()}
+            self.hosts[host.name] = LabHost(host.name, self._file(host.name), self._group(host.name), told)
+
+    def _hold(self, node: str) -> None:
+        wiring.hold_namespace(self._file(node))
+        self._made.append(self._file(node))
+
+    def _group(self, host: str) -> Path | None:
+        if self._jail.cgroup is None:
+            return None
+        group = self._jail.cgroup / host
+        try:
+            group.mkdir()
+        except OSError as error:
+            raise LabError(f"the cgroup of {host} can't be made: {error.strerror}") from error
+        self._groups.append(group)
+        return group
+
+    def _unmake(self) -> list[str]:
+        failures = []
+        _kill_inhabitants(self._made)
+        for group in reversed(self._groups):
+            try:
+                cgroups.remove(group)
+            except OSError as error:
+                failures.append(str(error))
+        for path in reversed(self._made):
+            try:
+                kernel.detach(path)
+                path.unlink()
+            except OSError as error:
+                failures.append(str(error))
+        self._groups.clear()
+        self._made.clear()
+        return failures
+
+    def _inside(self, host: str, function: Callable[P, R], *arguments: P.args, **keywords: P.kwargs) -> R:
+        with kernel.network_namespace(self.hosts[host].netns):
+            return function(*arguments, **keywords)
+
+    def _file(self, node: str) -> Path:
+        return self._jail.namespaces / node
+
+    def _do(self, function: Callable[P, R], *arguments: P.args, **keywords: P.kwargs) -> R:
+        if self._worker is None:
+            raise LabError("this lab is closed")
+        return self._worker.submit(function, *arguments, **keywords).result()
+
+
+def _addresses(
+    host: HostLayout, ipv6: bool
+) -> dict[str, tuple[ipaddress.IPv4Interface | ipaddress.IPv6Interface, ...]]:
+    return {
+        interface.name: tuple(address for address in interface.addresses if address.version == 4 or ipv6)
+        for interface in host.interfaces
+    }
+
+
+def _kill_inhabitants(namespaces: list[Path]) -> None:
+    """End every process whose network namespace is one of these, and wait until it has ended: agents go by themselves, so
+    whatever is left was forgotten by something that died."""
+    inodes = {path.stat().st_ino for path in namespaces}
+    doomed: list[int] = []  # pidfds
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        with suppress(OSError):  # it may end meanwhile
+            if (entry / "ns/net").stat().st_ino in inodes:
+                doomed.append(os.pidfd_open(int(entry.name)))
+                signal.pidfd_send_signal(doomed[-1], signal.SIGKILL)
+    deadline = time.monotonic() + _DEAD_WITHIN_S
+    for descriptor in doomed:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
+        os.close(descriptor)

@@ -1,0 +1,150 @@
+"""What a run leaves on the machine outside its jail (a temp folder, cgroups), and how to find and remove it.
+
+Names hold the owner: leadline-<pid>-<start time>-<random>, so that a later start can tell a killed run's leavings from a
+living run's. Everything else of a jail (namespaces, links, mounts, processes) is removed by the kernel; see jail.py.
+Refuses: touching what belongs to another user, to another pid namespace, or to a process that still lives.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+import stat
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from leadline.lab import cgroups
+
+_NAME = re.compile(r"leadline-(\d+)-(\d+)-[0-9a-f]{8}")
+_RECORD = "owner.json"
+# The kernel's own number of the first pid namespace (PROC_PID_INIT_INO).
+_FIRST_PID_NAMESPACE = 0xEFFFFFFC
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What one run keeps outside its jail."""
+
+    folder: Path  # mode 700; `namespaces` below it is the mount point of the jail's tmpfs
+    cgroup: Path | None
+    cgroup_reason: str | None  # why there is none
+
+    @property
+    def namespaces(self) -> Path:
+        """Where the jail's files for network namespaces are, inside the jail only."""
+        return self.folder / "ns"
+
+
+def leave_trace(label: str, *, place: cgroups.Place | None = None) -> Trace:
+    """Make the folder and, where possible, the cgroup of a run owned by this process.
+
+    The record is written before the cgroup is made, so that a kill between the two leaves nothing that is unrecorded.
+    """
+    pid = os.getpid()
+    name = f"leadline-{pid}-{_start_ticks(pid)}-{secrets.token_hex(4)}"
+    folder = Path(tempfile.gettempdir()) / name
+    folder.mkdir(mode=0o700)
+    (folder / "ns").mkdir(mode=0o700)
+    place = cgroups.find_place() if place is None else place
+    cgroup = place.path / name if place.path else None
+    record = {"label": label, "pid_namespace": _pid_namespace(), "cgroup": str(cgroup) if cgroup else None}
+    (folder / _RECORD).write_text(json.dumps(record))
+    reason = place.reason
+    if cgroup is not None:
+        try:
+            cgroup.mkdir()
+        except OSError as error:
+            cgroup, reason = None, f"{cgroup} can't be made: {error.strerror}"
+    return Trace(folder, cgroup, reason)
+
+
+def erase(trace: Trace) -> None:
+    """Remove what a run left; safe to call again. A cgroup that can't be removed keeps its record, for the next sweep."""
+    if trace.cgroup is not None:
+        try:
+            cgroups.remove(trace.cgroup)
+        except OSError:
+            return
+    shutil.rmtree(trace.folder, ignore_errors=True)
+
+
+def sweep() -> list[str]:
+    """Remove what runs left whose owner is gone; returns their names. Never raises for what can't be removed."""
+    swept = []
+    for folder in sorted(Path(tempfile.gettempdir()).glob("leadline-*")):
+        if _is_ours(folder) and _is_abandoned(folder.name, _recorded_namespace(folder)):
+            erase(Trace(folder, _recorded_cgroup(folder), None))
+            swept.append(folder.name)
+    return swept + _sweep_unrecorded_cgroups()
+
+
+def _sweep_unrecorded_cgroups() -> list[str]:
+    """Groups beside which a tidier of temp folders has removed the record. Their names alone say nothing about a pid
+    namespace, hence only from the first one, where every pid can be seen."""
+    place = cgroups.find_place()
+    if place.path is None or _pid_namespace() != _FIRST_PID_NAMESPACE:
+        return []
+    swept = []
+    for group in sorted(place.path.glob("leadline-*")):
+        if _is_ours(group) and _is_abandoned(group.name, _FIRST_PID_NAMESPACE):
+            try:
+                cgroups.remove(group)
+            except OSError:
+                continue
+            swept.append(group.name)
+    return swept
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and _NAME.fullmatch(path.name) is not None
+
+
+def _is_abandoned(name: str, pid_namespace: int) -> bool:
+    """Whether the owner named is gone. From another pid namespace that can't be seen, so the answer is no."""
+    match = _NAME.fullmatch(name)
+    return match is not None and pid_namespace == _pid_namespace() and not _lives(int(match[1]), int(match[2]))
+
+
+def _record(folder: Path) -> dict[str, object]:
+    try:
+        record = json.loads((folder / _RECORD).read_text())
+    except (OSError, ValueError):  # killed before it was written whole
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def _recorded_namespace(folder: Path) -> int:
+    namespace = _record(folder).get("pid_namespace")
+    return namespace if isinstance(namespace, int) else _FIRST_PID_NAMESPACE
+
+
+def _recorded_cgroup(folder: Path) -> Path | None:
+    """The cgroup of a record, if it can only be that folder's own."""
+    cgroup = _record(folder).get("cgroup")
+    return Path(cgroup) if isinstance(cgroup, str) and Path(cgroup).name == folder.name else None
+
+
+def _pid_namespace() -> int:
+    return Path("/proc/self/ns/pid").stat().st_ino
+
+
+def _lives(pid: int, start_ticks: int) -> bool:
+    return _start_ticks(pid) == start_ticks
+
+
+def _start_ticks(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot (field 22 of proc_pid_stat(5)); None if it is gone or a zombie."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = text[text.rindex(")") + 2 :].split()  # the name before ")" may hold anything
+    return None if fields[0] in "ZX" else int(fields[19])

@@ -1,0 +1,241 @@
+"""Which hosts a lab has, how they are wired and what the wires do to packets: pure data, computed from a few numbers.
+
+Owns: the address plan, the two topologies, and where on a path rate, MTU, delay and loss apply. Refuses: making any of it
+(`hosts` does). Base layouts give hosts no way around a gateway: routes towards the server are the system under test's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
+
+from leadline.errors import InputError
+
+Address = IPv4Interface | IPv6Interface
+
+WAN = (IPv4Network("10.81.0.0/16"), IPv6Network("fd81::/64"))
+SERVER_LAN = (IPv4Network("10.82.0.0/24"), IPv6Network("fd82::/64"))
+VPN_POOL = (IPv4Network("10.83.0.0/16"), IPv6Network("fd83::/64"))
+CLIENT_LAN = (IPv4Network("10.84.0.0/24"), IPv6Network("fd84::/64"))
+
+GATEWAY_ON_WAN = 1  # number inside the network
+PEER_GATEWAY_ON_WAN = 2
+GATEWAY_ON_LAN = 1
+HOST_ON_LAN = 2
+FIRST_CLIENT_ON_WAN = 0x101  # client i is 10.81.1.0 + i and fd81::1:i's like: the network's address + 256 + i
+
+MOST_CLIENTS = 1000  # a Linux bridge takes 1023 ports (BR_MAX_PORTS)
+LEAST_MTU_BYTES = (
+    1280  # RFC 8200, section 5: "IPv6 requires that every link in the Internet have an MTU of 1280 octets or greater"
+)
+MOST_MTU_BYTES = 65535
+MOST_RATE_BPS = 8 * (2**32 - 1)  # tbf's rate field counts bytes/s in 32 bits
+
+_TBF_BURST_S = 0.004
+_TBF_QUEUE_S = 0.050
+_FRAME_HEADER_BYTES = 14  # Ethernet's, which tbf counts
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSpec:
+    """What a plan says about links. Rate and MTU hold for every link, each way; delay and loss for the WAN, each way once."""
+
+    rate_bps: int | None = None  # of Ethernet frames without preamble, FCS and gap; None: as fast as the kernel goes
+    mtu: int = 1500  # bytes of IP
+    loss: float | None = None  # share of packets dropped at random, 0..1
+    drop_every: int | None = None  # every Nth packet (IPv6 neighbour discovery counts as packets, too)
+    drop_udp_every: int | None = None  # every Nth UDP packet
+    delay_ms: float | None = None  # one way; a round trip takes twice this
+
+    def __post_init__(self) -> None:
+        _in_range("link rate", self.rate_bps, 8000, MOST_RATE_BPS, "bit/s")
+        _in_range("link mtu", self.mtu, LEAST_MTU_BYTES, MOST_MTU_BYTES, "bytes")
+        _in_range("link loss", self.loss, 0, 1, "(a share)")
+        _in_range("link drop_every", self.drop_every, 2, 2**31, "packets")
+        _in_range("link drop_udp_every", self.drop_udp_every, 2, 2**31, "packets")
+        _in_range("link delay", self.delay_ms, 0, 60_000, "ms")
+
+
+@dataclass(frozen=True, slots=True)
+class Shaper:
+    """A token bucket on what leaves a port."""
+
+    rate_bps: int
+    burst_bytes: int
+    limit_bytes: int  # of the queue, burst included
+
+
+@dataclass(frozen=True, slots=True)
+class Drops:
+    """What a host loses of the packets that arrive at a port."""
+
+    share: float | None = None
+    every: int | None = None
+    udp_every: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One end of a link."""
+
+    node: str  # a host or a switch
+    interface: str
+    mtu: int  # bytes
+    shaper: Shaper | None = None
+    delay_ms: float | None = None  # added to what leaves
+    drops: Drops | None = None
+    single_packets: bool = False  # nothing leaves in bundles (GSO), so that "every Nth packet" means packets
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A cable."""
+
+    a: Port
+    b: Port
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """A host's side of a link. The name is that of the network it is on: "wan" or "lan"."""
+
+    name: str
+    addresses: tuple[Address, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HostLayout:
+    """A host before it exists."""
+
+    name: str
+    interfaces: tuple[Interface, ...]
+    gateways: tuple[IPv4Address | IPv6Address, ...] = ()  # default routes
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A whole lab before it exists."""
+
+    topology: str
+    hosts: tuple[HostLayout, ...]
+    links: tuple[Link, ...]
+    switches: tuple[str, ...] = field(default=())  # bridges, each in a namespace of its own
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """The hosts that start the traffic, in order."""
+        return tuple(host.name for host in self.hosts if host.name.startswith("client"))
+
+
+def remote_access(clients: int, link: LinkSpec) -> Layout:
+    """N clients on a WAN, a gateway between it and the server's LAN.
+
+    The WAN is a switch even for one client: the number of clients may be an axis, and the path must not change along it.
+    """
+    _in_range("clients", clients, 1, MOST_CLIENTS, "")
+    client_names = [f"client{number}" for number in range(1, clients + 1)]
+    client_hosts = [
+        HostLayout(name, (Interface("wan", _pair(WAN, FIRST_CLIENT_ON_WAN + index)),))
+        for index, name in enumerate(client_names)
+    ]
+    gateway = HostLayout(
+        "gateway",
+        (Interface("wan", _pair(WAN, GATEWAY_ON_WAN)), Interface("lan", _pair(SERVER_LAN, GATEWAY_ON_LAN))),
+    )
+    wires = [Link(_wan_port(name, link), _plain_port("switch", name, link)) for name in (*client_names, "gateway")]
+    return Layout(
+        "remote-access",
+        (*client_hosts, gateway, _host_behind("server", SERVER_LAN)),
+        (*wires, _lan("gateway", "server", link)),
+        ("switch",),
+    )
+
+
+def site_to_site(link: LinkSpec) -> Layout:
+    """A client and a server, each behind a gateway of its own; the gateways meet on the WAN. Four boxes in a line."""
+    gateway_a = HostLayout(
+        "gateway-a",
+        (Interface("lan", _pair(CLIENT_LAN, GATEWAY_ON_LAN)), Interface("wan", _pair(WAN, GATEWAY_ON_WAN))),
+    )
+    gateway_b = HostLayout(
+        "gateway-b",
+        (Interface("wan", _pair(WAN, PEER_GATEWAY_ON_WAN)), Interface("lan", _pair(SERVER_LAN, GATEWAY_ON_LAN))),
+    )
+    client = HostLayout("client1", (Interface("lan", _pair(CLIENT_LAN, HOST_ON_LAN)),))
+    wan = Link(_wan_port("gateway-a", link), _wan_port("gateway-b", link))
+    return Layout(
+        "site-to-site",
+        (client, gateway_a, gateway_b, _host_behind("server", SERVER_LAN)),
+        (_lan("client1", "gateway-a", link), wan, _lan("gateway-b", "server", link)),
+    )
+
+
+def shaper(rate_bps: int, mtu: int) -> Shaper:
+    """A token bucket that TCP can fill to within 2 % of the rate.
+
+    The burst covers 4 ms: a timer that fires later than that loses tokens, and a burst is what a test gets too much, 0.04 %
+    of ten seconds. It is at least two frames, without which tbf drops everything. The queue holds 50 ms, at least 16 frames.
+    """
+    frame_bytes = mtu + _FRAME_HEADER_BYTES
+    burst = max(2 * frame_bytes, round(rate_bps / 8 * _TBF_BURST_S))
+    queue = max(16 * frame_bytes, round(rate_bps / 8 * _TBF_QUEUE_S))
+    return Shaper(rate_bps, burst, min(burst + queue, 2**32 - 1))
+
+
+def _host_behind(name: str, networks: tuple[IPv4Network, IPv6Network]) -> HostLayout:
+    """A host that reaches everything by its gateway."""
+    gateways = tuple(address.ip for address in _pair(networks, GATEWAY_ON_LAN))
+    return HostLayout(name, (Interface("lan", _pair(networks, HOST_ON_LAN)),), gateways)
+
+
+def _lan(left: str, right: str, link: LinkSpec) -> Link:
+    return Link(_plain_port(left, "lan", link), _plain_port(right, "lan", link))
+
+
+def _plain_port(node: str, interface: str, link: LinkSpec) -> Port:
+    return Port(
+        node,
+        interface,
+        link.mtu,
+        shaper(link.rate_bps, link.mtu) if link.rate_bps else None,
+        single_packets=node == "switch" and _drops(link) is not None,
+    )
+
+
+def _wan_port(host: str, link: LinkSpec) -> Port:
+    """A host's port on the WAN: packets are delayed when they leave a host and lost when they arrive at one, so that a packet
+    that crosses the WAN meets each exactly once, whether there is a switch between or not."""
+    drops = _drops(link)
+    return Port(
+        host,
+        "wan",
+        link.mtu,
+        shaper(link.rate_bps, link.mtu) if link.rate_bps else None,
+        link.delay_ms or None,
+        drops,
+        single_packets=drops is not None,
+    )
+
+
+def _drops(link: LinkSpec) -> Drops | None:
+    if not (link.loss or link.drop_every or link.drop_udp_every):
+        return None
+    return Drops(link.loss or None, link.drop_every, link.drop_udp_every)
+
+
+def _pair(networks: tuple[IPv4Network, IPv6Network], number: int) -> tuple[Address, ...]:
+    v4, v6 = networks
+    return (
+        IPv4Interface((v4.network_address + number, v4.prefixlen)),
+        IPv6Interface((v6.network_address + _in_v6(number), v6.prefixlen)),
+    )
+
+
+def _in_v6(number: int) -> int:
+    """Clients have a group of their own in IPv6: fd81::1:7 is client 7; small numbers stay as they are."""
+    return 0x1_0000 + number - (FIRST_CLIENT_ON_WAN - 1) if number >= FIRST_CLIENT_ON_WAN else number
+
+
+def _in_range(what: str, value: float | None, least: float, most: float, unit: str) -> None:
+    if value is not None and not least <= value <= most:
+        raise InputError(f"{what} is {value}", hint=f"it can be from {least} to {most} {unit}".rstrip())
