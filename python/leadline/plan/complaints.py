@@ -1,0 +1,179 @@
+"""pydantic's findings as one line of a plan: which file and line, what is wrong there, and what would be right.
+
+Only the first is reported: unknown keys before all else, since a misspelt key often makes another one missing, then by
+line. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from leadline.errors import PlanError
+from leadline.plan.source import Location, Mark, Node, did_you_mean, name_of
+
+
+def first_complaint(error: ValidationError, model: type[BaseModel], root: Node) -> PlanError:
+    """The complaint to show of all that a validation of `root` against `model` found."""
+    findings = [_Finding(details, model, root) for details in error.errors(include_url=False)]
+    worst = min(findings, key=lambda finding: finding.urgency)
+    return worst.as_plan_error()
+
+
+def keys_of(model: type[BaseModel]) -> list[str]:
+    """The keys that a model takes in YAML."""
+    return [str(field.validation_alias or name) for name, field in model.model_fields.items()]
+
+
+def kinds_of(annotation: object) -> dict[str, type[BaseModel]]:
+    """The models of a union by their `kind`."""
+    return {str(model.model_fields["kind"].default): model for model in _models_in(annotation)}
+
+
+class _Finding:
+    """One of pydantic's errors, with its place found in the tree and in the models."""
+
+    def __init__(self, details: Any, model: type[BaseModel], root: Node) -> None:
+        self.type: str = details["type"]
+        self.input: Any = details["input"]
+        self.context: dict[str, Any] = details.get("ctx", {})
+        self.message: str = details["msg"]
+        location: Location = (*details["loc"], *self.context.get("at", ()))
+        self.path, self.key, self.keys = _place(location, model, root)
+        self.node = root.at((*self.path, self.key) if self.key is not None else self.path)
+        self.label = _label((*self.path, self.key) if self.key is not None else self.path, root)
+        self.parent = _label(self.path, root)
+
+    @property
+    def urgency(self) -> tuple[bool, int]:
+        return self.type != "extra_forbidden", self.node.mark.line or 0
+
+    def as_plan_error(self) -> PlanError:
+        mark: Mark = self.node.mark
+        if self.type == "extra_forbidden":
+            within = f" in {self.parent}" if self.parent else ""
+            return mark.error(f"unknown key '{self.key}'{within}", hint=did_you_mean(str(self.key), self.keys))
+        if self.type == "missing":
+            return mark.error(f"{self.parent}: '{self.key}' is missing" if self.parent else f"'{self.key}' is missing")
+        text, hint = self._words()
+        return mark.error(f"{self.label}: {text}" if self.label else text, hint=hint)
+
+    def _words(self) -> tuple[str, str | None]:
+        """What is wrong, and what would be right."""
+        shown = _shown(self.input)
+        options = _options(self.context, self.keys)
+        match self.type:
+            case "plan":
+                words = self.context["text"], self.context["hint"]
+            case "value_error":
+                words = str(self.context["error"]), None
+            case "union_tag_not_found":
+                words = "'kind' is missing", f"there is {', '.join(options)}"
+            case "union_tag_invalid":
+                words = f"unknown kind '{self.context['tag']}'", did_you_mean(str(self.context["tag"]), options)
+            case "literal_error":
+                words = f"{shown} is not possible", did_you_mean(str(self.input), options)
+            case "too_short":
+                words = "the list is empty", "give it at least one item, or remove it"
+            case "tuple_type" if not isinstance(self.input, dict):
+                words = f"{shown} is not a list", f"write [{shown}]"
+            case _:
+                words = self._common_words(shown)
+        return words
+
+    def _common_words(self, shown: str) -> tuple[str, str | None]:
+        if self.type in _KINDS_OF_VALUE:
+            return f"{shown} is not {_KINDS_OF_VALUE[self.type]}", None
+        for name, words in _LIMITS.items():
+            if name in self.context:
+                return f"{shown} is not possible", f"{words} {self.context[name]}"
+        return self.message, None
+
+
+def _place(location: Location, model: type[BaseModel], root: Node) -> tuple[Location, str | int | None, list[str]]:
+    """Split pydantic's location into the path of the parent and the last key, with the keys that the parent takes.
+
+    pydantic names the chosen member of a union in its locations, which no key of the YAML stands for; following the
+    models beside the tree tells such a part from a key.
+    """
+    path: list[str | int] = []
+    known: type[BaseModel] | None = model
+    choices: list[type[BaseModel]] = []
+    keys: list[str] = []
+    for part in location:
+        chosen = next((option for option in choices if option.model_fields["kind"].default == part), None)
+        if chosen is not None:
+            known, choices = chosen, []
+            continue
+        path.append(part)
+        if isinstance(part, int):
+            continue
+        keys = keys_of(known) if known else []
+        field = _field(known, part) if known else None
+        below = _models_in(field.annotation) if field else []
+        known, choices = (below[0], []) if len(below) == 1 else (None, below)
+    if choices:
+        keys = [str(option.model_fields["kind"].default) for option in choices]
+    if not path:
+        return (), None, keys_of(model)
+    return tuple(path[:-1]), path[-1], keys
+
+
+def _field(model: type[BaseModel], key: str) -> Any:
+    for name, field in model.model_fields.items():
+        if key in (field.validation_alias, name):
+            return field
+    return None
+
+
+def _models_in(annotation: object) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for argument in get_args(annotation) for model in _models_in(argument)]
+
+
+def _label(location: Location, root: Node) -> str:
+    """A place in words: keys with dots, items by their name or, counted from 1, by their position."""
+    words, node = "", root
+    for part in location:
+        below = node.child(part)
+        if isinstance(part, int):
+            name = name_of(below) if below is not None else None
+            words += f".{name}" if name else f"[{part + 1}]"
+        else:
+            words += f".{part}" if words else part
+        node = below if below is not None else Node(None, node.mark)
+    return words
+
+
+def _options(context: dict[str, Any], kinds: list[str]) -> list[str]:
+    listed = str(context.get("expected_tags") or context.get("expected") or "")
+    return [word.strip(" '") for word in listed.replace(" or ", ",").split(",") if word.strip()] or kinds
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "a list"
+    return repr(value)
+
+
+_KINDS_OF_VALUE = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "string_type": "text",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+}
+_LIMITS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}

@@ -1,0 +1,181 @@
+"""The whole plan as one model, and its published JSON Schema.
+
+Two halves: `PlanFrame` is what a plan says once, `PointSpec` what can differ between the points of its matrix. A plan
+is checked by halves, the second once per point; their union exists for the schema.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from leadline.plan.fields import Count, Items, PeriodMs, PlanModel, Share, complaint
+from leadline.plan.hosts import SMALLEST_IPV6_MTU_BYTES, Hosts, LabSpec, Topology
+from leadline.plan.sut import Sut
+from leadline.plan.workloads import Test
+
+
+class Observe(PlanModel):
+    """How hosts are watched."""
+
+    period_ms: PeriodMs = Field(default=100, validation_alias="period")
+    """Time between two samples of every counter."""
+
+
+class StabilityLimit(PlanModel):
+    """When a figure is called unstable."""
+
+    spread: Annotated[Share, Field(gt=0, le=10)] = 0.1
+    """Most that repeats or intervals may differ, as a share of their mean."""
+
+
+class Limits(PlanModel):
+    """Bounds behind the verdicts."""
+
+    stability: StabilityLimit = StabilityLimit()
+
+
+def _plan_name(text: str) -> str:
+    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", text, re.ASCII) is None:
+        raise ValueError(f"{text!r} is not a name; use letters, digits, '.', '-' and '_' (at most 64)")
+    return text
+
+
+class PlanFrame(PlanModel):
+    """What a plan says once."""
+
+    name: Annotated[str, AfterValidator(_plan_name)]
+    """Names the run's folder."""
+    description: str = ""
+    """For people."""
+    extends: str | None = None
+    """Another plan's path, relative to this file: what is not said here is taken from there."""
+    axes: dict[str, Annotated[Items[Any], Field(min_length=1)]] = Field(default={})
+    """Named lists that are crossed: `clients`, a path such as `sut.cipher`, or a free name used as "{name}"."""
+    include: Items[dict[str, Any]] = ()
+    """Points added to the cross: axis to value."""
+    exclude: Items[dict[str, Any]] = ()
+    """Partial points removed from the cross."""
+    repeat: Annotated[int, Field(ge=1, le=1000)] = 1
+    """How often each case is tried."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
+    """Of the order of trials; derived from the plan's content where null."""
+    targets: Items[str] = ()
+    """`METRIC < VALUE` for every test that has it, or `TEST.METRIC < VALUE`; also <= > >= ==."""
+    observe: Observe = Observe()
+    interval_ms: PeriodMs = Field(default=100, validation_alias="interval")
+    """Time between progress figures of every test."""
+    limits: Limits = Limits()
+
+
+class PointSpec(PlanModel):
+    """What can differ between the points of a plan's matrix."""
+
+    topology: Topology = "remote-access"
+    """remote-access: clients - gateway - server; site-to-site: client - gateway-a - gateway-b - server."""
+    clients: Count | None = None
+    """Client hosts; 1, or as many as `hosts` has, where null."""
+    lab: LabSpec | None = None
+    """Hosts made on this machine; the default."""
+    hosts: Hosts | None = None
+    """Hosts that exist; instead of `lab`."""
+    sut: Sut
+    """The system under test."""
+    tests: Annotated[Items[Test], Field(min_length=1)]
+    """What is measured in every case, in this order."""
+
+    @property
+    def client_count(self) -> int:
+        """How many clients the point has."""
+        given = len(self.hosts.clients) if self.hosts else 1
+        return self.clients if self.clients is not None else given
+
+    @model_validator(mode="after")
+    def _hosts_fit(self) -> Self:
+        if self.hosts is not None and self.lab is not None:
+            raise complaint("a plan has either lab or hosts, not both", at=("hosts",), hint="remove one of them")
+        if self.topology == "site-to-site" and self.client_count != 1:
+            raise complaint("a site-to-site plan has one client", at=("clients",), hint="use flows for more load")
+        if self.hosts is not None:
+            self.hosts.check(self.topology)
+            if self.client_count > len(self.hosts.clients):
+                raise complaint(
+                    f"{self.client_count} clients, but hosts has {len(self.hosts.clients)}",
+                    at=("clients",),
+                    hint="give more of them in hosts.clients",
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _tests_fit(self) -> Self:
+        seen: set[str] = set()
+        for index, test in enumerate(self.tests):
+            if test.name in seen:
+                raise complaint(f"two tests are called '{test.name}'", at=("tests", index, "name"), hint="rename one")
+            seen.add(test.name)
+            if test.clients is not None and test.clients > self.client_count:
+                raise complaint(
+                    f"{test.clients} is more than there are ({self.client_count})",
+                    at=("tests", index, "clients"),
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _ipv6_fits(self) -> Self:
+        mtu = self.lab.link.mtu_bytes if self.lab is not None else None
+        if mtu is not None and mtu < SMALLEST_IPV6_MTU_BYTES:
+            user = "sut" if getattr(self.sut, "ip", 4) == 6 else None
+            user = user or next((f"test '{test.name}'" for test in self.tests if test.ip == 6), None)
+            if user is not None:
+                raise complaint(
+                    f"{mtu} is too small for IPv6, which {user} uses",
+                    at=("lab", "link", "mtu"),
+                    hint=f"at least {SMALLEST_IPV6_MTU_BYTES}",
+                )
+        return self
+
+
+class PlanDocument(PlanFrame, PointSpec):
+    """A whole plan, as the schema shows it."""
+
+
+FRAME_KEYS = frozenset(field.validation_alias or name for name, field in PlanFrame.model_fields.items())
+"""Top-level keys of a YAML plan that belong to `PlanFrame`."""
+POINT_KEYS = frozenset(PointSpec.model_fields)
+"""Top-level keys that belong to `PointSpec`."""
+
+
+def plan_schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of a plan's YAML, for editors and checks.
+
+    A schema cannot see axes: it lets every value of a matrix point be a placeholder, and leaves `sut` and `name` and
+    `tests` to `load_plan` where axes or `extends` may supply them.
+    """
+    schema = PlanDocument.model_json_schema(by_alias=True, mode="validation")
+    definitions: dict[str, Any] = schema["$defs"]
+    for title, definition in definitions.items():
+        if title not in _WITHOUT_PLACEHOLDERS:
+            for key, value in definition.get("properties", {}).items():
+                if key not in ("kind", "name"):
+                    definition["properties"][key] = _or_placeholder(value)
+    definitions["Placeholder"] = {
+        "type": "string",
+        "pattern": r"\{[A-Za-z_][A-Za-z0-9_.-]*\}",
+        "description": "Replaced by the value of the axis of that name.",
+    }
+    schema["required"] = []
+    schema["anyOf"] = [{"required": ["extends"]}, {"required": ["name", "tests"]}]
+    schema["title"] = "Leadline plan"
+    schema["description"] = "What to measure: hosts, the system under test, axes that are crossed, and tests."
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _or_placeholder(value: dict[str, Any]) -> dict[str, Any]:
+    shown: dict[str, Any] = {key: value[key] for key in ("title", "description", "default") if key in value}
+    rest = {key: part for key, part in value.items() if key not in shown}
+    return {**shown, "anyOf": [rest, {"$ref": "#/$defs/Placeholder"}]}
+
+
+_WITHOUT_PLACEHOLDERS = frozenset({"Observe", "Limits", "StabilityLimit", "Hosts"})

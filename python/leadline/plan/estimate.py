@@ -1,0 +1,73 @@
+"""How long trials will take, and what they need of the machine. Pure: says, does not look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import assert_never
+
+from leadline.plan.model import Case, Need, Trial
+from leadline.plan.sut import OpenvpnSut, RouteSut, Sut, WireguardSut
+
+
+def trial_seconds(case: Case) -> float:
+    """Estimate for one trial of a case: build, bring-up, every test to its full length, and tear-down."""
+    fixed, per_client = _bring_up_seconds(case.sut)
+    hosts = case.clients + (3 if case.topology == "site-to-site" else 2)
+    tests = sum(test.duration_ms / 1000 + _BETWEEN_TESTS_S for test in case.tests)
+    return hosts * _PER_HOST_S + fixed + case.clients * per_client + tests + _TEAR_DOWN_S
+
+
+def expected_seconds(trials: Iterable[Trial]) -> float:
+    """Estimate for all of the trials, one after another."""
+    return sum(trial_seconds(trial.case) for trial in trials)
+
+
+def needs(cases: Sequence[Case]) -> list[Need]:
+    """What the cases need, each thing once, with the reason."""
+    found: dict[tuple[str, str], Need] = {}
+    for case in cases:
+        for need in _needs_of(case):
+            known = found.get((need.kind, need.name))
+            if known is None or (known.optional and not need.optional):
+                found[need.kind, need.name] = need
+    return list(found.values())
+
+
+def _bring_up_seconds(sut: Sut) -> tuple[float, float]:
+    """Fixed, and for each client."""
+    match sut:
+        case RouteSut():
+            return 0.3, 0.02
+        case WireguardSut():
+            return 1.0, 0.05
+        case OpenvpnSut():
+            return 2.0, 0.06
+        case _:
+            assert_never(sut)
+
+
+def _needs_of(case: Case) -> list[Need]:
+    found = [Need("program", "leadline-agent", "generates the load and watches every host")]
+    if case.hosts is None:
+        found.append(Need("privilege", "root or user namespaces", "the lab's hosts are network namespaces"))
+    elif any(not host.local for host in case.hosts.named(case.topology).values()):
+        found.append(Need("program", "ssh", "hosts are given by ssh:// addresses"))
+    if isinstance(case.sut, OpenvpnSut):
+        found.append(Need("program", case.sut.binary, "the system under test is OpenVPN", case.sut.optional))
+    if isinstance(case.sut, OpenvpnSut | WireguardSut):
+        found.append(
+            Need("device", "/dev/net/tun", f"{case.sut.kind} carries its tunnel over a TUN device", case.sut.optional)
+        )
+    if case.link is not None:
+        if case.link.delay_us:
+            found.append(Need("kernel", "netem", "lab.link.delay delays packets"))
+        if case.link.rate_bps is not None:
+            found.append(Need("kernel", "tbf", "lab.link.rate limits the links"))
+        if case.link.loss or case.link.drop_every or case.link.drop_udp_every:
+            found.append(Need("kernel", "nftables", "lab.link drops packets"))
+    return found
+
+
+_PER_HOST_S = 0.08
+_BETWEEN_TESTS_S = 0.7
+_TEAR_DOWN_S = 0.5

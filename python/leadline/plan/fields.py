@@ -1,0 +1,168 @@
+"""The pieces that every plan model is made of: the base model, and field types that parse units where they come in.
+
+A field is named with its unit (`duration_ms`), its key in the YAML without (`duration: 10s`). In code, a model is made
+by field names and whole numbers; from a plan, by keys, with `validate_input`. Complaints about several fields at once
+are made by `complaint`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from leadline.plan import units
+
+Model = TypeVar("Model", bound=BaseModel)
+Item = TypeVar("Item")
+
+
+class PlanModel(BaseModel):
+    """Frozen, strict (no text taken for a number), closed to unknown keys; attribute docstrings describe the schema."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        validate_by_name=True,
+        validate_by_alias=True,
+        use_attribute_docstrings=True,
+    )
+
+
+def validate_input(model: type[Model], data: object) -> Model:
+    """Parse what a user wrote: only the YAML's keys count, and durations need their unit.
+
+    Raises:
+        pydantic.ValidationError: `leadline.plan.complaints` turns it into one line.
+    """
+    return model.model_validate(data, context=_WRITTEN_BY_A_USER, by_alias=True, by_name=False)
+
+
+def complaint(text: str, *, at: tuple[str | int, ...] = (), hint: str | None = None) -> PydanticCustomError:
+    """An error for validators to raise; `at` is the place below the model that complains."""
+    return PydanticCustomError("plan", "{text}", {"text": text, "at": at, "hint": hint})
+
+
+def within(lowest: float, highest: float, unit: str, why: str = "") -> AfterValidator:
+    """A field's limits, in words of its own since pydantic's know no units; `why` names where they come from."""
+
+    def check(value: Any) -> Any:
+        reason = f" ({why})" if why else ""
+        if value < lowest:
+            raise ValueError(f"{_figure(value)} is too small; at least {_figure(lowest)}{unit}{reason}")
+        if value > highest:
+            raise ValueError(f"{_figure(value)} is too large; at most {_figure(highest)}{unit}{reason}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _parsed(parse: Callable[[Any], int | float]) -> BeforeValidator:
+    def read(value: Any, info: ValidationInfo) -> int | float:
+        in_code = info.context is not _WRITTEN_BY_A_USER
+        if in_code and isinstance(value, int | float) and not isinstance(value, bool):
+            return value
+        return parse(value)
+
+    return BeforeValidator(read)
+
+
+def _figure(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:g}"
+
+
+def _above_zero(what: str) -> AfterValidator:
+    def check(value: Any) -> Any:
+        if value <= 0:
+            raise ValueError(f"{what} must be above 0")
+        return value
+
+    return AfterValidator(check)
+
+
+def _as_tuple(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _label(value: str) -> str:
+    if _LABEL.fullmatch(value) is None:
+        raise ValueError(
+            f"{value!r} is not a name; use letters, digits, '-' and '_' (at most 64, a letter or digit first)"
+        )
+    return value
+
+
+def _everyone(value: object) -> object:
+    return None if value == "all" else value
+
+
+def _quantity(pattern: str, number: str = "integer") -> dict[str, Any]:
+    return {"anyOf": [{"type": number, "minimum": 0}, {"type": "string", "pattern": pattern}]}
+
+
+_WRITTEN_BY_A_USER = {"written_by": "user"}
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
+_RATE = r"^\d+(\.\d+)?\s*[kKmMgGtT]?([bB]it(/s|ps)?|b/s|bps)?$"
+_SIZE = r"^\d+(\.\d+)?\s*([kKmMgGtT]?i?B)?$"
+_DURATION = r"^(\d+(\.\d+)?\s*(us|µs|ms|min|s|m|h)\s*)+$"
+_SHARE = r"^\d+(\.\d+)?\s*%$"
+_PER_SECOND = r"^\d+(\.\d+)?\s*[kKmM]?(/s)?$"
+_DURATION_SCHEMA: dict[str, Any] = {"type": "string", "pattern": _DURATION}
+_DURATION_OR_ZERO_SCHEMA: dict[str, Any] = {"anyOf": [{"const": 0}, _DURATION_SCHEMA]}
+_LONGEST_MS = 24 * 3600 * 1000
+
+SizeBytes = Annotated[int, _parsed(units.size_bytes), WithJsonSchema(_quantity(_SIZE))]
+RateBps = Annotated[
+    int,
+    _parsed(units.rate_bps),
+    _above_zero("a rate"),
+    within(0, 10**15, " bit/s"),
+    WithJsonSchema(_quantity(_RATE, "number")),
+]
+PerSecond = Annotated[
+    float,
+    _parsed(units.per_second),
+    _above_zero("a rate"),
+    within(0, 10**9, " per second"),
+    WithJsonSchema(_quantity(_PER_SECOND, "number")),
+]
+DurationMs = Annotated[
+    int,
+    _parsed(units.duration_ms),
+    _above_zero("a duration"),
+    within(0, _LONGEST_MS, " ms", "one day"),
+    WithJsonSchema(_DURATION_SCHEMA),
+]
+DurationOrZeroMs = Annotated[
+    int,
+    _parsed(units.duration_ms),
+    within(0, _LONGEST_MS, " ms", "one day"),
+    WithJsonSchema(_DURATION_OR_ZERO_SCHEMA),
+]
+PeriodMs = Annotated[int, _parsed(units.duration_ms), within(10, 60_000, " ms"), WithJsonSchema(_DURATION_SCHEMA)]
+DelayUs = Annotated[
+    int,
+    _parsed(units.duration_us),
+    within(0, 10_000_000, " µs", "ten seconds"),
+    WithJsonSchema(_DURATION_OR_ZERO_SCHEMA),
+]
+Share = Annotated[
+    float,
+    _parsed(units.fraction),
+    Field(ge=0),
+    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": _SHARE}]}),
+]
+Count = Annotated[int, Field(ge=1, le=10_000)]
+Total = Annotated[int, Field(ge=1, le=10**12)]
+Label = Annotated[str, AfterValidator(_label), Field(json_schema_extra={"pattern": f"^{_LABEL.pattern}$"})]
+IpVersion = Literal[4, 6]
+Clients = Annotated[
+    Annotated[int, Field(ge=1)] | None,
+    BeforeValidator(_everyone),
+    WithJsonSchema({"anyOf": [{"enum": ["all", None]}, {"type": "integer", "minimum": 1}]}),
+]
+Items = Annotated[tuple[Item, ...], BeforeValidator(_as_tuple)]

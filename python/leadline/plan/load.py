@@ -1,0 +1,167 @@
+"""A plan's file to a checked `Plan`: read, inherit, override, expand, check every case. The only I/O of this package.
+
+Of several mistakes the first is reported, as one line with file and line (or the `--set` argument).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from leadline.errors import PlanError
+from leadline.plan.complaints import first_complaint
+from leadline.plan.document import FRAME_KEYS, POINT_KEYS, PlanDocument, PlanFrame, PointSpec
+from leadline.plan.fields import validate_input
+from leadline.plan.hosts import LabSpec
+from leadline.plan.matrix import labels_of, read_matrix, resolve
+from leadline.plan.model import Case, Plan
+from leadline.plan.overrides import apply_overrides
+from leadline.plan.source import Node, did_you_mean, inherit, name_of, parse_plan_text, plain
+from leadline.plan.targets import Target, read_target
+from leadline.plan.workloads import Test
+
+
+def load_plan(path: Path, overrides: Sequence[str] = ()) -> Plan:
+    """Read a plan and everything that it extends, apply `--set` overrides, and check it whole.
+
+    Raises:
+        PlanError: the first mistake, with file and line, or the override that made it.
+    """
+    text = _read(path)
+    root = apply_overrides(_inherited(parse_plan_text(text, str(path)), path, ()), overrides)
+    root = _without_nulls(root)
+    frame = _checked_frame(root)
+    matrix = read_matrix(root)
+    specs = [_checked_point(root, resolve(root, point)) for point in matrix.points]
+    labels = labels_of(matrix.points)
+    width = max(2, len(str(len(specs))))
+    cases = tuple(
+        Case(
+            id=f"c{index:0{width}d}",
+            parameters={axis: plain(value) for axis, value in point.items()},
+            labels=label,
+            topology=spec.topology,
+            clients=spec.client_count,
+            link=(spec.lab or LabSpec()).link if spec.hosts is None else None,
+            hosts=spec.hosts,
+            sut=spec.sut,
+            tests=spec.tests,
+        )
+        for index, (point, label, spec) in enumerate(zip(matrix.points, labels, specs, strict=True), 1)
+    )
+    document = plain(root)
+    return Plan(
+        path=path,
+        text=text,
+        overrides=tuple(overrides),
+        document=document,
+        name=frame.name,
+        description=frame.description,
+        cases=cases,
+        axes=_axes(cases),
+        repeat=frame.repeat,
+        seed=frame.seed if frame.seed is not None else _derived_seed(document),
+        seed_is_derived=frame.seed is None,
+        targets=_targets(root, cases[0].tests),
+        observe_period_ms=frame.observe.period_ms,
+        limits=frame.limits,
+        notes=tuple(matrix.notes),
+    )
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise PlanError(path, None, "there is no such file", hint="give the path of a plan in YAML") from None
+    except UnicodeDecodeError:
+        raise PlanError(path, None, "this is not text in UTF-8", hint="give the path of a plan in YAML") from None
+    except OSError as error:
+        raise PlanError(path, None, f"cannot be read: {error.strerror or error}") from None
+
+
+def _inherited(root: Node, path: Path, below: tuple[Path, ...]) -> Node:
+    """The tree with all that it extends laid under it; `extends` itself is gone then."""
+    source = root.mapping.get("extends")
+    own = Node({key: node for key, node in root.mapping.items() if key != "extends"}, root.mark)
+    if source is None or source.value is None:
+        return own
+    if not isinstance(source.value, str):
+        raise source.mark.error("extends: this is not a path", hint="write it as in 'extends: base.yaml'")
+    base_path = path.parent / source.value
+    chain = (*below, path.resolve())
+    if base_path.resolve() in chain:
+        circle = " -> ".join(step.name for step in (*chain, base_path))
+        raise source.mark.error(f"extends: the plans extend each other in a circle: {circle}")
+    try:
+        text = _read(base_path)
+    except PlanError as error:
+        raise source.mark.error(f"extends: {error.message}", hint="the path is relative to this file") from None
+    base = _inherited(parse_plan_text(text, str(base_path)), base_path, chain)
+    rival = {"hosts": "lab", "lab": "hosts"}
+    replaced = {rival[key] for key in own.mapping if key in rival} - set(own.mapping)
+    return inherit(Node({key: node for key, node in base.mapping.items() if key not in replaced}, base.mark), own)
+
+
+def _without_nulls(root: Node) -> Node:
+    """Null at the top, or for an axis, takes away what was inherited or written before."""
+    entries = {key: node for key, node in root.mapping.items() if node.value is not None or key not in _KEYS}
+    axes = entries.get("axes")
+    if axes is not None and axes.mapping:
+        kept = {name: node for name, node in axes.mapping.items() if node.value is not None}
+        entries["axes"] = Node(kept, axes.mark)
+    return Node(entries, root.mark)
+
+
+def _checked_frame(root: Node) -> PlanFrame:
+    unknown = next((key for key in root.mapping if key not in _KEYS), None)
+    if unknown is not None:
+        hint = did_you_mean(unknown, [str(field.validation_alias or name) for name, field in _FIELDS])
+        raise root.mapping[unknown].mark.error(f"unknown key '{unknown}'", hint=hint)
+    if "extends" in root.mapping:
+        raise root.mapping["extends"].mark.error("extends cannot be set from outside of a plan's file")
+    frame_root = Node({key: node for key, node in root.mapping.items() if key in FRAME_KEYS}, root.mark)
+    try:
+        return validate_input(PlanFrame, plain(frame_root))
+    except ValidationError as error:
+        raise first_complaint(error, PlanFrame, frame_root) from None
+
+
+def _checked_point(root: Node, tree: Node) -> PointSpec:
+    for test in root.mapping["tests"].items if "tests" in root.mapping else ():
+        if (name_of(test) or "").find("{") >= 0:
+            raise test.at(("name",)).mark.error(
+                "a test's name is the same in every case", hint="no placeholder in it; tables show the axes beside it"
+            )
+    try:
+        return validate_input(PointSpec, plain(tree))
+    except ValidationError as error:
+        raise first_complaint(error, PointSpec, tree) from None
+
+
+def _targets(root: Node, tests: tuple[Test, ...]) -> tuple[Target, ...]:
+    kinds = {test.name: test.kind for test in tests}
+    return tuple(read_target(node, kinds) for node in root.at(("targets",)).items)
+
+
+def _axes(cases: tuple[Case, ...]) -> dict[str, tuple[str, ...]]:
+    axes: dict[str, dict[str, None]] = {}
+    for case in cases:
+        for axis, label in case.labels.items():
+            axes.setdefault(axis, {})[label] = None
+    return {axis: tuple(labels) for axis, labels in axes.items()}
+
+
+def _derived_seed(document: dict[str, Any]) -> int:
+    """From the content, so that the same plan has the same order everywhere."""
+    content = json.dumps(document, sort_keys=True, ensure_ascii=True)
+    return int.from_bytes(hashlib.sha256(content.encode()).digest()[:4], "big")
+
+
+_KEYS = FRAME_KEYS | POINT_KEYS
+_FIELDS = list(PlanDocument.model_fields.items())

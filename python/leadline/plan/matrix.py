@@ -1,0 +1,271 @@
+"""Axes, include and exclude to the points of a matrix, and each point to the plan's tree with its values put in.
+
+The points are the cross of the axes (the first varies slowest), less those that an `exclude` matches, and then those of
+`include`. An axis is a path into the plan (`clients`, `sut.cipher`, `tests.NAME.duration`) or a free name for "{name}".
+Works on trees, so that a value keeps the line that it came from. Pure.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from leadline.errors import PlanError
+from leadline.plan.complaints import keys_of, kinds_of
+from leadline.plan.hosts import LinkSpec
+from leadline.plan.source import Location, Node, did_you_mean, name_of, plain, walk
+from leadline.plan.sut import Sut
+from leadline.plan.workloads import Test
+
+Point = dict[str, Node]
+"""Axis to value."""
+MOST_CASES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """The points of a plan, in order, and remarks that stop nothing."""
+
+    points: list[Point]
+    notes: list[str]
+
+
+def read_matrix(root: Node) -> Matrix:
+    """The points of a plan's tree.
+
+    Raises:
+        PlanError: an axis that is neither a path nor used, a value twice, no point left, too many.
+    """
+    axes = {name: node.items for name, node in root.at(("axes",)).mapping.items()} if "axes" in root.mapping else {}
+    known = _Names.of(root)
+    for name, node in root.mapping["axes"].mapping.items() if axes else ():
+        known.check(name, node)
+        _refuse_repeated_values(name, node)
+    added = _points_of(root, "include")
+    removed = _points_of(root, "exclude")
+    for entry in (*added, *removed):
+        for name, node in entry.items():
+            known.check(name, node)
+    points, notes = _crossed(root, axes, removed, only_included=not axes and bool(added))
+    points += _not_repeated(points, added, notes)
+    if not points:
+        raise _place(root, "exclude").mark.error("no case is left", hint="exclude removes all of them")
+    if len(points) > MOST_CASES:
+        raise _too_many(root, len(points))
+    return Matrix(points, notes)
+
+
+def resolve(root: Node, point: Point) -> Node:
+    """The plan's tree as it is at one point: its axes put in, its placeholders replaced.
+
+    Raises:
+        PlanError: a placeholder that no axis of the point answers.
+    """
+    tree = Node({key: node for key, node in root.mapping.items() if key in _RESOLVED}, root.mark)
+    for axis in sorted(point, key=lambda name: name.count(".")):  # `sut` before `sut.cipher`
+        if axis.partition(".")[0] in _ROOTS:
+            tree = _put(tree, tuple(axis.split(".")), point[axis])
+    if "interval" in root.mapping and "tests" in tree.mapping:
+        tests = tree.mapping["tests"]
+        items = [Node({"interval": root.mapping["interval"], **test.mapping}, test.mark) for test in tests.items]
+        tree = tree.with_entry("tests", Node(items, tests.mark))
+    replaced = {key: _replaced(node, point) for key, node in tree.mapping.items() if key in _WITH_PLACEHOLDERS}
+    return Node({**tree.mapping, **replaced}, root.mark)
+
+
+def labels_of(points: Sequence[Point]) -> list[dict[str, str]]:
+    """For every point, a short text for each of its values, no two of an axis alike."""
+    values: dict[str, dict[str, Any]] = {}
+    for point in points:
+        for axis, node in point.items():
+            values.setdefault(axis, {})[_canonical(node)] = plain(node)
+    texts = {axis: {key: _label(value, list(of.values())) for key, value in of.items()} for axis, of in values.items()}
+    return [{axis: texts[axis][_canonical(node)] for axis, node in point.items()} for point in points]
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What an axis can be called in one plan."""
+
+    paths: list[str]
+    used: set[str]
+
+    @classmethod
+    def of(cls, root: Node) -> _Names:
+        suts, tests = kinds_of(Sut), kinds_of(Test)
+        paths = ["clients", "topology", "sut", *(f"sut.{key}" for model in suts.values() for key in keys_of(model))]
+        paths += [f"lab.link.{key}" for key in keys_of(LinkSpec)]
+        for test in root.mapping["tests"].items if "tests" in root.mapping else ():
+            kind = plain(test).get("kind") if test.mapping else None
+            models = [tests[kind]] if isinstance(kind, str) and kind in tests else list(tests.values())
+            keys = {key: None for model in models for key in keys_of(model) if key not in ("name", "kind")}
+            paths += [f"tests.{name_of(test)}.{key}" for key in keys]
+        scanned = [node for key, node in root.mapping.items() if key in (*_WITH_PLACEHOLDERS, "axes", "include")]
+        used = {name for node in scanned for below in walk(node) for name in _placeholders(below)}
+        return cls(list(dict.fromkeys(paths)), used)
+
+    def check(self, axis: str, node: Node) -> None:
+        if axis in self.paths or axis in self.used:
+            if axis.partition(".")[0] in _ROOTS and axis not in self.paths:
+                raise node.mark.error(f"unknown axis '{axis}'", hint=did_you_mean(axis, self.paths))
+            return
+        hint = did_you_mean(axis, [*self.paths, *sorted(self.used)])
+        if not hint.startswith("did"):
+            hint = f'an axis is clients, a path such as sut.cipher, or a name used as "{{{axis}}}" in a test'
+        raise node.mark.error(f"unknown axis '{axis}'", hint=hint)
+
+
+def _points_of(root: Node, key: str) -> list[Point]:
+    return [dict(item.mapping) for item in root.mapping[key].items] if key in root.mapping else []
+
+
+def _crossed(
+    root: Node, axes: Mapping[str, list[Node]], removed: list[Point], *, only_included: bool
+) -> tuple[list[Point], list[str]]:
+    size = 1
+    for values in axes.values():
+        size *= len(values)
+    if size > MOST_CASES:
+        raise _too_many(root, size)
+    if only_included:
+        return [], []
+    points = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+    for partial in removed:
+        unknown = next((name for name in partial if name not in axes), None)
+        if unknown is not None:
+            raise partial[unknown].mark.error(
+                f"exclude names '{unknown}', which is no axis of this plan", hint=did_you_mean(unknown, axes)
+            )
+    hits = [[_matches(point, partial) for partial in removed] for point in points]
+    notes = [
+        f"exclude {index + 1} removes nothing" for index in range(len(removed)) if not any(hit[index] for hit in hits)
+    ]
+    return [point for point, hit in zip(points, hits, strict=True) if not any(hit)], notes
+
+
+def _matches(point: Point, partial: Point) -> bool:
+    return bool(partial) and all(_within(plain(node), plain(point[name])) for name, node in partial.items())
+
+
+def _within(part: Any, whole: Any) -> bool:
+    """Equal, or a mapping whose every entry is in the other one."""
+    if isinstance(part, dict) and isinstance(whole, dict):
+        return all(key in whole and _within(value, whole[key]) for key, value in part.items())
+    return json.dumps(part, sort_keys=True) == json.dumps(whole, sort_keys=True)
+
+
+def _not_repeated(points: list[Point], added: list[Point], notes: list[str]) -> list[Point]:
+    seen = {_identity(point) for point in points}
+    kept = []
+    for index, point in enumerate(added, 1):
+        if _identity(point) in seen:
+            notes.append(f"include {index} repeats a point that is there already")
+            continue
+        seen.add(_identity(point))
+        kept.append(point)
+    return kept
+
+
+def _refuse_repeated_values(axis: str, node: Node) -> None:
+    seen: set[str] = set()
+    for value in node.items:
+        if _canonical(value) in seen:
+            raise value.mark.error(f"axes.{axis}: {plain(value)!r} is there twice", hint="remove one; 'repeat' repeats")
+        seen.add(_canonical(value))
+
+
+def _too_many(root: Node, size: int) -> PlanError:
+    return _place(root, "axes").mark.error(
+        f"{size} cases are too many; at most {MOST_CASES}", hint="shorten an axis, or use include"
+    )
+
+
+def _place(root: Node, key: str) -> Node:
+    return root.mapping.get(key, root)
+
+
+def _put(node: Node, path: Location, value: Node) -> Node:
+    if not path:
+        return value
+    below = node.child(path[0])
+    return node.with_entry(path[0], _put(below if below is not None else Node({}, value.mark), path[1:], value))
+
+
+def _replaced(node: Node, point: Point) -> Node:
+    if isinstance(node.value, dict):
+        lonely = next(iter(node.value), None) if len(node.value) == 1 else None
+        if lonely in point and node.value[lonely].value is None:
+            raise node.mark.error(f'a placeholder needs quotes: "{{{lonely}}}"')
+        return Node(
+            {key: below if key == "name" else _replaced(below, point) for key, below in node.value.items()}, node.mark
+        )
+    if isinstance(node.value, list):
+        return Node([_replaced(item, point) for item in node.value], node.mark)
+    if not isinstance(node.value, str):
+        return node
+    whole = _PLACEHOLDER.fullmatch(node.value)
+    if whole is not None and whole.group("name"):
+        return _answer(whole.group("name"), node, point)
+    return Node(_PLACEHOLDER.sub(lambda match: _text_for(match, node, point), node.value), node.mark)
+
+
+def _text_for(match: re.Match[str], node: Node, point: Point) -> str:
+    if match.group("kept"):
+        return f"{{{match.group('kept')}}}"
+    value = _answer(match.group("name"), node, point)
+    if isinstance(value.value, dict | list):
+        raise node.mark.error(f"'{{{match.group('name')}}}' stands for more than one value inside of a text")
+    return _label(value.value, [])
+
+
+def _answer(name: str, node: Node, point: Point) -> Node:
+    if name not in point:
+        raise node.mark.error(
+            f"unknown placeholder '{{{name}}}'", hint=did_you_mean(name, point) if point else _NO_AXIS
+        )
+    value = point[name]
+    if any(name in _placeholders(below) for below in walk(value)):
+        raise value.mark.error(f"axis '{name}' stands for itself")
+    others = {axis: entry for axis, entry in point.items() if axis != name}
+    return _replaced(value, others)
+
+
+def _placeholders(node: Node) -> list[str]:
+    if not isinstance(node.value, str):
+        return []
+    return [match.group("name") for match in _PLACEHOLDER.finditer(node.value) if match.group("name")]
+
+
+def _label(value: Any, others: list[Any]) -> str:
+    if isinstance(value, dict):
+        kind = value.get("kind")
+        alike = [other for other in others if isinstance(other, dict) and other.get("kind") == kind]
+        told = {key: part for key, part in value.items() if key != "kind" and any(o.get(key) != part for o in alike)}
+        details = ",".join(f"{key}={_label(part, [])}" for key, part in told.items())
+        return f"{kind}({details})" if kind and details else str(kind or details)
+    if isinstance(value, list):
+        return ",".join(_label(part, []) for part in value) or "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "none" if value is None else str(value)
+
+
+def _canonical(node: Node) -> str:
+    return json.dumps(plain(node), sort_keys=True)
+
+
+def _identity(point: Point) -> str:
+    return json.dumps({name: plain(node) for name, node in point.items()}, sort_keys=True)
+
+
+_NAME = r"[A-Za-z_][A-Za-z0-9_.-]*"
+_PLACEHOLDER = re.compile(rf"\{{\{{(?P<kept>{_NAME})\}}\}}|\{{(?P<name>{_NAME})\}}", re.ASCII)
+"""`{name}`; `{{name}}` stands for itself in single braces, and other braces (JSON in a body) for themselves."""
+_NO_AXIS = 'the plan has no axes; write {{name}} for the text "{name}"'
+_ROOTS = frozenset({"clients", "topology", "sut", "lab", "tests"})
+_WITH_PLACEHOLDERS = ("sut", "lab", "tests")
+_RESOLVED = frozenset({*_ROOTS, "hosts"})

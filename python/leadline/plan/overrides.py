@@ -1,0 +1,58 @@
+"""`--set KEY=VALUE`: changes to a plan's tree from the command line.
+
+KEY is a dotted path; items of a list are addressed by their `name` (`tests.throughput.duration`). Names of axes hold
+dots themselves, so the longest key that exists wins, and below `axes` the rest is one name. VALUE is YAML. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from leadline.plan.source import Mark, Node, did_you_mean, name_of, parse_value
+
+
+def apply_overrides(root: Node, overrides: Sequence[str]) -> Node:
+    """The tree with every override applied, in order; what they set carries the argument as its origin.
+
+    Raises:
+        PlanError: no `=`, no such list item, a path through a scalar, a value that is not YAML; it names the argument.
+    """
+    for argument in overrides:
+        mark = Mark(f"--set {argument}", None)
+        path, separator, text = argument.partition("=")
+        parts = path.strip().split(".")
+        if not separator or not all(parts):
+            raise mark.error("not a KEY=VALUE", hint="write it as in --set repeat=2 or --set 'axes.clients=[5, 20]'")
+        root = _put(root, parts, parse_value(text, mark), mark, above="")
+    return root
+
+
+def _put(node: Node, parts: list[str], value: Node, mark: Mark, above: str) -> Node:
+    if not parts:
+        return value
+    if isinstance(node.value, list):
+        return _put_item(node, parts, value, mark, above)
+    if not isinstance(node.value, dict) and node.value is not None:
+        raise mark.error(f"{above} is a single value and has nothing called '{parts[0]}' in it")
+    taken = _longest_key(node, parts, whole=above == "axes")
+    key = ".".join(parts[:taken])
+    entry = node.mapping.get(key, Node({} if taken < len(parts) else None, mark))
+    changed = _put(entry, parts[taken:], value, mark, f"{above}.{key}" if above else key)
+    return Node(node.mapping, node.mark).with_entry(key, changed)
+
+
+def _put_item(node: Node, parts: list[str], value: Node, mark: Mark, above: str) -> Node:
+    names = [name for item in node.items if (name := name_of(item)) is not None]
+    item = node.child(parts[0])
+    if item is None:
+        hint = did_you_mean(parts[0], names) if names else f"set the whole list: --set '{above}=[...]'"
+        raise mark.error(f"{above} has no item called '{parts[0]}'", hint=hint)
+    return node.with_entry(parts[0], _put(item, parts[1:], value, mark, f"{above}.{parts[0]}"))
+
+
+def _longest_key(node: Node, parts: list[str], *, whole: bool) -> int:
+    """How many parts the key takes: as many as an existing key, else all (below `axes`) or one."""
+    for taken in range(len(parts), 0, -1):
+        if ".".join(parts[:taken]) in node.mapping:
+            return taken
+    return len(parts) if whole else 1

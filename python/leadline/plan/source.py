@@ -1,0 +1,235 @@
+"""YAML text to a tree of nodes, each with the file and line (or the argument) that it came from.
+
+Owns syntax, duplicate keys, inheritance of one tree by another, and changes to a tree. Knows nothing of plans' meaning.
+Pure: text in, tree out. Nodes never change; a change makes new ones, so that every value keeps its own origin.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
+
+from leadline.errors import PlanError
+
+Scalar = str | int | float | bool | None
+Location = tuple[str | int, ...]
+"""A place in a tree: keys and list positions from the root down."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where a value was written; `line` is None where `file` is a command line argument."""
+
+    file: str
+    line: int | None
+
+    def error(self, message: str, *, hint: str | None = None) -> PlanError:
+        """A complaint about this place."""
+        return PlanError(self.file, self.line, message, hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A value and its origin: the key's line for an entry of a mapping, its own for an item of a list."""
+
+    value: Scalar | dict[str, Node] | list[Node]
+    mark: Mark
+
+    @property
+    def mapping(self) -> dict[str, Node]:
+        """The entries; none where this is not a mapping."""
+        return self.value if isinstance(self.value, dict) else {}
+
+    @property
+    def items(self) -> list[Node]:
+        """The items; none where this is not a list."""
+        return self.value if isinstance(self.value, list) else []
+
+    def at(self, location: Location) -> Node:
+        """The node at a place, or the nearest one above it where there is none."""
+        node = self
+        for part in location:
+            below = node.child(part)
+            if below is None:
+                return node
+            node = below
+        return node
+
+    def child(self, part: str | int) -> Node | None:
+        """An entry by its key, or an item by its position or its `name`."""
+        if isinstance(part, int):
+            return self.items[part] if part < len(self.items) else None
+        if part in self.mapping:
+            return self.mapping[part]
+        return next((item for item in self.items if name_of(item) == part), None)
+
+    def with_entry(self, part: str | int, entry: Node) -> Node:
+        """A copy with one entry or item replaced, or, for a mapping, added."""
+        if isinstance(self.value, list):
+            kept = [entry if item is self.child(part) else item for item in self.value]
+            return Node(kept, self.mark)
+        return Node({**self.mapping, str(part): entry}, self.mark)
+
+
+def plain(node: Node) -> Any:
+    """The tree as dicts, lists and scalars."""
+    if isinstance(node.value, dict):
+        return {key: plain(entry) for key, entry in node.value.items()}
+    if isinstance(node.value, list):
+        return [plain(item) for item in node.value]
+    return node.value
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """Every node below and with this one."""
+    yield node
+    for below in (*node.mapping.values(), *node.items):
+        yield from walk(below)
+
+
+def name_of(node: Node) -> str | None:
+    """The `name` of a list's item."""
+    name = node.mapping.get("name")
+    return name.value if name is not None and isinstance(name.value, str) else None
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A hint: the nearest of the known words, or what there is."""
+    options = list(dict.fromkeys(known))
+    near = difflib.get_close_matches(word, options, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean '{near[0]}'?"
+    shown = ", ".join(options[:_MOST_OPTIONS_SHOWN]) + (", ..." if len(options) > _MOST_OPTIONS_SHOWN else "")
+    return f"there is {shown}" if options else "there is none"
+
+
+def parse_plan_text(text: str, file: str) -> Node:
+    """The tree of a plan's text, a mapping for certain.
+
+    Raises:
+        PlanError: not YAML, empty, not a mapping, a key twice.
+    """
+    tree = _parse(text, Mark(file, 1), fixed=None)
+    if tree is None or (tree.value is None and not text.strip()):
+        raise PlanError(file, 1, "the plan is empty", hint="it needs at least name, sut and tests")
+    if not isinstance(tree.value, dict):
+        raise tree.mark.error(
+            "the plan is not a mapping", hint="write it as 'key: value' lines, such as 'name: my-plan'"
+        )
+    return tree
+
+
+def parse_value(text: str, mark: Mark) -> Node:
+    """The tree of a value that was given as an argument; every node carries the argument's mark."""
+    return _parse(text, mark, fixed=mark) or Node(None, mark)
+
+
+def inherit(base: Node, over: Node) -> Node:
+    """`over` laid upon `base`: mappings merge, items with names merge by name, all else is replaced.
+
+    Where both have a `kind` and it differs, nothing is inherited: the keys of one kind mean nothing to another.
+    """
+    if isinstance(base.value, dict) and isinstance(over.value, dict):
+        kinds = (base.mapping.get("kind"), over.mapping.get("kind"))
+        if kinds[0] and kinds[1] and kinds[0].value != kinds[1].value:
+            return over
+        merged = {
+            key: inherit(base.value[key], entry) if key in base.value else entry for key, entry in over.value.items()
+        }
+        return Node({**base.value, **merged}, over.mark)
+    if _all_named(base) and _all_named(over):
+        below = {name_of(item): item for item in base.items}
+        above = {name_of(item): item for item in over.items}
+        if len(above) == len(over.items):  # a name twice is a mistake that must stay visible
+            kept = [inherit(item, above[name]) if name in above else item for name, item in below.items()]
+            return Node([*kept, *(item for name, item in above.items() if name not in below)], over.mark)
+    return over
+
+
+def _all_named(node: Node) -> bool:
+    return bool(node.items) and all(name_of(item) is not None for item in node.items)
+
+
+def _parse(text: str, start: Mark, *, fixed: Mark | None) -> Node | None:
+    try:
+        root = YAML(typ="safe", pure=True).compose(text)
+    except RecursionError:
+        raise start.error("nested too deeply for a plan") from None
+    except MarkedYAMLError as error:
+        place = fixed or Mark(start.file, error.problem_mark.line + 1 if error.problem_mark else start.line)
+        raise place.error(f"not valid YAML: {_first_line(error.problem or error.context)}") from None
+    except YAMLError as error:
+        raise start.error(f"not valid YAML: {_first_line(error)}") from None
+    if root is None:
+        return None
+    return _Reader(start.file, fixed).read(root, start)
+
+
+class _Reader:
+    """One pass over the library's nodes, with what must not grow without bound counted."""
+
+    def __init__(self, file: str, fixed: Mark | None) -> None:
+        self._file = file
+        self._fixed = fixed
+        self._left = _MOST_NODES
+        self._scalars = YAML(typ="safe", pure=True).constructor
+
+    def read(self, node: Any, mark: Mark, depth: int = 0) -> Node:
+        self._left -= 1
+        if self._left < 0 or depth > _DEEPEST:
+            raise mark.error("too large for a plan, or an alias that contains itself")
+        if isinstance(node, MappingNode) and node.tag == "tag:yaml.org,2002:map":
+            return Node(self._entries(node, depth), mark)
+        if isinstance(node, SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
+            return Node([self.read(item, self._mark(item), depth + 1) for item in node.value], mark)
+        if isinstance(node, ScalarNode) and node.tag in _SCALAR_TAGS:
+            return Node(self._scalar(node, mark), mark)
+        raise mark.error(f"the tag {node.tag} has no meaning in a plan", hint="remove it")
+
+    def _entries(self, node: Any, depth: int) -> dict[str, Node]:
+        entries: dict[str, Node] = {}
+        for key, value in node.value:
+            mark = self._mark(key)
+            if key.tag == "tag:yaml.org,2002:merge":
+                raise mark.error("'<<' has no meaning in a plan", hint="use 'extends: FILE' to inherit")
+            if not isinstance(key, ScalarNode):
+                raise mark.error(
+                    "a key is not text", hint="write 'key: value'; placeholders need quotes, as in \"{packet}\""
+                )
+            if key.value in entries:
+                first = entries[key.value].mark
+                where = f" (first in line {first.line})" if first.line is not None else ""
+                raise mark.error(f"the key '{key.value}' is here twice{where}", hint="remove one")
+            entries[key.value] = self.read(value, mark, depth + 1)
+        return entries
+
+    def _scalar(self, node: Any, mark: Mark) -> Scalar:
+        if node.tag in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:timestamp"):
+            return str(node.value)
+        try:
+            value: Any = self._scalars.construct_object(node)
+        except ValueError:
+            raise mark.error(f"a number of {len(node.value)} characters is no quantity") from None
+        if isinstance(value, float) and not math.isfinite(value):
+            raise mark.error(f"{node.value} is not a quantity")
+        return value if isinstance(value, bool | int | float) else None
+
+    def _mark(self, node: Any) -> Mark:
+        return self._fixed or Mark(self._file, node.start_mark.line + 1)
+
+
+def _first_line(words: object) -> str:
+    return (str(words).strip().splitlines() or ["unreadable"])[0]
+
+
+_MOST_NODES = 100_000
+_DEEPEST = 40
+_MOST_OPTIONS_SHOWN = 14
+_SCALAR_TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null", "timestamp"))

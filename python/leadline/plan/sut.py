@@ -1,0 +1,83 @@
+"""The systems under test that a plan can name, as parameters only; `leadline.sut` brings them up.
+
+A new gateway belongs here first (a model with its `kind`, added to `Sut`), then in `leadline.sut` under the same kind.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from leadline.plan.fields import Count, IpVersion, Items, PlanModel
+
+
+class _SystemUnderTest(PlanModel):
+    optional: bool = False
+    """Skip the trials of this system, with a note, where its program is missing, instead of failing."""
+
+
+class RouteSut(_SystemUnderTest):
+    """The kernel forwards: the baseline that every other system is compared with."""
+
+    kind: Literal["route"] = "route"
+
+
+class WireguardSut(_SystemUnderTest):
+    """Embedded WireGuard; nothing needs to be installed."""
+
+    kind: Literal["wireguard"] = "wireguard"
+    ip: IpVersion = 4
+    """IP version that carries the tunnel."""
+
+
+def _network(text: str) -> str:
+    """A CIDR, refused where host bits are set, as OpenVPN itself would warn and mask them."""
+    try:
+        return str(ip_network(text))
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not a network such as 10.90.0.0/24 ({error})") from None
+
+
+def _word(text: str) -> str:
+    if not text or any(character.isspace() or not character.isprintable() for character in text):
+        raise ValueError(f"{text!r} is not one word")
+    return text
+
+
+def _path(text: str) -> str:
+    if not text.strip() or not text.isprintable():
+        raise ValueError("a program's name or path is empty or has control characters")
+    return text
+
+
+class OpenvpnSut(_SystemUnderTest):
+    """The real OpenVPN daemon."""
+
+    kind: Literal["openvpn"] = "openvpn"
+    binary: Annotated[str, AfterValidator(_path)] = "openvpn"
+    """Program, by name (looked up in PATH) or by path, so that versions and TLS libraries can be an axis."""
+    transport: Literal["udp", "tcp"] = "udp"
+    """Protocol that carries the tunnel."""
+    ip: IpVersion = 4
+    """IP version that carries the tunnel."""
+    cipher: Annotated[str, AfterValidator(_word)] = "AES-256-GCM"
+    """Data cipher by OpenVPN's name; the daemon judges it, since every build knows other ones."""
+    compression: Literal["stub", "stub-v2", "lzo", "lz4", "lz4-v2"] | None = None
+    """Compression framing; none where null."""
+    control: Literal["none", "tls-auth", "tls-crypt", "tls-crypt-v2"] = "tls-crypt"
+    """How the control channel is protected besides TLS."""
+    topology: Literal["subnet", "net30", "p2p"] = "subnet"
+    """How addresses are given to clients."""
+    push_routes: Items[Annotated[str, AfterValidator(_network)]] = ()
+    """Networks pushed to the clients besides the server's, which always is."""
+    pool_size: Count | None = None
+    """Addresses in the pool; enough for all clients where null. Fewer make partly configured clients."""
+    max_clients: Count | None = None
+    """The daemon's own limit of clients; its default where null."""
+    tun_mtu: Annotated[int, Field(ge=576, le=65535)] | None = None
+    """MTU of the tunnel device; the daemon's default where null."""
+
+
+Sut = Annotated[RouteSut | WireguardSut | OpenvpnSut, Field(discriminator="kind")]

@@ -1,0 +1,96 @@
+"""Targets of a plan: `TEST.METRIC < VALUE`, and the names of the figures that each kind of test gives.
+
+A value may carry a unit where the metric's name ends in one. Judging is `analysis`' work. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from leadline.plan import units
+from leadline.plan.source import Mark, Node, did_you_mean
+
+_LATENCIES = tuple(f"latency_{name}_us" for name in ("min", "mean", "p50", "p90", "p99", "p999", "max"))
+METRICS: Mapping[str, tuple[str, ...]] = {
+    "tcp": ("throughput_bps", "retransmits", "rtt_mean_us"),
+    "udp": (
+        "throughput_bps",
+        "packets_per_s",
+        "sent",
+        "received",
+        "lost",
+        "lost_ratio",
+        "duplicates",
+        "reordered",
+        "jitter_us",
+    ),
+    "rr": ("transactions", "transactions_per_s", *_LATENCIES),
+    "http": ("requests", "requests_per_s", "bytes_received", *_LATENCIES),
+}
+"""What can be a target, by kind of test."""
+
+OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One target; `value` is in the metric's own unit, `test` None stands for every test that has the metric."""
+
+    text: str
+    test: str | None
+    metric: str
+    op: str
+    value: float
+
+    def met_by(self, figure: float) -> bool:
+        """Whether a figure, in the metric's unit, meets it."""
+        return OPERATORS[self.op](figure, self.value)
+
+
+def read_target(node: Node, kinds: Mapping[str, str]) -> Target:
+    """Parse one target of a plan whose tests have these kinds, by name.
+
+    Raises:
+        PlanError: not of the form, or a test, metric or value that there is not.
+    """
+    text = str(node.value)
+    match = _TARGET.fullmatch(text.strip())
+    if match is None:
+        raise node.mark.error(f"target {text!r} is not 'METRIC < VALUE'", hint="as in 'throughput.lost_ratio < 0.1%'")
+    test, metric, op, value = match.groups()
+    if test is not None and test not in kinds:
+        raise node.mark.error(f"target {text!r}: unknown test '{test}'", hint=did_you_mean(test, kinds))
+    known = METRICS[kinds[test]] if test else [name for kind in kinds.values() for name in METRICS[kind]]
+    if metric not in known:
+        of_test = f" of a {kinds[test]} test" if test else ""
+        raise node.mark.error(f"target {text!r}: unknown metric '{metric}'{of_test}", hint=did_you_mean(metric, known))
+    return Target(text, test, metric, op, _value(value, metric, text, node.mark))
+
+
+def _value(written: str, metric: str, text: str, mark: Mark) -> float:
+    try:
+        if _NUMBER.fullmatch(written) and math.isfinite(float(written)):
+            return float(written)
+        if metric.endswith("_bps"):
+            return float(units.rate_bps(written))
+        if metric.endswith("_us"):
+            return float(units.duration_us(written))
+        if metric.endswith("_ratio"):
+            return units.fraction(written)
+    except units.UnitError as error:
+        raise mark.error(f"target {text!r}: {error}") from None
+    raise mark.error(f"target {text!r}: {written!r} is not a number")
+
+
+_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
+_TARGET = re.compile(r"(?:([A-Za-z0-9][\w-]*)\s*\.\s*)?([a-z][a-z0-9_]*)\s*(<=|>=|==|<|>)\s*([^\s<>=].*?)", re.ASCII)

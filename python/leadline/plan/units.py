@@ -1,0 +1,135 @@
+"""Text with units to whole numbers, once, at the edge: everything behind it carries the unit in its name.
+
+Pure. A text that cannot be right raises UnitError, whose message says what would be. Decimal prefixes (k, M, G, T) are
+powers of 1000, binary ones (Ki, Mi, Gi) of 1024, as in IEC 80000-13.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import Decimal
+
+Number = str | int | float
+"""What YAML makes of a quantity: `1gbit` is text, `1000` and `1e9` are numbers."""
+
+
+class UnitError(ValueError):
+    """A quantity that cannot be read; the message is for the user."""
+
+
+def rate_bps(value: Number) -> int:
+    """Bits per second from `20mbit`, `20Mbit/s`, `9600bps`, `20M` or a bare number; bytes (`MB/s`) are refused."""
+    if not isinstance(value, str):
+        return _whole(_finite(value, "a rate"), "a rate", "bit/s")
+    match = _RATE.fullmatch(value.strip())
+    if match is None:
+        raise UnitError(f"{value!r} is not a rate; write 20mbit, 1gbit or a number of bit/s")
+    sign, digits, prefix = match.groups()
+    return _whole(_signed(sign, digits, "a rate") * _DECIMAL[(prefix or "").lower()], "a rate", "bit/s")
+
+
+def duration_us(value: Number) -> int:
+    """Microseconds from `10s`, `500ms`, `250us`, `1m`, `1m30s`, `2h`; 0 needs no unit, every other number does."""
+    if not isinstance(value, str):
+        if _finite(value, "a duration") == 0:
+            return 0
+        raise UnitError(f"{value} has no unit; write {_plainly(value)}s, {_plainly(value)}ms or {_plainly(value)}m")
+    text = value.strip()
+    if text.startswith("-"):
+        raise UnitError(f"{value!r} is negative; a duration is not")
+    if _DURATION.fullmatch(text) is None:
+        unit_is_missing = re.fullmatch(r"[\d.]+", text)
+        examples = f"{text}s or {text}ms" if unit_is_missing else "10s, 500ms or 1m"
+        raise UnitError(f"{value!r} is not a duration; write {examples}")
+    parts = re.findall(r"([\d.]+)\s*([a-zµ]+)", text)
+    return _whole(sum((Decimal(n) * _MICROSECONDS[unit] for n, unit in parts), Decimal()), "a duration", "µs")
+
+
+def duration_ms(value: Number) -> int:
+    """Milliseconds, from the same texts as `duration_us`; a fraction of one is refused rather than rounded away."""
+    whole_us = duration_us(value)
+    if whole_us % 1000:
+        raise UnitError(f"{value!r} is not a whole number of milliseconds")
+    return whole_us // 1000
+
+
+def size_bytes(value: Number) -> int:
+    """Bytes from `1400`, `1400B`, `128KiB`, `1MB`. A bare `K` is refused, since programs disagree on what it is."""
+    if not isinstance(value, str):
+        return _whole(_finite(value, "a size"), "a size", "bytes")
+    match = _SIZE.fullmatch(value.strip())
+    if match is None:
+        raise UnitError(f"{value!r} is not a size; write 1400, 128KiB (131072 bytes) or 128kB (128000 bytes)")
+    sign, digits, prefix, binary = match.groups()
+    prefix = (prefix or "").lower()
+    factor = _BINARY[prefix] if binary else _DECIMAL[prefix]
+    return _whole(_signed(sign, digits, "a size") * factor, "a size", "bytes")
+
+
+def fraction(value: Number) -> float:
+    """A share of one from `1%` or `0.01`."""
+    if not isinstance(value, str):
+        return _finite(value, "a share")
+    match = _PERCENT.fullmatch(value.strip())
+    if match is None:
+        raise UnitError(f"{value!r} is not a share; write 1% or 0.01")
+    return float(Decimal(match.group(1)) / 100)
+
+
+def per_second(value: Number) -> float:
+    """Events per second from `1000` or `1000/s`."""
+    if not isinstance(value, str):
+        return _finite(value, "a rate")
+    match = _PER_SECOND.fullmatch(value.strip())
+    if match is None:
+        raise UnitError(f"{value!r} is not a rate per second; write 1000 or 1000/s")
+    return float(match.group(1)) * float(_DECIMAL[(match.group(2) or "").lower()])
+
+
+def _finite(value: int | float, what: str) -> float | int:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise UnitError(f"{_plainly(value)} is not {what}")
+    return value
+
+
+def _signed(sign: str | None, digits: str, what: str) -> Decimal:
+    if sign == "-":
+        raise UnitError(f"-{digits} is negative; {what} is not")
+    return Decimal(digits)
+
+
+def _whole(value: Decimal | float | int, what: str, unit: str) -> int:
+    if value < 0:
+        raise UnitError(f"{value} is negative; {what} is not")
+    if value != int(value):
+        raise UnitError(f"{value} {unit} is not a whole number of {unit}")
+    return int(value)
+
+
+def _plainly(value: object) -> str:
+    """A value as YAML would write it."""
+    if isinstance(value, dict | list):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+_DECIMAL = {"": Decimal(1), "k": Decimal(10**3), "m": Decimal(10**6), "g": Decimal(10**9), "t": Decimal(10**12)}
+_BINARY = {"k": Decimal(2**10), "m": Decimal(2**20), "g": Decimal(2**30), "t": Decimal(2**40)}
+_MICROSECONDS = {
+    "us": Decimal(1),
+    "µs": Decimal(1),
+    "ms": Decimal(10**3),
+    "s": Decimal(10**6),
+    "m": Decimal(60 * 10**6),
+    "min": Decimal(60 * 10**6),
+    "h": Decimal(3600 * 10**6),
+}
+_DIGITS = r"(\d+(?:\.\d+)?)"
+_RATE = re.compile(rf"([+-])?{_DIGITS}\s*([kKmMgGtT]?)(?:[bB]it(?:/s|ps)?|b/s|bps)?", re.ASCII)
+_SIZE = re.compile(rf"([+-])?{_DIGITS}\s*(?:(?:([kKmMgGtT])(i)?)?B)?", re.ASCII)
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?\s*(?:us|µs|ms|min|s|m|h)\s*)+", re.ASCII)
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%", re.ASCII)
+_PER_SECOND = re.compile(rf"{_DIGITS}\s*([km]?)(?:/s)?", re.IGNORECASE | re.ASCII)
