@@ -6,7 +6,7 @@ command (`hosts`), and what one clock says about another (`clocks`). Knows nothi
 
 from leadline.fleet.agent import Agent
 from leadline.fleet.clocks import ClockComparison, Exchange, compare, start_instant
-from leadline.fleet.hosts import parse_host
+from leadline.fleet.hosts import launch_on
 from leadline.fleet.launch import Launch, agent_binary
 from leadline.fleet.messages import PROTOCOL_VERSION, Command, Event, Workload
 
@@ -21,6 +21,6 @@ __all__ = [
     "Workload",
     "agent_binary",
     "compare",
-    "parse_host",
+    "launch_on",
     "start_instant",
 ]

@@ -1,0 +1,152 @@
+"""Bringing tunnel clients up together: start all, wait for each one's word, look at its host, then send traffic.
+
+Common to every tunnel; what differs comes in as a `ClientPlan` and two functions. States are counted, never assumed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from leadline.errors import SutFailed, TaskFailed
+from leadline.sut import expectation
+from leadline.sut.daemons import Daemon, Daemons
+from leadline.sut.expectation import Expectation
+from leadline.sut.model import ClientState, NobodyConnected, Site
+from leadline.sut.probe import probe
+
+T = TypeVar("T")
+
+CONNECT_WITHIN_S = 60.0
+_AT_ONCE = 64
+"""Clients that are looked at or probed at one moment: the controller's pipes and the server's backlog are finite."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientPlan:
+    """One client: who sends the load, what runs for it, and what must be there afterwards."""
+
+    client: str
+    daemon: Daemon
+    ready: str
+    """What the process says when it takes itself for connected."""
+    expected: Expectation
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What one kind of tunnel adds."""
+
+    explain: Callable[[ClientPlan], str | None]
+    """Why this client is not (wholly) connected, from what the daemons said."""
+    configure: Callable[[ClientPlan], None] = lambda plan: None
+    """What the process leaves to others once it is ready: routes."""
+
+
+async def connect(
+    site: Site, daemons: Daemons, plans: Sequence[ClientPlan], hooks: Hooks, *, within_s: float = CONNECT_WITHIN_S
+) -> list[ClientState]:
+    """Bring all clients up at once; the time limit holds for all together.
+
+    Raises:
+        NobodyConnected: no client got traffic through.
+        AgentLost: an agent went away.
+    """
+    deadline = time.monotonic() + within_s
+
+    async def one(plan: ClientPlan) -> tuple[ClientState, dict[int, str]]:
+        left_s = max(0.0, deadline - time.monotonic())
+        return await _connect_one(site, daemons, plan, hooks, left_s)
+
+    found = await together(one(plan) for plan in plans)
+    doubles = expectation.shared({state.host: addresses for state, addresses in found})
+    states = [
+        replace(state, state="partial", missing=(*state.missing, "unique address"), cause=doubles[state.host])
+        if state.host in doubles
+        else state
+        for state, _ in found
+    ]
+    return await confirm(site, states)
+
+
+async def confirm(site: Site, states: Sequence[ClientState]) -> list[ClientState]:
+    """Probe every client that seems connected.
+
+    Raises:
+        NobodyConnected: no client got traffic through.
+        AgentLost: an agent went away.
+    """
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(state: ClientState) -> ClientState:
+        if state.state != "connected":
+            return state
+        async with gate:
+            cause = await probe(site, state.host)
+        return state if cause is None else replace(state, state="partial", missing=("traffic",), cause=cause)
+
+    confirmed = await together(one(state) for state in states)
+    if not any(state.state == "connected" for state in confirmed):
+        first = confirmed[0]
+        lacking = f", {' and '.join(first.missing)} missing" if first.missing else ""
+        message = f"none of {len(confirmed)} clients is connected: {first.host} {first.state}{lacking}: {first.cause}"
+        raise NobodyConnected(message, confirmed)
+    return confirmed
+
+
+async def unless_dead(daemons: Daemons, gateway: Daemon, work: Coroutine[Any, Any, T]) -> T:
+    """Do the work while the gateway's process lives.
+
+    Raises:
+        SutFailed, AgentLost: the gateway ended first.
+    """
+    doing = asyncio.create_task(work)
+    death = asyncio.create_task(daemons.failure(only=[gateway]))
+    try:
+        await asyncio.wait({doing, death}, return_when=asyncio.FIRST_COMPLETED)
+        if doing.done():
+            return doing.result()
+        raise death.result()
+    finally:
+        for task in (doing, death):
+            task.cancel()
+        await asyncio.gather(doing, death, return_exceptions=True)
+
+
+async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Do all at once; the first error cancels the rest and is raised as itself."""
+    tasks = [asyncio.ensure_future(item) for item in work]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def _connect_one(
+    site: Site, daemons: Daemons, plan: ClientPlan, hooks: Hooks, within_s: float
+) -> tuple[ClientState, dict[int, str]]:
+    """One client's state before any traffic, and the addresses that it holds in the tunnel."""
+    agent = daemons.agent(plan.daemon)
+    try:
+        started = await daemons.start(plan.daemon)
+        line = await agent.output(site.setup, plan.daemon.name, plan.ready, within_s)
+    except SutFailed as error:
+        return ClientState(plan.client, "failed", None, cause=error.message), {}
+    except TaskFailed as error:
+        known = hooks.explain(plan)
+        cause = f"no answer in {within_s:.0f} s" if error.code == "timeout" else error.message
+        # It would go on trying, and load the gateway, while others are measured.
+        await daemons.stop(plan.daemon)
+        return ClientState(plan.client, "failed", None, cause=known or cause), {}
+    time_s = (line.t_ns - started.t_ns) / 1e9
+    hooks.configure(plan)
+    view = await agent.inspect()
+    held = expectation.addresses(view, plan.expected)
+    lacking = expectation.missing(view, plan.expected)
+    if lacking:
+        return ClientState(plan.client, "partial", time_s, lacking, hooks.explain(plan)), held
+    return ClientState(plan.client, "connected", time_s), held

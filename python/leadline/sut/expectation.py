@@ -1,0 +1,56 @@
+"""What a tunnel client's host must show to count as connected, and what of it a `NetworkView` lacks. Pure.
+
+A client's own word for success is no evidence: OpenVPN says "Initialization Sequence Completed" without an address when
+the pool is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_interface, ip_network
+
+from leadline.contract.models import NetworkView
+from leadline.sut.shape import Network
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """The interface, an address of it in each of these networks, and routes that leave by it."""
+
+    interface: str
+    pools: Mapping[int, Network]
+    routes: tuple[Network, ...]
+
+
+def missing(view: NetworkView, expected: Expectation) -> tuple[str, ...]:
+    """What is not there, in the words of `ClientState.missing`."""
+    found = addresses(view, expected)
+    lacking = [f"ipv{version} address" for version in expected.pools if version not in found]
+    present = {ip_network(route.destination) for route in view.routes if route.interface == expected.interface}
+    lacking += [f"route {route}" for route in expected.routes if route not in present]
+    return tuple(lacking)
+
+
+def addresses(view: NetworkView, expected: Expectation) -> dict[int, str]:
+    """The interface's address in each pool, by IP version; none while the interface is down."""
+    interface = next((item for item in view.interfaces if item.name == expected.interface and item.up), None)
+    found: dict[int, str] = {}
+    for text in interface.addresses if interface else ():
+        address = ip_interface(text).ip
+        pool = expected.pools.get(address.version)
+        if pool is not None and address in pool:
+            found.setdefault(address.version, str(address))
+    return found
+
+
+def shared(found: Mapping[str, Mapping[int, str]]) -> dict[str, str]:
+    """Hosts that hold an address of an earlier host, each with a sentence that says whose."""
+    owner: dict[str, str] = {}
+    doubles: dict[str, str] = {}
+    for host, held in found.items():
+        for address in held.values():
+            first = owner.setdefault(str(ip_address(address)), host)
+            if first != host:
+                doubles[host] = f"{address} is {first}'s too"
+    return doubles

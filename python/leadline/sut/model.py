@@ -1,0 +1,114 @@
+"""What every system under test is given, what it must do, and what it says when it is up. Brings nothing up itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from leadline.errors import LeadlineError, SutFailed
+from leadline.fleet import Agent
+from leadline.lab.hosts import Lab
+from leadline.sut.private_files import private_folder
+
+Connection = Literal["connected", "partial", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The hosts of one trial and where its files go."""
+
+    lab: Lab
+    agents: Mapping[str, Agent]
+    """By host name; every host of the lab has one."""
+    folder: Path
+    """For keys and configurations, mode 700."""
+    label: str
+    """The trial, as in "c01/1"."""
+    clients: tuple[str, ...]
+    """The hosts that will send the load."""
+    serve_port: int
+    """Session port of the `serve` task on the server host."""
+    server_address: Mapping[int, str]
+    """The server's address by IP version (4, 6): where the load goes, and the probe before it."""
+    logs: Path | None = None
+    """Folder for the daemons' logs; `folder` where None."""
+
+    @property
+    def setup(self) -> str:
+        """The label of the processes' own trial."""
+        return f"{self.label}/setup"
+
+    def files(self, kind: str) -> Path:
+        """This trial's folder for the keys and configurations of a system, made with mode 700."""
+        return private_folder(self.folder / self._file_label / kind)
+
+    def log_file(self, name: str, host: str) -> Path:
+        """Where a process's output goes: one file for each trial, process and host."""
+        folder = self.logs or self.folder
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"{self._file_label}-{name}-{host}.log"
+
+    @property
+    def _file_label(self) -> str:
+        return self.label.replace("/", "-")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientState:
+    """How far one client came."""
+
+    host: str
+    """The host that sends the load; behind a site-to-site tunnel it is not the one that holds the tunnel."""
+    state: Connection
+    time_s: float | None
+    """From its process's start until the process called itself connected, by the host's clock."""
+    missing: tuple[str, ...] = ()
+    """`ipv4 address`, `ipv6 address`, `unique address`, `route 10.82.0.0/24` ..., `traffic`."""
+    cause: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BringUp:
+    """A system that is up: traffic has gone through it from every client that is `connected`."""
+
+    version: str
+    clients: list[ClientState]
+    target: dict[int, str]
+    """The server's address by IP version, as the clients reach it."""
+    processes: tuple[str, ...]
+    """The names under which observations show the system's processes."""
+
+
+class NobodyConnected(SutFailed):
+    """The gateway runs, and not one client got traffic through it."""
+
+    code = "nobody_connected"
+
+    def __init__(self, message: str, clients: list[ClientState]) -> None:
+        super().__init__(message)
+        self.clients = clients
+
+
+class SystemUnderTest(Protocol):
+    """One system under test in one trial."""
+
+    @property
+    def kind(self) -> str:
+        """The name under which plans ask for it."""
+
+    async def bring_up(self, site: Site) -> BringUp:
+        """Start it, connect the clients together, and see traffic through it.
+
+        Raises:
+            MissingBinary: its program is not here.
+            SutFailed: it did not come up, or nobody could connect (`NobodyConnected`); with the end of its log.
+            AgentLost: an agent went away meanwhile.
+        """
+
+    async def failure(self) -> LeadlineError:
+        """Wait until one of its processes ends unasked, or its host's agent is lost; then say so. May wait for ever."""
+
+    async def take_down(self, site: Site) -> None:
+        """Stop what runs, also after a `bring_up` that failed; never raises for what is gone already."""

@@ -1,0 +1,152 @@
+"""The real OpenVPN daemon at both ends: keys for this run, a server on the gateway, a process for each client.
+
+Owns the order of things; `openvpn_config` renders the files, `openvpn_log` reads the logs, `connecting` counts.
+"""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+from leadline.errors import LeadlineError, SutFailed
+from leadline.lab.hosts import Lab
+from leadline.plan.sut import OpenvpnSut
+from leadline.sut import openvpn_log, openvpn_program
+from leadline.sut.connecting import ClientPlan, Hooks, connect, unless_dead
+from leadline.sut.daemons import Daemon, Daemons
+from leadline.sut.expectation import Expectation
+from leadline.sut.model import BringUp, Site
+from leadline.sut.openvpn_config import (
+    INTERFACE,
+    Keys,
+    Networks,
+    client_config,
+    client_directory_entry,
+    route_networks,
+    server_config,
+)
+from leadline.sut.openvpn_program import OpenvpnProgram
+from leadline.sut.pki import issue
+from leadline.sut.private_files import private_folder, write_private
+from leadline.sut.shape import CLIENT_LAN, POOL, SERVER_LAN, Shape, gateway_address, outer_address, shape_of
+
+SERVER_NAME, CLIENT_NAME = "openvpn-server", "openvpn-client"
+_SERVER_WITHIN_S = 15.0
+
+
+class Openvpn:
+    """OpenVPN between the clients and the gateway."""
+
+    kind = "openvpn"
+
+    def __init__(self, parameters: OpenvpnSut) -> None:
+        self.parameters = parameters
+        self._daemons: Daemons | None = None
+
+    async def bring_up(self, site: Site) -> BringUp:
+        """Make the keys, start the server, then all clients at once."""
+        lab, shape = site.lab, shape_of(site.lab, site.clients)
+        program = await openvpn_program.find(self.parameters.binary)
+        daemons = self._daemons = Daemons(site)
+        for host in shape.forwarding:
+            lab.forward(host)
+        server, clients = await self._write_files(site, shape, program)
+        await daemons.start(server)
+        try:
+            await daemons.say(server, openvpn_log.READY, _SERVER_WITHIN_S)
+        except SutFailed as error:
+            raise _named(error, daemons.reported(server)) from error
+        hooks = Hooks(
+            explain=lambda plan: _explain(daemons, server, plan), configure=lambda plan: _route_site(lab, shape, plan)
+        )
+        states = await unless_dead(daemons, server, connect(site, daemons, clients, hooks))
+        return BringUp(program.version, states, dict(site.server_address), (SERVER_NAME, CLIENT_NAME))
+
+    async def failure(self) -> LeadlineError:
+        """Wait for a process to end unasked."""
+        assert self._daemons is not None, "failure() before bring_up()"
+        return await self._daemons.failure()
+
+    async def take_down(self, site: Site) -> None:
+        """Stop both ends; their routes go with their interfaces."""
+        if self._daemons is not None:
+            await self._daemons.stop_all()
+
+    async def _write_files(self, site: Site, shape: Shape, program: OpenvpnProgram) -> tuple[Daemon, list[ClientPlan]]:
+        """Keys and configurations of all ends; nothing runs yet."""
+        folder = site.files("openvpn")
+        hosts = [end.host for end in shape.clients]
+        pki = issue(folder / "pki", shape.gateway, hosts, now=datetime.datetime.now(datetime.UTC))
+        control, controls = await self._control_keys(program, folder, hosts)
+        pool = {version: POOL[version] for version in shape.versions}
+        pushed = [
+            network
+            for network in route_networks(self.parameters, shape.of(SERVER_LAN))
+            if network.version in shape.versions
+        ]
+        networks = Networks(pool, pushed, shape.of(CLIENT_LAN) if shape.site_to_site else ())
+        if shape.site_to_site:
+            write_private(private_folder(folder / "ccd") / hosts[0], client_directory_entry(networks))
+        outer = outer_address(shape, self.parameters.ip)
+        text = server_config(
+            self.parameters,
+            program,
+            Keys(pki.authority, pki.server, control),
+            networks,
+            listen=outer,
+            clients=len(hosts),
+            folder=folder,
+        )
+        server = _daemon(site, program, shape.gateway, SERVER_NAME, text)
+        expected = Expectation(INTERFACE, pool, tuple(pushed))
+        plans = []
+        for end in shape.clients:
+            keys = Keys(pki.authority, pki.clients[end.host], controls[end.host])
+            text = client_config(self.parameters, program, keys, remote=outer)
+            daemon = _daemon(site, program, end.host, CLIENT_NAME, text)
+            plans.append(ClientPlan(end.client, daemon, openvpn_log.READY, expected))
+        return server, plans
+
+    async def _control_keys(
+        self, program: OpenvpnProgram, folder: Path, hosts: list[str]
+    ) -> tuple[Path | None, dict[str, Path | None]]:
+        match self.parameters.control:
+            case "none":
+                return None, dict.fromkeys(hosts)
+            case "tls-crypt-v2":
+                server, clients = await openvpn_program.wrapped_keys(program, folder, hosts)
+                return server, dict(clients)
+            case _:
+                shared = openvpn_program.static_key(folder)
+                return shared, dict.fromkeys(hosts, shared)
+
+
+def _daemon(site: Site, program: OpenvpnProgram, host: str, name: str, config: str) -> Daemon:
+    file = write_private(site.files("openvpn") / f"{host}.conf", config)
+    argv = (program.path, "--config", str(file))
+    return Daemon(host, name, argv, site.log_file("openvpn", host), openvpn_log.REPORT)
+
+
+def _route_site(lab: Lab, shape: Shape, plan: ClientPlan) -> None:
+    """The daemon routes its own host; a client behind it has to be told of its gateway."""
+    if plan.daemon.host == plan.client:
+        return
+    for version in shape.versions:
+        lab.add_route(plan.client, str(SERVER_LAN[version]), via=gateway_address(CLIENT_LAN[version]))
+
+
+def _explain(daemons: Daemons, server: Daemon, plan: ClientPlan) -> str | None:
+    """What the server said of this client, else what the client itself said.
+
+    A client that got no answer cannot know why; then what the server said of refusing clients in general counts.
+    """
+    said, own = daemons.reported(server), daemons.reported(plan.daemon)
+    refusals = [line for line in said if openvpn_log.refuses_unnamed(line)]
+    if refusals and openvpn_log.unanswered(own):
+        own = refusals
+    return openvpn_log.cause(openvpn_log.of_client(said, plan.daemon.host)) or openvpn_log.cause(own)
+
+
+def _named(error: SutFailed, lines: list[str]) -> SutFailed:
+    cause = openvpn_log.cause(lines)
+    return SutFailed(f"{cause}; {error.message}") if cause else error

@@ -1,0 +1,22 @@
+"""Files that only their owner may read: keys, and configurations that hold keys."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def private_folder(path: Path) -> Path:
+    """Make the folder (and its parents) with mode 700."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.chmod(0o700)
+    return path
+
+
+def write_private(path: Path, content: bytes | str) -> Path:
+    """Write a new file with mode 600 from its first byte on; an older one of that name is replaced, never reopened."""
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+    return path

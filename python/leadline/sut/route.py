@@ -1,0 +1,45 @@
+"""The kernel forwards: no tunnel, no process. The baseline that every other system is compared with."""
+
+from __future__ import annotations
+
+import asyncio
+
+from leadline.errors import LeadlineError
+from leadline.plan.sut import RouteSut
+from leadline.sut.connecting import confirm
+from leadline.sut.model import BringUp, ClientState, Site
+from leadline.sut.shape import CLIENT_LAN, SERVER_LAN, gateway_address, shape_of
+
+
+class Route:
+    """Plain routes from the clients to the server's network."""
+
+    kind = "route"
+
+    def __init__(self, parameters: RouteSut) -> None:
+        self.parameters = parameters
+
+    async def bring_up(self, site: Site) -> BringUp:
+        """Forward on the gateways, route on the clients, and see traffic through."""
+        lab, shape = site.lab, shape_of(site.lab, site.clients)
+        for host in shape.forwarding:
+            lab.forward(host)
+        for version in shape.versions:
+            server_lan, client_lan = str(SERVER_LAN[version]), CLIENT_LAN[version]
+            for end in shape.clients:
+                lab.add_route(end.host, server_lan, via=shape.outer[version])
+                if end.behind:
+                    lab.add_route(end.client, server_lan, via=gateway_address(client_lan))
+                    near = lab.hosts[end.host].addresses["wan"][version]
+                    lab.add_route(shape.gateway, str(client_lan), via=near)
+        states = await confirm(site, [ClientState(end.client, "connected", None) for end in shape.clients])
+        kernel = site.agents[shape.gateway].hello.host.kernel
+        return BringUp(f"Linux {kernel}", states, dict(site.server_address), ())
+
+    async def failure(self) -> LeadlineError:
+        """Wait for ever: there is no process that could end."""
+        never: asyncio.Future[LeadlineError] = asyncio.get_running_loop().create_future()
+        return await never
+
+    async def take_down(self, site: Site) -> None:
+        """Nothing runs; routes and forwarding go with the trial's hosts."""

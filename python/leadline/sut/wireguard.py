@@ -1,0 +1,171 @@
+"""Embedded WireGuard: `leadline-agent wireguard` at both ends, one process a peer, a key pair each, nothing to install.
+
+It has no session before its first packet, so that a client's time is that of its process being ready; the handshake is
+part of the probe that follows.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from leadline.errors import LeadlineError
+from leadline.fleet import agent_binary
+from leadline.lab.hosts import Lab
+from leadline.plan.sut import WireguardSut
+from leadline.sut.connecting import ClientPlan, Hooks, connect, unless_dead
+from leadline.sut.daemons import Daemon, Daemons
+from leadline.sut.expectation import Expectation
+from leadline.sut.model import BringUp, Site
+from leadline.sut.private_files import write_private
+from leadline.sut.shape import (
+    CLIENT_LAN,
+    POOL,
+    SERVER_LAN,
+    Shape,
+    TunnelClient,
+    gateway_address,
+    outer_address,
+    shape_of,
+)
+
+INTERFACE = "wg0"
+PORT = 51820
+READY = "ready"
+GATEWAY_NAME, CLIENT_NAME = "wireguard-gateway", "wireguard-client"
+_READY_WITHIN_S = 10.0
+_OVERHEAD_BYTES = {4: 60, 6: 80}
+"""Outer IP header, UDP header, WireGuard's own 16 bytes and its 16-byte tag (whitepaper, 5.4.6)."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """Base64, as WireGuard writes them."""
+
+    private: str
+    public: str
+
+    @classmethod
+    def generate(cls) -> KeyPair:
+        """A new pair."""
+        key = X25519PrivateKey.generate()
+        raw = serialization.Encoding.Raw
+        private = key.private_bytes(raw, serialization.PrivateFormat.Raw, serialization.NoEncryption())
+        public = key.public_key().public_bytes(raw, serialization.PublicFormat.Raw)
+        return cls(base64.b64encode(private).decode(), base64.b64encode(public).decode())
+
+
+class Wireguard:
+    """WireGuard between the clients and the gateway."""
+
+    kind = "wireguard"
+
+    def __init__(self, parameters: WireguardSut) -> None:
+        self.parameters = parameters
+        self._daemons: Daemons | None = None
+
+    async def bring_up(self, site: Site) -> BringUp:
+        """Start the gateway's end, then all clients' at once."""
+        lab, shape = site.lab, shape_of(site.lab, site.clients)
+        daemons = self._daemons = Daemons(site)
+        for host in shape.forwarding:
+            lab.forward(host)
+        own, keys = KeyPair.generate(), {end.host: KeyPair.generate() for end in shape.clients}
+        outer = outer_address(shape, self.parameters.ip)
+        mtu_bytes = min(port.mtu for link in lab.layout.links for port in (link.a, link.b))
+        mtu_bytes -= _OVERHEAD_BYTES[self.parameters.ip]
+
+        gateway = _daemon(site, shape.gateway, GATEWAY_NAME, gateway_config(shape, own, keys, outer, mtu_bytes))
+        await daemons.start(gateway)
+        await daemons.say(gateway, READY, _READY_WITHIN_S)
+        if shape.site_to_site:
+            for network in shape.of(CLIENT_LAN):
+                lab.add_route(shape.gateway, str(network), dev=INTERFACE)
+        pools = {version: POOL[version] for version in shape.versions}
+        expected = Expectation(INTERFACE, pools, shape.of(SERVER_LAN))
+        plans = [
+            ClientPlan(end.client, _daemon(site, end.host, CLIENT_NAME, config), READY, expected)
+            for end in shape.clients
+            for config in [client_config(shape, end, keys[end.host], own, outer=outer, mtu_bytes=mtu_bytes)]
+        ]
+        hooks = Hooks(explain=lambda plan: None, configure=lambda plan: _add_routes(lab, shape, plan))
+        states = await unless_dead(daemons, gateway, connect(site, daemons, plans, hooks))
+        version = f"leadline-agent {site.agents[shape.gateway].hello.agent_version} (boringtun)"
+        return BringUp(version, states, dict(site.server_address), (GATEWAY_NAME, CLIENT_NAME))
+
+    async def failure(self) -> LeadlineError:
+        """Wait for a process to end unasked."""
+        assert self._daemons is not None, "failure() before bring_up()"
+        return await self._daemons.failure()
+
+    async def take_down(self, site: Site) -> None:
+        """Stop both ends; their routes go with their interfaces."""
+        if self._daemons is not None:
+            await self._daemons.stop_all()
+
+
+def gateway_config(
+    shape: Shape, own: KeyPair, clients: dict[str, KeyPair], outer: str, mtu_bytes: int
+) -> dict[str, object]:
+    """The gateway's end: a peer for each client, which may send from its own address and the network behind it."""
+    peers = [
+        {
+            "public_key": clients[end.host].public,
+            "endpoint": None,
+            "allowed_ips": [
+                *(f"{end.address(version)}/{POOL[version].max_prefixlen}" for version in shape.versions),
+                *(str(network) for network in shape.of(CLIENT_LAN) if end.behind),
+            ],
+            "keepalive_s": None,
+        }
+        for end in shape.clients
+    ]
+    return {
+        "interface": INTERFACE,
+        "mtu": mtu_bytes,
+        "private_key": own.private,
+        "listen_port": PORT,
+        "listen_address": outer,
+        "addresses": [f"{gateway_address(pool)}/{pool.prefixlen}" for pool in shape.of(POOL)],
+        "peers": peers,
+    }
+
+
+def client_config(
+    shape: Shape, end: TunnelClient, own: KeyPair, gateway: KeyPair, *, outer: str, mtu_bytes: int
+) -> dict[str, object]:
+    """A client's end: everything in the pool and in the server's network goes to the gateway."""
+    return {
+        "interface": INTERFACE,
+        "mtu": mtu_bytes,
+        "private_key": own.private,
+        "listen_port": None,
+        "listen_address": "::" if ":" in outer else "0.0.0.0",
+        "addresses": [f"{end.address(version)}/{POOL[version].prefixlen}" for version in shape.versions],
+        "peers": [
+            {
+                "public_key": gateway.public,
+                "endpoint": f"[{outer}]:{PORT}" if ":" in outer else f"{outer}:{PORT}",
+                "allowed_ips": [str(network) for network in (*shape.of(POOL), *shape.of(SERVER_LAN))],
+                "keepalive_s": None,
+            }
+        ],
+    }
+
+
+def _daemon(site: Site, host: str, name: str, config: dict[str, object]) -> Daemon:
+    file = write_private(site.files("wireguard") / f"{host}.json", json.dumps(config, indent=1))
+    argv = (str(agent_binary()), "wireguard", str(file))
+    return Daemon(host, name, argv, site.log_file("wireguard", host), (READY,))
+
+
+def _add_routes(lab: Lab, shape: Shape, plan: ClientPlan) -> None:
+    for version in shape.versions:
+        network = str(SERVER_LAN[version])
+        lab.add_route(plan.daemon.host, network, dev=INTERFACE)
+        if plan.daemon.host != plan.client:
+            lab.add_route(plan.client, network, via=gateway_address(CLIENT_LAN[version]))
