@@ -1,1 +1,146 @@
-//! TUN devices.
+//! TUN devices: made, given addresses and an MTU, brought up; then IP packets are read and written, without blocking. No external
+//! program is run, and no routes are set beyond those that come with an address. The device is gone when its descriptor is closed.
+#![allow(unsafe_code)]
+
+mod netlink;
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+/// A TUN device of our own: a network interface whose wire is this file.
+#[derive(Debug)]
+pub struct Tun {
+    file: File,
+    name: String,
+    index: u32,
+}
+
+impl Tun {
+    /// Creates the device in the calling thread's network namespace, down and without addresses.
+    ///
+    /// # Errors
+    /// `EBUSY` if the name is taken, `EPERM` without CAP_NET_ADMIN, `ENOENT` without `/dev/net/tun`.
+    pub fn create(name: &str) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/net/tun")?;
+        let mut request = request_for(name)?;
+        request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_TUN_EXCL) as libc::c_short;
+        // SAFETY: `request` is a live ifreq with a terminated name, which is what TUNSETIFF reads and writes.
+        check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as libc::Ioctl, &mut request) })?;
+        let mut tun = Self { file, name: name.to_string(), index: 0 };
+        tun.index = tun.query_index()?;
+        Ok(tun)
+    }
+
+    /// The interface's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The interface's number in its namespace.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Sets the largest IP packet, in bytes.
+    pub fn set_mtu(&self, bytes: u16) -> io::Result<()> {
+        let mut request = request_for(&self.name)?;
+        request.ifr_ifru.ifru_mtu = libc::c_int::from(bytes);
+        control(libc::SIOCSIFMTU, &mut request)
+    }
+
+    /// Sets how many packets the kernel may keep for us until we read them; more are dropped (and counted by the interface).
+    pub fn set_queue_length(&self, packets: u16) -> io::Result<()> {
+        let mut request = request_for(&self.name)?;
+        // The kernel reads `ifr_qlen`, an int like the MTU in the same union.
+        request.ifr_ifru.ifru_mtu = libc::c_int::from(packets);
+        control(libc::SIOCSIFTXQLEN, &mut request)
+    }
+
+    /// Adds an address with its prefix, and so the route to that prefix. May be called for several of either family.
+    pub fn add_address(&self, address: IpAddr, prefix_length: u8) -> io::Result<()> {
+        netlink::add_address(self.index, address, prefix_length)
+    }
+
+    /// Brings the interface up.
+    pub fn set_up(&self) -> io::Result<()> {
+        let mut request = request_for(&self.name)?;
+        control(libc::SIOCGIFFLAGS, &mut request)?;
+        // SAFETY: SIOCGIFFLAGS filled this member of the union.
+        let flags = unsafe { request.ifr_ifru.ifru_flags };
+        request.ifr_ifru.ifru_flags = flags | libc::IFF_UP as libc::c_short;
+        control(libc::SIOCSIFFLAGS, &mut request)
+    }
+
+    /// Takes the next packet that the host sends; `WouldBlock` when there is none.
+    pub fn read(&self, packet: &mut [u8]) -> io::Result<usize> {
+        (&self.file).read(packet)
+    }
+
+    /// Gives a packet to the host, whole. `WouldBlock` means that the host has no room.
+    pub fn write(&self, packet: &[u8]) -> io::Result<usize> {
+        (&self.file).write(packet)
+    }
+
+    fn query_index(&self) -> io::Result<u32> {
+        let mut request = request_for(&self.name)?;
+        control(libc::SIOCGIFINDEX, &mut request)?;
+        // SAFETY: SIOCGIFINDEX filled this member of the union.
+        let index = unsafe { request.ifr_ifru.ifru_ifindex };
+        u32::try_from(index).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
+    }
+}
+
+impl AsFd for Tun {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// An empty request that names an interface.
+fn request_for(name: &str) -> io::Result<libc::ifreq> {
+    // SAFETY: all-zero is a valid ifreq: an empty name and a union of plain numbers.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    // One byte stays zero as the terminator.
+    if name.is_empty() || name.len() >= request.ifr_name.len() || name.contains(['\0', '/', '%']) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("`{name}` is no interface name")));
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    Ok(request)
+}
+
+/// An interface ioctl. They go through any socket of the namespace.
+fn control(operation: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
+    // SAFETY: plain socket(2); a non-negative result is a descriptor that nobody else owns.
+    let socket = unsafe {
+        let fd = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
+        check(fd)?;
+        OwnedFd::from_raw_fd(fd)
+    };
+    // SAFETY: `request` is a live ifreq, which every operation used here reads or writes within its bounds.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), operation as libc::Ioctl, std::ptr::from_mut(request)) })
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_none_are_refused() {
+        for name in ["", "sixteen-letters-", "a/b", "wg%d", "a\0"] {
+            assert_eq!(request_for(name).err().map(|error| error.kind()), Some(io::ErrorKind::InvalidInput), "{name}");
+        }
+        assert!(request_for("fifteen-letters").is_ok());
+    }
+}

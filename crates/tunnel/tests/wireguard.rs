@@ -1,6 +1,8 @@
 //! WireGuard machines talking to each other in memory: handshakes, data, roaming, refusals, and whatever the network may throw.
 //! boringtun keeps its own time, so nothing here waits for a timer: everything happens in the first instants of a session.
 
+#![allow(clippy::unwrap_used)] // a test may panic, and clippy only knows that of functions marked as tests
+
 use std::net::{IpAddr, SocketAddr};
 
 use leadline_tunnel::wireguard::{Machine, Output, PeerConfig, PrivateKey, OVERHEAD_BYTES};
