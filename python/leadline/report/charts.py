@@ -24,8 +24,8 @@ _PLOTS: dict[str, tuple[str, str]] = {
     "bps": ("bit/s", "Throughput"),
     "1/s": ("/s", "Operations"),
     "/s": ("/s", "Operations"),
-    "percent": ("%", "CPU, percent of one CPU"),
-    "%": ("%", "CPU, percent of one CPU"),
+    "percent": ("%", "CPU"),
+    "%": ("%", "CPU"),
     "bytes": ("B", "Memory"),
     "B": ("B", "Memory"),
 }
@@ -71,7 +71,7 @@ def curve(name: str, percentiles: Percentiles, group: int | None = None) -> dict
 def embedded(data: object) -> Markup:
     """`data` as JSON that cannot end its script element, whatever strings it holds; NaN and infinity become null."""
     text = json.dumps(_finite(data), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))  # noqa: S704
+    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
 
 
 def _plot(unit: str, lines: list[Series], axes: list[list[float | None]]) -> dict[str, Any]:
@@ -124,9 +124,10 @@ def _cuts(window: Window | None) -> list[dict[str, Any]]:
     end_s = (window.last_end_ns - window.first_start_ns) / 1e9
     if window.end_ns <= window.start_ns:
         return [{"from": 0.0, "to": end_s, "name": "no steady window"}]
-    head = {"from": 0.0, "to": (window.start_ns - window.first_start_ns) / 1e9, "name": "head"}
-    tail = {"from": (window.end_ns - window.first_start_ns) / 1e9, "to": end_s, "name": "tail"}
-    return [cut for cut in (head, tail) if cut["to"] > cut["from"]]
+    head_s = (window.start_ns - window.first_start_ns) / 1e9
+    tail_s = (window.end_ns - window.first_start_ns) / 1e9
+    cuts = [{"from": 0.0, "to": head_s, "name": "head"}] if head_s > 0 else []
+    return cuts + ([{"from": tail_s, "to": end_s, "name": "tail"}] if end_s > tail_s else [])
 
 
 def _spoken(unit: str, lines: list[Series]) -> str:

@@ -1,8 +1,8 @@
 """Writes the report of a run: one self-contained HTML file that opens offline and asks nobody for anything.
 
-Templates lay out what `views` prepared; scripts and styles are inlined. Only the two scripts that are part of this package
-may run: the page's content security policy names their hashes, so a string of a plan or a daemon cannot become code even if
-it got past the escaping.
+Templates lay out what `views` prepared; scripts and styles are inlined. Only the two scripts that are part of this
+package may run: the page's content security policy names their hashes, so a string of a plan or a daemon cannot become
+code even if it got past the escaping.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def render_html(analysis: RunAnalysis) -> str:
             observer_costs=views.observer_costs(analysis),
             plan_link=_plan_link(analysis),
             policy=_policy(scripts),
-            scripts=[Markup(script) for script in scripts],  # noqa: S704
-            styles=Markup(_static("vendor/uplot/uPlot.min.css") + _static("report.css")),  # noqa: S704
+            scripts=[Markup(script) for script in scripts],
+            styles=Markup(_static("vendor/uplot/uPlot.min.css") + _static("report.css")),
         )
     )
 
@@ -68,7 +68,8 @@ def _environment() -> Environment:
     environment.globals.update(
         words=verdicts,
         wording_of=lambda validity: views.wording(validity) if isinstance(validity, Validity) else None,
-        case_figures=figures,
+        headline=views.headline,
+        circumstances=views.circumstances,
     )
     return environment
 

@@ -7,10 +7,21 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from leadline.analysis.model import Metric, Reason, RunAnalysis, Summary, TrialResult, Validity
+from leadline.analysis.model import Metric, Reason, RunAnalysis, Summary, TestResult, TrialResult, Validity
 from leadline.report import charts, figures, host_statistics, quantities, verdicts
 
 MOST_COMPARED_CASES = 7
+
+_ACRONYMS = {
+    "cpu": "CPU",
+    "cpus": "CPUs",
+    "id": "ID",
+    "tcp": "TCP",
+    "mtu": "MTU",
+    "tso": "TSO",
+    "gso": "GSO",
+    "gro": "GRO",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +145,26 @@ def started(analysis: RunAnalysis) -> str:
     return f"{at.day} {at:%B %Y, %H:%M:%S}{zone}"
 
 
+def headline(test: TestResult) -> str:
+    """A test's leading figure with what it counts: `18.4 Gbit/s throughput`."""
+    kind = figures.kind_of(test.kind, test.metrics)
+    return f"{figures.written(kind.rate, test.metrics, test.validity.verdict)} {kind.rate.title}"
+
+
+def circumstances(test: TestResult) -> list[str]:
+    """What surrounds a test's figures: its steady window, what generating cost, and its errors."""
+    said = []
+    if test.window is not None:
+        cut = quantities.share(test.window.cut_share)
+        said.append(f"steady for {quantities.seconds(test.window.length_s)}, {cut} cut off")
+    if test.generator is not None:
+        busiest, late = test.generator.busiest_thread, test.generator.late_p99_us
+        said.append(f"busiest generating thread {quantities.share(busiest)}")
+        said.append(f"sends late by p99 {quantities.microseconds(late)}")
+    errors = [f"{number:,} × {name}" for name, number in sorted(test.errors.items(), key=lambda item: -item[1])]
+    return [*said, f"errors: {', '.join(errors) or 'none'}"]
+
+
 def _figure_row(summary: Summary, kind: figures.Kind, parameters: tuple[str, ...], longest: float) -> FigureRow:
     verdict = summary.validity.verdict
     lead = summary.metrics.get(kind.rate.metric, Metric(None, ""))
@@ -234,18 +265,28 @@ def _flat(facts: Mapping[str, Any], prefix: str) -> dict[str, str]:
     """Nested facts as `clock source: tsc`; the unit that ends a name is applied to the value."""
     found: dict[str, str] = {}
     for name, value in facts.items():
-        spoken = f"{prefix}{name.replace('_', ' ')}"
+        spoken = f"{prefix}{_spoken(name)}"
         if isinstance(value, Mapping):
             found |= _flat(value, f"{spoken} ")
+        elif value is None:
+            found[spoken] = "not known"
         elif name.endswith("_bytes") and isinstance(value, int | float):
-            found[spoken.removesuffix(" bytes")] = quantities.memory(value)
+            found[spoken] = quantities.memory(value)
         elif name.endswith("_us") and isinstance(value, int | float):
-            found[spoken.removesuffix(" us")] = quantities.microseconds(value)
+            found[spoken] = quantities.microseconds(value)
         elif name.endswith("_ns") and isinstance(value, int | float):
-            found[spoken.removesuffix(" ns")] = quantities.microseconds(value / 1e3)
+            found[spoken] = quantities.microseconds(value / 1e3)
         else:
-            found[spoken] = "not known" if value is None else figures.parameter(value)
+            found[spoken] = figures.parameter(value)
     return found
+
+
+def _spoken(name: str) -> str:
+    """`cpu_model` as `CPU model`; the unit that ends a name goes, since the value states it."""
+    words = name.split("_")
+    if len(words) > 1 and words[-1] in ("bytes", "us", "ns"):
+        words.pop()
+    return " ".join(_ACRONYMS.get(word, word) for word in words)
 
 
 def wording(validity: Validity) -> verdicts.Wording:

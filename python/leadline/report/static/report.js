@@ -3,9 +3,16 @@
 (() => {
   "use strict";
   const UNKNOWN = "–";
-  const Y_AXIS_PX = 62;
+  const Y_AXIS_PX = 50;
   const DASHES = [[], [7, 3], [2, 3], [9, 3, 2, 3], [4, 2], [1, 2], [12, 4], [6, 2, 1, 2]];
+  // Drawn by CSS, so that they follow the colour scheme by themselves.
+  const LEGEND_MARKERS = {
+    width: 3, fill: "transparent",
+    stroke: (_, index) => `var(--line-${((index - 1) % 8) + 1})`,
+    dash: (_, index) => ((index - 1) % 8 === 0 ? "solid" : (index - 1) % 2 ? "dashed" : "dotted"),
+  };
   const plots = new Set();
+  const drawn = new Set();
 
   // ---- quantities ------------------------------------------------------------------------------------------------
 
@@ -25,6 +32,26 @@
     }
     if (unit === "%") return `${value.toFixed(value < 10 ? 1 : 0)} %`;
     return scaled(value, 1000, ["", "k", "M", "G", "T"], unit);
+  }
+
+  // One unit for a whole axis, by the largest value on it: the caption states the unit, the ticks are bare numbers.
+  function axisUnit(largest, unit) {
+    const step = unit === "B" ? 1024 : 1000;
+    const prefixes = unit === "%" ? [""] : unit === "B" ? ["", "Ki", "Mi", "Gi", "Ti"] : ["", "k", "M", "G", "T"];
+    let index = 0;
+    while (largest >= step ** (index + 1) && index < prefixes.length - 1) index += 1;
+    const divisor = step ** index;
+    const steps = [-2, -1, 0, 1, 2, 3].flatMap((power) => [1, 2, 5].map((lead) => lead * 10 ** power * divisor));
+    return { unit: unit === "%" ? "% of one CPU" : prefixes[index] + unit, divisor, steps };
+  }
+
+  function tickText(value) {
+    return String(Number(value.toPrecision(4)));
+  }
+
+  function microseconds(value) {
+    const [divisor, unit] = value < 1 ? [1e-3, "ns"] : value < 1e3 ? [1, "µs"] : value < 1e6 ? [1e3, "ms"] : [1e6, "s"];
+    return `${tickText(value / divisor)} ${unit}`;
   }
 
   function percentile(nines) {
@@ -51,7 +78,7 @@
     };
   }
 
-  // Head and tail under the lines; the names only where there is room for them.
+  // Head and tail under the lines.
   function shade(cuts, named) {
     return (u) => {
       const { ctx, bbox } = u;
@@ -72,17 +99,24 @@
           ctx.lineTo(edge, bbox.top + bbox.height);
           ctx.stroke();
         }
-        ctx.font = `${11 * devicePixelRatio}px ${getComputedStyle(document.body).fontFamily}`;
-        const width = ctx.measureText(cut.name).width + 8 * devicePixelRatio;
-        if (named && width <= bbox.width / 4) {
-          const left = cut.name === "tail" ? Math.min(from, bbox.left + bbox.width - width) : from;
-          ctx.fillStyle = color("muted");
-          ctx.textBaseline = "top";
-          ctx.fillText(cut.name, left + 4 * devicePixelRatio, bbox.top + 4 * devicePixelRatio);
-        }
       }
       ctx.restore();
+      if (named) cuts.forEach((cut) => nameCut(u, cut));
     };
+  }
+
+  // Above the plot, where no line runs: the head's name begins with it, the tail's ends with it.
+  function nameCut(u, cut) {
+    const { ctx, bbox } = u, tail = cut.name === "tail";
+    const edge = u.valToPos(tail ? cut.to : cut.from, "x", true);
+    if (edge < bbox.left || edge > bbox.left + bbox.width) return;
+    ctx.save();
+    ctx.font = `${11 * devicePixelRatio}px ${getComputedStyle(document.body).fontFamily}`;
+    ctx.fillStyle = color("muted");
+    ctx.textAlign = tail ? "right" : "left";
+    ctx.textBaseline = "bottom";
+    ctx.fillText(cut.name, edge, bbox.top - 3 * devicePixelRatio);
+    ctx.restore();
   }
 
   // ---- charts ----------------------------------------------------------------------------------------------------
@@ -134,27 +168,31 @@
     plot.setCursor({ left: plot.valToPos(times[next], "x"), top: plot.over.clientHeight / 2 }, true, true);
   }
 
-  function drawOverTime(parent, test, plotData, key, last) {
+  function drawOverTime(parent, test, plotData, together, first, last) {
     const tables = plotData.lines.map((one) => [test.axes[one.axis], one.values]);
     // Every plot of a test spans the same time: its ends are added as points without a value.
     const data = uPlot.join([[test.span, test.span.map(() => undefined)], ...tables]);
     data.splice(1, 1);
     const unit = plotData.unit;
+    const largest = Math.max(0, ...plotData.lines.flatMap((one) => one.values.filter((value) => value !== null)));
+    const scale = axisUnit(largest, unit);
     const options = {
       height: last ? 190 : 158,
-      cursor: { sync: { key }, y: false },
+      padding: [first ? 18 : 8, null, null, null],
+      legend: { markers: LEGEND_MARKERS },
+      cursor: { sync: { key: together }, y: false },
       scales: { x: { time: false }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.08 : 1] } },
       axes: [
         axis(last ? { label: "s after the first flow began", labelSize: 18, labelFont: font(), size: 30 } : { size: 12, values: () => [] }),
-        axis({ size: Y_AXIS_PX, values: (_, ticks) => ticks.map((tick) => written(tick, unit)) }),
+        axis({ size: Y_AXIS_PX, incrs: scale.steps, values: (_, ticks) => ticks.map((tick) => tickText(tick / scale.divisor)) }),
       ],
       series: [
         { label: "at", value: (_, value) => (value === null || value === undefined ? UNKNOWN : `${value.toFixed(2)} s`) },
         ...plotData.lines.map((one, index) => line(one.name, unit, index)),
       ],
-      hooks: { drawClear: [shade(test.cuts, true)] },
+      hooks: { drawClear: [shade(test.cuts, first)] },
     };
-    draw(figure(parent, plotData.title, "", plotData.notes), options, data, `${plotData.title}. ${plotData.spoken}`);
+    draw(figure(parent, plotData.title, scale.unit, plotData.notes), options, data, `${plotData.title}. ${plotData.spoken}`);
   }
 
   function drawCurves(parent, curves) {
@@ -164,43 +202,62 @@
       const group = groups.indexOf(one.group ?? index);
       return line(one.name, "µs", group, { points: { show: true, size: 4, fill: lineColor(group) } });
     });
-    const top = Math.ceil(Math.max(1, ...curves.flatMap((one) => one.x)));
-    const shown = data[0].map((_, index) => data.slice(1).some((values) => Number.isFinite(values[index])));
+    const top = Math.max(1, ...curves.flatMap((one) => one.x));
+    const ticks = [0, 0.30103, ...Array.from({ length: Math.floor(top) }, (_, nine) => nine + 1)];
+    const grouped = curves.some((one) => one.group !== null);
     const options = {
-      height: 260,
-      cursor: { y: false, drag: { x: false, y: false } },
+      height: 250,
+      padding: [null, 28, null, null],
+      cursor: { show: !grouped, y: false, drag: { x: false, y: false } },
+      legend: { show: !grouped, markers: LEGEND_MARKERS },
       scales: { x: { time: false, range: [0, top] }, y: { distr: 3 } },
       axes: [
-        axis({ splits: () => [0, 0.30103, ...Array.from({ length: top }, (_, nine) => nine + 1)], size: 30,
-               values: (_, ticks) => ticks.map((tick) => (tick === 0 ? "p0" : percentile(tick))) }),
-        axis({ size: Y_AXIS_PX, values: (_, ticks) => ticks.map((tick) => (oneTwoFive(tick) ? written(tick, "µs") : "")) }),
+        axis({ splits: () => ticks, size: 30, values: (_, splits) => splits.map((tick) => (tick === 0 ? "min" : percentile(tick))) }),
+        axis({ size: Y_AXIS_PX + 8, values: (_, splits) => splits.map((tick) => (tick ? microseconds(tick) : "")),
+               filter: (_, splits) => splits.map((tick) => (labelled(splits, tick) ? tick : null)) }),
       ],
       series: [{ label: "at", value: (_, value) => (value === null || value === undefined ? UNKNOWN : percentile(value)) }, ...series],
     };
     const spoken = curves.map((one) => `${one.name}: lowest ${written(one.y[0], "µs")}, highest ${written(one.y[one.y.length - 1], "µs")}`);
-    if (shown.length) draw(parent, options, data, `Latency by percentile. ${spoken.join("; ")}`);
+    draw(parent, options, data, `Latency by percentile. ${spoken.join("; ")}`);
+    if (grouped) parent.append(key(groups.map((group) => curves.find((one) => one.group === group).name)));
   }
 
-  function oneTwoFive(value) {
-    if (value === null) return false;
+  // Powers of ten, and 2 and 5 times them where the axis spans less than two decades.
+  function labelled(splits, value) {
     const lead = value / 10 ** Math.floor(Math.log10(value) + 1e-9);
-    return [1, 2, 5].some((good) => Math.abs(lead - good) < 0.01);
+    const wanted = splits[splits.length - 1] / splits[0] > 100 ? [1] : [1, 2, 5];
+    return wanted.some((good) => Math.abs(lead - good) < 0.01);
+  }
+
+  // One entry per case, whatever the number of its repeats.
+  function key(names) {
+    const list = document.createElement("ul");
+    list.className = "key";
+    names.forEach((name, index) => {
+      const entry = document.createElement("li");
+      const sample = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+      const stroke = document.createElementNS("http://www.w3.org/2000/svg", "line");
+      const looks = { x1: 0, x2: "100%", y1: "50%", y2: "50%", "stroke-width": 2.5, "stroke-dasharray": DASHES[index % 8].join(" ") };
+      for (const [name, value] of Object.entries(looks)) stroke.setAttribute(name, value);
+      stroke.style.stroke = `var(--line-${(index % 8) + 1})`;
+      sample.setAttribute("aria-hidden", "true");
+      sample.append(stroke);
+      entry.append(sample, name);
+      list.append(entry);
+    });
+    return list;
   }
 
   function drawTrial(details) {
-    const holder = details.querySelector(":scope > .charts");
     const source = details.querySelector(":scope > script");
-    if (!holder || !source || holder.childElementCount) return;
+    if (!source || drawn.has(details)) return;
+    drawn.add(details);
+    const holders = details.querySelectorAll(":scope > .test > .charts");
     JSON.parse(source.textContent).forEach((test, index) => {
-      const part = document.createElement("div");
-      part.className = "test";
-      const heading = document.createElement("h4");
-      heading.textContent = test.name;
-      part.append(heading);
-      holder.append(part);
-      const key = `${source.id || Math.random()}-${index}`;
-      test.plots.forEach((one, place) => drawOverTime(part, test, one, key, place === test.plots.length - 1));
-      if (test.curves.length) drawCurves(figure(part, "Latency by percentile", "µs, logarithmic", []), test.curves);
+      const part = holders[index], together = `${drawn.size}-${index}`;
+      test.plots.forEach((one, place) => drawOverTime(part, test, one, together, place === 0, place === test.plots.length - 1));
+      if (test.curves.length) drawCurves(figure(part, "Latency by percentile", "logarithmic", []), test.curves);
       if (!test.plots.length && !test.curves.length) part.append("Nothing was recorded over time.");
     });
   }
@@ -216,7 +273,7 @@
   }
 
   function openTarget() {
-    const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
     if (target?.matches("details")) target.open = true;
   }
 
