@@ -1,0 +1,142 @@
+"""The report in a real browser: it opens from a file, draws, asks nobody for anything, and runs no foreign script."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from selenium.webdriver.chrome.webdriver import WebDriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.wait import WebDriverWait
+
+pytestmark = pytest.mark.browser
+
+from sample_runs import gateway_run, many_trials  # noqa: E402
+
+from leadline.report import render_html  # noqa: E402
+
+HOSTILE = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=1>"
+
+Open = Callable[..., WebDriver]
+
+# Counts the canvases that hold anything but transparent pixels.
+PAINTED = """
+return [...document.querySelectorAll("canvas")].filter((canvas) =>
+  canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value !== 0)).length;
+"""
+
+
+def wait_for(browser: WebDriver, script: str) -> Any:
+    return WebDriverWait(browser, 20).until(lambda it: it.execute_script(script))
+
+
+def painted(browser: WebDriver, at_least: int) -> int:
+    """Waits until as many canvases are painted; uPlot draws in a microtask."""
+    return WebDriverWait(browser, 20).until(lambda it: max(0, it.execute_script(PAINTED) - at_least + 1)) + at_least - 1
+
+
+def test_opens_from_a_file_without_errors_or_requests(open_page: Open) -> None:
+    browser = open_page(render_html(gateway_run()))
+    assert painted(browser, 1)
+    assert [entry for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
+    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    asked = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+    assert [url for url in asked if not url.startswith("data:")] == [browser.current_url]
+    assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
+
+
+def test_the_verdict_is_the_first_thing_to_read(open_page: Open) -> None:
+    browser = open_page(render_html(gateway_run()))
+    lines = browser.find_element(By.TAG_NAME, "body").text.splitlines()
+    assert lines[0].endswith("Incomplete")
+    assert lines[1] == "Not everything that should have been measured was."
+    heading = browser.find_element(By.TAG_NAME, "h1")
+    assert heading.rect["y"] < 120
+    assert browser.title.startswith("incomplete: gateway")
+
+
+def test_charts_of_the_open_trial_and_the_comparisons_are_drawn(open_page: Open) -> None:
+    browser = open_page(render_html(gateway_run()))
+    # Two comparisons, then tcp and udp with three plots each, rr and http with three plots and a latency curve each.
+    assert painted(browser, 16) == 16
+    assert browser.execute_script("return document.querySelectorAll('canvas').length") == 16
+    labels = browser.execute_script("return [...document.querySelectorAll('.plot')].map(e => e.ariaLabel)")
+    assert any(label.startswith("Memory. gateway system under test: mean") for label in labels)
+
+
+def test_a_trial_is_drawn_when_it_is_opened(open_page: Open) -> None:
+    browser = open_page(render_html(gateway_run()))
+    painted(browser, 16)
+    browser.execute_script("document.querySelectorAll('details.trial')[1].querySelector('summary').click()")
+    assert painted(browser, 30) == 30
+
+
+def test_arrow_keys_move_the_cursor_of_every_plot_of_a_test(open_page: Open) -> None:
+    browser = open_page(render_html(gateway_run()))
+    painted(browser, 16)
+    first = browser.find_element(By.CSS_SELECTOR, ".test .plot")
+    first.send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.SHIFT + Keys.ARROW_RIGHT)
+    times = """
+    return [...document.querySelector(".test").querySelectorAll(".u-legend .u-series:first-child .u-value")]
+      .map((cell) => cell.textContent);
+    """
+    shown = wait_for(browser, times.replace("return", "const found =", 1) + "return found[0] === '–' ? null : found;")
+    assert shown[0].endswith(" s")
+    assert "–" not in shown
+
+
+def test_dark_mode_changes_page_and_charts(open_page: Open) -> None:
+    background = "return getComputedStyle(document.body).backgroundColor"
+    ink = "return getComputedStyle(document.querySelector('h1')).color"
+    browser = open_page(render_html(gateway_run()))
+    light = browser.execute_script(background), browser.execute_script(ink)
+    browser = open_page(render_html(gateway_run()), scheme="dark")
+    dark = browser.execute_script(background), browser.execute_script(ink)
+    assert light != dark
+    assert sum(int(part) for part in dark[0].strip("rgb()").split(",")) < 150
+    assert painted(browser, 16) == 16
+
+
+@pytest.mark.parametrize("width", [400, 320])
+def test_a_narrow_window_does_not_scroll_sideways(open_page: Open, width: int) -> None:
+    browser = open_page(render_html(gateway_run()), width=width)
+    painted(browser, 16)
+    browser.execute_script("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    painted(browser, 100)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+
+
+def test_hostile_strings_are_inert(open_page: Open) -> None:
+    run = gateway_run(name=HOSTILE, plan_text=HOSTILE, command=HOSTILE)
+    test = run.trials[0].tests[0]
+    test = replace(test, test=HOSTILE, series=tuple(replace(one, label=HOSTILE, host=HOSTILE) for one in test.series))
+    trial = replace(run.trials[0], error=HOSTILE, status="failed", tests=(test,))
+    browser = open_page(render_html(replace(run, trials=(trial, *run.trials[1:]))))
+    painted(browser, 1)
+    assert browser.execute_script("return window.pwned") is None
+    assert browser.find_elements(By.TAG_NAME, "img") == []
+    assert HOSTILE in browser.find_element(By.ID, "troubles").text
+
+
+def test_two_hundred_trials_open_quickly_and_draw_only_what_is_open(open_page: Open) -> None:
+    browser = open_page(render_html(many_trials(200)))
+    assert painted(browser, 3) == 3
+    assert browser.execute_script("return document.querySelectorAll('details.trial').length") >= 200
+    link = "document.querySelector('a[href=\"#case-c40\"]').click();"
+    browser.execute_script(link)
+    assert wait_for(browser, "return document.getElementById('case-c40').open")
+
+
+def test_tables_and_plots_are_named_for_those_who_do_not_see_them(open_page: Open) -> None:
+    browser = open_page(render_html(gateway_run()))
+    painted(browser, 16)
+    nameless = """
+    return [...document.querySelectorAll("[tabindex],[role=region],[role=group]")]
+      .filter((element) => !element.getAttribute("aria-label")).length;
+    """
+    assert browser.execute_script(nameless) == 0
+    assert browser.execute_script("return document.documentElement.lang") == "en"

@@ -1,0 +1,186 @@
+"""The page's markup, without a browser: order, completeness, escaping, and that nothing is fetched from anywhere."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+from sample_runs import gateway_run, many_trials
+
+from leadline.analysis.model import Interval, Metric, Percentiles, Series, Window
+from leadline.report import charts, render_html
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u2028\"'&"
+
+
+class Page(HTMLParser):
+    """Collects the text that a reader sees, elements with their attributes, and the content of scripts."""
+
+    def __init__(self, markup: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.scripts: list[tuple[str | None, str]] = []
+        self._within: str | None = None
+        self.feed(markup)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag in ("script", "style", "title"):
+            self._within = tag
+        if tag == "script":
+            self.scripts.append((dict(attrs).get("type"), ""))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == self._within:
+            self._within = None
+
+    def handle_data(self, data: str) -> None:
+        if self._within == "script":
+            kind, content = self.scripts[-1]
+            self.scripts[-1] = (kind, content + data)
+        elif self._within is None and data.strip():
+            self.texts.append(" ".join(data.split()))
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.texts)
+
+
+def test_the_verdict_comes_first_and_in_words() -> None:
+    page = Page(render_html(gateway_run()))
+    assert page.texts[1:3] == ["Incomplete", "Not everything that should have been measured was."]
+
+
+def test_sections_are_in_the_order_of_interest() -> None:
+    text = Page(render_html(gateway_run())).text
+    order = [
+        "Incomplete",
+        "1 of 9 trials failed: c03/3",
+        "all 4 hosts are namespaces of one machine",
+        "0.42 %, not below 0.1 %",
+        "--cipher AES-256-GCX is not supported",
+        "≥ 88.4 k/s",
+        "Case by case",
+        "Bring-up of clients",
+        "Client statistics",
+        "Server statistics",
+        "Example CPU 9000",
+        "/proc/pressure/irq does not exist",
+        "What observing cost",
+        "leadline run examples/gateway.yaml --set repeat=3",
+        "topology: remote-access",
+    ]
+    place = 0
+    for words in order:
+        place = text.find(words, place)
+        assert place >= 0, words
+
+
+def test_nothing_is_fetched_from_anywhere() -> None:
+    for tag, attributes in Page(render_html(gateway_run())).elements:
+        for name in ("src", "href", "data", "srcset", "action", "poster"):
+            target = attributes.get(name)
+            assert target is None or target.startswith(("#", "data:")), (tag, target)
+
+
+def test_the_policy_allows_these_scripts_and_no_other() -> None:
+    page = Page(render_html(gateway_run()))
+    policy = next(a["content"] for t, a in page.elements if t == "meta" and a.get("http-equiv"))
+    assert policy is not None
+    code = [content for kind, content in page.scripts if kind is None]
+    digests = {base64.b64encode(hashlib.sha256(content.encode()).digest()).decode() for content in code}
+    assert digests == set(re.findall(r"'sha256-([^']+)'", policy))
+    assert "unsafe-inline" not in policy.split("script-src")[1].split(";")[0]
+    assert "Permission is hereby granted" in code[0]
+
+
+def test_hostile_strings_stay_text() -> None:
+    run = gateway_run(name=HOSTILE, plan_text=HOSTILE, command=HOSTILE)
+    series = Series(HOSTILE, HOSTILE, "percent", (0.0, 1.0), (1.0, 2.0))
+    test = replace(run.trials[0].tests[0], test=HOSTILE, error=HOSTILE, status="failed", series=(series,))
+    trial = replace(run.trials[0], error=HOSTILE, status="failed", tests=(test,))
+    summary = replace(run.summaries[0], case=HOSTILE, parameters={HOSTILE: HOSTILE})
+    hosts = {HOSTILE: {HOSTILE: HOSTILE}}
+    page = Page(render_html(replace(run, trials=(trial,), summaries=(summary, *run.summaries), hosts=hosts)))
+    assert not [tag for tag, _ in page.elements if tag == "img"]
+    assert len([kind for kind, _ in page.scripts if kind is None]) == 2
+    assert page.text.count("alert(1)") >= 5
+
+
+def test_a_run_that_left_nothing_still_makes_a_page() -> None:
+    run = gateway_run(trials=(), summaries=(), targets=(), hosts={}, notes=(), observer_cpu_share={}, started_at="?")
+    text = Page(render_html(replace(run, status="killed"))).text
+    assert "The run was killed" in text
+    assert "No test left a figure." in text
+    assert "No host told what it is." in text
+
+
+def test_many_trials_stay_a_page_of_reasonable_size() -> None:
+    markup = render_html(many_trials(200))
+    assert markup.count('class="trial"') >= 200
+    assert len(markup) < 4_000_000
+
+
+def test_embedded_data_survives_the_way_through_the_page() -> None:
+    data = {"name": HOSTILE, "values": [1.5, None, float("nan"), float("inf")]}
+    text = str(charts.embedded(data))
+    assert "<" not in text
+    assert json.loads(text) == {"name": HOSTILE, "values": [1.5, None, None, None]}
+
+
+def test_head_and_tail_lie_where_the_window_cuts() -> None:
+    test = gateway_run().trials[0].tests[0]
+    assert charts.test_charts(test)["cuts"] == [
+        {"from": 0.0, "to": 0.42, "name": "head"},
+        {"from": 10.01, "to": 10.31, "name": "tail"},
+    ]
+    never = charts.test_charts(replace(test, window=Window(0, 9 * 10**9, 4 * 10**9, 10 * 10**9)))
+    assert never["cuts"] == [{"from": 0.0, "to": 10.0, "name": "no steady window"}]
+    assert charts.test_charts(replace(test, window=None))["cuts"] == []
+
+
+def test_plots_share_one_time_axis_and_come_in_a_fixed_order() -> None:
+    drawn = charts.test_charts(gateway_run().trials[0].tests[0])
+    assert [plot["unit"] for plot in drawn["plots"]] == ["bit/s", "%", "B"]
+    assert len(drawn["axes"]) == 2
+    assert drawn["span"] == [-0.5, 10.9]
+
+
+def test_too_many_lines_and_samples_are_thinned_and_said_to_be() -> None:
+    base = gateway_run().trials[0].tests[0]
+    times = tuple(float(step) for step in range(3000))
+    lines = tuple(Series("agent", f"client{n}", "percent", times, tuple(float(n) for _ in times)) for n in range(1, 31))
+    plot = charts.test_charts(replace(base, series=lines, intervals=()))["plots"][0]
+    assert [line["name"] for line in plot["lines"]][:2] == ["client30: agent", "client29: agent"]
+    assert len(plot["lines"]) == charts.MOST_LINES
+    assert len(plot["lines"][0]["values"]) == 1000
+    assert plot["notes"] == ["22 lines with lower peaks are not drawn", "each point is the mean of 3 samples"]
+
+
+def test_unknown_samples_are_gaps_and_unknown_lines_are_left_out() -> None:
+    base = gateway_run().trials[0].tests[0]
+    intervals = (Interval(0.0, 0.1, {"throughput_bps": None}, False), Interval(0.1, 0.2, {"throughput_bps": 8e6}, True))
+    silent = Series("agent", "server", "percent", (0.0, 0.1), (None, None))
+    plots = charts.test_charts(replace(base, intervals=intervals, series=(silent,)))["plots"]
+    assert [(plot["unit"], plot["lines"][0]["values"]) for plot in plots] == [("bit/s", [None, 8_000_000])]
+
+
+def test_latency_curves_lie_on_an_axis_of_nines() -> None:
+    curve = charts.curve(
+        "latency", Percentiles("latency", 10_000, ((0, 10), (90, 20), (99, 30), (99.9, 40), (100, 50)))
+    )
+    assert curve["x"] == [0, 1, 2, 3, 4]
+    assert curve["y"] == [10, 20, 30, 40, 50]
+    few = charts.curve("latency", Percentiles("latency", 1, ((0, 10), (99, 10), (100, 10))))
+    assert few["x"] == [0, 2, 2]
+
+
+def test_a_figure_without_a_value_has_no_bar() -> None:
+    run = gateway_run()
+    summary = replace(run.summaries[0], metrics={"throughput_bps": Metric(None, "bit/s")})
+    assert 'class="bar"' not in render_html(replace(run, summaries=(summary,)))

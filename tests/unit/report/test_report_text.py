@@ -1,0 +1,146 @@
+"""The terminal's tables: what they say, and that they stay inside 80 columns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from rich.console import Console, RenderableType
+from sample_runs import GENERATOR_LIMITED, VALID, gateway_run, many_trials, one_result
+
+from leadline.analysis.model import Metric, Validity, Verdict
+from leadline.report import figures_table, measurement, run_renderables
+
+
+def shown(*renderables: RenderableType, width: int = 80) -> str:
+    console = Console(width=width, record=True, file=None, color_system=None, legacy_windows=False)
+    with console.capture() as capture:
+        for renderable in renderables:
+            console.print(renderable)
+    return capture.get()
+
+
+def line_with(text: str, *words: str) -> str:
+    found = [line for line in text.splitlines() if all(word in line for word in words)]
+    assert found, f"no line with {words} in\n{text}"
+    return found[0]
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+@pytest.mark.parametrize("run", [gateway_run(), many_trials(20)], ids=["gateway", "many"])
+def test_no_line_is_wider_than_the_terminal(run: object, width: int) -> None:
+    text = shown(*run_renderables(run), width=width)  # type: ignore[arg-type]
+    assert max(len(line) for line in text.splitlines()) <= width
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_figures_stand_beside_their_verdict(width: int) -> None:
+    text = shown(figures_table(gateway_run()), width=width)
+    assert "wireguard" in text
+    assert "≥ generator-limited" in line_with(text, "http", "≥ 88.4 k/s", "88.0 µs", "273 µs")
+    assert "valid" in line_with(text, "udp", "19.9 Mbit/s", "0.420 %")
+    assert "1 of 3 failed" in line_with(text, "≈ unstable", "103 µs")
+    assert "…" not in text
+
+
+def test_wide_tables_give_each_varying_parameter_a_column() -> None:
+    head = shown(figures_table(many_trials(40)), width=140).splitlines()[1]
+    assert head.split() == ["case", "clients", "packet", "test", "rate", "±95", "%", "lost", "p50", "p99", "verdict"]
+
+
+def test_only_capacities_are_bounded_by_a_busy_generator() -> None:
+    run = gateway_run()
+    limited = [replace(summary, validity=GENERATOR_LIMITED) for summary in run.summaries if summary.kind == "udp"]
+    line = line_with(shown(figures_table(replace(run, summaries=tuple(limited)))), "udp")
+    assert "≥ 20.0 Mbit/s" in line
+    assert "≥ 0 %" not in line
+
+
+def test_what_is_not_known_is_a_dash() -> None:
+    run = gateway_run()
+    summary = replace(run.summaries[0], metrics={"throughput_bps": Metric(None, "bit/s")}, validity=GENERATOR_LIMITED)
+    text = shown(figures_table(replace(run, summaries=(summary,))))
+    assert "≥ –" not in text
+    assert "–" in line_with(text, "tcp-up")
+
+
+def test_a_case_without_any_figure_is_still_listed() -> None:
+    run = gateway_run()
+    trials = tuple(replace(trial, status="failed", tests=()) for trial in run.trials if trial.case == "c03")
+    text = shown(figures_table(replace(run, trials=trials, summaries=())))
+    assert "c03" in text
+    assert "3 × failed" in text
+
+
+def test_client_and_server_statistics() -> None:
+    text = shown(*run_renderables(gateway_run()))
+    assert line_with(text, "c02", "tcp-up", "2,487.3").split() == [
+        "c02",
+        "tcp-up",
+        "2",
+        "2,487.3",
+        "1,930.0",
+        "241.25",
+        "965.00",
+    ]
+    assert "10.31  24.1  61.7     38.2  131.4   0.3     96.0    8.96 MiB" in line_with(text, "c02", "tcp-up", "10.31")
+    assert "2 CPUs, so 200 % at most" in text
+
+
+def test_bring_up_counts_and_names_causes() -> None:
+    text = shown(*run_renderables(gateway_run()))
+    assert " ".join(line_with(text, "c03", "2.6.14").split()).endswith("57 3 0 422 to 442 ms 940 ms")
+    assert "3 × no address: the pool is used up" in text
+
+
+def test_failed_trials_targets_and_the_verdict_with_its_reasons() -> None:
+    text = shown(*run_renderables(gateway_run()), width=120)
+    assert "openvpn on gateway ended with status 1" in line_with(text, "c03/3 failed")
+    assert "0.42 %, not below 0.1 %" in line_with(text, "✗ missed", "c03")
+    assert "the result is unstable" in line_with(text, "? undecided")
+    assert "1 of 9 trials failed: c03/3" in line_with(text, "trials-failed")
+    assert text.index("Figures") < text.index("Targets") < text.index("! incomplete")
+
+
+def test_empty_run_says_so_without_tables() -> None:
+    run = gateway_run(trials=(), summaries=(), targets=(), status="killed")
+    text = shown(*run_renderables(run))
+    assert "The run was killed" in text
+    assert "0 of 0 trials done" in text
+    assert "Server statistics" not in text
+
+
+def test_markup_in_names_is_text() -> None:
+    run = gateway_run(validity=Validity(Verdict.INCOMPLETE, ()), notes=())
+    trial = replace(run.trials[-1], error="[bold red]no[/] [/broken")
+    assert "[bold red]no[/] [/broken" in shown(*run_renderables(replace(run, trials=(trial,))), width=120)
+
+
+@pytest.mark.parametrize(
+    ("kind", "headline", "line"),
+    [
+        ("tcp", "18.3 Gbit/s  TCP throughput", ("retransmits", "17")),
+        ("udp", "19.9 Mbit/s  UDP throughput", ("datagrams sent", "17,857")),
+        ("rr", "41.6 k/s  request-response", ("15.3 µs", "67.9 µs", "1.31 ms")),
+        ("http", "≥ 88.0 k/s  HTTP requests", ("generator", "6.42 s of CPU in 10.3 s", "97.0 %")),
+    ],
+)
+def test_one_measurement(kind: str, headline: str, line: tuple[str, ...]) -> None:
+    text = shown(measurement(one_result(kind)))
+    assert headline in text
+    assert line_with(text, *line)
+    assert ("≥ generator-limited" if kind == "http" else "✓ valid") in text
+
+
+def test_a_failed_measurement_names_its_error() -> None:
+    failed = one_result("http", status="failed", error="connection refused", metrics={}, generator=None, window=None)
+    text = shown(measurement(replace(failed, errors={"refused": 3}, validity=VALID)))
+    assert "failed: connection refused" in text
+    assert "3 × refused" in text
+    assert "what it cost is not known" in text
+
+
+def test_a_kind_without_a_table_shows_its_metrics() -> None:
+    result = one_result("rr", metrics={"line_rate_ratio": Metric(0.5, "ratio"), "sent": Metric(9.0, "count")})
+    text = shown(measurement(replace(result, kind="packets")))
+    assert "50.0 %" in text
