@@ -1,4 +1,14 @@
-"""Numbers from numbers: steady windows, metrics, verdicts, tables.
+"""Numbers from numbers: steady windows, metrics, verdicts, tables. Pure: no I/O, no clock.
 
-Pure: no I/O, no clock; the same input gives the same findings.
+The same input gives the same findings. `analyse` reads a run's journal entries, `analyse_test` what one measurement
+left; `model` has the records that both give.
 """
+
+from leadline.analysis.gather import TestData
+from leadline.analysis.measure import analyse_test
+from leadline.analysis.rows import result_rows
+from leadline.analysis.run import analyse
+from leadline.analysis.spec import TestSpec
+from leadline.analysis.targets import judge, parse_targets
+
+__all__ = ["TestData", "TestSpec", "analyse", "analyse_test", "judge", "parse_targets", "result_rows"]

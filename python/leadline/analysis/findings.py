@@ -1,0 +1,83 @@
+"""What can be said of a run as a whole: the verdict over its results, and notes on its hosts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from leadline.analysis import validity
+from leadline.analysis.model import Reason, Summary, TargetResult, TrialResult, Validity, Verdict
+
+# What the design allows observing to cost, as a share of one CPU.
+OBSERVER_LIMIT = 0.01
+
+_ENDED = {"killed": "the run was killed; its journal just ends", "interrupted": "the run was interrupted"}
+
+
+def run_validity(status: str, trials: Sequence[TrialResult], summaries: Sequence[Summary]) -> Validity:
+    """The worst of the results' verdicts, and what kept the run from being whole."""
+    findings = []
+    if status in _ENDED:
+        findings.append((Verdict.INCOMPLETE, Reason(f"run-{status}", _ENDED[status])))
+    lost = [trial.trial for trial in trials if trial.status != "done"]
+    if lost:
+        named = ", ".join(lost[:5]) + (" ..." if len(lost) > 5 else "")
+        text = f"{len(lost)} of {len(trials)} trials did not come to their end: {named}"
+        findings.append((Verdict.INCOMPLETE, Reason("trials-failed", text)))
+    if not summaries:
+        findings.append((Verdict.INCOMPLETE, Reason("no-results", "no test was begun")))
+    verdicts = Counter(summary.validity.verdict for summary in summaries)
+    for verdict in Verdict:
+        if verdict is not Verdict.VALID and verdicts[verdict]:
+            text = f"{verdicts[verdict]} of {len(summaries)} results are {verdict.value}"
+            findings.append((verdict, Reason(f"results-{verdict.value}", text)))
+    return validity.combine(findings)
+
+
+def run_notes(hosts: Mapping[str, Mapping[str, Any]], observer: Mapping[str, float | None]) -> tuple[Reason, ...]:
+    """Hosts that share a machine, clocks, counters that this kernel lacks, and what observing cost if too much."""
+    return (*_shared(hosts), *_clocks(hosts), *_missing_counters(hosts), *_observer(observer))
+
+
+def undecided(targets: Iterable[str]) -> tuple[TargetResult, ...]:
+    """Every target of a run that has nothing to judge it by."""
+    return tuple(TargetResult(text, "", "undecided", None, "no test gave this figure") for text in targets)
+
+
+def _shared(hosts: Mapping[str, Mapping[str, Any]]) -> Iterable[Reason]:
+    machines = Counter(facts["boot_id"] for facts in hosts.values() if facts.get("boot_id"))
+    for boot_id, together in machines.items():
+        if together > 1:
+            cpus = next(facts.get("cpus") for facts in hosts.values() if facts.get("boot_id") == boot_id)
+            which = "all" if together == len(hosts) else f"{together} of the"
+            text = f"{which} {len(hosts)} hosts are namespaces of one machine and share its {cpus} CPUs"
+            yield Reason("shared-cpus", text)
+
+
+def _clocks(hosts: Mapping[str, Mapping[str, Any]]) -> Iterable[Reason]:
+    loose = sorted(name for name, facts in hosts.items() if (facts.get("clock") or {}).get("synchronised") is False)
+    if loose:
+        named = ", ".join(loose[:3]) + (" ..." if len(loose) > 3 else "")
+        text = f"the kernel calls the wall clock unsynchronised on {named}: a second may be off by some ten millionths"
+        yield Reason("unsynchronised-clock", text)
+
+
+def _missing_counters(hosts: Mapping[str, Mapping[str, Any]]) -> Iterable[Reason]:
+    """Each missing capability once, whatever the number of hosts that share the kernel."""
+    missing: dict[tuple[str, str], int] = {}
+    for facts in hosts.values():
+        for capability in facts.get("capabilities") or ():
+            if not capability.get("available", True):
+                key = (str(capability.get("name")), str(capability.get("reason") or "no reason was given"))
+                missing[key] = missing.get(key, 0) + 1
+    for (name, reason), number in sorted(missing.items()):
+        where = "" if number == len(hosts) else f" on {number} of {len(hosts)} hosts"
+        yield Reason("counters-missing", f"{name} is not available{where}: {reason}")
+
+
+def _observer(observer: Mapping[str, float | None]) -> Iterable[Reason]:
+    dear = {host: share for host, share in observer.items() if share is not None and share >= OBSERVER_LIMIT}
+    if dear:
+        host = max(dear, key=lambda name: dear[name])
+        yield Reason("observer-cost", f"observing cost {dear[host]:.1%} of one CPU on {host}; below 1 % is the aim")

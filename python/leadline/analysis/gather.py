@@ -1,0 +1,166 @@
+"""Collects what one test left behind: its hosts' events, on the controller's clock, reduced to what counts.
+
+A `TestData` is filled event by event, from a journal or straight from agents, in the order of arrival.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from leadline.analysis.model import ClientBringUp
+from leadline.analysis.spec import TestSpec
+
+CPU_KINDS = ("user", "system", "softirq", "irq", "steal", "iowait", "idle")
+"""Order of the figures in `HostSample.cpu_s`."""
+
+DEFAULT_STABILITY_SPREAD = 0.1
+"""How far repeats or intervals may differ, as a share of their mean, where no plan says otherwise (plan's default)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessUse:
+    """One process's accounts at one moment."""
+
+    name: str
+    pid: int
+    user_s: float
+    system_s: float
+    resident_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class HostSample:
+    """One observation of a host, reduced. `cpu_s` adds the CPUs up, by `CPU_KINDS`, since boot."""
+
+    t_ns: int
+    cpu_s: tuple[float, ...] | None
+    cpus: int | None
+    memory_used_bytes: int | None
+    cgroup_s: float | None
+    observer_cpu_s: float
+    processes: tuple[ProcessUse, ...]
+
+    @classmethod
+    def read(cls, event: Mapping[str, Any], offset_ns: int) -> HostSample:
+        """Takes an `observation` event."""
+        machine, cgroup = event.get("machine"), event.get("cgroup")
+        cpus = machine["cpus"] if machine else None
+        memory = machine["memory"] if machine else None
+        return cls(
+            t_ns=event["t_ns"] - offset_ns,
+            cpu_s=tuple(sum(cpu[f"{kind}_s"] for cpu in cpus) for kind in CPU_KINDS) if cpus else None,
+            cpus=len(cpus) if cpus else None,
+            memory_used_bytes=memory["total_bytes"] - memory["available_bytes"] if memory else None,
+            cgroup_s=cgroup["usage_s"] if cgroup else None,
+            observer_cpu_s=event["observer_cpu_s"],
+            processes=tuple(
+                ProcessUse(row["name"], row["pid"], row["user_s"], row["system_s"], row["resident_bytes"])
+                for row in event["processes"]
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FlowKey:
+    """A flow is told apart by its host, its task there, and its number in the task."""
+
+    host: str
+    task: str
+    flow: int
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A flow's cumulative counters at one moment."""
+
+    t_ns: int
+    sent_bytes: int
+    received_bytes: int
+    sent_units: int | None
+    received_units: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalHistogram:
+    """A histogram of one interval alone, still encoded."""
+
+    host: str
+    end_ns: int
+    report: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeOf:
+    """The figures of a finished task; `offset_ns` is to be subtracted from every instant in `outcome`."""
+
+    host: str
+    task: str
+    t_ns: int
+    offset_ns: int
+    outcome: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class TestData:
+    """What one test of one trial left. `samples` may be shared between the tests of a trial."""
+
+    __test__ = False  # the name is not for pytest to collect
+
+    spec: TestSpec
+    # Hosts that were to generate load.
+    hosts: tuple[str, ...] = ()
+    case: str = ""
+    repeat: int = 1
+    parameters: dict[str, Any] = field(default_factory=dict)
+    status: str = "done"  # done | failed | interrupted
+    error: str | None = None
+    # When all were told to begin, on the controller's clock.
+    start_at_ns: int | None = None
+    facts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    clock_bounds_ns: dict[str, int] = field(default_factory=dict)
+    bring_up: ClientBringUp | None = None
+    # Names that the system under test's processes are observed under.
+    sut_processes: tuple[str, ...] = ()
+    stability_spread: float = DEFAULT_STABILITY_SPREAD
+    samples: dict[str, list[HostSample]] = field(default_factory=dict)
+    outcomes: list[OutcomeOf] = field(default_factory=list)
+    # By flow and side (`local`, `peer`).
+    progress: dict[tuple[FlowKey, str], list[Point]] = field(default_factory=dict)
+    interval_histograms: list[IntervalHistogram] = field(default_factory=list)
+    started_ns: dict[tuple[str, str], int] = field(default_factory=dict)
+    failures: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(self, host: str, event: Mapping[str, Any], offset_ns: int = 0) -> None:
+        """Takes one event of `host`, as a plain record. `offset_ns` is the host's clock minus the controller's.
+
+        Events that a test's figures do not depend on are passed over.
+        """
+        match event.get("type"):
+            case "progress":
+                self._add_progress(host, event, offset_ns)
+            case "finished":
+                finished = OutcomeOf(host, event["task"], event["t_ns"] - offset_ns, offset_ns, event["outcome"])
+                self.outcomes.append(finished)
+            case "started":
+                self.started_ns[(host, event["task"])] = event["t_ns"] - offset_ns
+            case "failed":
+                self.failures.append((host, event["error"]["message"]))
+            case "observation":
+                self.samples.setdefault(host, []).append(HostSample.read(event, offset_ns))
+
+    def load_outcomes(self) -> list[OutcomeOf]:
+        """Outcomes of the tasks that generated load; a server's own are none."""
+        return [found for found in self.outcomes if not self.hosts or found.host in self.hosts]
+
+    def _add_progress(self, host: str, event: Mapping[str, Any], offset_ns: int) -> None:
+        t_ns = event["t_ns"] - offset_ns
+        for row in event["flows"]:
+            key = FlowKey(host, event["task"], row["flow"])
+            point = Point(
+                t_ns, row["sent_bytes"], row["received_bytes"], row.get("sent_units"), row.get("received_units")
+            )
+            self.progress.setdefault((key, event["side"]), []).append(point)
+        for report in event["histograms"]:
+            self.interval_histograms.append(IntervalHistogram(host, t_ns, report))

@@ -1,0 +1,235 @@
+"""What the hosts did meanwhile: CPU and memory of the gateway, of the system under test, and of the observers.
+
+The kernel's accounts are cumulative, so that a rate between two instants needs only the readings around them; in
+between they are taken to grow evenly. CPU is in percent of one CPU, so that two busy CPUs are 200 %.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leadline.analysis.gather import CPU_KINDS, HostSample, TestData
+from leadline.analysis.model import Series, ServerStatistics, Window
+
+# Who a test's server table is about, the first that there is.
+GATEWAYS = ("gateway", "gateway-b", "gateway-a")
+
+# A rate stands for the window only where the samples reach over most of it.
+COVERAGE = 0.5
+
+# How much of the time around a test its plots show, s.
+_MARGIN_S = 0.5
+
+_IDLE_KINDS = ("iowait", "idle")
+Floats = NDArray[np.float64]
+
+
+def gateway_of(data: TestData) -> str | None:
+    """The host that runs the system under test, as far as it was observed."""
+    return next((host for host in GATEWAYS if host in data.samples), None)
+
+
+def neighbours(data: TestData, host: str | None) -> set[str]:
+    """The hosts, itself included, that share `host`'s kernel: one boot id is one machine."""
+    boot_id = data.facts.get(host or "", {}).get("boot_id")
+    if boot_id is None:
+        return {host} if host else set()
+    return {name for name, facts in data.facts.items() if facts.get("boot_id") == boot_id}
+
+
+def machine_samples(data: TestData, host: str | None) -> list[HostSample]:
+    """Samples of the machine that `host` is on; hosts that share it leave them to one of them."""
+    together = neighbours(data, host) if host else set(data.samples)
+    for name in ([host] if host else []) + sorted(together):
+        samples = [sample for sample in data.samples.get(name, []) if sample.cpu_s is not None]
+        if samples:
+            return samples
+    return []
+
+
+def server_statistics(data: TestData, window: Window | None) -> ServerStatistics | None:
+    """The first seed's server table for one test; None where no gateway was observed."""
+    host = gateway_of(data)
+    if host is None or window is None:
+        return None
+    machine = machine_samples(data, host)
+    shares = cpu_percent(machine, window)
+    total = sum(value for kind, value in shares.items() if kind not in _IDLE_KINDS) if shares else None
+    user, system, memory = _sut_use(data, host, window)
+    return ServerStatistics(
+        real_length_s=(window.last_end_ns - window.first_start_ns) / 1e9,
+        cpu_user_percent=shares.get("user"),
+        cpu_system_percent=shares.get("system"),
+        cpu_softirq_percent=shares.get("softirq"),
+        cpu_total_percent=total,
+        cpu_wait_percent=shares.get("iowait"),
+        cpus=machine[-1].cpus if machine else None,
+        shared=len(neighbours(data, host)) > 1,
+        sut_user_percent=user,
+        sut_system_percent=system,
+        sut_memory_bytes=memory,
+    )
+
+
+def cpu_percent(samples: Sequence[HostSample], window: Window) -> dict[str, float]:
+    """Each kind's share in the window, all CPUs added up, percent of one CPU; empty where samples are missing."""
+    known = [(sample.t_ns, sample.cpu_s) for sample in samples if sample.cpu_s is not None]
+    if not known or not _covers([t_ns for t_ns, _ in known], window):
+        return {}
+    t_ns = np.array([t for t, _ in known], dtype=np.float64)
+    start, end = max(t_ns[0], window.start_ns), min(t_ns[-1], window.end_ns)
+    found = {}
+    for index, kind in enumerate(CPU_KINDS):
+        spent_s = np.array([cpu[index] for _, cpu in known], dtype=np.float64)
+        grown = np.interp(end, t_ns, spent_s) - np.interp(start, t_ns, spent_s)
+        found[kind] = 100.0 * float(grown) / ((end - start) / 1e9)
+    return found
+
+
+def observer_shares(samples: Iterable[tuple[str, Sequence[HostSample]]]) -> dict[str, float | None]:
+    """What observing cost on each host, as a share of one CPU. Each sequence is one agent's life, from start to end."""
+    used: dict[str, tuple[float, float]] = {}
+    hosts: dict[str, float | None] = {}
+    for host, life in samples:
+        hosts.setdefault(host, None)
+        if len(life) > 1 and life[-1].t_ns > life[0].t_ns:
+            cpu_s, wall_s = used.get(host, (0.0, 0.0))
+            cpu_s += max(0.0, life[-1].observer_cpu_s - life[0].observer_cpu_s)
+            used[host] = (cpu_s, wall_s + (life[-1].t_ns - life[0].t_ns) / 1e9)
+    return {**hosts, **{host: cpu_s / wall_s for host, (cpu_s, wall_s) in used.items()}}
+
+
+def series(data: TestData, window: Window | None) -> tuple[Series, ...]:
+    """Lines for plots over time; t = 0 is the first flow's start. Throughput over time is in the test's intervals."""
+    if window is None:
+        return ()
+    host = gateway_of(data)
+    machine = _around(machine_samples(data, host), window)
+    shared = len(neighbours(data, host)) > 1
+    name = "machine" if shared or host is None else host
+    lines = [
+        _rate_series(f"cpu {kind}", name, machine, window, partial(_cpu, index))
+        for index, kind in enumerate(CPU_KINDS)
+        if kind in ("user", "system", "softirq", "iowait")
+    ]
+    if machine:
+        used = tuple(_optional(sample.memory_used_bytes) for sample in machine)
+        lines.append(Series("memory in use", name, "bytes", _times(machine, window), used))
+    if host is not None and data.sut_processes:
+        lines += _sut_series(data, host, window)
+    for other in ("server", *([host] if host else [])):
+        own = [sample for sample in _around(data.samples.get(other, []), window) if sample.cgroup_s is not None]
+        lines.append(_rate_series("all processes", other, own, window, lambda sample: sample.cgroup_s))
+    lines.append(_clients_series(data, window))
+    return tuple(line for line in lines if line.t_s)
+
+
+def _sut_use(data: TestData, host: str, window: Window) -> tuple[float | None, float | None, float | None]:
+    """User and system percent, and mean memory, of the system under test's processes on the gateway."""
+    names = set(data.sut_processes)
+    samples = data.samples.get(host, [])
+    if not names or not _covers([sample.t_ns for sample in samples], window):
+        return None, None, None
+    spans: dict[int, list[tuple[int, float, float]]] = {}
+    resident: list[float] = []
+    for sample in samples:
+        own = [process for process in sample.processes if process.name in names]
+        for process in own:
+            spans.setdefault(process.pid, []).append((sample.t_ns, process.user_s, process.system_s))
+        if own and window.start_ns <= sample.t_ns <= window.end_ns:
+            resident.append(float(sum(process.resident_bytes for process in own)))
+    if not spans:
+        return None, None, None
+    known_s = (min(window.end_ns, samples[-1].t_ns) - max(window.start_ns, samples[0].t_ns)) / 1e9
+    grown = np.zeros(2)
+    for rows in spans.values():
+        table = np.array(rows, dtype=np.float64)
+        for column in (0, 1):
+            edges = np.interp([window.start_ns, window.end_ns], table[:, 0], table[:, column + 1])
+            grown[column] += edges[1] - edges[0]
+    user, system = (100.0 * float(seconds) / known_s for seconds in grown)
+    return user, system, float(np.mean(resident)) if resident else None
+
+
+def _sut_series(data: TestData, host: str, window: Window) -> list[Series]:
+    names = set(data.sut_processes)
+    samples = _around(data.samples.get(host, []), window)
+
+    def cpu_s(sample: HostSample) -> float | None:
+        own = [process.user_s + process.system_s for process in sample.processes if process.name in names]
+        return sum(own) if own else None
+
+    resident = tuple(
+        _optional(sum(process.resident_bytes for process in sample.processes if process.name in names) or None)
+        for sample in samples
+    )
+    return [
+        _rate_series("system under test", host, samples, window, cpu_s),
+        Series("system under test", host, "bytes", _times(samples, window), resident),
+    ]
+
+
+def _clients_series(data: TestData, window: Window) -> Series:
+    """CPU of all generating hosts together, at the first one's instants."""
+    lives = [
+        [sample for sample in _around(data.samples.get(host, []), window) if sample.cgroup_s is not None]
+        for host in data.hosts
+    ]
+    lives = [life for life in lives if len(life) > 1]
+    if not lives:
+        return Series("all processes", "clients", "percent", (), ())
+    t_ns = np.array([sample.t_ns for sample in lives[0]], dtype=np.float64)
+    spent_s = np.zeros(len(t_ns))
+    for life in lives:
+        own_t = [float(sample.t_ns) for sample in life]
+        spent_s += np.interp(t_ns, own_t, [sample.cgroup_s or 0.0 for sample in life])
+    return _rates("all processes", "clients", t_ns, spent_s, window)
+
+
+def _rate_series(
+    label: str, host: str, samples: Sequence[HostSample], window: Window, read: Callable[[HostSample], float | None]
+) -> Series:
+    """CPU seconds per second between neighbouring samples, in percent, at the middle between them."""
+    t_ns = np.array([sample.t_ns for sample in samples], dtype=np.float64)
+    spent_s = np.array([np.nan if (value := read(sample)) is None else value for sample in samples], dtype=np.float64)
+    return _rates(label, host, t_ns, spent_s, window)
+
+
+def _rates(label: str, host: str, t_ns: Floats, spent_s: Floats, window: Window) -> Series:
+    seconds = np.diff(t_ns) / 1e9
+    kept = seconds > 0
+    # An account that falls belongs to a process that was replaced: its rate is not known.
+    grown = np.where(np.diff(spent_s) >= 0, np.diff(spent_s), np.nan)
+    rates = 100.0 * grown[kept] / seconds[kept]
+    middles = ((t_ns[1:] + t_ns[:-1]) / 2)[kept]
+    times = tuple(float(t) for t in (middles - window.first_start_ns) / 1e9)
+    return Series(label, host, "percent", times, tuple(None if np.isnan(rate) else float(rate) for rate in rates))
+
+
+def _around(samples: Sequence[HostSample], window: Window) -> list[HostSample]:
+    margin_ns = _MARGIN_S * 1e9
+    first, last = window.first_start_ns - margin_ns, window.last_end_ns + margin_ns
+    return [sample for sample in samples if first <= sample.t_ns <= last]
+
+
+def _covers(t_ns: Sequence[int], window: Window) -> bool:
+    if len(t_ns) < 2 or window.end_ns <= window.start_ns:
+        return False
+    covered = min(t_ns[-1], window.end_ns) - max(t_ns[0], window.start_ns)
+    return covered >= COVERAGE * (window.end_ns - window.start_ns)
+
+
+def _times(samples: Sequence[HostSample], window: Window) -> tuple[float, ...]:
+    return tuple((sample.t_ns - window.first_start_ns) / 1e9 for sample in samples)
+
+
+def _cpu(index: int, sample: HostSample) -> float | None:
+    return sample.cpu_s[index] if sample.cpu_s is not None else None
+
+
+def _optional(value: float | None) -> float | None:
+    return float(value) if value is not None else None

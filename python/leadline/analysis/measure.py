@@ -1,0 +1,73 @@
+"""One test: from what its hosts left to its figures and the verdict on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from leadline.analysis import histograms as hdr
+from leadline.analysis import machine, metrics, validity, window
+from leadline.analysis.flows import build_flows
+from leadline.analysis.gather import TestData
+from leadline.analysis.histograms import DamagedHistogram
+from leadline.analysis.model import Interval, Percentiles, TestResult, Window
+
+# Order of the latency curves; the first is the one that pages show by default.
+_CURVES = ("latency", "service", "late", "connect")
+
+# Decoding an interval's histogram takes 0.3 ms: beyond this many, interval latencies are left out (a second of work).
+_MOST_INTERVAL_HISTOGRAMS = 4000
+
+
+def analyse_test(data: TestData) -> TestResult:
+    """Figures, verdict, intervals, tables and curves of one test; works on whatever is there of a test cut short."""
+    flows = build_flows(data)
+    steady = window.steady_window(flows, data.spec.warmup_ns, data.start_at_ns)
+    merged = metrics.merged_histograms(data)
+    intervals = _with_latency(data, steady, window.intervals(flows, steady, data.spec))
+    return TestResult(
+        case=data.case,
+        repeat=data.repeat,
+        test=data.spec.name,
+        kind=data.spec.kind,
+        parameters=data.parameters,
+        status=data.status,
+        error=data.error or (f"{data.failures[0][0]}: {data.failures[0][1]}" if data.failures else None),
+        metrics=metrics.figures(data.spec, flows, steady, merged),
+        validity=validity.assess(data, flows, steady, merged),
+        window=steady,
+        generator=metrics.generator_cost(data, flows, merged),
+        errors=metrics.error_counts(data),
+        intervals=intervals,
+        clients=metrics.client_statistics(flows, steady),
+        server=machine.server_statistics(data, steady),
+        percentiles=_curves(merged),
+        series=machine.series(data, steady),
+    )
+
+
+def _curves(merged: metrics.Histograms) -> tuple[Percentiles, ...]:
+    return tuple(hdr.curve(name, merged.named(name)) for name in _CURVES if merged.named(name).count)
+
+
+def _with_latency(data: TestData, steady: Window | None, intervals: Sequence[Interval]) -> tuple[Interval, ...]:
+    """Adds each interval's own p99, from the histograms of that interval on all hosts."""
+    parts = [part for part in data.interval_histograms if part.report.get("metric") == "latency"]
+    if steady is None or not intervals or not parts or len(parts) > _MOST_INTERVAL_HISTOGRAMS:
+        return tuple(intervals)
+    step_s = intervals[0].end_s - intervals[0].start_s
+    found: dict[int, list[hdr.Histogram]] = {}
+    for part in parts:
+        middle_s = (part.end_ns - data.spec.interval_ns / 2 - steady.first_start_ns) / 1e9
+        index = min(max(0, int(middle_s / step_s)), len(intervals) - 1)
+        try:
+            found.setdefault(index, []).append(hdr.decode(part.report))
+        except DamagedHistogram:
+            continue  # counted where the whole test's histograms are read
+    return tuple(
+        replace(
+            interval,
+            values={**interval.values, "latency_p99_us": hdr.merge(found.get(index, ())).percentile_us(99.0)},
+        )
+        for index, interval in enumerate(intervals)
+    )

@@ -1,0 +1,233 @@
+"""The figures of each kind of test, by the names and units that results, targets and tables share.
+
+Rates are taken inside the steady window; counts are of the whole test, so that they can be checked against the other
+side's, warm-up included. A count that one flow does not tell is not known for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from leadline.analysis.flows import Flow
+from leadline.analysis.gather import TestData
+from leadline.analysis.histograms import EMPTY, DamagedHistogram, Histogram, decode, merge
+from leadline.analysis.model import ClientStatistics, Generator, Metric, Window
+from leadline.analysis.spec import TestSpec
+from leadline.analysis.window import rate_columns, rate_per_s
+
+LATENCY_PERCENTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p999", 99.9))
+
+PRIMARY = {
+    "tcp": "throughput_bps",
+    "udp": "throughput_bps",
+    "rr": "transactions_per_s",
+    "http": "requests_per_s",
+}
+"""The figure that stands for a test: what repeats are compared by."""
+
+_BIT_RATE, _RATE, _COUNT, _BYTES, _MICROSECONDS, _RATIO = "bit/s", "1/s", "count", "bytes", "us", "ratio"
+
+
+@dataclass(frozen=True, slots=True)
+class Histograms:
+    """Histograms of the whole test, merged over its hosts; `damaged` could not be read."""
+
+    by_name: Mapping[str, Histogram]
+    damaged: int
+
+    def named(self, name: str) -> Histogram:
+        """The histogram, empty where nothing was recorded."""
+        return self.by_name.get(name, EMPTY)
+
+
+def merged_histograms(data: TestData) -> Histograms:
+    """Each name's histograms of all tasks, added up; of a task that was cut off, its intervals after the warm-up."""
+    encoded: dict[str, list[Mapping[str, object]]] = {}
+    finished = set()
+    for found in data.load_outcomes():
+        finished.add(found.host)
+        for report in found.outcome["histograms"]:
+            encoded.setdefault(report["metric"], []).append(report)
+    warm_ns = (data.start_at_ns or 0) + data.spec.warmup_ns
+    for part in data.interval_histograms:
+        measured = part.end_ns - data.spec.interval_ns // 2 >= warm_ns
+        if part.host not in finished and measured and (not data.hosts or part.host in data.hosts):
+            encoded.setdefault(part.report["metric"], []).append(part.report)
+    merged, damaged = {}, 0
+    for name, reports in encoded.items():
+        readable = []
+        for report in reports:
+            try:
+                readable.append(decode(report))
+            except DamagedHistogram:
+                damaged += 1
+        merged[name] = merge(readable)
+    return Histograms(merged, damaged)
+
+
+def figures(spec: TestSpec, flows: Sequence[Flow], window: Window | None, histograms: Histograms) -> dict[str, Metric]:
+    """Every metric of the test's kind, unknown ones as None."""
+    rates = {
+        name: None if (rate := rate_per_s(curves, window)) is None else factor * rate
+        for name, factor, curves in rate_columns(spec, flows)
+    }
+    match spec.kind:
+        case "udp":
+            return _udp(flows, rates)
+        case "rr":
+            return _operations("transactions", spec, flows, rates, histograms)
+        case "http":
+            return _operations("requests", spec, flows, rates, histograms)
+        case _:
+            return _tcp(spec, flows, window, rates)
+
+
+def client_statistics(flows: Sequence[Flow], window: Window | None) -> ClientStatistics | None:
+    """The first seed's table: what was moved in all, the clients' rates added up in the window, and per client."""
+    hosts = {flow.key.host for flow in flows if flow.start_ns is not None}
+    if not hosts:
+        return None
+    moved = [flow.delivered_bytes for flow in flows if flow.delivered_bytes is not None]
+    total_bps = None if (rate := rate_per_s(moved, window)) is None else 8.0 * rate
+    return ClientStatistics(
+        clients=len(hosts),
+        transfer_bytes=sum(curve.total for curve in moved) if moved else None,
+        total_bps=total_bps,
+        average_bps=total_bps / len(hosts) if total_bps is not None else None,
+    )
+
+
+def generator_cost(data: TestData, flows: Sequence[Flow], histograms: Histograms) -> Generator | None:
+    """What generating cost on the generators' own hosts, all of them added up.
+
+    A unit of `cpu_ns_per_unit` is a datagram, a transaction, a request, or a byte of TCP payload moved.
+    """
+    reports = [found.outcome["generator"] for found in data.load_outcomes()]
+    if not reports:
+        return None
+    threads = [thread for report in reports for thread in report["threads"]]
+    cpu_s = sum(thread["user_s"] + thread["system_s"] for thread in threads) if threads else None
+    shares = [(thread["user_s"] + thread["system_s"]) / thread["wall_s"] for thread in threads if thread["wall_s"] > 0]
+    units = _moved_units(data.spec, flows)
+    late = histograms.named("late")
+    return Generator(
+        cpu_s=cpu_s,
+        wall_s=max(report["wall_s"] for report in reports),
+        busiest_thread=max(shares, default=None),
+        late_p99_us=late.percentile_us(99.0),
+        cpu_ns_per_unit=cpu_s * 1e9 / units if cpu_s is not None and units else None,
+    )
+
+
+def error_counts(data: TestData) -> dict[str, int]:
+    """Failed operations by name, all hosts added up; what never happened is left out."""
+    counts: dict[str, int] = {}
+    for found in data.load_outcomes():
+        for name, count in found.outcome["errors"].items():
+            if count:
+                counts[name] = counts.get(name, 0) + count
+    return dict(sorted(counts.items()))
+
+
+def counter(data: TestData, name: str) -> int | None:
+    """One of the kind's own counters (`unsent` ...), all hosts added up; None where no host has it."""
+    found = [outcome.outcome["counts"].get(name) for outcome in data.load_outcomes()]
+    known = [count for count in found if count is not None]
+    return sum(known) if known else None
+
+
+def _tcp(
+    spec: TestSpec, flows: Sequence[Flow], window: Window | None, rates: Mapping[str, float | None]
+) -> dict[str, Metric]:
+    round_trips = [flow.report["rtt_mean_us"] for flow in flows if flow.report and flow.report.get("rtt_mean_us")]
+    found = {"throughput_bps": Metric(rates["throughput_bps"], _BIT_RATE)}
+    if spec.direction == "both":
+        for direction in ("up", "down"):
+            curves = [flow.delivered_bytes for flow in flows if flow.direction == direction and flow.delivered_bytes]
+            rate = rate_per_s(curves, window)
+            found[f"throughput_{direction}_bps"] = Metric(None if rate is None else 8.0 * rate, _BIT_RATE)
+    return {
+        **found,
+        "retransmits": _reported(flows, "retransmits", _COUNT),
+        "rtt_mean_us": Metric(sum(round_trips) / len(round_trips) if round_trips else None, _MICROSECONDS),
+        "sent_bytes": Metric(_sum(flows, lambda flow: flow.sent_bytes), _BYTES),
+        "received_bytes": Metric(_sum(flows, _received_bytes), _BYTES),
+    }
+
+
+def _udp(flows: Sequence[Flow], rates: Mapping[str, float | None]) -> dict[str, Metric]:
+    sent, lost = _sum(flows, lambda flow: flow.sent_units), _reported(flows, "lost", _COUNT)
+    jitters = [flow.report["jitter_us"] for flow in flows if flow.report and flow.report.get("jitter_us") is not None]
+    ratio = lost.value / sent if lost.value is not None and sent else None
+    return {
+        "throughput_bps": Metric(rates["throughput_bps"], _BIT_RATE),
+        "packets_per_s": Metric(rates["packets_per_s"], _RATE),
+        "sent": Metric(sent, _COUNT),
+        "received": Metric(_sum(flows, _received_units), _COUNT),
+        "lost": lost,
+        "lost_ratio": Metric(ratio, _RATIO),
+        "duplicates": _reported(flows, "duplicates", _COUNT),
+        "reordered": _reported(flows, "reordered", _COUNT),
+        "jitter_us": Metric(sum(jitters) / len(jitters) if jitters else None, _MICROSECONDS),
+    }
+
+
+def _operations(
+    noun: str,
+    spec: TestSpec,
+    flows: Sequence[Flow],
+    rates: Mapping[str, float | None],
+    histograms: Histograms,
+) -> dict[str, Metric]:
+    found = {
+        noun: Metric(_sum(flows, _received_units), _COUNT),
+        f"{noun}_per_s": Metric(rates[f"{noun}_per_s"], _RATE),
+    }
+    if noun == "requests":
+        found["bytes_received"] = Metric(_sum(flows, _received_bytes), _BYTES)
+    found |= _distribution("latency", histograms.named("latency"))
+    if spec.paced:
+        found |= _distribution("service", histograms.named("service"))
+        late = histograms.named("late")
+        for name, percentile in (("p50", 50.0), ("p99", 99.0)):
+            found[f"late_{name}_us"] = Metric(late.percentile_us(percentile), _MICROSECONDS)
+        found["late_max_us"] = Metric(late.max_us, _MICROSECONDS)
+    return found
+
+
+def _distribution(prefix: str, histogram: Histogram) -> dict[str, Metric]:
+    values = {
+        "min": histogram.min_us,
+        "mean": histogram.mean_us,
+        **{name: histogram.percentile_us(percentile) for name, percentile in LATENCY_PERCENTILES},
+        "max": histogram.max_us,
+    }
+    return {f"{prefix}_{name}_us": Metric(value, _MICROSECONDS) for name, value in values.items()}
+
+
+def _moved_units(spec: TestSpec, flows: Sequence[Flow]) -> float | None:
+    if spec.kind == "tcp":
+        return _sum(flows, lambda flow: flow.sent_bytes)
+    if spec.kind == "udp":
+        return _sum(flows, lambda flow: flow.sent_units)
+    return _sum(flows, _received_units)
+
+
+def _received_bytes(flow: Flow) -> float | None:
+    return flow.delivered_bytes.total if flow.delivered_bytes is not None and flow.evidence != "sender" else None
+
+
+def _received_units(flow: Flow) -> float | None:
+    return flow.delivered_units.total if flow.delivered_units is not None and flow.evidence != "sender" else None
+
+
+def _reported(flows: Sequence[Flow], name: str, unit: str) -> Metric:
+    return Metric(_sum(flows, lambda flow: flow.report.get(name) if flow.report else None), unit)
+
+
+def _sum(flows: Sequence[Flow], read: Callable[[Flow], float | None]) -> float | None:
+    """All flows that began, added up; None where one of them does not tell."""
+    values = [read(flow) for flow in flows if flow.start_ns is not None]
+    known = [value for value in values if value is not None]
+    return float(sum(known)) if values and len(known) == len(values) else None

@@ -1,0 +1,95 @@
+"""A case's repeats as one line: means with 95 % intervals, and a verdict on whether the repeats agree.
+
+The interval is Student's t over the repeats' values (n - 1 degrees of freedom): repeats are interleaved with the other
+cases, so they are as independent as one machine allows. Latency percentiles are figures of a repeat like any other
+here: the mean of three p99s is the mean p99 of a run, not the p99 of all three runs' requests.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from scipy import stats
+
+from leadline.analysis import stability, validity
+from leadline.analysis.metrics import PRIMARY
+from leadline.analysis.model import Metric, Reason, Summary, TestResult, Validity, Verdict
+
+CONFIDENCE = 0.95
+
+
+def summarise(
+    results: Sequence[TestResult],
+    *,
+    planned: int,
+    limit: float,
+    case: str,
+    test: str,
+    kind: str,
+    parameters: Mapping[str, Any],
+) -> Summary:
+    """One test of one case over its repeats. Repeats that failed or were cut short are counted, not averaged.
+
+    `planned` is how many trials of the case began; `limit` is the plan's `limits.stability.spread`.
+    """
+    done = [result for result in results if result.status == "done"]
+    failed = max(planned, len(results)) - len(done)
+    names = dict.fromkeys(name for result in done for name in result.metrics)
+    metrics = {name: mean_with_interval([result.metrics.get(name) for result in done]) for name in names}
+    return Summary(
+        case=case,
+        test=test,
+        kind=kind,
+        parameters=dict(parameters),
+        repeats=len(done),
+        failed=failed,
+        metrics=metrics,
+        validity=_validity(done, failed, limit, kind),
+    )
+
+
+def mean_with_interval(metrics: Iterable[Metric | None]) -> Metric:
+    """Mean and 95 % t-interval of the known values; no interval for a single one."""
+    known = [metric for metric in metrics if metric is not None]
+    unit = known[0].unit if known else ""
+    values = [metric.value for metric in known if metric.value is not None]
+    if not values:
+        return Metric(None, unit)
+    mean = math.fsum(values) / len(values)
+    if len(values) < 2:
+        return Metric(mean, unit)
+    variance = math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+    quantile = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(values) - 1))
+    half = quantile * math.sqrt(variance / len(values))
+    return Metric(mean, unit, mean - half, mean + half)
+
+
+def _validity(done: Sequence[TestResult], failed: int, limit: float, kind: str) -> Validity:
+    """The repeats' worst verdict, each reason once, and whether the repeats agree with one another."""
+    if not done:
+        return Validity(Verdict.INCOMPLETE, (Reason("no-repeat-done", "no repeat of this test came to its end"),))
+    verdict = validity.worst(result.validity.verdict for result in done)
+    reasons = list(_merged(done))
+    primary = PRIMARY.get(kind, "")
+    values = [metric.value for result in done if (metric := result.metrics.get(primary)) and metric.value is not None]
+    disagreement = stability.between_repeats(values, limit, primary)
+    if disagreement is not None:
+        verdict = validity.worst((verdict, Verdict.UNSTABLE))
+        reasons.insert(0, disagreement)
+    if failed:
+        reasons.append(Reason("repeats-failed", f"{failed} of {failed + len(done)} repeats did not come to their end"))
+    return Validity(verdict, tuple(reasons))
+
+
+def _merged(done: Sequence[TestResult]) -> Iterable[Reason]:
+    """Each code once, with the first repeat's words, and in how many repeats it was seen where not in all."""
+    seen: dict[str, tuple[str, int]] = {}
+    for result in done:
+        for reason in {reason.code: reason for reason in reversed(result.validity.reasons)}.values():
+            text, times = seen.get(reason.code, (reason.text, 0))
+            seen[reason.code] = text, times + 1
+    for code, (text, times) in seen.items():
+        share = f" (in {times} of {len(done)} repeats)" if times < len(done) else ""
+        yield Reason(code, text + share)

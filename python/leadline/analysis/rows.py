@@ -1,0 +1,35 @@
+"""Analysis as plain rows, for `dataset.write_results` and `leadline results`: one row per figure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from leadline.analysis.model import RunAnalysis, Summary, TestResult
+
+
+def result_rows(analysis: RunAnalysis) -> Iterator[dict[str, Any]]:
+    """Every metric of every test of every trial, then of every case over its repeats (these have no trial)."""
+    for trial in analysis.trials:
+        for test in trial.tests:
+            yield from _rows(test, trial.trial)
+    for summary in analysis.summaries:
+        yield from _rows(summary, None)
+
+
+def _rows(result: TestResult | Summary, trial: str | None) -> Iterator[dict[str, Any]]:
+    for name, metric in result.metrics.items():
+        yield {
+            "case": result.case,
+            "trial": trial,
+            "test": result.test,
+            "kind": result.kind,
+            "parameters": result.parameters,
+            "metric": name,
+            "value": metric.value,
+            "unit": metric.unit,
+            "low": metric.low,
+            "high": metric.high,
+            "validity": result.validity.verdict.value,
+            "reasons": [reason.code for reason in result.validity.reasons],
+        }

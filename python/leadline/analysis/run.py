@@ -1,0 +1,281 @@
+"""A whole run from its manifest and its journal's entries, also of a run that was killed: the journal just ends.
+
+Reads the entries once, in order, and keeps no more than the trial at hand and the results of those before it.
+
+Of the manifest (`run.json`) these keys are used, each optional, so that a journal without one still gives its figures:
+`run_id`, `name`, `started_at`, `plan` (`targets` and `limits.stability.spread` of it), `plan_text`, `command`,
+`version`, `cases` (`id`, `parameters`, `tests` with `name` and `kind`) and `hosts`. What is missing is taken from `run-begin`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from leadline.analysis import findings, machine
+from leadline.analysis.gather import DEFAULT_STABILITY_SPREAD, HostSample, TestData
+from leadline.analysis.measure import analyse_test
+from leadline.analysis.model import ClientBringUp, RunAnalysis, Summary, TrialResult
+from leadline.analysis.repeats import summarise
+from leadline.analysis.spec import TestSpec
+from leadline.analysis.targets import judge_summaries, parse_targets
+from leadline.dataset import HostClocks
+from leadline.errors import PlanError
+
+Record = Mapping[str, Any]
+
+_CUT_OFF = "the run was cut off here"
+
+
+def analyse(manifest: Record, entries: Iterable[Record]) -> RunAnalysis:
+    """Everything that tables and reports show of a run. Pure: the same input gives the same findings."""
+    reading = _Reading(manifest)
+    for entry in entries:
+        reading.take(entry)
+    reading.end_trial({})
+    return reading.findings()
+
+
+@dataclass(slots=True)
+class _Trial:
+    """The trial at hand."""
+
+    trial: str
+    case: str
+    repeat: int
+    parameters: dict[str, Any]
+    sut: str = ""
+    sut_version: str | None = None
+    bring_up: ClientBringUp | None = None
+    sut_processes: tuple[str, ...] = ()
+    samples: dict[str, list[HostSample]] = field(default_factory=dict)
+    tests: dict[str, TestData] = field(default_factory=dict)
+
+
+class _Reading:
+    """Takes the entries one by one; results pile up trial by trial."""
+
+    def __init__(self, manifest: Record) -> None:
+        self._manifest = dict(manifest)
+        self._cases = {case["id"]: case for case in manifest.get("cases") or () if "id" in case}
+        self._clocks = HostClocks()
+        self._facts: dict[str, dict[str, Any]] = {}
+        self._trial: _Trial | None = None
+        self._trials: list[TrialResult] = []
+        self._lives: list[tuple[str, list[HostSample]]] = []
+        self._status = "killed"
+
+    def take(self, entry: Record) -> None:
+        event = entry.get("event")
+        if isinstance(event, Mapping):
+            try:
+                self._event(entry, event)
+            except (KeyError, TypeError, AttributeError):
+                return  # a line that lacks what its type promises: from another version, or garbled
+            return
+        match entry.get("record"):
+            case "run-begin":
+                self._manifest = {**{key: value for key, value in entry.items() if key != "record"}, **self._manifest}
+            case "clock":
+                self._clocks.note(entry)
+            case "trial-begin":
+                self.end_trial({})
+                self._begin_trial(entry)
+            case "bring-up":
+                self._bring_up(entry)
+            case "test-begin":
+                self._begin_test(entry)
+            case "test-end":
+                self._end_test(entry)
+            case "trial-end":
+                self.end_trial(entry)
+            case "run-end":
+                self._status = str(entry.get("status") or "done")
+
+    def end_trial(self, record: Record) -> None:
+        """Turns the trial at hand into its result; without a `trial-end` it was interrupted."""
+        trial, self._trial = self._trial, None
+        if trial is None:
+            return
+        for data in trial.tests.values():
+            data.bring_up, data.sut_processes = trial.bring_up, trial.sut_processes
+            data.clock_bounds_ns = self._clocks.bounds_ns
+        self._trials.append(
+            TrialResult(
+                trial=trial.trial,
+                case=trial.case,
+                repeat=trial.repeat,
+                status=str(record.get("status") or "interrupted"),
+                error=_message(record.get("error")) if record else _CUT_OFF,
+                sut=trial.sut,
+                sut_version=trial.sut_version,
+                bring_up=trial.bring_up,
+                tests=tuple(analyse_test(data) for data in trial.tests.values()),
+            )
+        )
+
+    def findings(self) -> RunAnalysis:
+        plan = self._manifest.get("plan") or {}
+        limit = _stability_spread(plan)
+        summaries = tuple(self._summary(case, test, kind, limit) for case, test, kind in self._tests())
+        try:
+            kinds = {test: kind for _, test, kind in self._tests()}
+            targets = judge_summaries(parse_targets(plan.get("targets") or (), kinds), summaries)
+        except PlanError:
+            # The plan was checked before it ran; here its tests may all be missing because none was begun.
+            targets = findings.undecided(plan.get("targets") or ())
+        given = self._manifest.get("hosts")
+        hosts = {**(given if isinstance(given, Mapping) else {}), **self._facts}
+        observer = machine.observer_shares(self._lives)
+        return RunAnalysis(
+            run_id=str(self._manifest.get("run_id") or ""),
+            name=str(self._manifest.get("name") or plan.get("name") or ""),
+            status=self._status,
+            started_at=str(self._manifest.get("started_at") or ""),
+            plan_text=str(self._manifest.get("plan_text") or ""),
+            command=str(self._manifest.get("command") or ""),
+            version=str(self._manifest.get("version") or ""),
+            hosts=hosts,
+            trials=tuple(self._trials),
+            summaries=summaries,
+            targets=targets,
+            validity=findings.run_validity(self._status, self._trials, summaries),
+            notes=findings.run_notes(hosts, observer),
+            observer_cpu_share=observer,
+        )
+
+    def _event(self, entry: Record, event: Record) -> None:
+        host = entry["host"]
+        if event.get("type") == "hello":
+            about = {"agent_version": event.get("agent_version"), "capabilities": event.get("capabilities") or []}
+            self._facts[host] = {**event["host"], **about}
+            self._lives.append((host, []))
+            return
+        offset_ns = self._clocks.offset_ns(entry)
+        if event.get("type") == "observation":
+            self._observation(host, HostSample.read(event, offset_ns))
+        elif self._trial is not None and event.get("trial") in self._trial.tests:
+            self._trial.tests[event["trial"]].add(host, event, offset_ns)
+
+    def _observation(self, host: str, sample: HostSample) -> None:
+        """Ends of each agent's life are kept for the observer's own cost; the rest only as long as its trial."""
+        life = next((life for name, life in reversed(self._lives) if name == host), None)
+        if life is None or (life and sample.observer_cpu_s < life[-1].observer_cpu_s):
+            life = []
+            self._lives.append((host, life))
+        del life[1:]
+        life.append(sample)
+        if self._trial is not None:
+            self._trial.samples.setdefault(host, []).append(sample)
+
+    def _begin_trial(self, record: Record) -> None:
+        case = str(record.get("case") or str(record.get("trial")).partition("/")[0])
+        known = self._cases.get(case, {})
+        sut = known.get("sut") or {}
+        self._trial = _Trial(
+            trial=str(record.get("trial")),
+            case=case,
+            repeat=int(record.get("repeat") or 1),
+            parameters=dict(record.get("parameters") or known.get("parameters") or {}),
+            sut=str(sut.get("kind") or "") if isinstance(sut, Mapping) else str(sut),
+        )
+
+    def _bring_up(self, record: Record) -> None:
+        if self._trial is None:
+            return
+        sut = record.get("sut")
+        kind = sut.get("kind") if isinstance(sut, Mapping) else sut
+        self._trial.sut = str(kind or self._trial.sut)
+        self._trial.sut_version = record.get("version")
+        self._trial.bring_up = _client_bring_up(record.get("clients") or ())
+        processes = record.get("processes") or ()
+        names = (process.get("name") if isinstance(process, Mapping) else process for process in processes)
+        self._trial.sut_processes = tuple(str(name) for name in names if name)
+
+    def _begin_test(self, record: Record) -> None:
+        trial, label = self._trial, str(record.get("label"))
+        if trial is None:
+            return
+        spec = TestSpec.read({"name": label.rpartition("/")[2], **(record.get("test") or {})})
+        trial.tests[label] = TestData(
+            spec=spec,
+            hosts=tuple(record.get("hosts") or ()),
+            case=trial.case,
+            repeat=trial.repeat,
+            parameters=trial.parameters,
+            status="interrupted",
+            error=_CUT_OFF,
+            start_at_ns=record.get("start_at_ns"),
+            facts=self._facts,
+            stability_spread=_stability_spread(self._manifest.get("plan") or {}),
+            samples=trial.samples,
+        )
+
+    def _end_test(self, record: Record) -> None:
+        data = self._trial.tests.get(str(record.get("label"))) if self._trial is not None else None
+        if data is not None:
+            data.status = str(record.get("status") or "done")
+            data.error = _message(record.get("error"))
+
+    def _tests(self) -> list[tuple[str, str, str]]:
+        """Case, name and kind of each test that the run had, in the order of the plan."""
+        found: dict[tuple[str, str], str] = {}
+        begun = {trial.case for trial in self._trials}
+        for case in self._cases.values():
+            if case["id"] in begun:
+                found |= {(case["id"], test["name"]): test["kind"] for test in case.get("tests") or ()}
+        for trial in self._trials:
+            for test in trial.tests:
+                found.setdefault((test.case, test.test), test.kind)
+        return [
+            (case, test, kind) for (case, test), kind in sorted(found.items(), key=lambda item: _natural(item[0][0]))
+        ]
+
+    def _summary(self, case: str, test: str, kind: str, limit: float) -> Summary:
+        trials = [trial for trial in self._trials if trial.case == case]
+        results = [result for trial in trials for result in trial.tests if result.test == test]
+        parameters = results[0].parameters if results else self._cases.get(case, {}).get("parameters") or {}
+        return summarise(
+            results, planned=len(trials), limit=limit, case=case, test=test, kind=kind, parameters=parameters
+        )
+
+
+def _client_bring_up(clients: Sequence[Record]) -> ClientBringUp | None:
+    """Counts and times; None where the system under test has no clients of its own (a route)."""
+    if not clients:
+        return None
+    states = Counter(str(client.get("state")) for client in clients)
+    times = sorted(client["time_s"] for client in clients if client.get("time_s") is not None)
+    causes: Counter[str] = Counter()
+    for client in clients:
+        if client.get("state") != "connected":
+            missing = ", ".join(client.get("missing") or ())
+            causes[client.get("cause") or (f"missing: {missing}" if missing else "unknown")] += 1
+    return ClientBringUp(
+        connected=states["connected"],
+        partial=states["partial"],
+        failed=states["failed"],
+        time_p50_s=median(times) if times else None,
+        time_max_s=times[-1] if times else None,
+        causes=dict(causes),
+    )
+
+
+def _stability_spread(plan: Record) -> float:
+    spread = ((plan.get("limits") or {}).get("stability") or {}).get("spread")
+    return float(spread) if isinstance(spread, int | float) else DEFAULT_STABILITY_SPREAD
+
+
+def _message(error: Any) -> str | None:
+    if isinstance(error, Mapping):
+        return str(error.get("message") or error.get("code") or "")
+    return str(error) if error else None
+
+
+def _natural(case: str) -> tuple[str, int]:
+    """c2 before c10."""
+    letters = case.rstrip("0123456789")
+    return letters, int(case[len(letters) :] or -1)

@@ -1,0 +1,73 @@
+"""What a test was to do, read from its record once, whether a plan's test or an agent's workload wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_NS_PER_MS = 1_000_000
+_DEFAULT_INTERVAL_MS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class TestSpec:
+    """A test's parameters as far as its figures depend on them."""
+
+    __test__ = False  # the name is not for pytest to collect
+
+    name: str
+    kind: str
+    direction: str  # up | down | both, as the client sees it
+    duration_ns: int | None
+    warmup_ns: int
+    interval_ns: int
+    number: int | None
+    connections: int | None
+    # Mean time between two sends of one flow (udp) or of one client (http), s; None for as fast as it goes.
+    send_gap_s: float | None
+
+    @property
+    def paced(self) -> bool:
+        """Whether sends have times of their own, instead of following the last answer or a free buffer."""
+        return self.send_gap_s is not None
+
+    @property
+    def counts_units(self) -> bool:
+        """Whether its leading figure is operations per second rather than bits per second."""
+        return self.kind in ("rr", "http")
+
+    @classmethod
+    def read(cls, test: Mapping[str, Any]) -> TestSpec:
+        """Takes a plan's test (`TcpTest` ...) or a workload of the contract (`TcpSpec` ...), dumped by field names."""
+        return cls(
+            name=str(test.get("name") or test.get("kind") or "test"),
+            kind=str(test.get("kind") or "tcp"),
+            direction=str(test.get("direction") or "up"),
+            duration_ns=_ns(test.get("duration_ms")),
+            warmup_ns=_ns(test.get("warmup_ms")) or 0,
+            interval_ns=_ns(test.get("interval_ms")) or _DEFAULT_INTERVAL_MS * _NS_PER_MS,
+            number=test.get("number"),
+            connections=test.get("connections"),
+            send_gap_s=_send_gap_s(test),
+        )
+
+
+def _ns(milliseconds: Any) -> int | None:
+    return round(milliseconds * _NS_PER_MS) if isinstance(milliseconds, int | float) else None
+
+
+def _send_gap_s(test: Mapping[str, Any]) -> float | None:
+    """A plan gives a client's rate, a workload a flow's."""
+    kind = test.get("kind")
+    if kind == "http" and test.get("rate_per_s"):
+        return 1.0 / float(test["rate_per_s"])
+    if kind == "udp" and test.get("rate_pps"):
+        return 1.0 / float(test["rate_pps"])
+    if kind == "udp" and test.get("rate_bps"):
+        bits = 8.0 * float(test.get("packet_bytes") or test.get("datagram_bytes") or 1400)
+        return bits * float(test.get("flows") or 1) / float(test["rate_bps"])
+    if kind == "tcp" and test.get("rate_bps"):
+        bits = 8.0 * float(test.get("block_bytes") or 128 * 1024)
+        return bits * float(test.get("flows") or 1) / float(test["rate_bps"])
+    return None

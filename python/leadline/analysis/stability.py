@@ -1,0 +1,80 @@
+"""Whether figures hold still: intervals within a test, halves of a test, and repeats of a case.
+
+The measure is the plan's one limit (`limits.stability.spread`), a share of the mean. Within a test the window is cut
+into ten parts of equal length: their standard deviation is what intervals may disagree by. Parts that hold few
+operations scatter by chance alone; that much (the variance of a count is its mean, after Poisson) is subtracted first.
+A change point is looked for where it does most harm, between the window's halves: their means differ by more than the
+limit, and by more than the parts' own noise explains (Welch's t above `SHIFT_T`). Jumps elsewhere, and several of them,
+show as spread.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leadline.analysis.flows import Flow
+from leadline.analysis.gather import TestData
+from leadline.analysis.model import Reason, Verdict, Window
+from leadline.analysis.window import rate_columns
+
+# Ten parts: enough for a standard deviation and a test of halves, few enough that one slow interval of 100 ms in a
+# window of 10 s does not decide.
+PARTS = 10
+
+# Below one interval a part would be an interpolation between readings, not a measurement.
+LEAST_INTERVALS_PER_PART = 1
+
+# |t| above 4 at eight degrees of freedom: under 0.5 % by chance for one test.
+SHIFT_T = 4.0
+
+
+def within_test(data: TestData, flows: Sequence[Flow], window: Window | None) -> Iterator[tuple[Verdict, Reason]]:
+    """Disagreement of the parts of one test's window."""
+    parts = _parts(data, flows, window)
+    if parts is None:
+        return
+    mean = float(parts.mean())
+    if mean <= 0:
+        return
+    limit = data.stability_spread
+    noise = math.sqrt(mean) if data.spec.counts_units else 0.0
+    deviation = math.sqrt(max(0.0, float(parts.var(ddof=1)) - noise**2)) / mean
+    if deviation > limit:
+        text = f"parts of the window differ by {deviation:.1%} of their mean; {limit:.1%} are allowed"
+        yield Verdict.UNSTABLE, Reason("intervals-disagree", text)
+    first, second = parts[: PARTS // 2], parts[PARTS // 2 :]
+    shift = float(second.mean() - first.mean())
+    error = math.sqrt(max(float(first.var(ddof=1) + second.var(ddof=1)), 2 * noise**2) / (PARTS // 2))
+    if abs(shift) > limit * mean and abs(shift) > SHIFT_T * error:
+        text = f"the second half of the window is {shift / mean:+.1%} off the first; {limit:.1%} are allowed"
+        yield Verdict.UNSTABLE, Reason("change-point", text)
+
+
+def between_repeats(values: Sequence[float], limit: float, what: str) -> Reason | None:
+    """Disagreement of repeats: the distance from the least to the greatest, as a share of their mean."""
+    mean = sum(values) / len(values) if values else 0.0
+    if len(values) < 2 or mean <= 0:
+        return None
+    spread = (max(values) - min(values)) / mean
+    if spread <= limit:
+        return None
+    text = f"the repeats' {what} spreads over {spread:.1%} of the mean; {limit:.1%} are allowed"
+    return Reason("repeats-disagree", text)
+
+
+def _parts(data: TestData, flows: Sequence[Flow], window: Window | None) -> NDArray[np.float64] | None:
+    """Growth of the leading counter in each of ten equal parts; None where the window is too short for that."""
+    if window is None:
+        return None
+    _, _, curves = rate_columns(data.spec, flows)[0]
+    length_ns = window.end_ns - window.start_ns
+    if not curves or length_ns < PARTS * LEAST_INTERVALS_PER_PART * data.spec.interval_ns:
+        return None
+    if not any(len(curve.t_ns) > 2 for curve in curves):
+        return None  # totals only: an even rate by construction, which proves nothing
+    edges = np.linspace(window.start_ns, window.end_ns, PARTS + 1)
+    return np.asarray(np.diff(np.sum([curve.at(edges) for curve in curves], axis=0)), dtype=np.float64)

@@ -1,0 +1,251 @@
+"""Whether a test's figures can be believed: evidence gathered from generators, receivers, clients and time.
+
+Each finding is a verdict with a reason; the worst verdict wins and every reason is kept. What is only worth knowing
+(hosts that share CPUs, counters that are missing) is a note, which changes no verdict. The thresholds are below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from leadline.analysis import machine, stability
+from leadline.analysis.flows import Flow
+from leadline.analysis.gather import TestData
+from leadline.analysis.metrics import Histograms, counter
+from leadline.analysis.model import Reason, Validity, Verdict, Window
+
+Finding = tuple[Verdict, Reason]
+Load = Mapping[str, Any]
+"""A `LoadReport` of the contract."""
+
+# A thread that ran 95 % of the time has no more than 5 % left: a twentieth more load is the most that it could have
+# given, and scheduling granularity hides the rest.
+SATURATED_BUSY = 0.95
+
+# A thread that was running or waiting for a CPU all but 2 % of the time wanted more CPU than it got. Waits are counted
+# by the kernel to the nanosecond, so this can be tighter than the former.
+STARVED_BUSY_AND_WAITING = 0.98
+
+# Sends count as late from 1 ms on: wake-ups on an idle host are late by some tens of µs, timer ticks by up to 1 ms ...
+LATE_FLOOR_US = 1000.0
+# ... and from a tenth of the time between two sends on, where that is longer: less does not change the pace.
+LATE_SHARE_OF_GAP = 0.1
+
+# Sends refused by the own host's socket: below one in a hundred it is the queue's ordinary breathing.
+PUSHBACK_SHARE = 0.01
+
+# By Little's law, rate x service time = connections in use. From nine tenths on the connections are all in use now and
+# then; what was late or unsent then waited for the peer, not for the generator.
+CONNECTIONS_IN_USE = 0.9
+
+# A window shorter than half of what was planned says more about head and tail than about the path.
+SHORTEST_WINDOW_SHARE = 0.5
+
+# Clocks of two machines that are known to 1 ms: a hundredth of the default interval.
+CLOCK_BOUND_NS = 1_000_000
+
+_ORDER = list(Verdict)
+
+
+def assess(
+    data: TestData,
+    flows: Sequence[Flow],
+    window: Window | None,
+    histograms: Histograms,
+) -> Validity:
+    """The verdict on one test, with every reason for it and every note."""
+    findings = [
+        *_completeness(data, flows, window),
+        *_loads(data, histograms),
+        *stability.within_test(data, flows, window),
+        *_evidence(data, flows),
+    ]
+    return combine(findings, _notes(data, flows, window, histograms))
+
+
+def combine(findings: Iterable[Finding], notes: Iterable[Reason] = ()) -> Validity:
+    """The worst verdict, the reasons worst first, then the notes."""
+    ranked = sorted(findings, key=lambda finding: _ORDER.index(finding[0]))
+    verdict = ranked[0][0] if ranked else Verdict.VALID
+    return Validity(verdict, (*(reason for _, reason in ranked), *notes))
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """The first in the order of `Verdict`; valid where there is none."""
+    return min(verdicts, key=_ORDER.index, default=Verdict.VALID)
+
+
+def _completeness(data: TestData, flows: Sequence[Flow], window: Window | None) -> Iterator[Finding]:
+    """Clients that are missing, flows that never began, windows that are too short."""
+
+    def incomplete(code: str, text: str) -> Finding:
+        return Verdict.INCOMPLETE, Reason(code, text)
+
+    bring_up = data.bring_up
+    if bring_up is not None and (bring_up.partial or bring_up.failed):
+        whole = bring_up.connected + bring_up.partial + bring_up.failed
+        missing = f"{bring_up.partial} only partly configured, {bring_up.failed} failed"
+        yield incomplete("clients-missing", f"{bring_up.connected} of {whole} clients connected; {missing}")
+    if data.status != "done":
+        yield incomplete("ended-early", f"the test {data.status}: {data.error or 'no error was recorded'}")
+    silent = sorted(set(data.hosts) - {found.host for found in data.outcomes})
+    if silent and data.status == "done":
+        yield incomplete("hosts-without-figures", f"no figures from {_some(silent)}")
+    never = [flow for flow in flows if flow.start_ns is None]
+    if never or not flows:
+        named = _some(sorted({flow.key.host for flow in never})) if never else "any host"
+        yield incomplete("flows-not-started", f"{len(never)} of {len(flows)} flows never moved a byte, on {named}")
+    if window is None:
+        return
+    length_ns = window.end_ns - window.start_ns
+    if length_ns <= 0:
+        yield incomplete("no-steady-window", "the flows never ran all at once after the warm-up")
+    elif data.spec.number is None and data.spec.duration_ns is not None:
+        planned_ns = data.spec.duration_ns - data.spec.warmup_ns
+        if length_ns < SHORTEST_WINDOW_SHARE * planned_ns:
+            text = f"the steady window is {length_ns / 1e9:.3g} s of {planned_ns / 1e9:.3g} s that were planned"
+            yield incomplete("window-too-short", text)
+
+
+def _loads(data: TestData, histograms: Histograms) -> Iterator[Finding]:
+    """Limits of the hosts that generate and of those that answer."""
+    for found in data.load_outcomes():
+        own, far = found.outcome["generator"], found.outcome.get("receiver")
+        for verdict, load, where in _roles(data, found.host, own, far):
+            yield from ((verdict, reason) for reason in _thread_limits(load, where))
+            if verdict is Verdict.RECEIVER_LIMITED and load.get("socket_drops"):
+                text = f"{load['socket_drops']} datagrams arrived and were dropped by the socket on {where}"
+                yield verdict, Reason("receiver-socket-drops", text)
+    yield from _pace_limits(data, histograms)
+
+
+def _roles(data: TestData, host: str, own: Load, far: Load | None) -> Iterator[tuple[Verdict, Load, str]]:
+    """Who sent and who answered. Where the payload comes down, it is the far side that generates."""
+    server = f"the server that {host} used"
+    if data.spec.kind in ("tcp", "udp") and data.spec.direction == "down":
+        if far is not None:
+            yield Verdict.GENERATOR_LIMITED, far, server
+        yield Verdict.RECEIVER_LIMITED, own, host
+        return
+    yield Verdict.GENERATOR_LIMITED, own, host
+    if far is not None:
+        yield Verdict.RECEIVER_LIMITED, far, server
+
+
+def _thread_limits(load: Load, where: str) -> Iterator[Reason]:
+    """The one thread that had least to spare, if it had next to nothing."""
+    busiest, starved = 0.0, (0.0, 0.0)
+    for thread in load["threads"]:
+        if thread["wall_s"] <= 0:
+            continue
+        busy = (thread["user_s"] + thread["system_s"]) / thread["wall_s"]
+        waiting = (thread.get("runnable_wait_s") or 0.0) / thread["wall_s"]
+        busiest = max(busiest, busy)
+        starved = max(starved, (busy + waiting, waiting))
+    if busiest >= SATURATED_BUSY:
+        yield Reason("thread-saturated", f"the busiest thread on {where} was on a CPU {busiest:.0%} of the time")
+    elif starved[0] >= STARVED_BUSY_AND_WAITING:
+        text = f"a thread on {where} wanted a CPU {starved[0]:.0%} of the time and waited for one {starved[1]:.0%}"
+        yield Reason("thread-starved", text)
+
+
+def _pace_limits(data: TestData, histograms: Histograms) -> Iterator[Finding]:
+    """Sends that were late, left undone, or refused by the own host."""
+    limited = Verdict.GENERATOR_LIMITED
+    if data.spec.kind == "udp" and data.spec.direction != "down":
+        for found in data.load_outcomes():
+            sends = sum(flow.get("sent_units") or 0 for flow in found.outcome["flows"])
+            refused = found.outcome["generator"]["pushback"]
+            if refused and refused >= PUSHBACK_SHARE * (sends + refused):
+                share = refused / (sends + refused)
+                text = f"the socket on {found.host} refused {share:.1%} of the sends: its own host could take no more"
+                yield limited, Reason("pushback", text)
+    if connections_busy(data, histograms):
+        return
+    late_us = histograms.named("late").percentile_us(99.0)
+    allowed_us = max(LATE_FLOOR_US, LATE_SHARE_OF_GAP * (data.spec.send_gap_s or 0.0) * 1e6)
+    if data.spec.paced and late_us is not None and late_us > allowed_us:
+        text = f"sends were late by {late_us / 1e3:.3g} ms at p99; {allowed_us / 1e3:.3g} ms are allowed"
+        yield limited, Reason("sends-late", text)
+    unsent = counter(data, "unsent")
+    if unsent:
+        yield limited, Reason("unsent", f"{unsent} operations that were due were never sent")
+
+
+def connections_busy(data: TestData, histograms: Histograms) -> bool:
+    """Whether an open loop ran out of connections because the answers took that long (Little's law)."""
+    if data.spec.kind != "http" or not data.spec.paced or not data.spec.connections:
+        return False
+    service = histograms.named("service")
+    spans_s = [found.outcome["generator"]["wall_s"] for found in data.load_outcomes()]
+    available_s = sum(spans_s) * data.spec.connections
+    if service.mean_us is None or available_s <= 0:
+        return False
+    in_use_s = service.count * service.mean_us / 1e6
+    return in_use_s >= CONNECTIONS_IN_USE * float(available_s)
+
+
+def _evidence(data: TestData, flows: Sequence[Flow]) -> Iterator[Finding]:
+    """What would have to be known, and is not."""
+    if data.status != "done":
+        return
+    outcomes = data.load_outcomes()
+    without_threads = sorted({found.host for found in outcomes if not found.outcome["generator"]["threads"]})
+    if without_threads:
+        text = f"no thread figures from {_some(without_threads)}: whether the generator was the limit is not known"
+        yield Verdict.UNDETERMINED, Reason("no-generator-figures", text)
+    if data.spec.kind == "http":
+        # An HTTP server is what is measured; it keeps no account for its clients.
+        return
+    silent = sorted({found.host for found in outcomes if not _answering_figures(found.outcome)})
+    if silent:
+        text = f"no figures of the answering side for {_some(silent)}: whether it was the limit is not known"
+        yield Verdict.UNDETERMINED, Reason("no-receiver-figures", text)
+    unheard = sum(1 for flow in flows if flow.evidence == "sender" and flow.start_ns is not None)
+    if unheard:
+        text = f"the receiver did not tell what arrived for {unheard} of {len(flows)} flows: what was sent is shown"
+        yield Verdict.UNDETERMINED, Reason("sender-side-figure", text)
+
+
+def _answering_figures(outcome: Mapping[str, Any]) -> bool:
+    far = outcome.get("receiver")
+    return far is not None and bool(far["threads"])
+
+
+def _notes(data: TestData, flows: Sequence[Flow], window: Window | None, histograms: Histograms) -> Iterator[Reason]:
+    """What a reader should know and what changes no verdict."""
+    host = machine.gateway_of(data) or next(iter(data.hosts), None)
+    together = machine.neighbours(data, host)
+    if len(together) > 1:
+        yield _shared_cpus(data, host, together, window)
+    if connections_busy(data, histograms):
+        text = "all connections were in use: more of them, not a faster generator, would have sent more"
+        yield Reason("connections-busy", text)
+    loose = {name: bound for name, bound in data.clock_bounds_ns.items() if bound > CLOCK_BOUND_NS}
+    if loose and len({facts.get("boot_id") for facts in data.facts.values()}) > 1:
+        text = f"clocks are compared to within {max(loose.values()) / 1e6:.3g} ms only ({_some(sorted(loose))})"
+        yield Reason("unsynchronised-clock", text)
+    whole_only = sum(1 for flow in flows if flow.evidence == "receiver-total" and data.spec.kind in ("tcp", "udp"))
+    if whole_only:
+        text = f"{whole_only} flows have the receiver's count at their end only: an even rate is taken for the window"
+        yield Reason("counters-missing", text)
+    if histograms.damaged:
+        yield Reason("counters-missing", f"{histograms.damaged} histograms could not be read and are left out")
+
+
+def _shared_cpus(data: TestData, host: str | None, together: set[str], window: Window | None) -> Reason:
+    samples = machine.machine_samples(data, host)
+    used = machine.cpu_percent(samples, window) if window is not None else {}
+    cpus = samples[-1].cpus if samples else data.facts.get(host or "", {}).get("cpus")
+    text = f"{len(together)} hosts are namespaces of one machine and share its {cpus or 'unknown number of'} CPUs"
+    if used and cpus:
+        busy = sum(share for kind, share in used.items() if kind not in ("idle", "iowait"))
+        text += f", which were {busy / cpus:.0f} % busy"
+    return Reason("shared-cpus", text)
+
+
+def _some(names: Sequence[str]) -> str:
+    """At most three names in full."""
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"

@@ -1,0 +1,99 @@
+"""The steady window, and rates inside of it.
+
+With many flows, those that begin early or end late run with less competition, and averages over each flow's own time
+add up to more than the path ever carried (the head and tail effect). Rates are therefore taken over one window that all
+flows share: from the last flow's start, or the end of the warm-up, to the first flow's end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from leadline.analysis.flows import Curve, Flow
+from leadline.analysis.model import Interval, Window
+from leadline.analysis.spec import TestSpec
+
+NS_PER_S = 1e9
+
+# More than any chart or table shows; beyond, neighbouring intervals are joined, which loses no count.
+MOST_INTERVALS = 20_000
+
+
+def steady_window(flows: Iterable[Flow], warmup_ns: int, start_at_ns: int | None) -> Window | None:
+    """The window of all flows that began; None where none did. Its length is 0 where they never overlapped."""
+    begun = [(flow.start_ns, flow.end_ns) for flow in flows if flow.start_ns is not None and flow.end_ns is not None]
+    if not begun:
+        return None
+    first_start, last_start = min(start for start, _ in begun), max(start for start, _ in begun)
+    first_end, last_end = min(end for _, end in begun), max(end for _, end in begun)
+    due = [flow.due_ns for flow in flows if flow.due_ns is not None]
+    origin = max(due) if due else start_at_ns if start_at_ns is not None else first_start
+    start = max(last_start, origin + warmup_ns) if warmup_ns else last_start
+    start = min(start, last_end)
+    return Window(first_start, start, max(start, first_end), last_end)
+
+
+def rate_per_s(curves: Sequence[Curve], window: Window | None) -> float | None:
+    """The curves' growth per second inside the window, added up; None where there is no window or no curve."""
+    if window is None or window.end_ns <= window.start_ns or not curves:
+        return None
+    growth = sum(curve.growth(window.start_ns, window.end_ns) for curve in curves)
+    return growth / ((window.end_ns - window.start_ns) / NS_PER_S)
+
+
+def byte_curves(flows: Iterable[Flow]) -> list[Curve]:
+    """What was delivered, bytes, of the flows that tell."""
+    return [flow.delivered_bytes for flow in flows if flow.delivered_bytes is not None]
+
+
+def unit_curves(flows: Iterable[Flow]) -> list[Curve]:
+    """What was delivered, datagrams or answers, of the flows that tell."""
+    return [flow.delivered_units for flow in flows if flow.delivered_units is not None]
+
+
+def intervals(flows: Sequence[Flow], window: Window | None, spec: TestSpec) -> tuple[Interval, ...]:
+    """Rates of each interval from the first start to the last end, all flows summed."""
+    if window is None or window.last_end_ns <= window.first_start_ns:
+        return ()
+    edges = _edges(window.first_start_ns, window.last_end_ns, spec.interval_ns)
+    seconds = np.diff(edges) / NS_PER_S
+    columns = {
+        name: factor * np.diff(np.sum([curve.at(edges) for curve in curves], axis=0)) / seconds
+        for name, factor, curves in rate_columns(spec, flows)
+        if curves
+    }
+    found = []
+    for index, (start, end) in enumerate(pairwise(edges)):
+        values: dict[str, float | None] = {name: float(column[index]) for name, column in columns.items()}
+        inside = bool(start >= window.start_ns and end <= window.end_ns)
+        first = window.first_start_ns
+        found.append(Interval(float(start - first) / NS_PER_S, float(end - first) / NS_PER_S, values, inside))
+    return tuple(found)
+
+
+def rate_columns(spec: TestSpec, flows: Sequence[Flow]) -> list[tuple[str, float, list[Curve]]]:
+    """The rates that a kind of test has: name, factor on the counter, and the counters; the leading one first."""
+    throughput = ("throughput_bps", 8.0, byte_curves(flows))
+    match spec.kind:
+        case "rr":
+            return [("transactions_per_s", 1.0, unit_curves(flows)), throughput]
+        case "http":
+            return [("requests_per_s", 1.0, unit_curves(flows)), throughput]
+        case "udp":
+            return [throughput, ("packets_per_s", 1.0, unit_curves(flows))]
+        case _:
+            return [throughput]
+
+
+def _edges(start_ns: int, end_ns: int, step_ns: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Edges every `step_ns`; what is left at the end, if under half a step, belongs to the last one."""
+    steps = max(1, round((end_ns - start_ns) / step_ns))
+    if steps > MOST_INTERVALS:
+        step_ns *= -(-steps // MOST_INTERVALS)
+        steps = max(1, round((end_ns - start_ns) / step_ns))
+    edges = start_ns + np.arange(steps + 1, dtype=np.float64) * step_ns
+    edges[-1] = end_ns
+    return edges
