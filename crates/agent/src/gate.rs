@@ -42,6 +42,12 @@ impl Gate {
         *start
     }
 
+    /// Wait until the task is asked to end.
+    pub fn wait_for_stop(&self) {
+        let going_on = |_: &mut Option<u64>| !self.stopped();
+        drop(self.changed.wait_while(self.locked(), going_on).unwrap_or_else(PoisonError::into_inner));
+    }
+
     fn locked(&self) -> MutexGuard<'_, Option<u64>> {
         // The guarded value is a plain option: a panic elsewhere cannot have left it half-written.
         self.start_ns.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,2 +1,113 @@
-//! Placeholder.
-fn main() {}
+//! `leadline-agent`: the data plane. Without arguments it obeys commands on stdin and tells events on stdout (see
+//! `crates/wire`); `serve` answers load by itself; `wireguard` is the embedded VPN. It ends when its stdin does, and takes
+//! along what it started.
+
+mod control;
+mod events;
+mod facts;
+mod flows;
+mod gate;
+mod load;
+mod process;
+mod serve;
+mod standalone;
+mod watch;
+mod wireguard;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use lexopt::{Arg, Parser, ValueExt};
+
+const HELP: &str = "\
+leadline-agent: generates network load, answers it, and watches the host
+
+  leadline-agent [--cgroup DIR]          obey JSON commands on stdin, tell events on stdout
+  leadline-agent serve [OPTIONS]         answer tcp, udp, rr and http load until stopped
+  leadline-agent wireguard CONFIG        an embedded WireGuard interface
+  leadline-agent --version
+
+serve:
+  --bind ADDR       listen on this address; may be repeated (default 127.0.0.1 and ::1)
+  --port PORT       port of tcp, udp and rr (default 5201)
+  --http-port PORT  port of http (default 8080)
+  --http            answer http alone
+
+example: leadline-agent serve --bind 0.0.0.0
+";
+
+/// What the command line asks for.
+enum Mode {
+    Obey { cgroup: Option<PathBuf> },
+    Serve(standalone::Options),
+    Wireguard(PathBuf),
+    Print(String),
+}
+
+fn main() -> ExitCode {
+    let mode = match parse(Parser::from_env()) {
+        Ok(mode) => mode,
+        Err(error) => return fail(&format!("{error}; see leadline-agent --help"), 2),
+    };
+    match mode {
+        Mode::Print(text) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+        Mode::Obey { cgroup } => match control::obey(cgroup.as_deref()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error.to_string(), 1),
+        },
+        Mode::Serve(options) => match standalone::serve(&options) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error.message, 2),
+        },
+        Mode::Wireguard(config) => match wireguard::run(&config) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error.to_string(), 1),
+        },
+    }
+}
+
+fn fail(message: &str, code: u8) -> ExitCode {
+    eprintln!("leadline-agent: {message}");
+    ExitCode::from(code)
+}
+
+fn parse(mut parser: Parser) -> Result<Mode, lexopt::Error> {
+    let mut cgroup = None;
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Arg::Long("cgroup") => cgroup = Some(parser.value()?.into()),
+            Arg::Long("help") | Arg::Short('h') => return Ok(Mode::Print(HELP.to_owned())),
+            Arg::Long("version") | Arg::Short('V') => {
+                return Ok(Mode::Print(format!("leadline-agent {}\n", env!("CARGO_PKG_VERSION"))));
+            }
+            Arg::Value(value) if value == "serve" => return parse_serve(parser),
+            Arg::Value(value) if value == "wireguard" => {
+                let config = parser.value()?.into();
+                return match parser.next()? {
+                    Some(arg) => Err(arg.unexpected()),
+                    None => Ok(Mode::Wireguard(config)),
+                };
+            }
+            other => return Err(other.unexpected()),
+        }
+    }
+    Ok(Mode::Obey { cgroup })
+}
+
+fn parse_serve(mut parser: Parser) -> Result<Mode, lexopt::Error> {
+    let mut options = standalone::Options::default();
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Arg::Long("bind") => options.bind.push(parser.value()?.string()?),
+            Arg::Long("port") => options.port = Some(parser.value()?.parse()?),
+            Arg::Long("http-port") => options.http_port = Some(parser.value()?.parse()?),
+            Arg::Long("http") => options.port = None,
+            Arg::Long("help") | Arg::Short('h') => return Ok(Mode::Print(HELP.to_owned())),
+            other => return Err(other.unexpected()),
+        }
+    }
+    Ok(Mode::Serve(options))
+}

@@ -36,6 +36,17 @@ pub fn die_with_parent() -> io::Result<()> {
     Ok(())
 }
 
+/// Wait until a child has ended and leave it to be reaped (waitid with WNOWAIT); returns at once for a stranger.
+pub fn await_exit(pid: u32) {
+    // SAFETY: an all-zero siginfo is valid for the kernel to fill; the child is not reaped, so its `Child` stays whole.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        while libc::waitid(libc::P_PID, pid, &mut info, libc::WEXITED | libc::WNOWAIT) != 0
+            && io::Error::last_os_error().raw_os_error() == Some(libc::EINTR)
+        {}
+    }
+}
+
 /// A signal for a process group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {

@@ -63,6 +63,11 @@ impl Requester {
         expired
     }
 
+    /// The number of the transaction that is outstanding or comes next.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
     /// Transactions that were answered.
     pub fn completed(&self) -> u64 {
         self.completed
@@ -76,11 +81,6 @@ impl Requester {
     /// Answers that came after their transaction was given up, or twice.
     pub fn late(&self) -> u64 {
         self.late
-    }
-
-    /// Whether a transaction is under way.
-    pub fn is_outstanding(&self) -> bool {
-        self.outstanding.is_some()
     }
 
     /// When the outstanding request was handed over, ns.

@@ -147,6 +147,8 @@ pub struct SideReport {
     pub sent_units: Option<u64>,
     /// Distinct units received by this side.
     pub received_units: Option<u64>,
+    /// Datagrams that were due and could not be sent before the end.
+    pub unsent_units: Option<u64>,
     /// Datagrams received again.
     pub duplicates: Option<u64>,
     /// Datagrams received after a later one.

@@ -6,6 +6,7 @@
 //! go, reports progress each interval from the task's own thread, and returns the whole figures. A stopped load returns
 //! what it has: an early end is no error.
 
+mod conduct;
 pub mod http;
 mod rr;
 mod session;
@@ -15,7 +16,7 @@ mod udp;
 
 use std::sync::Arc;
 
-use leadline_wire::{ErrorReport, Event, FlowProgress, HistogramReport, Outcome, Side, Workload};
+use leadline_wire::{Direction, ErrorReport, Event, FlowProgress, HistogramReport, Outcome, Side, Workload};
 
 use crate::events::{input_error, Events};
 use crate::gate::Gate;
@@ -62,4 +63,14 @@ pub fn prepare(workload: Workload) -> Result<Box<dyn Ready>, ErrorReport> {
         Workload::Http(spec) => http::prepare(spec),
         Workload::Serve(_) | Workload::Process(_) => Err(input_error("not_a_load", "this workload generates no load")),
     }
+}
+
+/// The flows of a direction in their order: upward ones first; `both` has each flow once up and once down.
+pub fn planned_directions(direction: Direction, flows: u32) -> Vec<Direction> {
+    let ways: &[Direction] = match direction {
+        Direction::Up => &[Direction::Up],
+        Direction::Down => &[Direction::Down],
+        Direction::Both => &[Direction::Up, Direction::Down],
+    };
+    ways.iter().flat_map(|way| std::iter::repeat_n(*way, flows as usize)).collect()
 }

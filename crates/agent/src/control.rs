@@ -1,0 +1,169 @@
+//! The obedient agent: reads commands, keeps the tasks, ends with its stdin.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, Read};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+
+use leadline_sys::clock::monotonic_ns;
+use leadline_sys::process;
+use leadline_wire::{Command, ErrorReport, Event, Workload, LINE_LIMIT_BYTES};
+
+use crate::events::{input_error, Events};
+use crate::gate::Gate;
+use crate::load::{self, Task};
+use crate::watch::{self, Processes, Watch};
+use crate::{facts, process as process_task, serve};
+
+/// Obey until `shutdown` or the end of stdin.
+pub fn obey(cgroup: Option<&Path>) -> io::Result<()> {
+    process::die_with_parent()?;
+    if let Some(directory) = cgroup {
+        let context = |error: io::Error| io::Error::new(error.kind(), format!("joining {}: {error}", directory.display()));
+        process::join_cgroup(directory).map_err(context)?;
+    }
+    let events = Events::on_stdout();
+    let cgroup = facts::cgroup_paths(cgroup);
+    events.say(&facts::hello(&cgroup));
+    watch::start_heartbeat(events.clone());
+    let processes: Processes = Arc::new(Mutex::new(vec![("agent".to_owned(), std::process::id())]));
+    let mut agent = Agent {
+        watch: Watch::start(events.clone(), cgroup, Arc::clone(&processes)),
+        events,
+        processes,
+        tasks: BTreeMap::new(),
+    };
+    agent.read_commands(io::stdin().lock());
+    agent.end();
+    Ok(())
+}
+
+struct Agent {
+    events: Events,
+    watch: Watch,
+    processes: Processes,
+    tasks: BTreeMap<(String, String), Running>,
+}
+
+struct Running {
+    gate: Arc<Gate>,
+    thread: JoinHandle<()>,
+}
+
+/// Tasks that may run at once: a bound on threads whoever speaks to us.
+const MOST_TASKS: usize = 4096;
+
+impl Agent {
+    fn read_commands(&mut self, mut input: impl BufRead) {
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            match input.by_ref().take(LINE_LIMIT_BYTES as u64).read_until(b'\n', &mut line) {
+                Ok(read) if read > 0 => {}
+                _ => return,
+            }
+            let received_ns = monotonic_ns();
+            match serde_json::from_slice(&line) {
+                Ok(Command::Shutdown {}) => return,
+                Ok(command) => self.carry_out(command, received_ns),
+                Err(error) => self.refuse(None, None, input_error("bad_command", format!("not a command: {error}"))),
+            }
+        }
+    }
+
+    fn carry_out(&mut self, command: Command, received_ns: u64) {
+        match command {
+            Command::Prepare { trial, task, workload } => self.prepare(trial, task, workload),
+            Command::Start { trial, at_ns } => {
+                self.of_trial(&trial, None).for_each(|running| running.gate.open(at_ns));
+            }
+            Command::Stop { trial, task } => {
+                self.of_trial(&trial, task.as_deref()).for_each(|running| running.gate.stop());
+            }
+            Command::Observe { trial, period_ms, machine } => self.watch.order(trial, period_ms, machine),
+            Command::Inspect { id } => {
+                self.events.say(&Event::Network { id, t_ns: monotonic_ns(), view: facts::network_view() });
+            }
+            Command::Clock { id } => {
+                self.events.say(&Event::Clock { id, received_ns, sent_ns: monotonic_ns() });
+            }
+            Command::Shutdown {} => {}
+        }
+    }
+
+    fn prepare(&mut self, trial: String, name: String, workload: Workload) {
+        self.tasks.retain(|_, running| !running.thread.is_finished());
+        let key = (trial.clone(), name.clone());
+        if self.tasks.contains_key(&key) || self.tasks.len() >= MOST_TASKS {
+            let error = input_error("task_exists", format!("task {name} of trial {trial} runs already, or too many do"));
+            return self.refuse(Some(trial), Some(name), error);
+        }
+        let gate = Arc::new(Gate::default());
+        let task = Task { trial, name, gate: Arc::clone(&gate), events: self.events.clone() };
+        let processes = Arc::clone(&self.processes);
+        let thread = thread::spawn(move || {
+            if let Err(error) = run_task(workload, &task, &processes) {
+                let (trial, name) = (Some(task.trial.clone()), Some(task.name.clone()));
+                task.events.say(&Event::Failed { trial, task: name, t_ns: monotonic_ns(), error });
+            }
+        });
+        self.tasks.insert(key, Running { gate, thread });
+    }
+
+    fn of_trial<'a>(&'a self, trial: &'a str, task: Option<&'a str>) -> impl Iterator<Item = &'a Running> {
+        let fits = move |(of, name): &(String, String)| of == trial && task.is_none_or(|task| task == name);
+        self.tasks.iter().filter(move |(key, _)| fits(key)).map(|(_, running)| running)
+    }
+
+    fn refuse(&self, trial: Option<String>, task: Option<String>, error: ErrorReport) {
+        self.events.say(&Event::Failed { trial, task, t_ns: monotonic_ns(), error });
+    }
+
+    /// Stop every task and wait for it: processes get their grace, then the kernel takes what is left.
+    fn end(self) {
+        for running in self.tasks.values() {
+            running.gate.stop();
+        }
+        for (_, running) in self.tasks {
+            let _ = running.thread.join();
+        }
+    }
+}
+
+/// One task's life on its own thread.
+fn run_task(workload: Workload, task: &Task, processes: &Processes) -> Result<(), ErrorReport> {
+    match workload {
+        Workload::Process(spec) => process_task::run(&spec, task, processes),
+        Workload::Serve(spec) => {
+            let server = serve::start(&spec, &task.gate)?;
+            say_prepared(task, server.port, server.http_port);
+            // A server has no start: it answers from now on until it is stopped.
+            task.gate.wait_for_stop();
+            Ok(())
+        }
+        load => {
+            let ready = load::prepare(load)?;
+            say_prepared(task, None, None);
+            let Some(at_ns) = task.gate.wait_for_start() else {
+                return Err(input_error("stopped", "stopped before it began"));
+            };
+            say_started(at_ns, task);
+            let outcome = ready.run(at_ns, task)?;
+            let (trial, name) = (task.trial.clone(), task.name.clone());
+            task.events.say(&Event::Finished { trial, task: name, t_ns: monotonic_ns(), outcome });
+            Ok(())
+        }
+    }
+}
+
+fn say_prepared(task: &Task, port: Option<u16>, http_port: Option<u16>) {
+    let (trial, name) = (task.trial.clone(), task.name.clone());
+    task.events.say(&Event::Prepared { trial, task: name, t_ns: monotonic_ns(), pid: None, port, http_port });
+}
+
+/// Said a moment before the start, so that the line itself disturbs nothing after it; `t_ns` is when the load begins.
+fn say_started(at_ns: u64, task: &Task) {
+    let (trial, name) = (task.trial.clone(), task.name.clone());
+    task.events.say(&Event::Started { trial, task: name, due_ns: at_ns, t_ns: at_ns.max(monotonic_ns()) });
+}

@@ -1,0 +1,63 @@
+//! The agent's self-description: what `observe` reads from files, completed with what only system calls tell.
+
+use std::path::Path;
+
+use leadline_observe::CgroupPaths;
+use leadline_sys::{clock, host};
+use leadline_wire::{Capability, Event, HostFacts, InterfaceFacts, InterfaceView, NetworkView, PROTOCOL_VERSION};
+
+/// Where this host's CPU time is accounted.
+pub fn cgroup_paths(cgroup: Option<&Path>) -> CgroupPaths {
+    CgroupPaths { v2: cgroup.map(Path::to_path_buf), ..CgroupPaths::default() }
+}
+
+/// The first event.
+pub fn hello(cgroup: &CgroupPaths) -> Event {
+    Event::Hello {
+        t_ns: clock::monotonic_ns(),
+        protocol: PROTOCOL_VERSION,
+        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        host: host_facts(),
+        capabilities: capabilities(cgroup),
+    }
+}
+
+fn host_facts() -> HostFacts {
+    let mut facts = leadline_observe::facts();
+    facts.clock.resolution_ns = clock::resolution_ns();
+    if let Ok(wall) = clock::wall_clock() {
+        facts.clock.synchronised = Some(wall.synchronised);
+        facts.clock.max_error_us = Some(wall.max_error_us);
+    }
+    for interface in &mut facts.interfaces {
+        if let Ok(offloads) = host::offloads(&interface.name) {
+            let name = std::mem::take(&mut interface.name);
+            let mtu = offloads.mtu.or(interface.mtu);
+            *interface = InterfaceFacts { name, mtu, tso: offloads.tso, gso: offloads.gso, gro: offloads.gro };
+        }
+    }
+    facts
+}
+
+fn capabilities(cgroup: &CgroupPaths) -> Vec<Capability> {
+    leadline_observe::capabilities(cgroup)
+}
+
+/// Addresses and routes as they are now.
+pub fn network_view() -> NetworkView {
+    let mut interfaces: Vec<InterfaceView> = Vec::new();
+    for entry in host::interface_addresses().unwrap_or_default() {
+        let address = entry.address.map(|(address, prefix)| format!("{address}/{prefix}"));
+        match interfaces.iter_mut().find(|seen| seen.name == entry.name) {
+            Some(seen) => seen.addresses.extend(address),
+            None => interfaces.push(InterfaceView {
+                mtu: host::offloads(&entry.name).ok().and_then(|offloads| offloads.mtu),
+                name: entry.name,
+                up: entry.up,
+                addresses: address.into_iter().collect(),
+            }),
+        }
+    }
+    NetworkView { interfaces, routes: leadline_observe::routes() }
+}

@@ -1,0 +1,199 @@
+//! The server's side of request-response: read a request, write its response, at once.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use leadline_sys::clock::{self, monotonic_ns};
+use leadline_sys::poll::{Interest, Poll, Ready};
+use leadline_transport::{Header, HeaderKind, SideReport, HEADER_BYTES};
+
+use super::datagram::answer_hello;
+use super::{count_error, Span, WorkerReport, DRAIN_NS, TURN_NS};
+use crate::events::error_code;
+use crate::gate::Gate;
+use crate::load::threads::{FlowCounters, ThreadMeter};
+
+/// A flow's socket.
+pub enum AnswerSocket {
+    /// One connection per flow: requests are told apart by their length.
+    Tcp(TcpStream),
+    /// One connected socket per flow: requests carry a header.
+    Udp(UdpSocket),
+}
+
+/// One flow that is answered.
+pub struct AnswerFlow {
+    /// Its number within the session.
+    pub id: u32,
+    /// Open and introduced.
+    pub socket: AnswerSocket,
+    /// What the reporter reads.
+    pub counters: Arc<FlowCounters>,
+}
+
+/// What all flows of a worker do.
+#[derive(Clone, Copy, Debug)]
+pub struct AnswerWork {
+    /// The session's token.
+    pub token: u64,
+    /// Request payload, bytes.
+    pub request_bytes: usize,
+    /// Response payload, bytes.
+    pub response_bytes: usize,
+}
+
+/// A client that takes nothing for so long has gone.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Answer until the client has closed every connection, or says so by the gate.
+pub fn drive(flows: Vec<AnswerFlow>, work: AnswerWork, span: Span, gate: &Gate, thread: &str) -> io::Result<WorkerReport> {
+    let mut poll = Poll::new(flows.len().min(256))?;
+    for (index, flow) in flows.iter().enumerate() {
+        match &flow.socket {
+            AnswerSocket::Tcp(stream) => stream.set_nonblocking(true)?,
+            AnswerSocket::Udp(socket) => socket.set_nonblocking(true)?,
+        }
+        poll.add(flow, index as u64, Interest::Read)?;
+    }
+    let mut flows: Vec<Answering> = flows.into_iter().map(Answering::new).collect();
+    let mut block = vec![0; work.request_bytes.max(HEADER_BYTES) + 1];
+    let mut response = vec![0; work.response_bytes.max(HEADER_BYTES)];
+    let mut errors = BTreeMap::new();
+    let meter = ThreadMeter::begin(thread, clock::monotonic_ns());
+    while !gate.stopped() && monotonic_ns() < span.end_ns + DRAIN_NS && flows.iter().any(|flow| flow.open) {
+        let ready: Vec<Ready> = poll.wait(Some(monotonic_ns() + TURN_NS))?.collect();
+        for source in ready {
+            let flow = &mut flows[source.token as usize];
+            if let Err(error) = flow.serve(&mut block, &mut response, work) {
+                if error.kind() != io::ErrorKind::UnexpectedEof {
+                    count_error(&mut errors, error_code(&error));
+                }
+                flow.open = false;
+                poll.remove(&flow.flow)?;
+            }
+        }
+    }
+    Ok(WorkerReport {
+        thread: meter.end(monotonic_ns()),
+        flows: flows.iter().map(Answering::report).collect(),
+        pushback: 0,
+        errors,
+    })
+}
+
+impl AsFd for AnswerFlow {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.socket {
+            AnswerSocket::Tcp(stream) => stream.as_fd(),
+            AnswerSocket::Udp(socket) => socket.as_fd(),
+        }
+    }
+}
+
+struct Answering {
+    flow: AnswerFlow,
+    open: bool,
+    /// Bytes of a request that are here already.
+    partial: usize,
+    start_ns: Option<u64>,
+    end_ns: Option<u64>,
+}
+
+impl Answering {
+    fn new(flow: AnswerFlow) -> Self {
+        Self { flow, open: true, partial: 0, start_ns: None, end_ns: None }
+    }
+
+    /// Take what has come and answer it; `UnexpectedEof` is the client's orderly end.
+    fn serve(&mut self, block: &mut [u8], response: &mut [u8], work: AnswerWork) -> io::Result<()> {
+        let answered = match &self.flow.socket {
+            AnswerSocket::Udp(socket) => answer_datagram(socket, block, response, work)?,
+            AnswerSocket::Tcp(stream) => {
+                let (read, requests) = read_requests(stream, block, self.partial, work.request_bytes)?;
+                self.partial = (self.partial + read) % work.request_bytes;
+                write_owed(stream, response, requests * work.response_bytes)?;
+                requests
+            }
+        };
+        if answered > 0 {
+            let now = monotonic_ns();
+            self.start_ns.get_or_insert(now);
+            self.end_ns = Some(now);
+            let units = answered as u64;
+            self.flow.counters.received(units * work.request_bytes as u64, units);
+            self.flow.counters.sent(units * work.response_bytes as u64, units);
+        }
+        Ok(())
+    }
+
+    fn report(&self) -> SideReport {
+        SideReport {
+            flow: self.flow.id,
+            start_ns: self.start_ns,
+            end_ns: self.end_ns,
+            sent_bytes: self.flow.counters.sent_bytes(),
+            received_bytes: self.flow.counters.received_bytes(),
+            sent_units: Some(self.flow.counters.sent_units()),
+            received_units: Some(self.flow.counters.received_units()),
+            ..SideReport::default()
+        }
+    }
+}
+
+/// Read once; returns the bytes, and how many requests they complete.
+fn read_requests(mut stream: &TcpStream, block: &mut [u8], partial: usize, size: usize) -> io::Result<(usize, usize)> {
+    match stream.read(block) {
+        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+        Ok(read) => Ok((read, (partial + read) / size)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok((0, 0)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Write what is owed, waiting where the socket is full: with one transaction outstanding per flow only a response larger
+/// than the socket's buffer can fill it, and the client waits for just that. The wait is bounded by the socket's own time-out.
+fn write_owed(mut stream: &TcpStream, response: &[u8], owed: usize) -> io::Result<()> {
+    let mut written = 0;
+    let mut waiting = false;
+    while written < owed {
+        match stream.write(&response[..response.len().min(owed - written)]) {
+            Ok(count) => written += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && !waiting => {
+                waiting = true;
+                stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
+                stream.set_nonblocking(false)?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if waiting {
+        stream.set_nonblocking(true)?;
+    }
+    Ok(())
+}
+
+fn answer_datagram(socket: &UdpSocket, block: &mut [u8], response: &mut [u8], work: AnswerWork) -> io::Result<usize> {
+    let read = match socket.recv(block) {
+        Ok(read) => read,
+        // A refused answer of ours, reported here, is the client's loss to count.
+        Err(_) => return Ok(0),
+    };
+    let Ok(header) = Header::parse(&block[..read]) else { return Ok(0) };
+    if header.token != work.token {
+        return Ok(0);
+    }
+    match header.kind {
+        HeaderKind::Hello => answer_hello(socket, header),
+        HeaderKind::Request => {
+            Header { kind: HeaderKind::Response, ..header }.write(response);
+            return Ok(socket.send(response).map_or(0, |_| 1));
+        }
+        _ => {}
+    }
+    Ok(0)
+}

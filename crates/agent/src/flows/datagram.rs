@@ -1,0 +1,342 @@
+//! Paced datagrams: senders follow the schedule in batches of what is due, receivers account for every number.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+
+use leadline_pace::Pace;
+use leadline_sys::clock::{self, monotonic_ns};
+use leadline_sys::net::{receive_drops, DatagramBatch};
+use leadline_sys::poll::{Interest, Poll, Ready};
+use leadline_transport::{DatagramReceiver, Header, HeaderKind, SideReport, HEADER_BYTES};
+
+use super::{count_error, Role, Span, WorkerReport, DRAIN_NS, TURN_NS};
+use crate::events::error_code;
+use crate::gate::Gate;
+use crate::load::threads::{FlowCounters, Recorder, ThreadMeter};
+
+/// One flow of a worker, on a connected socket of its own.
+pub struct DatagramFlow {
+    /// Its number within the session.
+    pub id: u32,
+    /// Connected to the peer's socket for this flow.
+    pub socket: UdpSocket,
+    /// Which way its payload goes.
+    pub role: Role,
+    /// What the reporter reads.
+    pub counters: Arc<FlowCounters>,
+    /// How many datagrams the sender sent, once it is done: `UNKNOWN` before. Lets a receiver end as soon as all are there.
+    pub expected: Arc<AtomicU64>,
+}
+
+/// `DatagramFlow::expected` while the sender is still at it.
+pub const UNKNOWN: u64 = u64::MAX;
+
+/// What all flows of a worker do.
+#[derive(Clone, Copy, Debug)]
+pub struct DatagramWork {
+    /// The session's token.
+    pub token: u64,
+    /// UDP payload, bytes.
+    pub datagram_bytes: usize,
+    /// Datagrams per second and flow; as fast as the socket takes them where absent.
+    pub pace: Option<Pace>,
+    /// Datagrams per flow.
+    pub number: Option<u64>,
+}
+
+/// The recorder's one metric: from due to sent.
+pub const LATE: usize = 0;
+
+const BATCH: usize = 64;
+
+/// After the sender has told its count, this much silence means that the rest is lost, ns.
+const SILENCE_NS: u64 = 500_000_000;
+
+/// Send and receive until every flow has ended.
+pub fn drive(
+    flows: Vec<DatagramFlow>,
+    work: DatagramWork,
+    span: Span,
+    gate: &Gate,
+    thread: &str,
+    mut recorder: Option<Recorder>,
+) -> io::Result<WorkerReport> {
+    let mut worker = Worker::new(flows, work, span)?;
+    clock::use_precise_timers();
+    worker.wait_for_start()?;
+    let meter = ThreadMeter::begin(thread, monotonic_ns());
+    while worker.open > 0 {
+        worker.turn(gate, recorder.as_mut())?;
+    }
+    let thread = meter.end(monotonic_ns());
+    if let Some(recorder) = recorder {
+        recorder.finish();
+    }
+    Ok(WorkerReport {
+        thread,
+        flows: worker.flows.iter().map(Conversation::report).collect(),
+        pushback: worker.pushback,
+        errors: worker.errors,
+    })
+}
+
+struct Worker {
+    flows: Vec<Conversation>,
+    poll: Poll,
+    outgoing: DatagramBatch,
+    incoming: DatagramBatch,
+    work: DatagramWork,
+    /// How many datagrams the span has room for, per flow.
+    most: u64,
+    span: Span,
+    deadline_ns: u64,
+    open: usize,
+    pushback: u64,
+    errors: BTreeMap<String, u64>,
+}
+
+impl Worker {
+    fn new(flows: Vec<DatagramFlow>, work: DatagramWork, span: Span) -> io::Result<Self> {
+        let poll = Poll::new(flows.len().min(256))?;
+        for (index, flow) in flows.iter().enumerate() {
+            flow.socket.set_nonblocking(true)?;
+            poll.add(&flow.socket, index as u64, Interest::Read)?;
+        }
+        let in_span = work.pace.map(|pace| pace.count_within(span.end_ns - span.at_ns));
+        let mut outgoing = DatagramBatch::new(BATCH, work.datagram_bytes);
+        for index in 0..BATCH {
+            outgoing.slot(index).fill(0);
+        }
+        Ok(Self {
+            open: flows.len(),
+            flows: flows.into_iter().map(|flow| Conversation::new(flow, work.token)).collect(),
+            poll,
+            outgoing,
+            // A longer datagram than asked for is a stranger's: one byte more than ours tells it.
+            incoming: DatagramBatch::new(BATCH, work.datagram_bytes.max(HEADER_BYTES) + 1),
+            most: work.number.unwrap_or(u64::MAX).min(in_span.unwrap_or(u64::MAX)),
+            work,
+            span,
+            deadline_ns: span.end_ns + DRAIN_NS,
+            pushback: 0,
+            errors: BTreeMap::new(),
+        })
+    }
+
+    /// Until the start, `Hello`s are still answered: the answer to an earlier one may have been lost.
+    fn wait_for_start(&mut self) -> io::Result<()> {
+        while monotonic_ns() < self.span.at_ns {
+            self.receive(Some(self.span.at_ns))?;
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self, gate: &Gate, recorder: Option<&mut Recorder>) -> io::Result<()> {
+        let now = monotonic_ns();
+        let over = now >= self.span.end_ns || gate.stopped();
+        let mut next = now + TURN_NS;
+        if let Some(recorder) = recorder {
+            recorder.roll(now);
+            next = next.min(self.send_due(now, over, Some(recorder)));
+        } else {
+            next = next.min(self.send_due(now, over, None));
+        }
+        if over {
+            self.deadline_ns = self.deadline_ns.min(now + DRAIN_NS);
+        }
+        self.end_receivers(now);
+        if self.open > 0 {
+            self.receive(Some(next))?;
+        }
+        Ok(())
+    }
+
+    /// Send what is due on every sending flow; returns when to come back.
+    fn send_due(&mut self, now: u64, over: bool, mut recorder: Option<&mut Recorder>) -> u64 {
+        let mut next = u64::MAX;
+        for index in 0..self.flows.len() {
+            let flow = &self.flows[index];
+            if !flow.open || flow.flow.role == Role::Receive || (flow.blocked && !over) {
+                continue;
+            }
+            let due = match self.work.pace {
+                Some(pace) => pace.due_count(now.saturating_sub(self.span.at_ns)).min(self.most),
+                None if over => flow.sent,
+                None => self.most.min(flow.sent.saturating_add(BATCH as u64)),
+            };
+            if flow.sent < due {
+                self.send_batches(index, due, recorder.as_deref_mut());
+            }
+            let flow = &mut self.flows[index];
+            if flow.sent >= self.most || over {
+                flow.unsent = if over && self.work.pace.is_some() { due.saturating_sub(flow.sent) } else { 0 };
+                flow.open = false;
+                self.open -= 1;
+            } else {
+                let due_ns = self.work.pace.map_or(now, |pace| self.span.at_ns.saturating_add(pace.due_ns(flow.sent)));
+                next = next.min(due_ns);
+            }
+        }
+        next
+    }
+
+    fn send_batches(&mut self, index: usize, due: u64, mut recorder: Option<&mut Recorder>) {
+        let flow = &mut self.flows[index];
+        while flow.sent < due {
+            let count = (due - flow.sent).min(BATCH as u64) as usize;
+            let sent_ns = monotonic_ns();
+            for slot in 0..count {
+                let sequence = flow.sent + slot as u64;
+                Header { kind: HeaderKind::Data, token: self.work.token, flow: flow.flow.id, sequence, sent_ns }
+                    .write(self.outgoing.slot(slot));
+            }
+            let taken = match self.outgoing.send(&flow.flow.socket, count) {
+                Ok(taken) => taken,
+                Err(error) => {
+                    match error.raw_os_error() {
+                        Some(libc::EAGAIN | libc::ENOBUFS) => {
+                            self.pushback += 1;
+                            flow.block(&self.poll, index);
+                        }
+                        Some(libc::EINTR) => continue,
+                        // ECONNREFUSED and the like tell of an earlier datagram: that one is lost, this one not yet sent.
+                        _ => count_error(&mut self.errors, error_code(&error)),
+                    }
+                    break;
+                }
+            };
+            flow.start_ns.get_or_insert(sent_ns);
+            flow.end_ns = Some(sent_ns);
+            if let (Some(recorder), Some(pace)) = (recorder.as_deref_mut(), self.work.pace) {
+                for sequence in flow.sent..flow.sent + taken as u64 {
+                    let due_ns = self.span.at_ns.saturating_add(pace.due_ns(sequence));
+                    recorder.record(LATE, due_ns, sent_ns.saturating_sub(due_ns));
+                }
+            }
+            flow.sent += taken as u64;
+            flow.flow.counters.sent((taken * self.work.datagram_bytes) as u64, taken as u64);
+            if taken < count {
+                self.pushback += 1;
+                flow.block(&self.poll, index);
+                break;
+            }
+        }
+    }
+
+    /// Wait until the given instant, and take what has come.
+    fn receive(&mut self, until: Option<u64>) -> io::Result<()> {
+        let ready: Vec<Ready> = self.poll.wait(until)?.collect();
+        for source in ready {
+            let flow = &mut self.flows[source.token as usize];
+            if source.writable {
+                flow.unblock(&self.poll, source.token as usize);
+            }
+            loop {
+                let count = match self.incoming.receive(&flow.flow.socket) {
+                    Ok(count) => count,
+                    Err(error) => {
+                        if !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) {
+                            count_error(&mut self.errors, error_code(&error));
+                        }
+                        break;
+                    }
+                };
+                let now = monotonic_ns();
+                for index in 0..count {
+                    flow.handle(now, self.incoming.received(index));
+                }
+                if count < BATCH {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn end_receivers(&mut self, now: u64) {
+        for flow in self.flows.iter_mut().filter(|flow| flow.open && flow.flow.role == Role::Receive) {
+            let expected = flow.flow.expected.load(Ordering::Relaxed);
+            let complete = flow.receiver.tracker().received() >= expected;
+            if expected != UNKNOWN {
+                flow.told_ns.get_or_insert(now);
+            }
+            let last_sign = flow.receiver.span_ns().map(|(_, last)| last).max(flow.told_ns);
+            let silent = flow.told_ns.is_some() && last_sign.is_some_and(|sign| now >= sign + SILENCE_NS);
+            if complete || silent || now >= self.deadline_ns {
+                flow.open = false;
+                self.open -= 1;
+            }
+        }
+    }
+}
+
+struct Conversation {
+    flow: DatagramFlow,
+    receiver: DatagramReceiver,
+    open: bool,
+    /// The socket took no more; its room is waited for.
+    blocked: bool,
+    sent: u64,
+    /// Datagrams that were due when the flow ended and had not been sent.
+    unsent: u64,
+    start_ns: Option<u64>,
+    end_ns: Option<u64>,
+    /// When the receiver learned the sender's count.
+    told_ns: Option<u64>,
+}
+
+impl Conversation {
+    fn new(flow: DatagramFlow, token: u64) -> Self {
+        let receiver = DatagramReceiver::new(token, flow.id);
+        Self { flow, receiver, open: true, blocked: false, sent: 0, unsent: 0, start_ns: None, end_ns: None, told_ns: None }
+    }
+
+    fn block(&mut self, poll: &Poll, index: usize) {
+        // The socket is open and watched, so the change cannot fail; the next turn would try again.
+        self.blocked = poll.modify(&self.flow.socket, index as u64, Interest::ReadWrite).is_ok();
+    }
+
+    fn unblock(&mut self, poll: &Poll, index: usize) {
+        self.blocked = poll.modify(&self.flow.socket, index as u64, Interest::Read).is_err();
+    }
+
+    fn handle(&mut self, now: u64, datagram: &[u8]) {
+        if self.receiver.handle(now, datagram) {
+            self.flow.counters.received(datagram.len() as u64, 1);
+        } else if let Ok(header @ Header { kind: HeaderKind::Hello, .. }) = Header::parse(datagram) {
+            answer_hello(&self.flow.socket, header);
+        }
+    }
+
+    fn report(&self) -> SideReport {
+        let receives = self.flow.role == Role::Receive;
+        let tracker = self.receiver.tracker();
+        let span = self.receiver.span_ns();
+        SideReport {
+            flow: self.flow.id,
+            start_ns: if receives { span.map(|(first, _)| first) } else { self.start_ns },
+            end_ns: if receives { span.map(|(_, last)| last) } else { self.end_ns },
+            sent_bytes: self.flow.counters.sent_bytes(),
+            received_bytes: self.receiver.bytes(),
+            sent_units: (!receives).then_some(self.sent),
+            received_units: receives.then(|| tracker.received()),
+            duplicates: receives.then(|| tracker.duplicates()),
+            reordered: receives.then(|| tracker.reordered()),
+            jitter_us: if receives { self.receiver.jitter_us() } else { None },
+            socket_drops: if receives { receive_drops(&self.flow.socket) } else { None },
+            unsent_units: (!receives && self.unsent > 0).then_some(self.unsent),
+            ..SideReport::default()
+        }
+    }
+}
+
+/// Tell the client of a flow that its socket is known here.
+pub fn answer_hello(socket: &UdpSocket, hello: Header) {
+    let mut answer = [0; HEADER_BYTES];
+    Header { kind: HeaderKind::HelloAck, ..hello }.write(&mut answer);
+    // An answer that cannot be sent is like one that is lost: the client asks again.
+    let _ = socket.send(&answer);
+}

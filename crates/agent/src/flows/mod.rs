@@ -1,0 +1,88 @@
+//! Moving payload over open sockets. The same workers run on the client's and on the server's side of a session; what differs
+//! is which flows send. One worker is one thread with one poll.
+
+pub mod answer;
+pub mod crew;
+pub mod datagram;
+pub mod stream;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use leadline_transport::SideReport;
+use leadline_wire::ThreadReport;
+
+use crate::load::threads::FlowCounters;
+
+/// Whether this side of a flow sends or receives its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// This side sends.
+    Send,
+    /// This side receives.
+    Receive,
+}
+
+/// When a worker's flows begin and end, on this host's monotonic clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    /// First byte, ns.
+    pub at_ns: u64,
+    /// Senders stop here, ns; receivers go on for what is under way.
+    pub end_ns: u64,
+}
+
+/// How long a receiver goes on after its sender should have ended, ns.
+pub const DRAIN_NS: u64 = 5_000_000_000;
+
+/// The longest that a worker sleeps before it looks at its stop flag again, ns.
+pub const TURN_NS: u64 = 50_000_000;
+
+/// What a worker leaves.
+#[derive(Debug)]
+pub struct WorkerReport {
+    /// One row per flow.
+    pub flows: Vec<SideReport>,
+    /// What its thread cost.
+    pub thread: ThreadReport,
+    /// Sends that the socket refused to take at once.
+    pub pushback: u64,
+    /// Failed operations by name.
+    pub errors: BTreeMap<String, u64>,
+}
+
+/// Deal items out to at most `threads` groups as evenly as it goes, in order; no group is empty.
+pub fn deal_out<T>(items: Vec<T>, threads: u32) -> Vec<Vec<T>> {
+    let groups = (threads.max(1) as usize).min(items.len().max(1));
+    let mut dealt: Vec<Vec<T>> = (0..groups).map(|_| Vec::new()).collect();
+    for (index, item) in items.into_iter().enumerate() {
+        dealt[index % groups].push(item);
+    }
+    dealt
+}
+
+/// Counters for `count` flows.
+pub fn counters(count: u32) -> Vec<Arc<FlowCounters>> {
+    (0..count).map(|_| Arc::new(FlowCounters::default())).collect()
+}
+
+/// Count one failure by name.
+pub fn count_error(errors: &mut BTreeMap<String, u64>, name: &str) {
+    match errors.get_mut(name) {
+        Some(count) => *count += 1,
+        None => {
+            errors.insert(name.to_owned(), 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flows_are_dealt_out_evenly() {
+        assert_eq!(deal_out(vec![1, 2, 3, 4, 5], 2), [vec![1, 3, 5], vec![2, 4]]);
+        assert_eq!(deal_out(vec![1], 4), [vec![1]]);
+    }
+}

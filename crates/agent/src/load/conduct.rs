@@ -1,0 +1,256 @@
+//! The course of a load that runs over a session: start both sides, report progress, end in order, put both views together.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use leadline_sys::clock::monotonic_ns;
+use leadline_transport::{FromClient, SideReport};
+use leadline_wire::{Direction, ErrorReport, FlowReport, LoadReport, Outcome, Side};
+
+use super::session::{FromPeer, Session};
+use super::threads::{Collector, FlowCounters, Rolled};
+use super::Task;
+use crate::events::{peer_error, system_error};
+use crate::flows::crew::{Crew, Worker};
+use crate::flows::{Role, Span, WorkerReport, DRAIN_NS};
+
+/// One flow as both sides know it.
+pub struct PlannedFlow {
+    /// Its number within the session.
+    pub id: u32,
+    /// Which way.
+    pub direction: Direction,
+    /// This side's counters.
+    pub counters: Arc<FlowCounters>,
+    /// Where the server's count of sent datagrams goes, for a downward UDP flow.
+    pub expected: Option<Arc<AtomicU64>>,
+    /// Local and remote address and port, and the congestion control in use.
+    pub local: Option<String>,
+    /// The server's.
+    pub remote: Option<String>,
+    /// TCP's congestion control on this side.
+    pub congestion: Option<String>,
+}
+
+/// Everything that a load has prepared.
+pub struct Conduct {
+    /// The granted session.
+    pub session: Session,
+    /// Its flows.
+    pub flows: Vec<PlannedFlow>,
+    /// Whether the flows count units (datagrams, transactions) besides bytes.
+    pub has_units: bool,
+    /// Whether both ends' datagram counts make a loss.
+    pub counts_loss: bool,
+    /// Time between progress events.
+    pub interval: Duration,
+    /// The recorders' metrics.
+    pub metrics: &'static [&'static str],
+}
+
+enum Wake {
+    Peer(FromPeer),
+    WorkerDone,
+}
+
+impl Conduct {
+    /// Run the workers from `span.at_ns` on, to the end.
+    pub fn run(
+        self,
+        span: Span,
+        workers: Vec<(Role, Worker)>,
+        rolled: mpsc::Receiver<Rolled>,
+        task: &Task,
+    ) -> Result<Outcome, ErrorReport> {
+        let Self { mut session, flows, has_units, counts_loss, interval, metrics } = self;
+        session.begin(span.at_ns)?;
+        let (waker, wakes) = mpsc::channel();
+        let from_peer = waker.clone();
+        let mut speaker = session.listen(move |item| from_peer.send(Wake::Peer(item)).is_ok())?;
+        let crew = Crew::start(workers, &task.gate, move || {
+            // The receiver lives until the crew is joined.
+            let _ = waker.send(Wake::WorkerDone);
+        });
+        let mut collector = Collector::new(metrics);
+        let mut course = Course::default();
+        let mut tick = Instant::now() + interval;
+        while !(crew.done() && course.answered()) {
+            match wakes.recv_timeout(tick.saturating_duration_since(Instant::now())) {
+                Ok(Wake::Peer(item)) => course.handle(item, &flows, task),
+                Ok(Wake::WorkerDone) => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    tick += interval;
+                    rolled.try_iter().for_each(|one| collector.take(one));
+                    let rows = flows.iter().map(|flow| flow.counters.progress(flow.id, has_units)).collect();
+                    task.progress(Side::Local, monotonic_ns(), rows, collector.recent());
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if task.gate.stopped() && !course.stop_said && course.lost.is_none() {
+                course.stop_said = true;
+                speaker.say(&FromClient::Stop {})?;
+            }
+            if course.lost.is_some() {
+                task.gate.stop();
+            } else if crew.senders_done() && !course.end_said {
+                course.end_said = true;
+                let upward = flows.iter().filter(|flow| flow.direction == Direction::Up && has_units);
+                let sent_units = upward.map(|flow| flow.counters.sent_units()).collect();
+                speaker.say(&FromClient::End { sent_units })?;
+            }
+        }
+        let workers = crew.join().map_err(|error| system_error("moving payload", &error))?;
+        rolled.try_iter().for_each(|one| collector.take(one));
+        if let Some(error) = course.lost {
+            return Err(error);
+        }
+        let (peer_flows, peer_load) =
+            course.report.ok_or_else(|| peer_error("no_report", "the server ended without a report"))?;
+        let local = Account::of(workers);
+        let unsent = total(local.rows.iter().chain(&peer_flows).map(|row| row.unsent_units)).unwrap_or(0);
+        let mut counts = BTreeMap::from([("unsent".to_owned(), unsent)]);
+        if collector.overflow() > 0 {
+            counts.insert("histogram_overflow".to_owned(), collector.overflow());
+        }
+        let mut errors = local.errors;
+        for error in peer_flows.iter().filter_map(|row| row.error.as_ref()) {
+            *errors.entry(format!("peer_{error}")).or_insert(0) += 1;
+        }
+        Ok(Outcome {
+            flows: flow_reports(&flows, span, local.rows, &peer_flows, counts_loss),
+            histograms: collector.totals(),
+            errors,
+            generator: local.load,
+            receiver: Some(peer_load),
+            counts,
+        })
+    }
+}
+/// What this side's workers found, put together.
+struct Account {
+    rows: Vec<SideReport>,
+    load: LoadReport,
+    errors: BTreeMap<String, u64>,
+}
+
+impl Account {
+    fn of(workers: Vec<WorkerReport>) -> Self {
+        let mut load = LoadReport {
+            side: Side::Local,
+            wall_s: 0.0,
+            threads: Vec::new(),
+            pushback: 0,
+            late_p99_us: None,
+            socket_drops: None,
+        };
+        let mut rows = Vec::new();
+        let mut errors = BTreeMap::new();
+        for worker in workers {
+            load.wall_s = worker.thread.wall_s.max(load.wall_s);
+            load.threads.push(worker.thread);
+            load.pushback += worker.pushback;
+            for (name, count) in worker.errors {
+                *errors.entry(name).or_insert(0) += count;
+            }
+            rows.extend(worker.flows);
+        }
+        load.socket_drops = total(rows.iter().map(|row: &SideReport| row.socket_drops));
+        Self { rows, load, errors }
+    }
+}
+
+fn flow_reports(
+    flows: &[PlannedFlow],
+    span: Span,
+    local_rows: Vec<SideReport>,
+    peer_rows: &[SideReport],
+    counts_loss: bool,
+) -> Vec<FlowReport> {
+    let local_rows: BTreeMap<u32, SideReport> = local_rows.into_iter().map(|row| (row.flow, row)).collect();
+    let peer_rows: BTreeMap<u32, &SideReport> = peer_rows.iter().map(|row| (row.flow, row)).collect();
+    let nothing = SideReport::default();
+    let report = |flow: &PlannedFlow| {
+        let local = local_rows.get(&flow.id).unwrap_or(&nothing);
+        flow_report(flow, span, local, peer_rows.get(&flow.id).copied(), counts_loss)
+    };
+    flows.iter().map(report).collect()
+}
+
+/// One flow's row, each figure from the side that knows it.
+fn flow_report(
+    flow: &PlannedFlow,
+    span: Span,
+    local: &SideReport,
+    peer: Option<&SideReport>,
+    counts_loss: bool,
+) -> FlowReport {
+    let (sender, receiver) = match flow.direction {
+        Direction::Down => (peer, Some(local)),
+        Direction::Up | Direction::Both => (Some(local), peer),
+    };
+    let sent_units = sender.and_then(|side| side.sent_units);
+    let received_units = receiver.and_then(|side| side.received_units);
+    FlowReport {
+        flow: flow.id,
+        direction: flow.direction,
+        due_ns: span.at_ns,
+        start_ns: sender.and_then(|side| side.start_ns),
+        end_ns: sender.and_then(|side| side.end_ns),
+        sent_bytes: sender.map_or(0, |side| side.sent_bytes),
+        received_bytes: receiver.map(|side| side.received_bytes),
+        sent_units,
+        received_units,
+        lost: sent_units.zip(received_units).filter(|_| counts_loss).map(|(sent, got)| sent.saturating_sub(got)),
+        duplicates: receiver.and_then(|side| side.duplicates),
+        reordered: receiver.and_then(|side| side.reordered),
+        jitter_us: receiver.and_then(|side| side.jitter_us),
+        retransmits: sender.and_then(|side| side.retransmits),
+        rtt_mean_us: sender.and_then(|side| side.rtt_mean_us),
+        congestion: flow.congestion.clone(),
+        local: flow.local.clone(),
+        remote: flow.remote.clone(),
+    }
+}
+
+/// The sum of what is known; `None` when nothing is.
+fn total(values: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    values.flatten().fold(None, |sum, value| Some(sum.unwrap_or(0) + value))
+}
+
+/// What has been said and heard so far.
+#[derive(Default)]
+struct Course {
+    stop_said: bool,
+    end_said: bool,
+    report: Option<(Vec<SideReport>, LoadReport)>,
+    lost: Option<ErrorReport>,
+}
+
+impl Course {
+    fn answered(&self) -> bool {
+        self.report.is_some() || self.lost.is_some()
+    }
+
+    fn handle(&mut self, item: FromPeer, flows: &[PlannedFlow], task: &Task) {
+        match item {
+            FromPeer::Progress(t_ns, rows) => task.progress(Side::Peer, t_ns, rows, Vec::new()),
+            FromPeer::Sent(units) => {
+                let downward = flows.iter().filter_map(|flow| flow.expected.as_ref());
+                for (expected, sent) in downward.zip(units) {
+                    expected.store(sent, Ordering::Relaxed);
+                }
+            }
+            FromPeer::Report(rows, load) => self.report = Some((rows, load)),
+            FromPeer::Lost(error) => self.lost = Some(error),
+        }
+    }
+}
+
+/// The instants of a load of `duration_ms` that begins at `at_ns`, or now when that has passed.
+pub fn span(at_ns: u64, duration_ms: u64) -> Span {
+    let at_ns = at_ns.max(monotonic_ns());
+    Span { at_ns, end_ns: at_ns.saturating_add(duration_ms.saturating_mul(1_000_000)).min(u64::MAX - DRAIN_NS) }
+}

@@ -1,0 +1,324 @@
+//! Request-response from the client's side: each flow keeps one transaction outstanding.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::mpsc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leadline_sys::clock::{self, monotonic_ns};
+use leadline_sys::poll::{Interest, Poll, Ready as ReadySource};
+use leadline_transport::{Header, HeaderKind, Open, Requester, SideReport, Step, Work, HEADER_BYTES};
+use leadline_wire::{Direction, ErrorReport, Outcome, Protocol, RrSpec};
+
+use super::conduct::{span, Conduct, PlannedFlow};
+use super::session::Session;
+use super::threads::{FlowCounters, Recorder, ThreadMeter};
+use super::{Ready, Task};
+use crate::events::{error_code, input_error};
+use crate::flows::crew::Worker;
+use crate::flows::{count_error, counters, deal_out, Role, Span, WorkerReport, TURN_NS};
+use crate::gate::Gate;
+
+const LATENCY: usize = 0;
+
+struct ReadyRr {
+    spec: RrSpec,
+    conduct: Conduct,
+    flows: Vec<RrFlow>,
+}
+
+enum RrSocket {
+    Tcp(TcpStream),
+    Udp(UdpSocket),
+}
+
+struct RrFlow {
+    id: u32,
+    socket: RrSocket,
+    counters: Arc<FlowCounters>,
+    /// Transactions that this flow may make.
+    most: u64,
+}
+
+/// Open the session and its flows.
+pub fn prepare(spec: RrSpec) -> Result<Box<dyn Ready>, ErrorReport> {
+    if spec.flows == 0 || spec.duration_ms == 0 || spec.interval_ms == 0 || spec.timeout_ms == 0 {
+        return Err(input_error("bad_spec", "flows, duration, interval and timeout must be at least 1"));
+    }
+    let least = if spec.protocol == Protocol::Udp { HEADER_BYTES as u32 } else { 1 };
+    if spec.request_bytes < least || spec.response_bytes < least {
+        return Err(input_error("bad_size", format!("request and response must have at least {least} bytes")));
+    }
+    let (request_bytes, response_bytes) = (spec.request_bytes, spec.response_bytes);
+    let open = Open {
+        work: Work::Rr { protocol: spec.protocol, request_bytes, response_bytes },
+        flows: spec.flows,
+        threads: spec.threads,
+        direction: Direction::Up,
+        duration_ms: spec.duration_ms,
+        congestion: None,
+        interval_ms: spec.interval_ms,
+    };
+    let mut session = Session::open(&spec.target, spec.bind.as_deref(), open)?;
+    let (mut flows, mut planned) = (Vec::new(), Vec::new());
+    for (id, counters) in (0..spec.flows).zip(counters(spec.flows)) {
+        let socket = match spec.protocol {
+            Protocol::Tcp => RrSocket::Tcp(session.connect_stream(id)?),
+            Protocol::Udp => RrSocket::Udp(session.connect_datagram(id)?),
+        };
+        let (local, remote) = socket.addresses();
+        planned.push(PlannedFlow {
+            id,
+            direction: Direction::Up,
+            counters: Arc::clone(&counters),
+            expected: None,
+            local,
+            remote,
+            congestion: None,
+        });
+        let share = |number: u64| (number + u64::from(spec.flows - 1 - id)) / u64::from(spec.flows);
+        flows.push(RrFlow { id, socket, counters, most: spec.number.map_or(u64::MAX, share) });
+    }
+    session.await_ready()?;
+    let interval = Duration::from_millis(spec.interval_ms.into());
+    let conduct = Conduct { session, flows: planned, has_units: true, counts_loss: false, interval, metrics: &["latency"] };
+    Ok(Box::new(ReadyRr { spec, conduct, flows }))
+}
+
+impl Ready for ReadyRr {
+    fn run(self: Box<Self>, at_ns: u64, task: &Task) -> Result<Outcome, ErrorReport> {
+        let span = span(at_ns, self.spec.duration_ms);
+        let warm_until_ns = span.at_ns + self.spec.warmup_ms * 1_000_000;
+        let token = self.conduct.session.token;
+        let (out, rolled) = mpsc::channel();
+        let mut workers: Vec<(Role, Worker)> = Vec::new();
+        for (index, group) in deal_out(self.flows, self.spec.threads).into_iter().enumerate() {
+            let recorder = Recorder::new(1, warm_until_ns, out.clone());
+            let (spec, name) = (self.spec.clone(), format!("rr-{index}"));
+            workers.push((
+                Role::Send,
+                Box::new(move |gate| drive(group, &spec, token, span, gate, ThreadName(name), recorder)),
+            ));
+        }
+        drop(out);
+        self.conduct.run(span, workers, rolled, task)
+    }
+}
+
+struct ThreadName(String);
+
+fn drive(
+    flows: Vec<RrFlow>,
+    spec: &RrSpec,
+    token: u64,
+    span: Span,
+    gate: &Gate,
+    name: ThreadName,
+    mut recorder: Recorder,
+) -> io::Result<WorkerReport> {
+    let mut poll = Poll::new(flows.len().min(256))?;
+    for (index, flow) in flows.iter().enumerate() {
+        flow.socket.set_nonblocking()?;
+        poll.add(&flow.socket, index as u64, Interest::Read)?;
+    }
+    let timeout_ns = u64::from(spec.timeout_ms) * 1_000_000;
+    let mut flows: Vec<Asking> = flows.into_iter().map(|flow| Asking::new(flow, timeout_ns)).collect();
+    let mut wire = Exchange {
+        token,
+        request: vec![0; spec.request_bytes as usize],
+        response: vec![0; spec.response_bytes.max(HEADER_BYTES as u32) as usize + 1],
+        response_bytes: spec.response_bytes as usize,
+    };
+    let mut errors = BTreeMap::new();
+    clock::use_precise_timers();
+    clock::sleep_until(span.at_ns);
+    let meter = ThreadMeter::begin(name.0, monotonic_ns());
+    loop {
+        let now = monotonic_ns();
+        let over = now >= span.end_ns || gate.stopped();
+        let mut next = now + TURN_NS;
+        for flow in flows.iter_mut().filter(|flow| flow.open) {
+            if flow.machine.handle_time(now) {
+                count_error(&mut errors, "timeout");
+                // TCP answers in order: without this one the next cannot come either.
+                flow.open = matches!(flow.flow.socket, RrSocket::Udp(_));
+            }
+            next = next.min(flow.advance(&mut wire, over, &mut errors));
+        }
+        if flows.iter().all(|flow| !flow.open) {
+            break;
+        }
+        recorder.roll(now);
+        let ready: Vec<ReadySource> = poll.wait(Some(next))?.collect();
+        for source in ready {
+            let flow = &mut flows[source.token as usize];
+            if flow.open {
+                flow.hear(&mut wire, &mut recorder, &mut errors);
+                flow.advance(&mut wire, gate.stopped(), &mut errors);
+            }
+            if !flow.open {
+                poll.remove(&flow.flow.socket)?;
+            }
+        }
+    }
+    let thread = meter.end(monotonic_ns());
+    recorder.finish();
+    Ok(WorkerReport { thread, flows: flows.iter().map(Asking::report).collect(), pushback: 0, errors })
+}
+
+/// Buffers and framing that a thread's flows share.
+struct Exchange {
+    token: u64,
+    request: Vec<u8>,
+    response: Vec<u8>,
+    response_bytes: usize,
+}
+
+struct Asking {
+    flow: RrFlow,
+    machine: Requester,
+    open: bool,
+    /// Bytes of the response that are here already (TCP).
+    partial: usize,
+    start_ns: Option<u64>,
+    end_ns: Option<u64>,
+}
+
+impl Asking {
+    fn new(flow: RrFlow, timeout_ns: u64) -> Self {
+        Self { flow, machine: Requester::new(timeout_ns), open: true, partial: 0, start_ns: None, end_ns: None }
+    }
+
+    /// Send the next request if none is under way and there is time left; returns when to look again.
+    fn advance(&mut self, wire: &mut Exchange, over: bool, errors: &mut BTreeMap<String, u64>) -> u64 {
+        match self.machine.poll() {
+            // What is under way at the end is waited for, up to its own time-out: leaving it out would flatter the tail.
+            Step::AwaitUntil(instant) => return instant,
+            Step::Request(_) if over || self.flow.counters.sent_units() >= self.flow.most => self.open = false,
+            Step::Request(sequence) => {
+                let now = monotonic_ns();
+                match self.flow.send(wire, sequence, now) {
+                    Ok(()) => {
+                        self.machine.handle_sent(now);
+                        self.flow.counters.sent(wire.request.len() as u64, 1);
+                        self.start_ns.get_or_insert(now);
+                    }
+                    Err(error) => self.fail(&error, errors),
+                }
+            }
+        }
+        u64::MAX
+    }
+
+    fn hear(&mut self, wire: &mut Exchange, recorder: &mut Recorder, errors: &mut BTreeMap<String, u64>) {
+        let answered = match &self.flow.socket {
+            RrSocket::Tcp(stream) => read_stream(stream, wire, &mut self.partial),
+            RrSocket::Udp(socket) => read_datagram(socket, wire),
+        };
+        let now = monotonic_ns();
+        match answered {
+            Ok(Some(sequence)) => {
+                let sequence = sequence.unwrap_or(self.machine.sequence());
+                let due_ns = self.machine.sent_ns().unwrap_or(now);
+                if let Some(took_ns) = self.machine.handle_response(now, sequence) {
+                    recorder.record(LATENCY, due_ns, took_ns);
+                    self.flow.counters.received(wire.response_bytes as u64, 1);
+                    self.end_ns = Some(now);
+                }
+            }
+            Ok(None) => {}
+            Err(error) => self.fail(&error, errors),
+        }
+    }
+
+    /// A transaction that was under way is one failed operation; a connection is of no more use, a socket is.
+    fn fail(&mut self, error: &io::Error, errors: &mut BTreeMap<String, u64>) {
+        count_error(errors, error_code(error));
+        self.open = false;
+    }
+
+    fn report(&self) -> SideReport {
+        SideReport {
+            flow: self.flow.id,
+            start_ns: self.start_ns,
+            end_ns: self.end_ns,
+            sent_bytes: self.flow.counters.sent_bytes(),
+            received_bytes: self.flow.counters.received_bytes(),
+            sent_units: Some(self.flow.counters.sent_units()),
+            received_units: Some(self.machine.completed()),
+            ..SideReport::default()
+        }
+    }
+}
+
+impl RrFlow {
+    fn send(&self, wire: &mut Exchange, sequence: u64, now: u64) -> io::Result<()> {
+        match &self.socket {
+            RrSocket::Tcp(stream) => {
+                let mut stream: &TcpStream = stream;
+                // With one transaction outstanding the socket's buffer is empty, so that only a giant request can fill it.
+                stream.write_all(&wire.request)
+            }
+            RrSocket::Udp(socket) => {
+                Header { kind: HeaderKind::Request, token: wire.token, flow: self.id, sequence, sent_ns: now }
+                    .write(&mut wire.request);
+                socket.send(&wire.request).map(|_| ())
+            }
+        }
+    }
+}
+
+/// `Some(None)`: a response is complete; it is the outstanding one, for a connection answers in order.
+fn read_stream(mut stream: &TcpStream, wire: &mut Exchange, partial: &mut usize) -> io::Result<Option<Option<u64>>> {
+    let room = wire.response_bytes - *partial;
+    match stream.read(&mut wire.response[..room]) {
+        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+        Ok(read) => {
+            *partial = (*partial + read) % wire.response_bytes;
+            Ok((*partial == 0).then_some(None))
+        }
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// `Some(Some(sequence))`: a response to that request.
+fn read_datagram(socket: &UdpSocket, wire: &mut Exchange) -> io::Result<Option<Option<u64>>> {
+    match socket.recv(&mut wire.response) {
+        Ok(read) => Ok(match Header::parse(&wire.response[..read]) {
+            Ok(header) if header.kind == HeaderKind::Response && header.token == wire.token => Some(Some(header.sequence)),
+            _ => None,
+        }),
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+impl RrSocket {
+    fn set_nonblocking(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.set_nonblocking(true),
+            Self::Udp(socket) => socket.set_nonblocking(true),
+        }
+    }
+
+    fn addresses(&self) -> (Option<String>, Option<String>) {
+        let (local, remote) = match self {
+            Self::Tcp(stream) => (stream.local_addr(), stream.peer_addr()),
+            Self::Udp(socket) => (socket.local_addr(), socket.peer_addr()),
+        };
+        (local.ok().map(|address| address.to_string()), remote.ok().map(|address| address.to_string()))
+    }
+}
+
+impl AsFd for RrSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(stream) => stream.as_fd(),
+            Self::Udp(socket) => socket.as_fd(),
+        }
+    }
+}

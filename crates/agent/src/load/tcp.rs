@@ -1,0 +1,86 @@
+//! Bulk TCP from the client's side.
+
+use std::sync::mpsc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leadline_sys::net;
+use leadline_transport::{Open, Work};
+use leadline_wire::{Direction, ErrorReport, Outcome, TcpSpec};
+
+use super::conduct::{span, Conduct, PlannedFlow};
+use super::session::Session;
+use super::{planned_directions, Ready, Task};
+use crate::events::{input_error, system_error};
+use crate::flows::crew::Worker;
+use crate::flows::stream::{self, StreamFlow, StreamWork};
+use crate::flows::{counters, deal_out, Role};
+
+struct ReadyTcp {
+    spec: TcpSpec,
+    conduct: Conduct,
+    flows: Vec<StreamFlow>,
+}
+
+/// Open the session and its connections.
+pub fn prepare(spec: TcpSpec) -> Result<Box<dyn Ready>, ErrorReport> {
+    if spec.flows == 0 || spec.block_bytes == 0 || spec.duration_ms == 0 || spec.interval_ms == 0 {
+        return Err(input_error("bad_spec", "flows, block, duration and interval must be at least 1"));
+    }
+    let work = Work::Tcp { block_bytes: spec.block_bytes, rate_bps: spec.rate_bps };
+    let open = Open {
+        work,
+        flows: spec.flows,
+        threads: spec.threads,
+        direction: spec.direction,
+        duration_ms: spec.duration_ms,
+        congestion: spec.congestion.clone(),
+        interval_ms: spec.interval_ms,
+    };
+    let mut session = Session::open(&spec.target, spec.bind.as_deref(), open)?;
+    let directions = planned_directions(spec.direction, spec.flows);
+    let (mut flows, mut planned) = (Vec::new(), Vec::new());
+    for ((id, direction), counters) in (0..).zip(directions).zip(counters(spec.flows * 2)) {
+        let socket = session.connect_stream(id)?;
+        if let Some(name) = &spec.congestion {
+            net::set_congestion(&socket, name)
+                .map_err(|error| system_error(&format!("choosing congestion control {name}"), &error))?;
+        }
+        planned.push(PlannedFlow {
+            id,
+            direction,
+            counters: Arc::clone(&counters),
+            expected: None,
+            local: socket.local_addr().ok().map(|address| address.to_string()),
+            remote: socket.peer_addr().ok().map(|address| address.to_string()),
+            congestion: net::congestion(&socket),
+        });
+        let role = if direction == Direction::Up { Role::Send } else { Role::Receive };
+        flows.push(StreamFlow { id, socket, role, counters });
+    }
+    session.await_ready()?;
+    let interval = Duration::from_millis(spec.interval_ms.into());
+    let conduct = Conduct { session, flows: planned, has_units: false, counts_loss: false, interval, metrics: &[] };
+    Ok(Box::new(ReadyTcp { spec, conduct, flows }))
+}
+
+impl Ready for ReadyTcp {
+    fn run(self: Box<Self>, at_ns: u64, task: &Task) -> Result<Outcome, ErrorReport> {
+        let span = span(at_ns, self.spec.duration_ms);
+        let work = StreamWork {
+            block_bytes: self.spec.block_bytes as usize,
+            rate_bps: self.spec.rate_bps,
+            sample_ns: u64::from(self.spec.interval_ms) * 1_000_000,
+        };
+        let (sending, receiving): (Vec<_>, Vec<_>) = self.flows.into_iter().partition(|flow| flow.role == Role::Send);
+        let mut workers: Vec<(Role, Worker)> = Vec::new();
+        for (role, flows, name) in [(Role::Send, sending, "tcp-send"), (Role::Receive, receiving, "tcp-receive")] {
+            for (index, group) in deal_out(flows, self.spec.threads).into_iter().enumerate().filter(|(_, g)| !g.is_empty()) {
+                let name = format!("{name}-{index}");
+                workers.push((role, Box::new(move |gate| stream::drive(group, work, span, gate, &name))));
+            }
+        }
+        let (_, rolled) = mpsc::channel();
+        self.conduct.run(span, workers, rolled, task)
+    }
+}

@@ -1,0 +1,108 @@
+//! Paced datagrams from the client's side.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leadline_pace::Pace;
+use leadline_transport::{Open, Work, HEADER_BYTES};
+use leadline_wire::{Direction, ErrorReport, Outcome, UdpSpec};
+
+use super::conduct::{span, Conduct, PlannedFlow};
+use super::session::Session;
+use super::threads::Recorder;
+use super::{planned_directions, Ready, Task};
+use crate::events::input_error;
+use crate::flows::crew::Worker;
+use crate::flows::datagram::{self, DatagramFlow, DatagramWork, UNKNOWN};
+use crate::flows::{counters, deal_out, Role};
+
+/// The most that a UDP datagram over IPv4 can carry, bytes.
+const MOST_DATAGRAM_BYTES: u32 = 65_507;
+
+struct ReadyUdp {
+    spec: UdpSpec,
+    pace: Option<Pace>,
+    conduct: Conduct,
+    flows: Vec<DatagramFlow>,
+}
+
+/// The pace of a rate that a user asked for.
+pub fn parse_pace(rate_per_s: Option<f64>) -> Result<Option<Pace>, ErrorReport> {
+    rate_per_s
+        .map(|rate| Pace::per_second(rate).ok_or_else(|| input_error("bad_rate", format!("a rate of {rate}/s is none"))))
+        .transpose()
+}
+
+/// Open the session and its sockets.
+pub fn prepare(spec: UdpSpec) -> Result<Box<dyn Ready>, ErrorReport> {
+    if spec.flows == 0 || spec.duration_ms == 0 || spec.interval_ms == 0 {
+        return Err(input_error("bad_spec", "flows, duration and interval must be at least 1"));
+    }
+    if !(HEADER_BYTES as u32..=MOST_DATAGRAM_BYTES).contains(&spec.datagram_bytes) {
+        let message = format!(
+            "a datagram of {} bytes: {HEADER_BYTES} to {MOST_DATAGRAM_BYTES} carry the measuring header",
+            spec.datagram_bytes
+        );
+        return Err(input_error("bad_size", message));
+    }
+    let pace = parse_pace(spec.rate_pps)?;
+    let work = Work::Udp { datagram_bytes: spec.datagram_bytes, rate_pps: spec.rate_pps, number: spec.number };
+    let open = Open {
+        work,
+        flows: spec.flows,
+        threads: spec.threads,
+        direction: spec.direction,
+        duration_ms: spec.duration_ms,
+        congestion: None,
+        interval_ms: spec.interval_ms,
+    };
+    let mut session = Session::open(&spec.target, spec.bind.as_deref(), open)?;
+    let (mut flows, mut planned) = (Vec::new(), Vec::new());
+    let directions = planned_directions(spec.direction, spec.flows);
+    for ((id, direction), counters) in (0..).zip(directions).zip(counters(spec.flows * 2)) {
+        let socket = session.connect_datagram(id)?;
+        let expected = Arc::new(AtomicU64::new(UNKNOWN));
+        planned.push(PlannedFlow {
+            id,
+            direction,
+            counters: Arc::clone(&counters),
+            expected: (direction == Direction::Down).then(|| Arc::clone(&expected)),
+            local: socket.local_addr().ok().map(|address| address.to_string()),
+            remote: socket.peer_addr().ok().map(|address| address.to_string()),
+            congestion: None,
+        });
+        let role = if direction == Direction::Up { Role::Send } else { Role::Receive };
+        flows.push(DatagramFlow { id, socket, role, counters, expected });
+    }
+    session.await_ready()?;
+    let interval = Duration::from_millis(spec.interval_ms.into());
+    let conduct = Conduct { session, flows: planned, has_units: true, counts_loss: true, interval, metrics: &["late"] };
+    Ok(Box::new(ReadyUdp { spec, pace, conduct, flows }))
+}
+
+impl Ready for ReadyUdp {
+    fn run(self: Box<Self>, at_ns: u64, task: &Task) -> Result<Outcome, ErrorReport> {
+        let span = span(at_ns, self.spec.duration_ms);
+        let work = DatagramWork {
+            token: self.conduct.session.token,
+            datagram_bytes: self.spec.datagram_bytes as usize,
+            pace: self.pace,
+            number: self.spec.number,
+        };
+        let warm_until_ns = span.at_ns + self.spec.warmup_ms * 1_000_000;
+        let (out, rolled) = mpsc::channel();
+        let (sending, receiving): (Vec<_>, Vec<_>) = self.flows.into_iter().partition(|flow| flow.role == Role::Send);
+        let mut workers: Vec<(Role, Worker)> = Vec::new();
+        for (role, flows, name) in [(Role::Send, sending, "udp-send"), (Role::Receive, receiving, "udp-receive")] {
+            for (index, group) in deal_out(flows, self.spec.threads).into_iter().enumerate().filter(|(_, g)| !g.is_empty()) {
+                let name = format!("{name}-{index}");
+                let recorder = (role == Role::Send).then(|| Recorder::new(1, warm_until_ns, out.clone()));
+                workers.push((role, Box::new(move |gate| datagram::drive(group, work, span, gate, &name, recorder))));
+            }
+        }
+        drop(out);
+        self.conduct.run(span, workers, rolled, task)
+    }
+}

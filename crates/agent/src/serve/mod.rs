@@ -1,0 +1,76 @@
+//! Answering load: the session listener (tcp, udp, rr) and the HTTP responder, on the addresses that were asked for.
+
+pub mod http;
+mod session;
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use leadline_sys::net;
+use leadline_wire::{ErrorReport, ServeSpec};
+
+use crate::events::{input_error, system_error};
+use crate::gate::Gate;
+
+/// Listeners that run until the gate stops them.
+pub struct Server {
+    /// The session port, as bound.
+    pub port: Option<u16>,
+    /// The HTTP port, as bound.
+    pub http_port: Option<u16>,
+}
+
+/// Bind every listener, or none: an address that is taken is named.
+pub fn start(spec: &ServeSpec, gate: &Arc<Gate>) -> Result<Server, ErrorReport> {
+    let addresses = spec.bind.iter().map(|text| parse_address(text)).collect::<Result<Vec<_>, _>>()?;
+    if addresses.is_empty() || (spec.port.is_none() && spec.http_port.is_none()) {
+        return Err(input_error("bad_spec", "serve needs an address and at least one port"));
+    }
+    let (mut port, mut http_port) = (spec.port, spec.http_port);
+    let mut sessions = Vec::new();
+    let mut http = Vec::new();
+    for address in &addresses {
+        if let Some(wanted) = port {
+            let (listener, socket) = bind_both(SocketAddr::new(*address, wanted))?;
+            port = Some(listener.local_addr().map_err(|error| system_error("binding", &error))?.port());
+            sessions.push((listener, socket));
+        }
+        if let Some(wanted) = http_port {
+            let listener = bind_tcp(SocketAddr::new(*address, wanted))?;
+            http_port = Some(listener.local_addr().map_err(|error| system_error("binding", &error))?.port());
+            http.push(listener);
+        }
+    }
+    let limits = session::Limits { longest_ms: spec.longest_ms, most_flows: spec.most_flows };
+    let directory: session::Directory = Arc::new(Mutex::new(HashMap::new()));
+    for (listener, socket) in sessions {
+        session::listen(listener, socket, limits, Arc::clone(&directory), Arc::clone(gate))
+            .map_err(|error| system_error("starting the session listener", &error))?;
+    }
+    if !http.is_empty() {
+        http::listen(http, Arc::clone(gate)).map_err(|error| system_error("starting the HTTP responder", &error))?;
+    }
+    Ok(Server { port, http_port })
+}
+
+fn parse_address(text: &str) -> Result<IpAddr, ErrorReport> {
+    text.parse().map_err(|_| input_error("bad_address", format!("bind: {text} is not an IP address")))
+}
+
+fn bind_tcp(at: SocketAddr) -> Result<TcpListener, ErrorReport> {
+    net::listen_tcp(at).map_err(|error| system_error(&format!("listening on TCP {at}"), &error))
+}
+
+/// TCP and UDP on the same port.
+fn bind_both(at: SocketAddr) -> Result<(TcpListener, UdpSocket), ErrorReport> {
+    let listener = bind_tcp(at)?;
+    let at = listener.local_addr().unwrap_or(at);
+    let socket = net::udp_socket(at, None, true).map_err(|error| system_error(&format!("listening on UDP {at}"), &error))?;
+    Ok((listener, socket))
+}
+
+/// A lock whose guarded value is whole after any panic.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,100 @@
+//! What goes on beside the tasks: a heartbeat each second, and samples of the host at the period that was asked for.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use leadline_observe::{CgroupPaths, Observer};
+use leadline_sys::clock::monotonic_ns;
+use leadline_sys::usage::ThreadUsage;
+use leadline_wire::Event;
+
+use crate::events::Events;
+
+const HEARTBEAT_NS: u64 = 1_000_000_000;
+
+/// Say a heartbeat each second until the process ends.
+pub fn start_heartbeat(events: Events) {
+    thread::spawn(move || {
+        let mut due_ns = monotonic_ns();
+        loop {
+            due_ns += HEARTBEAT_NS;
+            leadline_sys::clock::sleep_until(due_ns);
+            events.say(&Event::Heartbeat { t_ns: monotonic_ns() });
+        }
+    });
+}
+
+/// What to sample.
+#[derive(Clone, Debug, Default)]
+struct Order {
+    trial: Option<String>,
+    period_ns: u64,
+    machine: bool,
+    /// Grows with each order, so that a sleeping watcher sees that it has a new one.
+    number: u64,
+}
+
+/// The processes to sample, by name; the agent is always among them.
+pub type Processes = Arc<Mutex<Vec<(String, u32)>>>;
+
+/// The watcher's thread takes its orders from here.
+pub struct Watch {
+    order: Arc<(Mutex<Order>, Condvar)>,
+}
+
+impl Watch {
+    /// A watcher that rests until it gets an order.
+    pub fn start(events: Events, cgroup: CgroupPaths, processes: Processes) -> Self {
+        let order = Arc::new((Mutex::new(Order::default()), Condvar::new()));
+        let orders = Arc::clone(&order);
+        thread::spawn(move || run(&orders, &events, &cgroup, &processes));
+        Self { order }
+    }
+
+    /// Sample from now on; a period of 0 rests.
+    pub fn order(&self, trial: Option<String>, period_ms: u32, machine: bool) {
+        let (order, changed) = &*self.order;
+        let mut order = order.lock().unwrap_or_else(PoisonError::into_inner);
+        *order = Order { trial, period_ns: u64::from(period_ms) * 1_000_000, machine, number: order.number + 1 };
+        changed.notify_one();
+    }
+}
+
+fn run(orders: &(Mutex<Order>, Condvar), events: &Events, cgroup: &CgroupPaths, processes: &Processes) {
+    let (lock, changed) = orders;
+    let mut observer = Observer::open(cgroup);
+    let began = ThreadUsage::now();
+    let mut due_ns = monotonic_ns();
+    let mut seen = 0;
+    loop {
+        let order = {
+            let resting = |order: &mut Order| order.period_ns == 0;
+            let order = changed
+                .wait_while(lock.lock().unwrap_or_else(PoisonError::into_inner), resting)
+                .unwrap_or_else(PoisonError::into_inner);
+            let wait = if order.number == seen { due_ns.saturating_sub(monotonic_ns()) } else { 0 };
+            let newer = |order: &mut Order| order.number == seen;
+            let (order, _) = changed
+                .wait_timeout_while(order, Duration::from_nanos(wait), newer)
+                .unwrap_or_else(PoisonError::into_inner);
+            order.clone()
+        };
+        if order.period_ns == 0 {
+            continue;
+        }
+        let now = monotonic_ns();
+        if order.number != seen {
+            seen = order.number;
+            due_ns = now;
+        }
+        let list = processes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut sample = observer.sample(now, order.machine, &list);
+        sample.trial.clone_from(&order.trial);
+        let used = ThreadUsage::now().since(&began);
+        sample.observer_cpu_s = used.user_s + used.system_s;
+        events.say(&Event::Observation(sample));
+        // A sample that is late does not make the next ones bunch up.
+        due_ns = (due_ns + order.period_ns).max(now);
+    }
+}
