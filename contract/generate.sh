@@ -15,3 +15,5 @@ mv "$schema.new" "$schema"
   --use-title-as-name --use-schema-description --use-field-description --use-union-operator --use-standard-collections \
   --collapse-root-models --enum-field-as-literal all --use-one-literal-as-default --use-annotated \
   --formatters ruff-format --disable-timestamp
+# Formatted by this project's settings wherever the file lies.
+"${PYTHON:-.venv/bin/python}" -m ruff format --quiet --config pyproject.toml "$models"

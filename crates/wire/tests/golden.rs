@@ -1,0 +1,79 @@
+//! The golden transcripts as Rust reads them; tests/contract/test_golden.py reads the same files.
+//! A line must come out as it went in: no field lost, none added, no number changed.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use leadline_wire::{Command, Event, PROTOCOL_VERSION};
+use serde::de::DeserializeOwned;
+use serde::Serialize;
+use serde_json::Value;
+
+fn golden(suffix: &str) -> Vec<(String, String)> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../contract/golden");
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(folder).expect("contract/golden is there").map(|entry| entry.expect("an entry").path()).collect();
+    files.sort();
+    let mut lines = Vec::new();
+    for file in files {
+        let name = file.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
+        if name.ends_with(suffix) {
+            let text = fs::read_to_string(&file).expect("a transcript");
+            lines.extend(
+                text.lines().enumerate().map(|(index, line)| (format!("{name}:{}", index + 1), line.to_owned())),
+            );
+        }
+    }
+    assert!(!lines.is_empty(), "no transcript ends in {suffix}");
+    lines
+}
+
+fn same_again<T: DeserializeOwned + Serialize>(place: &str, line: &str) -> T {
+    let message: T = serde_json::from_str(line).unwrap_or_else(|error| panic!("{place}: {error}"));
+    let written = serde_json::to_value(&message).expect("a message is plain JSON");
+    let given: Value = serde_json::from_str(line).expect("it was JSON above");
+    assert_eq!(written, given, "{place}");
+    message
+}
+
+fn types(lines: &[(String, String)]) -> BTreeSet<String> {
+    lines
+        .iter()
+        .map(|(_, line)| {
+            let value: Value = serde_json::from_str(line).expect("JSON");
+            value["type"].as_str().expect("a type").to_owned()
+        })
+        .collect()
+}
+
+#[test]
+fn every_command_reads_and_writes_as_it_stands() {
+    let lines = golden("commands.jsonl");
+    for (place, line) in &lines {
+        same_again::<Command>(place, line);
+    }
+    let known = ["clock", "inspect", "observe", "prepare", "shutdown", "start", "stop"];
+    assert_eq!(types(&lines), known.map(str::to_owned).into_iter().collect());
+}
+
+#[test]
+fn every_event_reads_and_writes_as_it_stands() {
+    let lines = golden("events.jsonl");
+    for (place, line) in &lines {
+        if let Event::Hello { protocol, .. } = same_again::<Event>(place, line) {
+            assert_eq!(protocol, PROTOCOL_VERSION, "{place}");
+        }
+    }
+    let known = [
+        "clock", "exited", "failed", "finished", "heartbeat", "hello", "network", "observation", "output", "prepared",
+        "progress", "started",
+    ];
+    assert_eq!(types(&lines), known.map(str::to_owned).into_iter().collect());
+}
+
+#[test]
+fn a_command_with_an_unknown_field_is_refused() {
+    assert!(serde_json::from_str::<Command>(r#"{"type":"clock","id":1,"mood":"good"}"#).is_err());
+    assert!(serde_json::from_str::<Command>(r#"{"type":"dance"}"#).is_err());
+}

@@ -1,0 +1,235 @@
+"""The conversation with an agent, against one that plays a part (`scripted_agent.py`)."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from leadline.contract.models import Exited, ProcessWorkload, ServeWorkload
+from leadline.errors import AgentLost, MissingBinary, TaskFailed
+from leadline.fleet import Agent, Event, Launch, channel
+from leadline.fleet import agent as agent_module
+
+SCRIPT = Path(__file__).with_name("scripted_agent.py")
+SERVE = ServeWorkload(bind=["127.0.0.1"], port=0, http_port=None, longest_ms=1000, most_flows=1)
+DAEMON = ProcessWorkload(name="d", argv=["true"], cwd=None, env={}, log=None, report=["x"], grace_ms=10)
+Play = Callable[..., Awaitable[Agent]]
+
+
+def launch(part: str, hello_within_s: float = 30.0) -> Launch:
+    return Launch((sys.executable, "-I", str(SCRIPT), part), hello_within_s)
+
+
+@pytest.fixture
+def heard() -> list[tuple[str, Event]]:
+    return []
+
+
+@pytest_asyncio.fixture
+async def play(heard: list[tuple[str, Event]]) -> AsyncIterator[Play]:
+    agents: list[Agent] = []
+
+    async def start(part: str, **options: float) -> Agent:
+        agent = await Agent.start(
+            "gateway", launch(part, **options), sink=lambda host, event: heard.append((host, event))
+        )
+        agents.append(agent)
+        return agent
+
+    yield start
+    await asyncio.gather(*(agent.close() for agent in agents))
+
+
+async def test_it_greets_and_every_event_reaches_the_sink(play: Play, heard: list[tuple[str, Event]]) -> None:
+    agent = await play("obedient")
+    assert agent.hello.agent_version == "0.1.0"
+    assert agent.lost is None
+    ready = await agent.prepare("t", "serve", SERVE)
+    assert ready.port == 5201
+    assert [event.type for host, event in heard if host == "gateway" and event.type != "heartbeat"] == [
+        "hello",
+        "prepared",
+    ]
+
+
+async def test_a_measuring_task_from_prepare_to_its_figures(play: Play) -> None:
+    agent = await play("obedient")
+    await agent.prepare("t", "load", SERVE)
+    await agent.begin("t", 1)
+    finished = await agent.finished("t", "load", timeout_s=30)
+    assert finished.outcome.generator.wall_s == 1.0
+    assert await agent.finished("t", "load", timeout_s=0) is finished
+
+
+async def test_an_output_line_is_found_even_when_it_was_said_before(play: Play) -> None:
+    agent = await play("obedient")
+    await agent.prepare("t", "daemon", DAEMON)
+    assert (await agent.output("t", "daemon", "Completed", 30)).line == "two: Completed"
+    assert (await agent.output("t", "daemon", ["none", "up"], 30)).line == "one: up"
+    assert [line.line for line in agent.lines("t", "daemon")] == ["one: up", "two: Completed"]
+    assert agent.lines("t", "unheard of") == ()
+    await agent.stop("t", "daemon")
+    assert (await agent.exited("t", "daemon")).signal == 15
+
+
+async def test_waiting_for_a_line_ends_with_the_process(play: Play) -> None:
+    agent = await play("obedient")
+    await agent.prepare("t", "crash", DAEMON)
+    with pytest.raises(TaskFailed, match="crash on gateway: it exited with 1: FATAL no such cipher") as caught:
+        await agent.output("t", "crash", "Completed", 30)
+    assert caught.value.code == "exited"
+
+
+async def test_a_failed_task_keeps_its_code(play: Play) -> None:
+    agent = await play("obedient")
+    with pytest.raises(TaskFailed, match="port 5201 is taken") as caught:
+        await agent.prepare("t", "taken", SERVE)
+    assert caught.value.code == "address_in_use"
+
+
+async def test_no_answer_in_time_is_a_failure_of_the_task(play: Play) -> None:
+    agent = await play("obedient")
+    with pytest.raises(TaskFailed, match="in vain") as caught:
+        await agent.prepare("t", "slow", SERVE, timeout_s=0.01)
+    assert caught.value.code == "timeout"
+
+
+async def test_a_failure_of_a_trial_reaches_each_of_its_tasks(play: Play) -> None:
+    agent = await play("complaining")
+    with pytest.raises(TaskFailed, match="no t") as caught:
+        await agent.prepare("t", "load", SERVE)
+    assert caught.value.code == "unknown_trial"
+
+
+async def test_preparing_again_forgets_the_earlier_end(play: Play) -> None:
+    agent = await play("obedient")
+    await agent.prepare("t", "crash", DAEMON)
+    await agent.exited("t", "crash")
+    await agent.prepare("t", "crash", DAEMON)
+    assert (await agent.exited("t", "crash")).code == 1
+
+
+async def test_inspect_and_clocks(play: Play) -> None:
+    agent = await play("obedient")
+    view = await agent.inspect()
+    assert view.routes[0].interface == "wan"
+    comparison = await agent.compare_clocks(exchanges=8)
+    assert comparison.exchanges == 8
+    # Its stamps were taken on this clock between ours, and 5 µs added.
+    assert comparison.offset_ns - comparison.bound_ns <= 6_000
+    assert comparison.offset_ns + comparison.bound_ns >= 5_000
+
+
+@pytest.mark.parametrize(
+    ("part", "reason"),
+    [
+        ("stillborn", "exited with 3; its last words: no such namespace | sorry"),
+        ("rude", "`heartbeat` came before `hello`"),
+        ("newer", "speaks protocol 9, this leadline speaks 1"),
+    ],
+)
+async def test_a_bad_start_says_why(play: Play, part: str, reason: str) -> None:
+    with pytest.raises(AgentLost) as caught:
+        await play(part)
+    assert caught.value.host == "gateway"
+    assert reason in caught.value.reason
+
+
+async def test_silence_at_the_start(play: Play) -> None:
+    with pytest.raises(AgentLost, match=r"did not greet within 0\.1 s"):
+        await play("mute", hello_within_s=0.1)
+
+
+async def test_a_program_that_is_not_there() -> None:
+    with pytest.raises(MissingBinary, match="/nonexistent/leadline-agent is not installed"):
+        await Agent.start("gateway", Launch(("/nonexistent/leadline-agent",)), sink=lambda host, event: None)
+
+
+@pytest.mark.parametrize(
+    ("part", "reason"),
+    [
+        ("mortal", "ended by SIGKILL; its last words: out of memory"),
+        ("babbling", "not in the contract: Invalid JSON"),
+    ],
+)
+async def test_a_loss_reaches_all_who_wait_and_all_who_come_later(play: Play, part: str, reason: str) -> None:
+    agent = await play(part)
+    waiting = [
+        asyncio.create_task(work)
+        for work in (agent.prepare("t", "a", SERVE, 30), agent.inspect(30), agent.exited("t", "b"))
+    ]
+    for result in await asyncio.gather(*waiting, return_exceptions=True):
+        assert isinstance(result, AgentLost)
+        assert reason in result.reason
+    assert agent.lost is not None
+    with pytest.raises(AgentLost):
+        await agent.begin("t", 1)
+
+
+async def test_what_was_heard_before_the_loss_is_still_told(play: Play) -> None:
+    agent = await play("obedient")
+    await agent.prepare("t", "crash", DAEMON)
+    exited = await agent.exited("t", "crash")
+    agent._lose("test")
+    assert await agent.exited("t", "crash") is exited
+
+
+async def test_a_line_without_end_is_bounded(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "LINE_LIMIT_BYTES", 4096)
+    agent = await play("endless")
+    with pytest.raises(AgentLost, match="longer than 4096 bytes"):
+        await agent.inspect(30)
+
+
+async def test_an_agent_without_heartbeat_is_lost(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_module, "SILENCE_S", 0.05)
+    monkeypatch.setattr(agent_module, "WATCH_PERIOD_S", 0.01)
+    agent = await play("speechless")
+    with pytest.raises(AgentLost, match="no heartbeat"):
+        await agent.exited("t", "x")
+
+
+async def test_our_own_standstill_is_not_taken_for_its_silence(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_module, "SILENCE_S", 1.0)
+    monkeypatch.setattr(agent_module, "WATCH_PERIOD_S", 0.25)
+    agent = await play("obedient")
+    time.sleep(1.3)  # noqa: ASYNC251 - the standstill itself
+    await agent.inspect()
+    assert agent.lost is None
+
+
+async def test_a_sink_that_fails_ends_every_wait_with_its_own_error() -> None:
+    def full(host: str, event: Event) -> None:
+        if event.type == "prepared":
+            raise OSError(28, "No space left on device")
+
+    agent = await Agent.start("gateway", launch("obedient"), sink=full)
+    try:
+        with pytest.raises(OSError, match="No space left"):
+            await agent.prepare("t", "serve", SERVE)
+        assert agent.lost is None
+    finally:
+        await agent.close()
+
+
+async def test_closing_hears_it_out_and_may_be_repeated(play: Play, heard: list[tuple[str, Event]]) -> None:
+    agent = await play("obedient")
+    await agent.close()
+    assert isinstance(heard[-1][1], Exited)
+    await agent.close()
+    assert agent.lost is None
+    with pytest.raises(AgentLost, match="closed"):
+        await agent.inspect()
+
+
+async def test_closing_insists(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_module, "GRACE_S", 0.02)
+    agent = await play("stubborn")
+    await agent.close()
+    assert agent._channel.ended

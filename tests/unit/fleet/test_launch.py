@@ -1,0 +1,80 @@
+"""Where the agent is found, and how a host in a plan becomes a command."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from leadline.errors import MissingBinary
+from leadline.fleet import agent_binary, launch_on
+from leadline.plan.hosts import HostAddress
+
+
+def program(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_the_variable_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named = program(tmp_path / "agent")
+    monkeypatch.setenv("LEADLINE_AGENT", str(named))
+    assert agent_binary() == named
+
+
+def test_a_variable_that_names_nothing_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEADLINE_AGENT", str(tmp_path / "none"))
+    with pytest.raises(MissingBinary, match="LEADLINE_AGENT"):
+        agent_binary()
+
+
+def test_beside_the_interpreter_comes_before_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LEADLINE_AGENT", raising=False)
+    in_path = program(tmp_path / "path" / "leadline-agent")
+    monkeypatch.setenv("PATH", str(in_path.parent))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
+    assert agent_binary() == in_path
+    beside = program(tmp_path / "bin" / "leadline-agent")
+    assert agent_binary() == beside
+
+
+def test_the_newest_build_of_the_tree_is_the_last_resort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LEADLINE_AGENT", raising=False)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("CARGO_TARGET_DIR", str(tmp_path / "target"))
+    with pytest.raises(MissingBinary, match="make build"):
+        agent_binary()
+    built = program(tmp_path / "target" / "x86_64-unknown-linux-gnu" / "release" / "leadline-agent")
+    assert agent_binary() == built
+
+
+@pytest.mark.parametrize(
+    ("text", "argv"),
+    [
+        ("ssh://gw1", ("ssh", "-o", "BatchMode=yes", "--", "gw1", "leadline-agent")),
+        ("ssh://bob@gw1:2222", ("ssh", "-o", "BatchMode=yes", "-p", "2222", "--", "bob@gw1", "leadline-agent")),
+        ("ssh://root@[fd00::1]", ("ssh", "-o", "BatchMode=yes", "--", "root@fd00::1", "leadline-agent")),
+    ],
+)
+def test_another_host_is_reached_by_ssh(
+    text: str, argv: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path / "ssh")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert launch_on(HostAddress.parse(text)).argv == argv
+
+
+def test_without_ssh_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(MissingBinary, match="ssh is not installed"):
+        launch_on(HostAddress.parse("ssh://gw1"))
+
+
+def test_this_machine_needs_only_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named = program(tmp_path / "agent")
+    monkeypatch.setenv("LEADLINE_AGENT", str(named))
+    assert launch_on(HostAddress.parse("local")).argv == (str(named),)
