@@ -41,6 +41,9 @@ _READY_WITHIN_S = 10.0
 _OVERHEAD_BYTES = {4: 60, 6: 80}
 """Outer IP header, UDP header, WireGuard's own 16 bytes and its 16-byte tag (whitepaper, 5.4.6)."""
 
+_LEAST_MTU_BYTES = 1280
+"""RFC 8200, section 5: IPv6 needs this much; on a narrower link the outer packets are fragmented."""
+
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
@@ -76,8 +79,8 @@ class Wireguard:
             lab.forward(host)
         own, keys = KeyPair.generate(), {end.host: KeyPair.generate() for end in shape.clients}
         outer = outer_address(shape, self.parameters.ip)
-        mtu_bytes = min(port.mtu for link in lab.layout.links for port in (link.a, link.b))
-        mtu_bytes -= _OVERHEAD_BYTES[self.parameters.ip]
+        link_mtu_bytes = min(port.mtu for link in lab.layout.links for port in (link.a, link.b))
+        mtu_bytes = max(_LEAST_MTU_BYTES, link_mtu_bytes - _OVERHEAD_BYTES[self.parameters.ip])
 
         gateway = _daemon(site, shape.gateway, GATEWAY_NAME, gateway_config(shape, own, keys, outer, mtu_bytes))
         await daemons.start(gateway)
