@@ -3,19 +3,20 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use leadline_sys::poll::{Interest, Poll};
-use leadline_sys::tun::Tun;
+use leadline_sys::tun::{Carrier, Tun, TRAIN_MAX_BYTES, TRAIN_MAX_DATAGRAMS};
 use leadline_sys::{clock, net, process};
+use leadline_tunnel::offload::{Cutter, Joiner};
 use leadline_tunnel::wireguard::{Config, ConfigError, Machine, Output, SetupError};
 
-/// Packets taken from one side before the other gets its turn.
-const BURST: usize = 64;
-/// Larger than any datagram.
-const SPACE_BYTES: usize = 1 << 16;
+/// Reads from one side before the other gets its turn. With offloads a read brings up to 64 KiB.
+const BURST: usize = 32;
+/// Larger than any datagram or frame.
+const SPACE_BYTES: usize = 1 << 17;
 
 /// Why the interface could not be set up, or could not go on. One line each.
 #[derive(Debug, thiserror::Error)]
@@ -62,13 +63,8 @@ pub fn run(path: &Path) -> Result<(), WireguardError> {
     process::die_with_parent().map_err(during("tying this process to its parent"))?;
     process::catch_termination().map_err(during("catching SIGTERM"))?;
     let config = read_config(path)?;
-    let mut link = Link {
-        machine: Machine::new(&config.private_key, &config.peers)?,
-        tun: set_up_device(&config)?,
-        socket: bind(&config)?,
-        space: vec![0; SPACE_BYTES].into_boxed_slice(),
-        refused: Refused::default(),
-    };
+    let machine = Machine::new(&config.private_key, &config.peers)?;
+    let mut link = Link::new(machine, set_up_device(&config)?, bind(&config)?);
     println!("ready");
     io::stdout().flush().map_err(during("printing `ready`"))?;
     let ended = link.carry().map_err(during("waiting for packets"));
@@ -90,7 +86,7 @@ fn read_config(path: &Path) -> Result<Config, WireguardError> {
 
 fn set_up_device(config: &Config) -> Result<Tun, WireguardError> {
     let name = &config.interface;
-    let tun = Tun::create(name).map_err(during(format!("creating the TUN device {name}")))?;
+    let tun = Tun::create(name, config.offloads).map_err(during(format!("creating the TUN device {name}")))?;
     tun.set_mtu(config.mtu).map_err(during(format!("setting the MTU of {name} to {}", config.mtu)))?;
     for address in &config.addresses {
         tun.add_address(address.address, address.length).map_err(during(format!("adding {address} to {name}")))?;
@@ -99,11 +95,9 @@ fn set_up_device(config: &Config) -> Result<Tun, WireguardError> {
     Ok(tun)
 }
 
-fn bind(config: &Config) -> Result<UdpSocket, WireguardError> {
+fn bind(config: &Config) -> Result<Carrier, WireguardError> {
     let at = SocketAddr::new(config.listen_address, config.listen_port.unwrap_or(0));
-    let socket = net::udp_socket(at, None, false).map_err(during(format!("listening on UDP {at}")))?;
-    socket.set_nonblocking(true).map_err(during(format!("listening on UDP {at}")))?;
-    Ok(socket)
+    Carrier::bind(at, config.offloads).map_err(during(format!("listening on UDP {at}")))
 }
 
 fn during(what: impl Into<String>) -> impl FnOnce(io::Error) -> WireguardError {
@@ -115,8 +109,14 @@ fn during(what: impl Into<String>) -> impl FnOnce(io::Error) -> WireguardError {
 struct Link {
     machine: Machine,
     tun: Tun,
-    socket: UdpSocket,
-    /// Where the machine writes its one output.
+    carrier: Carrier,
+    /// Makes ordinary packets of what the device hands over.
+    cutter: Cutter,
+    /// Datagrams on their way out.
+    outbox: Outbox,
+    /// Packets on their way to the device.
+    joiner: Joiner,
+    /// Where the machine decrypts to.
     space: Box<[u8]>,
     refused: Refused,
 }
@@ -126,22 +126,36 @@ struct Link {
 struct Refused {
     datagrams: u64,
     packets: u64,
+    frames: u64,
 }
 
 impl Link {
+    fn new(machine: Machine, tun: Tun, carrier: Carrier) -> Self {
+        Self {
+            machine,
+            tun,
+            carrier,
+            cutter: Cutter::new(),
+            outbox: Outbox::new(),
+            joiner: Joiner::new(),
+            space: vec![0; SPACE_BYTES].into_boxed_slice(),
+            refused: Refused::default(),
+        }
+    }
+
     fn carry(&mut self) -> io::Result<()> {
         const TUN: u64 = 0;
-        const SOCKET: u64 = 1;
+        const CARRIER: u64 = 1;
         let mut poll = Poll::new(2)?;
         poll.add(&self.tun, TUN, Interest::Read)?;
-        poll.add(&self.socket, SOCKET, Interest::Read)?;
+        poll.add(self.carrier.socket(), CARRIER, Interest::Read)?;
         let mut input = vec![0; SPACE_BYTES].into_boxed_slice();
         while !process::termination_asked() {
             let until_ns = self.settle();
             let (mut packets, mut datagrams) = (false, false);
             for ready in poll.wait(Some(until_ns))? {
                 packets |= ready.token == TUN;
-                datagrams |= ready.token == SOCKET;
+                datagrams |= ready.token == CARRIER;
             }
             if datagrams {
                 self.take_datagrams(&mut input);
@@ -153,28 +167,74 @@ impl Link {
         Ok(())
     }
 
+    /// From the host to the peers.
     fn take_packets(&mut self, input: &mut [u8]) {
+        let Self { machine, tun, carrier, cutter, outbox, refused, .. } = self;
+        let mut each = |packet: &[u8]| {
+            if let Output::Send { to, datagram } = machine.handle_packet(packet, outbox.tail()) {
+                let bytes = datagram.len();
+                refused.datagrams += outbox.keep(to, bytes, carrier);
+            }
+        };
         for _ in 0..BURST {
-            let Ok(length) = self.tun.read(input) else { return };
-            let output = self.machine.handle_packet(&input[..length], &mut self.space);
-            obey(output, &self.socket, &self.tun, &mut self.refused);
+            let Ok(length) = tun.read(input) else { break };
+            if !tun.offloads() {
+                each(&input[..length]);
+            } else if !cutter.cut(&mut input[..length], &mut each) {
+                refused.frames += 1;
+            }
         }
+        refused.datagrams += outbox.flush(carrier);
     }
 
+    /// From the peers to the host.
     fn take_datagrams(&mut self, input: &mut [u8]) {
         for _ in 0..BURST {
-            let Ok((length, from)) = self.socket.recv_from(input) else { return };
-            let output = self.machine.handle_datagram(from, &input[..length], &mut self.space);
-            obey(output, &self.socket, &self.tun, &mut self.refused);
+            let Ok(train) = self.carrier.receive(input) else { break };
+            // An empty datagram is one too: it is for the machine to count.
+            let step = train.datagram_bytes.max(1);
+            for start in (0..train.bytes.max(1)).step_by(step) {
+                let datagram = &input[start..(start + step).min(train.bytes)];
+                self.take_datagram(train.from, datagram);
+            }
+        }
+        self.refused.packets += write_joined(&mut self.joiner, &self.tun);
+        self.refused.datagrams += self.outbox.flush(&mut self.carrier);
+    }
+
+    fn take_datagram(&mut self, from: SocketAddr, datagram: &[u8]) {
+        match self.machine.handle_datagram(from, datagram, &mut self.space) {
+            Output::Send { to, datagram } => {
+                let bytes = datagram.len();
+                self.outbox.tail()[..bytes].copy_from_slice(datagram);
+                self.refused.datagrams += self.outbox.keep(to, bytes, &mut self.carrier);
+            }
+            Output::Deliver { packet } if !self.tun.offloads() => {
+                self.refused.packets += u64::from(self.tun.write(packet).is_err());
+            }
+            Output::Deliver { packet } => {
+                if !self.joiner.push(packet) {
+                    self.refused.packets += write_joined(&mut self.joiner, &self.tun);
+                    self.joiner.push(packet);
+                }
+            }
+            Output::Nothing | Output::Wait { .. } => {}
         }
     }
 
     /// Sends whatever is due by itself; returns when to look again.
     fn settle(&mut self) -> u64 {
         loop {
-            match self.machine.poll(clock::monotonic_ns(), &mut self.space) {
-                Output::Wait { until_ns } => return until_ns,
-                output => obey(output, &self.socket, &self.tun, &mut self.refused),
+            match self.machine.poll(clock::monotonic_ns(), self.outbox.tail()) {
+                Output::Send { to, datagram } => {
+                    let bytes = datagram.len();
+                    self.refused.datagrams += self.outbox.keep(to, bytes, &mut self.carrier);
+                }
+                Output::Wait { until_ns } => {
+                    self.refused.datagrams += self.outbox.flush(&mut self.carrier);
+                    return until_ns;
+                }
+                Output::Deliver { .. } | Output::Nothing => {}
             }
         }
     }
@@ -186,16 +246,72 @@ impl Link {
             "counters": self.machine.counters(),
             "refused_datagrams": self.refused.datagrams,
             "refused_packets": self.refused.packets,
-            "receive_drops": net::receive_drops(&self.socket),
+            "refused_frames": self.refused.frames,
+            "receive_drops": net::receive_drops(self.carrier.socket()),
         });
         eprintln!("{counters}");
     }
 }
 
-fn obey(output: Output<'_>, socket: &UdpSocket, tun: &Tun, refused: &mut Refused) {
-    match output {
-        Output::Send { to, datagram } => refused.datagrams += u64::from(socket.send_to(datagram, to).is_err()),
-        Output::Deliver { packet } => refused.packets += u64::from(tun.write(packet).is_err()),
-        Output::Nothing | Output::Wait { .. } => {}
+/// Writes what was joined; returns how many packets the host did not take.
+fn write_joined(joiner: &mut Joiner, tun: &Tun) -> u64 {
+    match joiner.take() {
+        Some((frame, packets)) if tun.write(frame).is_err() => packets as u64,
+        _ => 0,
+    }
+}
+
+/// Datagrams to one peer, gathered into a train of equal lengths. They are written in place: the machine encrypts into `tail`.
+struct Outbox {
+    bytes: Box<[u8]>,
+    used: usize,
+    to: SocketAddr,
+    datagram_bytes: usize,
+    count: usize,
+}
+
+impl Outbox {
+    fn new() -> Self {
+        let nobody = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
+        let bytes = vec![0; TRAIN_MAX_BYTES + SPACE_BYTES].into_boxed_slice();
+        Self { bytes, used: 0, to: nobody, datagram_bytes: 0, count: 0 }
+    }
+
+    /// Where the next datagram is to be written.
+    fn tail(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.used..]
+    }
+
+    /// Keeps the datagram that was written to `tail`, and sends those before it if it cannot go with them. Returns how many the
+    /// system did not take.
+    fn keep(&mut self, to: SocketAddr, bytes: usize, carrier: &mut Carrier) -> u64 {
+        // Only the last datagram of a train may be shorter.
+        let fits = self.to == to
+            && bytes <= self.datagram_bytes
+            && self.used == self.count * self.datagram_bytes
+            && self.count < TRAIN_MAX_DATAGRAMS
+            && self.used + bytes <= TRAIN_MAX_BYTES;
+        let mut refused = 0;
+        if self.count > 0 && !fits {
+            let start = self.used;
+            refused = self.flush(carrier);
+            self.bytes.copy_within(start..start + bytes, 0);
+        }
+        if self.count == 0 {
+            (self.to, self.datagram_bytes) = (to, bytes);
+        }
+        self.used += bytes;
+        self.count += 1;
+        refused
+    }
+
+    /// Sends what is there. Returns how many datagrams the system did not take.
+    fn flush(&mut self, carrier: &mut Carrier) -> u64 {
+        if self.count == 0 {
+            return 0;
+        }
+        let refused = carrier.send(self.to, &self.bytes[..self.used], self.datagram_bytes);
+        (self.used, self.count) = (0, 0);
+        refused
     }
 }

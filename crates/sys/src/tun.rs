@@ -2,6 +2,7 @@
 //! program is run, and no routes are set beyond those that come with an address. The device is gone when its descriptor is closed.
 #![allow(unsafe_code)]
 
+mod carrier;
 mod netlink;
 
 use std::fs::{File, OpenOptions};
@@ -10,27 +11,35 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
+pub use carrier::{Carrier, Train, TRAIN_MAX_BYTES, TRAIN_MAX_DATAGRAMS};
+
 /// A TUN device of our own: a network interface whose wire is this file.
 #[derive(Debug)]
 pub struct Tun {
     file: File,
     name: String,
     index: u32,
+    offloads: bool,
 }
 
 impl Tun {
-    /// Creates the device in the calling thread's network namespace, down and without addresses.
+    /// Creates the device in the calling thread's network namespace, down and without addresses. With `offloads` each packet is
+    /// preceded by a `virtio_net_hdr`, and may be a large one that is yet to be cut.
     ///
     /// # Errors
     /// `EBUSY` if the name is taken, `EPERM` without CAP_NET_ADMIN, `ENOENT` without `/dev/net/tun`.
-    pub fn create(name: &str) -> io::Result<Self> {
+    pub fn create(name: &str, offloads: bool) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/net/tun")?;
         let mut request = request_for(name)?;
-        request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_TUN_EXCL) as libc::c_short;
+        let header = if offloads { libc::IFF_VNET_HDR } else { 0 };
+        request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_TUN_EXCL | header) as libc::c_short;
         // SAFETY: `request` is a live ifreq with a terminated name, which is what TUNSETIFF reads and writes.
         check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as libc::Ioctl, &mut request) })?;
-        let mut tun = Self { file, name: name.to_string(), index: 0 };
+        let mut tun = Self { file, name: name.to_string(), index: 0, offloads };
         tun.index = tun.query_index()?;
+        if offloads {
+            tun.enable_segmentation();
+        }
         Ok(tun)
     }
 
@@ -42,6 +51,11 @@ impl Tun {
     /// The interface's number in its namespace.
     pub fn index(&self) -> u32 {
         self.index
+    }
+
+    /// Whether each packet has a `virtio_net_hdr` before it.
+    pub fn offloads(&self) -> bool {
+        self.offloads
     }
 
     /// Sets the largest IP packet, in bytes.
@@ -82,6 +96,20 @@ impl Tun {
     /// Gives a packet to the host, whole. `WouldBlock` means that the host has no room.
     pub fn write(&self, packet: &[u8]) -> io::Result<usize> {
         (&self.file).write(packet)
+    }
+
+    /// Asks for large packets, of UDP too where the kernel can (6.2). One that refuses hands over ordinary packets, with the header.
+    fn enable_segmentation(&self) {
+        let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
+        for features in [tcp | libc::TUN_F_USO4 | libc::TUN_F_USO6, tcp] {
+            // SAFETY: TUNSETOFFLOAD takes its argument by value.
+            let result = unsafe {
+                libc::ioctl(self.file.as_raw_fd(), libc::TUNSETOFFLOAD as libc::Ioctl, libc::c_ulong::from(features))
+            };
+            if result == 0 {
+                return;
+            }
+        }
     }
 
     fn query_index(&self) -> io::Result<u32> {

@@ -1,4 +1,5 @@
 //! VPN tunnels as machines: given bytes and a time, they say what to send and what to deliver. They own no socket and no TUN device;
 //! the agent moves the bytes.
 
+pub mod offload;
 pub mod wireguard;

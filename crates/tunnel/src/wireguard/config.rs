@@ -36,6 +36,10 @@ pub struct Config {
     pub addresses: Vec<Prefix>,
     /// Everybody that may talk to this interface.
     pub peers: Vec<PeerConfig>,
+    /// Whether packets go through the kernel by the dozen (segmentation and receive offloads); on unless said otherwise. Off, each
+    /// datagram passes the outer network by itself, also where rules there count packets.
+    #[serde(default = "yes")]
+    pub offloads: bool,
 }
 
 /// One peer.
@@ -126,6 +130,10 @@ impl Config {
     }
 }
 
+fn yes() -> bool {
+    true
+}
+
 fn value(field: impl Into<String>, what: String) -> ConfigError {
     ConfigError::Value { field: field.into(), what }
 }
@@ -167,7 +175,7 @@ mod tests {
     fn the_specified_form_is_read() {
         let config = Config::parse(GOOD).unwrap();
         assert_eq!(config.addresses[1].to_string(), "fd83::1/64");
-        assert_eq!(config.peers[0].endpoint, None);
+        assert_eq!((config.peers[0].endpoint, config.offloads), (None, true));
         assert!(!format!("{config:?}").contains("dwdtCnMY"));
     }
 
