@@ -138,7 +138,7 @@ fn drive(
     let meter = ThreadMeter::begin(name.0, monotonic_ns());
     loop {
         let now = monotonic_ns();
-        let over = now >= span.end_ns || gate.stopped();
+        let until_ns = if gate.stopped() { 0 } else { span.end_ns };
         let mut next = now + TURN_NS;
         for flow in flows.iter_mut().filter(|flow| flow.open) {
             if flow.machine.handle_time(now) {
@@ -146,7 +146,7 @@ fn drive(
                 // TCP answers in order: without this one the next cannot come either.
                 flow.open = matches!(flow.flow.socket, RrSocket::Udp(_));
             }
-            next = next.min(flow.advance(&mut wire, over, &mut errors));
+            next = next.min(flow.advance(&mut wire, until_ns, &mut errors));
         }
         if flows.iter().all(|flow| !flow.open) {
             break;
@@ -157,7 +157,7 @@ fn drive(
             let flow = &mut flows[source.token as usize];
             if flow.open {
                 flow.hear(&mut wire, &mut recorder, &mut errors);
-                flow.advance(&mut wire, gate.stopped(), &mut errors);
+                flow.advance(&mut wire, until_ns, &mut errors);
             }
             if !flow.open {
                 poll.remove(&flow.flow.socket)?;
@@ -192,14 +192,17 @@ impl Asking {
         Self { flow, machine: Requester::new(timeout_ns), open: true, partial: 0, start_ns: None, end_ns: None }
     }
 
-    /// Send the next request if none is under way and there is time left; returns when to look again.
-    fn advance(&mut self, wire: &mut Exchange, over: bool, errors: &mut BTreeMap<String, u64>) -> u64 {
+    /// Send the next request if none is under way and `until_ns` has not come; returns when to look again.
+    fn advance(&mut self, wire: &mut Exchange, until_ns: u64, errors: &mut BTreeMap<String, u64>) -> u64 {
         match self.machine.poll() {
             // What is under way at the end is waited for, up to its own time-out: leaving it out would flatter the tail.
             Step::AwaitUntil(instant) => return instant,
-            Step::Request(_) if over || self.flow.counters.sent_units() >= self.flow.most => self.open = false,
             Step::Request(sequence) => {
                 let now = monotonic_ns();
+                if now >= until_ns || self.flow.counters.sent_units() >= self.flow.most {
+                    self.open = false;
+                    return u64::MAX;
+                }
                 match self.flow.send(wire, sequence, now) {
                     Ok(()) => {
                         self.machine.handle_sent(now);
