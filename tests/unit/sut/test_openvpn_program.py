@@ -1,0 +1,80 @@
+"""What a program says of itself, and the keys made with it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+
+from leadline.errors import MissingBinary, SutFailed
+from leadline.sut import openvpn_program
+from leadline.sut.openvpn_program import OpenvpnProgram, read_options, read_version
+
+SAID = """OpenVPN 2.6.14 x86_64-pc-linux-gnu [SSL (OpenSSL)] [LZO] [LZ4]
+library versions: OpenSSL 3.0.19 27 Jan 2026, LZO 2.10
+DCO version: N/A
+"""
+installed = pytest.mark.skipif(
+    shutil.which("openvpn", path="/usr/local/sbin:/usr/sbin:/sbin:/usr/bin") is None, reason="openvpn is not installed"
+)
+
+
+def test_the_version_has_the_librarys_line() -> None:
+    assert read_version("openvpn", SAID) == (
+        "OpenVPN 2.6.14 x86_64-pc-linux-gnu [SSL (OpenSSL)] [LZO] [LZ4]; "
+        "library versions: OpenSSL 3.0.19 27 Jan 2026, LZO 2.10"
+    )
+
+
+@pytest.mark.parametrize(("said", "quoted"), [("true (GNU coreutils) 9.1\n", "true (GNU"), ("", "it says nothing")])
+def test_another_program_is_not_openvpn(said: str, quoted: str) -> None:
+    with pytest.raises(SutFailed, match=re.escape(quoted)):
+        read_version("/bin/true", said)
+
+
+def test_options_are_read_from_the_help() -> None:
+    usage = "General Options:\n--config file    : Read\n--disable-dco   : no\n                  --not-this\n"
+    assert read_options(usage) == {"config", "disable-dco"}
+
+
+async def test_a_missing_program_says_what_to_do() -> None:
+    with pytest.raises(MissingBinary, match="apt-get install openvpn"):
+        await openvpn_program.find("/nonexistent/openvpn")
+
+
+async def test_a_program_that_is_something_else() -> None:
+    with pytest.raises(SutFailed, match="is not OpenVPN"):
+        await openvpn_program.find("true")
+
+
+def test_a_static_key_has_2048_bits_in_openvpns_format(tmp_path: Path) -> None:
+    file = openvpn_program.static_key(tmp_path)
+    first, *lines, last = file.read_text().splitlines()
+    assert (first, last) == ("-----BEGIN OpenVPN Static key V1-----", "-----END OpenVPN Static key V1-----")
+    assert len(lines) == 16
+    assert len(bytes.fromhex("".join(lines))) == 256
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert openvpn_program.static_key(tmp_path).read_text() != "\n".join((first, *lines, last, ""))
+
+
+@installed
+async def test_the_installed_program_knows_its_options_and_wraps_keys(tmp_path: Path) -> None:
+    program = await openvpn_program.find("openvpn")
+    assert program.version.startswith("OpenVPN 2.")
+    assert program.knows("config")
+    if not program.knows("tls-crypt-v2"):
+        pytest.skip(f"{program.version} has no tls-crypt-v2")
+    server, clients = await openvpn_program.wrapped_keys(program, tmp_path, ["client1", "client2"])
+    contents = {file.read_bytes() for file in (server, *clients.values())}
+    assert len(contents) == 3
+    assert {stat.S_IMODE(file.stat().st_mode) for file in (server, *clients.values())} == {0o600}
+
+
+async def test_a_program_that_makes_no_keys(tmp_path: Path) -> None:
+    false = shutil.which("false")
+    assert false is not None
+    with pytest.raises(SutFailed, match="cannot make a tls-crypt-v2 key: exit 1"):
+        await openvpn_program.wrapped_keys(OpenvpnProgram(false, "x", frozenset()), tmp_path, ["client1"])

@@ -1,0 +1,90 @@
+"""WireGuard's keys and files in both topologies."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from leadline.sut.shape import Shape, TunnelClient
+from leadline.sut.wireguard import KeyPair, client_config, gateway_config
+
+OWN = KeyPair("private-g", "public-g")
+CLIENTS = tuple(TunnelClient(f"client{number}", f"client{number}", number) for number in (1, 2))
+SHAPE = Shape("gateway", {4: "10.81.0.1", 6: "fd81::1"}, CLIENTS, ("gateway",), (4, 6))
+KEYS = {"client1": KeyPair("private-1", "public-1"), "client2": KeyPair("private-2", "public-2")}
+
+
+def test_a_key_pair_belongs_together() -> None:
+    pair = KeyPair.generate()
+    private = X25519PrivateKey.from_private_bytes(base64.b64decode(pair.private, validate=True))
+    assert private.public_key().public_bytes_raw() == base64.b64decode(pair.public, validate=True)
+    assert KeyPair.generate() != pair
+
+
+def test_the_gateway_knows_each_client_by_its_address() -> None:
+    assert gateway_config(SHAPE, OWN, KEYS, "10.81.0.1", 1440) == {
+        "interface": "wg0",
+        "mtu": 1440,
+        "private_key": "private-g",
+        "listen_port": 51820,
+        "listen_address": "10.81.0.1",
+        "addresses": ["10.83.0.1/16", "fd83::1/64"],
+        "peers": [
+            {
+                "public_key": "public-1",
+                "endpoint": None,
+                "allowed_ips": ["10.83.1.1/32", "fd83::1:1/128"],
+                "keepalive_s": None,
+            },
+            {
+                "public_key": "public-2",
+                "endpoint": None,
+                "allowed_ips": ["10.83.1.2/32", "fd83::1:2/128"],
+                "keepalive_s": None,
+            },
+        ],
+    }
+
+
+def test_a_client_sends_everything_behind_the_gateway_to_it() -> None:
+    config = client_config(SHAPE, CLIENTS[1], KEYS["client2"], OWN, outer="fd81::1", mtu_bytes=1420)
+    assert config == {
+        "interface": "wg0",
+        "mtu": 1420,
+        "private_key": "private-2",
+        "listen_port": None,
+        "listen_address": "::",
+        "addresses": ["10.83.1.2/16", "fd83::1:2/64"],
+        "peers": [
+            {
+                "public_key": "public-g",
+                "endpoint": "[fd81::1]:51820",
+                "allowed_ips": ["10.83.0.0/16", "fd83::/64", "10.82.0.0/24", "fd82::/64"],
+                "keepalive_s": None,
+            }
+        ],
+    }
+
+
+def test_between_sites_the_clients_network_belongs_to_its_gateway() -> None:
+    end = TunnelClient("client1", "gateway-a", 1)
+    shape = replace(SHAPE, gateway="gateway-b", clients=(end,))
+    config = gateway_config(shape, OWN, {"gateway-a": KEYS["client1"]}, "10.81.0.2", 1440)
+    assert shape.site_to_site
+    assert config["peers"] == [
+        {
+            "public_key": "public-1",
+            "endpoint": None,
+            "allowed_ips": ["10.83.1.1/32", "fd83::1:1/128", "10.84.0.0/24", "fd84::/64"],
+            "keepalive_s": None,
+        }
+    ]
+
+
+def test_a_lab_without_ipv6() -> None:
+    shape = replace(SHAPE, versions=(4,), outer={4: "10.81.0.1"})
+    config = client_config(shape, CLIENTS[0], KEYS["client1"], OWN, outer="10.81.0.1", mtu_bytes=1440)
+    assert config["addresses"] == ["10.83.1.1/16"]
+    assert ":" not in str(gateway_config(shape, OWN, KEYS, "10.81.0.1", 1440)["addresses"])
