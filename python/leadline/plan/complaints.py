@@ -54,6 +54,9 @@ class _Finding:
         if self.type == "extra_forbidden":
             within = f" in {self.parent}" if self.parent else ""
             return mark.error(f"unknown key '{self.key}'{within}", hint=did_you_mean(str(self.key), self.keys))
+        if self.type == "union_tag_not_found" and (misspelt := _near_kind(self.node)) is not None:
+            entry = self.node.mapping[misspelt]
+            return entry.mark.error(f"unknown key '{misspelt}' in {self.label}", hint="did you mean 'kind'?")
         if self.type == "missing":
             return mark.error(f"{self.parent}: '{self.key}' is missing" if self.parent else f"'{self.key}' is missing")
         text, hint = self._words()
@@ -145,6 +148,10 @@ def _label(location: Location, root: Node) -> str:
             words += f".{part}" if words else part
         node = below if below is not None else Node(None, node.mark)
     return words
+
+
+def _near_kind(node: Node) -> str | None:
+    return next((key for key in node.mapping if did_you_mean(key, ["kind"]).startswith("did you")), None)
 
 
 def _options(context: dict[str, Any], kinds: list[str]) -> list[str]:

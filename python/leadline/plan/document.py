@@ -11,7 +11,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from leadline.plan.fields import Count, Items, PeriodMs, PlanModel, Share, complaint
+from leadline.plan.fields import DURATION_PATTERN, Count, Items, PeriodMs, PlanModel, Share, SomeItems, complaint
 from leadline.plan.hosts import SMALLEST_IPV6_MTU_BYTES, Hosts, LabSpec, Topology
 from leadline.plan.sut import Sut
 from leadline.plan.workloads import Test
@@ -35,6 +35,7 @@ class Limits(PlanModel):
     """Bounds behind the verdicts."""
 
     stability: StabilityLimit = StabilityLimit()
+    """When a figure is called unstable."""
 
 
 def _plan_name(text: str) -> str:
@@ -52,7 +53,7 @@ class PlanFrame(PlanModel):
     """For people."""
     extends: str | None = None
     """Another plan's path, relative to this file: what is not said here is taken from there."""
-    axes: dict[str, Annotated[Items[Any], Field(min_length=1)]] = Field(default={})
+    axes: dict[str, SomeItems[Any]] = Field(default={})
     """Named lists that are crossed: `clients`, a path such as `sut.cipher`, or a free name used as "{name}"."""
     include: Items[dict[str, Any]] = ()
     """Points added to the cross: axis to value."""
@@ -65,9 +66,11 @@ class PlanFrame(PlanModel):
     targets: Items[str] = ()
     """`METRIC < VALUE` for every test that has it, or `TEST.METRIC < VALUE`; also <= > >= ==."""
     observe: Observe = Observe()
+    """How hosts are watched."""
     interval_ms: PeriodMs = Field(default=100, validation_alias="interval")
     """Time between progress figures of every test."""
     limits: Limits = Limits()
+    """Bounds behind the verdicts."""
 
 
 class PointSpec(PlanModel):
@@ -83,7 +86,7 @@ class PointSpec(PlanModel):
     """Hosts that exist; instead of `lab`."""
     sut: Sut
     """The system under test."""
-    tests: Annotated[Items[Test], Field(min_length=1)]
+    tests: SomeItems[Test]
     """What is measured in every case, in this order."""
 
     @property
@@ -155,11 +158,11 @@ def plan_schema() -> dict[str, Any]:
     """
     schema = PlanDocument.model_json_schema(by_alias=True, mode="validation")
     definitions: dict[str, Any] = schema["$defs"]
-    for title, definition in definitions.items():
-        if title not in _WITHOUT_PLACEHOLDERS:
-            for key, value in definition.get("properties", {}).items():
-                if key not in ("kind", "name"):
-                    definition["properties"][key] = _or_placeholder(value)
+    for title, definition in [("plan", schema), *definitions.items()]:
+        for key, value in definition.get("properties", {}).items():
+            _write_default_as_yaml(value)
+            if title not in _WITHOUT_PLACEHOLDERS and key not in ("kind", "name"):
+                definition["properties"][key] = _or_placeholder(value)
     definitions["Placeholder"] = {
         "type": "string",
         "pattern": r"\{[A-Za-z_][A-Za-z0-9_.-]*\}",
@@ -172,10 +175,19 @@ def plan_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
+def _write_default_as_yaml(value: dict[str, Any]) -> None:
+    """Defaults come out of the models in their inner form; a reader writes units, and fills no sections by hand."""
+    default = value.get("default")
+    if isinstance(default, dict):
+        del value["default"]
+    elif DURATION_PATTERN in str(value.get("pattern")) and isinstance(default, int):
+        value["default"] = f"{default // 1000}s" if default % 1000 == 0 else f"{default}ms"
+
+
 def _or_placeholder(value: dict[str, Any]) -> dict[str, Any]:
     shown: dict[str, Any] = {key: value[key] for key in ("title", "description", "default") if key in value}
     rest = {key: part for key, part in value.items() if key not in shown}
     return {**shown, "anyOf": [rest, {"$ref": "#/$defs/Placeholder"}]}
 
 
-_WITHOUT_PLACEHOLDERS = frozenset({"Observe", "Limits", "StabilityLimit", "Hosts"})
+_WITHOUT_PLACEHOLDERS = frozenset({"plan", "Observe", "Limits", "StabilityLimit", "Hosts"})

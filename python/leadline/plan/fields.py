@@ -53,9 +53,9 @@ def within(lowest: float, highest: float, unit: str, why: str = "") -> AfterVali
     def check(value: Any) -> Any:
         reason = f" ({why})" if why else ""
         if value < lowest:
-            raise ValueError(f"{_figure(value)} is too small; at least {_figure(lowest)}{unit}{reason}")
+            raise ValueError(f"{_figure(value)}{unit} is too small; at least {_figure(lowest)}{unit}{reason}")
         if value > highest:
-            raise ValueError(f"{_figure(value)} is too large; at most {_figure(highest)}{unit}{reason}")
+            raise ValueError(f"{_figure(value)}{unit} is too large; at most {_figure(highest)}{unit}{reason}")
         return value
 
     return AfterValidator(check)
@@ -108,10 +108,10 @@ _WRITTEN_BY_A_USER = {"written_by": "user"}
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 _RATE = r"^\d+(\.\d+)?\s*[kKmMgGtT]?([bB]it(/s|ps)?|b/s|bps)?$"
 _SIZE = r"^\d+(\.\d+)?\s*([kKmMgGtT]?i?B)?$"
-_DURATION = r"^(\d+(\.\d+)?\s*(us|µs|ms|min|s|m|h)\s*)+$"
+DURATION_PATTERN = r"^(\d+(\.\d+)?\s*(us|µs|ms|min|s|m|h)\s*)+$"
 _SHARE = r"^\d+(\.\d+)?\s*%$"
 _PER_SECOND = r"^\d+(\.\d+)?\s*[kKmM]?(/s)?$"
-_DURATION_SCHEMA: dict[str, Any] = {"type": "string", "pattern": _DURATION}
+_DURATION_SCHEMA: dict[str, Any] = {"type": "string", "pattern": DURATION_PATTERN}
 _DURATION_OR_ZERO_SCHEMA: dict[str, Any] = {"anyOf": [{"const": 0}, _DURATION_SCHEMA]}
 _LONGEST_MS = 24 * 3600 * 1000
 
@@ -166,3 +166,4 @@ Clients = Annotated[
     WithJsonSchema({"anyOf": [{"enum": ["all", None]}, {"type": "integer", "minimum": 1}]}),
 ]
 Items = Annotated[tuple[Item, ...], BeforeValidator(_as_tuple)]
+SomeItems = Annotated[tuple[Item, ...], Field(min_length=1), BeforeValidator(_as_tuple)]

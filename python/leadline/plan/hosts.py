@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
-from leadline.plan.fields import DelayUs, Items, PlanModel, RateBps, Share, complaint
+from leadline.plan.fields import DelayUs, PlanModel, RateBps, Share, SomeItems, complaint
 
 Topology = Literal["remote-access", "site-to-site"]
 SMALLEST_IPV6_MTU_BYTES = 1280
@@ -100,7 +100,7 @@ class Hosts(PlanModel):
     """The server's gateway of a site-to-site plan."""
     server: _Address
     """Answers the load."""
-    clients: Annotated[Items[_Address], Field(min_length=1)]
+    clients: SomeItems[_Address]
     """Generate the load."""
 
     def named(self, topology: Topology) -> dict[str, HostAddress]:

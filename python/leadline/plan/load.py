@@ -36,8 +36,9 @@ def load_plan(path: Path, overrides: Sequence[str] = ()) -> Plan:
     root = apply_overrides(_inherited(parse_plan_text(text, str(path)), path, ()), overrides)
     root = _without_nulls(root)
     frame = _checked_frame(root)
+    _refuse_placeholders_in_names(root)
     matrix = read_matrix(root)
-    specs = [_checked_point(root, resolve(root, point)) for point in matrix.points]
+    specs = [_checked_point(resolve(root, point)) for point in matrix.points]
     labels = labels_of(matrix.points)
     width = max(2, len(str(len(specs))))
     cases = tuple(
@@ -132,12 +133,15 @@ def _checked_frame(root: Node) -> PlanFrame:
         raise first_complaint(error, PlanFrame, frame_root) from None
 
 
-def _checked_point(root: Node, tree: Node) -> PointSpec:
-    for test in root.mapping["tests"].items if "tests" in root.mapping else ():
-        if (name_of(test) or "").find("{") >= 0:
+def _refuse_placeholders_in_names(root: Node) -> None:
+    for test in root.at(("tests",)).items:
+        if "{" in (name_of(test) or ""):
             raise test.at(("name",)).mark.error(
-                "a test's name is the same in every case", hint="no placeholder in it; tables show the axes beside it"
+                "a test's name is the same in every case", hint="tables show the axes beside it"
             )
+
+
+def _checked_point(tree: Node) -> PointSpec:
     try:
         return validate_input(PointSpec, plain(tree))
     except ValidationError as error:

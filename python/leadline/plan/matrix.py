@@ -41,12 +41,13 @@ def read_matrix(root: Node) -> Matrix:
         PlanError: an axis that is neither a path nor used, a value twice, no point left, too many.
     """
     axes = {name: node.items for name, node in root.at(("axes",)).mapping.items()} if "axes" in root.mapping else {}
+    added = _points_of(root, "include")
+    removed = _points_of(root, "exclude")
     known = _Names.of(root)
+    _refuse_mistaken_placeholders(root, [*axes, *(name for entry in added for name in entry)])
     for name, node in root.mapping["axes"].mapping.items() if axes else ():
         known.check(name, node)
         _refuse_repeated_values(name, node)
-    added = _points_of(root, "include")
-    removed = _points_of(root, "exclude")
     for entry in (*added, *removed):
         for name, node in entry.items():
             known.check(name, node)
@@ -69,16 +70,15 @@ def resolve(root: Node, point: Point) -> Node:
     for axis in sorted(point, key=lambda name: name.count(".")):  # `sut` before `sut.cipher`
         if axis.partition(".")[0] in _ROOTS:
             tree = _put(tree, tuple(axis.split(".")), point[axis])
-    if "interval" in root.mapping and "tests" in tree.mapping:
-        tests = tree.mapping["tests"]
-        items = [Node({"interval": root.mapping["interval"], **test.mapping}, test.mark) for test in tests.items]
-        tree = tree.with_entry("tests", Node(items, tests.mark))
+    if "interval" in root.mapping and tree.at(("tests",)).items:
+        tests = [_with_default(test, "interval", root.mapping["interval"]) for test in tree.mapping["tests"].items]
+        tree = tree.with_entry("tests", Node(list(tests), tree.mapping["tests"].mark))
     replaced = {key: _replaced(node, point) for key, node in tree.mapping.items() if key in _WITH_PLACEHOLDERS}
     return Node({**tree.mapping, **replaced}, root.mark)
 
 
 def labels_of(points: Sequence[Point]) -> list[dict[str, str]]:
-    """For every point, a short text for each of its values, no two of an axis alike."""
+    """For every point, a short text for each of its values."""
     values: dict[str, dict[str, Any]] = {}
     for point in points:
         for axis, node in point.items():
@@ -104,8 +104,7 @@ class _Names:
             models = [tests[kind]] if isinstance(kind, str) and kind in tests else list(tests.values())
             keys = {key: None for model in models for key in keys_of(model) if key not in ("name", "kind")}
             paths += [f"tests.{name_of(test)}.{key}" for key in keys]
-        scanned = [node for key, node in root.mapping.items() if key in (*_WITH_PLACEHOLDERS, "axes", "include")]
-        used = {name for node in scanned for below in walk(node) for name in _placeholders(below)}
+        used = {name for node in _where_placeholders_may_be(root) for name in _placeholders(node)}
         return cls(list(dict.fromkeys(paths)), used)
 
     def check(self, axis: str, node: Node) -> None:
@@ -170,6 +169,22 @@ def _not_repeated(points: list[Point], added: list[Point], notes: list[str]) -> 
     return kept
 
 
+def _refuse_mistaken_placeholders(root: Node, axes: list[str]) -> None:
+    for node in _where_placeholders_may_be(root):
+        lonely = next(iter(node.mapping)) if len(node.mapping) == 1 else None
+        if lonely in axes and node.mapping[lonely].value is None:  # YAML's own reading of {packet}
+            raise node.mark.error(f'a placeholder needs quotes: "{{{lonely}}}"')
+        for name in _placeholders(node):
+            if name not in axes:
+                hint = did_you_mean(name, axes) if axes else _NO_AXIS
+                raise node.mark.error(f"unknown placeholder '{{{name}}}'", hint=hint)
+
+
+def _where_placeholders_may_be(root: Node) -> list[Node]:
+    parts = [node for key, node in root.mapping.items() if key in (*_WITH_PLACEHOLDERS, "axes", "include")]
+    return [below for part in parts for below in walk(part)]
+
+
 def _refuse_repeated_values(axis: str, node: Node) -> None:
     seen: set[str] = set()
     for value in node.items:
@@ -195,11 +210,12 @@ def _put(node: Node, path: Location, value: Node) -> Node:
     return node.with_entry(path[0], _put(below if below is not None else Node({}, value.mark), path[1:], value))
 
 
+def _with_default(node: Node, key: str, value: Node) -> Node:
+    return Node({key: value, **node.value}, node.mark) if isinstance(node.value, dict) else node
+
+
 def _replaced(node: Node, point: Point) -> Node:
     if isinstance(node.value, dict):
-        lonely = next(iter(node.value), None) if len(node.value) == 1 else None
-        if lonely in point and node.value[lonely].value is None:
-            raise node.mark.error(f'a placeholder needs quotes: "{{{lonely}}}"')
         return Node(
             {key: below if key == "name" else _replaced(below, point) for key, below in node.value.items()}, node.mark
         )
@@ -224,9 +240,7 @@ def _text_for(match: re.Match[str], node: Node, point: Point) -> str:
 
 def _answer(name: str, node: Node, point: Point) -> Node:
     if name not in point:
-        raise node.mark.error(
-            f"unknown placeholder '{{{name}}}'", hint=did_you_mean(name, point) if point else _NO_AXIS
-        )
+        raise node.mark.error(f"'{{{name}}}' has no value at every point", hint=f"give '{name}' in each include")
     value = point[name]
     if any(name in _placeholders(below) for below in walk(value)):
         raise value.mark.error(f"axis '{name}' stands for itself")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from decimal import Decimal
+from fractions import Fraction
 
 Number = str | int | float
 """What YAML makes of a quantity: `1gbit` is text, `1000` and `1e9` are numbers."""
@@ -43,7 +43,7 @@ def duration_us(value: Number) -> int:
         examples = f"{text}s or {text}ms" if unit_is_missing else "10s, 500ms or 1m"
         raise UnitError(f"{value!r} is not a duration; write {examples}")
     parts = re.findall(r"([\d.]+)\s*([a-zµ]+)", text)
-    return _whole(sum((Decimal(n) * _MICROSECONDS[unit] for n, unit in parts), Decimal()), "a duration", "µs")
+    return _whole(sum((Fraction(n) * _MICROSECONDS[unit] for n, unit in parts), Fraction(0)), "a duration", "µs")
 
 
 def duration_ms(value: Number) -> int:
@@ -74,7 +74,7 @@ def fraction(value: Number) -> float:
     match = _PERCENT.fullmatch(value.strip())
     if match is None:
         raise UnitError(f"{value!r} is not a share; write 1% or 0.01")
-    return float(Decimal(match.group(1)) / 100)
+    return float(match.group(1)) / 100
 
 
 def per_second(value: Number) -> float:
@@ -93,17 +93,17 @@ def _finite(value: int | float, what: str) -> float | int:
     return value
 
 
-def _signed(sign: str | None, digits: str, what: str) -> Decimal:
+def _signed(sign: str | None, digits: str, what: str) -> Fraction:
     if sign == "-":
         raise UnitError(f"-{digits} is negative; {what} is not")
-    return Decimal(digits)
+    return Fraction(digits)
 
 
-def _whole(value: Decimal | float | int, what: str, unit: str) -> int:
+def _whole(value: Fraction | float | int, what: str, unit: str) -> int:
     if value < 0:
         raise UnitError(f"{value} is negative; {what} is not")
     if value != int(value):
-        raise UnitError(f"{value} {unit} is not a whole number of {unit}")
+        raise UnitError(f"{what} is a whole number of {unit}, and this is not")
     return int(value)
 
 
@@ -116,16 +116,16 @@ def _plainly(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-_DECIMAL = {"": Decimal(1), "k": Decimal(10**3), "m": Decimal(10**6), "g": Decimal(10**9), "t": Decimal(10**12)}
-_BINARY = {"k": Decimal(2**10), "m": Decimal(2**20), "g": Decimal(2**30), "t": Decimal(2**40)}
+_DECIMAL = {"": Fraction(1), "k": Fraction(10**3), "m": Fraction(10**6), "g": Fraction(10**9), "t": Fraction(10**12)}
+_BINARY = {"k": Fraction(2**10), "m": Fraction(2**20), "g": Fraction(2**30), "t": Fraction(2**40)}
 _MICROSECONDS = {
-    "us": Decimal(1),
-    "µs": Decimal(1),
-    "ms": Decimal(10**3),
-    "s": Decimal(10**6),
-    "m": Decimal(60 * 10**6),
-    "min": Decimal(60 * 10**6),
-    "h": Decimal(3600 * 10**6),
+    "us": Fraction(1),
+    "µs": Fraction(1),
+    "ms": Fraction(10**3),
+    "s": Fraction(10**6),
+    "m": Fraction(60 * 10**6),
+    "min": Fraction(60 * 10**6),
+    "h": Fraction(3600 * 10**6),
 }
 _DIGITS = r"(\d+(?:\.\d+)?)"
 _RATE = re.compile(rf"([+-])?{_DIGITS}\s*([kKmMgGtT]?)(?:[bB]it(?:/s|ps)?|b/s|bps)?", re.ASCII)

@@ -1,0 +1,360 @@
+"""What a plan says, and every complaint about one that cannot be right: one line, with file, line and advice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from small_plan import SMALL
+
+from leadline.errors import PlanError
+from leadline.plan import HttpTest, LinkSpec, OpenvpnSut, Plan, RrTest, TcpTest, UdpTest, load_plan
+
+Load = Callable[..., Plan]
+Complaint = Callable[..., str]
+
+
+def test_a_small_plan_is_one_case_with_every_default_filled_in(load: Load) -> None:
+    plan = load(SMALL)
+    (case,) = plan.cases
+    assert (plan.name, plan.repeat, plan.observe_period_ms, plan.limits.stability.spread) == ("small", 1, 100, 0.1)
+    assert (case.id, case.topology, case.clients, case.parameters) == ("c01", "remote-access", 1, {})
+    assert case.link == LinkSpec()
+    assert case.sut == OpenvpnSut()
+    assert case.tests[0] == UdpTest(name="load", packet_bytes=100, duration_ms=1000)
+    assert case.tests[1] == TcpTest(name="bulk", duration_ms=1000)
+    assert case.title == "openvpn"
+
+
+def test_units_are_parsed_where_they_come_in(load: Load) -> None:
+    plan = load(
+        """
+name: units
+clients: 3
+interval: 200ms
+observe: {period: 50ms}
+limits: {stability: {spread: 5%}}
+lab: {link: {rate: 1gbit, mtu: 1400, loss: 1%, drop_udp_every: 100, delay: 1500us}}
+sut: {kind: wireguard, ip: 6}
+tests:
+  - {name: t, kind: tcp, block: 64KiB, rate: 10mbit, duration: 1m, warmup: 500ms, clients: 2, direction: both}
+  - {name: u, kind: udp, rate: 20mbit, number: 10, interval: 1s}
+  - {name: r, kind: rr, protocol: udp, request: 1kB, timeout: 2s, ip: 6}
+  - {name: h, kind: http, rate: 1000/s, size: 1MB, clients: all, headers: [{name: Accept, value: "*/*"}]}
+"""
+    )
+    (case,) = plan.cases
+    tcp, udp, rr, http = case.tests
+    assert case.link == LinkSpec(rate_bps=10**9, mtu_bytes=1400, loss=0.01, drop_udp_every=100, delay_us=1500)
+    assert isinstance(tcp, TcpTest)
+    assert (tcp.block_bytes, tcp.rate_bps, tcp.duration_ms, tcp.warmup_ms, tcp.clients) == (65536, 10**7, 60000, 500, 2)
+    assert isinstance(udp, UdpTest)
+    assert (udp.rate_bps, udp.number, tcp.interval_ms, udp.interval_ms) == (20_000_000, 10, 200, 1000)
+    assert isinstance(rr, RrTest)
+    assert (rr.request_bytes, rr.timeout_ms, rr.ip) == (1000, 2000, 6)
+    assert isinstance(http, HttpTest)
+    assert (http.rate_per_s, http.request_target, http.clients) == (1000.0, "/?size=1000000", None)
+    assert (plan.observe_period_ms, plan.limits.stability.spread) == (50, 0.05)
+
+
+def test_a_model_made_in_code_takes_plain_numbers() -> None:
+    assert TcpTest(name="t", duration_ms=5000, rate_bps=10).duration_ms == 5000
+
+
+def test_given_hosts_replace_the_lab(load: Load) -> None:
+    hosts = "hosts: {gateway: 'ssh://root@gw:2222', server: 'ssh://[fd00::1]', clients: [local, 'ssh://c2']}\n"
+    (case,) = load(SMALL + hosts).cases
+    assert case.link is None
+    assert case.hosts is not None
+    assert case.clients == 2
+    named = case.hosts.named("remote-access")
+    assert list(named) == ["client1", "client2", "gateway", "server"]
+    assert (named["gateway"].user, named["gateway"].host, named["gateway"].port) == ("root", "gw", 2222)
+    assert (named["server"].host, named["client1"].local) == ("fd00::1", True)
+
+
+def test_an_unknown_cipher_is_left_to_the_daemon(load: Load) -> None:
+    (case,) = load(SMALL.replace("openvpn", "openvpn, cipher: NO-SUCH-CIPHER")).cases
+    assert isinstance(case.sut, OpenvpnSut)
+    assert case.sut.cipher == "NO-SUCH-CIPHER"
+
+
+def changed(old: str, new: str) -> str:
+    assert old in SMALL
+    return SMALL.replace(old, new)
+
+
+COMPLAINTS = [
+    # Unknown keys, kinds and choices
+    (changed("tests:", "tetss:"), "plan.yaml:3: unknown key 'tetss'; did you mean 'tests'?"),
+    (changed("packet:", "packte:"), "plan.yaml:4: unknown key 'packte' in tests.load; did you mean 'packet'?"),
+    (
+        changed("duration: 1s}\n  -", "duration_ms: 1}\n  -"),
+        "plan.yaml:4: unknown key 'duration_ms' in tests.load; did you mean 'duration'?",
+    ),
+    (SMALL + "lab: {linc: {}}", "plan.yaml:6: unknown key 'linc' in lab; did you mean 'link'?"),
+    (SMALL + "observe:\n  perod: 1s", "plan.yaml:7: unknown key 'perod' in observe; did you mean 'period'?"),
+    (changed("kind: openvpn", "kind: opnvpn"), "plan.yaml:2: sut: unknown kind 'opnvpn'; did you mean 'openvpn'?"),
+    (changed("kind: udp, ", ""), "plan.yaml:4: tests.load: 'kind' is missing; there is tcp, udp, rr, http"),
+    (
+        changed("openvpn", "openvpn, transport: sctp"),
+        "plan.yaml:2: sut.transport: 'sctp' is not possible; there is udp, tcp",
+    ),
+    (changed("openvpn", "openvpn, ip: 5"), "plan.yaml:2: sut.ip: 5 is not possible; there is 4, 6"),
+    # Missing
+    ("name: x\nsut: {kind: route}\n", "plan.yaml:1: 'tests' is missing"),
+    ("name: x\ntests: [{kind: tcp, name: a}]\n", "plan.yaml:1: 'sut' is missing"),
+    ("sut: {kind: route}\ntests: [{kind: tcp, name: a}]\n", "plan.yaml:1: 'name' is missing"),
+    (changed("name: load, ", ""), "plan.yaml:4: tests[1]: 'name' is missing"),
+    (
+        changed(SMALL[SMALL.index("tests:") :], "tests: []"),
+        "plan.yaml:3: tests: the list is empty; give it at least one item, or remove it",
+    ),
+    # Impossible values
+    (
+        changed("packet: 100", "packet: 39"),
+        "plan.yaml:4: tests.load.packet: 39 bytes is too small; at least 40 bytes (by the measuring header and by UDP)",
+    ),
+    (
+        changed("packet: 100", "packet: 65508"),
+        "plan.yaml:4: tests.load.packet: 65508 bytes is too large; at most 65507 bytes (by the measuring header...",
+    ),
+    (
+        changed("packet: 100, duration: 1s", "duration: -1s"),
+        "plan.yaml:4: tests.load.duration: '-1s' is negative; a duration is not",
+    ),
+    (
+        changed("packet: 100, duration: 1s", "duration: 0s"),
+        "plan.yaml:4: tests.load.duration: a duration must be above 0",
+    ),
+    (
+        changed("packet: 100, duration: 1s", "duration: 10"),
+        "plan.yaml:4: tests.load.duration: 10 has no unit; write 10s, 10ms or 10m",
+    ),
+    (
+        changed("packet: 100", "warmup: 1s"),
+        "plan.yaml:4: tests.load.warmup: 1000 ms of warm-up leave nothing of 1000 ms; the duration includes the...",
+    ),
+    (changed("packet: 100", "rate: 0"), "plan.yaml:4: tests.load.rate: a rate must be above 0"),
+    (
+        changed("packet: 100", "rate: 3furlong"),
+        "plan.yaml:4: tests.load.rate: '3furlong' is not a rate; write 20mbit, 1gbit or a number of bit/s",
+    ),
+    (changed("packet: 100", "flows: 0"), "plan.yaml:4: tests.load.flows: 0 is not possible; at least 1"),
+    (changed("packet: 100", "clients: 2"), "plan.yaml:4: tests.load.clients: 2 is more than there are (1)"),
+    (
+        changed("kind: udp, packet: 100", "kind: rr, protocol: udp, request: 70kB"),
+        "plan.yaml:4: tests.load.request: 70000 is too large for a datagram; at most 65507 bytes",
+    ),
+    (
+        changed("kind: udp, packet: 100", "kind: http, path: '/?a=1', size: 5"),
+        "plan.yaml:4: tests.load.size: size is asked for in the query, and path has one; give only one of them",
+    ),
+    (
+        changed("kind: udp, packet: 100", "kind: http, path: index"),
+        "plan.yaml:4: tests.load.path: 'index' is not a path; it starts with '/' and has no spaces (encode them...",
+    ),
+    (SMALL + "clients: 0", "plan.yaml:6: clients: 0 is not possible; at least 1"),
+    (SMALL + "clients: '5'", "plan.yaml:6: clients: '5' is not a whole number"),
+    (SMALL + "clients: true", "plan.yaml:6: clients: true is not a whole number"),
+    (SMALL + "repeat: 0", "plan.yaml:6: repeat: 0 is not possible; at least 1"),
+    (SMALL + "repeat: 1.5", "plan.yaml:6: repeat: 1.5 is not a whole number"),
+    (SMALL + "seed: -1", "plan.yaml:6: seed: -1 is not possible; at least 0"),
+    (SMALL + "interval: 1ms", "plan.yaml:6: interval: 1 ms is too small; at least 10 ms"),
+    (
+        SMALL + "limits: {stability: {spread: 0}}",
+        "plan.yaml:6: limits.stability.spread: 0 is not possible; more than 0",
+    ),
+    (SMALL + "lab:\n  link:\n    rate: 0", "plan.yaml:8: lab.link.rate: a rate must be above 0"),
+    (
+        SMALL + "lab: {link: {loss: 1}}",
+        "plan.yaml:6: lab.link.loss: 1 is 100%: nothing would arrive; one percent is 1%",
+    ),
+    (SMALL + "lab: {link: {drop_every: 1}}", "plan.yaml:6: lab.link.drop_every: 1 is not possible; at least 2"),
+    (SMALL + "lab: {link: {mtu: 500}}", "plan.yaml:6: lab.link.mtu: 500 is not possible; at least 576"),
+    (SMALL + "lab: {link: fast}", "plan.yaml:6: lab.link: 'fast' is not a mapping"),
+    (
+        changed("openvpn", "openvpn, ip: 6") + "lab: {link: {mtu: 1279}}",
+        "plan.yaml:6: lab.link.mtu: 1279 is too small for IPv6, which sut uses; at least 1280",
+    ),
+    (
+        changed("packet: 100", "ip: 6") + "lab: {link: {mtu: 1279}}",
+        "plan.yaml:6: lab.link.mtu: 1279 is too small for IPv6, which test 'load' uses; at least 1280",
+    ),
+    (
+        changed("openvpn", "openvpn, push_routes: [10.0.0.0/8, 10.1.1.1/8]"),
+        "plan.yaml:2: sut.push_routes[2]: '10.1.1.1/8' is not a network such as 10.90.0.0/24 (10.1.1.1/8 has hos...",
+    ),
+    (changed("openvpn", "openvpn, pool_size: 0"), "plan.yaml:2: sut.pool_size: 0 is not possible; at least 1"),
+    (changed("openvpn", "openvpn, optional: 1"), "plan.yaml:2: sut.optional: 1 is not true or false"),
+    (changed("openvpn", "openvpn, cipher: ''"), "plan.yaml:2: sut.cipher: '' is not one word"),
+    (
+        SMALL + "clients: 2\ntopology: site-to-site",
+        "plan.yaml:6: clients: a site-to-site plan has one client; use flows for more load",
+    ),
+    # Names
+    (
+        changed("name: small", "name: a/b"),
+        "plan.yaml:1: name: 'a/b' is not a name; use letters, digits, '.', '-' and '_' (at most 64)",
+    ),
+    (changed("name: bulk", "name: load"), "plan.yaml:5: tests.load.name: two tests are called 'load'; rename one"),
+    (
+        changed("name: bulk", "name: tear-down"),
+        "plan.yaml:5: tests.tear-down.name: 'tear-down' is the name of a trial's phase; choose another name",
+    ),
+    (
+        changed("name: bulk", "name: a.b"),
+        "plan.yaml:5: tests.a.b.name: 'a.b' is not a name; use letters, digits, '-' and '_' (at most 64, a lette...",
+    ),
+    (
+        changed("name: bulk", "name: 'u{packet}'"),
+        "plan.yaml:5: a test's name is the same in every case; tables show the axes beside it",
+    ),
+    # Hosts
+    (
+        SMALL + "lab: {}\nhosts: {gateway: local, server: local, clients: [local]}",
+        "plan.yaml:7: hosts: a plan has either lab or hosts, not both; remove one of them",
+    ),
+    (
+        SMALL + "hosts: {gateway: gw, server: local, clients: [local]}",
+        "plan.yaml:6: hosts.gateway: 'gw' is not a host; write ssh://[user@]host[:port], or local",
+    ),
+    (
+        SMALL + "hosts: {gateway: 'ssh://me:word@gw', server: local, clients: [local]}",
+        "plan.yaml:6: hosts.gateway: the address is not a host; a password has no place in a plan; use a key or...",
+    ),
+    (
+        SMALL + "hosts: {gateway: 'ssh://gw:99999', server: local, clients: [local]}",
+        "plan.yaml:6: hosts.gateway: 'ssh://gw:99999' has no possible port; 1 to 65535",
+    ),
+    (
+        SMALL + "hosts: {server: local, clients: [local]}",
+        "plan.yaml:6: hosts: 'gateway' is missing; it has gateway, server and clients",
+    ),
+    (
+        SMALL + "topology: site-to-site\nhosts: {gateway: local, server: local, clients: [local]}",
+        "plan.yaml:7: hosts.gateway: a site-to-site plan has no gateway; it has gateway-a, gateway-b, server and...",
+    ),
+    (
+        SMALL + "hosts: {gateway: local, server: local, clients: [local]}\nclients: 2",
+        "plan.yaml:7: clients: 2 clients, but hosts has 1; give more of them in hosts.clients",
+    ),
+    # Targets
+    (
+        SMALL + "targets:\n  - load.lost_ratoi < 1%",
+        "plan.yaml:7: target 'load.lost_ratoi < 1%': unknown metric 'lost_ratoi' of a udp test; did you mean 'lo...",
+    ),
+    (
+        SMALL + "targets: [laod.lost_ratio < 1%]",
+        "plan.yaml:6: target 'laod.lost_ratio < 1%': unknown test 'laod'; did you mean 'load'?",
+    ),
+    (
+        SMALL + "targets: [load.retransmits < 1]",
+        "plan.yaml:6: target 'load.retransmits < 1': unknown metric 'retransmits' of a udp test; there is...",
+    ),
+    (
+        SMALL + "targets: [latency_p99_us < 1]",
+        "plan.yaml:6: target 'latency_p99_us < 1': unknown metric 'latency_p99_us'; there is throughput_bps...",
+    ),
+    (
+        SMALL + "targets: [load.lost_ratio = 1]",
+        "plan.yaml:6: target 'load.lost_ratio = 1' is not 'METRIC < VALUE'; as in 'throughput.lost_ratio < 0.1%'",
+    ),
+    (SMALL + "targets: [load.lost < few]", "plan.yaml:6: target 'load.lost < few': 'few' is not a number"),
+    (SMALL + "targets: [load.lost < 1e999]", "plan.yaml:6: target 'load.lost < 1e999': '1e999' is not a number"),
+    (SMALL + "targets: load.lost < 1", "plan.yaml:6: targets: 'load.lost < 1' is not a list; write ['load.lost < 1']"),
+    # YAML
+    ("", "plan.yaml:1: the plan is empty; it needs at least name, sut and tests"),
+    ("# nothing\n", "plan.yaml:1: the plan is empty; it needs at least name, sut and tests"),
+    ("- 1\n", "plan.yaml:1: the plan is not a mapping; write it as 'key: value' lines, such as 'name: my-plan'"),
+    (SMALL + "name: other\n", "plan.yaml:6: the key 'name' is here twice (first in line 1); remove one"),
+    (
+        SMALL + "lab: {link: {rate: 1mbit, rate: 2mbit}}",
+        "plan.yaml:6: the key 'rate' is here twice (first in line 6); remove one",
+    ),
+    ("name: a: b\n", "plan.yaml:1: not valid YAML: mapping values are not allowed here"),
+    ("name: a\ntests:\n\t- 1\n", "plan.yaml:3: not valid YAML: found character '\\t' that cannot start any token"),
+    ("name: a\n---\nname: b\n", "plan.yaml:2: not valid YAML: but found another document..."),
+    ("name: \x01\n", "plan.yaml:1: not valid YAML: ..."),
+    ("name: *x\n", "plan.yaml:1: not valid YAML: found undefined alias 'x'"),
+    ("name: x\nsut: &a [*a]\n", "plan.yaml:2: too large for a plan, or an alias that contains itself"),
+    ("name: " + "[" * 1500, "plan.yaml:1: nested too deeply for a plan"),
+    ("name: x\nsut: !!set {a}\n", "plan.yaml:2: the tag tag:yaml.org,2002:set has no meaning in a plan; remove it"),
+    ("a: &a {b: 1}\nc:\n  <<: *a\n", "plan.yaml:3: '<<' has no meaning in a plan; use 'extends: FILE' to inherit"),
+    ("[a]: 1\n", "plan.yaml:1: a key is not text; write 'key: value'..."),
+    (SMALL + "clients: .inf\n", "plan.yaml:6: .inf is not a quantity"),
+    (SMALL + f"clients: {'9' * 5000}\n", "plan.yaml:6: a number of 5000 characters is no quantity"),
+    (SMALL + f"interval: {'9' * 50}s\n", f"plan.yaml:6: interval: {'9' * 50}000 ms is too large; at most 60000 ms"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), COMPLAINTS, ids=[expected[10:70] for _, expected in COMPLAINTS])
+def test_a_mistake_is_one_line_with_its_place(complaint: Complaint, text: str, expected: str) -> None:
+    """`...` at the end of what is expected stands for more of the same line."""
+    found = complaint(text)
+    if expected.endswith("..."):
+        assert found.startswith(expected.removesuffix("..."))
+    else:
+        assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("name: load", "nmae: load", "unknown key 'nmae' in tests[1]; did you mean 'name'?"),
+        ("kind: udp", "knid: udp", "unknown key 'knid' in tests.load; did you mean 'kind'?"),
+        ("sut:", "stu:", "unknown key 'stu'; did you mean 'sut'?"),
+    ],
+)
+def test_a_misspelt_key_comes_before_what_it_makes_missing(
+    complaint: Complaint, old: str, new: str, expected: str
+) -> None:
+    assert complaint(changed(old, new)).endswith(expected)
+
+
+def test_no_such_file(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match=r"nowhere\.yaml: there is no such file; give the path of a plan in YAML"):
+        load_plan(tmp_path / "nowhere.yaml")
+
+
+def test_a_folder_is_no_plan(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="cannot be read: Is a directory"):
+        load_plan(tmp_path)
+
+
+def test_bytes_are_no_plan(tmp_path: Path) -> None:
+    (tmp_path / "plan.yaml").write_bytes(b"name: \xff\xfe")
+    with pytest.raises(PlanError, match="this is not text in UTF-8"):
+        load_plan(tmp_path / "plan.yaml")
+
+
+def test_targets_take_units_and_may_stand_for_every_test(load: Load) -> None:
+    plan = load(SMALL + "targets: [load.lost_ratio < 0.1%, throughput_bps >= 900mbit, load.jitter_us<=2ms]")
+    lost, throughput, jitter = plan.targets
+    assert (lost.test, lost.metric, lost.op, lost.value) == ("load", "lost_ratio", "<", 0.001)
+    assert (throughput.test, throughput.value) == (None, 900_000_000)
+    assert (jitter.op, jitter.value) == ("<=", 2000)
+    assert lost.met_by(0.0)
+    assert not lost.met_by(0.001)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@given(data=st.data())
+def test_any_text_gives_a_plan_or_a_complaint(load: Load, data: st.DataObject) -> None:
+    """A plan with a piece of it replaced by something else, or just anything."""
+    start = data.draw(st.integers(0, len(SMALL)))
+    end = data.draw(st.integers(start, min(len(SMALL), start + 12)))
+    odd = st.sampled_from(
+        ["null", "-1", "[]", "{}", "1e400", "{packet}", '"{packet}"', "&a", "*a", "~", ": ", "- ", "!!x"]
+    )
+    piece = data.draw(odd | st.text(max_size=8))
+    text = SMALL[:start] + piece + SMALL[end:]
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        return
+    try:
+        assert load(text).cases
+    except PlanError as error:
+        assert "\n" not in str(error)

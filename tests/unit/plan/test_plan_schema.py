@@ -1,0 +1,128 @@
+"""The published JSON Schema, and the two examples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from ruamel.yaml import YAML
+
+from leadline.plan import METRICS, OpenvpnSut, UdpTest, describe, load_plan, plan_schema
+from leadline.plan.complaints import kinds_of
+from leadline.plan.workloads import Test as AnyTest
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+NAMES = ("gateway", "openvpn-throughput")
+
+
+def document(name: str) -> Any:
+    return YAML(typ="safe").load(EXAMPLES / f"{name}.yaml")
+
+
+def valid(data: Any) -> bool:
+    return bool(jsonschema.Draft202012Validator(plan_schema()).is_valid(data))
+
+
+def test_it_is_a_schema() -> None:
+    jsonschema.Draft202012Validator.check_schema(plan_schema())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_examples_are_valid(name: str) -> None:
+    jsonschema.validate(document(name), plan_schema())
+
+
+SMALL: dict[str, Any] = {
+    "name": "x",
+    "sut": {"kind": "route"},
+    "tests": [{"name": "a", "kind": "udp", "packet": "{packet}", "rate": "20Mbit/s", "clients": "all"}],
+    "axes": {"packet": [64]},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, True),
+        ({"tetss": []}, False),
+        ({"name": None}, False),
+        ({"repeat": "x"}, False),
+        ({"interval": "100ms"}, True),
+        ({"interval": 100}, False),
+        ({"sut": {"kind": "opnvpn"}}, False),
+        ({"sut": {"kind": "openvpn", "cipher": "{cipher}"}}, True),
+        ({"sut": {"kind": "route", "cipher": "A"}}, False),
+        ({"tests": []}, False),
+        ({"tests": [{"name": "a", "kind": "tcp", "duration": "10 parsecs"}]}, False),
+        ({"tests": [{"name": "a.b", "kind": "tcp"}]}, False),
+        ({"lab": {"link": {"rate": "1gbit", "loss": "1%", "delay": "500us", "mtu": 1400}}}, True),
+        ({"lab": {"link": {"rate": "fast"}}}, False),
+        ({"hosts": {"gateway": "ssh://gw", "server": "local", "clients": ["local"]}}, True),
+        ({"hosts": {"gateway-a": "gw", "server": "local", "clients": ["local"]}}, False),
+    ],
+)
+def test_it_tells_right_from_wrong(change: dict[str, Any], expected: bool) -> None:
+    assert valid({**SMALL, **change}) is expected
+
+
+def test_every_key_is_explained() -> None:
+    schema = plan_schema()
+    parts = {"plan": schema, **schema["$defs"]}
+    silent = [
+        f"{title}.{key}"
+        for title, part in parts.items()
+        for key, value in part.get("properties", {}).items()
+        if not {"description", "$ref"} & set(value) and key not in ("kind", "name", "value")
+    ]
+    assert silent == []
+
+
+def test_every_default_is_what_could_be_written() -> None:
+    schema = plan_schema()
+    for part in (schema, *schema["$defs"].values()):
+        for key, value in part.get("properties", {}).items():
+            if "default" in value:
+                validator = jsonschema.Draft202012Validator({**value, "$defs": schema["$defs"]})
+                assert validator.is_valid(value["default"]), key
+                assert "_ms" not in key
+
+
+def test_every_kind_of_test_has_metrics() -> None:
+    assert set(METRICS) == set(kinds_of(AnyTest))
+
+
+def test_gateway_compares_three_systems_within_ninety_seconds() -> None:
+    plan = load_plan(EXAMPLES / "gateway.yaml")
+    assert [case.sut.kind for case in plan.cases] == ["route", "wireguard", "openvpn"]
+    assert [case.sut.optional for case in plan.cases] == [False, False, True]
+    assert {test.kind for test in plan.cases[0].tests} == {"tcp", "udp", "rr", "http"}
+    assert all(case.clients == 1 for case in plan.cases)
+    assert describe(plan).expected_seconds <= 90
+
+
+def test_openvpn_throughput_is_the_whole_matrix_of_mp_1_to_mp_4() -> None:
+    plan = load_plan(EXAMPLES / "openvpn-throughput.yaml")
+    assert len(plan.cases) == 4 * 2 * 2 * 2 * 3
+    assert plan.axes["clients"] == ("5", "20", "50", "100")
+    assert {case.sut.ip for case in plan.cases if isinstance(case.sut, OpenvpnSut)} == {4, 6}
+    assert [test.duration_ms for test in plan.cases[0].tests] == [10_000, 30_000, 60_000]
+    assert {test.packet_bytes for case in plan.cases for test in case.tests if isinstance(test, UdpTest)} == {
+        64,
+        512,
+        1400,
+    }
+    assert {case.link.rate_bps for case in plan.cases if case.link} == {10**9}
+
+
+def test_openvpn_throughput_can_be_shortened_as_its_header_says() -> None:
+    text = (EXAMPLES / "openvpn-throughput.yaml").read_text(encoding="utf-8")
+    header = text.partition("\nname:")[0].replace("\\\n#", "")
+    overrides = [
+        part.split("--set")[0].strip().strip("'") for part in header.partition("A quick look")[2].split("--set ")
+    ]
+    plan = load_plan(EXAMPLES / "openvpn-throughput.yaml", overrides[1:])
+    assert [case.clients for case in plan.cases] == [5, 20]
+    assert [test.duration_ms for test in plan.cases[0].tests] == [1000, 2000, 3000]
+    assert describe(plan).expected_seconds < 60
