@@ -18,6 +18,10 @@ const BURST: usize = 32;
 /// Larger than any datagram or frame.
 const SPACE_BYTES: usize = 1 << 17;
 
+/// Packets that the device keeps until we read them. As many as an Ethernet card's queue; a TUN device's own 500 are 5 ms of small
+/// packets, and a process that shares its core may have to wait longer for its turn.
+const DEVICE_QUEUE_PACKETS: u16 = 1000;
+
 /// Why the interface could not be set up, or could not go on. One line each.
 #[derive(Debug, thiserror::Error)]
 pub enum WireguardError {
@@ -87,11 +91,10 @@ fn read_config(path: &Path) -> Result<Config, WireguardError> {
 fn set_up_device(config: &Config) -> Result<Tun, WireguardError> {
     let name = &config.interface;
     let tun = Tun::create(name, config.offloads).map_err(during(format!("creating the TUN device {name}")))?;
-    tun.set_mtu(config.mtu).map_err(during(format!("setting the MTU of {name} to {}", config.mtu)))?;
     for address in &config.addresses {
         tun.add_address(address.address, address.length).map_err(during(format!("adding {address} to {name}")))?;
     }
-    tun.set_up().map_err(during(format!("bringing {name} up")))?;
+    tun.bring_up(config.mtu, DEVICE_QUEUE_PACKETS).map_err(during(format!("bringing {name} up")))?;
     Ok(tun)
 }
 

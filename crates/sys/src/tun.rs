@@ -8,7 +8,7 @@ mod netlink;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 pub use carrier::{Carrier, Train, TRAIN_MAX_BYTES, TRAIN_MAX_DATAGRAMS};
@@ -35,8 +35,12 @@ impl Tun {
         request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_TUN_EXCL | header) as libc::c_short;
         // SAFETY: `request` is a live ifreq with a terminated name, which is what TUNSETIFF reads and writes.
         check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as libc::Ioctl, &mut request) })?;
-        let mut tun = Self { file, name: name.to_string(), index: 0, offloads };
-        tun.index = tun.query_index()?;
+        // SAFETY: `ifr_name` is still terminated. Zero means that there is no such interface.
+        let index = unsafe { libc::if_nametoindex(request.ifr_name.as_ptr()) };
+        if index == 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let tun = Self { file, name: name.to_string(), index, offloads };
         if offloads {
             tun.enable_segmentation();
         }
@@ -58,34 +62,15 @@ impl Tun {
         self.offloads
     }
 
-    /// Sets the largest IP packet, in bytes.
-    pub fn set_mtu(&self, bytes: u16) -> io::Result<()> {
-        let mut request = request_for(&self.name)?;
-        request.ifr_ifru.ifru_mtu = libc::c_int::from(bytes);
-        control(libc::SIOCSIFMTU, &mut request)
-    }
-
-    /// Sets how many packets the kernel may keep for us until we read them; more are dropped (and counted by the interface).
-    pub fn set_queue_length(&self, packets: u16) -> io::Result<()> {
-        let mut request = request_for(&self.name)?;
-        // The kernel reads `ifr_qlen`, an int like the MTU in the same union.
-        request.ifr_ifru.ifru_mtu = libc::c_int::from(packets);
-        control(libc::SIOCSIFTXQLEN, &mut request)
-    }
-
     /// Adds an address with its prefix, and so the route to that prefix. May be called for several of either family.
     pub fn add_address(&self, address: IpAddr, prefix_length: u8) -> io::Result<()> {
         netlink::add_address(self.index, address, prefix_length)
     }
 
-    /// Brings the interface up.
-    pub fn set_up(&self) -> io::Result<()> {
-        let mut request = request_for(&self.name)?;
-        control(libc::SIOCGIFFLAGS, &mut request)?;
-        // SAFETY: SIOCGIFFLAGS filled this member of the union.
-        let flags = unsafe { request.ifr_ifru.ifru_flags };
-        request.ifr_ifru.ifru_flags = flags | libc::IFF_UP as libc::c_short;
-        control(libc::SIOCSIFFLAGS, &mut request)
+    /// Brings the interface up with this largest IP packet, and room for so many packets that we have not read yet; beyond, the kernel
+    /// drops (and counts) them.
+    pub fn bring_up(&self, mtu_bytes: u16, queue_packets: u16) -> io::Result<()> {
+        netlink::bring_up(self.index, mtu_bytes, queue_packets)
     }
 
     /// Takes the next packet that the host sends; `WouldBlock` when there is none.
@@ -111,14 +96,6 @@ impl Tun {
             }
         }
     }
-
-    fn query_index(&self) -> io::Result<u32> {
-        let mut request = request_for(&self.name)?;
-        control(libc::SIOCGIFINDEX, &mut request)?;
-        // SAFETY: SIOCGIFINDEX filled this member of the union.
-        let index = unsafe { request.ifr_ifru.ifru_ifindex };
-        u32::try_from(index).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
-    }
 }
 
 impl AsFd for Tun {
@@ -139,18 +116,6 @@ fn request_for(name: &str) -> io::Result<libc::ifreq> {
         *to = from as libc::c_char;
     }
     Ok(request)
-}
-
-/// An interface ioctl. They go through any socket of the namespace.
-fn control(operation: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
-    // SAFETY: plain socket(2); a non-negative result is a descriptor that nobody else owns.
-    let socket = unsafe {
-        let fd = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
-        check(fd)?;
-        OwnedFd::from_raw_fd(fd)
-    };
-    // SAFETY: `request` is a live ifreq, which every operation used here reads or writes within its bounds.
-    check(unsafe { libc::ioctl(socket.as_raw_fd(), operation as libc::Ioctl, std::ptr::from_mut(request)) })
 }
 
 fn check(result: libc::c_int) -> io::Result<()> {

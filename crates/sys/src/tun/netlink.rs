@@ -1,19 +1,81 @@
-//! The one rtnetlink request that is needed: adding an address (rtnetlink(7)). The old ioctl replaces IPv4's first address and has
-//! another form for IPv6; netlink adds either the same way.
+//! The rtnetlink requests that a TUN device needs (rtnetlink(7)): MTU, queue length and up; addresses. Unlike the old ioctls they work
+//! alike for both families, keep the addresses that are there, and do not ask for privileges outside of a user namespace.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// `NLMSG_ERROR` carries this after its header: an errno, negative, or 0 for success.
+/// `nlmsghdr`.
 const HEADER_BYTES: usize = 16;
-const ERROR_BYTES: usize = 4;
+/// `IFLA_INET6_ADDR_GEN_MODE` and its `IN6_ADDR_GEN_MODE_NONE` of linux/if_link.h: no link-local address.
+const ADDRESS_GENERATION: u16 = 8;
+const GENERATE_NO_ADDRESS: u8 = 1;
 
-/// Adds an address to an interface and waits for the kernel's answer. Duplicate address detection is left out: a tunnel has no link
-/// to ask on, and a tentative address could not be bound to.
+/// Sets the largest packet in bytes and the length of the queue in packets, and brings the interface up, without an address of the
+/// kernel's own making: a peer would refuse packets from it, as it is nobody's allowed address.
+pub fn bring_up(index: u32, mtu_bytes: u16, queue_packets: u16) -> io::Result<()> {
+    let mut plain = link_message(index, 0);
+    let mode = attribute(ADDRESS_GENERATION, &[GENERATE_NO_ADDRESS]);
+    plain.extend(attribute(libc::IFLA_AF_SPEC, &attribute(libc::AF_INET6 as u16, &mode)));
+    match request(libc::RTM_NEWLINK, 0, &plain) {
+        // A host without IPv6 makes no such address either.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP)) => {}
+        result => result?,
+    }
+    let mut body = link_message(index, libc::IFF_UP as u32);
+    body.extend(attribute(libc::IFLA_MTU, &u32::from(mtu_bytes).to_ne_bytes()));
+    body.extend(attribute(libc::IFLA_TXQLEN, &u32::from(queue_packets).to_ne_bytes()));
+    request(libc::RTM_NEWLINK, 0, &body)
+}
+
+/// Adds an address to an interface. Duplicate address detection is left out: a tunnel has no link to ask on, and a tentative address
+/// could not be bound to.
 pub fn add_address(index: u32, address: IpAddr, prefix_length: u8) -> io::Result<()> {
-    let request = address_request(index, address, prefix_length);
+    let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+    request(libc::RTM_NEWADDR, flags, &address_message(index, address, prefix_length))
+}
+
+/// `ifinfomsg`: family, padding, type, index, flags, and which flags to change.
+fn link_message(index: u32, flags: u32) -> Vec<u8> {
+    let mut body = vec![0; 4];
+    for word in [index, flags, flags] {
+        body.extend_from_slice(&word.to_ne_bytes());
+    }
+    body
+}
+
+fn address_message(index: u32, address: IpAddr, prefix_length: u8) -> Vec<u8> {
+    let (family, octets) = match address {
+        IpAddr::V4(four) => (libc::AF_INET, four.octets().to_vec()),
+        IpAddr::V6(six) => (libc::AF_INET6, six.octets().to_vec()),
+    };
+    // ifaddrmsg: family, prefix length, flags, scope (0 is global), interface.
+    let mut body = vec![family as u8, prefix_length, libc::IFA_F_NODAD as u8, 0];
+    body.extend_from_slice(&index.to_ne_bytes());
+    // On a point-to-point device IFA_ADDRESS would be the far end; being equal to IFA_LOCAL it stands for the whole prefix.
+    body.extend(attribute(libc::IFA_LOCAL, &octets));
+    body.extend(attribute(libc::IFA_ADDRESS, &octets));
+    body
+}
+
+/// `rtattr`: length without the padding, kind, value, padding to four bytes.
+fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let mut bytes = ((4 + value.len()) as u16).to_ne_bytes().to_vec();
+    bytes.extend_from_slice(&kind.to_ne_bytes());
+    bytes.extend_from_slice(value);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+/// Sends one request and waits for the kernel's answer.
+fn request(kind: u16, flags: libc::c_int, body: &[u8]) -> io::Result<()> {
+    // nlmsghdr: length, type, flags, sequence, port.
+    let mut message = ((HEADER_BYTES + body.len()) as u32).to_ne_bytes().to_vec();
+    message.extend_from_slice(&kind.to_ne_bytes());
+    message.extend_from_slice(&((libc::NLM_F_REQUEST | libc::NLM_F_ACK | flags) as u16).to_ne_bytes());
+    message.resize(HEADER_BYTES, 0);
+    message.extend_from_slice(body);
     // SAFETY: plain socket(2); a non-negative result is a descriptor that nobody else owns.
     let socket = unsafe {
         let fd = libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_ROUTE);
@@ -23,7 +85,7 @@ pub fn add_address(index: u32, address: IpAddr, prefix_length: u8) -> io::Result
         OwnedFd::from_raw_fd(fd)
     };
     // SAFETY: the pointer and length are those of a live buffer. An unaddressed netlink message goes to the kernel.
-    let sent = unsafe { libc::send(socket.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) };
+    let sent = unsafe { libc::send(socket.as_raw_fd(), message.as_ptr().cast(), message.len(), 0) };
     if sent < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -34,36 +96,11 @@ pub fn add_address(index: u32, address: IpAddr, prefix_length: u8) -> io::Result
     acknowledged(&answer[..length])
 }
 
-fn address_request(index: u32, address: IpAddr, prefix_length: u8) -> Vec<u8> {
-    let (family, octets) = match address {
-        IpAddr::V4(four) => (libc::AF_INET, four.octets().to_vec()),
-        IpAddr::V6(six) => (libc::AF_INET6, six.octets().to_vec()),
-    };
-    let flags = libc::NLM_F_REQUEST | libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL;
-    let attribute_bytes = 4 + octets.len();
-    let total = HEADER_BYTES + 8 + 2 * attribute_bytes;
-    let mut message = Vec::with_capacity(total);
-    // nlmsghdr: length, type, flags, sequence, port.
-    message.extend_from_slice(&(total as u32).to_ne_bytes());
-    message.extend_from_slice(&libc::RTM_NEWADDR.to_ne_bytes());
-    message.extend_from_slice(&(flags as u16).to_ne_bytes());
-    message.extend_from_slice(&[0; 8]);
-    // ifaddrmsg: family, prefix length, flags, scope (0 is global), interface.
-    message.extend_from_slice(&[family as u8, prefix_length, libc::IFA_F_NODAD as u8, 0]);
-    message.extend_from_slice(&index.to_ne_bytes());
-    // On a point-to-point device IFA_ADDRESS would be the far end; being equal to IFA_LOCAL it stands for the whole prefix.
-    for kind in [libc::IFA_LOCAL, libc::IFA_ADDRESS] {
-        message.extend_from_slice(&(attribute_bytes as u16).to_ne_bytes());
-        message.extend_from_slice(&kind.to_ne_bytes());
-        message.extend_from_slice(&octets);
-    }
-    message
-}
-
+/// Reads `NLMSG_ERROR`: after the header an errno, negative, or 0 for success.
 fn acknowledged(answer: &[u8]) -> io::Result<()> {
     let unexpected = || io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer is no acknowledgement");
     let kind = answer.get(4..6).ok_or_else(unexpected)?;
-    let code = answer.get(HEADER_BYTES..HEADER_BYTES + ERROR_BYTES).ok_or_else(unexpected)?;
+    let code = answer.get(HEADER_BYTES..HEADER_BYTES + 4).ok_or_else(unexpected)?;
     if kind != (libc::NLMSG_ERROR as u16).to_ne_bytes() {
         return Err(unexpected());
     }
@@ -78,12 +115,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_message_is_as_long_as_it_says() {
-        for (address, total) in [("10.83.0.1", 40), ("fd83::1", 64)] {
-            let message = address_request(7, address.parse().unwrap(), 16);
-            assert_eq!(message.len(), total);
-            assert_eq!(message[..4], (total as u32).to_ne_bytes());
-        }
+    fn attributes_are_padded_but_say_their_true_length() {
+        let bytes = attribute(7, &[1]);
+        assert_eq!(bytes.len(), 8);
+        assert_eq!(bytes[..2], 5u16.to_ne_bytes());
+        assert_eq!(address_message(3, "fd83::1".parse().unwrap(), 64).len(), 8 + 2 * 20);
     }
 
     #[test]
@@ -94,5 +130,11 @@ mod tests {
         answer[16..20].copy_from_slice(&(-libc::EEXIST).to_ne_bytes());
         assert_eq!(acknowledged(&answer).unwrap_err().raw_os_error(), Some(libc::EEXIST));
         assert!(acknowledged(&answer[..17]).is_err());
+    }
+
+    #[test]
+    fn the_kernel_refuses_what_is_not_there() {
+        let error = add_address(u32::MAX >> 1, "10.83.0.1".parse().unwrap(), 16).unwrap_err();
+        assert!(matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EPERM)), "{error}");
     }
 }
