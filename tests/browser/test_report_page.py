@@ -8,16 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from sample_runs import gateway_run, many_trials
 from selenium.webdriver.chrome.webdriver import WebDriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
+from leadline.report import render_html
+
 pytestmark = pytest.mark.browser
-
-from sample_runs import gateway_run, many_trials  # noqa: E402
-
-from leadline.report import render_html  # noqa: E402
 
 HOSTILE = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=1>"
 
@@ -61,23 +60,23 @@ def test_the_verdict_is_the_first_thing_to_read(open_page: Open) -> None:
 
 def test_charts_of_the_open_trial_and_the_comparisons_are_drawn(open_page: Open) -> None:
     browser = open_page(render_html(gateway_run()))
-    # Two comparisons, then tcp and udp with three plots each, rr and http with three plots and a latency curve each.
-    assert painted(browser, 16) == 16
-    assert browser.execute_script("return document.querySelectorAll('canvas').length") == 16
+    # Two comparisons, then tcp and udp with four plots each, rr and http with four plots and a latency curve each.
+    assert painted(browser, 20) == 20
+    assert browser.execute_script("return document.querySelectorAll('canvas').length") == 20
     labels = browser.execute_script("return [...document.querySelectorAll('.plot')].map(e => e.ariaLabel)")
     assert any(label.startswith("Memory. gateway system under test: mean") for label in labels)
 
 
 def test_a_trial_is_drawn_when_it_is_opened(open_page: Open) -> None:
     browser = open_page(render_html(gateway_run()))
-    painted(browser, 16)
+    painted(browser, 20)
     browser.execute_script("document.querySelectorAll('details.trial')[1].querySelector('summary').click()")
-    assert painted(browser, 30) == 30
+    assert painted(browser, 38) == 38
 
 
 def test_arrow_keys_move_the_cursor_of_every_plot_of_a_test(open_page: Open) -> None:
     browser = open_page(render_html(gateway_run()))
-    painted(browser, 16)
+    painted(browser, 20)
     first = browser.find_element(By.CSS_SELECTOR, ".test .plot")
     first.send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.SHIFT + Keys.ARROW_RIGHT)
     times = """
@@ -98,13 +97,13 @@ def test_dark_mode_changes_page_and_charts(open_page: Open) -> None:
     dark = browser.execute_script(background), browser.execute_script(ink)
     assert light != dark
     assert sum(int(part) for part in dark[0].strip("rgb()").split(",")) < 150
-    assert painted(browser, 16) == 16
+    assert painted(browser, 20) == 20
 
 
 @pytest.mark.parametrize("width", [400, 320])
 def test_a_narrow_window_does_not_scroll_sideways(open_page: Open, width: int) -> None:
     browser = open_page(render_html(gateway_run()), width=width)
-    painted(browser, 16)
+    painted(browser, 20)
     browser.execute_script("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     painted(browser, 100)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
@@ -124,7 +123,7 @@ def test_hostile_strings_are_inert(open_page: Open) -> None:
 
 def test_two_hundred_trials_open_quickly_and_draw_only_what_is_open(open_page: Open) -> None:
     browser = open_page(render_html(many_trials(200)))
-    assert painted(browser, 3) == 3
+    assert painted(browser, 4) == 4
     assert browser.execute_script("return document.querySelectorAll('details.trial').length") >= 200
     link = "document.querySelector('a[href=\"#case-c40\"]').click();"
     browser.execute_script(link)
@@ -133,7 +132,7 @@ def test_two_hundred_trials_open_quickly_and_draw_only_what_is_open(open_page: O
 
 def test_tables_and_plots_are_named_for_those_who_do_not_see_them(open_page: Open) -> None:
     browser = open_page(render_html(gateway_run()))
-    painted(browser, 16)
+    painted(browser, 20)
     nameless = """
     return [...document.querySelectorAll("[tabindex],[role=region],[role=group]")]
       .filter((element) => !element.getAttribute("aria-label")).length;

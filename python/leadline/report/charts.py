@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from markupsafe import Markup
 
 from leadline.analysis.model import Percentiles, Series, TestResult, Window
-from leadline.report import quantities
+from leadline.report import figures, quantities
 
 MOST_LINES = 8
 MOST_POINTS = 1200
@@ -22,14 +23,17 @@ MOST_POINTS = 1200
 _PLOTS: dict[str, tuple[str, str]] = {
     "bit/s": ("bit/s", "Throughput"),
     "bps": ("bit/s", "Throughput"),
-    "1/s": ("/s", "Operations"),
-    "/s": ("/s", "Operations"),
+    "1/s": ("/s", "Rate"),
+    "/s": ("/s", "Rate"),
     "percent": ("%", "CPU"),
     "%": ("%", "CPU"),
     "bytes": ("B", "Memory"),
     "B": ("B", "Memory"),
 }
 _ORDER = ("bit/s", "/s", "%", "B")
+
+# Lines of one unit that differ by more than this are drawn apart, or the lower ones would lie on the axis.
+_MOST_UNEQUAL = 20.0
 
 
 def test_charts(test: TestResult) -> dict[str, Any]:
@@ -40,8 +44,11 @@ def test_charts(test: TestResult) -> dict[str, Any]:
         if any(value is not None for value in line.values):
             by_unit.setdefault(_PLOTS.get(line.unit, (line.unit, line.unit))[0], []).append(line)
     axes: list[list[float | None]] = []
-    units = sorted(by_unit, key=lambda unit: (_ORDER.index(unit) if unit in _ORDER else len(_ORDER), unit))
-    plots = [_plot(unit, by_unit[unit], axes) for unit in units]
+    plots = [
+        _plot(unit, together, axes)
+        for unit in sorted(by_unit, key=partial(_place, figures.kind_of(test.kind, test.metrics).rate))
+        for together in (_alike(by_unit[unit]) if unit == "B" else [by_unit[unit]])
+    ]
     return {
         "name": test.test,
         "axes": axes,
@@ -72,6 +79,23 @@ def embedded(data: object) -> Markup:
     """`data` as JSON that cannot end its script element, whatever strings it holds; NaN and infinity become null."""
     text = json.dumps(_finite(data), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
+
+
+def _place(lead: figures.Figure, unit: str) -> tuple[bool, int, str]:
+    """Where a unit's plot stands: the leading figure's first, then the fixed order."""
+    leads = unit == ("/s" if lead.metric.endswith("_per_s") else "bit/s")
+    return not leads, _ORDER.index(unit) if unit in _ORDER else len(_ORDER), unit
+
+
+def _alike(lines: list[Series]) -> list[list[Series]]:
+    """Groups of lines that fit on one axis, the lowest first: a process's memory beside a machine's would be flat."""
+    groups: list[list[Series]] = []
+    for line in sorted(lines, key=_peak):
+        if groups and _peak(line) <= _MOST_UNEQUAL * max(_peak(groups[-1][0]), 1.0):
+            groups[-1].append(line)
+        else:
+            groups.append([line])
+    return groups
 
 
 def _plot(unit: str, lines: list[Series], axes: list[list[float | None]]) -> dict[str, Any]:

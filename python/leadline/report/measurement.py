@@ -24,6 +24,12 @@ _PERCENTILES = (
     ("max", "max"),
 )
 
+# Times that are measured per operation: from due to done, from sent to done, from due to sent.
+_DISTRIBUTIONS = ("latency", "service", "late")
+
+# What `cpu_ns_per_unit` counts.
+_UNITS = {"tcp": "byte", "udp": "datagram", "rr": "transaction", "http": "request"}
+
 
 def measurement(result: TestResult) -> RenderableType:
     """The headline, every other figure, the latency's spread, what generating cost, errors, and the verdict."""
@@ -35,11 +41,12 @@ def measurement(result: TestResult) -> RenderableType:
         (f"  {_length(result)}", "dim"),
     )
     parts: list[RenderableType] = [headline, Text("")]
-    rows = _figure_rows(result, kind) + _generator_rows(result.generator) + _error_rows(result.errors)
+    timed = [name for name in _DISTRIBUTIONS if any(metric.startswith(f"{name}_") for metric in result.metrics)]
+    rows = _figure_rows(result, kind) + _generator_rows(result.generator, result.kind) + _error_rows(result.errors)
     if rows:
         parts.append(_pairs(rows))
-    if any(name.startswith("latency_") for name in result.metrics):
-        parts += [Text(""), _latency_table(result.metrics)]
+    if timed:
+        parts += [Text(""), _distribution_table(timed, result.metrics)]
     parts.append(Text(""))
     if result.status != "done":
         parts.append(Text(f"{result.status}: {result.error or 'no error was recorded'}", style="bold red"))
@@ -49,16 +56,16 @@ def measurement(result: TestResult) -> RenderableType:
 def _figure_rows(result: TestResult, kind: figures.Kind) -> list[tuple[str, str]]:
     """The kind's own figures first, then whatever else was measured, latencies left to their table."""
     verdict = result.validity.verdict
-    listed = [figure for figure in kind.others if not figure.metric.startswith("latency_")]
+    listed = [figure for figure in kind.others if not figure.metric.startswith(_DISTRIBUTIONS)]
     rows = [(figure.title, figures.written(figure, result.metrics, verdict)) for figure in listed]
     shown = {kind.rate.metric, *(figure.metric for figure in listed)}
     for name, metric in result.metrics.items():
-        if name not in shown and not name.startswith("latency_"):
+        if name not in shown and not name.startswith(_DISTRIBUTIONS):
             rows.append((_spoken(name, result.kind), quantities.metric(metric.value, metric.unit)))
     return rows
 
 
-def _generator_rows(generator: Generator | None) -> list[tuple[str, str]]:
+def _generator_rows(generator: Generator | None, kind: str) -> list[tuple[str, str]]:
     if generator is None:
         return [("generator", "what it cost is not known")]
     cpu = f"{quantities.seconds(generator.cpu_s)} of CPU in {quantities.seconds(generator.wall_s)}"
@@ -66,7 +73,7 @@ def _generator_rows(generator: Generator | None) -> list[tuple[str, str]]:
     late = f"sends late by p99 {quantities.microseconds(generator.late_p99_us)}"
     nanoseconds = generator.cpu_ns_per_unit
     each = quantities.microseconds(nanoseconds / 1e3 if nanoseconds is not None else None)
-    return [("generator", f"{cpu}, {busiest}"), ("", f"{late}, {each} of CPU per operation")]
+    return [("generator", f"{cpu}, {busiest}"), ("", f"{late}, {each} of CPU per {_UNITS.get(kind, 'operation')}")]
 
 
 def _error_rows(errors: dict[str, int]) -> list[tuple[str, str]]:
@@ -76,16 +83,16 @@ def _error_rows(errors: dict[str, int]) -> list[tuple[str, str]]:
     return [("errors" if row == 0 else "", f"{number:,} × {name}") for row, (name, number) in enumerate(named)]
 
 
-def _latency_table(metrics: dict[str, Metric]) -> RenderableType:
+def _distribution_table(names: list[str], metrics: dict[str, Metric]) -> RenderableType:
+    """Latency, and where requests had a due time also how long the service took and how late they were sent."""
+    shown = [(key, title) for key, title in _PERCENTILES if any(f"{name}_{key}_us" in metrics for name in names)]
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    table.add_column("latency", style="dim")
-    cells = []
-    for key, title in _PERCENTILES:
-        found = metrics.get(f"latency_{key}_us")
-        if found is not None:
-            table.add_column(title, justify="right", no_wrap=True)
-            cells.append(quantities.microseconds(found.value))
-    table.add_row("", *cells)
+    table.add_column("", style="dim")
+    for _, title in shown:
+        table.add_column(title, justify="right", no_wrap=True)
+    for name in names:
+        found = [metrics.get(f"{name}_{key}_us") for key, _ in shown]
+        table.add_row(name, *("" if metric is None else quantities.microseconds(metric.value) for metric in found))
     return Padding(table, (0, 0, 0, 2), expand=False)
 
 

@@ -12,6 +12,9 @@ from leadline.report import charts, figures, host_statistics, quantities, verdic
 
 MOST_COMPARED_CASES = 7
 
+# Facts that are lists and get tables of their own.
+_OWN_LISTS = ("interfaces", "capabilities")
+
 _ACRONYMS = {
     "cpu": "CPU",
     "cpus": "CPUs",
@@ -114,8 +117,9 @@ def host_groups(analysis: RunAnalysis) -> list[HostGroup]:
     """Hosts with equal facts together; interfaces, which differ between namespaces, are listed per host."""
     groups: dict[str, list[str]] = {}
     for host, facts in analysis.hosts.items():
-        common = {name: value for name, value in facts.items() if name not in ("interfaces", "capabilities")}
-        groups.setdefault(repr(sorted(common.items())), []).append(host)
+        common = {name: value for name, value in facts.items() if name not in (*_OWN_LISTS, "clock")}
+        source = _clock(facts).get("source")
+        groups.setdefault(repr((sorted(common.items()), source)), []).append(host)
     return [_host_group(analysis, hosts) for hosts in groups.values()]
 
 
@@ -203,8 +207,9 @@ def _compared(analysis: RunAnalysis, test: str, cases: Mapping[str, dict[str, An
         label = figures.case_label(case, dict(cases))
         for trial in analysis.trials:
             for result in trial.tests if trial.case == case else ():
-                if result.test == test and result.percentiles and result.percentiles[0].points:
-                    found.append(charts.curve(label, result.percentiles[0], group))
+                latency = next((one for one in result.percentiles if one.metric == "latency" and one.points), None)
+                if result.test == test and latency is not None:
+                    found.append(charts.curve(label, latency, group))
     return tuple(found)
 
 
@@ -235,7 +240,10 @@ def _case_section(analysis: RunAnalysis, case: str, cases: dict[str, dict[str, A
 
 def _host_group(analysis: RunAnalysis, hosts: list[str]) -> HostGroup:
     facts = analysis.hosts[hosts[0]]
-    plain = {name: value for name, value in facts.items() if name not in ("interfaces", "capabilities")}
+    plain = {name: value for name, value in facts.items() if name not in _OWN_LISTS}
+    clocks = [_clock(analysis.hosts[host]) for host in hosts]
+    if _clock(facts):
+        plain["clock"] = {name: _worst([clock.get(name) for clock in clocks]) for name in _clock(facts)}
     missing = {
         (str(capability.get("name")), str(capability.get("reason") or "no reason given"))
         for host in hosts
@@ -247,6 +255,17 @@ def _host_group(analysis: RunAnalysis, hosts: list[str]) -> HostGroup:
         for host, interface in _interfaces(analysis, hosts)
     ]
     return HostGroup(tuple(hosts), _flat(plain, ""), tuple(sorted(missing)), tuple(interfaces))
+
+
+def _clock(facts: Mapping[str, Any]) -> Mapping[str, Any]:
+    clock = facts.get("clock")
+    return clock if isinstance(clock, Mapping) else {}
+
+
+def _worst(values: list[Any]) -> Any:
+    """Of what hosts of one machine measured apart: the coarsest step, the largest error; else the first one's word."""
+    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    return max(numbers) if numbers else values[0]
 
 
 def _interfaces(analysis: RunAnalysis, hosts: list[str]) -> list[tuple[str, dict[str, Any]]]:

@@ -152,7 +152,7 @@ def _test(case: str, repeat: int, name: str, kind: str, gateway: str) -> TestRes
         clients=ClientStatistics(2, rate * 10.31 / 8, rate, rate / 2) if moved else None,
         server=server,
         percentiles=() if moved else (_percentiles(_GATEWAYS[gateway][3], repeat),),
-        series=_series(kind, rate, own_cpu),
+        series=_series(own_cpu),
     )
 
 
@@ -178,7 +178,9 @@ def _metrics(kind: str, gateway: str, repeat: int) -> dict[str, Metric]:
     named = ("transactions", transactions) if kind == "rr" else ("requests", requests)
     scale = wobble * (1.0 if kind == "rr" else 4.0)
     spread = {"min": 0.7, "mean": 1.1, "p50": 1.0, "p90": 1.4, "p99": 3.1, "p999": 9.4, "max": 60.0}
+    late = {"late_p50_us": Metric(2.1, "us"), "late_p99_us": Metric(14.0, "us"), "late_max_us": Metric(91.0, "us")}
     return {
+        **(late if kind == "http" else {}),
         named[0]: Metric(round(named[1] * 10.31), "count"),
         f"{named[0]}_per_s": Metric(named[1] * wobble, "1/s"),
         **{f"latency_{name}_us": Metric(latency * factor * scale, "us") for name, factor in spread.items()},
@@ -205,7 +207,7 @@ def _intervals(kind: str, rate: float) -> tuple[Interval, ...]:
     return tuple(found)
 
 
-def _series(kind: str, rate: float, own_cpu: float) -> tuple[Series, ...]:
+def _series(own_cpu: float) -> tuple[Series, ...]:
     times = tuple(step / 10 - 0.5 for step in range(115))
 
     def wave(level: float, phase: float) -> tuple[float | None, ...]:
@@ -217,15 +219,15 @@ def _series(kind: str, rate: float, own_cpu: float) -> tuple[Series, ...]:
         )
 
     series = [
-        Series("machine", "gateway", "percent", times, wave(131.4, 0.0)),
+        Series("cpu user", "machine", "percent", times, wave(24.1, 0.0)),
+        Series("cpu system", "machine", "percent", times, wave(61.7, 0.3)),
+        Series("cpu softirq", "machine", "percent", times, wave(38.2, 0.6)),
+        Series("memory in use", "machine", "bytes", times, wave(2.1e9, 0.1)),
         Series("system under test", "gateway", "percent", times, wave(own_cpu, 1.0)),
-        Series("agent", "client1", "percent", times, wave(38.0, 2.0)),
-        Series("agent", "server", "percent", times, wave(44.0, 3.0)),
+        Series("all processes", "clients", "percent", times, wave(38.0, 2.0)),
+        Series("all processes", "server", "percent", times, wave(44.0, 3.0)),
         Series("system under test", "gateway", "bytes", times, wave(9.4e6, 0.2)),
-        Series("agent", "client1", "bytes", times, wave(4.1e6, 0.4)),
     ]
-    if kind in ("tcp", "udp"):
-        series.append(Series("received", "server", "bit/s", times, wave(rate, 0.5)))
     return tuple(series)
 
 

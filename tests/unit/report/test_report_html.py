@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 from sample_runs import gateway_run, many_trials
 
 from leadline.analysis.model import Interval, Metric, Percentiles, Series, Window
-from leadline.report import charts, render_html
+from leadline.report import charts, render_html, views
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u2028\"'&"
 
@@ -146,9 +146,32 @@ def test_head_and_tail_lie_where_the_window_cuts() -> None:
 
 def test_plots_share_one_time_axis_and_come_in_a_fixed_order() -> None:
     drawn = charts.test_charts(gateway_run().trials[0].tests[0])
-    assert [plot["unit"] for plot in drawn["plots"]] == ["bit/s", "%", "B"]
+    assert [plot["unit"] for plot in drawn["plots"]] == ["bit/s", "%", "B", "B"]
     assert len(drawn["axes"]) == 2
     assert drawn["span"] == [-0.5, 10.9]
+
+
+def test_the_leading_figure_is_drawn_first() -> None:
+    requests = gateway_run().trials[0].tests[3]
+    moved = tuple(replace(one, values={**one.values, "throughput_bps": 1e6}) for one in requests.intervals)
+    drawn = charts.test_charts(replace(requests, intervals=moved))
+    assert [plot["unit"] for plot in drawn["plots"]] == ["/s", "bit/s", "%", "B", "B"]
+
+
+def test_a_process_is_not_drawn_on_its_machines_scale() -> None:
+    drawn = charts.test_charts(gateway_run().trials[0].tests[0])
+    names = [[line["name"] for line in plot["lines"]] for plot in drawn["plots"] if plot["unit"] == "B"]
+    assert names == [["gateway: system under test"], ["machine: memory in use"]]
+
+
+def test_hosts_of_one_machine_are_shown_once_with_the_worst_of_their_clocks() -> None:
+    hosts = {name: dict(facts) for name, facts in gateway_run().hosts.items()}
+    hosts["server"]["clock"] = {**hosts["server"]["clock"], "resolution_ns": 41}
+    groups = views.host_groups(gateway_run(hosts=hosts))
+    assert [group.hosts for group in groups] == [("client1", "client2", "gateway", "server")]
+    assert groups[0].facts["clock resolution"] == "41.0 ns"
+    hosts["server"]["kernel"] = "6.1"
+    assert [group.hosts for group in views.host_groups(gateway_run(hosts=hosts))][1] == ("server",)
 
 
 def test_too_many_lines_and_samples_are_thinned_and_said_to_be() -> None:

@@ -132,6 +132,12 @@ def test_one_measurement(kind: str, headline: str, line: tuple[str, ...]) -> Non
     assert ("≥ generator-limited" if kind == "http" else "✓ valid") in text
 
 
+def test_service_and_lateness_stand_below_latency() -> None:
+    text = shown(measurement(one_result("http")))
+    assert line_with(text, "  late ").split() == ["late", "2.10", "µs", "14.0", "µs", "91.0", "µs"]
+    assert text.index("latency") < text.index("  late ")
+
+
 def test_a_failed_measurement_names_its_error() -> None:
     failed = one_result("http", status="failed", error="connection refused", metrics={}, generator=None, window=None)
     text = shown(measurement(replace(failed, errors={"refused": 3}, validity=VALID)))

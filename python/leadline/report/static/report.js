@@ -4,7 +4,7 @@
   "use strict";
   const UNKNOWN = "–";
   const Y_AXIS_PX = 50;
-  const DASHES = [[], [7, 3], [2, 3], [9, 3, 2, 3], [4, 2], [1, 2], [12, 4], [6, 2, 1, 2]];
+  const DASHES = [[], [7, 3], [2, 3], [9, 3, 2, 3], [4, 2], [14, 3], [12, 4, 2, 4], [6, 2, 1, 2]];
   // Drawn by CSS, so that they follow the colour scheme by themselves.
   const LEGEND_MARKERS = {
     width: 3, fill: "transparent",
@@ -212,7 +212,7 @@
       legend: { show: !grouped, markers: LEGEND_MARKERS },
       scales: { x: { time: false, range: [0, top] }, y: { distr: 3 } },
       axes: [
-        axis({ splits: () => ticks, size: 30, values: (_, splits) => splits.map((tick) => (tick === 0 ? "min" : percentile(tick))) }),
+        axis({ splits: () => ticks, size: 30, values: (u, splits) => withRoom(u, splits) }),
         axis({ size: Y_AXIS_PX + 8, values: (_, splits) => splits.map((tick) => (tick ? microseconds(tick) : "")),
                filter: (_, splits) => splits.map((tick) => (labelled(splits, tick) ? tick : null)) }),
       ],
@@ -221,6 +221,18 @@
     const spoken = curves.map((one) => `${one.name}: lowest ${written(one.y[0], "µs")}, highest ${written(one.y[one.y.length - 1], "µs")}`);
     draw(parent, options, data, `Latency by percentile. ${spoken.join("; ")}`);
     if (grouped) parent.append(key(groups.map((group) => curves.find((one) => one.group === group).name)));
+  }
+
+  // Percentiles under the axis, leaving out those that would run into the one before.
+  function withRoom(plot, splits) {
+    let free = -Infinity;
+    return splits.map((tick) => {
+      const text = tick === 0 ? "min" : percentile(tick), half = 4 * text.length;
+      const at = plot.valToPos(tick, "x");
+      if (at - half < free) return "";
+      free = at + half;
+      return text;
+    });
   }
 
   // Powers of ten, and 2 and 5 times them where the axis spans less than two decades.
