@@ -1,0 +1,140 @@
+//! HTTP load: what is asked for becomes a template, open connections and a schedule per thread. `opening` connects,
+//! `worker` drives one thread's connections, `report` makes the threads' figures one outcome.
+
+mod opening;
+mod report;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+use std::sync::{mpsc, Arc};
+use std::time::Duration;
+
+use leadline_http::{ClosedLoop, OpenLoop, RequestTemplate, Schedule, Url};
+use leadline_pace::Pace;
+use leadline_sys::clock::monotonic_ns;
+use leadline_wire::{ErrorReport, HttpSpec, Outcome, Side};
+
+use self::opening::{open_all, Opened};
+use self::worker::{Plan, Worker};
+use super::conduct::span;
+use super::session::{parse_bind, resolve_host};
+use super::threads::{Collector, FlowCounters, Recorder, Rolled};
+use super::{Ready, Task};
+use crate::events::{error_code, input_error, system_error};
+use crate::flows::{counters, deal_out};
+
+/// Names of the histograms, in the order of `worker::Metric`.
+const METRICS: &[&str] = &["latency", "service", "late", "connect"];
+
+/// Open the connections.
+pub fn prepare(spec: HttpSpec) -> Result<Box<dyn Ready>, ErrorReport> {
+    if spec.connections == 0 || spec.threads == 0 || spec.timeout_ms == 0 {
+        return Err(input_error("bad_http", "connections, threads and timeout_ms have to be at least 1"));
+    }
+    let pace = pace(&spec)?;
+    let plan = plan(&spec)?;
+    let connections = open_all(&plan, spec.connections).map_err(|error| system_error("opening connections", &error))?;
+    if connections.iter().all(Result::is_err) {
+        let doing = format!("connecting to {}", plan.address);
+        let error =
+            connections.into_iter().find_map(Result::err).unwrap_or_else(|| std::io::ErrorKind::TimedOut.into());
+        let blame = leadline_wire::Blame::Peer;
+        return Err(ErrorReport { blame, code: error_code(&error).to_owned(), ..system_error(&doing, &error) });
+    }
+    Ok(Box::new(HttpLoad { spec, pace, plan: Arc::new(plan), connections }))
+}
+
+fn pace(spec: &HttpSpec) -> Result<Option<Pace>, ErrorReport> {
+    let Some(rate) = spec.rate_per_s else { return Ok(None) };
+    let pace = Pace::per_second(rate);
+    pace.map(Some)
+        .ok_or_else(|| input_error("bad_rate", format!("rate_per_s: {rate} is no number of requests a second")))
+}
+
+fn plan(spec: &HttpSpec) -> Result<Plan, ErrorReport> {
+    let url = Url::parse(&spec.url).map_err(|error| input_error("bad_url", error.to_string()))?;
+    let headers = spec.headers.iter().map(|header| (header.name.as_str(), header.value.as_str()));
+    let template = RequestTemplate::new(&spec.method, &url, headers, spec.body.as_deref().map(str::as_bytes))
+        .map_err(|error| input_error("bad_request", error.to_string()))?;
+    Ok(Plan {
+        template,
+        address: resolve_host(&url.host, url.port, spec.ip_version)?,
+        bind: parse_bind(spec.bind.as_deref())?,
+        timeout_ns: u64::from(spec.timeout_ms) * 1_000_000,
+    })
+}
+
+struct HttpLoad {
+    spec: HttpSpec,
+    pace: Option<Pace>,
+    plan: Arc<Plan>,
+    connections: Vec<Opened>,
+}
+
+impl Ready for HttpLoad {
+    fn run(self: Box<Self>, at_ns: u64, task: &Task) -> Result<Outcome, ErrorReport> {
+        let Self { spec, pace, plan, connections } = *self;
+        let span = span(at_ns, spec.duration_ms);
+        let groups = deal_out(connections, spec.threads);
+        let threads = groups.len() as u64;
+        let counters = counters(groups.len() as u32);
+        let (out, rolled) = mpsc::channel();
+        let failed = |error: std::io::Error| system_error("driving HTTP connections", &error);
+        let mut workers = Vec::new();
+        for ((group, counters), index) in groups.into_iter().zip(&counters).zip(0..) {
+            let schedule = schedule(&spec, pace, span.at_ns, index, threads);
+            let warm_until_ns = span.at_ns.saturating_add(spec.warmup_ms * 1_000_000);
+            let recorder = Recorder::new(METRICS.len(), warm_until_ns, out.clone());
+            let worker = Worker::new(Arc::clone(&plan), group, schedule, recorder, Arc::clone(counters));
+            workers.push(worker.map_err(failed)?);
+        }
+        drop(out);
+        let mut collector = Collector::new(METRICS);
+        let reports = std::thread::scope(|scope| {
+            let running: Vec<_> = (0..)
+                .zip(workers)
+                .map(|(index, worker)| scope.spawn(move || worker.run(span, &task.gate, &format!("http-{index}"))))
+                .collect();
+            report_progress(&spec, span.at_ns, task, &counters, &rolled, &mut collector);
+            running.into_iter().map(|thread| thread.join()).collect::<Vec<_>>()
+        });
+        let reports = reports.into_iter().map(|report| report.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        let reports = reports.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+        Ok(report::outcome(&plan, span.at_ns, reports, &counters, &collector))
+    }
+}
+
+fn schedule(spec: &HttpSpec, pace: Option<Pace>, at_ns: u64, index: u64, threads: u64) -> Schedule {
+    let duration_ns = spec.duration_ms * 1_000_000;
+    match pace {
+        Some(pace) => Schedule::Open(OpenLoop::new(pace, at_ns, duration_ns, spec.number, index, threads)),
+        None => Schedule::Closed(ClosedLoop::new(at_ns, duration_ns, spec.number, index, threads)),
+    }
+}
+
+/// Tells the task's progress until the last worker has handed over its last histograms.
+fn report_progress(
+    spec: &HttpSpec,
+    at_ns: u64,
+    task: &Task,
+    counters: &[Arc<FlowCounters>],
+    rolled: &mpsc::Receiver<Rolled>,
+    collector: &mut Collector,
+) {
+    let interval_ns = u64::from(spec.interval_ms.max(1)) * 1_000_000;
+    let mut next_ns = at_ns.saturating_add(interval_ns);
+    loop {
+        let now_ns = monotonic_ns();
+        if now_ns >= next_ns {
+            let flows = counters.iter().zip(0..).map(|(counters, flow)| counters.progress(flow, true)).collect();
+            task.progress(Side::Local, now_ns, flows, collector.recent());
+            next_ns += ((now_ns - next_ns) / interval_ns + 1) * interval_ns;
+        }
+        match rolled.recv_timeout(Duration::from_nanos(next_ns.saturating_sub(now_ns))) {
+            Ok(one) => collector.take(one),
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Err(mpsc::RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The threads' figures as one outcome. Every request that fell due is in exactly one of `responses`, `unanswered` (it
+//! was out whole when the time was over), `unsent` (it was not) and the errors; failed attempts to connect are errors
+//! without a request.
+
+use std::collections::BTreeMap;
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use leadline_stats::Histogram;
+use leadline_sys::net;
+use leadline_wire::{Direction, FlowReport, LoadReport, Outcome, Side, ThreadReport};
+
+use super::worker::Plan;
+use crate::load::threads::{Collector, FlowCounters};
+
+/// What a worker leaves.
+pub struct WorkerReport {
+    /// What its thread cost, from the start to the end.
+    pub thread: ThreadReport,
+    /// What it counted besides what the reporter reads.
+    pub tally: Tally,
+    /// Failures by name.
+    pub errors: BTreeMap<String, u64>,
+    /// What the kernel knew of the connections that were open at the end.
+    pub tcp: TcpSummary,
+    /// Requests that fell due.
+    pub due: u64,
+    /// From due to sent, where requests are paced.
+    pub late: Option<Histogram>,
+}
+
+/// A worker's own counts.
+#[derive(Default)]
+pub struct Tally {
+    /// Requests whose last byte was out and whose answer was not in when the time was over.
+    pub unanswered: u64,
+    /// Requests that were due and not out whole when the time was over.
+    pub unsent: u64,
+    /// Bytes of bodies.
+    pub body_bytes: u64,
+    /// Connections that came up.
+    pub connections_opened: u64,
+    /// Requests that the socket did not take at once.
+    pub pushback: u64,
+    /// Responses by their status code's first digit.
+    pub status: [u64; 10],
+    /// When the first request was sent, ns.
+    pub first_sent_ns: Option<u64>,
+    /// When the last answer was whole, ns.
+    pub last_ns: Option<u64>,
+}
+
+/// The open connections' TCP figures.
+#[derive(Default)]
+pub struct TcpSummary {
+    retransmits: Option<u64>,
+    rtt_mean_us: Option<f64>,
+    congestion: Option<String>,
+}
+
+const STATUS_NAMES: [&str; 10] = [
+    "status_0xx",
+    "status_1xx",
+    "status_2xx",
+    "status_3xx",
+    "status_4xx",
+    "status_5xx",
+    "status_6xx",
+    "status_7xx",
+    "status_8xx",
+    "status_9xx",
+];
+
+impl TcpSummary {
+    /// Asks the kernel for each connection.
+    pub fn of<'s>(sockets: impl Iterator<Item = &'s TcpStream>) -> Self {
+        let mut summary = Self::default();
+        let (mut rtt_sum_us, mut count) = (0, 0);
+        for socket in sockets {
+            if let Ok(info) = net::tcp_info(socket) {
+                *summary.retransmits.get_or_insert(0) += u64::from(info.retransmits);
+                rtt_sum_us += u64::from(info.rtt_us);
+                count += 1;
+            }
+            if summary.congestion.is_none() {
+                summary.congestion = net::congestion(socket);
+            }
+        }
+        summary.rtt_mean_us = (count > 0).then(|| rtt_sum_us as f64 / f64::from(count));
+        summary
+    }
+}
+
+/// The whole load's figures.
+pub fn outcome(
+    plan: &Plan,
+    at_ns: u64,
+    reports: Vec<WorkerReport>,
+    counters: &[Arc<FlowCounters>],
+    collector: &Collector,
+) -> Outcome {
+    let late_p99_us = late_p99_us(&reports);
+    let mut counts = BTreeMap::new();
+    let mut errors = BTreeMap::new();
+    let (mut flows, mut threads) = (Vec::new(), Vec::new());
+    let mut pushback = 0;
+    for ((report, counters), flow) in reports.into_iter().zip(counters).zip(0..) {
+        flows.push(flow_report(plan, at_ns, flow, &report, counters));
+        for (name, count) in worker_counts(&report, counters) {
+            *counts.entry(name.to_owned()).or_insert(0) += count;
+        }
+        for (name, count) in report.errors {
+            *errors.entry(name).or_insert(0) += count;
+        }
+        pushback += report.tally.pushback;
+        threads.push(report.thread);
+    }
+    if collector.overflow() > 0 {
+        counts.insert("histogram_overflow".to_owned(), collector.overflow());
+    }
+    let first_ns = flows.iter().filter_map(|row| row.start_ns).min();
+    let last_ns = flows.iter().filter_map(|row| row.end_ns).max();
+    let wall_s = first_ns.zip(last_ns).map_or(0.0, |(first, last)| last.saturating_sub(first) as f64 / 1e9);
+    let histograms = collector.totals();
+    let generator = LoadReport { side: Side::Local, wall_s, threads, pushback, late_p99_us, socket_drops: None };
+    Outcome { flows, histograms, errors, generator, receiver: None, counts }
+}
+
+/// `None` for closed loops, whose requests are never due before they can be sent.
+fn late_p99_us(reports: &[WorkerReport]) -> Option<f64> {
+    let mut all = Histogram::new();
+    reports.iter().filter_map(|report| report.late.as_ref()).for_each(|late| all.merge(late));
+    all.quantile_ns(0.99).map(|late_ns| late_ns as f64 / 1e3)
+}
+
+/// A status class without a response is left out.
+fn worker_counts(report: &WorkerReport, counters: &FlowCounters) -> Vec<(&'static str, u64)> {
+    let tally = &report.tally;
+    let mut counts = vec![
+        ("requests_due", report.due),
+        ("requests_sent", counters.sent_units()),
+        ("responses", counters.received_units()),
+        ("unanswered", tally.unanswered),
+        ("unsent", tally.unsent),
+        ("bytes", counters.received_bytes()),
+        ("body_bytes", tally.body_bytes),
+        ("connections_opened", tally.connections_opened),
+    ];
+    counts.extend(STATUS_NAMES.into_iter().zip(tally.status).filter(|(_, count)| *count > 0));
+    counts
+}
+
+fn flow_report(plan: &Plan, at_ns: u64, flow: u32, report: &WorkerReport, counters: &FlowCounters) -> FlowReport {
+    FlowReport {
+        flow,
+        direction: Direction::Down,
+        due_ns: at_ns,
+        start_ns: report.tally.first_sent_ns,
+        end_ns: report.tally.last_ns,
+        sent_bytes: counters.sent_bytes(),
+        received_bytes: Some(counters.received_bytes()),
+        sent_units: Some(counters.sent_units()),
+        received_units: Some(counters.received_units()),
+        lost: None,
+        duplicates: None,
+        reordered: None,
+        jitter_us: None,
+        retransmits: report.tcp.retransmits,
+        rtt_mean_us: report.tcp.rtt_mean_us,
+        congestion: report.tcp.congestion.clone(),
+        local: None,
+        remote: Some(plan.address.to_string()),
+    }
+}

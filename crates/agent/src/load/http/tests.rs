@@ -1,0 +1,256 @@
+//! The loops against real sockets on loopback: our own responder, and servers that misbehave in one way each. What is
+//! asserted are counts, which do not depend on how fast anything was.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+
+use leadline_sys::net;
+use leadline_wire::{HttpSpec, Outcome};
+
+use super::prepare;
+use crate::events::Events;
+use crate::gate::Gate;
+use crate::load::Task;
+use crate::serve::http::listen;
+
+fn spec(server: SocketAddr, number: Option<u64>) -> HttpSpec {
+    HttpSpec {
+        url: format!("http://{server}/"),
+        ip_version: None,
+        connections: 4,
+        threads: 2,
+        duration_ms: 30_000,
+        number,
+        warmup_ms: 0,
+        rate_per_s: None,
+        method: "GET".to_owned(),
+        headers: Vec::new(),
+        body: None,
+        timeout_ms: 10_000,
+        bind: None,
+        interval_ms: 100,
+    }
+}
+
+fn run(spec: HttpSpec) -> Outcome {
+    run_with(spec, Arc::default())
+}
+
+fn run_with(spec: HttpSpec, gate: Arc<Gate>) -> Outcome {
+    let events = Events::to(Box::new(std::io::sink()));
+    let task = Task { trial: "t".to_owned(), name: "http".to_owned(), gate, events };
+    prepare(spec).unwrap().run(0, &task).unwrap()
+}
+
+fn listener() -> (TcpListener, SocketAddr) {
+    let listener = net::listen_tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+/// Our own responder; the gate stops it.
+fn responder() -> (SocketAddr, Arc<Gate>) {
+    let (listener, address) = listener();
+    let gate = Arc::new(Gate::default());
+    listen(vec![listener], Arc::clone(&gate)).unwrap();
+    (address, gate)
+}
+
+/// A server that does the same with every connection, on a thread that lives as long as the tests.
+fn server(behave: impl Fn(TcpStream) + Copy + Send + 'static) -> SocketAddr {
+    let (listener, address) = listener();
+    std::thread::spawn(move || {
+        for socket in listener.incoming().flatten() {
+            std::thread::spawn(move || behave(socket));
+        }
+    });
+    address
+}
+
+/// Reads one request whole: ours end with an empty line.
+fn read_request(socket: &mut TcpStream) -> bool {
+    let mut request = Vec::new();
+    let mut byte = [0];
+    while !request.ends_with(b"\r\n\r\n") {
+        match socket.read(&mut byte) {
+            Ok(1) => request.push(byte[0]),
+            _ => return false,
+        }
+    }
+    true
+}
+
+fn server_counts(server: SocketAddr) -> BTreeMap<String, u64> {
+    let mut socket = TcpStream::connect(server).unwrap();
+    socket.write_all(b"GET /_leadline/stats HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap()
+}
+
+fn histogram_count(outcome: &Outcome, metric: &str) -> u64 {
+    outcome.histograms.iter().filter(|histogram| histogram.metric == metric).map(|histogram| histogram.count).sum()
+}
+
+/// Every request that fell due is in exactly one account.
+fn assert_accounted(outcome: &Outcome) {
+    let counts = &outcome.counts;
+    let requests_failed: u64 = outcome.errors.values().sum();
+    let ended = counts["responses"] + counts["unanswered"] + counts["unsent"] + requests_failed;
+    assert_eq!(counts["requests_due"], ended, "{counts:?} {:?}", outcome.errors);
+}
+
+#[test]
+fn client_and_server_count_the_same_in_a_closed_loop() {
+    let (address, gate) = responder();
+    let outcome = run(spec(address, Some(5001)));
+    assert_eq!(outcome.counts["responses"], 5001);
+    assert_eq!(outcome.counts["status_2xx"], 5001);
+    assert_eq!(outcome.counts["body_bytes"], 5001 * 12);
+    assert_eq!(outcome.counts["connections_opened"], 4);
+    assert_eq!(server_counts(address)["requests"], 5001);
+    for metric in ["latency", "service", "late"] {
+        assert_eq!(histogram_count(&outcome, metric), 5001, "{metric}");
+    }
+    assert_eq!(histogram_count(&outcome, "connect"), 4);
+    assert_eq!(outcome.flows.len(), 2);
+    assert!(outcome.errors.is_empty());
+    assert_accounted(&outcome);
+    gate.stop();
+}
+
+#[test]
+fn client_and_server_count_the_same_when_time_ends_the_load() {
+    let (address, gate) = responder();
+    let outcome = run(HttpSpec { duration_ms: 100, connections: 32, ..spec(address, None) });
+    assert_eq!(outcome.counts["requests_sent"], server_counts(address)["requests"]);
+    assert_accounted(&outcome);
+    gate.stop();
+}
+
+#[test]
+fn an_open_loop_sends_what_is_due() {
+    let (address, gate) = responder();
+    let outcome = run(HttpSpec { rate_per_s: Some(20_000.0), ..spec(address, Some(2000)) });
+    assert_eq!(outcome.counts["requests_due"], 2000);
+    assert_eq!(outcome.counts["responses"], 2000);
+    assert_eq!(server_counts(address)["requests"], 2000);
+    assert!(outcome.generator.late_p99_us.is_some());
+    gate.stop();
+}
+
+#[test]
+fn long_bodies_both_ways() {
+    let (address, gate) = responder();
+    let body = "x".repeat(3_000_000);
+    let url = format!("http://{address}/?size=5000000");
+    let post = HttpSpec { url, method: "POST".to_owned(), body: Some(body), ..spec(address, Some(20)) };
+    let outcome = run(post);
+    assert_eq!((outcome.counts["responses"], outcome.counts["body_bytes"]), (20, 100_000_000));
+    assert!(server_counts(address)["bytes_received"] > 60_000_000);
+    assert_accounted(&outcome);
+    gate.stop();
+}
+
+#[test]
+fn what_was_due_and_never_sent_is_told() {
+    // The first answer never comes: one connection, one request out, the others fall due behind it.
+    let address = server(|mut socket| {
+        read_request(&mut socket);
+        let _ = socket.read(&mut [0]);
+    });
+    let silent =
+        HttpSpec { connections: 1, threads: 1, duration_ms: 50, rate_per_s: Some(1000.0), ..spec(address, None) };
+    let outcome = run(silent);
+    assert_eq!(outcome.counts["requests_due"], 50);
+    assert_eq!((outcome.counts["unanswered"], outcome.counts["unsent"]), (1, 49));
+    assert_accounted(&outcome);
+}
+
+#[test]
+fn a_stopped_load_returns_what_it_has() {
+    let (address, responder_gate) = responder();
+    let gate = Arc::new(Gate::default());
+    gate.stop();
+    let outcome = run_with(spec(address, None), gate);
+    assert_eq!(outcome.counts["requests_due"], 0);
+    responder_gate.stop();
+}
+
+#[test]
+fn each_misbehaviour_has_its_name() {
+    let closes = server(|mut socket| {
+        read_request(&mut socket);
+        let _ = socket.shutdown(Shutdown::Write);
+        let _ = socket.read(&mut [0]);
+    });
+    let cuts = server(|mut socket| {
+        read_request(&mut socket);
+        let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc");
+        let _ = socket.shutdown(Shutdown::Write);
+        let _ = socket.read(&mut [0]);
+    });
+    let resets = server(|mut socket| {
+        read_request(&mut socket);
+        let _ = net::reset(&socket);
+    });
+    let babbles = server(|mut socket| {
+        read_request(&mut socket);
+        let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: nine\r\n\r\n");
+        let _ = socket.read(&mut [0]);
+    });
+    let sleeps = server(|mut socket| {
+        read_request(&mut socket);
+        let _ = socket.read(&mut [0]);
+    });
+    for (address, name) in [
+        (closes, "closed_early"),
+        (cuts, "closed_early"),
+        (resets, "reset"),
+        (babbles, "malformed_content_length"),
+        (sleeps, "timeout"),
+    ] {
+        let timeout_ms = if name == "timeout" { 20 } else { 10_000 };
+        let outcome = run(HttpSpec { timeout_ms, ..spec(address, Some(9)) });
+        assert_eq!(outcome.errors, BTreeMap::from([(name.to_owned(), 9)]));
+        assert_eq!((outcome.counts["responses"], outcome.counts["requests_sent"]), (0, 9), "{name}");
+        assert!(outcome.counts["connections_opened"] >= 9, "a failed connection is opened anew");
+        assert_accounted(&outcome);
+    }
+}
+
+#[test]
+fn a_server_that_closes_after_each_answer_is_no_error() {
+    let says_so = server(|mut socket| {
+        read_request(&mut socket);
+        let _ = socket.write_all(b"HTTP/1.1 503 Busy\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno");
+        let _ = socket.read(&mut [0]);
+    });
+    let old = server(|mut socket| {
+        read_request(&mut socket);
+        let _ = socket.write_all(b"HTTP/1.0 503 Busy\r\n\r\nno");
+        let _ = socket.shutdown(Shutdown::Write);
+        let _ = socket.read(&mut [0]);
+    });
+    for address in [says_so, old] {
+        let outcome = run(spec(address, Some(10)));
+        assert_eq!((outcome.counts["responses"], outcome.counts["status_5xx"]), (10, 10));
+        assert_eq!(outcome.counts["body_bytes"], 20);
+        assert!(outcome.errors.is_empty(), "{:?}", outcome.errors);
+        assert_accounted(&outcome);
+    }
+}
+
+#[test]
+fn bad_input_and_a_server_that_is_not_there_fail_before_the_start() {
+    let (listener, address) = listener();
+    drop(listener);
+    let code = |spec: HttpSpec| prepare(spec).err().map(|error| error.code).unwrap_or_default();
+    assert_eq!(code(spec(address, None)), "connection_refused");
+    assert_eq!(code(HttpSpec { url: "https://a/".to_owned(), ..spec(address, None) }), "bad_url");
+    assert_eq!(code(HttpSpec { method: "G T".to_owned(), ..spec(address, None) }), "bad_request");
+    assert_eq!(code(HttpSpec { rate_per_s: Some(0.0), ..spec(address, None) }), "bad_rate");
+    assert_eq!(code(HttpSpec { connections: 0, ..spec(address, None) }), "bad_http");
+}
