@@ -318,3 +318,52 @@ impl Outbox {
         refused
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a carrier bound to loopback receives, as lengths of datagrams.
+    fn received(carrier: &Carrier, count: usize) -> Vec<usize> {
+        let mut space = vec![0; SPACE_BYTES];
+        let mut lengths = Vec::new();
+        while lengths.len() < count {
+            let train = carrier.receive(&mut space).unwrap();
+            lengths.extend(space[..train.bytes].chunks(train.datagram_bytes).map(<[u8]>::len));
+        }
+        lengths
+    }
+
+    #[test]
+    fn the_outbox_keeps_order_and_lengths() {
+        let bind = || Carrier::bind("127.0.0.1:0".parse().unwrap(), true).unwrap();
+        let (mut from, first, second) = (bind(), bind(), bind());
+        let at = |carrier: &Carrier| carrier.socket().local_addr().unwrap();
+        let mut outbox = Outbox::new();
+        let mut expected = Vec::new();
+        for (number, bytes) in [500, 500, 300, 300, 700].into_iter().chain([900; 100]).enumerate() {
+            outbox.tail()[..bytes].fill(number as u8);
+            assert_eq!(outbox.keep(at(&first), bytes, &mut from), 0);
+            expected.push(bytes);
+        }
+        assert_eq!(outbox.keep(at(&second), 148, &mut from), 0);
+        assert_eq!(outbox.flush(&mut from) + outbox.flush(&mut from), 0);
+        assert_eq!(received(&first, expected.len()), expected);
+        assert_eq!(received(&second, 1), [148]);
+    }
+
+    #[test]
+    fn a_key_that_others_can_read_is_refused() {
+        let path = std::env::temp_dir().join(format!("leadline-wireguard-{}.json", std::process::id()));
+        std::fs::write(&path, "{}").unwrap();
+        let complaint = |mode| {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            read_config(&path).unwrap_err().to_string()
+        };
+        let (open, closed) = (complaint(0o640), complaint(0o600));
+        std::fs::remove_file(&path).unwrap();
+        assert!(open.ends_with("mode 640 lets others read the private key; make it 600 (chmod 600)"), "{open}");
+        assert!(closed.ends_with("missing field `interface` at line 1 column 2"), "{closed}");
+        assert!(matches!(read_config(&path), Err(WireguardError::Read { .. })));
+    }
+}

@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(
             complaint("\"mtu\"", "\"mtuu\""),
             "unknown field `mtuu`, expected one of `interface`, `mtu`, `private_key`, `listen_port`, `listen_address`, \
-             `addresses`, `peers` at line 2 column 28"
+             `addresses`, `peers`, `offloads` at line 2 column 28"
         );
         for (from, to, expected) in [
             ("LCo=", "", "a key is 32 bytes in base64, and this is 30 bytes at line 3"),

@@ -15,8 +15,9 @@ use boringtun::x25519;
 
 use super::allowed::{AllowedAddresses, Conflict};
 use super::config::PeerConfig;
-use super::counters::{Counters, Drops};
+use super::counters::Counters;
 use super::keys::{PrivateKey, PublicKey};
+use super::peer::{Peer, Step, QUEUE_MAX_PACKETS};
 
 /// What a data message adds to the IP packet within: type, receiver, counter and authenticator.
 pub const OVERHEAD_BYTES: usize = 32;
@@ -28,8 +29,6 @@ const TICK_NS: u64 = 250_000_000;
 /// Handshake messages per second beyond which initiators must prove their address by a cookie. A handshake costs about 0.25 ms,
 /// so this much is a quarter of a core; it lets a thousand clients of a load test arrive at once.
 const HANDSHAKES_PER_S: u64 = 1000;
-/// boringtun's own bound (`MAX_QUEUE_DEPTH`), beyond which it drops silently; known here so that it can be counted.
-const QUEUE_MAX_PACKETS: u16 = 256;
 /// The paper, section 6.5: Reject-After-Messages, 2^64 - 2^13 - 1.
 const REJECT_AFTER_MESSAGES: u64 = u64::MAX - (1 << 13);
 /// boringtun puts the peer's number above the eight bits that number its sessions.
@@ -96,25 +95,6 @@ pub struct Machine {
     /// Next peer whose timers are to be looked at in this round; the number of peers when the round is over.
     ticking: usize,
     next_tick_ns: u64,
-}
-
-struct Peer {
-    tunnel: Tunn,
-    endpoint: Option<SocketAddr>,
-    /// Packets that boringtun holds back until there are keys.
-    waiting: u16,
-    /// Keepalives are on, so the peer is to be reached without being asked.
-    eager: bool,
-    /// The first handshake was started or is up to the other side.
-    greeted: bool,
-}
-
-/// `TunnResult` without its borrow: all of its slices begin where the space does.
-enum Step {
-    Done,
-    Send(usize),
-    Deliver(usize, std::net::IpAddr),
-    Failed(WireGuardError),
 }
 
 impl Machine {
@@ -364,75 +344,6 @@ impl Machine {
         // frees nothing yet.
         if peer.waiting > 0 && kind != message::INITIATION {
             self.flushing = Some(number);
-        }
-    }
-}
-
-impl Peer {
-    fn new(private: &x25519::StaticSecret, peer: &PeerConfig, number: u32, limiter: &Arc<RateLimiter>) -> Self {
-        let public = x25519::PublicKey::from(peer.public_key.0);
-        let keepalive_s = peer.keepalive_s.filter(|seconds| *seconds > 0);
-        Self {
-            tunnel: Tunn::new(private.clone(), public, None, keepalive_s, number, Some(limiter.clone())),
-            endpoint: peer.endpoint,
-            waiting: 0,
-            eager: keepalive_s.is_some() && peer.endpoint.is_some(),
-            greeted: false,
-        }
-    }
-
-    /// Looks at the timers: the length of what is to be sent, and how many waiting packets were given up.
-    fn tick(&mut self, space: &mut [u8]) -> (Option<usize>, u16) {
-        let mut abandoned = 0;
-        let mut step = Step::from(self.tunnel.update_timers(space));
-        if let Step::Failed(WireGuardError::ConnectionExpired) = step {
-            // boringtun emptied its queue and rests until there is a packet to send. With keepalives there always is.
-            abandoned = std::mem::take(&mut self.waiting);
-            self.greeted = false;
-        }
-        if self.eager && !self.greeted && !matches!(step, Step::Send(_)) {
-            self.greeted = true;
-            step = Step::from(self.tunnel.format_handshake_initiation(space, false));
-        }
-        match step {
-            Step::Send(length) => (Some(length), abandoned),
-            _ => (None, abandoned),
-        }
-    }
-}
-
-impl From<TunnResult<'_>> for Step {
-    fn from(result: TunnResult<'_>) -> Self {
-        match result {
-            TunnResult::Done => Self::Done,
-            TunnResult::Err(error) => Self::Failed(error),
-            TunnResult::WriteToNetwork(datagram) => Self::Send(datagram.len()),
-            TunnResult::WriteToTunnelV4(packet, source) => Self::Deliver(packet.len(), source.into()),
-            TunnResult::WriteToTunnelV6(packet, source) => Self::Deliver(packet.len(), source.into()),
-        }
-    }
-}
-
-impl Drops {
-    /// Which count a refusal by boringtun belongs to.
-    fn cause(&mut self, error: &WireGuardError) -> &mut u64 {
-        match error {
-            WireGuardError::InvalidMac => &mut self.wrong_mac,
-            WireGuardError::InvalidAeadTag | WireGuardError::WrongKey => &mut self.forged,
-            WireGuardError::InvalidCounter
-            | WireGuardError::DuplicateCounter
-            | WireGuardError::InvalidTai64nTimestamp
-            | WireGuardError::WrongTai64nTimestamp => &mut self.replayed,
-            WireGuardError::NoCurrentSession
-            | WireGuardError::WrongIndex
-            | WireGuardError::UnexpectedPacket
-            | WireGuardError::ConnectionExpired => &mut self.no_session,
-            WireGuardError::DestinationBufferTooSmall => &mut self.no_space,
-            WireGuardError::IncorrectPacketLength
-            | WireGuardError::WrongPacketType
-            | WireGuardError::InvalidPacket
-            | WireGuardError::LockFailed
-            | WireGuardError::UnderLoad => &mut self.malformed,
         }
     }
 }

@@ -12,6 +12,7 @@ mod config;
 mod counters;
 mod keys;
 mod machine;
+mod peer;
 
 pub use allowed::{AllowedAddresses, Conflict, Prefix};
 pub use config::{Config, ConfigError, PeerConfig};
