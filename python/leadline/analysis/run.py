@@ -4,7 +4,7 @@ Reads the entries once, in order, and keeps no more than the trial at hand and t
 
 Of the manifest (`run.json`) these keys are used, each optional, so that a journal without one still gives its figures:
 `run_id`, `name`, `started_at`, `plan` (`targets` and `limits.stability.spread` of it), `plan_text`, `command`,
-`version`, `cases` (`id`, `parameters`, `tests` with `name` and `kind`) and `hosts`. What is missing is taken from `run-begin`.
+`version`, `cases` (`id`, `parameters`, `tests` with `name` and `kind`) and `hosts`. A `run-begin` record fills gaps.
 """
 
 from __future__ import annotations

@@ -1,0 +1,105 @@
+"""Histograms: what the agent's library encodes is read exactly, and merging equals having recorded into one."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_journals import histogram
+
+from leadline.analysis.histograms import EMPTY, DamagedHistogram, curve, decode, merge
+
+# i times the value i² µs for i = 1..40, and one 0 ns, as the Rust crate `hdrhistogram` 7.5 encodes them with bounds of
+# 1 ns and an hour: plain V2, and V2 deflated. Its own answers are in the test.
+PLAIN = (
+    "HISTEwAAAHgAAAAAAAAAAwAAAAAAAAABAAADRjC4oAA/8AAAAAAAAALNDwLNHwSnEgbTDQiRCQqTCQypBg6nBxC/BBLPBBSNBRaDBBiDAxqjAxzBAx7j"
+    "AyCtAiKPAiSfAiatAii9AirNAizLAi61ATC7ATLFATTLATbVATjbATrjATzrAT71AUCrAUJ/RIUBRocBSIsBSpEBTJMBTpcBUA=="
+)
+DEFLATED = (
+    "HISTFAAAAKt4nAGgAF//HISTEwAAAHgAAAAAAAAAAwAAAAAAAAABAAADRjC4oAA/8AAAAAAAAALNDwLNHwSnEgbTDQiRCQqTCQypBg6nBxC/BBLPBBSN"
+    "BRaDBBiDAxqjAxzBAx7jAyCtAiKPAiSfAiatAii9AirNAizLAi61ATC7ATLFATTLATbVATjbATrjATzrAT71AUCrAUJ/RIUBRocBSIsBSpEBTJMBTpcB"
+    "UHH/J5A="
+)
+
+VALUES_NS = st.lists(st.integers(0, 3_600_000_000_000), max_size=60)
+
+
+@pytest.mark.parametrize("encoded", [PLAIN, DEFLATED])
+def test_reads_what_the_rust_library_writes(encoded: str) -> None:
+    read = decode({"metric": "latency", "count": 821, "hdr_v2": encoded})
+    assert read.count == 821
+    assert read.min_us == 0
+    assert read.max_us == 1600.511
+    assert read.mean_us == pytest.approx(818.9972302070644, rel=1e-12)
+    assert [read.percentile_us(p) for p in (50, 90, 99, 99.9, 100)] == [841.215, 1444.863, 1600.511, 1600.511, 1600.511]
+
+
+def test_an_empty_histogram_knows_nothing() -> None:
+    for empty in (EMPTY, decode(histogram("latency", [])), merge([])):
+        assert empty.count == 0
+        assert (empty.min_us, empty.mean_us, empty.max_us, empty.percentile_us(99)) == (None, None, None, None)
+        assert curve("latency", empty).points == ()
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        {"count": 821, "hdr_v2": DEFLATED[:-8]},
+        {"count": 820, "hdr_v2": DEFLATED},
+        {"count": 1, "hdr_v2": ""},
+        {"count": 1, "hdr_v2": "not base64 !"},
+        {"count": 1, "hdr_v2": base64.b64encode(b"\x1c\x84\x93\x14\x00\x00\x00\x04abcd").decode()},
+        {"count": 1, "hdr_v2": base64.b64encode(bytes(64)).decode()},
+        {"count": 1, "hdr_v2": None},
+        {"count": 1},
+    ],
+)
+def test_a_damaged_histogram_is_named_as_such(report: dict[str, object]) -> None:
+    with pytest.raises(DamagedHistogram):
+        decode(report)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(VALUES_NS, min_size=1, max_size=5))
+def test_merged_equals_recorded_into_one(parts: list[list[int]]) -> None:
+    together = decode(histogram("latency", [value for part in parts for value in part]))
+    merged = merge([decode(histogram("latency", part)) for part in parts])
+    assert merged.count == together.count
+    assert merged.lows_ns.tolist() == together.lows_ns.tolist()
+    assert merged.highs_ns.tolist() == together.highs_ns.tolist()
+    assert merged.counts.tolist() == together.counts.tolist()
+    assert curve("x", merged) == curve("x", together)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 3_600_000_000_000), min_size=1, max_size=200), st.floats(0, 100))
+def test_percentiles_are_the_sorted_values_within_the_resolution(values: list[int], percentile: float) -> None:
+    read = decode(histogram("latency", values)).percentile_us(percentile)
+    ordered = sorted(values)
+    exact = ordered[max(0, -(-int(percentile * 1e9) * len(ordered) // int(100e9)) - 1)]
+    assert read is not None
+    assert exact / 1000 <= read * (1 + 1e-9)
+    assert read <= exact / 1000 * 1.001 + 0.001 or read <= max(values) / 1000
+
+
+def test_merging_is_not_averaging_percentiles() -> None:
+    fast = decode(histogram("latency", [1000] * 990 + [2000] * 10))
+    slow = decode(histogram("latency", [100_000] * 10))
+    assert merge([fast, slow]).percentile_us(50) == pytest.approx(1.0, rel=1e-3)
+    assert merge([fast, slow]).percentile_us(99.5) == pytest.approx(100.0, rel=1e-3)
+
+
+def test_a_curve_climbs_to_five_nines_but_not_past_what_was_counted() -> None:
+    many = curve("latency", decode(histogram("latency", range(1000, 1_201_000))))
+    percentiles = [percentile for percentile, _ in many.points]
+    values = [value for _, value in many.points]
+    assert percentiles[0] == 0
+    assert percentiles[-1] == 99.999
+    assert percentiles == sorted(set(percentiles))
+    assert values == sorted(values)
+    assert 50.0 in percentiles
+    few = curve("latency", decode(histogram("latency", [1000, 2000, 3000, 4000])))
+    assert few.points[-1][0] == 75.0
+    assert curve("latency", decode(histogram("latency", [5000]))).points == ((0.0, 5.003),)

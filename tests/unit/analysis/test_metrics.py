@@ -1,0 +1,226 @@
+"""Each kind's figures from synthetic outcomes whose answers are known, and nulls where nothing is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from made_journals import (
+    EPOCH_NS,
+    S,
+    counters,
+    finished,
+    flow,
+    histogram,
+    load,
+    outcome,
+    progress,
+    steady_flow_events,
+    steady_test,
+    test_data,
+    thread,
+)
+
+from leadline.analysis import TestData, analyse_test
+
+END_NS = EPOCH_NS + 10 * S
+
+
+def value(data: TestData, name: str) -> float | None:
+    return analyse_test(data).metrics[name].value
+
+
+def test_tcp_counts_what_was_received_and_keeps_what_was_sent_apart() -> None:
+    data = test_data(flows=2)
+    reports = []
+    for number in (0, 1):
+        report, events = steady_flow_events(number, EPOCH_NS, END_NS, 1e6, retransmits=3 + number, rtt_mean_us=100.0)
+        reports.append(report | {"sent_bytes": 11_000_000})
+        for event in events:
+            data.add("client1", event)
+    data.add("client1", finished(END_NS, outcome(reports)))
+    metrics = analyse_test(data).metrics
+    assert metrics["throughput_bps"].value == pytest.approx(16e6)
+    assert metrics["throughput_bps"].unit == "bit/s"
+    assert metrics["retransmits"].value == 7
+    assert metrics["rtt_mean_us"].value == 100
+    assert metrics["sent_bytes"].value == 22e6
+    assert metrics["received_bytes"].value == 20e6
+
+
+def test_tcp_down_is_counted_here() -> None:
+    data = test_data(direction="down")
+    for step in range(1, 101):
+        t_ns = EPOCH_NS + step * S // 10
+        data.add("client1", progress(t_ns, [counters(0, 0, step * 100_000)], side="local"))
+        data.add("client1", progress(t_ns, [counters(0, step * 300_000, 0)], side="peer"))
+    report = flow(0, EPOCH_NS, END_NS, direction="down", sent_bytes=30_000_000, received_bytes=10_000_000)
+    data.add("client1", finished(END_NS, outcome([report])))
+    assert value(data, "throughput_bps") == pytest.approx(8e6)
+
+
+@pytest.mark.parametrize("numbers", [(0, 1), (0, 0)])
+def test_tcp_both_ways_adds_up_and_is_told_apart(numbers: tuple[int, int]) -> None:
+    up, down = numbers
+    data = test_data(direction="both")
+    for step in range(1, 101):
+        t_ns = EPOCH_NS + step * S // 10
+        data.add("client1", progress(t_ns, [counters(up, 0, step * 100_000)], side="peer"))
+        data.add("client1", progress(t_ns, [counters(down, 0, step * 200_000)], side="local"))
+    reports = [
+        flow(up, EPOCH_NS, END_NS, direction="up", sent_bytes=10_000_000, received_bytes=10_000_000),
+        flow(down, EPOCH_NS, END_NS, direction="down", sent_bytes=20_000_000, received_bytes=20_000_000),
+    ]
+    data.add("client1", finished(END_NS, outcome(reports)))
+    metrics = analyse_test(data).metrics
+    assert metrics["throughput_bps"].value == pytest.approx(24e6)
+    assert metrics["throughput_up_bps"].value == pytest.approx(8e6)
+    assert metrics["throughput_down_bps"].value == pytest.approx(16e6)
+
+
+def test_what_one_flow_does_not_tell_is_not_known() -> None:
+    data = test_data(flows=2)
+    reports = [flow(n, EPOCH_NS, END_NS, received_bytes=1000, retransmits=None if n else 5) for n in (0, 1)]
+    data.add("client1", finished(END_NS, outcome(reports)))
+    assert value(data, "retransmits") is None
+    assert value(data, "rtt_mean_us") is None
+
+
+def test_without_a_receivers_count_the_senders_is_shown_and_marked() -> None:
+    data = test_data()
+    for step in range(1, 101):
+        data.add("client1", progress(EPOCH_NS + step * S // 10, [counters(0, step * 1000, 0)], side="local"))
+    report = flow(0, EPOCH_NS, END_NS, sent_bytes=100_000, received_bytes=None)
+    data.add("client1", finished(END_NS, outcome([report])))
+    result = analyse_test(data)
+    assert result.metrics["throughput_bps"].value == pytest.approx(80_000)
+    assert result.metrics["received_bytes"].value is None
+    assert "sender-side-figure" in [reason.code for reason in result.validity.reasons]
+    assert result.validity.verdict == "undetermined"
+
+
+def test_udp_accounts_add_up_to_the_packet() -> None:
+    data = test_data("udp", hosts=("a", "b"))
+    for host, lost in (("a", 10), ("b", 30)):
+        report, events = steady_flow_events(
+            0,
+            EPOCH_NS,
+            END_NS,
+            1e6,
+            sent_units=1000,
+            received_units=1000 - lost,
+            lost=lost,
+            duplicates=1,
+            reordered=2,
+            jitter_us=4.0 if host == "a" else 6.0,
+        )
+        for step, event in enumerate(events, start=1):
+            event["flows"][0]["received_units"] = (1000 - lost) * step // 100
+            data.add(host, event)
+        data.add(host, finished(END_NS, outcome([report])))
+    metrics = {name: metric.value for name, metric in analyse_test(data).metrics.items()}
+    assert metrics == {
+        "throughput_bps": pytest.approx(16e6),
+        "packets_per_s": pytest.approx(196.0, rel=1e-6),
+        "sent": 2000,
+        "received": 1960,
+        "lost": 40,
+        "lost_ratio": 0.02,
+        "duplicates": 2,
+        "reordered": 4,
+        "jitter_us": 5.0,
+    }
+
+
+def test_rr_figures_come_from_answers_and_merged_histograms() -> None:
+    data = test_data("rr", hosts=("a", "b"))
+    for host, latencies in (("a", [1_000_000] * 99 + [9_000_000]), ("b", [3_000_000] * 100)):
+        for step in range(1, 101):
+            row = counters(0, step, step, sent_units=step, received_units=step)
+            data.add(host, progress(EPOCH_NS + step * S // 10, [row], side="local"))
+        report = flow(0, EPOCH_NS, END_NS, sent_units=100, received_units=100, received_bytes=100)
+        made = outcome([report], histograms=[histogram("latency", latencies), histogram("warmup_latency", [1])])
+        data.add(host, finished(END_NS, made))
+    result = analyse_test(data)
+    metrics = {name: metric.value for name, metric in result.metrics.items()}
+    assert metrics["transactions"] == 200
+    assert metrics["transactions_per_s"] == pytest.approx(20)
+    assert metrics["latency_min_us"] == pytest.approx(1000, rel=1e-3)
+    assert metrics["latency_p50_us"] == pytest.approx(3000, rel=1e-3)
+    assert metrics["latency_p99_us"] == pytest.approx(3000, rel=1e-3)
+    assert metrics["latency_p999_us"] == pytest.approx(9000, rel=1e-3)
+    assert metrics["latency_max_us"] == pytest.approx(9000, rel=1e-3)
+    assert metrics["latency_mean_us"] == pytest.approx((99 * 1000 + 9000 + 100 * 3000) / 200, rel=1e-3)
+    assert [curve.metric for curve in result.percentiles] == ["latency"]
+    assert result.percentiles[0].count == 200
+
+
+def open_loop(**changes: Any) -> TestData:
+    data = test_data("http", rate_per_s=100.0, connections=4)
+    for step in range(1, 101):
+        row = counters(0, step * 50, step * 500, sent_units=step * 10, received_units=step * 10)
+        data.add("client1", progress(EPOCH_NS + step * S // 10, [row], side="local"))
+    report = flow(0, EPOCH_NS, END_NS, sent_units=1000, received_units=1000, sent_bytes=5000, received_bytes=50_000)
+    made: dict[str, Any] = {
+        "receiver": None,
+        "histograms": [
+            histogram("latency", [300_000] * 1000),
+            histogram("service", [200_000] * 1000),
+            histogram("late", [100_000] * 1000),
+        ],
+        "errors": {"timeout": 2, "connection_reset": 0},
+        **changes,
+    }
+    data.add("client1", finished(END_NS, outcome([report], **made)))
+    return data
+
+
+def test_http_open_loop_has_service_and_lateness_apart_from_latency() -> None:
+    result = analyse_test(open_loop())
+    metrics = {name: metric.value for name, metric in result.metrics.items()}
+    assert metrics["requests"] == 1000
+    assert metrics["requests_per_s"] == pytest.approx(100)
+    assert metrics["bytes_received"] == 50_000
+    assert metrics["latency_p99_us"] == pytest.approx(300, rel=1e-3)
+    assert metrics["service_p99_us"] == pytest.approx(200, rel=1e-3)
+    assert metrics["late_p99_us"] == pytest.approx(100, rel=1e-3)
+    assert result.errors == {"timeout": 2}
+    assert [curve.metric for curve in result.percentiles] == ["latency", "service", "late"]
+    assert result.validity.verdict == "valid"
+
+
+def test_http_closed_loop_has_no_lateness() -> None:
+    metrics = analyse_test(steady_test("http", histograms=[histogram("latency", [1000])])).metrics
+    assert not any(name.startswith(("late_", "service_")) for name in metrics)
+
+
+def test_what_generating_cost() -> None:
+    made = load(thread(0.5), thread(0.8), wall_s=9.5)
+    result = analyse_test(steady_test("rr", generator=made, histograms=[histogram("late", [2000] * 10)]))
+    assert result.generator is not None
+    assert result.generator.cpu_s == pytest.approx(13.0)
+    assert result.generator.wall_s == 9.5
+    assert result.generator.busiest_thread == pytest.approx(0.8)
+    assert result.generator.late_p99_us == pytest.approx(2.0, rel=1e-3)
+    assert result.generator.cpu_ns_per_unit == pytest.approx(13.0e9 / 10_000)
+
+
+def test_each_interval_has_its_own_p99() -> None:
+    data = test_data("rr")
+    for step in range(1, 101):
+        row = counters(0, step, step, sent_units=step, received_units=step)
+        own = histogram("latency", [step * 1_000_000])
+        data.add("client1", progress(EPOCH_NS + step * S // 10, [row], side="local", histograms=[own]))
+    report = flow(0, EPOCH_NS, END_NS, sent_units=100, received_units=100)
+    data.add("client1", finished(END_NS, outcome([report])))
+    intervals = analyse_test(data).intervals
+    assert len(intervals) == 100
+    found = [interval.values["latency_p99_us"] for interval in intervals]
+    assert found == pytest.approx([step * 1000.0 for step in range(1, 101)], rel=1e-3)
+
+
+def test_a_damaged_histogram_is_left_out_and_said() -> None:
+    broken = {"metric": "latency", "count": 3, "hdr_v2": "AAAA"}
+    result = analyse_test(steady_test("rr", histograms=[histogram("latency", [1000]), broken]))
+    assert result.metrics["latency_max_us"].value == pytest.approx(1, rel=1e-2)
+    assert "counters-missing" in [reason.code for reason in result.validity.reasons]

@@ -1,0 +1,193 @@
+"""Whole journals: a run with known figures, the same cut off after any entry, and a run with a failed trial."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from made_journals import EPOCH_NS, MadeRun, S
+
+from leadline.analysis import analyse, result_rows
+from leadline.analysis.model import RunAnalysis, Verdict
+from leadline.dataset import Journal, RunFolder, read_journal, rebuild, write_results
+
+MANIFEST: dict[str, Any] = {
+    "run_id": "20260412T091500Z-made-7f3a00",
+    "name": "made",
+    "started_at": "2026-04-12T09:15:00+00:00",
+    "plan": {
+        "name": "made",
+        "targets": ["tcp-up.throughput_bps > 5mbit", "tcp-up.throughput_bps > 1gbit"],
+        "limits": {"stability": {"spread": 0.1}},
+    },
+    "plan_text": "name: made\n",
+    "command": "leadline run made.yaml",
+    "version": "0.1.0",
+    "cases": [
+        {"id": "c01", "parameters": {"clients": 1}, "tests": [{"name": "tcp-up", "kind": "tcp"}]},
+        {"id": "c02", "parameters": {"clients": 2}, "tests": [{"name": "tcp-up", "kind": "tcp"}]},
+    ],
+}
+
+
+def whole_run() -> MadeRun:
+    run = MadeRun()
+    run.begin()
+    for number, rate in enumerate((1.0e6, 1.02e6), start=1):
+        run.begin_trial(f"c01/{number}", clients=1)
+        run.test(f"c01/{number}", rate, begin_ns=EPOCH_NS + number * 60 * S)
+        run.end_trial(f"c01/{number}")
+    run.end()
+    return run
+
+
+def codes(analysis: RunAnalysis) -> list[str]:
+    return [reason.code for reason in analysis.validity.reasons]
+
+
+def test_a_whole_run() -> None:
+    analysis = analyse(MANIFEST, whole_run().entries)
+    assert (analysis.status, analysis.name, analysis.version) == ("done", "made", "0.1.0")
+    assert [trial.trial for trial in analysis.trials] == ["c01/1", "c01/2"]
+    first = analysis.trials[0]
+    assert (first.status, first.error, first.sut, first.sut_version) == ("done", None, "openvpn", "2.6.14")
+    assert first.bring_up is not None
+    assert (first.bring_up.connected, first.bring_up.time_p50_s) == (1, 0.5)
+    (test,) = first.tests
+    assert test.metrics["throughput_bps"].value == pytest.approx(8e6, rel=1e-6)
+    assert test.window is not None
+    assert test.window.start_ns == EPOCH_NS + 60 * S
+    assert test.server is not None
+    assert test.server.cpu_total_percent == pytest.approx(100, rel=1e-6)
+    assert test.server.sut_system_percent == pytest.approx(50, rel=1e-6)
+    assert test.validity.verdict is Verdict.VALID
+    (summary,) = analysis.summaries
+    assert summary.metrics["throughput_bps"].value == pytest.approx(8.08e6, rel=1e-6)
+    assert (summary.repeats, summary.failed, summary.parameters) == (2, 0, {"clients": 1})
+    assert [target.outcome for target in analysis.targets] == ["met", "missed"]
+    assert analysis.validity.verdict is Verdict.VALID
+    assert analysis.observer_cpu_share["gateway"] == pytest.approx(0.002)
+    assert analysis.observer_cpu_share["client1"] is None
+    assert set(analysis.hosts) == {"client1", "gateway", "server"}
+    assert [note.code for note in analysis.notes] == ["shared-cpus"]
+
+
+def test_the_same_entries_give_the_same_findings() -> None:
+    entries = whole_run().entries
+    assert analyse(MANIFEST, entries) == analyse(MANIFEST, iter(entries))
+
+
+def test_a_run_cut_off_after_any_entry_keeps_what_had_arrived() -> None:
+    entries = whole_run().entries
+    whole = analyse(MANIFEST, entries)
+    first_end = next(index for index, entry in enumerate(entries) if entry.get("record") == "trial-end")
+    for length in range(0, len(entries), 7):
+        analysis = analyse(MANIFEST, entries[:length])
+        assert analysis.status == "killed"
+        assert analysis.validity.verdict is Verdict.INCOMPLETE
+        assert "run-killed" in codes(analysis)
+        assert len(analysis.targets) == (2 if analysis.summaries else len(MANIFEST["plan"]["targets"]))
+        if length > first_end:
+            assert analysis.trials[0] == whole.trials[0]
+        if analysis.trials and length <= first_end:
+            assert analysis.trials[0].status == "interrupted"
+
+
+def test_a_test_cut_off_in_the_middle_still_has_its_rate() -> None:
+    entries = whole_run().entries
+    seen = [index for index, entry in enumerate(entries) if entry.get("event", {}).get("type") == "progress"]
+    (trial,) = analyse({}, entries[: seen[49] + 1]).trials
+    (test,) = trial.tests
+    assert (trial.status, test.status) == ("interrupted", "interrupted")
+    assert test.metrics["throughput_bps"].value == pytest.approx(8e6, rel=1e-6)
+    assert test.window is not None
+    assert test.window.length_s == pytest.approx(5.0)
+    assert test.metrics["retransmits"].value is None
+    assert test.validity.verdict is Verdict.INCOMPLETE
+    assert test.server is not None
+    assert test.server.cpu_user_percent == pytest.approx(40, rel=1e-6)
+
+
+def test_a_failed_trial_is_named_and_the_others_count() -> None:
+    run = MadeRun()
+    run.begin()
+    run.begin_trial("c01/1", clients=1)
+    run.test("c01/1", 1e6)
+    run.end_trial("c01/1")
+    for trial in ("c01/2", "c02/1"):
+        run.begin_trial(trial)
+        run.end_trial(trial, "failed", {"code": "sut_failed", "message": "openvpn on gateway ended with status 1"})
+    run.end("failed")
+    analysis = analyse(MANIFEST, run.entries)
+    assert analysis.status == "failed"
+    assert [trial.status for trial in analysis.trials] == ["done", "failed", "failed"]
+    assert analysis.trials[1].error == "openvpn on gateway ended with status 1"
+    one, other = analysis.summaries
+    assert (one.case, one.repeats, one.failed) == ("c01", 1, 1)
+    assert (other.case, other.repeats, other.failed) == ("c02", 0, 1)
+    assert other.parameters == {"clients": 2}
+    assert other.validity.verdict is Verdict.INCOMPLETE
+    assert "trials-failed" in codes(analysis)
+    outcomes = {(target.case, target.target[-5:]): target.outcome for target in analysis.targets}
+    assert outcomes[("c01", "5mbit")] == "met"
+    assert outcomes[("c02", "5mbit")] == "undecided"
+
+
+def test_clients_that_did_not_come_up_are_counted_by_cause() -> None:
+    run = MadeRun()
+    run.begin_trial("c01/1")
+    clients = [
+        {"host": "client1", "state": "connected", "time_s": 0.2, "missing": [], "cause": None},
+        {"host": "client2", "state": "connected", "time_s": 0.4, "missing": [], "cause": None},
+        {"host": "client3", "state": "partial", "time_s": 0.9, "missing": ["address"], "cause": None},
+        {"host": "client4", "state": "failed", "time_s": None, "missing": [], "cause": "TLS handshake failed"},
+    ]
+    run.record("bring-up", trial="c01/1", sut="openvpn", version="2", clients=clients, processes=["openvpn"])
+    run.test("c01/1", 1e6)
+    run.end_trial("c01/1")
+    (trial,) = analyse({}, run.entries).trials
+    assert trial.bring_up is not None
+    found = trial.bring_up
+    assert (found.connected, found.partial, found.failed) == (2, 1, 1)
+    assert (found.time_p50_s, found.time_max_s) == (0.4, 0.9)
+    assert found.causes == {"missing: address": 1, "TLS handshake failed": 1}
+    assert trial.tests[0].validity.reasons[0].code == "clients-missing"
+
+
+def test_entries_that_lack_what_they_promise_are_passed_over() -> None:
+    entries = whole_run().entries
+    spoiled = [
+        *entries[:20],
+        {"host": "gateway", "event": {"type": "observation"}},
+        {"event": {"type": "progress"}},
+        {"record": "test-end", "label": "nothing"},
+        {"record": "from-the-future"},
+        {},
+        *entries[20:],
+    ]
+    assert analyse(MANIFEST, spoiled) == analyse(MANIFEST, entries)
+
+
+def test_an_empty_journal_is_a_run_without_results() -> None:
+    analysis = analyse({}, [])
+    assert (analysis.status, analysis.trials, analysis.summaries) == ("killed", (), ())
+    assert "no-results" in codes(analysis)
+
+
+def test_from_a_folder_to_rows_and_back(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path, "made")
+    run.write_manifest(MANIFEST)
+    with Journal(run.journal_path) as journal:
+        for entry in whole_run().entries:
+            journal.append(entry)
+    rebuild(run)
+    analysis = analyse(run.read_manifest(), read_journal(run.journal_path))
+    assert analysis == analyse(MANIFEST, whole_run().entries)
+    write_results(run, result_rows(analysis))
+    table = pl.read_parquet(run.path / "results.parquet")
+    rates = table.filter(pl.col("metric") == "throughput_bps")
+    assert rates["trial"].to_list() == ["c01/1", "c01/2", None]
+    assert rates["value"].to_list() == pytest.approx([8e6, 8.16e6, 8.08e6], rel=1e-6)
+    assert rates["low"].null_count() == 2

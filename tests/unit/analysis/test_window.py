@@ -1,0 +1,143 @@
+"""The steady window and the rates in it: whatever head and tail there is, even flows give exactly their rates."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_journals import EPOCH_NS, MS, S, counters, finished, flow, outcome, progress, steady_flow_events, test_data
+
+from leadline.analysis import analyse_test
+from leadline.analysis.flows import build_flows
+from leadline.analysis.window import steady_window
+
+# Starts in the first 3 s, ends after the 7th, rates of whole bytes per ns-multiple so that counters are exact.
+FLOWS = st.lists(
+    st.tuples(st.integers(0, 3 * S), st.integers(7 * S, 12 * S), st.integers(1, 10_000)), min_size=1, max_size=6
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(FLOWS, st.integers(20, 400), st.sampled_from([0, 1000, 4000]))
+def test_rates_in_the_window_add_up_to_the_known_rates(
+    flows: list[tuple[int, int, int]], step_ms: int, warmup_ms: int
+) -> None:
+    hosts = tuple(f"client{n}" for n in range(len(flows)))
+    data = test_data(hosts=hosts, warmup_ms=warmup_ms)
+    for host, (start, end, rate) in zip(hosts, flows, strict=True):
+        # A byte count is whole; with 1000 bytes per unit of rate its rounding is below 1e-6 of what a window holds.
+        report, events = steady_flow_events(
+            0, EPOCH_NS + start, EPOCH_NS + end, rate * 1_000_000.0, step_ns=step_ms * MS
+        )
+        for event in events:
+            data.add(host, event)
+        data.add(host, finished(EPOCH_NS + end, outcome([report])))
+    result = analyse_test(data)
+    assert result.window is not None
+    starts, ends, rates = zip(*flows, strict=True)
+    assert result.window.first_start_ns == EPOCH_NS + min(starts)
+    assert result.window.start_ns == EPOCH_NS + max(*starts, warmup_ms * MS, 0)
+    assert result.window.end_ns == EPOCH_NS + min(ends)
+    assert result.window.last_end_ns == EPOCH_NS + max(ends)
+    known_bps = 8.0 * sum(rates) * 1_000_000.0
+    assert result.metrics["throughput_bps"].value == pytest.approx(known_bps, rel=1e-6)
+    assert result.clients is not None
+    assert result.clients.total_bps == pytest.approx(known_bps, rel=1e-6)
+    assert result.clients.average_bps == pytest.approx(known_bps / len(flows), rel=1e-6)
+    moved = sum(rate * (end - start) / 1000 for start, end, rate in flows)
+    assert result.clients.transfer_bytes == pytest.approx(moved, rel=1e-6)
+    cut = 1 - (result.window.end_ns - result.window.start_ns) / (max(ends) - min(starts))
+    assert result.window.cut_share == pytest.approx(cut)
+    inside = [interval.values["throughput_bps"] for interval in result.intervals if interval.in_window]
+    assert inside == pytest.approx([known_bps] * len(inside), rel=1e-5)
+
+
+@settings(max_examples=40, deadline=None)
+@given(FLOWS)
+def test_intervals_hold_every_byte(flows: list[tuple[int, int, int]]) -> None:
+    hosts = tuple(f"client{n}" for n in range(len(flows)))
+    data = test_data(hosts=hosts)
+    for host, (start, end, rate) in zip(hosts, flows, strict=True):
+        report, events = steady_flow_events(0, EPOCH_NS + start, EPOCH_NS + end, rate * 1_000_000.0)
+        for event in events:
+            data.add(host, event)
+        data.add(host, finished(EPOCH_NS + end, outcome([report])))
+    result = analyse_test(data)
+    carried = sum(
+        (interval.values["throughput_bps"] or 0.0) * (interval.end_s - interval.start_s) / 8
+        for interval in result.intervals
+    )
+    assert result.clients is not None
+    assert carried == pytest.approx(result.clients.transfer_bytes, rel=1e-6)
+    assert result.intervals[0].start_s == 0
+
+
+def test_the_head_and_tail_of_one_flow_do_not_raise_the_sum() -> None:
+    # Two flows share 100 MB/s; alone, each gets all of it. Averages over each one's own time add up to 150 MB/s.
+    data = test_data(hosts=("a", "b"))
+    for host, start, readings in (
+        ("a", 0, [(0, 0), (2, 200), (8, 500)]),
+        ("b", 2, [(2, 0), (8, 300), (10, 500)]),
+    ):
+        total = readings[-1][1] * 1_000_000
+        end = readings[-1][0]
+        for second, megabytes in readings:
+            data.add(host, progress(EPOCH_NS + second * S, [counters(0, 0, megabytes * 1_000_000)]))
+        report = flow(0, EPOCH_NS + start * S, EPOCH_NS + end * S, sent_bytes=total, received_bytes=total)
+        data.add(host, finished(EPOCH_NS + end * S, outcome([report])))
+    result = analyse_test(data)
+    assert result.metrics["throughput_bps"].value == pytest.approx(800e6)
+    assert result.window is not None
+    assert result.window.cut_share == pytest.approx(0.4)
+
+
+def test_flows_that_never_overlap_have_no_rate() -> None:
+    data = test_data(hosts=("a", "b"))
+    for host, start in (("a", 0), ("b", 5)):
+        report, events = steady_flow_events(0, EPOCH_NS + start * S, EPOCH_NS + (start + 4) * S, 1e6)
+        for event in events:
+            data.add(host, event)
+        data.add(host, finished(EPOCH_NS + (start + 4) * S, outcome([report])))
+    result = analyse_test(data)
+    assert result.metrics["throughput_bps"].value is None
+    assert result.metrics["received_bytes"].value == 8e6
+    assert result.window is not None
+    assert result.window.length_s == 0
+    assert "no-steady-window" in [reason.code for reason in result.validity.reasons]
+
+
+def test_without_any_flow_there_is_no_window() -> None:
+    assert steady_window([], 0, EPOCH_NS) is None
+    result = analyse_test(test_data())
+    assert result.window is None
+    assert result.intervals == ()
+    assert result.metrics["throughput_bps"].value is None
+
+
+def test_a_clock_ahead_moves_every_instant() -> None:
+    report, events = steady_flow_events(0, EPOCH_NS, EPOCH_NS + 10 * S, 1e6)
+    here, ahead = test_data(), test_data()
+    for event in (*events, finished(EPOCH_NS + 10 * S, outcome([report]))):
+        here.add("client1", event)
+        ahead.add("client1", event, offset_ns=5 * S)
+    assert build_flows(ahead)[0].start_ns == EPOCH_NS - 5 * S
+    moved, kept = analyse_test(ahead), analyse_test(here)
+    assert moved.metrics == kept.metrics
+
+
+def test_a_flow_with_totals_only_is_taken_as_even() -> None:
+    data = test_data()
+    report = flow(0, EPOCH_NS, EPOCH_NS + 10 * S, sent_bytes=12_000, received_bytes=10_000)
+    data.add("client1", finished(EPOCH_NS + 10 * S, outcome([report])))
+    result = analyse_test(data)
+    assert result.metrics["throughput_bps"].value == pytest.approx(8000)
+    assert "counters-missing" in [reason.code for reason in result.validity.reasons]
+
+
+def test_late_readings_and_falling_counters_do_no_harm() -> None:
+    data = test_data()
+    for t_s, received in ((2, 200), (1, 100), (1, 90), (9.99, 999), (11, 1000)):
+        data.add("client1", progress(EPOCH_NS + int(t_s * S), [counters(0, 0, received)]))
+    report = flow(0, EPOCH_NS, EPOCH_NS + 10 * S, sent_bytes=1000, received_bytes=1000)
+    data.add("client1", finished(EPOCH_NS + 10 * S, outcome([report])))
+    assert analyse_test(data).metrics["throughput_bps"].value == pytest.approx(800)
