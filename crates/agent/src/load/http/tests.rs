@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
-use leadline_sys::net;
+use leadline_sys::{clock, net};
 use leadline_wire::{HttpSpec, Outcome};
 
 use super::prepare;
@@ -156,16 +156,22 @@ fn long_bodies_both_ways() {
 
 #[test]
 fn what_was_due_and_never_sent_is_told() {
-    // The first answer never comes: one connection, one request out, the others fall due behind it.
-    let address = server(|mut socket| {
+    // One connection whose first answer never comes; the server ends the load once all requests have fallen due.
+    const FALL_DUE_NS: u64 = 1_000_000;
+    let gate = Arc::new(Gate::default());
+    let (listener, address) = listener();
+    let stop = Arc::clone(&gate);
+    std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
         read_request(&mut socket);
+        clock::sleep_until(clock::monotonic_ns() + FALL_DUE_NS);
+        stop.stop();
         let _ = socket.read(&mut [0]);
     });
-    let silent =
-        HttpSpec { connections: 1, threads: 1, duration_ms: 50, rate_per_s: Some(1000.0), ..spec(address, None) };
-    let outcome = run(silent);
-    assert_eq!(outcome.counts["requests_due"], 50);
-    assert_eq!((outcome.counts["unanswered"], outcome.counts["unsent"]), (1, 49));
+    let rate_per_s = Some(1e6);
+    let outcome = run_with(HttpSpec { connections: 1, threads: 1, rate_per_s, ..spec(address, Some(1000)) }, gate);
+    assert_eq!(outcome.counts["requests_due"], 1000);
+    assert_eq!((outcome.counts["unanswered"], outcome.counts["unsent"]), (1, 999));
     assert_accounted(&outcome);
 }
 
