@@ -30,8 +30,9 @@ class Place:
 def find_place(mountinfo: str | None = None, membership: str | None = None) -> Place:
     """This process's own v2 group, if children can be made in it and processes moved there.
 
-    A child of one's own group is right everywhere: it needs no more than what systemd or a container delegated, and limits
-    that hold for this process hold for its hosts too. The arguments stand for /proc/self/mountinfo and /proc/self/cgroup.
+    A child of one's own group is right everywhere: it needs no more than what systemd or a container delegated, and
+    limits that hold for this process hold for its hosts too. The arguments stand for /proc/self/mountinfo and
+    /proc/self/cgroup.
     """
     mountinfo = Path("/proc/self/mountinfo").read_text() if mountinfo is None else mountinfo
     membership = Path("/proc/self/cgroup").read_text() if membership is None else membership

@@ -37,9 +37,7 @@ class LabHost:
     name: str
     netns: Path
     cgroup: Path | None  # None: see Lab.cgroup_reason
-    addresses: dict[
-        str, dict[int, str]
-    ]  # interface -> IP version -> address; a version that the kernel lacks is absent
+    addresses: dict[str, dict[int, str]]  # interface -> IP version -> address; a version that the lab lacks is absent
 
 
 class Lab:
@@ -78,7 +76,8 @@ class Lab:
         return (str(self._nsenter), f"--net={self.hosts[host].netns}", "--")
 
     def add_route(self, host: str, destination: str, *, via: str | None = None, dev: str | None = None) -> None:
-        """Have `host` send packets for a network (10.82.0.0/24, fd82::/64) or "0.0.0.0/0", "::/0" to a neighbour or device.
+        """Have `host` send packets for a network (10.82.0.0/24, fd82::/64) or "0.0.0.0/0", "::/0" to a neighbour or
+        device.
 
         Takes the place of a route to the same network. Raises LabError when the host can't reach `via`.
         """
@@ -127,7 +126,7 @@ class Lab:
         for switch in self.layout.switches:
             with kernel.network_namespace(self._file(switch)):
                 wiring.set_up_switch_ports([port for port in ports if port.node == switch])
-        ipv6 = wiring.has_ipv6()
+        ipv6 = self.layout.ipv6 and wiring.has_ipv6()
         for host in self.layout.hosts:
             addresses = _addresses(host, ipv6)
             with kernel.network_namespace(self._file(host.name)):
@@ -137,7 +136,9 @@ class Lab:
                 for gateway in host.gateways:
                     if gateway.version == 4 or ipv6:
                         wiring.add_route("::/0" if gateway.version == 6 else "0.0.0.0/0", str(gateway), None)
-            told = {name: {a.version: str(a.ip) for a in found} for name, found in addresses.items()}
+            told: dict[str, dict[int, str]] = {
+                name: {a.version: str(a.ip) for a in found} for name, found in addresses.items()
+            }
             self.hosts[host.name] = LabHost(host.name, self._file(host.name), self._group(host.name), told)
 
     def _hold(self, node: str) -> None:
@@ -196,8 +197,9 @@ def _addresses(
 
 
 def _kill_inhabitants(namespaces: list[Path]) -> None:
-    """End every process whose network namespace is one of these, and wait until it has ended: agents go by themselves, so
-    whatever is left was forgotten by something that died."""
+    """End every process whose network namespace is one of these, and wait until it has ended: agents go by
+    themselves, so whatever is left was forgotten by something that died.
+    """
     inodes = {path.stat().st_ino for path in namespaces}
     doomed: list[int] = []  # pidfds
     for entry in Path("/proc").iterdir():

@@ -3,8 +3,9 @@
 Owns: the process outside (the keeper), the process inside (pid 1 of the jail), and the way from one to the other.
 Refuses: hosts and links (`hosts` makes them, inside). Why it is so: docs/decisions/0001-lab-jail.md.
 
-The way in takes three processes, since unshare(CLONE_NEWPID) holds for children only: the keeper forks a middle one, which
-leaves the namespaces, forks the inmate and ends; the inmate becomes the keeper's child (it is a subreaper meanwhile).
+The way in takes three processes, since unshare(CLONE_NEWPID) holds for children only: the keeper forks a middle one,
+which leaves the namespaces, forks the inmate and ends; the inmate becomes the keeper's child (it is a subreaper
+meanwhile).
 """
 
 from __future__ import annotations
@@ -65,16 +66,18 @@ def current() -> Jail:
 
 
 def enter(run_label: str) -> Jail:
-    """Go into a new jail. Returns inside only; the caller's process stays outside, waits and exits with the same status.
+    """Go into a new jail. Returns inside only; the caller's process stays outside, waits and exits with the same
+    status.
 
     To be called once, by the command line, before threads, event loops or thread pools exist (polars must not have been
     used yet). `run_label` says in the run's temp folder whose it is. First, what killed runs left is swept away.
 
-    Inside, this process is pid 1 of the jail, in a session of its own, so that a terminal's Ctrl-C reaches it exactly once:
-    through the keeper, which forwards SIGINT, SIGTERM and SIGHUP. Two rules of pid_namespaces(7) hold for it. Signals
-    without a handler are ignored: SIGTERM and SIGHUP get one here that raises SystemExit(128 + number), SIGINT has Python's
-    KeyboardInterrupt; the command line puts its own in place. And orphans become its children: they stay as zombies until
-    the jail ends, which is soon enough, so nothing here reaps them (waiting for any child, `waitpid(-1)`, would meet them).
+    Inside, this process is pid 1 of the jail, in a session of its own, so that a terminal's Ctrl-C reaches it exactly
+    once: through the keeper, which forwards SIGINT, SIGTERM and SIGHUP. Two rules of pid_namespaces(7) hold for it.
+    Signals without a handler are ignored: SIGTERM and SIGHUP get one here that raises SystemExit(128 + number), SIGINT
+    has Python's KeyboardInterrupt; the command line puts its own in place. And orphans become its children: they stay
+    as zombies until the jail ends, which is soon enough, so nothing here reaps them (waiting for any child,
+    `waitpid(-1)`, would meet them).
 
     Raises EnvironmentLimit, outside, when this machine allows no jail.
     """
@@ -230,7 +233,7 @@ def _hung_up(life: int) -> bool:
     return any(events & select.POLLHUP for _, events in poll.poll(0))
 
 
-class _Refused(Exception):  # noqa: N818 - a message between two processes here, not an error for users
+class _Refused(Exception):
     def __init__(self, step: Step, error: int) -> None:
         super().__init__(step)
         self.step = step
@@ -279,8 +282,9 @@ def _keep(inmate: int, signals: _Signals) -> int:
 
 
 class _Signals:
-    """The keeper's signals as a queue. Handlers and a pipe rather than sigwait(2): a library's native threads may have the
-    signals unblocked, and a handler catches them on whichever thread they arrive."""
+    """The keeper's signals as a queue. Handlers and a pipe rather than sigwait(2): a library's native threads may
+    have the signals unblocked, and a handler catches them on whichever thread they arrive.
+    """
 
     def __enter__(self) -> _Signals:
         # What was ignored before (nohup, a shell's background job) stays ignored, for the inmate too.

@@ -40,7 +40,9 @@ _libc.prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_u
 
 
 def unshare(flags: int) -> None:
-    """Leave the namespaces named by `flags`; CLONE_NEWPID holds for later children only, CLONE_NEWNET for this thread."""
+    """Leave the namespaces named by `flags`; CLONE_NEWPID holds for later children only, CLONE_NEWNET for this
+    thread.
+    """
     _check(_libc.unshare(flags), "unshare")
 
 
@@ -62,7 +64,9 @@ def detach(target: Path) -> None:
 
 
 def die_with_parent(signal_number: int) -> None:
-    """Have the kernel send `signal_number` to this process when the *thread* that is its parent ends (PR_SET_PDEATHSIG)."""
+    """Have the kernel send `signal_number` to this process when the *thread* that is its parent ends
+    (PR_SET_PDEATHSIG).
+    """
     _check(_libc.prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0), "prctl")
 
 

@@ -74,7 +74,8 @@ def _cause(refusal: Refusal, facts: MachineFacts, rootless: bool) -> tuple[str, 
     """What stands in the way, and the command that removes it if there is one."""
     kind = _KIND.get(refusal.step)
     if refusal.error == errno.ENOSPC and kind is not None:
-        # user_namespaces(7): "unshare(2) fails with ENOSPC" when a limit of /proc/sys/user would be passed, here or above.
+        # user_namespaces(7): "unshare(2) fails with ENOSPC" when a limit of /proc/sys/user would be passed, here or
+        # above.
         limit = facts.max_namespaces.get(kind)
         setting = f"user.max_{kind}_namespaces"
         return f"{setting} is {limit}", f"sudo sysctl -w {setting}=15000"
@@ -88,7 +89,8 @@ def _cause(refusal: Refusal, facts: MachineFacts, rootless: bool) -> tuple[str, 
         return "the kernel was built without user namespaces", None
     said = f"the system refused to {refusal.step} ({os.strerror(refusal.error)})"
     if refusal.step is Step.PROC:
-        # A user namespace may mount /proc only where the one that it came from is not partly hidden (mount_too_revealing).
+        # A user namespace may mount /proc only where the one that it came from is not partly hidden
+        # (mount_too_revealing).
         return f"{said}, which a container with a masked /proc does", "docker run --security-opt systempaths=unconfined"
     return said, None
 

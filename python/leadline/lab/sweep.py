@@ -1,7 +1,7 @@
 """What a run leaves on the machine outside its jail (a temp folder, cgroups), and how to find and remove it.
 
-Names hold the owner: leadline-<pid>-<start time>-<random>, so that a later start can tell a killed run's leavings from a
-living run's. Everything else of a jail (namespaces, links, mounts, processes) is removed by the kernel; see jail.py.
+Names hold the owner: leadline-<pid>-<start time>-<random>, so that a later start can tell a killed run's leavings from
+a living run's. Everything else of a jail (namespaces, links, mounts, processes) is removed by the kernel; see jail.py.
 Refuses: touching what belongs to another user, to another pid namespace, or to a process that still lives.
 """
 
@@ -63,7 +63,9 @@ def leave_trace(label: str, *, place: cgroups.Place | None = None) -> Trace:
 
 
 def erase(trace: Trace) -> None:
-    """Remove what a run left; safe to call again. A cgroup that can't be removed keeps its record, for the next sweep."""
+    """Remove what a run left; safe to call again. A cgroup that can't be removed keeps its record, for the next
+    sweep.
+    """
     if trace.cgroup is not None:
         try:
             cgroups.remove(trace.cgroup)
@@ -141,7 +143,9 @@ def _lives(pid: int, start_ticks: int) -> bool:
 
 
 def _start_ticks(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot (field 22 of proc_pid_stat(5)); None if it is gone or a zombie."""
+    """When a process started, in clock ticks since boot (field 22 of proc_pid_stat(5)); None if it is gone or a
+    zombie.
+    """
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,7 +1,8 @@
 """Which hosts a lab has, how they are wired and what the wires do to packets: pure data, computed from a few numbers.
 
-Owns: the address plan, the two topologies, and where on a path rate, MTU, delay and loss apply. Refuses: making any of it
-(`hosts` does). Base layouts give hosts no way around a gateway: routes towards the server are the system under test's.
+Owns: the address plan, the two topologies, and where on a path rate, MTU, delay and loss apply. Refuses: making any of
+it (`hosts` does). Base layouts give hosts no way around a gateway: routes towards the server are the system under
+test's.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ GATEWAY_ON_WAN = 1  # number inside the network
 PEER_GATEWAY_ON_WAN = 2
 GATEWAY_ON_LAN = 1
 HOST_ON_LAN = 2
-FIRST_CLIENT_ON_WAN = 0x101  # client i is 10.81.1.0 + i and fd81::1:i's like: the network's address + 256 + i
+FIRST_CLIENT_ON_WAN = 0x101  # client i: 10.81.1.0 + i; in IPv6 fd81::1:0 + i
 
 MOST_CLIENTS = 1000  # a Linux bridge takes 1023 ports (BR_MAX_PORTS)
-LEAST_MTU_BYTES = (
-    1280  # RFC 8200, section 5: "IPv6 requires that every link in the Internet have an MTU of 1280 octets or greater"
-)
+LEAST_MTU_BYTES = 576  # RFC 791: what every IPv4 host must be able to take
+# RFC 8200, section 5: "IPv6 requires that every link in the Internet have an MTU of 1280 octets or greater".
+LEAST_IPV6_MTU_BYTES = 1280
 MOST_MTU_BYTES = 65535
 MOST_RATE_BPS = 8 * (2**32 - 1)  # tbf's rate field counts bytes/s in 32 bits
 
@@ -38,10 +39,12 @@ _FRAME_HEADER_BYTES = 14  # Ethernet's, which tbf counts
 
 @dataclass(frozen=True, slots=True)
 class LinkSpec:
-    """What a plan says about links. Rate and MTU hold for every link, each way; delay and loss for the WAN, each way once."""
+    """What a plan says about links. Rate and MTU hold for every link, each way; delay and loss for the WAN, each
+    way once.
+    """
 
     rate_bps: int | None = None  # of Ethernet frames without preamble, FCS and gap; None: as fast as the kernel goes
-    mtu: int = 1500  # bytes of IP
+    mtu: int = 1500  # bytes of IP; below 1280 there is no IPv6
     loss: float | None = None  # share of packets dropped at random, 0..1
     drop_every: int | None = None  # every Nth packet (IPv6 neighbour discovery counts as packets, too)
     drop_udp_every: int | None = None  # every Nth UDP packet
@@ -122,6 +125,11 @@ class Layout:
     switches: tuple[str, ...] = field(default=())  # bridges, each in a namespace of its own
 
     @property
+    def ipv6(self) -> bool:
+        """Whether every link is wide enough for IPv6."""
+        return all(port.mtu >= LEAST_IPV6_MTU_BYTES for link in self.links for port in (link.a, link.b))
+
+    @property
     def clients(self) -> tuple[str, ...]:
         """The hosts that start the traffic, in order."""
         return tuple(host.name for host in self.hosts if host.name.startswith("client"))
@@ -130,7 +138,8 @@ class Layout:
 def remote_access(clients: int, link: LinkSpec) -> Layout:
     """N clients on a WAN, a gateway between it and the server's LAN.
 
-    The WAN is a switch even for one client: the number of clients may be an axis, and the path must not change along it.
+    The WAN is a switch even for one client: the number of clients may be an axis, and the path must not change along
+    it.
     """
     _in_range("clients", clients, 1, MOST_CLIENTS, "")
     client_names = [f"client{number}" for number in range(1, clients + 1)]
@@ -173,8 +182,9 @@ def site_to_site(link: LinkSpec) -> Layout:
 def shaper(rate_bps: int, mtu: int) -> Shaper:
     """A token bucket that TCP can fill to within 2 % of the rate.
 
-    The burst covers 4 ms: a timer that fires later than that loses tokens, and a burst is what a test gets too much, 0.04 %
-    of ten seconds. It is at least two frames, without which tbf drops everything. The queue holds 50 ms, at least 16 frames.
+    The burst covers 4 ms: a timer that fires later than that loses tokens, and a burst is what a test gets too much,
+    0.04 % of ten seconds. It is at least two frames, without which tbf drops everything. The queue holds 50 ms, at
+    least 16 frames.
     """
     frame_bytes = mtu + _FRAME_HEADER_BYTES
     burst = max(2 * frame_bytes, round(rate_bps / 8 * _TBF_BURST_S))
@@ -203,8 +213,9 @@ def _plain_port(node: str, interface: str, link: LinkSpec) -> Port:
 
 
 def _wan_port(host: str, link: LinkSpec) -> Port:
-    """A host's port on the WAN: packets are delayed when they leave a host and lost when they arrive at one, so that a packet
-    that crosses the WAN meets each exactly once, whether there is a switch between or not."""
+    """A host's port on the WAN: packets are delayed when they leave a host and lost when they arrive at one, so
+    that a packet that crosses the WAN meets each exactly once, whether there is a switch between or not.
+    """
     drops = _drops(link)
     return Port(
         host,

@@ -1,7 +1,7 @@
 """The kernel calls that make one namespace, one link, one qdisc, one packet filter; through pyroute2.
 
-Owns: netlink and /proc/sys. Refuses: deciding what to make (`topology`) and in what order (`hosts`). Every function here
-acts in the calling thread's network namespace; the kernel's refusals become EnvironmentLimit or LabError.
+Owns: netlink and /proc/sys. Refuses: deciding what to make (`topology`) and in what order (`hosts`). Every function
+here acts in the calling thread's network namespace; the kernel's refusals become EnvironmentLimit or LabError.
 """
 
 from __future__ import annotations
@@ -211,7 +211,9 @@ def _every(count: int) -> list[dict[str, Any]]:
 
 
 def _at_random(share: float) -> list[dict[str, Any]]:
-    """numgen random mod RANGE < SHARE*RANGE. Registers are compared as bytes, so the number is turned to network order."""
+    """numgen random mod RANGE < SHARE*RANGE. Registers are compared as bytes, so the number is turned to network
+    order.
+    """
     number = _numgen(_RANDOM_RANGE, _NG_RANDOM)
     turn = {"SREG": Regs.NFT_REG_1, "DREG": Regs.NFT_REG_1, "OP": _BYTEORDER_HTON, "LEN": 4, "SIZE": 4}
     below = struct.pack("!I", round(share * _RANDOM_RANGE))
@@ -233,7 +235,9 @@ def _compare(operator: int, value: bytes) -> dict[str, Any]:
 
 
 def _expression(name: str, prefix: str, attributes: dict[str, Any]) -> dict[str, Any]:
-    """pyroute2's form of one nftables expression. (Its own `genex` can't write numgen, whose prefix is not its name.)"""
+    """pyroute2's form of one nftables expression. (Its own `genex` can't write numgen, whose prefix is not its
+    name.)
+    """
     data = [(f"NFTA_{prefix}_{key}", value) for key, value in attributes.items()]
     return {"attrs": [("NFTA_EXPR_NAME", name), ("NFTA_EXPR_DATA", {"attrs": data})]}
 

@@ -1,0 +1,234 @@
+"""Runs small programs that go into a jail, as root and as a user without rights; for the tests of this folder.
+
+The programs get a temp folder of their own (TMPDIR), so that they sweep and leave things there only, and a tag among
+their arguments, by which every process of theirs is found again, from outside the jail too.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import os
+import secrets
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyroute2
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+NOBODY = 65534
+# `env` after it, because setpriv itself still starts the next program with root's right to read everything.
+DROP = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "env")
+PROLOGUE = """
+import json, os, signal, socket, subprocess, sys, time
+from leadline.errors import LeadlineError
+from leadline.lab import jail, kernel, topology
+from leadline.lab.hosts import Lab
+from leadline.lab.topology import LinkSpec
+
+def say(**what):
+    print(json.dumps(what, default=str), flush=True)
+
+def enter():
+    try:
+        return jail.enter("test")
+    except LeadlineError as error:
+        print(error, file=sys.stderr)
+        sys.exit(error.exit_code)
+
+def wait():
+    # signal.pause() alone would sleep on if the signal came just before it.
+    while True:
+        time.sleep(0.02)
+
+def udp(lab, host, bind=None):
+    with kernel.network_namespace(lab.hosts[host].netns):
+        made = socket.socket(socket.AF_INET6 if bind and ":" in bind else socket.AF_INET, socket.SOCK_DGRAM)
+        if bind:
+            made.bind((bind, 7))
+        made.settimeout(20)
+        return made
+"""
+
+
+@dataclass(slots=True)
+class Person:
+    """Who runs the programs, and with which interpreter and library path."""
+
+    name: str
+    prefix: tuple[str, ...]
+    interpreter: str
+    library: str
+    folder: Path  # TMPDIR
+    started: list[Program] = field(default_factory=list)
+
+    def start(self, script: str, *, wrap: Sequence[str] = (), **keywords: Any) -> Program:
+        """Start a program that has PROLOGUE before it. `wrap` goes before everything."""
+        tag = f"tag-{secrets.token_hex(8)}"
+        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": self.library, "TMPDIR": str(self.folder)}
+        environment["PYTHONDONTWRITEBYTECODE"] = "1"
+        process = subprocess.Popen(
+            [*wrap, *self.prefix, self.interpreter, "-c", PROLOGUE + script, tag],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd="/",
+            env=environment,
+            **keywords,
+        )
+        program = Program(process, tag)
+        self.started.append(program)
+        return program
+
+    def run(self, script: str, **keywords: Any) -> list[dict[str, Any]]:
+        """Run a program to its end, which must be a good one; what it said."""
+        out, err, code = self.start(script, **keywords).finish()
+        assert code == 0, err
+        return [json.loads(line) for line in out.splitlines()]
+
+    def left_behind(self) -> list[str]:
+        """Folders in TMPDIR and cgroups of this person's runs that are still there."""
+        folders = [path.name for path in self.folder.glob("leadline-*")]
+        return folders + [str(group) for group in cgroups_of({program.process.pid for program in self.started})]
+
+
+@dataclass(slots=True)
+class Program:
+    """A running program."""
+
+    process: subprocess.Popen[str]
+    tag: str
+
+    def hear(self) -> dict[str, Any]:
+        """The next line that it says; waits for it."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            assert self.process.stderr is not None
+            pytest.fail(f"the program ended with {self.process.wait()}: {self.process.stderr.read()}")
+        return dict(json.loads(line))
+
+    def finish(self) -> tuple[str, str, int]:
+        """What else it says on stdout and stderr, and its status."""
+        out, err = self.process.communicate(timeout=60)
+        return out, err, self.process.returncode
+
+    def inmate(self) -> int:
+        """The pid, out here, of the process that is pid 1 in the jail."""
+        pid = self.process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        assert len(children) == 1
+        return int(children[0])
+
+    def processes(self) -> set[int]:
+        """Every living process that was started with this program's tag."""
+        return {pid for pid in _pids() if _has_argument(pid, self.tag)}
+
+
+def await_death(pids: set[int]) -> None:
+    """Return when none of these runs any longer; fails if that takes ever so long."""
+    for pid in pids:
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        assert poll.poll(30_000), f"{pid} still runs"
+        os.close(descriptor)
+
+
+def network_names() -> set[str]:
+    """`ip netns list` and `ip link` of this machine, as far as the lab's names go: others may be at work here."""
+    lab_names = {"wan", "lan", "bridge", "switch", "gateway", "server", "client1", "gateway-a", "gateway-b"}
+    links = json.loads(subprocess.check_output(["ip", "-json", "link"], text=True))
+    namespaces = subprocess.check_output(["ip", "netns", "list"], text=True).split()
+    return lab_names & ({link["ifname"] for link in links} | set(namespaces))
+
+
+def cgroups_of(pids: set[int]) -> list[Path]:
+    """Groups, anywhere, that are named after one of these owners."""
+    mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines() if line.split()[2] == "cgroup2"]
+    found = [group for mount in mounts for group in Path(mount).rglob("leadline-*-*-*")]
+    return [group for group in found if int(group.name.split("-")[1]) in pids]
+
+
+@contextmanager
+def able_person(name: str) -> Iterator[Person]:
+    """Root, or a user without rights ("nobody"), whose programs can make jails here; skips, with the reason,
+    otherwise.
+    """
+    scratch = Path(tempfile.mkdtemp(prefix="lab-test-"))
+    someone = _person(name, scratch)
+    try:
+        reason = _obstacle(someone)
+        if reason is not None:
+            pytest.skip(reason)
+        yield someone
+    finally:
+        for program in someone.started:
+            if program.process.poll() is None:
+                program.process.kill()
+            program.process.communicate()
+        shutil.rmtree(scratch)
+
+
+def _person(name: str, scratch: Path) -> Person:
+    is_root = os.geteuid() == 0
+    if name == "root" and not is_root:
+        pytest.skip("this test run is not root")
+    if name == "root" or not is_root:
+        library = [str(ROOT / "python"), *(path for path in sys.path if path.endswith("site-packages"))]
+        return Person(name, (), sys.executable, os.pathsep.join(library), scratch)
+    if shutil.which("setpriv") is None:
+        pytest.skip("setpriv is not installed, so root can't run as another user")
+    os.chown(scratch, NOBODY, NOBODY)
+    for interpreter in (sys.executable, "/usr/bin/python3"):
+        asked = [*DROP, interpreter, "-c", "import sys; sys.exit(sys.version_info < (3, 11))"]
+        if subprocess.run(asked, capture_output=True, cwd="/", check=False).returncode == 0:
+            return Person(name, DROP, interpreter, str(_public_library()), scratch)
+    pytest.skip("a user without rights can run no Python 3.11 here")
+
+
+@functools.cache
+def _public_library() -> Path:
+    """Copies of what a program imports: the checkout and its environment may be readable by their owner alone."""
+    folder = Path(tempfile.mkdtemp(prefix="lab-test-library-"))
+    atexit.register(shutil.rmtree, folder)
+    for package in (ROOT / "python" / "leadline", Path(pyroute2.__file__).parent):
+        shutil.copytree(package, folder / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+    subprocess.run(["chmod", "-R", "a+rX", str(folder)], check=True)
+    return folder
+
+
+_obstacles: dict[str, str | None] = {}
+
+
+def _obstacle(someone: Person) -> str | None:
+    """Why this person can make no jail here; asked once for each."""
+    if someone.name not in _obstacles:
+        [said] = someone.run("tried = jail.available(); say(possible=tried.possible, reason=tried.reason)")
+        assert someone.left_behind() == []
+        _obstacles[someone.name] = None if said["possible"] else said["reason"]
+    return _obstacles[someone.name]
+
+
+def _pids() -> set[int]:
+    return {int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()}
+
+
+def _has_argument(pid: int, argument: str) -> bool:
+    try:
+        return argument.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -1,0 +1,248 @@
+"""The jail: getting in, signals, statuses, and nothing left however it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lab_scripts import NOBODY, Person, able_person, await_death, network_names
+
+pytestmark = pytest.mark.lab
+
+# A run that made a lab with something at work in it, and says so.
+BUSY = """
+inside = enter()
+lab = Lab.build(topology.remote_access(1, LinkSpec()), "c01/1")
+sleep = [sys.executable, "-c", "import time; time.sleep(600)", sys.argv[1]]
+worker = subprocess.Popen([*lab.launch_prefix("server"), *sleep])
+if lab.hosts["server"].cgroup:
+    (lab.hosts["server"].cgroup / "cgroup.procs").write_text(str(worker.pid))
+say(pid=os.getpid(), cgroup=inside.cgroup, reason=inside.cgroup_reason)
+"""
+
+
+@pytest.fixture(params=["root", "nobody"])
+def who(request: pytest.FixtureRequest) -> Iterator[Person]:
+    with able_person(request.param) as someone:
+        yield someone
+
+
+@pytest.fixture
+def root() -> Iterator[Person]:
+    with able_person("root") as someone:
+        yield someone
+
+
+def test_inside_is_pid_1_of_its_own_session_and_sees_only_itself(who: Person) -> None:
+    [said] = who.run("""
+inside = enter()
+pids = sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
+links = [line.split(":")[0].strip() for line in open("/proc/net/dev").readlines()[2:]]
+say(pid=os.getpid(), uid=os.getuid(), session=os.getsid(0), pids=pids, links=links, rootless=inside.rootless)
+""")
+    assert said == {
+        "pid": 1,
+        "uid": 0,
+        "session": 1,
+        "pids": [1],
+        "links": ["lo"],
+        "rootless": who.name != "root",
+    }
+    assert who.left_behind() == []
+
+
+@pytest.mark.parametrize(
+    ("ending", "status"),
+    [
+        ("sys.exit(0)", 0),
+        ("sys.exit(7)", 7),
+        ("raise RuntimeError('on purpose')", 1),
+        ("raise KeyboardInterrupt", 130),
+        ("sys.exit(130)", 130),
+    ],
+)
+def test_the_status_is_the_insides_and_nothing_is_left(who: Person, ending: str, status: int) -> None:
+    before = network_names()
+    program = who.start(BUSY + ending)
+    program.hear()
+    _, _, code = program.finish()
+    assert code == status
+    assert (program.processes(), who.left_behind(), network_names()) == (set(), [], before)
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGQUIT, 137)]
+)
+def test_signals_to_the_outside_end_everything(who: Person, number: signal.Signals, status: int) -> None:
+    program = who.start(BUSY + "wait()")
+    program.hear()
+    program.process.send_signal(number)
+    _, _, code = program.finish()
+    assert code == status
+    assert (program.processes(), who.left_behind()) == (set(), [])
+
+
+def test_a_ctrl_c_arrives_once(who: Person) -> None:
+    """A terminal sends SIGINT to the whole foreground group; inside, it must arrive through the keeper alone."""
+    program = who.start(
+        """
+enter()
+seen = []
+signal.signal(signal.SIGINT, lambda *_: (seen.append(1), say(so_far=len(seen))))
+signal.signal(signal.SIGTERM, lambda *_: (say(seen=len(seen)), sys.exit(5)))
+say(ready=True)
+wait()
+""",
+        start_new_session=True,
+    )
+    program.hear()
+    for times in (1, 2):
+        os.killpg(program.process.pid, signal.SIGINT)
+        assert program.hear() == {"so_far": times}
+    program.process.send_signal(signal.SIGTERM)
+    assert program.hear() == {"seen": 2}
+    assert program.finish()[2] == 5
+
+
+def test_a_hangup_that_was_ignored_before_stays_ignored(root: Person) -> None:
+    program = root.start(
+        "enter(); say(ready=True); wait()",
+        wrap=["sh", "-c", 'trap "" HUP; exec "$@"', "sh"],
+    )
+    program.hear()
+    program.process.send_signal(signal.SIGHUP)
+    program.process.send_signal(signal.SIGTERM)
+    assert program.finish()[2] == 143
+
+
+def test_killing_the_outside_ends_the_inside_and_the_next_start_sweeps(who: Person) -> None:
+    before = network_names()
+    program = who.start(BUSY + "wait()")
+    said = program.hear()
+    everyone = program.processes()
+    assert len(everyone) == 3  # keeper, inmate, worker
+    program.process.kill()
+    program.finish()
+    await_death(everyone)
+    assert network_names() == before
+    assert len(who.left_behind()) == (2 if said["cgroup"] else 1)  # a folder; a group where there can be one
+    who.run("enter()")
+    assert (program.processes(), who.left_behind()) == (set(), [])
+
+
+def test_killing_the_inside_ends_the_outside_which_cleans_up(who: Person) -> None:
+    program = who.start(BUSY + "wait()")
+    program.hear()
+    os.kill(program.inmate(), signal.SIGKILL)
+    _, _, code = program.finish()
+    assert code == 137
+    assert (program.processes(), who.left_behind()) == (set(), [])
+
+
+def test_a_start_leaves_a_living_run_alone(who: Person) -> None:
+    first = who.start(BUSY + "wait()")
+    first.hear()
+    there = who.left_behind()
+    assert there
+    who.run("enter()")
+    assert who.left_behind() == there
+    first.process.send_signal(signal.SIGTERM)
+    assert first.finish()[2] == 143
+    assert who.left_behind() == []
+
+
+def test_two_runs_at_once_do_not_collide(who: Person) -> None:
+    runs = [who.start(BUSY + "wait()") for _ in range(2)]
+    assert [run.hear()["pid"] for run in runs] == [1, 1]
+    for run in runs:
+        run.process.send_signal(signal.SIGTERM)
+    assert [run.finish()[2] for run in runs] == [143, 143]
+    assert who.left_behind() == []
+
+
+def test_a_jail_inside_a_jail(root: Person) -> None:
+    """Pids mean something else in there, so a start inside must not take the outer run for dead and sweep it."""
+    nested = "import json, os; from leadline.lab import jail; jail.enter('in'); print(json.dumps({'pid': os.getpid()}))"
+    outer = root.start(f"""
+enter()
+subprocess.run([sys.executable, "-c", {nested!r}], check=True)
+say(ended=True)
+wait()
+""")
+    assert [outer.hear(), outer.hear()] == [{"pid": 1}, {"ended": True}]
+    assert [name for name in root.left_behind() if name.startswith(f"leadline-{outer.process.pid}-")]
+    outer.process.send_signal(signal.SIGTERM)
+    assert outer.finish()[2] == 143
+    assert root.left_behind() == []
+
+
+def test_no_root_and_no_user_namespaces(root: Person) -> None:
+    forbid = 'echo 0 > /proc/sys/user/max_user_namespaces; exec "$@"'
+    wrap = ["unshare", "-Ur", "sh", "-c", forbid, "sh", "setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+    out, err, code = root.start("enter(); say(never=True)", wrap=wrap).finish()
+    assert (out, code) == ("", 2)
+    assert err == (
+        "hosts can't be made on this machine: root here lacks CAP_SYS_ADMIN or CAP_NET_ADMIN, and "
+        "user.max_user_namespaces is 0; allow it with `sudo sysctl -w user.max_user_namespaces=15000`, "
+        "or, in a container, start it with `--privileged`\n"
+    )
+    assert root.left_behind() == []
+
+
+def test_a_container_that_hides_part_of_proc() -> None:
+    """What a container engine's masked paths do to a user namespace: the kernel refuses a fresh /proc."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can hide a part of /proc")
+    with able_person("nobody") as someone:
+        hide = 'mount -t tmpfs none /proc/bus && exec "$@"'
+        out, err, code = someone.start("enter()", wrap=["unshare", "-m", "sh", "-c", hide, "sh"]).finish()
+        assert (out, code, err.count("\n")) == ("", 2, 1)
+        assert "refused to mount /proc (Operation not permitted)" in err
+        assert someone.left_behind() == []
+
+
+def test_limits_of_one_kind_are_named(root: Person) -> None:
+    forbid = 'echo 0 > /proc/sys/user/max_net_namespaces; exec "$@"'
+    _, err, code = root.start("enter()", wrap=["unshare", "-Ur", "sh", "-c", forbid, "sh"]).finish()
+    assert code == 2
+    assert "user.max_net_namespaces is 0; allow it with `sudo sysctl -w user.max_net_namespaces=15000`" in err
+
+
+def test_threads_come_after_the_jail(root: Person) -> None:
+    [said] = root.run("""
+import threading
+done = threading.Event()
+threading.Thread(target=done.wait).start()
+try:
+    jail.enter("late")
+except LeadlineError as error:
+    say(error=str(error))
+done.set()
+""")
+    assert said == {"error": "a jail can't be entered once threads run"}
+
+
+def test_a_user_may_use_a_group_that_was_delegated(root: Person) -> None:
+    """Rootless with cgroups, as in a systemd user session: the group that the run is in belongs to the user."""
+    place = root.run("from leadline.lab import cgroups; found = cgroups.find_place(); say(path=found.path)")[0]["path"]
+    if place is None:
+        pytest.skip("no writable cgroup v2 here")
+    delegated = Path(place) / f"test-delegated-{os.getpid()}"
+    delegated.mkdir()
+    try:
+        for path in (delegated, delegated / "cgroup.procs"):
+            os.chown(path, NOBODY, NOBODY)
+        join = f'echo $$ > {delegated}/cgroup.procs; exec "$@"'
+        with able_person("nobody") as someone:
+            program = someone.start(BUSY + "wait()", wrap=["sh", "-c", join, "sh"])
+            said = program.hear()
+            assert said["cgroup"].startswith(f"{delegated}/leadline-"), said["reason"]
+            assert "populated 1" in (Path(said["cgroup"]) / "server" / "cgroup.events").read_text()
+            program.process.send_signal(signal.SIGTERM)
+            assert program.finish()[2] == 143
+            assert list(delegated.glob("leadline-*")) == []
+    finally:
+        delegated.rmdir()
