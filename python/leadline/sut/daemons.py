@@ -18,7 +18,7 @@ from leadline.fleet import Agent
 from leadline.sut.model import Site
 
 GRACE_MS = 3000
-_TAIL_LINES = 8
+_TAIL_LINES = 4
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ class Openvpn:
         try:
             await daemons.say(server, openvpn_log.READY, _SERVER_WITHIN_S)
         except SutFailed as error:
-            raise _named(error, daemons.reported(server)) from error
+            raise _named(daemons, server, error) from error
         hooks = Hooks(
             explain=lambda plan: _explain(daemons, server, plan), configure=lambda plan: _route_site(lab, shape, plan)
         )
@@ -147,6 +147,7 @@ def _explain(daemons: Daemons, server: Daemon, plan: ClientPlan) -> str | None:
     return openvpn_log.cause(openvpn_log.of_client(said, plan.daemon.host)) or openvpn_log.cause(own)
 
 
-def _named(error: SutFailed, lines: list[str]) -> SutFailed:
-    cause = openvpn_log.cause(lines)
-    return SutFailed(f"{cause}; {error.message}") if cause else error
+def _named(daemons: Daemons, server: Daemon, error: SutFailed) -> SutFailed:
+    """The error of a server that did not come up, with its cause in front where the log tells."""
+    cause = openvpn_log.cause(daemons.reported(server))
+    return SutFailed(f"{server.name} on {server.host}: {cause}{daemons.log_end(server)}") if cause else error

@@ -68,7 +68,7 @@ def server_config(
     if networks.behind_client:
         lines.append(f"client-config-dir {_quoted(folder / 'ccd')}")
     lines += _common(parameters, program, keys, "server")
-    lines += ["remote-cert-tls client", "dh none", "ecdh-curve prime256v1", "keepalive 10 60"]
+    lines += ["remote-cert-tls client", "dh none", "keepalive 10 60"]
     if parameters.max_clients is not None:
         lines.append(f"max-clients {parameters.max_clients}")
     lines += _initial_rate(parameters, program, clients)

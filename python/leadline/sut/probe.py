@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from leadline.contract.models import Prepared, RrWorkload, Target
-from leadline.errors import TaskFailed
+import contextlib
+
+from leadline.contract.models import RrWorkload, Target
+from leadline.errors import AgentLost, TaskFailed
 from leadline.fleet import Agent
 from leadline.sut.model import Site
 
-# A SYN that is lost is sent again after 1 and 3 s (RFC 6298): room for two of them.
+# An IPv6 address that was just added is "tentative" for a moment (RFC 4862, 2), and is no source address meanwhile: a
+# connection that is opened in that moment leaves with another one and never comes about. Hence a new attempt, soon.
+_ATTEMPTS_S = (1.0, 3.0, 6.0)
 _ANSWER_WITHIN_MS = 5000
-_WITHIN_S = 10.0
 
 
 async def probe(site: Site, client: str) -> str | None:
@@ -18,30 +21,33 @@ async def probe(site: Site, client: str) -> str | None:
     Raises:
         AgentLost: the client's agent is gone.
     """
-    agent = site.agents[client]
-    causes: list[str] = []
-    ready: dict[int, Prepared] = {}
+    causes = []
     for version, address in site.server_address.items():
-        try:
-            ready[version] = await agent.prepare(site.setup, _task(version), _one_transaction(site, version), _WITHIN_S)
-        except TaskFailed as error:
-            causes.append(f"over IPv{version} to {address}: {error.message}")
-    if ready:
-        # Due now, by the agent's own clock: nothing has to start together here.
-        await agent.begin(site.setup, max(prepared.t_ns for prepared in ready.values()))
-    for version in ready:
-        cause = await _outcome(agent, site, version)
+        cause = await _reach(site, client, version)
         if cause is not None:
-            causes.append(f"over IPv{version} to {site.server_address[version]}: {cause}")
+            causes.append(f"over IPv{version} to {address}: {cause}")
     return "; ".join(causes) or None
 
 
-async def _outcome(agent: Agent, site: Site, version: int) -> str | None:
-    try:
-        finished = await agent.finished(site.setup, _task(version), _WITHIN_S)
-    except TaskFailed as error:
-        return error.message
-    if sum(flow.received_units or 0 for flow in finished.outcome.flows) >= 1:
+async def _reach(site: Site, client: str, version: int) -> str | None:
+    agent, cause = site.agents[client], None
+    for number, within_s in enumerate(_ATTEMPTS_S, 1):
+        task = f"probe-ipv{version}-{number}"
+        try:
+            return await _exchange(agent, site, task, version, within_s=within_s)
+        except TaskFailed as error:
+            cause = "no answer" if error.code == "timeout" else error.message
+            with contextlib.suppress(AgentLost):
+                await agent.stop(site.setup, task)
+    return cause
+
+
+async def _exchange(agent: Agent, site: Site, task: str, version: int, *, within_s: float) -> str | None:
+    prepared = await agent.prepare(site.setup, task, _one_transaction(site, version), within_s)
+    # Due now, by the agent's own clock: nothing has to start together here.
+    await agent.begin(site.setup, prepared.t_ns)
+    finished = await agent.finished(site.setup, task, 2 * _ANSWER_WITHIN_MS / 1000)
+    if any(flow.received_units for flow in finished.outcome.flows):
         return None
     return ", ".join(finished.outcome.errors) or "no answer"
 
@@ -61,7 +67,3 @@ def _one_transaction(site: Site, version: int) -> RrWorkload:
         timeout_ms=_ANSWER_WITHIN_MS,
         interval_ms=1000,
     )
-
-
-def _task(version: int) -> str:
-    return f"probe-ipv{version}"

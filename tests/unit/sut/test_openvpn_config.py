@@ -71,7 +71,6 @@ def test_the_server_with_everything_by_default() -> None:
         "verb 3",
         "remote-cert-tls client",
         "dh none",
-        "ecdh-curve prime256v1",
         "keepalive 10 60",
         'status "/run/keys/status" 10',
         "status-version 2",
