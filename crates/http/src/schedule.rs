@@ -23,11 +23,11 @@ impl Schedule {
         }
     }
 
-    /// When the next request is due; `None` where no more will be, and 0 where one waits only for a connection.
+    /// When the next request is due, connections being free; `None` where no more will be.
     #[must_use]
     pub fn next_due_ns(&self) -> Option<u64> {
         match self {
-            Schedule::Closed(closed) => (closed.taken < closed.total).then_some(0),
+            Schedule::Closed(closed) => (closed.taken < closed.total).then_some(closed.start_ns),
             Schedule::Open(open) => (open.taken < open.total).then_some(open.next_due_ns),
         }
     }
@@ -54,26 +54,29 @@ impl Schedule {
 /// Requests as fast as the answers come.
 #[derive(Clone, Copy, Debug)]
 pub struct ClosedLoop {
+    start_ns: u64,
     end_ns: u64,
     total: u64,
     taken: u64,
 }
 
 impl ClosedLoop {
-    /// Until `end_ns`, and thread `index` of `threads`' share of `number` requests where that is set.
+    /// In `[start_ns, start_ns + duration_ns)`, and thread `index` of `threads`' share of `number` requests where that
+    /// is set.
     #[must_use]
-    pub fn new(end_ns: u64, number: Option<u64>, index: u64, threads: u64) -> Self {
-        Self { end_ns, total: number.map_or(u64::MAX, |number| share(number, index, threads)), taken: 0 }
+    pub fn new(start_ns: u64, duration_ns: u64, number: Option<u64>, index: u64, threads: u64) -> Self {
+        let end_ns = start_ns.saturating_add(duration_ns);
+        Self { start_ns, end_ns, total: number.map_or(u64::MAX, |number| share(number, index, threads)), taken: 0 }
     }
 
     /// See [`Schedule::take`].
     #[inline]
     pub fn take(&mut self, now_ns: u64, free_ns: u64) -> Option<u64> {
-        if self.taken >= self.total || now_ns >= self.end_ns {
+        if self.taken >= self.total || now_ns < self.start_ns || now_ns >= self.end_ns {
             return None;
         }
         self.taken += 1;
-        Some(free_ns)
+        Some(free_ns.max(self.start_ns))
     }
 }
 
@@ -142,13 +145,14 @@ mod tests {
 
     #[test]
     fn a_closed_loop_is_due_when_a_connection_is_free() {
-        let mut closed = Schedule::Closed(ClosedLoop::new(1000, Some(3), 0, 2));
-        assert_eq!(closed.take(10, 7), Some(7));
+        let mut closed = Schedule::Closed(ClosedLoop::new(8, 992, Some(3), 0, 2));
+        assert_eq!(closed.take(7, 7), None, "it has not begun");
+        assert_eq!(closed.take(10, 7), Some(8));
         assert_eq!(closed.take(20, 15), Some(15));
         assert_eq!(closed.take(30, 25), None, "the other thread has the third one");
         assert_eq!(closed.next_due_ns(), None);
         assert_eq!(closed.due_count(30), 2);
-        assert_eq!(ClosedLoop::new(1000, None, 0, 1).take(1000, 5), None, "the time is over");
+        assert_eq!(ClosedLoop::new(0, 1000, None, 0, 1).take(1000, 5), None, "the time is over");
     }
 
     #[test]
