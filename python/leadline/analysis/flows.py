@@ -92,8 +92,10 @@ def _reported(data: TestData, key: FlowKey, report: Report, offset_ns: int, fini
     delivered = units = None
     evidence = "receiver"
     if start_ns is not None and end_ns is not None:
-        delivered = _curve(start_ns, end_ns, [(p.t_ns, p.received_bytes) for p in series], bytes_total)
-        units = _curve(start_ns, end_ns, _units(series), units_total)
+        # Answers end with the last one's arrival; a stream's end is when its sender had given away its last byte.
+        settled_ns = None if data.spec.counts_units else max(end_ns, finished_ns)
+        delivered = _curve(start_ns, end_ns, [(p.t_ns, p.received_bytes) for p in series], bytes_total, settled_ns)
+        units = _curve(start_ns, end_ns, _units(series), units_total, settled_ns)
         if not series:
             evidence = "receiver-total"
         if delivered is None and not data.spec.counts_units:
@@ -177,18 +179,40 @@ def _units(points: Sequence[Point], *, sent: bool = False) -> list[tuple[int, in
     return [(t_ns, value) for t_ns, value in readings if value is not None]
 
 
-def _curve(start_ns: int, end_ns: int, readings: Sequence[tuple[int, int]], total: float | None) -> Curve | None:
-    """From 0 at the start through the readings to the total at the end; None where nothing was counted."""
+def _curve(
+    start_ns: int, end_ns: int, readings: Sequence[tuple[int, int]], total: float | None, settled_ns: int | None = None
+) -> Curve | None:
+    """From 0 at the start through the readings to the total; None where nothing was counted.
+
+    Where the end is the sender's, what was under way then arrives later, until `settled_ns` at the latest: a TCP socket
+    alone may hold megabytes. The counter is carried on to the end at the pace of its last readings, and never past the
+    total. Where the counter is the end's own (`settled_ns` absent), it has its total there.
+    """
     if not readings and total is None:
         return None
-    points = [(start_ns, 0.0), *((t_ns, float(value)) for t_ns, value in readings if t_ns > start_ns)]
-    if total is not None:
-        points.append((max(end_ns, start_ns), float(total)))
+    points = sorted([(start_ns, 0.0), *((t_ns, float(value)) for t_ns, value in readings if t_ns > start_ns)])
+    final = float(total) if total is not None else points[-1][1]
+    if settled_ns is None or len(points) == 1:
+        points.append((end_ns, final))
+    else:
+        points += [(end_ns, _carried_on(points, end_ns, final)), (max(points[-1][0], settled_ns), final)]
     points.sort()
     t_ns = np.array([point[0] for point in points], dtype=np.float64)
     values = np.maximum.accumulate(np.array([point[1] for point in points], dtype=np.float64))
-    last = np.append(np.diff(t_ns) > 0, True)
-    return Curve(t_ns[last], values[last])
+    last_of_instant = np.append(np.diff(t_ns) > 0, True)
+    return Curve(t_ns[last_of_instant], values[last_of_instant])
+
+
+def _carried_on(points: Sequence[tuple[int, float]], end_ns: int, final: float) -> float:
+    """The counter at the end, from the last two readings before it; never past `final` or the next reading."""
+    past = [point for point in points if point[0] <= end_ns]
+    following = points[len(past)][1] if len(past) < len(points) else final
+    if len(past) < 2:
+        return following
+    last_ns, last = past[-1]
+    before_ns, before = past[-2]
+    pace = (last - before) / (last_ns - before_ns) if last_ns > before_ns else 0.0
+    return min(final, following, last + pace * (end_ns - last_ns))
 
 
 def _shifted(t_ns: int | None, offset_ns: int) -> int | None:

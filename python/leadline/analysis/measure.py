@@ -51,13 +51,14 @@ def _curves(merged: metrics.Histograms) -> tuple[Percentiles, ...]:
 
 
 def _with_latency(data: TestData, steady: Window | None, intervals: Sequence[Interval]) -> tuple[Interval, ...]:
-    """Adds each interval's own p99, from the histograms of that interval on all hosts."""
+    """Adds p99 of what agents handed over in each interval; they do so once a second, so most intervals have none."""
     parts = [part for part in data.interval_histograms if part.report.get("metric") == "latency"]
     if steady is None or not intervals or not parts or len(parts) > _MOST_INTERVAL_HISTOGRAMS:
         return tuple(intervals)
     step_s = intervals[0].end_s - intervals[0].start_s
     found: dict[int, list[hdr.Histogram]] = {}
     for part in parts:
+        # A progress event ends its interval: half a step back lies inside of it.
         middle_s = (part.end_ns - data.spec.interval_ns / 2 - steady.first_start_ns) / 1e9
         index = min(max(0, int(middle_s / step_s)), len(intervals) - 1)
         try:

@@ -42,17 +42,15 @@ class Histograms:
 
 
 def merged_histograms(data: TestData) -> Histograms:
-    """Each name's histograms of all tasks, added up; of a task that was cut off, its intervals after the warm-up."""
+    """Each name's histograms of all tasks, added up; of a task that was cut off, those of its intervals."""
     encoded: dict[str, list[Mapping[str, object]]] = {}
     finished = set()
     for found in data.load_outcomes():
         finished.add(found.host)
         for report in found.outcome["histograms"]:
             encoded.setdefault(report["metric"], []).append(report)
-    warm_ns = (data.start_at_ns or 0) + data.spec.warmup_ns
     for part in data.interval_histograms:
-        measured = part.end_ns - data.spec.interval_ns // 2 >= warm_ns
-        if part.host not in finished and measured and (not data.hosts or part.host in data.hosts):
+        if part.host not in finished and (not data.hosts or part.host in data.hosts):
             encoded.setdefault(part.report["metric"], []).append(part.report)
     merged, damaged = {}, 0
     for name, reports in encoded.items():

@@ -57,7 +57,7 @@ def assess(
     """The verdict on one test, with every reason for it and every note."""
     findings = [
         *_completeness(data, flows, window),
-        *_loads(data, histograms),
+        *_loads(data, flows, histograms),
         *stability.within_test(data, flows, window),
         *_evidence(data, flows),
     ]
@@ -108,7 +108,7 @@ def _completeness(data: TestData, flows: Sequence[Flow], window: Window | None) 
             yield incomplete("window-too-short", text)
 
 
-def _loads(data: TestData, histograms: Histograms) -> Iterator[Finding]:
+def _loads(data: TestData, flows: Sequence[Flow], histograms: Histograms) -> Iterator[Finding]:
     """Limits of the hosts that generate and of those that answer."""
     for found in data.load_outcomes():
         own, far = found.outcome["generator"], found.outcome.get("receiver")
@@ -117,7 +117,7 @@ def _loads(data: TestData, histograms: Histograms) -> Iterator[Finding]:
             if verdict is Verdict.RECEIVER_LIMITED and load.get("socket_drops"):
                 text = f"{load['socket_drops']} datagrams arrived and were dropped by the socket on {where}"
                 yield verdict, Reason("receiver-socket-drops", text)
-    yield from _pace_limits(data, histograms)
+    yield from _pace_limits(data, flows, histograms)
 
 
 def _roles(data: TestData, host: str, own: Load, far: Load | None) -> Iterator[tuple[Verdict, Load, str]]:
@@ -150,7 +150,7 @@ def _thread_limits(load: Load, where: str) -> Iterator[Reason]:
         yield Reason("thread-starved", text)
 
 
-def _pace_limits(data: TestData, histograms: Histograms) -> Iterator[Finding]:
+def _pace_limits(data: TestData, flows: Sequence[Flow], histograms: Histograms) -> Iterator[Finding]:
     """Sends that were late, left undone, or refused by the own host."""
     limited = Verdict.GENERATOR_LIMITED
     if data.spec.kind == "udp" and data.spec.direction != "down":
@@ -163,14 +163,25 @@ def _pace_limits(data: TestData, histograms: Histograms) -> Iterator[Finding]:
                 yield limited, Reason("pushback", text)
     if connections_busy(data, histograms):
         return
-    late_us = histograms.named("late").percentile_us(99.0)
-    allowed_us = max(LATE_FLOOR_US, LATE_SHARE_OF_GAP * (data.spec.send_gap_s or 0.0) * 1e6)
+    gap_us = (data.spec.send_gap_s or 0.0) * 1e6
+    allowed_us = max(LATE_FLOOR_US, LATE_SHARE_OF_GAP * gap_us)
+    late_us = _late_p99_us(data, histograms)
     if data.spec.paced and late_us is not None and late_us > allowed_us:
         text = f"sends were late by {late_us / 1e3:.3g} ms at p99; {allowed_us / 1e3:.3g} ms are allowed"
         yield limited, Reason("sends-late", text)
-    unsent = counter(data, "unsent")
-    if unsent:
+    unsent = counter(data, "unsent") or 0
+    # What fell due in the last moment may still have been on its way out, once per pacer, without any being late.
+    pacers = len(data.load_outcomes()) if data.spec.kind == "http" else len(flows)
+    if data.spec.paced and unsent > pacers * (1 + allowed_us / gap_us):
         yield limited, Reason("unsent", f"{unsent} operations that were due were never sent")
+
+
+def _late_p99_us(data: TestData, histograms: Histograms) -> float | None:
+    """The generators' merged histogram; the worst of the far sides' own figures where these did the sending."""
+    near = histograms.named("late").percentile_us(99.0)
+    loads = [found.outcome.get("receiver") or {} for found in data.load_outcomes()]
+    far = [load["late_p99_us"] for load in loads if load.get("late_p99_us") is not None]
+    return max((late for late in (near, *far) if late is not None), default=None)
 
 
 def connections_busy(data: TestData, histograms: Histograms) -> bool:

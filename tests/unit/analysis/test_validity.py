@@ -93,9 +93,17 @@ def test_sends_may_be_late_by_a_millisecond_or_a_tenth_of_the_gap() -> None:
     assert verdict(paced(11_000_000, gap_s=0.1)) == ("generator-limited", ["sends-late"])
 
 
-def test_unsent_operations_are_the_generators() -> None:
-    assert verdict(paced(1000, unsent=0)) == ("valid", [])
-    assert verdict(paced(1000, unsent=1)) == ("generator-limited", ["unsent"])
+def test_unsent_operations_are_the_generators_beyond_those_of_the_last_moment() -> None:
+    # One flow, a datagram each ms: what fell due in the last ms, and one under way, may be left over.
+    assert verdict(paced(1000, unsent=2)) == ("valid", [])
+    assert verdict(paced(1000, unsent=3)) == ("generator-limited", ["unsent"])
+    assert verdict(steady_test("udp", counts={"unsent": 3})) == ("valid", [])
+
+
+def test_where_the_far_side_paced_its_lateness_counts() -> None:
+    data = steady_test("udp", receiver=load(side="peer", late_p99_us=1500.0))
+    data.spec = type(data.spec).read({"name": "t", "kind": "udp", "direction": "up", "rate_pps": 1000.0})
+    assert verdict(data) == ("generator-limited", ["sends-late"])
 
 
 def test_pushback_counts_from_one_send_in_a_hundred() -> None:

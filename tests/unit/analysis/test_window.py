@@ -141,3 +141,37 @@ def test_late_readings_and_falling_counters_do_no_harm() -> None:
     report = flow(0, EPOCH_NS, EPOCH_NS + 10 * S, sent_bytes=1000, received_bytes=1000)
     data.add("client1", finished(EPOCH_NS + 10 * S, outcome([report])))
     assert analyse_test(data).metrics["throughput_bps"].value == pytest.approx(800)
+
+
+def test_what_a_sockets_buffer_still_held_at_the_end_is_not_counted_in_the_window() -> None:
+    # 1 MB/s all along; the sender's buffer takes its last 2 MB at 8 s, and the receiver is done at 10 s.
+    data = test_data()
+    for step in range(1, 100):
+        data.add("client1", progress(EPOCH_NS + step * 100 * MS, [counters(0, 0, step * 100_000)]))
+    end_ns = EPOCH_NS + 8_050 * MS
+    report = flow(0, EPOCH_NS, end_ns, sent_bytes=10_000_000, received_bytes=10_000_000)
+    data.add("client1", finished(EPOCH_NS + 10 * S, outcome([report])))
+    result = analyse_test(data)
+    assert result.window is not None
+    assert result.window.end_ns == end_ns
+    assert result.metrics["throughput_bps"].value == pytest.approx(8e6)
+    assert result.metrics["received_bytes"].value == 10_000_000
+
+
+@pytest.mark.parametrize("after_ms", [10, 90])
+def test_the_last_part_of_an_interval_is_carried_on_at_its_pace(after_ms: int) -> None:
+    data = test_data()
+    for step in range(1, 81):
+        data.add("client1", progress(EPOCH_NS + step * 100 * MS, [counters(0, 0, step * 100_000)]))
+    end_ns = EPOCH_NS + (8_000 + after_ms) * MS
+    report = flow(0, EPOCH_NS, end_ns, sent_bytes=8_500_000, received_bytes=8_500_000)
+    data.add("client1", finished(EPOCH_NS + 9 * S, outcome([report])))
+    assert analyse_test(data).metrics["throughput_bps"].value == pytest.approx(8e6)
+
+
+def test_a_flow_shorter_than_an_interval_has_its_total_at_its_end() -> None:
+    data = test_data(number=10)
+    data.add("client1", progress(EPOCH_NS + 100 * MS, [counters(0, 0, 1000)]))
+    report = flow(0, EPOCH_NS, EPOCH_NS + 50 * MS, sent_bytes=1000, received_bytes=1000)
+    data.add("client1", finished(EPOCH_NS + 100 * MS, outcome([report])))
+    assert analyse_test(data).metrics["throughput_bps"].value == pytest.approx(8 * 1000 / 0.05)
