@@ -1,0 +1,72 @@
+"""The `leadline` command: its subcommands, and how every error becomes one line and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import click
+import typer
+
+from leadline import __version__
+from leadline.cli import doctor, http, plan, report, results, rr, run, serve, tcp, udp
+from leadline.cli.output import say_error
+from leadline.errors import LeadlineError
+
+app = typer.Typer(
+    name="leadline",
+    help="Measures a network at every layer, and says whether the figure can be believed.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+for module in (run, plan, http, tcp, udp, rr, serve, results, report, doctor):
+    app.command(module.NAME, epilog=module.EXAMPLE)(module.command)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"leadline {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _global(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Measures a network at every layer, and says whether the figure can be believed."""
+
+
+def main() -> None:
+    """Run the command line and exit: 0 done, 1 failed, 2 bad input, 3 target missed, 4 undecidable, 130 interrupted."""
+    sys.exit(_status())
+
+
+def _status() -> int:
+    try:
+        result = app(standalone_mode=False)
+    except click.exceptions.Abort:
+        return 130
+    except click.ClickException as error:
+        return say_error(_usage(error), 2)
+    except LeadlineError as error:
+        return say_error(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has gone (`| head`); nothing is left to say, not even at exit.
+        sys.stderr.close()
+        return 1
+    return result if isinstance(result, int) else 0
+
+
+def _usage(error: click.ClickException) -> str:
+    """A wrong command line in one line: what is wrong, and where help is."""
+    context = getattr(error, "ctx", None)
+    where = context.command_path if context is not None else "leadline"
+    text = error.format_message().replace("\n", " ").rstrip(".")
+    return f"{text}; see `{where} --help`"

@@ -1,0 +1,31 @@
+"""Options that mean the same in every command, declared once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Duration = Annotated[str, typer.Option("-d", "--duration", help="How long, warm-up included: 10s, 500ms, 1m.")]
+Warmup = Annotated[str, typer.Option("--warmup", help="Leading time that is kept but not counted.")]
+Number = Annotated[
+    int | None, typer.Option("-n", "--number", min=1, help="End after so many requests, transactions or datagrams.")
+]
+Threads = Annotated[int, typer.Option("-t", "--threads", min=1, max=256, help="Generating threads.")]
+Flows = Annotated[int, typer.Option("-P", "--parallel", min=1, help="Flows at once.")]
+Reverse = Annotated[bool, typer.Option("-R", "--reverse", help="The server sends.")]
+Bidirectional = Annotated[bool, typer.Option("--bidir", help="Both send at once.")]
+Ipv4 = Annotated[bool, typer.Option("-4", "--ipv4", help="IPv4 only.")]
+Ipv6 = Annotated[bool, typer.Option("-6", "--ipv6", help="IPv6 only.")]
+Bind = Annotated[str | None, typer.Option("--bind", help="Local address.", metavar="ADDR")]
+Port = Annotated[int, typer.Option("-p", "--port", min=1, max=65535, help="The server's port.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout; progress stays on stderr.")]
+Out = Annotated[
+    Path | None, typer.Option("--out", help="Keep every sample in a new run folder in this one.", metavar="DIR")
+]
+Targets = Annotated[
+    list[str] | None,
+    typer.Option("--target", help="Exit 3 unless it holds, as in 'latency_p99_us < 2000'.", metavar="'METRIC < VALUE'"),
+]
+Host = Annotated[str, typer.Argument(help="Where `leadline serve` or `leadline-agent serve` runs.", show_default=False)]

@@ -1,0 +1,110 @@
+"""What every subcommand prints the same way: errors, JSON, tables, and the exit code that findings mean."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterable
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, RenderableType
+
+if TYPE_CHECKING:
+    from leadline.analysis.model import RunAnalysis, TargetResult, TestResult
+
+MISSED, UNDECIDED = 3, 4
+
+
+def say_error(message: str, code: int) -> int:
+    """One line on stderr; returns the exit code."""
+    print(f"leadline: {' '.join(message.splitlines())}", file=sys.stderr)
+    return code
+
+
+def say_note(message: str) -> None:
+    """A remark that stops nothing, on stderr."""
+    print(f"leadline: {message}", file=sys.stderr)
+
+
+def print_all(renderables: Iterable[RenderableType]) -> None:
+    """Tables on stdout; colour only where a terminal shows it and NO_COLOR does not forbid it."""
+    console = Console(highlight=False)
+    for number, renderable in enumerate(renderables):
+        if number:
+            console.print()
+        console.print(renderable)
+
+
+def print_json(document: Any) -> None:
+    """One document on stdout."""
+    json.dump(document, sys.stdout, indent=2, default=plain, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def plain(value: Any) -> Any:
+    """What json cannot write by itself."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple | set):
+        return list(value)
+    return str(value)
+
+
+def result_document(result: TestResult, command: str, target: str) -> dict[str, Any]:
+    """A single measurement as `leadline.result/1`."""
+    return {
+        "schema": "leadline.result/1",
+        "command": command,
+        "target": target,
+        "metrics": result.metrics,
+        "validity": result.validity,
+        "generator": result.generator,
+        "errors": result.errors,
+        "window": None
+        if result.window is None
+        else {"length_s": result.window.length_s, "cut_share": result.window.cut_share},
+        "intervals": result.intervals,
+    }
+
+
+def run_document(analysis: RunAnalysis, folder: str, problems: Iterable[str]) -> dict[str, Any]:
+    """A run's findings as `leadline.run-result/1`; the series for plots stay in the run's tables."""
+    trials = [
+        {**plain(trial), "tests": [{**plain(test), "series": None, "percentiles": None} for test in trial.tests]}
+        for trial in analysis.trials
+    ]
+    return {
+        "schema": "leadline.run-result/1",
+        "folder": folder,
+        "run_id": analysis.run_id,
+        "name": analysis.name,
+        "status": analysis.status,
+        "validity": analysis.validity,
+        "summaries": analysis.summaries,
+        "targets": analysis.targets,
+        "trials": trials,
+        "notes": analysis.notes,
+        "observer_cpu_share": analysis.observer_cpu_share,
+        "problems": list(problems),
+    }
+
+
+def targets_code(targets: Iterable[TargetResult]) -> int:
+    """3 where a target was missed, 4 where one cannot be decided, else 0."""
+    outcomes = {target.outcome for target in targets}
+    if "missed" in outcomes:
+        return MISSED
+    return UNDECIDED if "undecided" in outcomes else 0
+
+
+def run_code(analysis: RunAnalysis, problems: Iterable[str]) -> int:
+    """The exit code of a whole run."""
+    if analysis.status == "interrupted":
+        return 130
+    if any(problems) or analysis.status != "done":
+        return 1
+    return targets_code(analysis.targets)

@@ -1,0 +1,102 @@
+"""Progress on stderr: a live line on a terminal, a line per trial elsewhere. Subscribes to notices, measures nothing."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from leadline.report import quantities
+from leadline.trial import (
+    LiveFigures,
+    Notice,
+    PhaseBegan,
+    RunBegan,
+    RunEnded,
+    TestBegan,
+    TestEnded,
+    TrialBegan,
+    TrialEnded,
+)
+
+
+class Progress:
+    """Draws where a run is: which trial of how many, what it does, live figures, time left."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        self._console = Console(stderr=True, highlight=False)
+        self._quiet = quiet
+        self._live: Live | None = None
+        self._trials = 1
+        self._number = 0
+        self._title = ""
+        self._doing = ""
+        self._figures = ""
+        self._began_s = time.monotonic()
+        self._expected_s = 0.0
+
+    def __enter__(self) -> Progress:
+        if not self._quiet and self._console.is_terminal:
+            self._live = Live(console=self._console, transient=True, refresh_per_second=4, get_renderable=self._line)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def note(self, text: str) -> None:
+        """A line of its own, above the live one."""
+        if self._live is not None:
+            self._live.console.print(Text(text))
+        else:
+            print(text, file=sys.stderr)
+
+    def __call__(self, notice: Notice) -> None:
+        """Take one notice."""
+        match notice:
+            case RunBegan():
+                self._trials, self._expected_s, self._began_s = notice.trials, notice.expected_s, time.monotonic()
+            case TrialBegan():
+                self._number, self._title = notice.number, notice.case.title
+                self._doing, self._figures = "", ""
+            case PhaseBegan():
+                self._doing, self._figures = notice.phase, ""
+            case TestBegan():
+                self._expected_s = self._expected_s or notice.duration_s
+                self._doing, self._figures = notice.test, ""
+            case LiveFigures():
+                self._figures = _figures(notice)
+            case TrialEnded():
+                self._trial_ended(notice)
+            case TestEnded() | RunEnded():
+                self._figures = ""
+
+    def _trial_ended(self, notice: TrialEnded) -> None:
+        if self._quiet:
+            return
+        tail = f": {notice.error}" if notice.error else ""
+        self.note(f"[{self._number}/{self._trials}] {notice.label} {self._title}  {notice.status}{tail}")
+
+    def _line(self) -> Text:
+        left_s = self._expected_s - (time.monotonic() - self._began_s)
+        left = f"about {quantities.seconds(round(left_s))} left" if left_s > 0 else "nearly done"
+        where = f"[{self._number}/{self._trials}] {self._title}  " if self._trials > 1 or self._title else ""
+        parts = [part for part in (self._doing, self._figures, left) if part]
+        return Text(where + "  ".join(parts), no_wrap=True, overflow="ellipsis")
+
+
+def _figures(notice: LiveFigures) -> str:
+    parts = []
+    if notice.units_per_s is not None:
+        parts.append(quantities.per_second(notice.units_per_s))
+    if notice.bits_per_s is not None:
+        parts.append(quantities.bit_rate(notice.bits_per_s))
+    return "  ".join(parts)

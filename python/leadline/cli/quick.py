@@ -1,0 +1,120 @@
+"""What the quick commands share: from options to one measurement, and from its findings to output and exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from leadline.analysis import judge, parse_targets
+from leadline.analysis.model import TargetResult, TestResult
+from leadline.cli.output import print_all, print_json, result_document, say_error, say_note, targets_code
+from leadline.cli.progress import Progress
+from leadline.contract.models import HttpWorkload
+from leadline.dataset import Journal, RunFolder
+from leadline.errors import InputError
+from leadline.plan import Test
+from leadline.plan.fields import validate_input
+from leadline.report import measurement
+from leadline.trial import Interrupt, Single, conclude, measure
+from leadline.trial.workloads import LoadWorkload
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How a quick command is to end."""
+
+    target: str
+    """What was measured, as the user wrote it."""
+    json: bool
+    out: Path | None
+    targets: list[str]
+
+
+def parse(model: type[Model], options: Mapping[str, Any]) -> Model:
+    """A test from the command line's options; they obey the same rules as a plan's keys.
+
+    Raises:
+        InputError: the first option that is wrong, in one line.
+    """
+    given = {key: value for key, value in options.items() if value is not None}
+    try:
+        return validate_input(model, given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the options"
+        raise InputError(f"--{where}: {first['msg'].removeprefix('Value error, ')}") from None
+
+
+def direction(reverse: bool, bidirectional: bool) -> str:
+    """`-R` and `--bidir` as a plan says it."""
+    if reverse and bidirectional:
+        raise InputError("--reverse and --bidir exclude each other", hint="--bidir has both directions")
+    return "both" if bidirectional else "down" if reverse else "up"
+
+
+def family(ipv4: bool, ipv6: bool) -> Literal["v4", "v6"] | None:
+    """`-4` and `-6`; None for whatever the name resolves to first."""
+    if ipv4 and ipv6:
+        raise InputError("--ipv4 and --ipv6 exclude each other")
+    return "v6" if ipv6 else "v4" if ipv4 else None
+
+
+def aim(
+    load: LoadWorkload, family: Literal["v4", "v6"] | None, bind: str | None, url: str | None = None
+) -> LoadWorkload:
+    """The load with what only a command line knows: the address family as given, the local address, the whole URL."""
+    if isinstance(load, HttpWorkload):
+        load.ip_version, load.url = family, url or load.url
+    else:
+        load.target.ip_version = family
+    load.bind = bind
+    return load
+
+
+def run(test: Test, workload: LoadWorkload, wanted: Wanted) -> int:
+    """Measure, print, and say how it ended."""
+    targets = parse_targets(wanted.targets, {test.name: test.kind})
+    single = Single(test, workload, ["leadline", *sys.argv[1:]])
+    result, folder = asyncio.run(_measured(single, wanted))
+    judged = [judge(target, "c01", [result]) for target in targets]
+    if wanted.json:
+        print_json({**result_document(result, test.kind, wanted.target), "targets": judged})
+    else:
+        print_all([measurement(result)])
+        for one in judged:
+            say_note(f"target {one.target}: {one.outcome} ({one.reason})")
+    if folder is not None:
+        say_note(f"samples and report in {folder.path}")
+    return _code(result, judged)
+
+
+async def _measured(single: Single, wanted: Wanted) -> tuple[TestResult, RunFolder | None]:
+    with Progress(quiet=wanted.json and not sys.stderr.isatty()) as progress:
+        interrupt = Interrupt(lambda: progress.note("stopping; once more to stop at once"))
+        interrupt.catch_signals()
+        entries: list[dict[str, Any]] = []
+        if wanted.out is None:
+            return await measure(single, entries, None, interrupt, (progress,)), None
+        folder = RunFolder.create(wanted.out, single.test.name)
+        folder.write_manifest(single.manifest(folder.run_id))
+        with Journal(folder.journal_path) as journal:
+            result = await measure(single, entries, journal, interrupt, (progress,))
+    for problem in conclude(folder).problems:
+        say_note(problem)
+    return result, folder
+
+
+def _code(result: TestResult, judged: list[TargetResult]) -> int:
+    if result.status == "interrupted":
+        return 130
+    if result.status == "failed":
+        return say_error(result.error or "the measurement failed", 1)
+    return targets_code(judged)

@@ -1,0 +1,55 @@
+"""`leadline rr`: request-response latency to a server."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from leadline.cli import options as o
+
+NAME = "rr"
+EXAMPLE = "Example: leadline rr 192.0.2.7 --udp -l 64 --response 64 -d 10s"
+
+
+def command(
+    host: o.Host,
+    duration: o.Duration = "10s",
+    warmup: o.Warmup = "0s",
+    number: o.Number = None,
+    parallel: o.Flows = 1,
+    threads: o.Threads = 1,
+    udp: Annotated[bool, typer.Option("--udp", help="Over UDP instead of TCP (at least 40 bytes each way).")] = False,
+    size: Annotated[str, typer.Option("-l", "--size", help="Request payload, bytes.")] = "1",
+    response: Annotated[str, typer.Option("--response", help="Response payload, bytes.")] = "1",
+    timeout: Annotated[str, typer.Option("--timeout", help="After this a transaction counts as an error.")] = "1s",
+    ipv4: o.Ipv4 = False,
+    ipv6: o.Ipv6 = False,
+    bind: o.Bind = None,
+    port: o.Port = 5201,
+    json: o.Json = False,
+    out: o.Out = None,
+    target: o.Targets = None,
+) -> int:
+    """Measure the latency of request and response, one outstanding per flow."""
+    from leadline.cli import quick
+    from leadline.plan import RrTest
+    from leadline.trial.workloads import workload
+
+    test = quick.parse(
+        RrTest,
+        {
+            "name": "rr",
+            "duration": duration,
+            "warmup": warmup,
+            "number": number,
+            "flows": parallel,
+            "threads": threads,
+            "protocol": "udp" if udp else "tcp",
+            "request": size,
+            "response": response,
+            "timeout": timeout,
+        },
+    )
+    load = quick.aim(workload(test, host, port=port), quick.family(ipv4, ipv6), bind)
+    return quick.run(test, load, quick.Wanted(host, json, out, target or []))

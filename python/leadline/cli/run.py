@@ -1,0 +1,95 @@
+"""`leadline run`: the main job."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from leadline.cli import options as o
+from leadline.cli.output import print_all, print_json, run_code, run_document, say_note
+from leadline.errors import MissingBinary
+
+if TYPE_CHECKING:
+    from leadline.plan import Case, Plan
+
+NAME = "run"
+EXAMPLE = "Example: leadline run examples/gateway.yaml --only sut=wireguard --set repeat=3"
+
+
+def command(
+    file: Annotated[Path, typer.Argument(help="The plan.", show_default=False)],
+    only: Annotated[list[str] | None, typer.Option("--only", help="Case id, test or AXIS=VALUE; repeatable.")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", help="KEY=VALUE, as in axes.clients=[5,20]; repeatable.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")] = False,
+    out: Annotated[Path, typer.Option("--out", help="Where the run's folder is made.", metavar="DIR")] = Path("runs"),
+    json: o.Json = False,
+) -> int:
+    """Run a plan: build or reach the hosts, measure every case in a fair order, and judge the figures.
+
+    Exit code: 0 done and targets met, 1 a trial failed, 2 bad input, 3 a target missed, 4 a target undecidable, 130
+    interrupted (what was measured is kept).
+    """
+    from leadline.cli import plan as plan_command
+    from leadline.plan import describe, load_plan, select
+
+    plan = load_plan(file, overrides or [])
+    cases = select(list(plan.cases), only or [])
+    if dry_run:
+        print_all(plan_command.tables(describe(plan, cases)))
+        return 0
+    _check_programs(cases)
+    out = out.absolute()
+    if any(case.hosts is None for case in cases):
+        from leadline.lab import jail
+
+        # From here on this is the first process of the lab's own namespaces; see docs/decisions/0001-lab-jail.md.
+        jail.enter(plan.name)
+    return _run(plan, cases, out, json)
+
+
+def _run(plan: Plan, cases: Sequence[Case], out: Path, json: bool) -> int:
+    # These pull in libraries that start threads, which the jail had to come before.
+    from leadline.cli.progress import Progress
+    from leadline.report import run_renderables
+    from leadline.trial import Campaign, Interrupt, conclude
+
+    campaign = Campaign(plan, cases, out, ["leadline", *sys.argv[1:]])
+    folder = campaign.prepare()
+
+    async def measured() -> tuple[str, ...]:
+        with Progress() as progress:
+            interrupt = Interrupt(lambda: progress.note("stopping in good order; once more to stop at once"))
+            interrupt.catch_signals()
+            return await campaign.run(folder, interrupt, (progress,))
+
+    problems = asyncio.run(measured())
+    outcome = conclude(folder)
+    problems = tuple(dict.fromkeys((*problems, *outcome.problems)))
+    if json:
+        print_json(run_document(outcome.analysis, str(folder.path), problems))
+    else:
+        print_all(run_renderables(outcome.analysis))
+    for problem in problems:
+        say_note(problem)
+    say_note(f"report: {folder.report_path}")
+    return run_code(outcome.analysis, problems)
+
+
+def _check_programs(cases: Sequence[Case]) -> None:
+    """What is missing for certain is said before anything is built."""
+    from leadline.fleet import agent_binary
+    from leadline.plan import needs
+
+    agent_binary()
+    for need in needs(cases):
+        wanted = need.kind == "program" and need.name != "leadline-agent" and not need.optional
+        if wanted and shutil.which(need.name) is None:
+            raise MissingBinary(need.name, hint=f"{need.why}; install it or choose other cases with --only")

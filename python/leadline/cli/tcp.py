@@ -1,0 +1,58 @@
+"""`leadline tcp`: bulk TCP to a server."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from leadline.cli import options as o
+
+NAME = "tcp"
+EXAMPLE = "Example: leadline tcp 192.0.2.7 -P 4 -d 10s --warmup 1s"
+
+
+def command(
+    host: o.Host,
+    duration: o.Duration = "10s",
+    warmup: o.Warmup = "0s",
+    parallel: o.Flows = 1,
+    threads: o.Threads = 1,
+    reverse: o.Reverse = False,
+    bidir: o.Bidirectional = False,
+    rate: Annotated[
+        str | None, typer.Option("--rate", help="Payload bits per second: 100mbit; as fast as it goes.")
+    ] = None,
+    size: Annotated[str, typer.Option("-l", "--size", help="Bytes per write and read.")] = "128KiB",
+    congestion: Annotated[
+        str | None, typer.Option("--congestion", help="Congestion control, by the kernel's name.")
+    ] = None,
+    ipv4: o.Ipv4 = False,
+    ipv6: o.Ipv6 = False,
+    bind: o.Bind = None,
+    port: o.Port = 5201,
+    json: o.Json = False,
+    out: o.Out = None,
+    target: o.Targets = None,
+) -> int:
+    """Measure TCP throughput to or from a server."""
+    from leadline.cli import quick
+    from leadline.plan import TcpTest
+    from leadline.trial.workloads import workload
+
+    test = quick.parse(
+        TcpTest,
+        {
+            "name": "tcp",
+            "duration": duration,
+            "warmup": warmup,
+            "flows": parallel,
+            "threads": threads,
+            "direction": quick.direction(reverse, bidir),
+            "rate": rate,
+            "block": size,
+            "congestion": congestion,
+        },
+    )
+    load = quick.aim(workload(test, host, port=port), quick.family(ipv4, ipv6), bind)
+    return quick.run(test, load, quick.Wanted(host, json, out, target or []))

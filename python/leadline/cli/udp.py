@@ -1,0 +1,59 @@
+"""`leadline udp`: paced, numbered datagrams to a server."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from leadline.cli import options as o
+
+NAME = "udp"
+EXAMPLE = "Example: leadline udp 192.0.2.7 --rate 100mbit -l 1400 -d 10s"
+
+
+def command(
+    host: o.Host,
+    duration: o.Duration = "10s",
+    warmup: o.Warmup = "0s",
+    number: o.Number = None,
+    parallel: o.Flows = 1,
+    threads: o.Threads = 1,
+    reverse: o.Reverse = False,
+    bidir: o.Bidirectional = False,
+    rate: Annotated[
+        str | None,
+        typer.Option("--rate", help="Bits of UDP payload per second, all flows: 20mbit; as fast as it goes."),
+    ] = None,
+    size: Annotated[
+        str, typer.Option("-l", "--size", help="UDP payload of each datagram, bytes (40 to 65507).")
+    ] = "1400",
+    ipv4: o.Ipv4 = False,
+    ipv6: o.Ipv6 = False,
+    bind: o.Bind = None,
+    port: o.Port = 5201,
+    json: o.Json = False,
+    out: o.Out = None,
+    target: o.Targets = None,
+) -> int:
+    """Measure UDP throughput, loss, order and jitter; each is counted where the datagrams arrive."""
+    from leadline.cli import quick
+    from leadline.plan import UdpTest
+    from leadline.trial.workloads import workload
+
+    test = quick.parse(
+        UdpTest,
+        {
+            "name": "udp",
+            "duration": duration,
+            "warmup": warmup,
+            "number": number,
+            "flows": parallel,
+            "threads": threads,
+            "direction": quick.direction(reverse, bidir),
+            "rate": rate,
+            "packet": size,
+        },
+    )
+    load = quick.aim(workload(test, host, port=port), quick.family(ipv4, ipv6), bind)
+    return quick.run(test, load, quick.Wanted(host, json, out, target or []))

@@ -1,0 +1,231 @@
+"""One trial from build to tear-down: what happens in which order, and what is written down of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from leadline.errors import DatasetError, LeadlineError, MissingBinary, SutFailed
+from leadline.plan import Test, Trial
+from leadline.sut import BringUp, ClientState, NobodyConnected, SystemUnderTest, create
+from leadline.trial import load, place
+from leadline.trial.interrupt import Interrupt
+from leadline.trial.ledger import Ledger
+from leadline.trial.notices import PhaseBegan, TestBegan, TestEnded, TrialBegan, TrialEnded
+from leadline.trial.place import Place
+from leadline.trial.workloads import workload
+
+T = TypeVar("T")
+
+
+class Interrupted(LeadlineError):
+    """The user asked for the end."""
+
+    code = "interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all trials of a run share."""
+
+    ledger: Ledger
+    interrupt: Interrupt
+    private: Path
+    """Keys and configurations, mode 700."""
+    logs: Path
+    observe_period_ms: int
+
+
+async def attempt(trial: Trial, number: int, around: Surroundings) -> str:
+    """Run one trial; returns `done`, `failed`, `skipped` or `interrupted`. A trial's failure is its own: it is named,
+    written down, and the run goes on.
+
+    Raises:
+        DatasetError: the journal cannot be written, so that nothing more can be kept.
+    """
+    ledger, case = around.ledger, trial.case
+    parameters = {
+        axis: value if isinstance(value, int | float | str) else case.labels[axis]
+        for axis, value in case.parameters.items()
+    }
+    ledger.record("trial-begin", trial=trial.label, case=case.id, repeat=trial.repeat, parameters=parameters)
+    ledger.tell(TrialBegan(trial.label, number, case, trial.repeat))
+    status = "done"
+    error: LeadlineError | None = None
+    try:
+        await _until_interrupted(_stages(trial, around), around.interrupt)
+    except DatasetError:
+        raise
+    except Interrupted:
+        status = "interrupted"
+    except MissingBinary as failure:
+        status, error = "skipped" if case.sut.optional else "failed", failure
+    except LeadlineError as failure:
+        status, error = "failed", failure
+    except BaseExceptionGroup as failures:
+        status, error = "failed", _named(failures)
+    problem = {"code": error.code, "message": str(error)} if error else None
+    ledger.record("trial-end", trial=trial.label, status=status, error=problem)
+    ledger.tell(TrialEnded(trial.label, status, str(error) if error else None))
+    return status
+
+
+async def _stages(trial: Trial, around: Surroundings) -> None:
+    """Build, bring up, test, and tear down in any case."""
+    ledger, label = around.ledger, trial.label
+    async with _phase(ledger, label, "build"):
+        spot = await place.build(trial.case, label, ledger)
+    try:
+        await place.observe(spot, f"{label}/bring-up", around.observe_period_ms, ledger)
+        async with _brought_up(trial, spot, around) as up:
+            for test in trial.case.tests:
+                async with _phase(ledger, label, test.name):
+                    await _test(test, label, up, spot, around)
+    finally:
+        async with _phase(ledger, label, "tear-down"):
+            await spot.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Up:
+    """A system under test that carries traffic."""
+
+    clients: list[str]
+    """The hosts that can be measured."""
+    sut: SystemUnderTest | None
+    """None where the plan gave hosts: they are measured as they are."""
+
+
+@asynccontextmanager
+async def _brought_up(trial: Trial, spot: Place, around: Surroundings) -> AsyncIterator[_Up]:
+    """Bring it up, and take it down in any case."""
+    ledger, label = around.ledger, trial.label
+    if spot.lab is None:
+        async with _phase(ledger, label, "bring-up"):
+            _tell_bring_up(ledger, trial, BringUp("as the hosts are", [], dict(spot.server_address), ()))
+        yield _Up(list(spot.clients), None)
+        return
+    sut = create(trial.case.sut.kind, trial.case.sut.model_dump())
+    site = spot.site(around.private, around.logs)
+    try:
+        async with _phase(ledger, label, "bring-up"):
+            try:
+                up = await sut.bring_up(site)
+            except NobodyConnected as failure:
+                _tell_bring_up(ledger, trial, BringUp("", failure.clients, {}, ()))
+                raise
+            _tell_bring_up(ledger, trial, up)
+        connected = [client.host for client in up.clients if client.state == "connected"]
+        # A system without clients of its own (a route) counts none.
+        yield _Up(connected if up.clients else list(spot.clients), sut)
+    finally:
+        await sut.take_down(site)
+
+
+async def _test(test: Test, label: str, up: _Up, spot: Place, around: Surroundings) -> None:
+    """One test on the clients that came up; a failure of it is a failure of the trial."""
+    ledger, name = around.ledger, f"{label}/{test.name}"
+    wanted = list(spot.clients)[: test.clients] if test.clients else list(spot.clients)
+    able = [client for client in wanted if client in up.clients]
+    if not able:
+        raise SutFailed(f"{test.name}: none of its {len(wanted)} clients is connected")
+    address = spot.server_address.get(test.ip)
+    if address is None:
+        raise LeadlineError(f"{test.name}: the hosts have no IPv{test.ip}")
+    workloads = {client: workload(test, address) for client in able}
+    await place.observe(spot, name, around.observe_period_ms, ledger)
+    ledger.tell(TestBegan(name, test.name, test.kind, test.duration_ms / 1000))
+    status, error = "done", None
+    try:
+        course = load.run(
+            load.Load(name, test.model_dump(), workloads), spot.agents, spot.clocks, ledger, around.interrupt
+        )
+        await (_unless_it_dies(course, up.sut) if up.sut else course)
+        if around.interrupt.asked.is_set():
+            status = "interrupted"
+    except BaseException as failure:
+        status = "interrupted" if isinstance(failure, asyncio.CancelledError) else "failed"
+        error = failure if isinstance(failure, LeadlineError) else None
+        await load.stop(name, able, spot.agents)
+        raise
+    finally:
+        text = str(error) if error else None
+        ledger.record("test-end", label=name, status=status, error=text)
+        ledger.tell(TestEnded(name, test.name, status, text))
+    if status == "interrupted":
+        raise Interrupted("stopped by the user")
+
+
+async def _unless_it_dies(course: Coroutine[Any, Any, T], sut: SystemUnderTest) -> T:
+    """The course's own end, or the failure of the system under test, whichever comes first."""
+    running, watching = asyncio.create_task(course), asyncio.create_task(sut.failure())
+    try:
+        await asyncio.wait({running, watching}, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            return running.result()
+        raise watching.result()
+    finally:
+        for task in (running, watching):
+            task.cancel()
+        await asyncio.wait({running, watching})
+
+
+async def _until_interrupted(stages: Coroutine[Any, Any, None], interrupt: Interrupt) -> None:
+    """The stages to their end. Asked to stop, a running test ends by itself; anything before it is broken off."""
+    running, asked = asyncio.create_task(stages), asyncio.create_task(interrupt.asked.wait())
+    try:
+        await asyncio.wait({running, asked}, return_when=asyncio.FIRST_COMPLETED)
+        if not running.done():
+            await asyncio.wait({running}, timeout=_ORDERLY_END_S)
+        if not running.done():
+            running.cancel()
+        try:
+            await running
+        except asyncio.CancelledError:
+            raise Interrupted("stopped by the user") from None
+    finally:
+        asked.cancel()
+
+
+# A stopped test reports within a second or two; a bring-up in progress is not waited for longer than this.
+_ORDERLY_END_S = 8.0
+
+
+@asynccontextmanager
+async def _phase(ledger: Ledger, label: str, phase: str) -> AsyncIterator[None]:
+    ledger.record("phase", trial=label, phase=phase, edge="begin")
+    ledger.tell(PhaseBegan(label, phase))
+    try:
+        yield
+    finally:
+        ledger.record("phase", trial=label, phase=phase, edge="end")
+
+
+def _tell_bring_up(ledger: Ledger, trial: Trial, up: BringUp) -> None:
+    clients: list[ClientState] = up.clients
+    ledger.record(
+        "bring-up",
+        trial=trial.label,
+        sut=trial.case.sut.model_dump(),
+        version=up.version or None,
+        clients=[asdict(client) for client in clients],
+        processes=list(up.processes),
+    )
+
+
+def _named(failures: BaseExceptionGroup[BaseException]) -> LeadlineError:
+    """The first failure of ours in a group; anything else is a defect and goes on as it is."""
+    ours, others = failures.split(LeadlineError)
+    if others is not None or ours is None:
+        raise failures
+    found: BaseException = ours
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    assert isinstance(found, LeadlineError)
+    if isinstance(found, DatasetError):
+        raise found
+    return found

@@ -1,0 +1,127 @@
+"""A run: its folder, its trials in order, and the findings at the end, whatever happened on the way."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from leadline import __version__
+from leadline.analysis import analyse, result_rows
+from leadline.analysis.model import RunAnalysis
+from leadline.dataset import Journal, RunFolder, read_journal, rebuild, write_results
+from leadline.errors import DatasetError
+from leadline.plan import Case, Plan, expected_seconds, schedule
+from leadline.report import render_html
+from leadline.trial.attempt import Surroundings, attempt
+from leadline.trial.interrupt import Interrupt
+from leadline.trial.ledger import Ledger
+from leadline.trial.notices import Observer, RunBegan, RunEnded
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """What is left of a run: its folder, its findings, and what could not be written."""
+
+    folder: RunFolder
+    analysis: RunAnalysis
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """A plan's cases, to be run into a folder."""
+
+    plan: Plan
+    cases: Sequence[Case]
+    out: Path
+    argv: Sequence[str]
+    """The command line, for "run it again"."""
+
+    async def run(self, folder: RunFolder, interrupt: Interrupt, observers: tuple[Observer, ...]) -> tuple[str, ...]:
+        """Every trial in order; returns what kept the journal from being whole, if anything did."""
+        trials = schedule(self.cases, self.plan.repeat, self.plan.seed)
+        problems: list[str] = []
+        status = "done"
+        with Journal(folder.journal_path) as journal:
+            ledger = Ledger(journal, observers)
+            ledger.tell(RunBegan(len(trials), expected_seconds(trials)))
+            around = Surroundings(
+                ledger, interrupt, folder.path / "private", folder.logs_path, self.plan.observe_period_ms
+            )
+            try:
+                ledger.record("run-begin", run_id=folder.run_id, trials=[trial.label for trial in trials])
+                for number, trial in enumerate(trials, 1):
+                    ended = await attempt(trial, number, around)
+                    if ended == "interrupted" or interrupt.asked.is_set():
+                        status = "interrupted"
+                        break
+                    if ended == "failed":
+                        status = "failed"
+                ledger.record("run-end", status=status)
+            except DatasetError as error:
+                status = "failed"
+                problems.append(str(error))
+            ledger.tell(RunEnded(status))
+        return tuple(problems)
+
+    def prepare(self) -> RunFolder:
+        """The run's folder with its manifest. Raises DatasetError where there is no room for one."""
+        folder = RunFolder.create(self.out, self.plan.name)
+        folder.write_manifest(self._manifest(folder))
+        return folder
+
+    def _manifest(self, folder: RunFolder) -> dict[str, Any]:
+        trials = schedule(self.cases, self.plan.repeat, self.plan.seed)
+        return {
+            "schema": "leadline.run/1",
+            "run_id": folder.run_id,
+            "name": self.plan.name,
+            "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "version": __version__,
+            "command": shlex.join(self.argv),
+            "plan_file": str(self.plan.path),
+            "plan_text": self.plan.text,
+            "plan": self.plan.document,
+            "overrides": list(self.plan.overrides),
+            "seed": self.plan.seed,
+            "order": [trial.label for trial in trials],
+            "cases": [
+                {
+                    "id": case.id,
+                    "title": case.title,
+                    "parameters": dict(case.labels),
+                    "topology": case.topology,
+                    "clients": case.clients,
+                    "sut": case.sut.model_dump(),
+                    "link": case.link.model_dump() if case.link else None,
+                    "tests": [test.model_dump() for test in case.tests],
+                }
+                for case in self.cases
+            ],
+        }
+
+
+def conclude(folder: RunFolder) -> RunOutcome:
+    """Findings of a run, finished or not, from its journal; the tables and the report are written beside it.
+
+    A disk that is full keeps them from being written, not from being found: that is among the problems.
+    """
+    analysis = analyse(folder.read_manifest(), read_journal(folder.journal_path))
+    problems = []
+    for write in (rebuild, lambda run: write_results(run, result_rows(analysis)), lambda run: _report(run, analysis)):
+        try:
+            write(folder)
+        except DatasetError as error:
+            problems.append(str(error))
+    return RunOutcome(folder, analysis, tuple(dict.fromkeys(problems)))
+
+
+def _report(folder: RunFolder, analysis: RunAnalysis) -> None:
+    try:
+        folder.report_path.write_text(render_html(analysis), encoding="utf-8")
+    except OSError as error:
+        raise DatasetError(f"cannot write {folder.report_path}: {error.strerror}") from error

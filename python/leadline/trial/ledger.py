@@ -1,0 +1,55 @@
+"""Where everything that happens is written down: events of agents as they come, and the controller's own records.
+
+One `Ledger` per run. It stamps what it is given, appends it to a journal (a file, or a list for a measurement that
+nobody asked to keep) and passes it on to those who watch. What cannot be written ends the run: a figure whose
+samples are lost is no figure.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from leadline.contract.models import Heartbeat
+from leadline.fleet import Event
+from leadline.trial.notices import Notice, Observer
+
+
+class Sheet(Protocol):
+    """A journal, or a list."""
+
+    def append(self, entry: dict[str, Any], /) -> None:
+        """Take one entry."""
+
+
+class Ledger:
+    """Stamps, keeps and passes on."""
+
+    def __init__(self, sheet: Sheet, observers: tuple[Observer, ...] = ()) -> None:
+        self._sheet = sheet
+        self._observers = observers
+        self._listeners: list[Callable[[str, Event], None]] = []
+
+    def record(self, record: str, **fields: Any) -> None:
+        """Write one record of the controller's down."""
+        self._sheet.append({"record": record, "at_ns": time.monotonic_ns(), **fields})
+
+    def hear(self, host: str, event: Event) -> None:
+        """Write one event of an agent down, then let the test that runs look at it."""
+        # A heartbeat says "alive" to the fleet, and nothing to a reader of figures.
+        if not isinstance(event, Heartbeat):
+            line: Mapping[str, Any] = event.model_dump(mode="python")
+            self._sheet.append({"host": host, "at_ns": time.monotonic_ns(), "event": line})
+        for listener in self._listeners:
+            listener(host, event)
+
+    def listen(self, listener: Callable[[str, Event], None]) -> Callable[[], None]:
+        """Have `listener` called with every event; returns what ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def tell(self, notice: Notice) -> None:
+        """Tell those who watch."""
+        for observer in self._observers:
+            observer(notice)

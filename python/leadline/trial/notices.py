@@ -1,0 +1,88 @@
+"""What a run tells those who watch it. Records only; nobody who watches can change what is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from leadline.plan import Case
+
+
+@dataclass(frozen=True, slots=True)
+class RunBegan:
+    """Before the first trial."""
+
+    trials: int
+    expected_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class TrialBegan:
+    """A trial, the `number`th of the run (from 1)."""
+
+    label: str
+    number: int
+    case: Case
+    repeat: int
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseBegan:
+    """`build`, `bring-up`, a test's name or `tear-down`."""
+
+    label: str
+    phase: str
+
+
+@dataclass(frozen=True, slots=True)
+class TestBegan:
+    """A test's load begins in a moment."""
+
+    __test__ = False
+
+    label: str
+    test: str
+    kind: str
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFigures:
+    """How far a test has come: rates since the figures before, over all clients. None where nothing is known yet."""
+
+    label: str
+    elapsed_s: float
+    bits_per_s: float | None
+    units_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TestEnded:
+    """`done`, `failed` or `interrupted`."""
+
+    __test__ = False
+
+    label: str
+    test: str
+    status: str
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TrialEnded:
+    """`done`, `failed`, `skipped` or `interrupted`."""
+
+    label: str
+    status: str
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """After the last trial, before the findings."""
+
+    status: str
+
+
+Notice = RunBegan | TrialBegan | PhaseBegan | TestBegan | LiveFigures | TestEnded | TrialEnded | RunEnded
+Observer = Callable[[Notice], None]

@@ -1,0 +1,99 @@
+"""One measurement from this host against a server that is there: what the quick commands do.
+
+The same journal entries as in a run, the same analysis; they are kept in a run folder where the user asks for one.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from leadline import __version__
+from leadline.analysis import analyse
+from leadline.analysis.model import TestResult
+from leadline.errors import LeadlineError
+from leadline.fleet import Agent, Launch, agent_binary
+from leadline.plan import Test
+from leadline.trial import load
+from leadline.trial.interrupt import Interrupt
+from leadline.trial.ledger import Ledger, Sheet
+from leadline.trial.notices import Observer, TestBegan, TestEnded
+from leadline.trial.workloads import LoadWorkload
+
+_TRIAL = "c01/1"
+_OBSERVE_PERIOD_MS = 100
+HERE = "this host"
+
+
+@dataclass(frozen=True, slots=True)
+class Single:
+    """What is to be measured."""
+
+    test: Test
+    workload: LoadWorkload
+    argv: Sequence[str]
+
+    def manifest(self, run_id: str = "") -> dict[str, Any]:
+        """The measurement as a plan of one case."""
+        return {
+            "schema": "leadline.run/1",
+            "run_id": run_id,
+            "name": self.test.name,
+            "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "version": __version__,
+            "command": shlex.join(self.argv),
+            "cases": [{"id": "c01", "parameters": {}, "tests": [self.test.model_dump()]}],
+        }
+
+
+async def measure(
+    single: Single,
+    entries: list[dict[str, Any]],
+    sheet: Sheet | None,
+    interrupt: Interrupt,
+    observers: tuple[Observer, ...],
+) -> TestResult:
+    """Run it; what happens goes to `entries`, and to `sheet` where there is one.
+
+    Raises:
+        LeadlineError: it could not be begun, or broke off; an interrupted one gives what it had.
+    """
+    ledger = Ledger(_Both(entries, sheet) if sheet is not None else entries, observers)
+    name, test = f"{_TRIAL}/{single.test.name}", single.test
+    ledger.record("trial-begin", trial=_TRIAL, case="c01", repeat=1, parameters={})
+    agent = await Agent.start(HERE, Launch((str(agent_binary()),)), sink=ledger.hear)
+    failure: LeadlineError | None = None
+    try:
+        clock = await agent.compare_clocks()
+        ledger.record("clock", host=HERE, offset_ns=clock.offset_ns, bound_ns=clock.bound_ns)
+        await agent.observe(name, _OBSERVE_PERIOD_MS, True)
+        ledger.tell(TestBegan(name, test.name, test.kind, test.duration_ms / 1000))
+        what = load.Load(name, test.model_dump(), {HERE: single.workload})
+        await load.run(what, {HERE: agent}, {HERE: clock}, ledger, interrupt)
+    except LeadlineError as error:
+        failure = error
+    finally:
+        await agent.close()
+    status = "failed" if failure else "interrupted" if interrupt.asked.is_set() else "done"
+    ledger.record("test-end", label=name, status=status, error=str(failure) if failure else None)
+    ledger.tell(TestEnded(name, test.name, status, str(failure) if failure else None))
+    ledger.record("trial-end", trial=_TRIAL, status=status, error=None)
+    ledger.record("run-end", status=status)
+    if failure is not None:
+        raise failure
+    return analyse(single.manifest(), entries).trials[0].tests[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Both:
+    """A list for the figures, and a journal for the user."""
+
+    entries: list[dict[str, Any]]
+    sheet: Sheet
+
+    def append(self, entry: dict[str, Any], /) -> None:
+        self.sheet.append(entry)
+        self.entries.append(entry)
