@@ -11,12 +11,13 @@ from typing import Any
 
 from leadline.analysis.model import ClientBringUp
 from leadline.analysis.spec import TestSpec
+from leadline.plan.document import StabilityLimit
 
 CPU_KINDS = ("user", "system", "softirq", "irq", "steal", "iowait", "idle")
 """Order of the figures in `HostSample.cpu_s`."""
 
-DEFAULT_STABILITY_SPREAD = 0.1
-"""How far repeats or intervals may differ, as a share of their mean, where no plan says otherwise (plan's default)."""
+DEFAULT_STABILITY_SPREAD = StabilityLimit().spread
+"""How far repeats or intervals may differ, as a share of their mean, where no plan says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+from pydantic import ValidationError
+
 from leadline.analysis import findings, machine
 from leadline.analysis.gather import DEFAULT_STABILITY_SPREAD, HostSample, TestData
 from leadline.analysis.measure import analyse_test
@@ -24,6 +26,8 @@ from leadline.analysis.spec import TestSpec
 from leadline.analysis.targets import judge_summaries, parse_targets
 from leadline.dataset import HostClocks
 from leadline.errors import PlanError
+from leadline.plan.document import Limits
+from leadline.plan.fields import validate_input
 
 Record = Mapping[str, Any]
 
@@ -265,8 +269,11 @@ def _client_bring_up(clients: Sequence[Record]) -> ClientBringUp | None:
 
 
 def _stability_spread(plan: Record) -> float:
-    spread = ((plan.get("limits") or {}).get("stability") or {}).get("spread")
-    return float(spread) if isinstance(spread, int | float) else DEFAULT_STABILITY_SPREAD
+    """The plan's limit as its author wrote it (`15%` or 0.15); the default where it says nothing readable."""
+    try:
+        return validate_input(Limits, plan.get("limits") or {}).stability.spread
+    except ValidationError:
+        return DEFAULT_STABILITY_SPREAD
 
 
 def _message(error: Any) -> str | None:

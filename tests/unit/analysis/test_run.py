@@ -191,3 +191,19 @@ def test_from_a_folder_to_rows_and_back(tmp_path: Path) -> None:
     assert rates["trial"].to_list() == ["c01/1", "c01/2", None]
     assert rates["value"].to_list() == pytest.approx([8e6, 8.16e6, 8.08e6], rel=1e-6)
     assert rates["low"].null_count() == 2
+
+
+@pytest.mark.parametrize(
+    ("limits", "verdict"),
+    [
+        (None, "valid"),
+        ({"stability": {"spread": "1%"}}, "unstable"),
+        ({"stability": {"spread": 0.01}}, "unstable"),
+        ({"stability": {"spread": "nonsense"}}, "valid"),
+    ],
+)
+def test_the_plans_own_limit_counts_as_it_was_written(limits: Any, verdict: str) -> None:
+    # The two repeats are 2 % apart.
+    plan = {"name": "made", "limits": limits}
+    (summary,) = analyse({**MANIFEST, "plan": plan}, whole_run().entries).summaries
+    assert summary.validity.verdict.value == verdict
