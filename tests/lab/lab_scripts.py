@@ -37,7 +37,8 @@ from leadline.lab.hosts import Lab
 from leadline.lab.topology import LinkSpec
 
 def say(**what):
-    print(json.dumps(what, default=str), flush=True)
+    # Not through a buffer: a signal handler may say something while the program does.
+    os.write(1, json.dumps(what, default=str).encode() + b"\\n")
 
 def enter():
     try:
@@ -151,9 +152,9 @@ def await_death(pids: set[int]) -> None:
 def network_names() -> set[str]:
     """`ip netns list` and `ip link` of this machine, as far as the lab's names go: others may be at work here."""
     lab_names = {"wan", "lan", "bridge", "switch", "gateway", "server", "client1", "gateway-a", "gateway-b"}
-    links = json.loads(subprocess.check_output(["ip", "-json", "link"], text=True))
-    namespaces = subprocess.check_output(["ip", "netns", "list"], text=True).split()
-    return lab_names & ({link["ifname"] for link in links} | set(namespaces))
+    with pyroute2.IPRoute() as route:
+        links = {link.get_attr("IFLA_IFNAME") for link in route.get_links()}
+    return lab_names & (links | set(pyroute2.netns.listnetns()))
 
 
 def cgroups_of(pids: set[int]) -> list[Path]:

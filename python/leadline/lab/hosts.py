@@ -67,7 +67,8 @@ class Lab:
                 raise MissingBinary("nsenter", hint="apt-get install util-linux")
             lab._do(lab._make)
         except BaseException:
-            lab.close()
+            with suppress(LabError):  # the first failure is the one to tell
+                lab.close()
             raise
         return lab
 

@@ -56,6 +56,22 @@ _SWITCH_SETTINGS = {
 }
 
 
+def hold_namespace(path: Path) -> None:
+    """Make a network namespace, held by a file."""
+    try:
+        kernel.create_network_namespace(path)
+    except FileExistsError:
+        raise LabError(f"there is a host {path.name} in this jail already", hint="close the other lab first") from None
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        if error.errno == errno.ENOSPC:
+            raise EnvironmentLimit(
+                f"no more hosts than {_namespaces_allowed()} can be made",
+                hint="allow more with `sudo sysctl -w user.max_net_namespaces=15000`",
+            ) from error
+        raise LabError(f"the namespace of {path.name} can't be made: {error.strerror}") from error
+
+
 def has_ipv6() -> bool:
     """Whether the kernel runs IPv6 at all (`ipv6.disable=1` takes it away)."""
     return Path("/proc/sys/net/ipv6").exists()
@@ -78,7 +94,7 @@ def make_switch() -> None:
 
 def connect(link: Link, a: Path, b: Path) -> None:
     """A pair of virtual interfaces with an end in each of two namespaces."""
-    with open_namespace(a) as a_fd, open_namespace(b) as b_fd, _netlink("make a veth pair", module="veth") as route:
+    with _open_namespace(a) as a_fd, _open_namespace(b) as b_fd, _netlink("make a veth pair", module="veth") as route:
         peer = {"ifname": link.b.interface, "mtu": link.b.mtu, "net_ns_fd": b_fd}
         route.link("add", ifname=link.a.interface, kind="veth", mtu=link.a.mtu, net_ns_fd=a_fd, peer=peer)
 
@@ -119,16 +135,6 @@ def add_route(destination: str, via: str | None, device: str | None) -> None:
 def forward() -> None:
     """Let this host pass packets on."""
     _set_all({"ipv4/ip_forward": 1, "ipv6/conf/all/forwarding": 1})
-
-
-@contextmanager
-def open_namespace(path: Path) -> Iterator[int]:
-    """A descriptor of a namespace's file, for the length of a block."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def _set_up(route: IPRoute, index: int, port: Port) -> None:
@@ -262,6 +268,16 @@ def _index(route: IPRoute, interface: str) -> int:
 
 
 @contextmanager
+def _open_namespace(path: Path) -> Iterator[int]:
+    """A descriptor of a namespace's file, for the length of a block."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
 def _netlink(what: str, module: str | None = None) -> Iterator[IPRoute]:
     """A socket in this thread's namespace, for the length of a block; refusals are named after `what`."""
     with IPRoute() as route:
@@ -287,22 +303,6 @@ def _needs(qdisc: str, consequence: str, key: str, module: str) -> Iterator[None
                 hint=f"load it with `sudo modprobe {module}`, or leave {key} out of the plan",
             ) from error
         raise
-
-
-def hold_namespace(path: Path) -> None:
-    """Make a network namespace, held by a file."""
-    try:
-        kernel.create_network_namespace(path)
-    except FileExistsError:
-        raise LabError(f"there is a host {path.name} in this jail already", hint="close the other lab first") from None
-    except OSError as error:
-        path.unlink(missing_ok=True)
-        if error.errno == errno.ENOSPC:
-            raise EnvironmentLimit(
-                f"no more hosts than {_namespaces_allowed()} can be made",
-                hint="allow more with `sudo sysctl -w user.max_net_namespaces=15000`",
-            ) from error
-        raise LabError(f"the namespace of {path.name} can't be made: {error.strerror}") from error
 
 
 def _namespaces_allowed() -> str:
