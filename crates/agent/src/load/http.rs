@@ -1,6 +1,7 @@
-//! HTTP load: what is asked for becomes a template, open connections and a schedule per thread. `opening` connects,
-//! `worker` drives one thread's connections, `report` makes the threads' figures one outcome.
+//! HTTP load: what is asked for becomes a template, open connections and a schedule per thread. `opening` and
+//! `closing` connect and part, `worker` drives one thread's connections, `report` makes the threads' figures one outcome.
 
+mod closing;
 mod opening;
 mod report;
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use leadline_http::{Answer, ClientConnection, Closed, Malformed, Received, RequestTemplate, Schedule};
@@ -13,6 +13,7 @@ use leadline_sys::clock::{self, monotonic_ns};
 use leadline_sys::net;
 use leadline_sys::poll::{Interest, Poll, Ready};
 
+use super::closing::settle;
 use super::opening::Opened;
 use super::report::{Tally, TcpSummary, WorkerReport};
 use crate::events::error_code;
@@ -52,8 +53,6 @@ const CONNECT_TIMEOUT_NS: u64 = 5_000_000_000;
 /// Rest after a failed attempt to connect, ns; doubled after each further one.
 const FIRST_REST_NS: u64 = 10_000_000;
 const LONGEST_REST_NS: u64 = 1_000_000_000;
-/// How long answers are still taken in after the end, ns, as closing at once would reset what the server has yet to read.
-const SETTLE_NS: u64 = 1_000_000_000;
 
 enum Link {
     Down { retry_ns: u64 },
@@ -327,7 +326,7 @@ impl Worker {
 
     fn ended(&mut self, index: usize) {
         match self.connections[index].machine.ended(monotonic_ns()) {
-            Closed::Idle => {}
+            Closed::Idle => return self.lost_idle(index),
             Closed::Answered(answer) => self.answered(&answer, 0),
             Closed::Early { .. } => count_error(&mut self.errors, "closed_early"),
         }
@@ -338,23 +337,35 @@ impl Worker {
     fn fail(&mut self, index: usize, name: &str) {
         let had_request = self.connections[index].machine.close().is_some();
         // A server may drop a connection that is idle; only what it sends unasked is an error then.
-        if had_request || name == Malformed::UnsolicitedBytes.name() {
-            count_error(&mut self.errors, name);
+        if !had_request && name != Malformed::UnsolicitedBytes.name() {
+            return self.lost_idle(index);
         }
+        count_error(&mut self.errors, name);
         self.reopen(index);
+    }
+
+    /// An idle connection is gone. It is opened anew, but not at once: a server that hangs up on whoever comes would
+    /// otherwise be called again and again for nothing.
+    fn lost_idle(&mut self, index: usize) {
+        self.drop_link(index);
+        self.rest(index);
     }
 
     /// Closes a connection and begins another in its place, unless no request is left for it.
     fn reopen(&mut self, index: usize) {
+        self.drop_link(index);
+        if self.schedule.next_due_ns().is_some() {
+            self.connect(index);
+        }
+    }
+
+    fn drop_link(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         if std::mem::take(&mut connection.is_queued) {
             self.idle.retain(|&idle| idle != index);
         }
         connection.machine.close();
         connection.link = Link::Down { retry_ns: u64::MAX };
-        if self.schedule.next_due_ns().is_some() {
-            self.connect(index);
-        }
     }
 
     fn connect(&mut self, index: usize) {
@@ -394,6 +405,10 @@ impl Worker {
     /// Counts a failed attempt to connect and rests before the next one.
     fn not_connected(&mut self, index: usize, name: &str) {
         count_error(&mut self.errors, name);
+        self.rest(index);
+    }
+
+    fn rest(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         let retry_ns = monotonic_ns() + connection.rest_ns;
         connection.rest_ns = (connection.rest_ns * 2).min(LONGEST_REST_NS);
@@ -443,33 +458,6 @@ impl Worker {
         }
         outstanding
     }
-}
-
-/// Ends connections whose answers are still under way: tells the server that no more will come, and takes in what it
-/// says. Closing with answers unread would reset the connection, and requests that the server has not read would be
-/// counted here and not there.
-fn settle(outstanding: Vec<TcpStream>, buffer: &mut [u8]) -> io::Result<()> {
-    let mut poll = Poll::new(BATCH)?;
-    let mut open: Vec<Option<TcpStream>> = Vec::with_capacity(outstanding.len());
-    for (index, socket) in outstanding.into_iter().enumerate() {
-        // Fails only where the connection has gone, which the first read tells.
-        let _ = socket.shutdown(Shutdown::Write);
-        poll.add(&socket, index as u64, Interest::Read)?;
-        open.push(Some(socket));
-    }
-    let deadline_ns = monotonic_ns() + SETTLE_NS;
-    while open.iter().any(Option::is_some) && monotonic_ns() < deadline_ns {
-        for ready in poll.wait(Some(deadline_ns))? {
-            let place = &mut open[ready.token as usize];
-            let Some(socket) = place else { continue };
-            match socket.read(buffer) {
-                Ok(read) if read > 0 => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                _ => *place = None,
-            }
-        }
-    }
-    Ok(())
 }
 
 /// The name under which an error of the system is counted.

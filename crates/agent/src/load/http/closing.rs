@@ -1,0 +1,39 @@
+//! Ends a load's connections so that both sides have counted the same. Owns nothing that is measured: the time is over.
+
+use std::io::{self, Read};
+use std::net::{Shutdown, TcpStream};
+
+use leadline_sys::clock::monotonic_ns;
+use leadline_sys::poll::{Interest, Poll};
+
+/// How long answers are still taken in after the end, ns, as closing at once would reset what the server has yet to read.
+const SETTLE_NS: u64 = 1_000_000_000;
+/// Ready connections per wait.
+const BATCH: usize = 512;
+
+/// Ends connections whose answers are still under way: tells the server that no more will come, and takes in what it
+/// says. Closing with answers unread would reset the connection, and requests that the server has not read would be
+/// counted here and not there.
+pub fn settle(outstanding: Vec<TcpStream>, buffer: &mut [u8]) -> io::Result<()> {
+    let mut poll = Poll::new(BATCH)?;
+    let mut open: Vec<Option<TcpStream>> = Vec::with_capacity(outstanding.len());
+    for (index, socket) in outstanding.into_iter().enumerate() {
+        // Fails only where the connection has gone, which the first read tells.
+        let _ = socket.shutdown(Shutdown::Write);
+        poll.add(&socket, index as u64, Interest::Read)?;
+        open.push(Some(socket));
+    }
+    let deadline_ns = monotonic_ns() + SETTLE_NS;
+    while open.iter().any(Option::is_some) && monotonic_ns() < deadline_ns {
+        for ready in poll.wait(Some(deadline_ns))? {
+            let place = &mut open[ready.token as usize];
+            let Some(socket) = place else { continue };
+            match socket.read(buffer) {
+                Ok(read) if read > 0 => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                _ => *place = None,
+            }
+        }
+    }
+    Ok(())
+}
