@@ -7,8 +7,10 @@ from pathlib import Path
 
 
 def private_folder(path: Path) -> Path:
-    """Make the folder (and its parents) with mode 700."""
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Make the folder with mode 700, and so each folder above it that is not there yet."""
+    for folder in (*reversed(path.parents), path):
+        if not folder.is_dir():
+            folder.mkdir(mode=0o700, exist_ok=True)
     path.chmod(0o700)
     return path
 

@@ -1,0 +1,89 @@
+"""One trial's bring-up and take-down in a jail, as a program: `sut_trial.py SPEC FOLDER`, both given by test_sut_*.py.
+
+SPEC is JSON: topology, clients, kind, parameters, and what to do besides (`kill`: host and process name to kill once all
+is up). Says what happened as one JSON object, and leaves what the agents said in FOLDER/heard.jsonl.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from leadline.contract.models import InterfaceView, Prepared, ServeWorkload
+from leadline.errors import LeadlineError
+from leadline.fleet import Agent, Event, Launch, agent_binary
+from leadline.lab import jail
+from leadline.lab.hosts import Lab
+from leadline.lab.topology import LinkSpec, remote_access, site_to_site
+from leadline.sut import NobodyConnected, Site, create
+
+
+async def main(spec: dict[str, Any], folder: Path) -> dict[str, Any]:
+    link = LinkSpec(**spec.get("link", {}))
+    layout = site_to_site(link) if spec["topology"] == "site-to-site" else remote_access(spec["clients"], link)
+    lab = Lab.build(layout, "c01/1")
+    heard: list[tuple[str, Event]] = []
+    agents: dict[str, Agent] = {}
+
+    async def start(host: str) -> None:
+        launch = Launch((*lab.launch_prefix(host), str(agent_binary())), hello_within_s=30)
+        agents[host] = await Agent.start(host, launch, sink=lambda name, event: heard.append((name, event)))
+
+    try:
+        await asyncio.gather(*(start(host) for host in lab.hosts))
+        server = lab.hosts["server"].addresses["lan"]
+        bind = ServeWorkload(bind=list(server.values()), port=0, http_port=None, longest_ms=60_000, most_flows=8)
+        serve = await agents["server"].prepare("c01/1/setup", "serve", bind)
+        assert serve.port is not None
+        site = Site(lab, agents, folder, "c01/1", layout.clients, serve.port, server, folder / "logs")
+        said = await _up_and_down(spec, site, heard)
+        said["left"] = await _left_interfaces(agents)
+        return said
+    finally:
+        await asyncio.gather(*(agent.close() for agent in agents.values()))
+        (folder / "heard.jsonl").write_text("".join(event.model_dump_json() + "\n" for _, event in heard))
+        lab.close()
+
+
+async def _up_and_down(spec: dict[str, Any], site: Site, heard: list[tuple[str, Event]]) -> dict[str, Any]:
+    sut = create(spec["kind"], spec.get("parameters", {}))
+    said: dict[str, Any] = {}
+    try:
+        up = await sut.bring_up(site)
+        said["up"] = dataclasses.asdict(up)
+        if "kill" in spec:
+            host, name = spec["kill"]
+            watch = asyncio.create_task(sut.failure())
+            pids = [
+                event.pid for at, event in heard if at == host and isinstance(event, Prepared) and event.task == name
+            ]
+            assert pids[-1] is not None
+            os.kill(pids[-1], signal.SIGKILL)
+            said["failure"] = str(await watch)
+    except LeadlineError as error:
+        said["error"] = {"code": error.code, "message": str(error)}
+        if isinstance(error, NobodyConnected):
+            said["clients"] = [dataclasses.asdict(client) for client in error.clients]
+    finally:
+        await sut.take_down(site)
+        await sut.take_down(site)
+    return said
+
+
+async def _left_interfaces(agents: dict[str, Agent]) -> list[str]:
+    """Tunnel devices that outlived the take-down."""
+    views = await asyncio.gather(*(agent.inspect() for agent in agents.values()))
+    found: list[InterfaceView] = [item for view in views for item in view.interfaces]
+    return [item.name for item in found if item.name.startswith(("tun", "wg"))]
+
+
+if __name__ == "__main__":
+    jail.enter("sut-test")
+    result = asyncio.run(main(json.loads(sys.argv[1]), Path(sys.argv[2])))
+    print(json.dumps(result, default=str), flush=True)

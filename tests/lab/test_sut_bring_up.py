@@ -1,0 +1,189 @@
+"""Every system under test comes up in both topologies, counts its clients truly, and leaves nothing behind.
+
+Real daemons and real packets: each case is a run of `sut_trial.py` in a jail of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leadline.errors import MissingBinary
+from leadline.fleet import agent_binary
+
+pytestmark = pytest.mark.lab
+
+PROGRAM = Path(__file__).with_name("sut_trial.py")
+SOURCES = Path(__file__).resolve().parents[2] / "python"
+WITHIN_S = 180
+OPENVPN = shutil.which("openvpn", path=f"{os.environ['PATH']}:/usr/local/sbin:/usr/sbin:/sbin")
+needs_openvpn = pytest.mark.skipif(OPENVPN is None, reason="openvpn is not installed")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _possible() -> None:
+    try:
+        agent_binary()
+    except MissingBinary as error:
+        pytest.skip(str(error))
+    tried = _python("-c", "from leadline.lab import jail; print(jail.available().reason or '')")
+    if tried.stdout.strip():
+        pytest.skip(tried.stdout.strip())
+
+
+def run(folder: Path, prefix: tuple[str, ...] = (), **spec: Any) -> dict[str, Any]:
+    done = _python(str(PROGRAM), json.dumps(spec), str(folder), prefix=prefix)
+    assert done.returncode == 0, done.stderr
+    said: dict[str, Any] = json.loads(done.stdout)
+    assert said["left"] == [], "tunnel devices outlived the take-down"
+    return said
+
+
+def _python(*arguments: str, prefix: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*prefix, sys.executable, *arguments],
+        env={**os.environ, "PYTHONPATH": str(SOURCES)},
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        check=False,
+    )
+
+
+def states(said: dict[str, Any]) -> list[str]:
+    assert "up" in said, said
+    return [client["state"] for client in said["up"]["clients"]]
+
+
+@pytest.mark.parametrize("topology", ["remote-access", "site-to-site"])
+@pytest.mark.parametrize(
+    ("kind", "parameters"),
+    [
+        ("route", {}),
+        ("wireguard", {"ip": 4}),
+        ("wireguard", {"ip": 6}),
+        pytest.param("openvpn", {}, marks=needs_openvpn),
+        pytest.param("openvpn", {"transport": "tcp", "ip": 6, "control": "tls-crypt-v2"}, marks=needs_openvpn),
+        pytest.param(
+            "openvpn", {"topology": "net30", "control": "tls-auth", "cipher": "CHACHA20-POLY1305"}, marks=needs_openvpn
+        ),
+        pytest.param(
+            "openvpn",
+            {"topology": "p2p", "control": "none", "compression": "lz4-v2", "cipher": "AES-128-CBC", "tun_mtu": 1400},
+            marks=needs_openvpn,
+        ),
+    ],
+)
+def test_it_comes_up(tmp_path: Path, topology: str, kind: str, parameters: dict[str, Any]) -> None:
+    clients = 2 if topology == "remote-access" else 1
+    said = run(tmp_path, topology=topology, clients=clients, kind=kind, parameters=parameters)
+    assert states(said) == ["connected"] * clients
+    assert [client["host"] for client in said["up"]["clients"]] == ["client1", "client2"][:clients]
+    assert said["up"]["version"]
+    assert said["up"]["target"]["4"] == "10.82.0.2"
+    if kind != "route":
+        assert all(0 < client["time_s"] < WITHIN_S for client in said["up"]["clients"])
+
+
+@pytest.mark.parametrize("kind", ["route", "wireguard", pytest.param("openvpn", marks=needs_openvpn)])
+def test_it_comes_up_without_the_rights_of_root(tmp_path: Path, kind: str) -> None:
+    said = run(tmp_path, _without_rights(), topology="remote-access", clients=2, kind=kind)
+    assert states(said) == ["connected", "connected"]
+
+
+@needs_openvpn
+def test_more_clients_than_addresses(tmp_path: Path) -> None:
+    """OpenVPN's clients all say "Initialization Sequence Completed"; two of these five have no address."""
+    said = run(tmp_path, topology="remote-access", clients=5, kind="openvpn", parameters={"pool_size": 3})
+    assert sorted(states(said)) == ["connected"] * 3 + ["partial"] * 2
+    for client in said["up"]["clients"]:
+        if client["state"] == "partial":
+            assert {"ipv4 address", "route 10.82.0.0/24"} <= set(client["missing"])
+            assert client["cause"].startswith("the gateway's address pool is used up")
+            assert client["host"] in client["cause"]
+
+
+@needs_openvpn
+def test_pushed_routes_arrive(tmp_path: Path) -> None:
+    routes = ["10.90.0.0/24", "fd90::/64"]
+    said = run(tmp_path, topology="remote-access", clients=1, kind="openvpn", parameters={"push_routes": routes})
+    assert states(said) == ["connected"]
+    log = next((tmp_path / "logs").glob("*client1.log")).read_text()
+    assert "10.90.0.0/24" in log
+
+
+@pytest.mark.parametrize("kind", ["wireguard", pytest.param("openvpn", marks=needs_openvpn)])
+def test_keys_are_for_the_owner_alone_and_are_never_told(tmp_path: Path, kind: str) -> None:
+    run(tmp_path, topology="remote-access", clients=1, kind=kind)
+    trial = tmp_path / "c01-1"
+    files = [path for path in trial.rglob("*") if path.is_file() and path.name != "status"]
+    assert files
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+    assert stat.S_IMODE(trial.stat().st_mode) == 0o700
+    heard = (tmp_path / "heard.jsonl").read_text() + "".join(log.read_text() for log in (tmp_path / "logs").iterdir())
+    for secret in _secrets(files):
+        assert secret not in heard
+
+
+@needs_openvpn
+def test_a_daemon_that_dies_is_told_of(tmp_path: Path) -> None:
+    spec = {"topology": "remote-access", "clients": 1, "kind": "openvpn"}
+    said = run(tmp_path, **spec, kill=["gateway", "openvpn-server"])
+    assert said["failure"].startswith("openvpn-server on gateway was ended by signal 9; its log ends:")
+
+
+def test_a_client_process_that_dies_is_told_of(tmp_path: Path) -> None:
+    spec = {"topology": "remote-access", "clients": 2, "kind": "wireguard"}
+    said = run(tmp_path, **spec, kill=["client2", "wireguard-client"])
+    assert said["failure"].startswith("wireguard-client on client2 was ended by signal 9")
+
+
+@needs_openvpn
+def test_a_gateway_that_refuses_its_options(tmp_path: Path) -> None:
+    said = run(tmp_path, topology="remote-access", clients=1, kind="openvpn", parameters={"cipher": "NO-SUCH-CIPHER"})
+    assert said["error"]["code"] == "sut_failed"
+    assert "openvpn-server on gateway: it refuses its options: Options error" in said["error"]["message"]
+    assert "its log ends: " in said["error"]["message"]
+
+
+def test_a_program_that_is_something_else(tmp_path: Path) -> None:
+    said = run(tmp_path, topology="remote-access", clients=1, kind="openvpn", parameters={"binary": "/bin/true"})
+    assert said["error"]["code"] == "sut_failed"
+    assert "/bin/true is not OpenVPN" in said["error"]["message"]
+
+
+def test_a_program_that_is_missing(tmp_path: Path) -> None:
+    said = run(tmp_path, topology="remote-access", clients=1, kind="openvpn", parameters={"binary": "/no/openvpn"})
+    assert said["error"]["code"] == "missing_binary"
+    assert "/no/openvpn" in said["error"]["message"]
+
+
+def _without_rights() -> tuple[str, ...]:
+    """Before a command, to run it without the capabilities that root has; only a user namespace is left to it."""
+    if os.geteuid() != 0:
+        return ()
+    if shutil.which("setpriv") is None:
+        pytest.skip("setpriv is not installed, so root can't drop its rights")
+    # CAP_SETFCAP is what Linux asks of uid 0 to map itself into a user namespace; another user needs nothing.
+    return ("setpriv", "--bounding-set=-all,+setfcap", "--inh-caps=-all")
+
+
+def _secrets(files: list[Path]) -> list[str]:
+    """A line out of each private key."""
+    found = []
+    for path in files:
+        text = path.read_text()
+        if path.suffix == ".json":
+            found.append(str(json.loads(text)["private_key"]))
+        elif path.suffix == ".key":
+            found.append(text.splitlines()[2])
+    assert found
+    return found
