@@ -1,0 +1,68 @@
+# Everything that a developer or CI runs. `make demo` and `make test` set up whatever they need.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VENV   := .venv
+PYTHON := $(VENV)/bin/python
+TARGET := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
+AGENT  := target/$(TARGET)/release/leadline-agent
+# One static file, so that copying it to a host is the whole installation. With --target the flag stays away from build
+# scripts and procedural macros, which cannot be static.
+STATIC := CARGO_BUILD_TARGET=$(TARGET) RUSTFLAGS="-C target-feature=+crt-static"
+
+.PHONY: help build demo test test-rust test-python lint format bench contract lock clean system-packages
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
+build: $(VENV)/.installed ## the `leadline` command and its agent, in .venv/bin
+	@$(STATIC) cargo build --release --quiet --package leadline-agent
+	@cmp -s $(AGENT) $(VENV)/bin/leadline-agent || install -m 755 $(AGENT) $(VENV)/bin/leadline-agent
+
+$(VENV)/.installed: requirements.lock pyproject.toml scripts/uv
+	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust 1.85 or newer" >&2; exit 2; }
+	@test -x $(PYTHON) || scripts/uv venv --quiet --python-preference only-system $(VENV)
+	scripts/uv pip install --quiet --python $(PYTHON) --require-hashes -r requirements.lock
+	$(STATIC) scripts/uv pip install --quiet --python $(PYTHON) --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: build ## run examples/gateway.yaml on hosts made here
+	@scripts/packages openvpn
+	$(VENV)/bin/leadline run examples/gateway.yaml
+
+test: build ## every test: Rust, Python, contract, lab, browser
+	@scripts/packages openvpn nftables chromium chromium-driver
+	$(MAKE) --no-print-directory test-rust test-python
+
+test-rust:
+	cargo test --quiet --workspace
+
+test-python:
+	$(PYTHON) -m pytest --quiet
+
+lint: build ## ruff, mypy --strict, clippy and rustfmt, warnings as errors
+	$(VENV)/bin/ruff format --check python tests bench
+	$(VENV)/bin/ruff check python tests bench
+	$(PYTHON) -m mypy
+	cargo fmt --all --check
+	cargo clippy --quiet --workspace --all-targets -- -D warnings
+
+format: build ## put all code into the house's shape
+	$(VENV)/bin/ruff format python tests bench
+	$(VENV)/bin/ruff check --fix python tests bench
+	cargo fmt --all
+
+bench: build ## side by side with peers; writes docs/benchmarks.md
+	@scripts/packages openvpn nginx-light iperf3 wrk apache2-utils
+	$(PYTHON) bench/run.py
+
+contract: $(VENV)/.installed ## renew the schema and the models after a change in crates/wire
+	PYTHON=$(PYTHON) contract/generate.sh
+
+lock: ## renew requirements.lock
+	scripts/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-emit-index-url --generate-hashes \
+	  --group dev pyproject.toml -o requirements.lock
+
+clean: ## remove what was built
+	rm -rf target $(VENV) .venv-uv build dist
