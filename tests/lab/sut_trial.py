@@ -1,7 +1,7 @@
 """One trial's bring-up and take-down in a jail, as a program: `sut_trial.py SPEC FOLDER`, both given by test_sut_*.py.
 
-SPEC is JSON: topology, clients, kind, parameters, and what to do besides (`kill`: host and process name to kill once all
-is up). Says what happened as one JSON object, and leaves what the agents said in FOLDER/heard.jsonl.
+SPEC is JSON: topology, clients, kind, parameters, and what to do besides (`kill`: host and process name to kill once
+all is up). Says what happened as one JSON object, and leaves what the agents said in FOLDER/heard.jsonl.
 """
 
 from __future__ import annotations

@@ -1,0 +1,191 @@
+"""How clients are counted, with agents that answer what a test wants."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from leadline.contract.models import (
+    Exited,
+    InterfaceView,
+    NetworkView,
+    OutputLine,
+    Prepared,
+    RouteView,
+    RrWorkload,
+)
+from leadline.errors import AgentLost, SutFailed, TaskFailed
+from leadline.sut.connecting import ClientPlan, Hooks, connect, unless_dead
+from leadline.sut.daemons import Daemon, Daemons
+from leadline.sut.expectation import Expectation
+from leadline.sut.model import NobodyConnected, Site
+from leadline.sut.shape import POOL, SERVER_LAN
+
+
+@dataclass
+class FakeAgent:
+    """Answers like an agent whose client came up, unless told otherwise."""
+
+    host: str
+    address: str = "10.83.0.2"
+    ready_ns: int = 250_000_000
+    silent: bool = False
+    dead: int | None = None
+    answers_after: int = 1
+    refuses: str | None = None
+    stopped: list[str] = field(default_factory=list)
+    probes: int = 0
+    end: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def prepare(self, trial: str, task: str, workload: Any, timeout_s: float = 0) -> Prepared:
+        if self.refuses:
+            raise TaskFailed(self.host, task, "not_found", self.refuses)
+        if isinstance(workload, RrWorkload):
+            self.probes += 1
+            if self.probes < self.answers_after:
+                raise TaskFailed(self.host, task, "timeout", "waited in vain")
+        return Prepared(trial=trial, task=task, t_ns=50_000_000, pid=1)
+
+    async def begin(self, trial: str, at_ns: int) -> None: ...
+
+    async def stop(self, trial: str, task: str) -> None:
+        self.stopped.append(task)
+        self.end.set()
+
+    async def finished(self, trial: str, task: str, timeout_s: float) -> Any:
+        flows = [SimpleNamespace(received_units=1)]
+        return SimpleNamespace(outcome=SimpleNamespace(flows=flows, errors={}))
+
+    async def exited(self, trial: str, task: str, timeout_s: float | None = None) -> Exited:
+        await self.end.wait()
+        return Exited(trial=trial, task=task, t_ns=1, code=self.dead, signal=None, expected=self.dead is None)
+
+    async def output(self, trial: str, task: str, containing: str, timeout_s: float) -> OutputLine:
+        if self.dead is not None:
+            raise TaskFailed(self.host, task, "exited", f"it exited with {self.dead}")
+        if self.silent:
+            raise TaskFailed(self.host, task, "timeout", "waited in vain")
+        return OutputLine(trial=trial, task=task, t_ns=self.ready_ns, line=containing)
+
+    def lines(self, trial: str, task: str) -> tuple[OutputLine, ...]:
+        return ()
+
+    async def inspect(self) -> NetworkView:
+        routes = [RouteView(destination=str(net), gateway=None, interface="tun0") for net in SERVER_LAN.values()]
+        held = [f"{self.address}/16", f"fd83::{self.address.rpartition('.')[2]}/64"]
+        return NetworkView(interfaces=[InterfaceView(name="tun0", up=True, mtu=1500, addresses=held)], routes=routes)
+
+
+def setting(tmp_path: Path, *agents: FakeAgent) -> tuple[Site, Daemons, list[ClientPlan]]:
+    by_host: Any = {agent.host: agent for agent in agents}
+    lab: Any = None
+    site = Site(lab, by_host, tmp_path, "c01/1", tuple(by_host), 5201, {4: "10.82.0.2"})
+    expected = Expectation("tun0", POOL, tuple(SERVER_LAN.values()))
+    plans = [
+        ClientPlan(host, Daemon(host, "client", ("vpn",), tmp_path / f"{host}.log", ("up",)), "up", expected)
+        for host in by_host
+    ]
+    return site, Daemons(site), plans
+
+
+HOOKS = Hooks(explain=lambda plan: None)
+up: Callable[..., Any] = connect
+
+
+async def test_connected_with_the_time_by_the_hosts_clock(tmp_path: Path) -> None:
+    configured: list[str] = []
+    site, daemons, plans = setting(tmp_path, FakeAgent("client1"))
+    hooks = Hooks(explain=lambda plan: None, configure=lambda plan: configured.append(plan.client))
+    [state] = await up(site, daemons, plans, hooks)
+    assert (state.host, state.state, state.time_s, state.missing) == ("client1", "connected", 0.2, ())
+    assert configured == ["client1"]
+
+
+async def test_each_client_counts_for_itself(tmp_path: Path) -> None:
+    agents = [
+        FakeAgent("client1", "10.83.0.2"),
+        FakeAgent("client2", "192.0.2.3"),
+        FakeAgent("client3", "10.83.0.4", silent=True),
+        FakeAgent("client4", "10.83.0.5", dead=1),
+        FakeAgent("client5", "10.83.0.6", refuses="no such file"),
+        FakeAgent("client6", "10.83.0.2"),
+        FakeAgent("client7", "10.83.0.8", answers_after=99),
+        FakeAgent("client8", "10.83.0.9", answers_after=3),
+    ]
+    agents[3].end.set()
+    site, daemons, plans = setting(tmp_path, *agents)
+    hooks = Hooks(explain=lambda plan: "the pool is empty" if plan.client == "client2" else None)
+    states = await up(site, daemons, plans, hooks)
+    assert [(state.state, state.missing, state.cause) for state in states] == [
+        ("connected", (), None),
+        ("partial", ("ipv4 address",), "the pool is empty"),
+        ("failed", (), "no answer in 60 s"),
+        ("failed", (), "client on client4: it exited with 1"),
+        ("failed", (), "client on client5: no such file"),
+        ("partial", ("unique address",), "10.83.0.2 is client1's too"),
+        ("partial", ("traffic",), "over IPv4 to 10.82.0.2: no answer"),
+        ("connected", (), None),
+    ]
+    assert agents[2].stopped == ["client"]
+    assert agents[0].stopped == []
+    assert [agent.probes for agent in agents] == [1, 0, 0, 0, 0, 0, 3, 3]
+
+
+async def test_nobody_connected_is_a_failure_that_keeps_the_states(tmp_path: Path) -> None:
+    site, daemons, plans = setting(tmp_path, FakeAgent("client1", silent=True), FakeAgent("client2", silent=True))
+    with pytest.raises(NobodyConnected, match="none of 2 clients is connected: client1 failed: no answer") as caught:
+        await up(site, daemons, plans, HOOKS)
+    assert [state.state for state in caught.value.clients] == ["failed", "failed"]
+
+
+async def test_a_lost_agent_ends_it_all(tmp_path: Path) -> None:
+    class Lost(FakeAgent):
+        async def inspect(self) -> NetworkView:
+            raise AgentLost(self.host, "gone")
+
+    site, daemons, plans = setting(tmp_path, FakeAgent("client1"), Lost("client2", "10.83.0.3"))
+    with pytest.raises(AgentLost, match="client2"):
+        await up(site, daemons, plans, HOOKS)
+
+
+async def test_a_gateway_that_dies_meanwhile_is_the_cause(tmp_path: Path) -> None:
+    gateway = FakeAgent("gateway", dead=1)
+    _, daemons, [plan] = setting(tmp_path, gateway)
+    plan.daemon.log.write_text("one\n\ntwo\nthree\nfour\nfive\n")
+    await daemons.start(plan.daemon)
+    gateway.end.set()
+    never = asyncio.Event()
+    with pytest.raises(SutFailed, match=r"client on gateway exited with 1; its log ends: two \| three \| four \| five"):
+        await unless_dead(daemons, plan.daemon, never.wait())
+
+
+async def test_work_ends_as_itself_while_the_gateway_lives(tmp_path: Path) -> None:
+    _, daemons, [plan] = setting(tmp_path, FakeAgent("gateway"))
+    await daemons.start(plan.daemon)
+    assert await unless_dead(daemons, plan.daemon, asyncio.sleep(0, "done")) == "done"
+
+    async def fails() -> None:
+        raise ValueError("its own")
+
+    with pytest.raises(ValueError, match="its own"):
+        await unless_dead(daemons, plan.daemon, fails())
+
+
+async def test_stopping_is_idempotent_and_outlives_lost_agents(tmp_path: Path) -> None:
+    class Lost(FakeAgent):
+        async def stop(self, trial: str, task: str) -> None:
+            raise AgentLost(self.host, "gone")
+
+    fine = FakeAgent("client1")
+    _, daemons, plans = setting(tmp_path, fine, Lost("client2"))
+    for plan in plans:
+        await daemons.start(plan.daemon)
+    await daemons.stop_all()
+    await daemons.stop_all()
+    assert fine.stopped == ["client"]
