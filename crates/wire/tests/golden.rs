@@ -66,8 +66,18 @@ fn every_event_reads_and_writes_as_it_stands() {
         }
     }
     let known = [
-        "clock", "exited", "failed", "finished", "heartbeat", "hello", "network", "observation", "output", "prepared",
-        "progress", "started",
+        "clock",
+        "exited",
+        "failed",
+        "finished",
+        "heartbeat",
+        "hello",
+        "network",
+        "observation",
+        "output",
+        "prepared",
+        "progress",
+        "started",
     ];
     assert_eq!(types(&lines), known.map(str::to_owned).into_iter().collect());
 }

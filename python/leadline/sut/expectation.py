@@ -52,5 +52,5 @@ def shared(found: Mapping[str, Mapping[int, str]]) -> dict[str, str]:
         for address in held.values():
             first = owner.setdefault(str(ip_address(address)), host)
             if first != host:
-                doubles[host] = f"{address} is {first}'s too"
+                doubles.setdefault(host, f"{address} is {first}'s too")
     return doubles
