@@ -1,0 +1,43 @@
+"""On what the figures were taken: machine, kernel, versions."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+
+_ASK = (
+    ("leadline-agent", ["leadline-agent", "--version"]),
+    ("iperf3", ["iperf3", "--version"]),
+    ("wrk", ["wrk", "-v"]),
+    ("ab", ["ab", "-V"]),
+    ("nginx", ["nginx", "-v"]),
+)
+
+
+def describe_machine() -> str:
+    """CPU model, CPUs, memory, kernel."""
+    model = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ),
+        platform.machine(),
+    )
+    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return f"{model}, {os.cpu_count()} CPUs, {memory_gib:.0f} GiB, Linux {platform.release()}"
+
+
+def versions() -> list[str]:
+    """First line that each program says of itself."""
+    lines = []
+    for name, argv in _ASK:
+        if shutil.which(argv[0]) is None:
+            continue
+        said = subprocess.run(argv, capture_output=True, text=True, check=False)
+        first = next((line.strip() for line in (said.stdout + said.stderr).splitlines() if line.strip()), name)
+        lines.append(f"{name}: {first}")
+    return lines
