@@ -102,7 +102,7 @@ def ab(url: str) -> float:
 def observer_share() -> float:
     """CPU time that the agent's observer takes at 10 Hz, as a share of one core, from its own account."""
     command = subprocess.Popen(
-        ["leadline-agent"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=_pin(GENERATOR_CPU)
+        _pinned(GENERATOR_CPU, ["leadline-agent"]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert command.stdin is not None
     assert command.stdout is not None
@@ -137,13 +137,13 @@ def shaped_goodput_share() -> float:
 
 def _leadline(*arguments: str) -> dict[str, object]:
     argv = ["leadline", *arguments, "--json"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True, preexec_fn=_pin(GENERATOR_CPU))
+    done = subprocess.run(_pinned(GENERATOR_CPU, argv), capture_output=True, text=True, check=True)
     return dict(json.loads(done.stdout))
 
 
 def _iperf3(port: int, *more: str) -> dict[str, dict[str, dict[str, float]]]:
     argv = [_program("iperf3"), "-c", "127.0.0.1", "-p", str(port), "-t", str(SECONDS), "-J", *more]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True, preexec_fn=_pin(GENERATOR_CPU))
+    done = subprocess.run(_pinned(GENERATOR_CPU, argv), capture_output=True, text=True, check=True)
     return dict(json.loads(done.stdout))
 
 
@@ -156,7 +156,7 @@ def _metric(result: dict[str, object], name: str) -> float:
 def _timed(argv: Sequence[str]) -> tuple[str, float]:
     """What a program says, and the CPU time that it took, user and system."""
     with tempfile.TemporaryFile("w+") as output:
-        process = subprocess.Popen(argv, stdout=output, stderr=output, preexec_fn=_pin(GENERATOR_CPU))
+        process = subprocess.Popen(_pinned(GENERATOR_CPU, argv), stdout=output, stderr=output)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         output.seek(0)
@@ -168,7 +168,7 @@ def _timed(argv: Sequence[str]) -> tuple[str, float]:
 
 @contextmanager
 def _server(argv: Sequence[str], port: int) -> Iterator[None]:
-    server = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=_pin(SERVER_CPU))
+    server = subprocess.Popen(_pinned(SERVER_CPU, argv), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 10
         while True:
@@ -184,9 +184,9 @@ def _server(argv: Sequence[str], port: int) -> Iterator[None]:
         server.wait()
 
 
-def _pin(cpu: int):  # type: ignore[no-untyped-def]
+def _pinned(cpu: int, argv: Sequence[str]) -> list[str]:
     available = sorted(os.sched_getaffinity(0))
-    return lambda: os.sched_setaffinity(0, {available[cpu % len(available)]})
+    return ["taskset", "-c", str(available[cpu % len(available)]), *argv]
 
 
 def _program(name: str) -> str:

@@ -1,7 +1,7 @@
 """Leadline beside its peers, pairwise in one run: `make bench`. Prints ratios and writes docs/benchmarks.md.
 
-Every comparison alternates ours and theirs on the same two CPUs, generator on one and server on the other, and takes the
-median of the ratios of neighbouring rounds, so that a machine that slows down slows both. Absolute figures are this
+Every comparison alternates ours and theirs on the same two CPUs, generator on one and server on the other, and takes
+the median of the ratios of neighbouring rounds, so that a machine that slows down slows both. Absolute figures are this
 machine's; only the ratios mean something elsewhere.
 """
 
@@ -172,8 +172,8 @@ def _document(rows: list[Row], left_out: list[str], rounds: int) -> str:
         [
             "# Benchmarks",
             "",
-            "Written by `make bench`; not edited. Ours and theirs alternate on the same two CPUs, the generator on one and",
-            f"the server on the other; a ratio is the median over {rounds} rounds of ours divided by theirs in that round.",
+            "Written by `make bench`. Ours and theirs alternate on the same two CPUs, the generator on one and",
+            f"the server on the other; a ratio is the median over {rounds} rounds of ours by theirs in the same round.",
             "Absolute figures are this machine's; the ratios are what to compare.",
             "",
             f"- machine: {describe_machine()}",

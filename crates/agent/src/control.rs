@@ -19,6 +19,7 @@ use crate::{facts, process as process_task, serve};
 /// Obey until `shutdown` or the end of stdin.
 pub fn obey(cgroup: Option<&Path>) -> io::Result<()> {
     process::die_with_parent()?;
+    process::ignore_interrupts();
     if let Some(directory) = cgroup {
         let context = |error: io::Error| io::Error::new(error.kind(), format!("joining {}: {error}", directory.display()));
         process::join_cgroup(directory).map_err(context)?;

@@ -91,6 +91,12 @@ pub fn catch_termination() -> io::Result<()> {
     Ok(())
 }
 
+/// Leave SIGINT to whoever commands us: a terminal sends it to the whole foreground group.
+pub fn ignore_interrupts() {
+    // SAFETY: SIG_IGN is always a valid action.
+    unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
+}
+
 /// Whether SIGINT or SIGTERM came.
 pub fn termination_asked() -> bool {
     TERMINATION.load(Ordering::Relaxed)
