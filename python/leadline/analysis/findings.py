@@ -20,11 +20,14 @@ def run_validity(status: str, trials: Sequence[TrialResult], summaries: Sequence
     findings = []
     if status in _ENDED:
         findings.append((Verdict.INCOMPLETE, Reason(f"run-{status}", _ENDED[status])))
-    lost = [trial.trial for trial in trials if trial.status != "done"]
+    lost = [trial.trial for trial in trials if trial.status not in ("done", "skipped")]
     if lost:
-        named = ", ".join(lost[:5]) + (" ..." if len(lost) > 5 else "")
-        text = f"{len(lost)} of {len(trials)} trials did not come to their end: {named}"
+        text = f"{len(lost)} of {len(trials)} trials did not come to their end: {_named(lost)}"
         findings.append((Verdict.INCOMPLETE, Reason("trials-failed", text)))
+    skipped = [trial.trial for trial in trials if trial.status == "skipped"]
+    if skipped:
+        text = f"{len(skipped)} of {len(trials)} trials were left out as the plan allows: {_named(skipped)}"
+        findings.append((Verdict.VALID, Reason("trials-skipped", text)))
     if not summaries:
         findings.append((Verdict.INCOMPLETE, Reason("no-results", "no test was begun")))
     verdicts = Counter(summary.validity.verdict for summary in summaries)
@@ -43,6 +46,10 @@ def run_notes(hosts: Mapping[str, Mapping[str, Any]], observer: Mapping[str, flo
 def undecided(targets: Iterable[str]) -> tuple[TargetResult, ...]:
     """Every target of a run that has nothing to judge it by."""
     return tuple(TargetResult(text, "", "undecided", None, "no test gave this figure") for text in targets)
+
+
+def _named(trials: Sequence[str]) -> str:
+    return ", ".join(trials[:5]) + (" ..." if len(trials) > 5 else "")
 
 
 def _shared(hosts: Mapping[str, Mapping[str, Any]]) -> Iterable[Reason]:

@@ -186,12 +186,13 @@ class TrialResult:
     trial: str
     case: str
     repeat: int
-    status: str  # done | failed | interrupted
+    status: str  # done | failed | skipped (its program is missing, and the plan says optional) | interrupted
     error: str | None
     sut: str
     sut_version: str | None
     bring_up: ClientBringUp | None
     tests: tuple[TestResult, ...]
+    parameters: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

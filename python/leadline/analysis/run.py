@@ -118,6 +118,7 @@ class _Reading:
                 sut_version=trial.sut_version,
                 bring_up=trial.bring_up,
                 tests=tuple(analyse_test(data) for data in trial.tests.values()),
+                parameters=trial.parameters,
             )
         )
 
@@ -225,9 +226,9 @@ class _Reading:
             data.error = _message(record.get("error"))
 
     def _tests(self) -> list[tuple[str, str, str]]:
-        """Case, name and kind of each test that the run had, in the order of the plan."""
+        """Case, name and kind of each test that the run had, in the order of the plan; of skipped cases none."""
         found: dict[tuple[str, str], str] = {}
-        begun = {trial.case for trial in self._trials}
+        begun = {trial.case for trial in self._trials if trial.status != "skipped"}
         for case in self._cases.values():
             if case["id"] in begun:
                 found |= {(case["id"], test["name"]): test["kind"] for test in case.get("tests") or ()}
@@ -239,7 +240,7 @@ class _Reading:
         ]
 
     def _summary(self, case: str, test: str, kind: str, limit: float) -> Summary:
-        trials = [trial for trial in self._trials if trial.case == case]
+        trials = [trial for trial in self._trials if trial.case == case and trial.status != "skipped"]
         results = [result for trial in trials for result in trial.tests if result.test == test]
         parameters = results[0].parameters if results else self._cases.get(case, {}).get("parameters") or {}
         return summarise(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import click
 import typer
 
 from leadline import __version__
@@ -13,10 +12,13 @@ from leadline.cli import doctor, http, plan, report, results, rr, run, serve, tc
 from leadline.cli.output import say_error
 from leadline.errors import LeadlineError
 
+# typer's own, or click's in older versions of it: the ancestor of an exception that both make public.
+_WrongUsage = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
+
 app = typer.Typer(
     name="leadline",
     help="Measures a network at every layer, and says whether the figure can be believed.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -34,11 +36,15 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _global(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Measures a network at every layer, and says whether the figure can be believed."""
+    if context.invoked_subcommand is None:
+        print(context.get_help(), file=sys.stderr)
+        raise typer.Exit(2)
 
 
 def main() -> None:
@@ -49,9 +55,9 @@ def main() -> None:
 def _status() -> int:
     try:
         result = app(standalone_mode=False)
-    except click.exceptions.Abort:
+    except typer.Abort:
         return 130
-    except click.ClickException as error:
+    except _WrongUsage as error:
         return say_error(_usage(error), 2)
     except LeadlineError as error:
         return say_error(str(error), error.exit_code)
@@ -64,9 +70,10 @@ def _status() -> int:
     return result if isinstance(result, int) else 0
 
 
-def _usage(error: click.ClickException) -> str:
+def _usage(error: BaseException) -> str:
     """A wrong command line in one line: what is wrong, and where help is."""
     context = getattr(error, "ctx", None)
     where = context.command_path if context is not None else "leadline"
-    text = error.format_message().replace("\n", " ").rstrip(".")
+    told: str = getattr(error, "format_message", error.__str__)()
+    text = " ".join(told.split()).rstrip(".")
     return f"{text}; see `{where} --help`"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from leadline.dataset import atomic
-from leadline.errors import DatasetError
+from leadline.errors import DatasetError, InputError
 
 _CREATE_ATTEMPTS = 16
 _LONGEST_NAME = 60
@@ -48,14 +48,14 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """Takes an existing run folder, or a file inside of one; raises `DatasetError` when it is none."""
+        """Takes an existing run folder, or a file inside of one; raises `InputError` when it is none."""
         folder = path if path.is_dir() else path.parent
         if not path.exists():
-            raise DatasetError(f"no run at {path}", hint="give the folder that `leadline run` printed")
+            raise InputError(f"no run at {path}", hint="give the folder that `leadline run` printed")
         run = cls(folder)
         if not run.manifest_path.exists() and not run.journal_path.exists():
             hint = "a run folder holds run.json and journal.ndjson"
-            raise DatasetError(f"{folder} is not a run folder", hint=hint)
+            raise InputError(f"{folder} is not a run folder", hint=hint)
         return run
 
     @property

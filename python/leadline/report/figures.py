@@ -58,8 +58,8 @@ def case_parameters(analysis: RunAnalysis) -> dict[str, dict[str, Any]]:
         found.setdefault(summary.case, {}).update(summary.parameters)
     for trial in analysis.trials:
         parameters = found.setdefault(trial.case, {})
-        for test in trial.tests:
-            for name, value in test.parameters.items():
+        for given in (*(test.parameters for test in trial.tests), trial.parameters):
+            for name, value in given.items():
                 parameters.setdefault(name, value)
     return dict(sorted(found.items(), key=lambda item: _natural(item[0])))
 

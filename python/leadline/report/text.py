@@ -216,7 +216,8 @@ class _FiguresTable:
             return rows
         ends = Counter(trial.status for trial in self.analysis.trials if trial.case == case)
         why = ", ".join(f"{number} × {status}" for status, number in ends.items()) or "not run"
-        return [[Text(quantities.UNKNOWN), *(Text("") for _ in range(5)), Text(why, style="red")]]
+        style = "yellow" if set(ends) == {"skipped"} else "red"
+        return [[Text(quantities.UNKNOWN), *(Text("") for _ in range(5)), Text(why, style=style)]]
 
 
 def _figure_cells(summary: Summary) -> list[Text]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from leadline.dataset import RunFolder
-from leadline.errors import DatasetError
+from leadline.errors import DatasetError, InputError
 
 NOON = datetime(2026, 3, 4, 12, 30, 5, tzinfo=UTC)
 
@@ -46,9 +46,9 @@ def test_open_takes_the_folder_or_a_file_in_it(tmp_path: Path) -> None:
 
 
 def test_open_refuses_what_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="not a run folder"):
+    with pytest.raises(InputError, match="not a run folder"):
         RunFolder.open(tmp_path)
-    with pytest.raises(DatasetError, match="no run at"):
+    with pytest.raises(InputError, match="no run at"):
         RunFolder.open(tmp_path / "none")
 
 
