@@ -11,7 +11,7 @@ AGENT  := target/$(TARGET)/release/leadline-agent
 # scripts and procedural macros, which cannot be static.
 STATIC := CARGO_BUILD_TARGET=$(TARGET) RUSTFLAGS="-C target-feature=+crt-static"
 
-.PHONY: help build demo test test-rust test-python lint format bench contract lock clean system-packages
+.PHONY: help build demo test test-rust test-python lint format bench contract reference lock clean system-packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -59,6 +59,9 @@ bench: build ## side by side with peers; writes docs/benchmarks.md
 
 contract: $(VENV)/.installed ## renew the schema and the models after a change in crates/wire
 	PYTHON=$(PYTHON) contract/generate.sh
+
+reference: $(VENV)/.installed ## renew docs/reference/commands.md after a change of options
+	$(VENV)/bin/typer leadline.cli.app utils docs --name leadline --output docs/reference/commands.md >/dev/null
 
 lock: ## renew requirements.lock
 	scripts/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-emit-index-url --generate-hashes \

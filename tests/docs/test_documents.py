@@ -1,0 +1,110 @@
+"""Every example of the documents runs: shell blocks as they stand, in a network of their own; plans as they stand.
+
+The example plans that the commands name are shortened copies, so that a test takes seconds; the commands are verbatim.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(sys.executable).parent
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "ARCHITECTURE.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+NAMESPACE = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--net"]
+LISTENING = "until (: > /dev/tcp/127.0.0.1/5201) 2>/dev/null && (: > /dev/tcp/127.0.0.1/8080) 2>/dev/null; do :; done"
+
+
+def blocks(document: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", document.read_text(encoding="utf-8"), re.S | re.M)
+
+
+def commands(document: Path) -> list[str]:
+    lines = [line for block in blocks(document, "sh") for line in block.splitlines()]
+    return [line.partition("  #")[0].rstrip() for line in lines if line.strip()]
+
+
+def script(lines: list[str]) -> str:
+    """The lines as one script that stops at the first failure and ends what it put into the background."""
+    parts = ["set -euo pipefail", "ip link set lo up", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT"]
+    for line in lines:
+        # The report's command names the run by a pattern: the newest of several is meant.
+        parts.append(re.sub(r"runs/\*-(\S+)-\*", r'"$(ls -d runs/*-\1-* | tail -n 1)"', line))
+        if line.endswith("&"):
+            parts.append(LISTENING)
+    return "\n".join(parts)
+
+
+@pytest.fixture
+def workplace(tmp_path: Path) -> Path:
+    """A folder that looks like a checkout after `make build`, with short plans."""
+    (tmp_path / ".venv").symlink_to(BIN.parent)
+    (tmp_path / "examples").mkdir()
+    for plan in sorted((ROOT / "examples").glob("*.yaml")):
+        text = re.sub(r"duration: \d+s", "duration: 1s", plan.read_text(encoding="utf-8"))
+        text = re.sub(r"warmup: \d+m?s", "warmup: 100ms", text)
+        (tmp_path / "examples" / plan.name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def run_here(lines: list[str], workplace: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "COLUMNS": "80"}
+    argv = [*NAMESPACE, "bash", "-c", script(lines)]
+    return subprocess.run(
+        argv,
+        cwd=workplace,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_shell_examples_run(document: Path, workplace: Path) -> None:
+    lines = [line for line in commands(document) if not line.startswith("make ")]
+    if not lines:
+        return
+    done = run_here(lines, workplace)
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_make_targets_exist(document: Path) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    inline = re.findall(r"`make ([a-z-]+)`", document.read_text(encoding="utf-8"))
+    asked = [line.split()[1] for line in commands(document) if line.startswith("make ")]
+    for target in {*inline, *asked}:
+        assert re.search(rf"^{target}:", makefile, re.M), f"no target {target}"
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("document", [path for path in DOCUMENTS if blocks(path, "yaml")], ids=lambda path: path.name)
+def test_plans_in_documents_run(document: Path, workplace: Path) -> None:
+    if shutil.which("openvpn") is None:
+        pytest.skip("openvpn is not installed, and cannot be without root")
+    for number, text in enumerate(blocks(document, "yaml")):
+        plan = workplace / f"plan{number}.yaml"
+        plan.write_text(text, encoding="utf-8")
+        done = run_here([f"leadline plan {plan.name}", f"leadline run {plan.name}"], workplace)
+        assert done.returncode in (0, 4), f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text(encoding="utf-8")):
+        assert (document.parent / target).exists(), f"{target} does not exist"

@@ -1,0 +1,126 @@
+"""The map in ARCHITECTURE.md, held: floors, no `unsafe` outside `sys`, files that say what they own, sizes."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "python" / "leadline"
+CRATES = ROOT / "crates"
+
+PYTHON_FLOORS = {
+    "cli": 6, "trial": 5, "sut": 4, "lab": 3, "report": 3, "fleet": 2, "analysis": 2,
+    "plan": 1, "dataset": 1, "contract": 1, "errors": 0,
+}  # fmt: skip
+RUST_FLOORS = {
+    "agent": 5, "transport": 3, "http": 3, "tunnel": 3, "sys": 2, "observe": 2, "wire": 1, "stats": 1, "pace": 1,
+}  # fmt: skip
+LONGEST_FILE = 600
+
+
+def python_files() -> list[Path]:
+    return sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "contract" / "models.py")
+
+
+def rust_files() -> list[Path]:
+    return sorted(CRATES.rglob("*.rs"))
+
+
+def test_every_package_has_a_floor() -> None:
+    packages = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
+    assert packages == set(PYTHON_FLOORS) - {"errors"}
+    assert {path.parent.name for path in CRATES.glob("*/Cargo.toml")} == set(RUST_FLOORS)
+
+
+@pytest.mark.parametrize("path", python_files(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_python_imports_go_down(path: Path) -> None:
+    own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    if own == "__init__":
+        return
+    for module in _imported(ast.parse(path.read_text())):
+        parts = module.split(".")
+        if parts[0] == "leadline" and len(parts) > 1 and parts[1] != own:
+            assert PYTHON_FLOORS[parts[1]] < PYTHON_FLOORS[own], f"{own} imports {module}"
+
+
+@pytest.mark.parametrize("name", sorted(RUST_FLOORS))
+def test_crates_depend_downwards(name: str) -> None:
+    manifest = tomllib.loads((CRATES / name / "Cargo.toml").read_text())
+    for dependency in manifest.get("dependencies", {}):
+        if dependency.startswith("leadline-"):
+            other = dependency.removeprefix("leadline-")
+            assert RUST_FLOORS[other] < RUST_FLOORS[name], f"{name} depends on {other}"
+
+
+def test_unsafe_is_in_sys_alone() -> None:
+    offenders = [
+        str(path.relative_to(ROOT))
+        for path in rust_files()
+        if path.relative_to(CRATES).parts[0] != "sys" and re.search(r"\bunsafe\b(?!_)", _code(path.read_text()))
+    ]
+    assert offenders == []
+
+
+def test_machines_read_no_clock_and_open_no_socket() -> None:
+    forbidden = re.compile(
+        r"Instant::now|SystemTime::now|std::net::(Tcp|Udp)|TcpStream::|UdpSocket::|std::fs::|File::open"
+    )
+    offenders = [
+        str(path.relative_to(ROOT))
+        for crate in ("transport", "http", "tunnel", "stats", "pace", "wire")
+        for path in sorted((CRATES / crate / "src").rglob("*.rs"))
+        if forbidden.search(_code(path.read_text()).partition("#[cfg(test)]")[0])
+    ]
+    assert offenders == []
+
+
+@pytest.mark.parametrize("path", [*python_files(), *rust_files()], ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_say_what_they_own_and_stay_small(path: Path) -> None:
+    text = path.read_text()
+    opening = '"""' if path.suffix == ".py" else "//!"
+    assert text.startswith((opening, "#!")), "the file does not open with what it owns"
+    assert text.count("\n") <= LONGEST_FILE
+
+
+def test_pure_packages_do_no_io() -> None:
+    forbidden = re.compile(
+        r"\bopen\(|\.read_text\(|\.read_bytes\(|\.write_text\(|\bsubprocess\b|\bsocket\b|\btime\.(time|monotonic)"
+    )
+    allowed = {PACKAGE / "plan" / "load.py", PACKAGE / "plan" / "source.py"}
+    offenders = [
+        str(path.relative_to(PACKAGE))
+        for package in ("plan", "analysis")
+        for path in sorted((PACKAGE / package).glob("*.py"))
+        if path not in allowed and forbidden.search(_without_strings(path.read_text()))
+    ]
+    assert offenders == []
+
+
+def _imported(tree: ast.Module) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names = (
+                {f"{node.module}.{alias.name}" for alias in node.names} if node.module == "leadline" else {node.module}
+            )
+            found |= names - {"leadline.__version__"}
+    return found
+
+
+def _code(text: str) -> str:
+    return re.sub(r"//.*", "", text)
+
+
+def _without_strings(text: str) -> str:
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            node.value = ""
+    return ast.unparse(tree)
