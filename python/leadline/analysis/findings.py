@@ -39,7 +39,7 @@ def run_validity(status: str, trials: Sequence[TrialResult], summaries: Sequence
 
 
 def run_notes(hosts: Mapping[str, Mapping[str, Any]], observer: Mapping[str, float | None]) -> tuple[Reason, ...]:
-    """Hosts that share a machine, clocks, counters that this kernel lacks, and what observing cost if too much."""
+    """Hosts that share a machine, clocks, counters that this kernel lacks, and what observing cost."""
     return (*_shared(hosts), *_clocks(hosts), *_missing_counters(hosts), *_observer(observer))
 
 
@@ -58,7 +58,7 @@ def _shared(hosts: Mapping[str, Mapping[str, Any]]) -> Iterable[Reason]:
         if together > 1:
             cpus = next(facts.get("cpus") for facts in hosts.values() if facts.get("boot_id") == boot_id)
             which = "all" if together == len(hosts) else f"{together} of the"
-            text = f"{which} {len(hosts)} hosts are namespaces of one machine and share its {cpus} CPUs"
+            text = f"{which} {len(hosts)} hosts are on one machine and share its {cpus} CPUs"
             yield Reason("shared-cpus", text)
 
 
@@ -84,7 +84,9 @@ def _missing_counters(hosts: Mapping[str, Mapping[str, Any]]) -> Iterable[Reason
 
 
 def _observer(observer: Mapping[str, float | None]) -> Iterable[Reason]:
-    dear = {host: share for host, share in observer.items() if share is not None and share >= OBSERVER_LIMIT}
-    if dear:
-        host = max(dear, key=lambda name: dear[name])
-        yield Reason("observer-cost", f"observing cost {dear[host]:.1%} of one CPU on {host}; below 1 % is the aim")
+    known = {host: share for host, share in observer.items() if share is not None}
+    if not known:
+        return
+    host = max(known, key=lambda name: known[name])
+    text = f"observing cost at most {known[host]:.2%} of one CPU, on {host}"
+    yield Reason("observer-cost", text + ("; below 1 % is the aim" if known[host] >= OBSERVER_LIMIT else ""))

@@ -6,7 +6,7 @@ between they are taken to grow evenly. CPU is in percent of one CPU, so that two
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -20,6 +20,8 @@ GATEWAYS = ("gateway", "gateway-b", "gateway-a")
 
 # A rate stands for the window only where the samples reach over most of it.
 COVERAGE = 0.5
+# ... and two of them lie inside of it.
+LEAST_SAMPLES = 2
 
 # How much of the time around a test its plots show, s.
 _MARGIN_S = 0.5
@@ -58,14 +60,13 @@ def server_statistics(data: TestData, window: Window | None) -> ServerStatistics
         return None
     machine = machine_samples(data, host)
     shares = cpu_percent(machine, window)
-    total = sum(value for kind, value in shares.items() if kind not in _IDLE_KINDS) if shares else None
     user, system, memory = _sut_use(data, host, window)
     return ServerStatistics(
         real_length_s=(window.last_end_ns - window.first_start_ns) / 1e9,
         cpu_user_percent=shares.get("user"),
         cpu_system_percent=shares.get("system"),
         cpu_softirq_percent=shares.get("softirq"),
-        cpu_total_percent=total,
+        cpu_total_percent=busy_percent(shares, machine),
         cpu_wait_percent=shares.get("iowait"),
         cpus=machine[-1].cpus if machine else None,
         shared=len(neighbours(data, host)) > 1,
@@ -88,6 +89,17 @@ def cpu_percent(samples: Sequence[HostSample], window: Window) -> dict[str, floa
         grown = np.interp(end, t_ns, spent_s) - np.interp(start, t_ns, spent_s)
         found[kind] = 100.0 * float(grown) / ((end - start) / 1e9)
     return found
+
+
+def busy_percent(shares: Mapping[str, float], samples: Sequence[HostSample]) -> float | None:
+    """What all CPUs together did besides idling, percent of one CPU; `shares` are `cpu_percent`'s of `samples`.
+
+    Taken from the time left of idling, which the kernel measures. The busy kinds are sampled by the timer's tick on most
+    kernels (Documentation/admin-guide/cpu-load.rst): load that timers pace runs between two ticks, and hardly shows.
+    """
+    if not shares or not samples or samples[-1].cpus is None:
+        return None
+    return max(0.0, 100.0 * samples[-1].cpus - sum(shares[kind] for kind in _IDLE_KINDS))
 
 
 def observer_shares(samples: Iterable[tuple[str, Sequence[HostSample]]]) -> dict[str, float | None]:
@@ -217,7 +229,10 @@ def _around(samples: Sequence[HostSample], window: Window) -> list[HostSample]:
 
 
 def _covers(t_ns: Sequence[int], window: Window) -> bool:
-    if len(t_ns) < 2 or window.end_ns <= window.start_ns:
+    if window.end_ns <= window.start_ns:
+        return False
+    # Within less than two samples' distance a figure would be the neighbourhood's, not the window's.
+    if sum(1 for t in t_ns if window.start_ns <= t <= window.end_ns) < LEAST_SAMPLES:
         return False
     covered = min(t_ns[-1], window.end_ns) - max(t_ns[0], window.start_ns)
     return covered >= COVERAGE * (window.end_ns - window.start_ns)

@@ -33,7 +33,7 @@ def analyse_test(data: TestData) -> TestResult:
         parameters=data.parameters,
         status=data.status,
         error=data.error or (f"{data.failures[0][0]}: {data.failures[0][1]}" if data.failures else None),
-        metrics=metrics.figures(data.spec, flows, steady, merged),
+        metrics=metrics.figures(data, flows, steady, merged),
         validity=validity.assess(data, flows, steady, merged),
         window=steady,
         generator=metrics.generator_cost(data, flows, merged),

@@ -64,8 +64,9 @@ def merged_histograms(data: TestData) -> Histograms:
     return Histograms(merged, damaged)
 
 
-def figures(spec: TestSpec, flows: Sequence[Flow], window: Window | None, histograms: Histograms) -> dict[str, Metric]:
+def figures(data: TestData, flows: Sequence[Flow], window: Window | None, histograms: Histograms) -> dict[str, Metric]:
     """Every metric of the test's kind, unknown ones as None."""
+    spec = data.spec
     rates = {
         name: None if (rate := rate_per_s(curves, window)) is None else factor * rate
         for name, factor, curves in rate_columns(spec, flows)
@@ -76,7 +77,7 @@ def figures(spec: TestSpec, flows: Sequence[Flow], window: Window | None, histog
         case "rr":
             return _operations("transactions", spec, flows, rates, histograms)
         case "http":
-            return _operations("requests", spec, flows, rates, histograms)
+            return {**_operations("requests", spec, flows, rates, histograms), **_unfinished(data)}
         case _:
             return _tcp(spec, flows, window, rates)
 
@@ -192,6 +193,12 @@ def _operations(
             found[f"late_{name}_us"] = Metric(late.percentile_us(percentile), _MICROSECONDS)
         found["late_max_us"] = Metric(late.max_us, _MICROSECONDS)
     return found
+
+
+def _unfinished(data: TestData) -> dict[str, Metric]:
+    """What the server may have counted that `requests` has not: sent whole, and those of them without an answer."""
+
+    return {name: Metric(counter(data, name), _COUNT) for name in ("requests_sent", "unanswered", "unsent")}
 
 
 def _distribution(prefix: str, histogram: Histogram) -> dict[str, Metric]:

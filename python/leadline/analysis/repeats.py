@@ -11,8 +11,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from scipy import stats
-
 from leadline.analysis import stability, validity
 from leadline.analysis.metrics import PRIMARY
 from leadline.analysis.model import Metric, Reason, Summary, TestResult, Validity, Verdict
@@ -61,9 +59,15 @@ def mean_with_interval(metrics: Iterable[Metric | None]) -> Metric:
     if len(values) < 2:
         return Metric(mean, unit)
     variance = math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
-    quantile = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(values) - 1))
-    half = quantile * math.sqrt(variance / len(values))
+    half = _t_quantile(len(values) - 1) * math.sqrt(variance / len(values))
     return Metric(mean, unit, mean - half, mean + half)
+
+
+def _t_quantile(freedom: int) -> float:
+    # scipy takes a second or more to import, which a single measurement need not wait for.
+    from scipy.special import stdtrit  # noqa: PLC0415
+
+    return float(stdtrit(freedom, 0.5 + CONFIDENCE / 2))
 
 
 def _validity(done: Sequence[TestResult], failed: int, limit: float, kind: str) -> Validity:

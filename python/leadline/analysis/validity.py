@@ -249,9 +249,9 @@ def _shared_cpus(data: TestData, host: str | None, together: set[str], window: W
     samples = machine.machine_samples(data, host)
     used = machine.cpu_percent(samples, window) if window is not None else {}
     cpus = samples[-1].cpus if samples else data.facts.get(host or "", {}).get("cpus")
-    text = f"{len(together)} hosts are namespaces of one machine and share its {cpus or 'unknown number of'} CPUs"
-    if used and cpus:
-        busy = sum(share for kind, share in used.items() if kind not in ("idle", "iowait"))
+    text = f"{len(together)} hosts are on one machine and share its {cpus or 'unknown number of'} CPUs"
+    busy = machine.busy_percent(used, samples)
+    if busy is not None and cpus:
         text += f", which were {busy / cpus:.0f} % busy"
     return Reason("shared-cpus", text)
 
