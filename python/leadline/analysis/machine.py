@@ -94,8 +94,8 @@ def cpu_percent(samples: Sequence[HostSample], window: Window) -> dict[str, floa
 def busy_percent(shares: Mapping[str, float], samples: Sequence[HostSample]) -> float | None:
     """What all CPUs together did besides idling, percent of one CPU; `shares` are `cpu_percent`'s of `samples`.
 
-    Taken from the time left of idling, which the kernel measures. The busy kinds are sampled by the timer's tick on most
-    kernels (Documentation/admin-guide/cpu-load.rst): load that timers pace runs between two ticks, and hardly shows.
+    Taken from the time left of idling, which the kernel measures. The busy kinds are sampled by the timer's tick on
+    most kernels (Documentation/admin-guide/cpu-load.rst): load that timers pace runs between ticks, and hardly shows.
     """
     if not shares or not samples or samples[-1].cpus is None:
         return None

@@ -77,7 +77,7 @@ def figures(data: TestData, flows: Sequence[Flow], window: Window | None, histog
         case "rr":
             return _operations("transactions", spec, flows, rates, histograms)
         case "http":
-            return {**_operations("requests", spec, flows, rates, histograms), **_unfinished(data)}
+            return {**_operations("requests", spec, flows, rates, histograms), **_accounts(data)}
         case _:
             return _tcp(spec, flows, window, rates)
 
@@ -195,9 +195,8 @@ def _operations(
     return found
 
 
-def _unfinished(data: TestData) -> dict[str, Metric]:
+def _accounts(data: TestData) -> dict[str, Metric]:
     """What the server may have counted that `requests` has not: sent whole, and those of them without an answer."""
-
     return {name: Metric(counter(data, name), _COUNT) for name in ("requests_sent", "unanswered", "unsent")}
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from made_journals import EPOCH_NS, S, facts, observation, process, steady_test
 
 from leadline.analysis import TestData, analyse_test
-from leadline.analysis.gather import HostSample
+from leadline.analysis.gather import CPU_KINDS, HostSample
 from leadline.analysis.machine import observer_shares
 
 
@@ -42,6 +44,27 @@ def test_the_server_table_over_the_steady_window(step_s: float) -> None:
     assert server.sut_user_percent == pytest.approx(12)
     assert server.sut_system_percent == pytest.approx(34)
     assert server.sut_memory_bytes == 9_000_000
+
+
+def test_what_runs_between_ticks_counts_as_busy() -> None:
+    data = watched()
+    data.samples["gateway"] = [
+        dataclasses.replace(
+            sample, cpu_s=tuple(0.0 if kind in ("user", "softirq") else spent for kind, spent in spent_by)
+        )
+        for sample in data.samples["gateway"]
+        for spent_by in [list(zip(CPU_KINDS, sample.cpu_s or (), strict=True))]
+    ]
+    server = analyse_test(data).server
+    assert server is not None
+    assert (server.cpu_user_percent, server.cpu_system_percent) == (0, pytest.approx(50))
+    assert server.cpu_total_percent == pytest.approx(100), "the rest of two CPUs, 95 % idle and 5 % waiting"
+
+
+def test_a_window_between_two_samples_has_no_figures_of_its_own() -> None:
+    server = analyse_test(watched(step_s=9.0)).server
+    assert server is not None
+    assert (server.cpu_total_percent, server.sut_user_percent) == (None, None)
 
 
 def test_the_machines_samples_may_come_from_a_neighbour() -> None:

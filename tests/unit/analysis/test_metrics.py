@@ -169,6 +169,7 @@ def open_loop(**changes: Any) -> TestData:
             histogram("late", [100_000] * 1000),
         ],
         "errors": {"timeout": 2, "connection_reset": 0},
+        "counts": {"requests_sent": 1003, "unanswered": 1},
         **changes,
     }
     data.add("client1", finished(END_NS, outcome([report], **made)))
@@ -181,6 +182,7 @@ def test_http_open_loop_has_service_and_lateness_apart_from_latency() -> None:
     assert metrics["requests"] == 1000
     assert metrics["requests_per_s"] == pytest.approx(100)
     assert metrics["bytes_received"] == 50_000
+    assert (metrics["requests_sent"], metrics["unanswered"], metrics["unsent"]) == (1003, 1, None)
     assert metrics["latency_p99_us"] == pytest.approx(300, rel=1e-3)
     assert metrics["service_p99_us"] == pytest.approx(200, rel=1e-3)
     assert metrics["late_p99_us"] == pytest.approx(100, rel=1e-3)
