@@ -20,6 +20,8 @@ from rich.text import Text
 from leadline.analysis.model import Reason, RunAnalysis, Summary, Validity
 from leadline.report import figures, host_statistics, quantities, verdicts
 
+# Versions of daemons fill a line of their own; the page and results have them whole.
+_LONGEST_SYSTEM = 24
 TONES = {"good": "green", "bounded": "yellow", "doubtful": "yellow", "bad": "red"}
 
 
@@ -67,11 +69,11 @@ def server_table(analysis: RunAnalysis) -> RenderableType | None:
     rows = host_statistics.server_rows(analysis)
     if not rows:
         return None
-    table = _table("Server statistics", "percent of one CPU; means over the repeats")
+    table = _table("Server statistics", "s: real length; else percent of one CPU; means")
     _columns(
         table,
         left=("case", "test"),
-        right=("length s", "usr", "sys", "softirq", "total", "wait", "SUT CPU", "SUT memory"),
+        right=("s", "usr", "sys", "softirq", "total", "wait", "SUT", "SUT MiB"),
     )
     for row in rows:
         table.add_row(
@@ -80,7 +82,7 @@ def server_table(analysis: RunAnalysis) -> RenderableType | None:
             quantities.fixed(row.real_length_s, 2),
             *(quantities.fixed(value, 1) for value in row.cpu_percents),
             quantities.fixed(row.sut_percent, 1),
-            quantities.memory(row.sut_memory_bytes),
+            quantities.fixed(None if row.sut_memory_bytes is None else row.sut_memory_bytes / 2**20, 1),
         )
     shared = host_statistics.sharing_note(rows)
     return Group(table, Text(shared, style="dim")) if shared else table
@@ -93,7 +95,7 @@ def bring_up_table(analysis: RunAnalysis) -> RenderableType | None:
         return None
     table = _table("Bring-up of clients", "clients counted over all repeats")
     _columns(table, left=("case",), right=())
-    table.add_column("system", overflow="fold")
+    table.add_column("system", overflow="ellipsis", no_wrap=True, max_width=_LONGEST_SYSTEM)
     _columns(table, left=(), right=("connected", "partial", "failed", "time p50", "time max"))
     causes: list[Text] = []
     for row in rows:

@@ -83,7 +83,7 @@ def test_client_and_server_statistics() -> None:
         "241.25",
         "965.00",
     ]
-    assert "10.31  24.1  61.7     38.2  131.4   0.3     96.0    8.96 MiB" in line_with(text, "c02", "tcp-up", "10.31")
+    assert "10.31  24.1  61.7     38.2  131.4   0.3  96.0      9.0" in line_with(text, "c02", "tcp-up", "10.31")
     assert "2 CPUs, so 200 % at most" in text
 
 
