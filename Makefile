@@ -32,7 +32,7 @@ demo: build ## run examples/gateway.yaml on hosts made here
 	$(VENV)/bin/leadline run examples/gateway.yaml
 
 test: build ## every test: Rust, Python, contract, lab, browser
-	@scripts/packages openvpn nftables chromium chromium-driver
+	@scripts/packages openvpn openssh-client chromium chromium-driver
 	$(MAKE) --no-print-directory test-rust test-python
 
 test-rust:

@@ -1,0 +1,66 @@
+"""Runs a command with an SSH server on loopback beside it: behind_ssh.py FOLDER COMMAND...
+
+`@SSH@` in the plan (FOLDER/plan.yaml) becomes the server's address. A helper of test_hosts_given.py, run in a network
+of its own; asyncssh's server, so real SSH with keys, without root, and nothing installed on the machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import asyncssh
+
+BIN = Path(sys.executable).parent
+
+
+async def execute(process: asyncssh.SSHServerProcess[bytes]) -> None:
+    """What sshd does with a command: run it, with its three streams over the connection."""
+    command = await asyncio.create_subprocess_shell(
+        f"exec {process.command}",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"},
+    )
+    await process.redirect(command.stdin, command.stdout, command.stderr)
+    process.exit(await command.wait())
+
+
+async def main(folder: Path, argv: list[str]) -> int:
+    """Serve while the command runs; returns its status."""
+    key, host_key = asyncssh.generate_private_key("ssh-ed25519"), asyncssh.generate_private_key("ssh-ed25519")
+    key.write_private_key(folder / "key")
+    (folder / "key").chmod(0o600)
+    key.write_public_key(folder / "authorized")
+    server = await asyncssh.listen(
+        "127.0.0.1",
+        0,
+        server_host_keys=[host_key],
+        authorized_client_keys=str(folder / "authorized"),
+        process_factory=execute,
+        encoding=None,
+    )
+    port = server.get_port()
+    (folder / "known").write_text(f"[127.0.0.1]:{port} {host_key.export_public_key().decode().strip()}\n")
+    # A user's own configuration says where keys are; here it is this file, and the program is the system's.
+    program = folder / "bin" / "ssh"
+    program.parent.mkdir()
+    options = f"-F none -i {folder}/key -o UserKnownHostsFile={folder}/known"
+    program.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} {options} "$@"\n')
+    program.chmod(0o755)
+    plan = folder / "plan.yaml"
+    plan.write_text(plan.read_text().replace("@SSH@", f"ssh://tester@127.0.0.1:{port}"))
+    environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
+    command = await asyncio.create_subprocess_exec(*argv, env=environment)
+    status = await command.wait()
+    server.close()
+    await server.wait_closed()
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main(Path(sys.argv[1]), sys.argv[2:])))
