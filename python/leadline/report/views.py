@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from leadline.analysis.model import Metric, Reason, RunAnalysis, Summary, TestResult, TrialResult, Validity
+from leadline.analysis.model import Metric, Reason, RunAnalysis, Summary, TestResult, TrialResult, Validity, Verdict
 from leadline.report import charts, figures, host_statistics, quantities, verdicts
 
 MOST_COMPARED_CASES = 7
@@ -129,13 +129,13 @@ def observer_costs(analysis: RunAnalysis) -> list[tuple[str, str]]:
 
 
 def reasons_of_results(analysis: RunAnalysis) -> list[tuple[str, Reason]]:
-    """Every reason that a result gives which the run's own verdict does not repeat, with where it was given."""
-    said = {reason.text for reason in (*analysis.validity.reasons, *analysis.notes)}
+    """The reasons of results that are not valid, with where each was given; what the run says itself is left out."""
+    said = {reason.code for reason in (*analysis.validity.reasons, *analysis.notes)}
     return [
         (f"{summary.case} {summary.test}", reason)
         for summary in analysis.summaries
         for reason in summary.validity.reasons
-        if reason.text not in said
+        if summary.validity.verdict is not Verdict.VALID and reason.code not in said
     ]
 
 
