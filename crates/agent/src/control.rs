@@ -5,12 +5,13 @@ use std::io::{self, BufRead, Read};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::process;
 use leadline_wire::{Command, ErrorReport, Event, Workload, LINE_LIMIT_BYTES};
 
-use crate::events::{input_error, Events};
+use crate::events::{input_error, system_error, Events, LAST_PATIENCE};
 use crate::gate::Gate;
 use crate::load::{self, Task};
 use crate::watch::{self, Processes, Watch};
@@ -19,9 +20,11 @@ use crate::{facts, process as process_task, serve};
 /// Obey until `shutdown` or the end of stdin.
 pub fn obey(cgroup: Option<&Path>) -> io::Result<()> {
     process::die_with_parent()?;
+    process::adopt_orphans()?;
     process::ignore_interrupts();
     if let Some(directory) = cgroup {
-        let context = |error: io::Error| io::Error::new(error.kind(), format!("joining {}: {error}", directory.display()));
+        let context =
+            |error: io::Error| io::Error::new(error.kind(), format!("joining {}: {error}", directory.display()));
         process::join_cgroup(directory).map_err(context)?;
     }
     let events = Events::on_stdout();
@@ -55,6 +58,10 @@ struct Running {
 /// Tasks that may run at once: a bound on threads whoever speaks to us.
 const MOST_TASKS: usize = 4096;
 
+/// What tasks may take to end in order once the agent ends, and to break off after that.
+const ORDERLY: Duration = Duration::from_millis(1500);
+const LAST: Duration = Duration::from_millis(500);
+
 impl Agent {
     fn read_commands(&mut self, mut input: impl BufRead) {
         let mut line = Vec::new();
@@ -65,6 +72,15 @@ impl Agent {
                 _ => return,
             }
             let received_ns = monotonic_ns();
+            if line.len() >= LINE_LIMIT_BYTES && line.last() != Some(&b'\n') {
+                let message = format!("a line longer than {LINE_LIMIT_BYTES} bytes");
+                self.refuse(None, None, input_error("line_too_long", message));
+                // Its rest is no command, whatever it looks like.
+                if skip_line(&mut input).is_err() {
+                    return;
+                }
+                continue;
+            }
             match serde_json::from_slice(&line) {
                 Ok(Command::Shutdown {}) => return,
                 Ok(command) => self.carry_out(command, received_ns),
@@ -97,19 +113,23 @@ impl Agent {
         self.tasks.retain(|_, running| !running.thread.is_finished());
         let key = (trial.clone(), name.clone());
         if self.tasks.contains_key(&key) || self.tasks.len() >= MOST_TASKS {
-            let error = input_error("task_exists", format!("task {name} of trial {trial} runs already, or too many do"));
+            let error =
+                input_error("task_exists", format!("task {name} of trial {trial} runs already, or too many do"));
             return self.refuse(Some(trial), Some(name), error);
         }
         let gate = Arc::new(Gate::default());
         let task = Task { trial, name, gate: Arc::clone(&gate), events: self.events.clone() };
         let processes = Arc::clone(&self.processes);
-        let thread = thread::spawn(move || {
+        let life = move || {
             if let Err(error) = run_task(workload, &task, &processes) {
                 let (trial, name) = (Some(task.trial.clone()), Some(task.name.clone()));
                 task.events.say(&Event::Failed { trial, task: name, t_ns: monotonic_ns(), error });
             }
-        });
-        self.tasks.insert(key, Running { gate, thread });
+        };
+        match thread::Builder::new().spawn(life) {
+            Ok(thread) => drop(self.tasks.insert(key, Running { gate, thread })),
+            Err(error) => self.refuse(Some(key.0), Some(key.1), system_error("starting a thread", &error)),
+        }
     }
 
     fn of_trial<'a>(&'a self, trial: &'a str, task: Option<&'a str>) -> impl Iterator<Item = &'a Running> {
@@ -121,13 +141,40 @@ impl Agent {
         self.events.say(&Event::Failed { trial, task, t_ns: monotonic_ns(), error });
     }
 
-    /// Stop every task and wait for it: processes get their grace, then the kernel takes what is left.
+    /// Stop every task; what has not ended in order by `ORDERLY` is given up, and what `LAST` has not seen end goes with
+    /// the process: a connection attempt that nobody answers must not keep the agent alive.
     fn end(self) {
-        for running in self.tasks.values() {
-            running.gate.stop();
+        self.tasks.values().for_each(|running| running.gate.stop());
+        self.await_ends(ORDERLY);
+        self.tasks.values().for_each(|running| running.gate.abandon());
+        self.await_ends(LAST);
+        process::kill_descendants(LAST_PATIENCE);
+    }
+
+    fn await_ends(&self, patience: Duration) {
+        let deadline = Instant::now() + patience;
+        while self.tasks.values().any(|running| !running.thread.is_finished()) && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(5));
         }
-        for (_, running) in self.tasks {
-            let _ = running.thread.join();
+    }
+}
+
+/// Read to the end of a line without keeping it.
+fn skip_line(input: &mut impl BufRead) -> io::Result<()> {
+    loop {
+        let piece = input.fill_buf()?;
+        if piece.is_empty() {
+            return Ok(());
+        }
+        match piece.iter().position(|byte| *byte == b'\n') {
+            Some(end) => {
+                input.consume(end + 1);
+                return Ok(());
+            }
+            None => {
+                let length = piece.len();
+                input.consume(length);
+            }
         }
     }
 }
@@ -141,6 +188,7 @@ fn run_task(workload: Workload, task: &Task, processes: &Processes) -> Result<()
             say_prepared(task, server.port, server.http_port);
             // A server has no start: it answers from now on until it is stopped.
             task.gate.wait_for_stop();
+            server.join();
             Ok(())
         }
         load => {

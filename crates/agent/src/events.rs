@@ -2,8 +2,12 @@
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use leadline_wire::{Blame, ErrorReport, Event};
+
+/// How long the dying agent looks after killed descendants.
+pub const LAST_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Where events go. Clones share one output.
 #[derive(Clone)]
@@ -22,7 +26,8 @@ impl Events {
         Self { output: Arc::new(Mutex::new(output)) }
     }
 
-    /// Say it. When nobody listens any more the agent has no reason to live: its own stdin tells it so too.
+    /// Say it. When nobody listens any more the agent has no reason to live: its own stdin tells it so too. It takes
+    /// along what it started.
     pub fn say(&self, event: &Event) {
         let Ok(mut line) = serde_json::to_vec(event) else {
             unreachable!("an event is plain data");
@@ -30,6 +35,7 @@ impl Events {
         line.push(b'\n');
         let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         if output.write_all(&line).and_then(|()| output.flush()).is_err() {
+            leadline_sys::process::kill_descendants(LAST_PATIENCE);
             std::process::exit(1);
         }
     }

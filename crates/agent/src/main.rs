@@ -49,6 +49,8 @@ fn main() -> ExitCode {
         Ok(mode) => mode,
         Err(error) => return fail(&format!("{error}; see leadline-agent --help"), 2),
     };
+    // Where it is refused, a load with too many flows says so itself.
+    let _ = leadline_sys::process::raise_file_limit();
     match mode {
         Mode::Print(text) => {
             print!("{text}");

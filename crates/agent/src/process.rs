@@ -4,12 +4,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use leadline_sys::clock::monotonic_ns;
-use leadline_sys::process::{signal_group, spawn_bound, Signal};
+use leadline_sys::process::{await_exit, signal_group, spawn_bound, Signal};
 use leadline_wire::{ErrorReport, Event, ProcessSpec};
 
 use crate::events::{input_error, system_error};
@@ -19,9 +19,17 @@ use crate::watch::Processes;
 /// The longest line that is looked at as a whole, bytes; the rest of a longer one is the next line.
 const LINE_BYTES: u64 = 4096;
 const TURN: Duration = Duration::from_millis(20);
+/// How long a pipe of an ended process is read on.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Start the process and stay with it until it has ended: tells `prepared`, `output` and `exited`.
+/// Start the process and stay with it until it has ended: tells `prepared`, `output` and `exited`. The child is bound to
+/// the calling thread, which therefore does not return before the child has ended.
 pub fn run(spec: &ProcessSpec, task: &Task, processes: &Processes) -> Result<(), ErrorReport> {
+    // The log first: a process that runs without its log would have to be killed again.
+    let open = |path: &String| OpenOptions::new().create(true).append(true).open(path);
+    let doing = || format!("opening the log of {}", spec.name);
+    let log = spec.log.as_ref().map(open).transpose().map_err(|error| system_error(&doing(), &error))?;
+    let logs = [log.as_ref().map(File::try_clone).transpose().map_err(|error| system_error(&doing(), &error))?, log];
     let mut child = spawn(spec)?;
     let pid = child.id();
     lock(processes).push((spec.name.clone(), pid));
@@ -33,13 +41,11 @@ pub fn run(spec: &ProcessSpec, task: &Task, processes: &Processes) -> Result<(),
         port: None,
         http_port: None,
     });
-    let readers = read_output(spec, &mut child, task);
+    let ends = read_output(spec, &mut child, logs, task);
     let result = stay(spec, &mut child, task);
     lock(processes).retain(|(_, other)| *other != pid);
-    // What a process leaves running holds its pipes open; its group has been killed, so the pipes end.
-    for reader in readers? {
-        let _ = reader.join();
-    }
+    // The group has been killed and the pipes end with it; a helper in a session of its own may hold them for ever.
+    let _ = ends.recv_timeout(LAST_WORDS);
     let (status, expected) = result.map_err(|error| system_error(&format!("waiting for {}", spec.name), &error))?;
     task.events.say(&Event::Exited {
         trial: task.trial.clone(),
@@ -68,63 +74,50 @@ fn spawn(spec: &ProcessSpec) -> Result<Child, ErrorReport> {
 fn stay(spec: &ProcessSpec, child: &mut Child, task: &Task) -> io::Result<(ExitStatus, bool)> {
     let pid = child.id();
     let (tell, ended) = mpsc::channel();
-    // One thread blocks in wait(2) on the child's pid while this one watches the gate.
-    let waiter = wait_in_thread(pid, tell);
+    // One thread blocks in wait(2) on the child's pid, without reaping it, while this one watches the gate.
+    thread::Builder::new().spawn(move || {
+        await_exit(pid);
+        let _ = tell.send(());
+    })?;
     let mut stopping: Option<Instant> = None;
     let mut killed = false;
-    loop {
-        match ended.recv_timeout(TURN) {
-            Ok(()) => break,
-            Err(mpsc::RecvTimeoutError::Disconnected) => break,
-            Err(mpsc::RecvTimeoutError::Timeout) => {}
-        }
+    while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(TURN) {
+        let grace = if task.gate.abandoned() { Duration::ZERO } else { Duration::from_millis(spec.grace_ms.into()) };
         match stopping {
             None if task.gate.stopped() => {
                 stopping = Some(Instant::now());
-                signal_group(pid, Signal::Terminate)?;
+                // One that we may not signal (it has become another user) is waited for all the same.
+                let _ = signal_group(pid, Signal::Terminate);
             }
-            Some(since) if !killed && since.elapsed() >= Duration::from_millis(spec.grace_ms.into()) => {
+            Some(since) if !killed && since.elapsed() >= grace => {
                 killed = true;
                 signal_group(pid, Signal::Kill)?;
             }
             _ => {}
         }
     }
-    let _ = waiter.join();
-    let status = child.wait()?;
-    // Helpers that the process left behind in its group go with it.
-    signal_group(pid, Signal::Kill)?;
-    Ok((status, stopping.is_some()))
+    // Helpers that the process left behind in its group go with it; until it is reaped the group's number is its own.
+    let _ = signal_group(pid, Signal::Kill);
+    Ok((child.wait()?, stopping.is_some()))
 }
 
-/// Tells when a child has ended, without reaping it.
-fn wait_in_thread(pid: u32, tell: mpsc::Sender<()>) -> thread::JoinHandle<()> {
-    thread::spawn(move || {
-        leadline_sys::process::await_exit(pid);
-        let _ = tell.send(());
-    })
-}
-
-fn read_output(spec: &ProcessSpec, child: &mut Child, task: &Task) -> Result<Vec<thread::JoinHandle<()>>, ErrorReport> {
-    let open = |path: &String| OpenOptions::new().create(true).append(true).open(path);
-    let log = spec.log.as_ref().map(open).transpose();
-    let log = log.map_err(|error| {
-        // The child runs already; without its log it must not go on.
-        let _ = signal_group(child.id(), Signal::Kill);
-        system_error(&format!("opening the log of {}", spec.name), &error)
-    })?;
-    let mut readers = Vec::new();
+/// Follow both outputs; the returned channel is disconnected when both have ended.
+fn read_output(spec: &ProcessSpec, child: &mut Child, logs: [Option<File>; 2], task: &Task) -> mpsc::Receiver<()> {
+    let (following, ends) = mpsc::channel();
     let outputs: [Option<Box<dyn Read + Send>>; 2] = [
         child.stdout.take().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>),
         child.stderr.take().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>),
     ];
-    for pipe in outputs.into_iter().flatten() {
-        let log = log.as_ref().map(File::try_clone).transpose();
-        let log = log.map_err(|error| system_error(&format!("opening the log of {}", spec.name), &error))?;
-        let (report, task) = (spec.report.clone(), task.clone());
-        readers.push(thread::spawn(move || follow(pipe, log, &report, &task)));
+    for (pipe, log) in outputs.into_iter().zip(logs) {
+        let Some(pipe) = pipe else { continue };
+        let (report, task, following) = (spec.report.clone(), task.clone(), following.clone());
+        // Without a thread the pipe is closed: the process finds out when it writes, and its end tells.
+        let _ = thread::Builder::new().spawn(move || {
+            follow(pipe, log, &report, &task);
+            drop(following);
+        });
     }
-    Ok(readers)
+    ends
 }
 
 /// Copy one pipe to the log, whole lines at a time, and tell the lines that were asked for.

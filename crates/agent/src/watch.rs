@@ -13,7 +13,7 @@ use crate::events::Events;
 
 const HEARTBEAT_NS: u64 = 1_000_000_000;
 
-/// Say a heartbeat each second until the process ends.
+/// Say a heartbeat each second until the process ends, and bury the adopted that have ended meanwhile.
 pub fn start_heartbeat(events: Events) {
     thread::spawn(move || {
         let mut due_ns = monotonic_ns();
@@ -21,6 +21,7 @@ pub fn start_heartbeat(events: Events) {
             due_ns += HEARTBEAT_NS;
             leadline_sys::clock::sleep_until(due_ns);
             events.say(&Event::Heartbeat { t_ns: monotonic_ns() });
+            leadline_sys::process::reap_orphans();
         }
     });
 }

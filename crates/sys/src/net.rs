@@ -219,6 +219,11 @@ pub fn reset(stream: &TcpStream) -> io::Result<()> {
     socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO))
 }
 
+/// Have the kernel end a connection whose peer acknowledges nothing for so long (TCP_USER_TIMEOUT).
+pub fn give_up_after(stream: &TcpStream, silence: Duration) -> io::Result<()> {
+    socket2::SockRef::from(stream).set_tcp_user_timeout(Some(silence))
+}
+
 /// Choose a connection's congestion control by the kernel's name for it.
 pub fn set_congestion(stream: &TcpStream, name: &str) -> io::Result<()> {
     socket2::SockRef::from(stream).set_tcp_congestion(name.as_bytes())

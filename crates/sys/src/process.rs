@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 /// Start a child in a process group of its own that the kernel kills when the *thread* that started it ends: start it
 /// from a thread that lives as long as the agent does.
@@ -21,10 +23,82 @@ pub fn spawn_bound(command: &mut Command) -> io::Result<Child> {
                 return Err(io::Error::from_raw_os_error(libc::ESRCH));
             }
             reset_signals();
+            if let Some(limit) = FILE_LIMIT.get() {
+                libc::setrlimit(libc::RLIMIT_NOFILE, limit);
+            }
             Ok(())
         });
     }
     command.process_group(0).spawn()
+}
+
+/// What our own parent gave us; a child gets the same.
+static FILE_LIMIT: OnceLock<libc::rlimit> = OnceLock::new();
+
+/// Allow ourselves as many open files as the system lets us: every flow is one. Children keep the limit of before.
+pub fn raise_file_limit() -> io::Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel fills a live rlimit, and reads one.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let raised = libc::rlimit { rlim_cur: limit.rlim_max, ..limit };
+        if libc::setrlimit(libc::RLIMIT_NOFILE, &raised) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    FILE_LIMIT.get_or_init(|| limit);
+    Ok(())
+}
+
+/// Become the parent of every descendant whose own parent ends, so that none gets out of our sight. The kernel hands
+/// them to the main thread, which therefore must start no children of its own.
+pub fn adopt_orphans() -> io::Result<()> {
+    // SAFETY: plain prctl.
+    if unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1 as libc::c_ulong, 0, 0, 0) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Bury the adopted children that have ended; children that one of our threads started are that thread's to wait for.
+pub fn reap_orphans() {
+    children_of(std::process::id()).into_iter().for_each(reap);
+}
+
+/// Kill every descendant, those in sessions of their own included: a killed child's children become ours. Returns
+/// whether all were gone within `patience`. Whoever waits for a child meanwhile may find it reaped.
+pub fn kill_descendants(patience: Duration) -> bool {
+    let deadline = Instant::now() + patience;
+    loop {
+        let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+        let threads = threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let children: Vec<libc::pid_t> = threads.flat_map(children_of).collect();
+        if children.is_empty() {
+            return true;
+        }
+        for pid in children {
+            // SAFETY: plain kill; the process is our own child, and stays one until it is reaped below.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+            reap(pid);
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The children of one of our threads; none where the kernel does not tell (CONFIG_PROC_CHILDREN).
+fn children_of(thread: u32) -> Vec<libc::pid_t> {
+    let list = std::fs::read_to_string(format!("/proc/self/task/{thread}/children")).unwrap_or_default();
+    list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+fn reap(pid: libc::pid_t) {
+    // SAFETY: a null status is allowed; WNOHANG returns at once when it lives, or when another thread was faster.
+    unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) };
 }
 
 /// Die with our own parent, whatever it is that we are doing then.
@@ -134,6 +208,16 @@ mod tests {
     use super::*;
     use std::os::unix::process::ExitStatusExt;
     use std::process::Stdio;
+
+    #[test]
+    fn a_child_has_the_file_limit_of_before() {
+        let soft = |command: &mut Command| command.args(["-c", "ulimit -n"]).stdout(Stdio::piped()).spawn();
+        let before = soft(&mut Command::new("sh")).unwrap().wait_with_output().unwrap().stdout;
+        raise_file_limit().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -n"]).stdout(Stdio::piped());
+        assert_eq!(spawn_bound(&mut command).unwrap().wait_with_output().unwrap().stdout, before);
+    }
 
     #[test]
     fn a_group_is_ended_whole() {

@@ -6,15 +6,20 @@ use serde::Serialize;
 /// The first bytes of a control connection; the number is the session protocol's version.
 pub const MAGIC: &[u8] = b"LEADLINE/1\n";
 
-/// The longest frame that either side accepts, bytes.
-pub const FRAME_LIMIT_BYTES: usize = 1 << 20;
+/// The longest frame that either side accepts, bytes: a report on some ten thousand flows.
+pub const FRAME_LIMIT_BYTES: usize = 4 << 20;
 
 /// Why a control connection makes no sense.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
-    /// Longer than `FRAME_LIMIT_BYTES`.
-    #[error("a frame of {0} bytes is longer than the limit of {FRAME_LIMIT_BYTES}")]
-    TooLong(usize),
+    /// Longer than is allowed here.
+    #[error("a frame of {length} bytes is longer than the limit of {limit}")]
+    TooLong {
+        /// Its bytes.
+        length: usize,
+        /// The most that there may be.
+        limit: usize,
+    },
     /// Not a message that this version knows.
     #[error("a frame that is no message: {0}")]
     Malformed(#[from] serde_json::Error),
@@ -26,17 +31,34 @@ pub fn encode_frame(message: &impl Serialize) -> Result<Vec<u8>, FrameError> {
     serde_json::to_writer(&mut frame, message)?;
     let length = frame.len() - 4;
     let prefix = u32::try_from(length).ok().filter(|_| length <= FRAME_LIMIT_BYTES);
-    frame[..4].copy_from_slice(&prefix.ok_or(FrameError::TooLong(length))?.to_be_bytes());
+    frame[..4].copy_from_slice(&prefix.ok_or(FrameError::TooLong { length, limit: FRAME_LIMIT_BYTES })?.to_be_bytes());
     Ok(frame)
 }
 
 /// Puts frames together from whatever pieces arrive; holds at most one frame and what came with its end.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct FrameDecoder {
     pending: Vec<u8>,
+    limit_bytes: usize,
+}
+
+impl Default for FrameDecoder {
+    fn default() -> Self {
+        Self::with_limit(FRAME_LIMIT_BYTES)
+    }
 }
 
 impl FrameDecoder {
+    /// For frames of at most so many bytes.
+    pub fn with_limit(limit_bytes: usize) -> Self {
+        Self { pending: Vec::new(), limit_bytes }
+    }
+
+    /// Accept other sizes from the next frame on.
+    pub fn set_limit(&mut self, limit_bytes: usize) {
+        self.limit_bytes = limit_bytes;
+    }
+
     /// Take bytes as they came.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.pending.extend_from_slice(bytes);
@@ -46,8 +68,8 @@ impl FrameDecoder {
     pub fn next_message<M: DeserializeOwned>(&mut self) -> Result<Option<M>, FrameError> {
         let Some(prefix) = self.pending.first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_be_bytes(*prefix) as usize;
-        if length > FRAME_LIMIT_BYTES {
-            return Err(FrameError::TooLong(length));
+        if length > self.limit_bytes {
+            return Err(FrameError::TooLong { length, limit: self.limit_bytes });
         }
         let Some(frame) = self.pending.get(4..4 + length) else { return Ok(None) };
         let message = serde_json::from_slice(frame)?;
@@ -86,6 +108,6 @@ mod tests {
     fn a_long_frame_is_refused_before_it_is_held() {
         let mut decoder = FrameDecoder::default();
         decoder.feed(&u32::MAX.to_be_bytes());
-        assert!(matches!(decoder.next_message::<String>(), Err(FrameError::TooLong(_))));
+        assert!(matches!(decoder.next_message::<String>(), Err(FrameError::TooLong { .. })));
     }
 }

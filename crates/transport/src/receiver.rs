@@ -47,10 +47,10 @@ impl DatagramReceiver {
         }
         self.first_ns.get_or_insert(now_ns);
         self.last_ns = Some(now_ns);
-        self.jitter.record(header.sent_ns, now_ns);
         if self.tracker.record(header.sequence) == Arrival::Duplicate {
             return false;
         }
+        self.jitter.record(header.sent_ns, now_ns);
         self.bytes += datagram.len() as u64;
         true
     }
@@ -101,6 +101,20 @@ mod tests {
         assert_eq!(receiver.tracker().lost(10_000), 100);
         assert_eq!(receiver.bytes(), 9_900 * 50);
         assert_eq!(receiver.jitter_us(), Some(0.0));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn hostile_numbers_and_times_never_panic(
+            packets in proptest::collection::vec(proptest::arbitrary::any::<(u64, u64, u64)>(), 0..60),
+            garbage in proptest::collection::vec(proptest::arbitrary::any::<u8>(), 0..80),
+        ) {
+            let mut receiver = DatagramReceiver::new(9, 3);
+            for (now_ns, sequence, sent_ns) in packets {
+                receiver.handle(now_ns, &datagram(9, sequence, sent_ns));
+            }
+            proptest::prop_assert!(!receiver.handle(0, &garbage));
+        }
     }
 
     #[test]

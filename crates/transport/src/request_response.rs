@@ -63,6 +63,13 @@ impl Requester {
         expired
     }
 
+    /// The outstanding transaction has failed for a reason of the driver's.
+    pub fn give_up(&mut self) {
+        if self.outstanding.take().is_some() {
+            self.sequence += 1;
+        }
+    }
+
     /// The number of the transaction that is outstanding or comes next.
     pub fn sequence(&self) -> u64 {
         self.sequence
@@ -101,6 +108,17 @@ mod tests {
         assert_eq!(flow.poll(), Step::AwaitUntil(1_010));
         assert_eq!(flow.handle_response(60, 0), Some(50));
         assert_eq!(flow.poll(), Step::Request(1));
+    }
+
+    #[test]
+    fn a_failed_one_makes_room_for_the_next() {
+        let mut flow = Requester::new(1_000);
+        flow.give_up();
+        assert_eq!(flow.poll(), Step::Request(0));
+        flow.handle_sent(0);
+        flow.give_up();
+        assert_eq!(flow.poll(), Step::Request(1));
+        assert_eq!((flow.completed(), flow.timeouts()), (0, 0));
     }
 
     #[test]

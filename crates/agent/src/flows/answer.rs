@@ -5,9 +5,8 @@ use std::io::{self, Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::Duration;
 
-use leadline_sys::clock::{self, monotonic_ns};
+use leadline_sys::clock::monotonic_ns;
 use leadline_sys::poll::{Interest, Poll, Ready};
 use leadline_transport::{Header, HeaderKind, SideReport, HEADER_BYTES};
 
@@ -46,11 +45,14 @@ pub struct AnswerWork {
     pub response_bytes: usize,
 }
 
-/// A client that takes nothing for so long has gone.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// Answer until the client has closed every connection, or says so by the gate.
-pub fn drive(flows: Vec<AnswerFlow>, work: AnswerWork, span: Span, gate: &Gate, thread: &str) -> io::Result<WorkerReport> {
+pub fn drive(
+    flows: Vec<AnswerFlow>,
+    work: AnswerWork,
+    span: Span,
+    gate: &Gate,
+    thread: &str,
+) -> io::Result<WorkerReport> {
     let mut poll = Poll::new(flows.len().min(256))?;
     for (index, flow) in flows.iter().enumerate() {
         match &flow.socket {
@@ -63,7 +65,13 @@ pub fn drive(flows: Vec<AnswerFlow>, work: AnswerWork, span: Span, gate: &Gate, 
     let mut block = vec![0; work.request_bytes.max(HEADER_BYTES) + 1];
     let mut response = vec![0; work.response_bytes.max(HEADER_BYTES)];
     let mut errors = BTreeMap::new();
-    let meter = ThreadMeter::begin(thread, clock::monotonic_ns());
+    // The time before the start is no part of the account; a request may come a moment early, by the clocks' difference.
+    while !gate.stopped() && monotonic_ns() < span.at_ns {
+        if poll.wait(Some(span.at_ns.min(monotonic_ns() + TURN_NS)))?.next().is_some() {
+            break;
+        }
+    }
+    let meter = ThreadMeter::begin(thread, monotonic_ns());
     while !gate.stopped() && monotonic_ns() < span.end_ns + DRAIN_NS && flows.iter().any(|flow| flow.open) {
         let ready: Vec<Ready> = poll.wait(Some(monotonic_ns() + TURN_NS))?.collect();
         for source in ready {
@@ -74,6 +82,10 @@ pub fn drive(flows: Vec<AnswerFlow>, work: AnswerWork, span: Span, gate: &Gate, 
                 }
                 flow.open = false;
                 poll.remove(&flow.flow)?;
+            } else if flow.waits_for_room != (flow.owed > 0) {
+                flow.waits_for_room = flow.owed > 0;
+                let interest = if flow.waits_for_room { Interest::Write } else { Interest::Read };
+                poll.modify(&flow.flow, source.token, interest)?;
             }
         }
     }
@@ -82,6 +94,7 @@ pub fn drive(flows: Vec<AnswerFlow>, work: AnswerWork, span: Span, gate: &Gate, 
         flows: flows.iter().map(Answering::report).collect(),
         pushback: 0,
         errors,
+        late: None,
     })
 }
 
@@ -99,13 +112,17 @@ struct Answering {
     open: bool,
     /// Bytes of a request that are here already.
     partial: usize,
+    /// Bytes of responses that the socket had no room for: nothing is read before they are gone.
+    owed: usize,
+    /// What the poll watches for.
+    waits_for_room: bool,
     start_ns: Option<u64>,
     end_ns: Option<u64>,
 }
 
 impl Answering {
     fn new(flow: AnswerFlow) -> Self {
-        Self { flow, open: true, partial: 0, start_ns: None, end_ns: None }
+        Self { flow, open: true, partial: 0, owed: 0, waits_for_room: false, start_ns: None, end_ns: None }
     }
 
     /// Take what has come and answer it; `UnexpectedEof` is the client's orderly end.
@@ -113,10 +130,17 @@ impl Answering {
         let answered = match &self.flow.socket {
             AnswerSocket::Udp(socket) => answer_datagram(socket, block, response, work)?,
             AnswerSocket::Tcp(stream) => {
-                let (read, requests) = read_requests(stream, block, self.partial, work.request_bytes)?;
-                self.partial = (self.partial + read) % work.request_bytes;
-                write_owed(stream, response, requests * work.response_bytes)?;
-                requests
+                if self.owed == 0 {
+                    let (read, requests) = read_requests(stream, block, self.partial, work.request_bytes)?;
+                    self.partial = (self.partial + read) % work.request_bytes;
+                    self.owed = requests * work.response_bytes;
+                    let units = requests as u64;
+                    self.flow.counters.received(units * work.request_bytes as u64, units);
+                }
+                let had = self.owed.div_ceil(work.response_bytes);
+                self.owed = write_owed(stream, response, self.owed)?;
+                // A response counts when its last byte was handed over.
+                had - self.owed.div_ceil(work.response_bytes)
             }
         };
         if answered > 0 {
@@ -124,7 +148,9 @@ impl Answering {
             self.start_ns.get_or_insert(now);
             self.end_ns = Some(now);
             let units = answered as u64;
-            self.flow.counters.received(units * work.request_bytes as u64, units);
+            if matches!(self.flow.socket, AnswerSocket::Udp(_)) {
+                self.flow.counters.received(units * work.request_bytes as u64, units);
+            }
             self.flow.counters.sent(units * work.response_bytes as u64, units);
         }
         Ok(())
@@ -154,27 +180,18 @@ fn read_requests(mut stream: &TcpStream, block: &mut [u8], partial: usize, size:
     }
 }
 
-/// Write what is owed, waiting where the socket is full: with one transaction outstanding per flow only a response larger
-/// than the socket's buffer can fill it, and the client waits for just that. The wait is bounded by the socket's own time-out.
-fn write_owed(mut stream: &TcpStream, response: &[u8], owed: usize) -> io::Result<()> {
-    let mut written = 0;
-    let mut waiting = false;
-    while written < owed {
-        match stream.write(&response[..response.len().min(owed - written)]) {
-            Ok(count) => written += count,
+/// Write what is owed as far as there is room; returns what is left. With one transaction outstanding per flow only a
+/// response larger than the socket's buffer leaves anything.
+fn write_owed(mut stream: &TcpStream, response: &[u8], mut owed: usize) -> io::Result<usize> {
+    while owed > 0 {
+        match stream.write(&response[..response.len().min(owed)]) {
+            Ok(count) => owed -= count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock && !waiting => {
-                waiting = true;
-                stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
-                stream.set_nonblocking(false)?;
-            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(owed),
             Err(error) => return Err(error),
         }
     }
-    if waiting {
-        stream.set_nonblocking(true)?;
-    }
-    Ok(())
+    Ok(0)
 }
 
 fn answer_datagram(socket: &UdpSocket, block: &mut [u8], response: &mut [u8], work: AnswerWork) -> io::Result<usize> {

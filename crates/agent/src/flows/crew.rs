@@ -18,29 +18,55 @@ pub struct Crew {
     running: Arc<AtomicUsize>,
 }
 
+/// Signs its worker off whichever way that ends, by a panic too.
+struct Duty<F: Fn()> {
+    sending: Option<Arc<AtomicUsize>>,
+    running: Arc<AtomicUsize>,
+    wake: F,
+}
+
+impl<F: Fn()> Drop for Duty<F> {
+    fn drop(&mut self) {
+        if let Some(sending) = &self.sending {
+            sending.fetch_sub(1, Ordering::Release);
+        }
+        self.running.fetch_sub(1, Ordering::Release);
+        (self.wake)();
+    }
+}
+
 impl Crew {
-    /// Start every worker; `wake` is called whenever one has ended.
-    pub fn start(workers: Vec<(Role, Worker)>, gate: &Arc<Gate>, wake: impl Fn() + Clone + Send + 'static) -> Self {
+    /// Start every worker; `wake` is called whenever one has ended. Where a thread cannot be had, those that run already
+    /// are stopped and joined.
+    pub fn start(
+        workers: Vec<(Role, Worker)>,
+        gate: &Arc<Gate>,
+        wake: impl Fn() + Clone + Send + 'static,
+    ) -> io::Result<Self> {
         let senders = workers.iter().filter(|(role, _)| *role == Role::Send).count();
-        let sending = Arc::new(AtomicUsize::new(senders));
-        let running = Arc::new(AtomicUsize::new(workers.len()));
-        let members = workers
-            .into_iter()
-            .map(|(role, worker)| {
-                let (gate, sending, running, wake) =
-                    (Arc::clone(gate), Arc::clone(&sending), Arc::clone(&running), wake.clone());
-                std::thread::spawn(move || {
-                    let report = worker(&gate);
-                    if role == Role::Send {
-                        sending.fetch_sub(1, Ordering::Release);
-                    }
-                    running.fetch_sub(1, Ordering::Release);
-                    wake();
-                    report
-                })
-            })
-            .collect();
-        Self { members, sending, running }
+        let mut crew = Self {
+            members: Vec::with_capacity(workers.len()),
+            sending: Arc::new(AtomicUsize::new(senders)),
+            running: Arc::new(AtomicUsize::new(workers.len())),
+        };
+        for (role, worker) in workers {
+            let sending = (role == Role::Send).then(|| Arc::clone(&crew.sending));
+            let duty = Duty { sending, running: Arc::clone(&crew.running), wake: wake.clone() };
+            let own_gate = Arc::clone(gate);
+            let life = move || {
+                let _duty = duty;
+                worker(&own_gate)
+            };
+            match std::thread::Builder::new().spawn(life) {
+                Ok(member) => crew.members.push(member),
+                Err(error) => {
+                    gate.abandon();
+                    let _ = crew.join();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(crew)
     }
 
     /// Whether every sender has ended.

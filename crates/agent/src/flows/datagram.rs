@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use leadline_pace::Pace;
+use leadline_stats::Histogram;
 use leadline_sys::clock::{self, monotonic_ns};
 use leadline_sys::net::{receive_drops, DatagramBatch};
 use leadline_sys::poll::{Interest, Poll, Ready};
@@ -50,10 +51,18 @@ pub struct DatagramWork {
 /// The recorder's one metric: from due to sent.
 pub const LATE: usize = 0;
 
-const BATCH: usize = 64;
+/// Datagrams per system call.
+pub const BATCH: usize = 64;
 
 /// After the sender has told its count, this much silence means that the rest is lost, ns.
 const SILENCE_NS: u64 = 500_000_000;
+
+/// Receive calls per ready socket and turn, so that a flood on one flow starves neither the others nor the clock.
+const CALLS_PER_TURN: usize = 16;
+
+/// What was due in the span may still leave this much after its end: a thread that woke late is no lost datagram. What is
+/// left then is `unsent`, ns.
+const OVERTIME_NS: u64 = 100_000_000;
 
 /// Send and receive until every flow has ended.
 pub fn drive(
@@ -66,7 +75,7 @@ pub fn drive(
 ) -> io::Result<WorkerReport> {
     let mut worker = Worker::new(flows, work, span)?;
     clock::use_precise_timers();
-    worker.wait_for_start()?;
+    worker.wait_for_start(gate)?;
     let meter = ThreadMeter::begin(thread, monotonic_ns());
     while worker.open > 0 {
         worker.turn(gate, recorder.as_mut())?;
@@ -80,6 +89,7 @@ pub fn drive(
         flows: worker.flows.iter().map(Conversation::report).collect(),
         pushback: worker.pushback,
         errors: worker.errors,
+        late: worker.late,
     })
 }
 
@@ -96,6 +106,8 @@ struct Worker {
     open: usize,
     pushback: u64,
     errors: BTreeMap<String, u64>,
+    /// From due to sent, where sends are paced.
+    late: Option<Histogram>,
 }
 
 impl Worker {
@@ -106,13 +118,14 @@ impl Worker {
             poll.add(&flow.socket, index as u64, Interest::Read)?;
         }
         let in_span = work.pace.map(|pace| pace.count_within(span.end_ns - span.at_ns));
-        let mut outgoing = DatagramBatch::new(BATCH, work.datagram_bytes);
-        for index in 0..BATCH {
+        let sends = flows.iter().any(|flow| flow.role == Role::Send);
+        let mut outgoing = DatagramBatch::new(if sends { BATCH } else { 1 }, work.datagram_bytes);
+        for index in 0..outgoing.capacity() {
             outgoing.slot(index).fill(0);
         }
         Ok(Self {
             open: flows.len(),
-            flows: flows.into_iter().map(|flow| Conversation::new(flow, work.token)).collect(),
+            flows: flows.into_iter().map(|flow| Conversation::new(flow, work)).collect(),
             poll,
             outgoing,
             // A longer datagram than asked for is a stranger's: one byte more than ours tells it.
@@ -123,30 +136,33 @@ impl Worker {
             deadline_ns: span.end_ns + DRAIN_NS,
             pushback: 0,
             errors: BTreeMap::new(),
+            late: (sends && work.pace.is_some()).then(Histogram::new),
         })
     }
 
     /// Until the start, `Hello`s are still answered: the answer to an earlier one may have been lost.
-    fn wait_for_start(&mut self) -> io::Result<()> {
-        while monotonic_ns() < self.span.at_ns {
-            self.receive(Some(self.span.at_ns))?;
+    fn wait_for_start(&mut self, gate: &Gate) -> io::Result<()> {
+        let mut now = monotonic_ns();
+        while now < self.span.at_ns && !gate.stopped() {
+            self.receive(Some(self.span.at_ns.min(now + TURN_NS)))?;
+            now = monotonic_ns();
         }
         Ok(())
     }
 
-    fn turn(&mut self, gate: &Gate, recorder: Option<&mut Recorder>) -> io::Result<()> {
+    fn turn(&mut self, gate: &Gate, mut recorder: Option<&mut Recorder>) -> io::Result<()> {
         let now = monotonic_ns();
-        let over = now >= self.span.end_ns || gate.stopped();
-        let mut next = now + TURN_NS;
-        if let Some(recorder) = recorder {
-            recorder.roll(now);
-            next = next.min(self.send_due(now, over, Some(recorder)));
-        } else {
-            next = next.min(self.send_due(now, over, None));
-        }
-        if over {
+        let stopped = gate.stopped();
+        if stopped || now >= self.span.end_ns {
             self.deadline_ns = self.deadline_ns.min(now + DRAIN_NS);
         }
+        if gate.abandoned() {
+            self.deadline_ns = now;
+        }
+        if let Some(recorder) = recorder.as_deref_mut() {
+            recorder.roll(now);
+        }
+        let next = self.send_due(now, stopped, recorder).min(now + TURN_NS);
         self.end_receivers(now);
         if self.open > 0 {
             self.receive(Some(next))?;
@@ -154,76 +170,83 @@ impl Worker {
         Ok(())
     }
 
-    /// Send what is due on every sending flow; returns when to come back.
-    fn send_due(&mut self, now: u64, over: bool, mut recorder: Option<&mut Recorder>) -> u64 {
+    /// Send a share of what is due on every sending flow, and end those that are through; returns when to come back.
+    fn send_due(&mut self, now: u64, stopped: bool, mut recorder: Option<&mut Recorder>) -> u64 {
         let mut next = u64::MAX;
+        let over = now >= self.span.end_ns;
         for index in 0..self.flows.len() {
             let flow = &self.flows[index];
-            if !flow.open || flow.flow.role == Role::Receive || (flow.blocked && !over) {
+            if !flow.open || flow.flow.role == Role::Receive {
                 continue;
             }
             let due = match self.work.pace {
                 Some(pace) => pace.due_count(now.saturating_sub(self.span.at_ns)).min(self.most),
-                None if over => flow.sent,
-                None => self.most.min(flow.sent.saturating_add(BATCH as u64)),
+                None if over => flow.next,
+                None => self.most,
             };
-            if flow.sent < due {
-                self.send_batches(index, due, recorder.as_deref_mut());
+            let last_call = stopped || now >= self.span.end_ns.saturating_add(OVERTIME_NS);
+            if flow.next < due && !flow.blocked && !last_call {
+                self.send_batch(index, due, recorder.as_deref_mut());
             }
             let flow = &mut self.flows[index];
-            if flow.sent >= self.most || over {
-                flow.unsent = if over && self.work.pace.is_some() { due.saturating_sub(flow.sent) } else { 0 };
+            if flow.next >= self.most || last_call || (over && flow.next >= due) {
+                flow.unsent = if self.work.pace.is_some() { due.saturating_sub(flow.next) } else { 0 };
                 flow.open = false;
                 self.open -= 1;
-            } else {
-                let due_ns = self.work.pace.map_or(now, |pace| self.span.at_ns.saturating_add(pace.due_ns(flow.sent)));
+            } else if !flow.blocked {
+                let due_ns = self.work.pace.map_or(now, |pace| self.span.at_ns.saturating_add(pace.due_ns(flow.next)));
                 next = next.min(due_ns);
             }
         }
         next
     }
 
-    fn send_batches(&mut self, index: usize, due: u64, mut recorder: Option<&mut Recorder>) {
+    /// One call's worth of datagrams; `due` is beyond what the flow has handed over.
+    fn send_batch(&mut self, index: usize, due: u64, recorder: Option<&mut Recorder>) {
         let flow = &mut self.flows[index];
-        while flow.sent < due {
-            let count = (due - flow.sent).min(BATCH as u64) as usize;
-            let sent_ns = monotonic_ns();
-            for slot in 0..count {
-                let sequence = flow.sent + slot as u64;
-                Header { kind: HeaderKind::Data, token: self.work.token, flow: flow.flow.id, sequence, sent_ns }
-                    .write(self.outgoing.slot(slot));
-            }
-            let taken = match self.outgoing.send(&flow.flow.socket, count) {
-                Ok(taken) => taken,
-                Err(error) => {
-                    match error.raw_os_error() {
-                        Some(libc::EAGAIN | libc::ENOBUFS) => {
-                            self.pushback += 1;
-                            flow.block(&self.poll, index);
-                        }
-                        Some(libc::EINTR) => continue,
-                        // ECONNREFUSED and the like tell of an earlier datagram: that one is lost, this one not yet sent.
-                        _ => count_error(&mut self.errors, error_code(&error)),
+        let count = (due - flow.next).min(BATCH as u64) as usize;
+        let sent_ns = monotonic_ns();
+        for slot in 0..count {
+            let sequence = flow.next + slot as u64;
+            Header { kind: HeaderKind::Data, token: self.work.token, flow: flow.flow.id, sequence, sent_ns }
+                .write(self.outgoing.slot(slot));
+        }
+        let taken = match self.outgoing.send(&flow.flow.socket, count) {
+            Ok(taken) => taken,
+            Err(error) => {
+                match error.raw_os_error() {
+                    Some(libc::EAGAIN | libc::ENOBUFS) => {
+                        self.pushback += 1;
+                        flow.block(&self.poll, index);
                     }
-                    break;
+                    Some(libc::EINTR) => {}
+                    // It tells of an earlier datagram: that one is lost, this one not yet sent.
+                    Some(libc::ECONNREFUSED) => count_error(&mut self.errors, error_code(&error)),
+                    // This one cannot be sent, and trying again would only fail again.
+                    _ => {
+                        count_error(&mut self.errors, error_code(&error));
+                        flow.next += 1;
+                    }
                 }
-            };
-            flow.start_ns.get_or_insert(sent_ns);
-            flow.end_ns = Some(sent_ns);
-            if let (Some(recorder), Some(pace)) = (recorder.as_deref_mut(), self.work.pace) {
-                for sequence in flow.sent..flow.sent + taken as u64 {
-                    let due_ns = self.span.at_ns.saturating_add(pace.due_ns(sequence));
-                    recorder.record(LATE, due_ns, sent_ns.saturating_sub(due_ns));
-                }
+                return;
             }
-            flow.sent += taken as u64;
-            flow.flow.counters.sent((taken * self.work.datagram_bytes) as u64, taken as u64);
-            if taken < count {
-                self.pushback += 1;
-                flow.block(&self.poll, index);
-                break;
+        };
+        // Where it took only some, the next call tells why.
+        flow.start_ns.get_or_insert(sent_ns);
+        flow.end_ns = Some(sent_ns);
+        if let (Some(late), Some(pace)) = (&mut self.late, self.work.pace) {
+            let mut recorder = recorder;
+            for sequence in flow.next..flow.next + taken as u64 {
+                let due_ns = self.span.at_ns.saturating_add(pace.due_ns(sequence));
+                let late_ns = sent_ns.saturating_sub(due_ns);
+                late.record(late_ns);
+                if let Some(recorder) = recorder.as_deref_mut() {
+                    recorder.record(LATE, due_ns, late_ns);
+                }
             }
         }
+        flow.next += taken as u64;
+        flow.flow.counters.sent((taken * self.work.datagram_bytes) as u64, taken as u64);
     }
 
     /// Wait until the given instant, and take what has come.
@@ -234,7 +257,7 @@ impl Worker {
             if source.writable {
                 flow.unblock(&self.poll, source.token as usize);
             }
-            loop {
+            for _ in 0..CALLS_PER_TURN {
                 let count = match self.incoming.receive(&flow.flow.socket) {
                     Ok(count) => count,
                     Err(error) => {
@@ -276,10 +299,12 @@ impl Worker {
 struct Conversation {
     flow: DatagramFlow,
     receiver: DatagramReceiver,
+    datagram_bytes: usize,
     open: bool,
     /// The socket took no more; its room is waited for.
     blocked: bool,
-    sent: u64,
+    /// The number of the next datagram; those that could not be sent have numbers too.
+    next: u64,
     /// Datagrams that were due when the flow ended and had not been sent.
     unsent: u64,
     start_ns: Option<u64>,
@@ -289,9 +314,19 @@ struct Conversation {
 }
 
 impl Conversation {
-    fn new(flow: DatagramFlow, token: u64) -> Self {
-        let receiver = DatagramReceiver::new(token, flow.id);
-        Self { flow, receiver, open: true, blocked: false, sent: 0, unsent: 0, start_ns: None, end_ns: None, told_ns: None }
+    fn new(flow: DatagramFlow, work: DatagramWork) -> Self {
+        Self {
+            receiver: DatagramReceiver::new(work.token, flow.id),
+            flow,
+            datagram_bytes: work.datagram_bytes,
+            open: true,
+            blocked: false,
+            next: 0,
+            unsent: 0,
+            start_ns: None,
+            end_ns: None,
+            told_ns: None,
+        }
     }
 
     fn block(&mut self, poll: &Poll, index: usize) {
@@ -304,7 +339,8 @@ impl Conversation {
     }
 
     fn handle(&mut self, now: u64, datagram: &[u8]) {
-        if self.receiver.handle(now, datagram) {
+        // Of another length it is not the sender's, whoever wrote its header.
+        if datagram.len() == self.datagram_bytes && self.receiver.handle(now, datagram) {
             self.flow.counters.received(datagram.len() as u64, 1);
         } else if let Ok(header @ Header { kind: HeaderKind::Hello, .. }) = Header::parse(datagram) {
             answer_hello(&self.flow.socket, header);
@@ -321,7 +357,7 @@ impl Conversation {
             end_ns: if receives { span.map(|(_, last)| last) } else { self.end_ns },
             sent_bytes: self.flow.counters.sent_bytes(),
             received_bytes: self.receiver.bytes(),
-            sent_units: (!receives).then_some(self.sent),
+            sent_units: (!receives).then(|| self.flow.counters.sent_units()),
             received_units: receives.then(|| tracker.received()),
             duplicates: receives.then(|| tracker.duplicates()),
             reordered: receives.then(|| tracker.reordered()),

@@ -9,6 +9,7 @@ pub mod stream;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use leadline_stats::Histogram;
 use leadline_transport::SideReport;
 use leadline_wire::ThreadReport;
 
@@ -32,8 +33,11 @@ pub struct Span {
     pub end_ns: u64,
 }
 
-/// How long a receiver goes on after its sender should have ended, ns.
+/// How long a receiver goes on in silence after its sender should have ended, ns.
 pub const DRAIN_NS: u64 = 5_000_000_000;
+
+/// How long it goes on at most while something still comes: what lay in the sender's buffer may take its time, ns.
+pub const LONGEST_DRAIN_NS: u64 = 20_000_000_000;
 
 /// The longest that a worker sleeps before it looks at its stop flag again, ns.
 pub const TURN_NS: u64 = 50_000_000;
@@ -49,6 +53,17 @@ pub struct WorkerReport {
     pub pushback: u64,
     /// Failed operations by name.
     pub errors: BTreeMap<String, u64>,
+    /// From due to sent, of paced sends.
+    pub late: Option<Histogram>,
+}
+
+/// The 99th percentile over all workers' lateness, µs; `None` where nothing was paced.
+pub fn late_p99_us(workers: &[WorkerReport]) -> Option<f64> {
+    let mut all: Option<Histogram> = None;
+    for late in workers.iter().filter_map(|worker| worker.late.as_ref()) {
+        all.get_or_insert_default().merge(late);
+    }
+    all?.quantile_ns(0.99).map(|ns| ns as f64 / 1e3)
 }
 
 /// Deal items out to at most `threads` groups as evenly as it goes, in order; no group is empty.

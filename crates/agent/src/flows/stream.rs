@@ -6,12 +6,13 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 
 use leadline_pace::Pace;
+use leadline_stats::Histogram;
 use leadline_sys::clock::{self, monotonic_ns};
 use leadline_sys::net;
 use leadline_sys::poll::{Interest, Poll, Ready};
 use leadline_transport::SideReport;
 
-use super::{count_error, Role, Span, WorkerReport, DRAIN_NS, TURN_NS};
+use super::{count_error, Role, Span, WorkerReport, DRAIN_NS, LONGEST_DRAIN_NS, TURN_NS};
 use crate::events::error_code;
 use crate::gate::Gate;
 use crate::load::threads::{FlowCounters, ThreadMeter};
@@ -51,7 +52,8 @@ pub fn drive(
     thread: &str,
 ) -> io::Result<WorkerReport> {
     let mut worker = Worker::new(flows, work, span)?;
-    clock::sleep_until(span.at_ns);
+    clock::use_precise_timers();
+    gate.sleep_until(span.at_ns);
     let meter = ThreadMeter::begin(thread, monotonic_ns());
     while worker.open > 0 {
         worker.turn(gate)?;
@@ -61,6 +63,7 @@ pub fn drive(
         flows: worker.flows.iter().map(Connection::report).collect(),
         pushback: 0,
         errors: worker.errors,
+        late: worker.late,
     })
 }
 
@@ -73,9 +76,12 @@ struct Worker {
     pace: Option<Pace>,
     span: Span,
     next_sample_ns: u64,
-    deadline_ns: u64,
+    /// When the senders were ended, here or by the span at the peer.
+    over_ns: Option<u64>,
     open: usize,
     errors: BTreeMap<String, u64>,
+    /// From a paced block's coming due to its first byte's being written.
+    late: Option<Histogram>,
 }
 
 impl Worker {
@@ -98,8 +104,9 @@ impl Worker {
             work,
             pace,
             span,
-            next_sample_ns: span.at_ns + work.sample_ns,
-            deadline_ns: span.end_ns + DRAIN_NS,
+            next_sample_ns: span.at_ns.saturating_add(work.sample_ns),
+            over_ns: None,
+            late: pace.map(|_| Histogram::new()),
             errors: BTreeMap::new(),
         })
     }
@@ -108,10 +115,8 @@ impl Worker {
         let now = monotonic_ns();
         if now >= self.span.end_ns || gate.stopped() {
             self.end_senders();
-            self.deadline_ns = self.deadline_ns.min(now + DRAIN_NS);
-        }
-        if now >= self.deadline_ns {
-            self.give_up_receivers();
+            let over_ns = *self.over_ns.get_or_insert(now);
+            self.give_up_receivers(now, over_ns, gate.abandoned());
         }
         if now >= self.next_sample_ns {
             self.flows.iter_mut().filter(|flow| flow.open).for_each(Connection::sample);
@@ -151,7 +156,7 @@ impl Worker {
             return;
         }
         let result = match flow.flow.role {
-            Role::Send => flow.send(&self.block, self.pace, self.span.at_ns, &self.poll),
+            Role::Send => flow.send(&self.block, self.pace.zip(self.late.as_mut()), self.span.at_ns, &self.poll),
             Role::Receive => flow.receive(&mut self.block),
         };
         match result {
@@ -176,11 +181,15 @@ impl Worker {
         }
     }
 
-    fn give_up_receivers(&mut self) {
+    /// Receivers wait for what is under way, but neither in silence nor for ever.
+    fn give_up_receivers(&mut self, now: u64, over_ns: u64, abandoned: bool) {
         for index in 0..self.flows.len() {
-            if self.flows[index].open {
+            let flow = &mut self.flows[index];
+            let quiet_since_ns = flow.end_ns.unwrap_or(0).max(over_ns);
+            let too_long = now >= quiet_since_ns + DRAIN_NS || now >= over_ns + LONGEST_DRAIN_NS;
+            if flow.open && (too_long || abandoned) {
+                flow.error = Some("no_end_of_stream".to_owned());
                 count_error(&mut self.errors, "no_end_of_stream");
-                self.flows[index].error = Some("no_end_of_stream".to_owned());
                 self.close(index);
             }
         }
@@ -236,10 +245,17 @@ impl Connection {
         }
     }
 
-    fn send(&mut self, block: &[u8], pace: Option<Pace>, at_ns: u64, poll: &Poll) -> io::Result<Progress> {
+    fn send(
+        &mut self,
+        block: &[u8],
+        mut paced: Option<(Pace, &mut Histogram)>,
+        at_ns: u64,
+        poll: &Poll,
+    ) -> io::Result<Progress> {
         for _ in 0..CALLS_PER_TURN {
             let now = monotonic_ns();
-            if pace.is_some_and(|pace| at_ns.saturating_add(pace.due_ns(self.blocks)) > now) {
+            let due_ns = paced.as_ref().map_or(0, |(pace, _)| at_ns.saturating_add(pace.due_ns(self.blocks)));
+            if due_ns > now {
                 self.resting = true;
                 poll.remove(&self.flow.socket)?;
                 break;
@@ -249,6 +265,9 @@ impl Connection {
                 Err(error) if would_block(&error) => break,
                 Err(error) => return Err(error),
             };
+            if let (0, Some((_, late))) = (self.partial, &mut paced) {
+                late.record(now - due_ns);
+            }
             self.partial += written;
             if self.partial == block.len() {
                 self.blocks += 1;

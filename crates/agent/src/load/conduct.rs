@@ -10,12 +10,12 @@ use leadline_sys::clock::monotonic_ns;
 use leadline_transport::{FromClient, SideReport};
 use leadline_wire::{Direction, ErrorReport, FlowReport, LoadReport, Outcome, Side};
 
-use super::session::{FromPeer, Session};
+use super::session::{FromPeer, Session, Speaker};
 use super::threads::{Collector, FlowCounters, Rolled};
 use super::Task;
 use crate::events::{peer_error, system_error};
 use crate::flows::crew::{Crew, Worker};
-use crate::flows::{Role, Span, WorkerReport, DRAIN_NS};
+use crate::flows::{late_p99_us, Role, Span, WorkerReport, DRAIN_NS, LONGEST_DRAIN_NS};
 
 /// One flow as both sides know it.
 pub struct PlannedFlow {
@@ -51,6 +51,11 @@ pub struct Conduct {
     pub metrics: &'static [&'static str],
 }
 
+/// How soon a stop is passed on to the server.
+const GLANCE: Duration = Duration::from_millis(50);
+/// How long the server may take for its report after everything has ended here: its own drain, and the way.
+const REPORT_DUE: Duration = Duration::from_nanos(LONGEST_DRAIN_NS + 10_000_000_000);
+
 enum Wake {
     Peer(FromPeer),
     WorkerDone,
@@ -69,37 +74,40 @@ impl Conduct {
         session.begin(span.at_ns)?;
         let (waker, wakes) = mpsc::channel();
         let from_peer = waker.clone();
-        let mut speaker = session.listen(move |item| from_peer.send(Wake::Peer(item)).is_ok())?;
+        let mut speaker = session.listen(interval, move |item| from_peer.send(Wake::Peer(item)).is_ok())?;
         let crew = Crew::start(workers, &task.gate, move || {
             // The receiver lives until the crew is joined.
             let _ = waker.send(Wake::WorkerDone);
         });
+        let crew = crew.map_err(|error| system_error("starting threads", &error))?;
         let mut collector = Collector::new(metrics);
         let mut course = Course::default();
         let mut tick = Instant::now() + interval;
         while !(crew.done() && course.answered()) {
-            match wakes.recv_timeout(tick.saturating_duration_since(Instant::now())) {
+            match wakes.recv_timeout(tick.saturating_duration_since(Instant::now()).min(GLANCE)) {
                 Ok(Wake::Peer(item)) => course.handle(item, &flows, task),
-                Ok(Wake::WorkerDone) => {}
-                Err(RecvTimeoutError::Timeout) => {
-                    tick += interval;
-                    rolled.try_iter().for_each(|one| collector.take(one));
-                    let rows = flows.iter().map(|flow| flow.counters.progress(flow.id, has_units)).collect();
-                    task.progress(Side::Local, monotonic_ns(), rows, collector.recent());
-                }
+                Ok(Wake::WorkerDone) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            if task.gate.stopped() && !course.stop_said && course.lost.is_none() {
-                course.stop_said = true;
-                speaker.say(&FromClient::Stop {})?;
+            if Instant::now() >= tick {
+                tick += interval;
+                rolled.try_iter().for_each(|one| collector.take(one));
+                let rows = flows.iter().map(|flow| flow.counters.progress(flow.id, has_units)).collect();
+                task.progress(Side::Local, monotonic_ns(), rows, collector.recent());
             }
-            if course.lost.is_some() {
-                task.gate.stop();
-            } else if crew.senders_done() && !course.end_said {
+            if task.gate.stopped() && !course.stop_said {
+                course.stop_said = true;
+                course.say(&mut speaker, &FromClient::Stop {});
+            }
+            if crew.senders_done() && !course.end_said {
                 course.end_said = true;
                 let upward = flows.iter().filter(|flow| flow.direction == Direction::Up && has_units);
                 let sent_units = upward.map(|flow| flow.counters.sent_units()).collect();
-                speaker.say(&FromClient::End { sent_units })?;
+                course.say(&mut speaker, &FromClient::End { sent_units });
+            }
+            course.watch_time(crew.done() && (task.gate.stopped() || monotonic_ns() >= span.end_ns), task);
+            if course.lost.is_some() {
+                task.gate.abandon();
             }
         }
         let workers = crew.join().map_err(|error| system_error("moving payload", &error))?;
@@ -143,7 +151,7 @@ impl Account {
             wall_s: 0.0,
             threads: Vec::new(),
             pushback: 0,
-            late_p99_us: None,
+            late_p99_us: late_p99_us(&workers),
             socket_drops: None,
         };
         let mut rows = Vec::new();
@@ -217,7 +225,7 @@ fn flow_report(
 
 /// The sum of what is known; `None` when nothing is.
 fn total(values: impl Iterator<Item = Option<u64>>) -> Option<u64> {
-    values.flatten().fold(None, |sum, value| Some(sum.unwrap_or(0) + value))
+    values.flatten().fold(None, |sum: Option<u64>, value| Some(sum.unwrap_or(0).saturating_add(value)))
 }
 
 /// What has been said and heard so far.
@@ -225,6 +233,8 @@ fn total(values: impl Iterator<Item = Option<u64>>) -> Option<u64> {
 struct Course {
     stop_said: bool,
     end_said: bool,
+    /// When the server should have reported, once nothing is left to do here.
+    report_due: Option<Instant>,
     report: Option<(Vec<SideReport>, LoadReport)>,
     lost: Option<ErrorReport>,
 }
@@ -232,6 +242,27 @@ struct Course {
 impl Course {
     fn answered(&self) -> bool {
         self.report.is_some() || self.lost.is_some()
+    }
+
+    /// Speak, unless the server has gone already; that it has is what the load fails with.
+    fn say(&mut self, speaker: &mut Speaker, message: &FromClient) {
+        if self.answered() {
+            return;
+        }
+        if let Err(error) = speaker.say(message) {
+            self.lost = Some(error);
+        }
+    }
+
+    /// A server that says everything but its report is lost too. `over`: the span has passed and every worker is done.
+    fn watch_time(&mut self, over: bool, task: &Task) {
+        if !over || self.answered() {
+            return;
+        }
+        let due = *self.report_due.get_or_insert_with(|| Instant::now() + REPORT_DUE);
+        if task.gate.abandoned() || Instant::now() >= due {
+            self.lost = Some(peer_error("no_report", "the server goes on without a report"));
+        }
     }
 
     fn handle(&mut self, item: FromPeer, flows: &[PlannedFlow], task: &Task) {
@@ -244,7 +275,7 @@ impl Course {
                 }
             }
             FromPeer::Report(rows, load) => self.report = Some((rows, load)),
-            FromPeer::Lost(error) => self.lost = Some(error),
+            FromPeer::Lost(error) => self.lost = self.lost.take().or(Some(error)),
         }
     }
 }

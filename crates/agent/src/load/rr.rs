@@ -84,14 +84,15 @@ pub fn prepare(spec: RrSpec) -> Result<Box<dyn Ready>, ErrorReport> {
     }
     session.await_ready()?;
     let interval = Duration::from_millis(spec.interval_ms.into());
-    let conduct = Conduct { session, flows: planned, has_units: true, counts_loss: false, interval, metrics: &["latency"] };
+    let conduct =
+        Conduct { session, flows: planned, has_units: true, counts_loss: false, interval, metrics: &["latency"] };
     Ok(Box::new(ReadyRr { spec, conduct, flows }))
 }
 
 impl Ready for ReadyRr {
     fn run(self: Box<Self>, at_ns: u64, task: &Task) -> Result<Outcome, ErrorReport> {
         let span = span(at_ns, self.spec.duration_ms);
-        let warm_until_ns = span.at_ns + self.spec.warmup_ms * 1_000_000;
+        let warm_until_ns = span.at_ns.saturating_add(self.spec.warmup_ms.saturating_mul(1_000_000));
         let token = self.conduct.session.token;
         let (out, rolled) = mpsc::channel();
         let mut workers: Vec<(Role, Worker)> = Vec::new();
@@ -134,19 +135,25 @@ fn drive(
     };
     let mut errors = BTreeMap::new();
     clock::use_precise_timers();
-    clock::sleep_until(span.at_ns);
+    gate.sleep_until(span.at_ns);
     let meter = ThreadMeter::begin(name.0, monotonic_ns());
     loop {
         let now = monotonic_ns();
         let until_ns = if gate.stopped() { 0 } else { span.end_ns };
         let mut next = now + TURN_NS;
-        for flow in flows.iter_mut().filter(|flow| flow.open) {
+        for (index, flow) in flows.iter_mut().enumerate().filter(|(_, flow)| flow.open) {
             if flow.machine.handle_time(now) {
                 count_error(&mut errors, "timeout");
                 // TCP answers in order: without this one the next cannot come either.
                 flow.open = matches!(flow.flow.socket, RrSocket::Udp(_));
             }
-            next = next.min(flow.advance(&mut wire, until_ns, &mut errors));
+            if gate.abandoned() {
+                flow.open = false;
+            }
+            if flow.open {
+                next = next.min(flow.advance(&mut wire, until_ns, &mut errors));
+            }
+            flow.watch(&poll, index as u64)?;
         }
         if flows.iter().all(|flow| !flow.open) {
             break;
@@ -159,14 +166,12 @@ fn drive(
                 flow.hear(&mut wire, &mut recorder, &mut errors);
                 flow.advance(&mut wire, until_ns, &mut errors);
             }
-            if !flow.open {
-                poll.remove(&flow.flow.socket)?;
-            }
+            flow.watch(&poll, source.token)?;
         }
     }
     let thread = meter.end(monotonic_ns());
     recorder.finish();
-    Ok(WorkerReport { thread, flows: flows.iter().map(Asking::report).collect(), pushback: 0, errors })
+    Ok(WorkerReport { thread, flows: flows.iter().map(Asking::report).collect(), pushback: 0, errors, late: None })
 }
 
 /// Buffers and framing that a thread's flows share.
@@ -183,20 +188,38 @@ struct Asking {
     open: bool,
     /// Bytes of the response that are here already (TCP).
     partial: usize,
+    /// Bytes of the request that the socket had no room for (TCP).
+    unwritten: usize,
+    /// What the poll watches for.
+    watched: Option<Interest>,
     start_ns: Option<u64>,
     end_ns: Option<u64>,
 }
 
 impl Asking {
     fn new(flow: RrFlow, timeout_ns: u64) -> Self {
-        Self { flow, machine: Requester::new(timeout_ns), open: true, partial: 0, start_ns: None, end_ns: None }
+        Self {
+            flow,
+            machine: Requester::new(timeout_ns),
+            open: true,
+            partial: 0,
+            unwritten: 0,
+            watched: Some(Interest::Read),
+            start_ns: None,
+            end_ns: None,
+        }
     }
 
     /// Send the next request if none is under way and `until_ns` has not come; returns when to look again.
     fn advance(&mut self, wire: &mut Exchange, until_ns: u64, errors: &mut BTreeMap<String, u64>) -> u64 {
         match self.machine.poll() {
             // What is under way at the end is waited for, up to its own time-out: leaving it out would flatter the tail.
-            Step::AwaitUntil(instant) => return instant,
+            Step::AwaitUntil(instant) => {
+                if self.unwritten > 0 {
+                    self.write_rest(wire, errors);
+                }
+                return instant;
+            }
             Step::Request(sequence) => {
                 let now = monotonic_ns();
                 if now >= until_ns || self.flow.counters.sent_units() >= self.flow.most {
@@ -204,7 +227,8 @@ impl Asking {
                     return u64::MAX;
                 }
                 match self.flow.send(wire, sequence, now) {
-                    Ok(()) => {
+                    Ok(unwritten) => {
+                        self.unwritten = unwritten;
                         self.machine.handle_sent(now);
                         self.flow.counters.sent(wire.request.len() as u64, 1);
                         self.start_ns.get_or_insert(now);
@@ -214,6 +238,32 @@ impl Asking {
             }
         }
         u64::MAX
+    }
+
+    /// Have the poll watch for what this flow waits for.
+    fn watch(&mut self, poll: &Poll, token: u64) -> io::Result<()> {
+        let wanted = match (self.open, self.unwritten) {
+            (false, _) => None,
+            (true, 0) => Some(Interest::Read),
+            (true, _) => Some(Interest::ReadWrite),
+        };
+        if wanted != self.watched {
+            match wanted {
+                None => poll.remove(&self.flow.socket)?,
+                Some(interest) => poll.modify(&self.flow.socket, token, interest)?,
+            }
+            self.watched = wanted;
+        }
+        Ok(())
+    }
+
+    /// The request goes on: its time runs since its first byte.
+    fn write_rest(&mut self, wire: &Exchange, errors: &mut BTreeMap<String, u64>) {
+        let RrSocket::Tcp(stream) = &self.flow.socket else { return };
+        match write_some(stream, &wire.request[wire.request.len() - self.unwritten..]) {
+            Ok(unwritten) => self.unwritten = unwritten,
+            Err(error) => self.fail(&error, errors),
+        }
     }
 
     fn hear(&mut self, wire: &mut Exchange, recorder: &mut Recorder, errors: &mut BTreeMap<String, u64>) {
@@ -240,7 +290,8 @@ impl Asking {
     /// A transaction that was under way is one failed operation; a connection is of no more use, a socket is.
     fn fail(&mut self, error: &io::Error, errors: &mut BTreeMap<String, u64>) {
         count_error(errors, error_code(error));
-        self.open = false;
+        self.machine.give_up();
+        self.open = matches!(self.flow.socket, RrSocket::Udp(_));
     }
 
     fn report(&self) -> SideReport {
@@ -258,20 +309,31 @@ impl Asking {
 }
 
 impl RrFlow {
-    fn send(&self, wire: &mut Exchange, sequence: u64, now: u64) -> io::Result<()> {
+    /// Returns how much of the request had no room, bytes.
+    fn send(&self, wire: &mut Exchange, sequence: u64, now: u64) -> io::Result<usize> {
         match &self.socket {
-            RrSocket::Tcp(stream) => {
-                let mut stream: &TcpStream = stream;
-                // With one transaction outstanding the socket's buffer is empty, so that only a giant request can fill it.
-                stream.write_all(&wire.request)
-            }
+            RrSocket::Tcp(stream) => write_some(stream, &wire.request),
             RrSocket::Udp(socket) => {
                 Header { kind: HeaderKind::Request, token: wire.token, flow: self.id, sequence, sent_ns: now }
                     .write(&mut wire.request);
-                socket.send(&wire.request).map(|_| ())
+                socket.send(&wire.request).map(|_| 0)
             }
         }
     }
+}
+
+/// Write as far as there is room; returns what is left. With one transaction outstanding the socket's buffer is empty, so
+/// that only a request larger than it leaves anything.
+fn write_some(mut stream: &TcpStream, mut bytes: &[u8]) -> io::Result<usize> {
+    while !bytes.is_empty() {
+        match stream.write(bytes) {
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(bytes.len())
 }
 
 /// `Some(None)`: a response is complete; it is the outstanding one, for a connection answers in order.
@@ -292,7 +354,9 @@ fn read_stream(mut stream: &TcpStream, wire: &mut Exchange, partial: &mut usize)
 fn read_datagram(socket: &UdpSocket, wire: &mut Exchange) -> io::Result<Option<Option<u64>>> {
     match socket.recv(&mut wire.response) {
         Ok(read) => Ok(match Header::parse(&wire.response[..read]) {
-            Ok(header) if header.kind == HeaderKind::Response && header.token == wire.token => Some(Some(header.sequence)),
+            Ok(header) if header.kind == HeaderKind::Response && header.token == wire.token => {
+                Some(Some(header.sequence))
+            }
             _ => None,
         }),
         Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),

@@ -15,7 +15,7 @@ use crate::events::{input_error, peer_error, system_error};
 
 /// How long the server may take for each step before the start.
 const STEP_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long it may be silent between its report's coming due and its arrival.
+/// How long it may be silent beyond its interval.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(15);
 const CLOCK_EXCHANGES: u32 = 16;
 const HELLO_INTERVAL: Duration = Duration::from_millis(100);
@@ -57,9 +57,10 @@ pub fn resolve_host(host: &str, port: u16, ip_version: Option<IpVersion>) -> Res
         Some(IpVersion::V6) => address.is_ipv6(),
         None => true,
     };
-    let mut addresses = (host, port)
-        .to_socket_addrs()
-        .map_err(|error| ErrorReport { code: "unknown_host".into(), ..system_error(&format!("looking up {host}"), &error) })?;
+    let mut addresses = (host, port).to_socket_addrs().map_err(|error| ErrorReport {
+        code: "unknown_host".into(),
+        ..system_error(&format!("looking up {host}"), &error)
+    })?;
     addresses.find(fits).ok_or_else(|| {
         let family = if ip_version == Some(IpVersion::V6) { "IPv6" } else { "IPv4" };
         input_error("no_address", format!("{host} has no {family} address"))
@@ -80,6 +81,7 @@ impl Session {
         let doing = format!("connecting to {server}");
         let control = net::connect_tcp(server, bind, STEP_TIMEOUT).map_err(|error| system_error(&doing, &error))?;
         control.set_read_timeout(Some(STEP_TIMEOUT)).map_err(|error| system_error(&doing, &error))?;
+        control.set_write_timeout(Some(STEP_TIMEOUT)).map_err(|error| system_error(&doing, &error))?;
         let mut session = Self { control, decoder: FrameDecoder::default(), server, bind, token: 0, offset_ns: 0 };
         session.control.write_all(MAGIC).map_err(|error| system_error(&doing, &error))?;
         session.say(&FromClient::Open(open))?;
@@ -118,7 +120,9 @@ impl Session {
             socket.send(&hello).map_err(failed)?;
             match socket.recv(&mut answer) {
                 Ok(read) => match Header::parse(&answer[..read]) {
-                    Ok(header) if header.kind == HeaderKind::HelloAck && header.token == self.token => return Ok(socket),
+                    Ok(header) if header.kind == HeaderKind::HelloAck && header.token == self.token => {
+                        return Ok(socket)
+                    }
                     _ => {}
                 },
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
@@ -146,14 +150,21 @@ impl Session {
 
     /// Hear the server in a thread of its own until its report, or until nobody listens (`tell` says false); the returned
     /// handle still speaks to it.
-    pub fn listen(self, tell: impl Fn(FromPeer) -> bool + Send + 'static) -> Result<Speaker, ErrorReport> {
+    pub fn listen(
+        self,
+        interval: Duration,
+        tell: impl Fn(FromPeer) -> bool + Send + 'static,
+    ) -> Result<Speaker, ErrorReport> {
         let doing = "listening to the server";
         let control = self.control.try_clone().map_err(|error| system_error(doing, &error))?;
         let reader = Self { control, ..self };
         let speaker = Speaker { control: self.control };
         // The server is heard from every interval; only silence far beyond that means that it has gone.
-        reader.control.set_read_timeout(Some(REPORT_TIMEOUT)).map_err(|error| system_error(doing, &error))?;
-        std::thread::spawn(move || reader.relay(&tell));
+        reader
+            .control
+            .set_read_timeout(Some(REPORT_TIMEOUT + interval))
+            .map_err(|error| system_error(doing, &error))?;
+        std::thread::Builder::new().spawn(move || reader.relay(&tell)).map_err(|error| system_error(doing, &error))?;
         Ok(speaker)
     }
 
@@ -200,7 +211,7 @@ impl Session {
     }
 
     fn local(&self, server_ns: u64) -> u64 {
-        server_ns.saturating_add_signed(-self.offset_ns)
+        server_ns.saturating_add_signed(self.offset_ns.saturating_neg())
     }
 
     fn header(&self, kind: HeaderKind, flow: u32) -> Header {

@@ -27,6 +27,9 @@ pub fn prepare(spec: TcpSpec) -> Result<Box<dyn Ready>, ErrorReport> {
     if spec.flows == 0 || spec.block_bytes == 0 || spec.duration_ms == 0 || spec.interval_ms == 0 {
         return Err(input_error("bad_spec", "flows, block, duration and interval must be at least 1"));
     }
+    if spec.rate_bps == Some(0) {
+        return Err(input_error("bad_rate", "a rate of 0 bit/s is none"));
+    }
     let work = Work::Tcp { block_bytes: spec.block_bytes, rate_bps: spec.rate_bps };
     let open = Open {
         work,
@@ -40,7 +43,8 @@ pub fn prepare(spec: TcpSpec) -> Result<Box<dyn Ready>, ErrorReport> {
     let mut session = Session::open(&spec.target, spec.bind.as_deref(), open)?;
     let directions = planned_directions(spec.direction, spec.flows);
     let (mut flows, mut planned) = (Vec::new(), Vec::new());
-    for ((id, direction), counters) in (0..).zip(directions).zip(counters(spec.flows * 2)) {
+    let counters = counters(directions.len() as u32);
+    for ((id, direction), counters) in (0..).zip(directions).zip(counters) {
         let socket = session.connect_stream(id)?;
         if let Some(name) = &spec.congestion {
             net::set_congestion(&socket, name)
@@ -75,7 +79,9 @@ impl Ready for ReadyTcp {
         let (sending, receiving): (Vec<_>, Vec<_>) = self.flows.into_iter().partition(|flow| flow.role == Role::Send);
         let mut workers: Vec<(Role, Worker)> = Vec::new();
         for (role, flows, name) in [(Role::Send, sending, "tcp-send"), (Role::Receive, receiving, "tcp-receive")] {
-            for (index, group) in deal_out(flows, self.spec.threads).into_iter().enumerate().filter(|(_, g)| !g.is_empty()) {
+            for (index, group) in
+                deal_out(flows, self.spec.threads).into_iter().enumerate().filter(|(_, g)| !g.is_empty())
+            {
                 let name = format!("{name}-{index}");
                 workers.push((role, Box::new(move |gate| stream::drive(group, work, span, gate, &name))));
             }

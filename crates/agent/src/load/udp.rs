@@ -31,7 +31,9 @@ struct ReadyUdp {
 /// The pace of a rate that a user asked for.
 pub fn parse_pace(rate_per_s: Option<f64>) -> Result<Option<Pace>, ErrorReport> {
     rate_per_s
-        .map(|rate| Pace::per_second(rate).ok_or_else(|| input_error("bad_rate", format!("a rate of {rate}/s is none"))))
+        .map(|rate| {
+            Pace::per_second(rate).ok_or_else(|| input_error("bad_rate", format!("a rate of {rate}/s is none")))
+        })
         .transpose()
 }
 
@@ -61,7 +63,8 @@ pub fn prepare(spec: UdpSpec) -> Result<Box<dyn Ready>, ErrorReport> {
     let mut session = Session::open(&spec.target, spec.bind.as_deref(), open)?;
     let (mut flows, mut planned) = (Vec::new(), Vec::new());
     let directions = planned_directions(spec.direction, spec.flows);
-    for ((id, direction), counters) in (0..).zip(directions).zip(counters(spec.flows * 2)) {
+    let counters = counters(directions.len() as u32);
+    for ((id, direction), counters) in (0..).zip(directions).zip(counters) {
         let socket = session.connect_datagram(id)?;
         let expected = Arc::new(AtomicU64::new(UNKNOWN));
         planned.push(PlannedFlow {
@@ -91,12 +94,14 @@ impl Ready for ReadyUdp {
             pace: self.pace,
             number: self.spec.number,
         };
-        let warm_until_ns = span.at_ns + self.spec.warmup_ms * 1_000_000;
+        let warm_until_ns = span.at_ns.saturating_add(self.spec.warmup_ms.saturating_mul(1_000_000));
         let (out, rolled) = mpsc::channel();
         let (sending, receiving): (Vec<_>, Vec<_>) = self.flows.into_iter().partition(|flow| flow.role == Role::Send);
         let mut workers: Vec<(Role, Worker)> = Vec::new();
         for (role, flows, name) in [(Role::Send, sending, "udp-send"), (Role::Receive, receiving, "udp-receive")] {
-            for (index, group) in deal_out(flows, self.spec.threads).into_iter().enumerate().filter(|(_, g)| !g.is_empty()) {
+            for (index, group) in
+                deal_out(flows, self.spec.threads).into_iter().enumerate().filter(|(_, g)| !g.is_empty())
+            {
                 let name = format!("{name}-{index}");
                 let recorder = (role == Role::Send).then(|| Recorder::new(1, warm_until_ns, out.clone()));
                 workers.push((role, Box::new(move |gate| datagram::drive(group, work, span, gate, &name, recorder))));

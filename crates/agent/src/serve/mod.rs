@@ -1,11 +1,13 @@
 //! Answering load: the session listener (tcp, udp, rr) and the HTTP responder, on the addresses that were asked for.
 
+mod admission;
+mod entrance;
 pub mod http;
 mod session;
 
-use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 
 use leadline_sys::net;
 use leadline_wire::{ErrorReport, ServeSpec};
@@ -19,6 +21,16 @@ pub struct Server {
     pub port: Option<u16>,
     /// The HTTP port, as bound.
     pub http_port: Option<u16>,
+    listeners: Vec<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Wait, once the gate has stopped, until the session port is free again.
+    pub fn join(self) {
+        for listener in self.listeners {
+            let _ = listener.join();
+        }
+    }
 }
 
 /// Bind every listener, or none: an address that is taken is named.
@@ -42,16 +54,17 @@ pub fn start(spec: &ServeSpec, gate: &Arc<Gate>) -> Result<Server, ErrorReport> 
             http.push(listener);
         }
     }
-    let limits = session::Limits { longest_ms: spec.longest_ms, most_flows: spec.most_flows };
-    let directory: session::Directory = Arc::new(Mutex::new(HashMap::new()));
-    for (listener, socket) in sessions {
-        session::listen(listener, socket, limits, Arc::clone(&directory), Arc::clone(gate))
-            .map_err(|error| system_error("starting the session listener", &error))?;
-    }
+    let limits = admission::Limits { longest_ms: spec.longest_ms, most_flows: spec.most_flows };
+    let house = Arc::new(entrance::House::new(limits));
+    let listeners = sessions
+        .into_iter()
+        .map(|(listener, socket)| entrance::listen(listener, socket, Arc::clone(&house), Arc::clone(gate)))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| system_error("starting the session listener", &error))?;
     if !http.is_empty() {
         http::listen(http, Arc::clone(gate)).map_err(|error| system_error("starting the HTTP responder", &error))?;
     }
-    Ok(Server { port, http_port })
+    Ok(Server { port, http_port, listeners })
 }
 
 fn parse_address(text: &str) -> Result<IpAddr, ErrorReport> {
@@ -66,7 +79,8 @@ fn bind_tcp(at: SocketAddr) -> Result<TcpListener, ErrorReport> {
 fn bind_both(at: SocketAddr) -> Result<(TcpListener, UdpSocket), ErrorReport> {
     let listener = bind_tcp(at)?;
     let at = listener.local_addr().unwrap_or(at);
-    let socket = net::udp_socket(at, None, true).map_err(|error| system_error(&format!("listening on UDP {at}"), &error))?;
+    let socket =
+        net::udp_socket(at, None, true).map_err(|error| system_error(&format!("listening on UDP {at}"), &error))?;
     Ok((listener, socket))
 }
 

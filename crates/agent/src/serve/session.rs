@@ -1,53 +1,50 @@
-//! The server's end of sessions: who may have one, the flows that arrive for it, and its course until the report.
+//! One session at the server: the flows that arrive for it, and its course until the report. Everything that it waits for
+//! has a deadline, and its client's words are read no faster than they are dealt with.
 
-use std::collections::HashMap;
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex};
+use std::net::{TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leadline_pace::Pace;
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::net;
-use leadline_sys::poll::{Interest, Poll};
 use leadline_sys::process::random_u64;
 use leadline_transport::{
-    encode_frame, FrameDecoder, FromClient, FromServer, Header, HeaderKind, Open, Refusal, SideReport, Work, HEADER_BYTES,
-    MAGIC,
+    encode_frame, FrameDecoder, FromClient, FromServer, Open, SideReport, Work, FRAME_LIMIT_BYTES,
 };
-use leadline_wire::{Direction, LoadReport, Side};
+use leadline_wire::{Direction, LoadReport, Protocol, Side};
 
+use super::admission;
+use super::entrance::House;
 use super::lock;
 use crate::flows::answer::{self, AnswerFlow, AnswerSocket, AnswerWork};
 use crate::flows::crew::{Crew, Worker};
-use crate::flows::datagram::{self, answer_hello, DatagramFlow, DatagramWork, UNKNOWN};
+use crate::flows::datagram::{self, DatagramFlow, DatagramWork, UNKNOWN};
 use crate::flows::stream::{self, StreamFlow, StreamWork};
-use crate::flows::{counters, deal_out, Role, Span, WorkerReport, DRAIN_NS};
+use crate::flows::{counters, deal_out, late_p99_us, Role, Span, WorkerReport, LONGEST_DRAIN_NS};
 use crate::gate::Gate;
 use crate::load::planned_directions;
 use crate::load::threads::FlowCounters;
 
-/// What one client may ask for.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// The longest test, ms.
-    pub longest_ms: u64,
-    /// The most flows.
-    pub most_flows: u32,
-}
-
-/// Where a session's data flows are handed in, by its token.
-pub type Directory = Arc<Mutex<HashMap<u64, Sender<Heard>>>>;
-
-/// Connections that are being introduced or have a session: a bound on our threads.
-const MOST_CONNECTIONS: usize = 4096;
-const INTRODUCTION_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time for a client to open its flows and to name the start.
+/// Time for a client to open its flows.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(30);
-const LARGEST_BLOCK_BYTES: u32 = 16 << 20;
-const LISTEN_TURN_NS: u64 = 100_000_000;
+/// Time for it to name the start: a plan's agents all prepare before any of them starts, so this may take as long as the
+/// slowest host; and how far off the start may lie.
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(300);
+/// A client that takes nothing, or is silent on the wire, for so long has gone.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+const VANISHED: Duration = Duration::from_secs(30);
+/// Time after the span and the longest drain for the client to end its session.
+const END_NS: u64 = 15_000_000_000;
+/// Time for it to take its report.
+const PARTING: Duration = Duration::from_secs(2);
+/// How soon a session sees that its server has been stopped.
+const GLANCE: Duration = Duration::from_millis(100);
+/// What is heard and not yet dealt with, besides the flows' arrivals; the control connection is read no further then.
+const MOST_UNHEARD: usize = 256;
 
 /// What a session hears, from its control connection and from the listeners.
 pub enum Heard {
@@ -63,91 +60,12 @@ pub enum Heard {
     Gone,
 }
 
-/// Accept until the gate stops.
-pub fn listen(
-    listener: TcpListener,
-    socket: UdpSocket,
-    limits: Limits,
-    directory: Directory,
-    gate: Arc<Gate>,
-) -> io::Result<()> {
-    listener.set_nonblocking(true)?;
-    socket.set_nonblocking(true)?;
-    let mut poll = Poll::new(2)?;
-    poll.add(&listener, 0, Interest::Read)?;
-    poll.add(&socket, 1, Interest::Read)?;
-    let connections = Arc::new(AtomicUsize::new(0));
-    std::thread::Builder::new().name("session-listener".into()).spawn(move || {
-        while !gate.stopped() {
-            // The set of ready sources does not matter: both are non-blocking and looked at in turn.
-            if poll.wait(Some(monotonic_ns() + LISTEN_TURN_NS)).map(|ready| ready.count()).is_err() {
-                return;
-            }
-            while let Ok((stream, _)) = listener.accept() {
-                if connections.fetch_add(1, Ordering::Relaxed) >= MOST_CONNECTIONS {
-                    connections.fetch_sub(1, Ordering::Relaxed);
-                    continue;
-                }
-                let (directory, gate, connections) = (Arc::clone(&directory), Arc::clone(&gate), Arc::clone(&connections));
-                std::thread::spawn(move || {
-                    // A stranger that breaks off or talks nonsense is not our failure; its connection just ends.
-                    let _ = introduce(stream, limits, &directory, &gate);
-                    connections.fetch_sub(1, Ordering::Relaxed);
-                });
-            }
-            accept_datagrams(&socket, &directory);
-        }
-    })?;
-    Ok(())
-}
-
-/// Hand every flow that says hello to its session, with a socket of its own.
-fn accept_datagrams(listener: &UdpSocket, directory: &Directory) {
-    let mut packet = [0; HEADER_BYTES];
-    loop {
-        let (read, client) = match listener.recv_from(&mut packet) {
-            Ok(received) => received,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-            // Refusals of earlier answers are reported here; they say nothing about the next packet.
-            Err(_) => continue,
-        };
-        let Ok(hello @ Header { kind: HeaderKind::Hello, .. }) = Header::parse(&packet[..read]) else { continue };
-        let Some(session) = lock(directory).get(&hello.token).cloned() else { continue };
-        let socket = listener.local_addr().and_then(|local| net::udp_socket(local, Some(client), true));
-        if let Ok(socket) = socket {
-            answer_hello(&socket, hello);
-            // A session that has just ended needs no flows.
-            let _ = session.send(Heard::Datagram(hello.flow, socket));
-        }
-    }
-}
-
-/// Find out what a new connection is: a session's control, or one of its flows.
-fn introduce(mut stream: TcpStream, limits: Limits, directory: &Directory, gate: &Arc<Gate>) -> io::Result<()> {
-    stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(INTRODUCTION_TIMEOUT))?;
-    stream.set_write_timeout(Some(INTRODUCTION_TIMEOUT))?;
-    stream.set_nodelay(true)?;
-    let mut first = [0; HEADER_BYTES];
-    stream.read_exact(&mut first[..MAGIC.len()])?;
-    if &first[..MAGIC.len()] == MAGIC {
-        return Session::run(stream, limits, directory, gate);
-    }
-    stream.read_exact(&mut first[MAGIC.len()..])?;
-    if let Ok(header @ Header { kind: HeaderKind::Stream, .. }) = Header::parse(&first) {
-        if let Some(session) = lock(directory).get(&header.token) {
-            let _ = session.send(Heard::Stream(header.flow, stream));
-        }
-    }
-    Ok(())
-}
-
 struct Session {
     control: TcpStream,
     open: Open,
     token: u64,
     heard: Receiver<Heard>,
-    waker: Sender<Heard>,
+    waker: SyncSender<Heard>,
     gate: Arc<Gate>,
 }
 
@@ -166,99 +84,128 @@ struct Served {
     expected: Arc<AtomicU64>,
 }
 
-impl Session {
-    /// From the first message to the report.
-    fn run(control: TcpStream, limits: Limits, directory: &Directory, server: &Arc<Gate>) -> io::Result<()> {
-        let (waker, heard) = mpsc::channel();
-        let reader = control.try_clone()?;
-        reader.set_read_timeout(None)?;
-        let tell = waker.clone();
-        std::thread::spawn(move || relay(reader, &tell));
-        let mut control = control;
-        let open = match heard.recv_timeout(INTRODUCTION_TIMEOUT) {
-            Ok(Heard::Message(FromClient::Open(open), _)) => open,
-            _ => return control.shutdown(std::net::Shutdown::Both),
-        };
-        if let Some(refusal) = refuse(&open, limits) {
-            say(&mut control, &FromServer::Refused(refusal))?;
-            return control.shutdown(std::net::Shutdown::Write);
-        }
-        let token = random_u64()?;
-        lock(directory).insert(token, waker.clone());
-        let gate = Arc::new(Gate::default());
-        let session = Self { control, open, token, heard, waker, gate };
-        let finish = session.control.try_clone();
-        let result = session.course(server);
-        lock(directory).remove(&token);
-        if let Ok(control) = finish {
-            // Lets the client read the report, then ends the relaying thread.
-            let _ = control.shutdown(std::net::Shutdown::Both);
-        }
-        result
-    }
+/// From the granted request to the report.
+pub fn run(control: TcpStream, open: Open, mut decoder: FrameDecoder, house: &House, server: &Gate) -> io::Result<()> {
+    control.set_nonblocking(false)?;
+    control.set_write_timeout(Some(WRITE_TIMEOUT))?;
+    net::give_up_after(&control, VANISHED)?;
+    let (waker, heard) = mpsc::sync_channel(MOST_UNHEARD + 2 * open.flows as usize);
+    let token = random_u64()?;
+    // Longest of a client's words is its end, with a number of up to 20 digits per flow.
+    decoder.set_limit((4096 + 24 * open.flows as usize).min(FRAME_LIMIT_BYTES));
+    let reader = control.try_clone()?;
+    let tell = waker.clone();
+    let course = Course { control: control.try_clone()?, house, token };
+    std::thread::Builder::new().name("session-hears".into()).spawn(move || relay(reader, decoder, &tell))?;
+    lock(&house.directory).insert(token, waker.clone());
+    let result = Session { control, open, token, heard, waker, gate: Arc::default() }.course(server);
+    drop(course);
+    result
+}
 
+/// While it lives the session is known; with it the relaying thread ends too.
+struct Course<'a> {
+    control: TcpStream,
+    house: &'a House,
+    token: u64,
+}
+
+impl Drop for Course<'_> {
+    fn drop(&mut self) {
+        lock(&self.house.directory).remove(&self.token);
+        let _ = self.control.shutdown(std::net::Shutdown::Both);
+    }
+}
+
+impl Session {
     fn course(mut self, server: &Gate) -> io::Result<()> {
         say(&mut self.control, &FromServer::Accepted { token: self.token })?;
         let directions = planned_directions(self.open.direction, self.open.flows);
-        let arrived = self.gather(directions.len())?;
+        let arrived = self.gather(directions.len(), server)?;
         say(&mut self.control, &FromServer::Ready {})?;
-        let at_ns = self.await_begin()?;
-        let span = Span { at_ns, end_ns: at_ns.saturating_add(self.open.duration_ms * 1_000_000).min(u64::MAX - DRAIN_NS) };
+        let span = self.await_begin(server)?;
         let served: Vec<Served> = (0..)
             .zip(directions)
             .zip(counters(arrived.len() as u32))
-            .map(|((id, direction), counters)| {
-                Served { id, direction, counters, expected: Arc::new(AtomicU64::new(UNKNOWN)) }
+            .map(|((id, direction), counters)| Served {
+                id,
+                direction,
+                counters,
+                expected: Arc::new(AtomicU64::new(UNKNOWN)),
             })
             .collect();
         let workers = self.workers(&served, arrived, span)?;
         let waker = self.waker.clone();
         let crew = Crew::start(workers, &self.gate, move || {
-            let _ = waker.send(Heard::WorkerDone);
-        });
-        let outcome = self.conduct(&served, &crew, server);
+            // Where there is no room the session is about to wake anyway.
+            let _ = waker.try_send(Heard::WorkerDone);
+        })?;
+        let outcome = self.conduct(&served, &crew, span, server);
         if outcome.is_err() {
-            self.gate.stop();
+            self.gate.abandon();
         }
         let reports = crew.join()?;
         outcome?;
         let (flows, load) = report(reports);
-        say(&mut self.control, &FromServer::Report { flows, load })
+        say(&mut self.control, &FromServer::Report { flows, load })?;
+        // A close with words of the client's unread would be a reset, and the report lost on its way.
+        self.control.shutdown(std::net::Shutdown::Write)?;
+        let deadline = Instant::now() + PARTING;
+        while self.hear_until(deadline, server).is_ok() {}
+        Ok(())
     }
 
     /// Wait for every flow; clocks are compared meanwhile.
-    fn gather(&mut self, count: usize) -> io::Result<Vec<Arrived>> {
+    fn gather(&mut self, count: usize, server: &Gate) -> io::Result<Vec<Arrived>> {
         let deadline = Instant::now() + SETUP_TIMEOUT;
         let mut flows: Vec<Option<Arrived>> = (0..count).map(|_| None).collect();
+        let is_stream = matches!(self.open.work, Work::Tcp { .. } | Work::Rr { protocol: Protocol::Tcp, .. });
         while flows.iter().any(Option::is_none) {
-            match self.hear_until(deadline)? {
+            match self.hear_until(deadline, server)? {
                 Heard::Message(FromClient::Clock { id }, received_ns) => self.answer_clock(id, received_ns)?,
-                Heard::Stream(id, stream) => place(&mut flows, id, Arrived::Stream(stream)),
-                Heard::Datagram(id, socket) => place(&mut flows, id, Arrived::Datagram(socket)),
-                _ => return Err(io::ErrorKind::InvalidData.into()),
+                Heard::Stream(id, stream) if is_stream => place(&mut flows, id, Arrived::Stream(stream)),
+                Heard::Datagram(id, socket) if !is_stream => place(&mut flows, id, Arrived::Datagram(socket)),
+                Heard::Stream(..) | Heard::Datagram(..) | Heard::WorkerDone => {}
+                Heard::Message(..) | Heard::Gone => return Err(io::ErrorKind::InvalidData.into()),
             }
         }
         Ok(flows.into_iter().flatten().collect())
     }
 
-    fn await_begin(&mut self) -> io::Result<u64> {
-        // A plan's agents all prepare before any of them starts, so this may take as long as the slowest host.
-        let deadline = Instant::now() + SETUP_TIMEOUT * 10;
+    fn await_begin(&mut self, server: &Gate) -> io::Result<Span> {
+        let deadline = Instant::now() + BEGIN_TIMEOUT;
         loop {
-            match self.hear_until(deadline)? {
-                Heard::Message(FromClient::Begin { at_ns }, _) => return Ok(at_ns),
-                // A hello that was sent again before its answer came through.
-                Heard::Datagram(..) => {}
-                _ => return Err(io::ErrorKind::InvalidData.into()),
+            match self.hear_until(deadline, server)? {
+                Heard::Message(FromClient::Begin { at_ns }, received_ns) => {
+                    if at_ns > received_ns.saturating_add(BEGIN_TIMEOUT.as_nanos() as u64) {
+                        return Err(io::ErrorKind::InvalidData.into());
+                    }
+                    let end_ns = at_ns.saturating_add(self.open.duration_ms.saturating_mul(1_000_000));
+                    return Ok(Span { at_ns, end_ns: end_ns.min(u64::MAX / 2) });
+                }
+                // A hello that was sent again before its answer came through, or a flow too many.
+                Heard::Datagram(..) | Heard::Stream(..) | Heard::WorkerDone => {}
+                Heard::Message(..) | Heard::Gone => return Err(io::ErrorKind::InvalidData.into()),
             }
         }
     }
 
-    fn hear_until(&self, deadline: Instant) -> io::Result<Heard> {
-        match self.heard.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(Heard::Gone) => Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(heard) => Ok(heard),
-            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    fn hear_until(&self, deadline: Instant, server: &Gate) -> io::Result<Heard> {
+        loop {
+            if server.stopped() {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            match self.heard.recv_timeout(left.min(GLANCE)) {
+                Ok(Heard::Gone) | Err(RecvTimeoutError::Disconnected) => {
+                    return Err(io::ErrorKind::UnexpectedEof.into())
+                }
+                Ok(heard) => return Ok(heard),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
         }
     }
 
@@ -267,9 +214,7 @@ impl Session {
     }
 
     fn workers(&self, served: &[Served], arrived: Vec<Arrived>, span: Span) -> io::Result<Vec<(Role, Worker)>> {
-        // The client asks for threads; more than there are CPUs would only disturb each other.
-        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u32;
-        let threads = self.open.threads.clamp(1, cpus);
+        let threads = admission::threads(&self.open);
         let mut workers: Vec<(Role, Worker)> = Vec::new();
         match self.open.work {
             Work::Tcp { block_bytes, rate_bps } => {
@@ -335,14 +280,17 @@ impl Session {
     }
 
     /// Report progress until the workers are done and the client has said its `end`.
-    fn conduct(&mut self, served: &[Served], crew: &Crew, server: &Gate) -> io::Result<()> {
+    fn conduct(&mut self, served: &[Served], crew: &Crew, span: Span, server: &Gate) -> io::Result<()> {
         let interval = Duration::from_millis(self.open.interval_ms.into());
         let has_units = !matches!(self.open.work, Work::Tcp { .. });
         let is_rr = matches!(self.open.work, Work::Rr { .. });
+        let latest_ns = span.end_ns + LONGEST_DRAIN_NS + END_NS;
         let mut tick = Instant::now() + interval;
         let (mut ended, mut sent_said) = (false, false);
         while !(crew.done() && ended) {
-            match self.heard.recv_timeout(tick.saturating_duration_since(Instant::now())) {
+            match self.heard.recv_timeout(tick.saturating_duration_since(Instant::now()).min(GLANCE)) {
+                // What a stopped client has asked is still answered: its `end` tells when that is all.
+                Ok(Heard::Message(FromClient::Stop {}, _)) if is_rr => {}
                 Ok(Heard::Message(FromClient::Stop {}, _)) => self.gate.stop(),
                 Ok(Heard::Message(FromClient::End { sent_units }, _)) => {
                     ended = true;
@@ -354,14 +302,15 @@ impl Session {
                         self.gate.stop();
                     }
                 }
-                Ok(Heard::Gone) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(_) => {}
-                Err(RecvTimeoutError::Disconnected) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Err(RecvTimeoutError::Timeout) => {
-                    tick += interval;
-                    let flows = served.iter().map(|flow| flow.counters.progress(flow.id, has_units)).collect();
-                    say(&mut self.control, &FromServer::Progress { t_ns: monotonic_ns(), flows })?;
+                Ok(Heard::Gone) | Err(RecvTimeoutError::Disconnected) => {
+                    return Err(io::ErrorKind::UnexpectedEof.into())
                 }
+                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+            }
+            if Instant::now() >= tick {
+                tick += interval;
+                let flows = served.iter().map(|flow| flow.counters.progress(flow.id, has_units)).collect();
+                say(&mut self.control, &FromServer::Progress { t_ns: monotonic_ns(), flows })?;
             }
             if crew.senders_done() && has_units && !is_rr && !sent_said {
                 sent_said = true;
@@ -371,6 +320,9 @@ impl Session {
             }
             if server.stopped() {
                 return Err(io::ErrorKind::Interrupted.into());
+            }
+            if monotonic_ns() >= latest_ns {
+                return Err(io::ErrorKind::TimedOut.into());
             }
         }
         Ok(())
@@ -400,35 +352,16 @@ fn place(flows: &mut [Option<Arrived>], id: u32, arrived: Arrived) {
     }
 }
 
-/// Why a request is too much, or no sense.
-fn refuse(open: &Open, limits: Limits) -> Option<Refusal> {
-    let refusal = |code: &str, message: String| Some(Refusal { code: code.to_owned(), message });
-    if open.flows == 0 || open.duration_ms == 0 || open.interval_ms < 10 {
-        return refusal("bad_request", "flows and duration must be at least 1, the interval at least 10 ms".into());
-    }
-    if open.flows > limits.most_flows {
-        return refusal("too_many_flows", format!("{} flows; this server allows {}", open.flows, limits.most_flows));
-    }
-    if open.duration_ms > limits.longest_ms {
-        let message = format!("{} ms; this server allows tests of {} ms", open.duration_ms, limits.longest_ms);
-        return refusal("too_long", message);
-    }
-    let (largest, least) = match open.work {
-        Work::Tcp { block_bytes, .. } => (block_bytes, block_bytes),
-        Work::Udp { datagram_bytes, .. } => (datagram_bytes, u32::from(datagram_bytes >= HEADER_BYTES as u32)),
-        Work::Rr { request_bytes, response_bytes, .. } => {
-            (request_bytes.max(response_bytes), request_bytes.min(response_bytes))
-        }
-    };
-    if largest > LARGEST_BLOCK_BYTES || least == 0 {
-        return refusal("bad_size", format!("sizes must lie between 1 and {LARGEST_BLOCK_BYTES} bytes"));
-    }
-    None
-}
-
 fn report(workers: Vec<WorkerReport>) -> (Vec<SideReport>, LoadReport) {
-    let mut load =
-        LoadReport { side: Side::Local, wall_s: 0.0, threads: Vec::new(), pushback: 0, late_p99_us: None, socket_drops: None };
+    let late_p99_us = late_p99_us(&workers);
+    let mut load = LoadReport {
+        side: Side::Local,
+        wall_s: 0.0,
+        threads: Vec::new(),
+        pushback: 0,
+        late_p99_us,
+        socket_drops: None,
+    };
     let mut flows = Vec::new();
     for worker in workers {
         load.wall_s = load.wall_s.max(worker.thread.wall_s);
@@ -442,16 +375,10 @@ fn report(workers: Vec<WorkerReport>) -> (Vec<SideReport>, LoadReport) {
 }
 
 /// Read the control connection until it ends.
-fn relay(mut control: TcpStream, tell: &Sender<Heard>) {
-    let mut decoder = FrameDecoder::default();
+fn relay(mut control: TcpStream, mut decoder: FrameDecoder, tell: &SyncSender<Heard>) {
     let mut piece = [0; 4096];
     loop {
-        let read = match control.read(&mut piece) {
-            Ok(read) if read > 0 => read,
-            _ => break,
-        };
         let received_ns = monotonic_ns();
-        decoder.feed(&piece[..read]);
         loop {
             match decoder.next_message() {
                 Ok(Some(message)) => {
@@ -466,6 +393,11 @@ fn relay(mut control: TcpStream, tell: &Sender<Heard>) {
                 }
             }
         }
+        match control.read(&mut piece) {
+            Ok(read) if read > 0 => decoder.feed(&piece[..read]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            _ => break,
+        }
     }
     let _ = tell.send(Heard::Gone);
 }
@@ -473,29 +405,4 @@ fn relay(mut control: TcpStream, tell: &Sender<Heard>) {
 fn say(control: &mut TcpStream, message: &FromServer) -> io::Result<()> {
     let frame = encode_frame(message).map_err(io::Error::other)?;
     control.write_all(&frame)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use leadline_wire::Protocol;
-
-    fn open(work: Work) -> Open {
-        Open { work, flows: 1, threads: 1, direction: Direction::Up, duration_ms: 1000, congestion: None, interval_ms: 100 }
-    }
-
-    #[test]
-    fn what_a_client_may_ask_for_is_bounded() {
-        let limits = Limits { longest_ms: 10_000, most_flows: 8 };
-        let tcp = Work::Tcp { block_bytes: 1 << 17, rate_bps: None };
-        assert_eq!(refuse(&open(tcp), limits), None);
-        let code = |open: Open| refuse(&open, limits).map(|refusal| refusal.code);
-        assert_eq!(code(Open { flows: 9, ..open(tcp) }).as_deref(), Some("too_many_flows"));
-        assert_eq!(code(Open { duration_ms: 10_001, ..open(tcp) }).as_deref(), Some("too_long"));
-        assert_eq!(code(Open { flows: 0, ..open(tcp) }).as_deref(), Some("bad_request"));
-        let giant = Work::Rr { protocol: Protocol::Tcp, request_bytes: 1, response_bytes: u32::MAX };
-        assert_eq!(code(open(giant)).as_deref(), Some("bad_size"));
-        let empty = Work::Rr { protocol: Protocol::Tcp, request_bytes: 0, response_bytes: 1 };
-        assert_eq!(code(open(empty)).as_deref(), Some("bad_size"));
-    }
 }
