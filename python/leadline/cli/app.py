@@ -13,7 +13,7 @@ from leadline.cli.output import say_error
 from leadline.errors import LeadlineError
 
 # typer's own, or click's in older versions of it: the ancestor of an exception that both make public.
-_WrongUsage = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
+_WrongUsage: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
 
 app = typer.Typer(
     name="leadline",

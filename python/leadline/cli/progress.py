@@ -1,4 +1,4 @@
-"""Progress on stderr: a live line on a terminal, a line per trial elsewhere. Subscribes to notices, measures nothing."""
+"""Progress on stderr: a live line on a terminal, a line per trial elsewhere. Follows notices, measures nothing."""
 
 from __future__ import annotations
 
@@ -48,6 +48,10 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Give the terminal back: the live line goes, the cursor comes back."""
         if self._live is not None:
             self._live.stop()
             self._live = None

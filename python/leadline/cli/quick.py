@@ -98,15 +98,15 @@ def run(test: Test, workload: LoadWorkload, wanted: Wanted) -> int:
 
 async def _measured(single: Single, wanted: Wanted) -> tuple[TestResult, RunFolder | None]:
     with Progress(quiet=wanted.json and not sys.stderr.isatty()) as progress:
-        interrupt = Interrupt(lambda: progress.note("stopping; once more to stop at once"))
-        interrupt.catch_signals()
+        interrupt = Interrupt(lambda: progress.note("stopping; once more to stop at once"), progress.stop)
         entries: list[dict[str, Any]] = []
-        if wanted.out is None:
-            return await measure(single, entries, None, interrupt, (progress,)), None
-        folder = RunFolder.create(wanted.out, single.test.name)
-        folder.write_manifest(single.manifest(folder.run_id))
-        with Journal(folder.journal_path) as journal:
-            result = await measure(single, entries, journal, interrupt, (progress,))
+        with interrupt.signals_caught():
+            if wanted.out is None:
+                return await measure(single, entries, None, interrupt, (progress,)), None
+            folder = RunFolder.create(wanted.out, single.test.name)
+            folder.write_manifest(single.manifest(folder.run_id))
+            with Journal(folder.journal_path) as journal:
+                result = await measure(single, entries, journal, interrupt, (progress,))
     for problem in conclude(folder).problems:
         say_note(problem)
     return result, folder

@@ -66,9 +66,10 @@ def _run(plan: Plan, cases: Sequence[Case], out: Path, json: bool) -> int:
 
     async def measured() -> tuple[str, ...]:
         with Progress() as progress:
-            interrupt = Interrupt(lambda: progress.note("stopping in good order; once more to stop at once"))
-            interrupt.catch_signals()
-            return await campaign.run(folder, interrupt, (progress,))
+            wish = "stopping in good order; once more to stop at once"
+            interrupt = Interrupt(lambda: progress.note(wish), progress.stop)
+            with interrupt.signals_caught():
+                return await campaign.run(folder, interrupt, (progress,))
 
     problems = asyncio.run(measured())
     outcome = conclude(folder)

@@ -12,7 +12,7 @@ from leadline.errors import DatasetError
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
-def replace(path: Path, write: Callable[[Path], None]) -> None:
+def replace(path: Path, write: Callable[[Path], object]) -> None:
     """Lets `write` make a temporary file in `path`'s folder and renames it to `path`; leaves nothing on failure.
 
     Raises `DatasetError` when the disk is full, failing, or the folder cannot be written.

@@ -63,6 +63,7 @@ class Agent:
         self._channel = channel
         self._sink = sink
         self._failure: Exception | None = None
+        self._failed = asyncio.Event()
         self._closing = False
         self._greeting: asyncio.Future[Hello] = asyncio.get_running_loop().create_future()
         self._tasks: dict[tuple[str, str], TaskLog] = {}
@@ -182,6 +183,12 @@ class Agent:
             taken.append(Exchange(sent_ns, reply.received_ns, reply.sent_ns, back_ns))
         own = _own_boot_id()
         return compare(self.name, taken, same_boot=own is not None and own == self.hello.host.boot_id)
+
+    async def failure(self) -> Exception:
+        """Wait until it is lost, or its sink fails, and say so; waits for ever while all is well, and once closed."""
+        while self._failure is None:
+            await self._failed.wait()
+        return self._failure
 
     async def close(self) -> None:
         """Ask it to shut down, then insist. What it still says reaches the sink. May be called again."""
@@ -327,6 +334,7 @@ class Agent:
         if self._failure is not None:
             return
         self._failure = failure
+        self._failed.set()
         if isinstance(failure, AgentLost):
             self.lost = failure
         waiting: list[asyncio.Future[Any]] = [self._greeting, *self._answers.values()]

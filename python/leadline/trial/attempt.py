@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from leadline.errors import DatasetError, LeadlineError, MissingBinary, SutFailed
+from leadline.errors import DatasetError, LeadlineError, MissingBinary, SutFailed, TaskFailed
 from leadline.plan import Test, Trial
 from leadline.sut import BringUp, ClientState, NobodyConnected, SystemUnderTest, create
 from leadline.trial import load, place
@@ -57,7 +57,7 @@ async def attempt(trial: Trial, number: int, around: Surroundings) -> str:
     status = "done"
     error: LeadlineError | None = None
     try:
-        await _until_interrupted(_stages(trial, around), around.interrupt)
+        await _stages(trial, around)
     except DatasetError:
         raise
     except Interrupted:
@@ -78,16 +78,18 @@ async def _stages(trial: Trial, around: Surroundings) -> None:
     """Build, bring up, test, and tear down in any case."""
     ledger, label = around.ledger, trial.label
     async with _phase(ledger, label, "build"):
-        spot = await place.build(trial.case, label, ledger)
-    try:
-        await place.observe(spot, f"{label}/bring-up", around.observe_period_ms, ledger)
-        async with _brought_up(trial, spot, around) as up:
-            for test in trial.case.tests:
-                async with _phase(ledger, label, test.name):
-                    await _test(test, label, up, spot, around)
-    finally:
-        async with _phase(ledger, label, "tear-down"):
-            await spot.close()
+        spot = await _unless(place.build(trial.case, label, ledger), _asked(around.interrupt))
+    # Closing again does nothing: this one is for a journal that can no longer take the phase's beginning.
+    async with aclosing(spot):
+        try:
+            await place.observe(spot, f"{label}/bring-up", around.observe_period_ms, ledger)
+            async with _brought_up(trial, spot, around) as up:
+                for test in trial.case.tests:
+                    async with _phase(ledger, label, test.name):
+                        await _test(test, label, up, spot, around)
+        finally:
+            async with _phase(ledger, label, "tear-down"):
+                await spot.aclose()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ async def _brought_up(trial: Trial, spot: Place, around: Surroundings) -> AsyncI
     try:
         async with _phase(ledger, label, "bring-up"):
             try:
-                up = await sut.bring_up(site)
+                up = await _unless(sut.bring_up(site), _asked(around.interrupt), spot.failure())
             except NobodyConnected as failure:
                 _tell_bring_up(ledger, trial, BringUp("", failure.clients, {}, ()))
                 raise
@@ -144,54 +146,59 @@ async def _test(test: Test, label: str, up: _Up, spot: Place, around: Surroundin
         course = load.run(
             load.Load(name, test.model_dump(), workloads), spot.agents, spot.clocks, ledger, around.interrupt
         )
-        await (_unless_it_dies(course, up.sut) if up.sut else course)
+        await _watched(course, up, spot, around.interrupt)
         if around.interrupt.asked.is_set():
-            status = "interrupted"
+            raise Interrupted("stopped by the user")
     except BaseException as failure:
-        status = "interrupted" if isinstance(failure, asyncio.CancelledError) else "failed"
-        error = failure if isinstance(failure, LeadlineError) else None
+        status = "interrupted" if isinstance(failure, Interrupted | asyncio.CancelledError) else "failed"
+        error = failure if isinstance(failure, LeadlineError) and status == "failed" else None
         await load.stop(name, able, spot.agents)
         raise
     finally:
         text = str(error) if error else None
         ledger.record("test-end", label=name, status=status, error=text)
         ledger.tell(TestEnded(name, test.name, status, text))
-    if status == "interrupted":
-        raise Interrupted("stopped by the user")
 
 
-async def _unless_it_dies(course: Coroutine[Any, Any, T], sut: SystemUnderTest) -> T:
-    """The course's own end, or the failure of the system under test, whichever comes first."""
-    running, watching = asyncio.create_task(course), asyncio.create_task(sut.failure())
+async def _watched(course: Coroutine[Any, Any, None], up: _Up, spot: Place, interrupt: Interrupt) -> None:
+    """The course's own end, or the failure of what it runs on."""
+    troubles = [_overdue(interrupt), spot.failure(), *([up.sut.failure()] if up.sut else [])]
     try:
-        await asyncio.wait({running, watching}, return_when=asyncio.FIRST_COMPLETED)
-        if running.done():
-            return running.result()
-        raise watching.result()
+        await _unless(course, *troubles)
+    except TaskFailed:
+        # A client hears of its server's end sooner than we do, and does not know the cause.
+        await spot.roll_call()
+        raise
+
+
+async def _unless(work: Coroutine[Any, Any, T], *troubles: Coroutine[Any, Any, Exception]) -> T:
+    """The work's own end, or the first trouble, whichever comes first."""
+    working, watching = asyncio.create_task(work), [asyncio.create_task(trouble) for trouble in troubles]
+    try:
+        await asyncio.wait({working, *watching}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        raise next(watch for watch in watching if watch.done()).result()
     finally:
-        for task in (running, watching):
+        for task in (working, *watching):
             task.cancel()
-        await asyncio.wait({running, watching})
+        await asyncio.wait({working, *watching})
 
 
-async def _until_interrupted(stages: Coroutine[Any, Any, None], interrupt: Interrupt) -> None:
-    """The stages to their end. Asked to stop, a running test ends by itself; anything before it is broken off."""
-    running, asked = asyncio.create_task(stages), asyncio.create_task(interrupt.asked.wait())
-    try:
-        await asyncio.wait({running, asked}, return_when=asyncio.FIRST_COMPLETED)
-        if not running.done():
-            await asyncio.wait({running}, timeout=_ORDERLY_END_S)
-        if not running.done():
-            running.cancel()
-        try:
-            await running
-        except asyncio.CancelledError:
-            raise Interrupted("stopped by the user") from None
-    finally:
-        asked.cancel()
+async def _asked(interrupt: Interrupt) -> LeadlineError:
+    """What comes before a test is broken off when the user asks for the end."""
+    await interrupt.asked.wait()
+    return Interrupted("stopped by the user")
 
 
-# A stopped test reports within a second or two; a bring-up in progress is not waited for longer than this.
+async def _overdue(interrupt: Interrupt) -> LeadlineError:
+    """A test is stopped by `load` and reports what it has; it is broken off only when that takes too long."""
+    await interrupt.asked.wait()
+    await asyncio.sleep(_ORDERLY_END_S)
+    return Interrupted("stopped by the user")
+
+
+# A stopped test reports within a second or two.
 _ORDERLY_END_S = 8.0
 
 

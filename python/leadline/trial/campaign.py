@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ from leadline import __version__
 from leadline.analysis import analyse, result_rows
 from leadline.analysis.model import RunAnalysis
 from leadline.dataset import Journal, RunFolder, read_journal, rebuild, write_results
+from leadline.dataset.atomic import replace
 from leadline.errors import DatasetError
 from leadline.plan import Case, Plan, expected_seconds, schedule
 from leadline.report import render_html
@@ -65,6 +67,8 @@ class Campaign:
             except DatasetError as error:
                 status = "failed"
                 problems.append(str(error))
+                with suppress(DatasetError):  # a line this short may still fit on a full disk
+                    ledger.record("run-end", status=status)
             ledger.tell(RunEnded(status))
         return tuple(problems)
 
@@ -121,7 +125,5 @@ def conclude(folder: RunFolder) -> RunOutcome:
 
 
 def _report(folder: RunFolder, analysis: RunAnalysis) -> None:
-    try:
-        folder.report_path.write_text(render_html(analysis), encoding="utf-8")
-    except OSError as error:
-        raise DatasetError(f"cannot write {folder.report_path}: {error.strerror}") from error
+    page = render_html(analysis)
+    replace(folder.report_path, lambda path: path.write_text(page, encoding="utf-8"))

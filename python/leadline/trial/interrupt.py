@@ -5,26 +5,44 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 EXIT_CODE = 130
+_ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupt:
     """Whether an end was asked for. Make one inside the event loop."""
 
-    def __init__(self, on_first: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, on_first: Callable[[], None] = lambda: None, on_second: Callable[[], None] = lambda: None
+    ) -> None:
         self.asked = asyncio.Event()
         self._on_first = on_first
+        self._on_second = on_second
 
-    def catch_signals(self) -> None:
-        """From now on SIGINT, SIGTERM and SIGHUP ask; whoever asks twice is obeyed at once."""
+    @contextmanager
+    def signals_caught(self) -> Iterator[None]:
+        """Meanwhile SIGINT, SIGTERM and SIGHUP ask; whoever asks twice is obeyed at once.
+
+        What was ignored before (nohup) stays ignored, and what handled these before does so again afterwards.
+        """
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        before = {number: signal.getsignal(number) for number in _ASKING}
+        caught = [number for number in _ASKING if before[number] is not signal.SIG_IGN]
+        for number in caught:
             loop.add_signal_handler(number, self._ask)
+        try:
+            yield
+        finally:
+            for number in caught:
+                loop.remove_signal_handler(number)
+                signal.signal(number, before[number])
 
     def _ask(self) -> None:
         if self.asked.is_set():
+            self._on_second()
             # In a jail we are its first process, so the kernel ends every other one; elsewhere the agents end with
             # their stdin. The journal is on disk up to the last event.
             os._exit(EXIT_CODE)

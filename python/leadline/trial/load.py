@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from leadline.contract.models import Progress
-from leadline.errors import LeadlineError, TaskFailed
+from leadline.errors import AgentLost, LeadlineError, TaskFailed
 from leadline.fleet import Agent, ClockComparison, Event, start_instant
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.ledger import Ledger
@@ -71,7 +72,7 @@ async def run(
 async def stop(label: str, hosts: Sequence[str], agents: Mapping[str, Agent]) -> None:
     """Ask the loads to end; those whose agent has gone need not be asked."""
     for host in hosts:
-        if agents[host].lost is None:
+        with suppress(AgentLost):
             await agents[host].stop(label)
 
 

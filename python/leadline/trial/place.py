@@ -30,7 +30,7 @@ _CLIENTS_AT_FULL_RATE = 2
 
 @dataclass(slots=True)
 class Place:
-    """Hosts that are ready to measure. `close` it whatever happens."""
+    """Hosts that are ready to measure. `aclose` it whatever happens."""
 
     case: Case
     label: str
@@ -64,8 +64,26 @@ class Place:
             logs=logs,
         )
 
-    async def close(self) -> None:
-        """End every agent, then remove the lab; what fails is raised after all was tried."""
+    async def failure(self) -> Exception:
+        """Wait until an agent is lost, and say so; waits for ever while all is well."""
+        watches = [asyncio.create_task(agent.failure()) for agent in self.agents.values()]
+        try:
+            done, _ = await asyncio.wait(watches, return_when=asyncio.FIRST_COMPLETED)
+            return next(iter(done)).result()
+        finally:
+            for watch in watches:
+                watch.cancel()
+
+    async def roll_call(self) -> None:
+        """Hear from every agent once: what they said before has been taken in by then.
+
+        Raises:
+            AgentLost: one is gone.
+        """
+        await asyncio.gather(*(agent.compare_clocks(1) for agent in self.agents.values()))
+
+    async def aclose(self) -> None:
+        """End every agent, then remove the lab; what fails is raised after all was tried. May be called again."""
         await asyncio.gather(*(agent.close() for agent in self.agents.values()), return_exceptions=True)
         if self.lab is not None:
             await asyncio.to_thread(self.lab.close)
@@ -92,7 +110,7 @@ async def build(case: Case, label: str, ledger: Ledger) -> Place:
         bind = list(place.server_address.values()) if place.lab is not None else ["0.0.0.0", "::"]
         await place.agents[SERVER].prepare(f"{label}/setup", SERVE_TASK, serve_everything(bind))
     except BaseException:
-        await place.close()
+        await place.aclose()
         raise
     return place
 

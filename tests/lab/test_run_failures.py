@@ -1,0 +1,303 @@
+"""What goes wrong in a run, and what then happens: the trial is named and failed, the rest go on, what was measured is
+kept. Through the real command line, on real labs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from real_runs import (
+    ADDRESSES,
+    LONG,
+    OPENVPN,
+    ROUTE,
+    SHORT,
+    WIREGUARD,
+    Desk,
+    Run,
+    figures,
+    journal_of,
+    nobodys_desk,
+    open_desk,
+    progress_of,
+    records,
+    report,
+    write_plan,
+)
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with open_desk(tmp_path) as opened:
+        yield opened
+
+
+def needs_openvpn() -> None:
+    if shutil.which("openvpn", path=f"{os.environ['PATH']}:/usr/local/sbin:/usr/sbin") is None:
+        pytest.skip("openvpn is not installed")
+
+
+def test_all_is_well(desk: Desk) -> None:
+    """What the other tests' failures are held against, with one JSON document on stdout."""
+    ended = desk.run(write_plan(desk.folder, [ROUTE], [SHORT]), "--json").finish()
+    assert ended.code == 0, ended.err
+    [folder] = desk.folders()
+    assert (ended.document["status"], ended.document["folder"]) == ("done", str(folder))
+    assert figures(desk, folder)["c01/1", "short", "received_bytes"] > 0
+    assert desk.left_behind() == []
+
+
+@pytest.mark.parametrize(
+    ("sut", "said"),
+    [
+        (OPENVPN | {"binary": "/bin/false"}, "/bin/false is not OpenVPN"),
+        (OPENVPN | {"cipher": "nonsense"}, "openvpn-server on gateway"),
+    ],
+)
+def test_a_gateway_that_never_comes_up(desk: Desk, sut: dict[str, Any], said: str) -> None:
+    needs_openvpn()
+    ended = desk.run(write_plan(desk.folder, [sut, ROUTE], [SHORT]), "--json").finish()
+    assert ended.code == 1, ended.err
+    failed, done = sorted(ended.document["trials"], key=lambda trial: trial["case"])
+    assert (failed["status"], failed["tests"], done["status"]) == ("failed", [], "done")
+    assert said in failed["error"]
+    assert "c01/1" in ended.err
+    [folder] = desk.folders()
+    assert {trial for trial, _, _ in figures(desk, folder)} == {"c02/1"}
+    _, page = report(desk, folder)
+    assert said in page
+    assert desk.left_behind() == []
+
+
+def test_a_binary_that_is_missing_is_told_before_anything_is_built(desk: Desk) -> None:
+    plan = write_plan(desk.folder, [ROUTE, OPENVPN | {"binary": "/no/such"}], [SHORT])
+    ended = desk.run(plan).finish()
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert ended.err.startswith("leadline: /no/such is not installed or not executable")
+    assert (desk.folders(), desk.left_behind()) == ([], [])
+
+
+def test_a_binary_that_is_missing_where_the_plan_calls_it_optional(desk: Desk) -> None:
+    plan = write_plan(desk.folder, [ROUTE, OPENVPN | {"binary": "/no/such", "optional": True}], [SHORT])
+    ended = desk.run(plan).finish()
+    assert ended.code == 0, ended.err
+    assert "skipped: /no/such is not installed" in ended.err
+    assert "1 × skipped" in ended.out
+    assert "1 of 2 trials done, 1 skipped" in ended.out
+    assert "trials-failed" not in ended.out
+    document, page = report(desk, desk.folders()[0])
+    statuses = {trial["case"]: trial["status"] for trial in document["trials"]}
+    assert (document["status"], statuses) == ("done", {"c01": "done", "c02": "skipped"})
+    assert "trials-failed" not in page
+    assert {summary["case"] for summary in document["summaries"]} == {"c01"}
+
+
+def test_a_daemon_that_dies_in_mid_trial(desk: Desk) -> None:
+    needs_openvpn()
+    plan = write_plan(desk.folder, [OPENVPN], [SHORT, LONG], repeat=1)
+    run = desk.run(plan)
+    run.wait_for(progress_of("long"))
+    os.kill(run.process_of("gateway", "openvpn"), signal.SIGKILL)
+    ended = run.finish()
+    assert ended.code == 1
+    check_what_is_kept(desk, "openvpn-server on gateway was ended by signal 9")
+
+
+@pytest.mark.parametrize("host", ["client1", "gateway", "server"])
+def test_an_agent_that_is_killed(desk: Desk, host: str) -> None:
+    run = desk.run(write_plan(desk.folder, [ROUTE], [SHORT, LONG]))
+    run.wait_for(progress_of("long"))
+    os.kill(run.process_of(host, "leadline-agent"), signal.SIGKILL)
+    assert run.finish().code == 1
+    check_what_is_kept(desk, f"the agent on {host} is lost: its process was ended by SIGKILL")
+
+
+def check_what_is_kept(desk: Desk, said: str) -> None:
+    """The first test of the trial was done; the second one failed by what is `said`."""
+    [folder] = desk.folders()
+    entries = journal_of(folder / "journal.ndjson")
+    [end] = records(entries, "trial-end")
+    assert end["status"] == "failed"
+    assert said in end["error"]["message"]
+    assert [test["status"] for test in records(entries, "test-end")] == ["done", "failed"]
+    assert [run_end["status"] for run_end in records(entries, "run-end")] == ["failed"]
+    assert figures(desk, folder)["c01/1", "short", "received_bytes"] > 0
+    document, page = report(desk, folder)
+    assert document["status"] == "failed"
+    assert said in page
+    assert desk.left_behind() == []
+
+
+def test_after_a_killed_agent_the_other_trials_go_on(desk: Desk) -> None:
+    run = desk.run(write_plan(desk.folder, [ROUTE], [LONG | {"duration": "1500ms"}], repeat=2))
+    run.wait_for(progress_of("long"))
+    os.kill(run.process_of("client1", "leadline-agent"), signal.SIGKILL)
+    ended = run.finish()
+    assert ended.code == 1
+    [folder] = desk.folders()
+    ends = [(end["trial"], end["status"]) for end in records(journal_of(folder / "journal.ndjson"), "trial-end")]
+    assert ends == [("c01/1", "failed"), ("c01/2", "done")]
+    assert figures(desk, folder)["c01/2", "long", "received_bytes"] > 0
+
+
+# An agent that, on the server, already has a socket on the port that it is told to serve at: in the first trial only.
+PORT_HOLDER = """#!{python}
+import os, pathlib, socket, sys
+holder = socket.socket()
+try:
+    holder.bind(("{server}", 5201))
+    pathlib.Path({once!r}).touch(exist_ok=False)
+    holder.listen()
+    holder.set_inheritable(True)
+except OSError:
+    holder.close()
+os.execv({agent!r}, [{agent!r}, *sys.argv[1:]])
+"""
+
+
+def test_a_port_that_is_taken(desk: Desk) -> None:
+    agent = str(Path(sys.executable).with_name("leadline-agent"))
+    once = str(desk.folder / "once")
+    script = desk.folder / "agent"
+    script.write_text(PORT_HOLDER.format(python=sys.executable, server=ADDRESSES["server"], once=once, agent=agent))
+    script.chmod(0o755)
+    desk.environment["LEADLINE_AGENT"] = str(script)
+    ended = desk.run(write_plan(desk.folder, [ROUTE], [SHORT], repeat=2)).finish()
+    assert ended.code == 1
+    [folder] = desk.folders()
+    ends = records(journal_of(folder / "journal.ndjson"), "trial-end")
+    assert [end["status"] for end in ends] == ["failed", "done"]
+    message = ends[0]["error"]["message"]
+    assert "serve on server" in message
+    assert "10.82.0.2:5201" in message
+    assert "Address already in use" in message
+    assert {trial for trial, _, _ in figures(desk, folder)} == {"c01/2"}
+    assert desk.left_behind() == []
+
+
+# `--out` on a file system of 256 KiB: enough for the first test, not for the second one. What stands there is copied
+# away in the end, because the file system goes with the mount namespace that only these commands see.
+ON_A_SMALL_DISK = """
+mount -t tmpfs -o size=256k none "$OUT" && mkdir "$KEPT" && {
+    "$@" >"$KEPT/run.out" 2>"$KEPT/run.err"; echo $? >"$KEPT/run.code"
+    "$LEADLINE" results "$OUT"/* --json >"$KEPT/results.json"; echo $? >"$KEPT/results.code"
+    cp -r "$OUT"/* "$KEPT/folder"
+}
+"""
+
+
+def test_a_full_disk(desk: Desk) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small file system")
+    chatty = LONG | {"flows": 16, "interval": "10ms"}
+    plan = write_plan(desk.folder, [ROUTE], [SHORT | {"interval": "500ms"}, chatty])
+    kept = desk.folder / "kept"
+    desk.out.mkdir()
+    desk.environment |= {"OUT": str(desk.out), "KEPT": str(kept), "LEADLINE": desk.command[0]}
+    wrap = ("unshare", "--mount", "--propagation", "private", "sh", "-c", ON_A_SMALL_DISK, "sh")
+    assert desk.run(plan, "--json", wrap=wrap).finish().code == 0
+    told = (kept / "run.err").read_text()
+    assert (kept / "run.code").read_text() == "1\n", told
+    assert "journal.ndjson: no space left on the device; free some space" in told
+    assert "Traceback" not in told
+    assert json.loads((kept / "run.out").read_text())["problems"]
+    assert (kept / "results.code").read_text() == "0\n"
+    rows = json.loads((kept / "results.json").read_text())["rows"]
+    assert {row["validity"] for row in rows if row["trial"] and row["test"] == "short"}
+    # With room again, everything can be made from the journal.
+    document, _ = report(desk, kept / "folder")
+    assert [test["test"] for test in document["trials"][0]["tests"]] == ["short", "long"]
+    assert document["trials"][0]["tests"][0]["status"] == "done"
+    assert desk.left_behind() == []
+
+
+def test_no_room_for_a_run_folder(desk: Desk) -> None:
+    (desk.folder / "runs").write_text("a file")
+    ended = desk.run(write_plan(desk.folder, [ROUTE], [SHORT])).finish()
+    assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
+    assert "runs" in ended.err
+    assert desk.left_behind() == []
+
+
+def test_no_root_and_no_user_namespaces(desk: Desk) -> None:
+    forbid = 'echo 0 > /proc/sys/user/max_user_namespaces; exec "$@"'
+    wrap = ("unshare", "-Ur", "sh", "-c", forbid, "sh", "setpriv", "--bounding-set=-all", "--inh-caps=-all")
+    ended = desk.run(write_plan(desk.folder, [ROUTE], [SHORT]), wrap=wrap).finish()
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert ended.err.startswith("leadline: hosts can't be made on this machine: ")
+    assert "allow it with `sudo sysctl -w user.max_user_namespaces=" in ended.err
+    assert (desk.folders(), desk.left_behind()) == ([], [])
+
+
+def test_two_runs_at_once_do_not_collide(desk: Desk) -> None:
+    plan = write_plan(desk.folder, [WIREGUARD], [SHORT])
+    runs: list[Run] = [desk.run(plan, "--json") for _ in range(2)]
+    ended = [run.finish() for run in runs]
+    assert [one.code for one in ended] == [0, 0], [one.err for one in ended]
+    assert len({one.document["folder"] for one in ended}) == 2
+    assert len(desk.folders()) == 2
+    assert desk.left_behind() == []
+
+
+def test_without_root(tmp_path: Path) -> None:
+    with nobodys_desk(tmp_path) as desk:
+        ended = desk.run(write_plan(desk.folder, [ROUTE, WIREGUARD], [SHORT]), "--json").finish()
+        assert ended.code == 0, ended.err
+        assert [trial["status"] for trial in ended.document["trials"]] == ["done", "done"]
+        manifest = ended.document["folder"]
+        assert Path(manifest).stat().st_uid != 0 or os.geteuid() == 0
+        assert desk.left_behind() == []
+
+
+@pytest.mark.parametrize(
+    ("targets", "code", "outcomes"),
+    [
+        (["short.throughput_bps > 1"], 0, ["met"]),
+        (["short.throughput_bps > 1", "short.throughput_bps < 1"], 3, ["met", "missed"]),
+    ],
+)
+def test_targets(desk: Desk, targets: list[str], code: int, outcomes: list[str]) -> None:
+    slow = SHORT | {"rate": "10mbit", "duration": "1s"}
+    ended = desk.run(write_plan(desk.folder, [ROUTE], [slow], targets=targets), "--json").finish()
+    assert (ended.code, [target["outcome"] for target in ended.document["targets"]]) == (code, outcomes), ended.err
+
+
+def test_a_target_that_cannot_be_decided(desk: Desk) -> None:
+    """No two repeats agree to a millionth."""
+    rr = {"name": "rr", "kind": "rr", "duration": "500ms"}
+    limits = {"stability": {"spread": "0.0001%"}}
+    plan = write_plan(desk.folder, [ROUTE], [rr], repeat=2, limits=limits, targets=["rr.latency_mean_us < 1s"])
+    ended = desk.run(plan, "--json").finish()
+    assert [target["outcome"] for target in ended.document["targets"]] == ["undecided"], ended.err
+    assert ended.code == 4
+
+
+def test_only_and_set_choose_what_is_run(desk: Desk) -> None:
+    plan = write_plan(desk.folder, [WIREGUARD, ROUTE], [SHORT, LONG])
+    ended = desk.run(plan, "--only", "sut=route", "--only", "short", "--set", "repeat=2", "--json").finish()
+    assert ended.code == 0, ended.err
+    trials = ended.document["trials"]
+    assert [trial["trial"] for trial in trials] == ["c02/1", "c02/2"]
+    assert {test["test"] for trial in trials for test in trial["tests"]} == {"short"}
+
+
+def test_keys_are_nobody_elses(desk: Desk) -> None:
+    assert desk.run(write_plan(desk.folder, [WIREGUARD], [SHORT])).finish().code == 0
+    [folder] = desk.folders()
+    private = folder / "private"
+    assert stat.S_IMODE(private.stat().st_mode) == 0o700
+    keys = [json.loads(path.read_text())["private_key"] for path in private.rglob("*.json")]
+    assert keys
+    for path in (folder / "journal.ndjson", folder / "run.json", folder / "report.html", *folder.glob("logs/*")):
+        assert not any(key in path.read_text() for key in keys), path
