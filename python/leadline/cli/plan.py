@@ -40,15 +40,19 @@ def command(
     if file is None:
         raise InputError("which plan?", hint="give its file, or --schema")
     plan = load_plan(file, overrides or [])
-    description = describe(plan, select(list(plan.cases), only or []))
-    if json:
-        print_json(dataclasses.asdict(description))
-    else:
-        print_all(tables(description))
+    show(describe(plan, select(list(plan.cases), only or [])), json)
     return 0
 
 
-def tables(description: PlanDescription) -> list[RenderableType]:
+def show(description: PlanDescription, json: bool) -> None:
+    """A plan on stdout."""
+    if json:
+        print_json(dataclasses.asdict(description))
+    else:
+        print_all(_tables(description))
+
+
+def _tables(description: PlanDescription) -> list[RenderableType]:
     """A plan for a terminal."""
     head = Text.assemble((description.name, "bold"), f"  {description.description}" if description.description else "")
     cases = Table(box=None, pad_edge=False, header_style="bold")

@@ -43,7 +43,7 @@ def command(
     plan = load_plan(file, overrides or [])
     cases = select(list(plan.cases), only or [])
     if dry_run:
-        print_all(plan_command.tables(describe(plan, cases)))
+        plan_command.show(describe(plan, cases), json)
         return 0
     _check_programs(cases)
     out = out.absolute()

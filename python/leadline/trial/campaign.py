@@ -75,7 +75,9 @@ class Campaign:
     def prepare(self) -> RunFolder:
         """The run's folder with its manifest. Raises DatasetError where there is no room for one."""
         folder = RunFolder.create(self.out, self.plan.name)
-        folder.write_manifest(self._manifest(folder))
+        # The journal first: a run that is killed in here is still one that can be opened.
+        with Journal(folder.journal_path):
+            folder.write_manifest(self._manifest(folder))
         return folder
 
     def _manifest(self, folder: RunFolder) -> dict[str, Any]:

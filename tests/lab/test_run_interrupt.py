@@ -1,0 +1,226 @@
+"""How a run ends that somebody ends: Ctrl-C once and twice, SIGTERM, SIGKILL at several moments. Nothing that had arrived
+is lost, and nothing is left on the machine.
+"""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from lab_scripts import cgroups_of, network_names
+from real_runs import (
+    LONG,
+    ROUTE,
+    SHORT,
+    WIREGUARD,
+    Desk,
+    Entry,
+    Run,
+    await_end,
+    figures,
+    open_desk,
+    progress_of,
+    record,
+    records,
+    report,
+    write_plan,
+)
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with open_desk(tmp_path) as opened:
+        yield opened
+
+
+def check_what_was_measured(desk: Desk, run: Run, status: str, tests: list[str]) -> None:
+    """The journal tells how it ended; results and report have the figures of what was under way, too."""
+    [folder] = desk.folders()
+    entries = run.journal()
+    assert [test["status"] for test in records(entries, "test-end")] == tests
+    told = figures(desk, folder)
+    assert told["c01/1", "short", "received_bytes"] > 0
+    assert told["c01/1", "long", "received_bytes"] > 0
+    document, page = report(desk, folder)
+    assert document["status"] == status
+    [trial] = document["trials"]
+    assert [test["status"] for test in trial["tests"]] == ["done", "interrupted"]
+    assert f"run was {status}" in page
+    assert desk.left_behind() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_asked_once(desk: Desk, number: signal.Signals) -> None:
+    run = desk.run(write_plan(desk.folder, [ROUTE], [SHORT, LONG], repeat=2), "--json")
+    run.wait_for(progress_of("long"))
+    run.process.send_signal(number)
+    ended = run.finish()
+    assert ended.code == 130, ended.err
+    assert ended.document["status"] == "interrupted"
+    assert "stopping in good order; once more to stop at once" in ended.err
+    assert "Traceback" not in ended.err
+    assert [end["status"] for end in records(run.journal(), "trial-end")] == ["interrupted"]
+    assert [end["status"] for end in records(run.journal(), "run-end")] == ["interrupted"]
+    check_what_was_measured(desk, run, "interrupted", ["done", "interrupted"])
+
+
+@pytest.mark.parametrize("phase", ["build", "bring-up"])
+def test_asked_before_a_test(desk: Desk, phase: str) -> None:
+    """Building and bringing up are broken off; no test begins."""
+    sut = WIREGUARD if phase == "bring-up" else ROUTE
+    run = desk.run(write_plan(desk.folder, [sut], [LONG], clients=4))
+    run.wait_for(record("phase", phase=phase, edge="begin"))
+    run.process.send_signal(signal.SIGINT)
+    ended = run.finish()
+    assert (ended.code, "Traceback" in ended.err) == (130, False), ended.err
+    assert [end["status"] for end in records(run.journal(), "trial-end")] == ["interrupted"]
+    assert all(end["status"] == "interrupted" for end in records(run.journal(), "test-end"))
+    assert desk.left_behind() == []
+
+
+def hold_up(run: Run) -> None:
+    """Let the client not answer, so that an orderly end would take its time."""
+    run.wait_for(progress_of("long"))
+    os.kill(run.process_of("client1", "leadline-agent"), signal.SIGSTOP)
+
+
+def check_end_at_once(desk: Desk, run: Run) -> None:
+    """Not even the test's end was waited for, and what had arrived is there."""
+    assert records(run.journal(), "trial-end") == []
+    [folder] = desk.folders()
+    assert figures(desk, folder)["c01/1", "short", "received_bytes"] > 0
+    assert figures(desk, folder)["c01/1", "long", "received_bytes"] > 0
+    assert report(desk, folder)[0]["status"] == "killed"
+    assert desk.left_behind() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_asked_twice(desk: Desk, number: signal.Signals) -> None:
+    run = desk.run(write_plan(desk.folder, [ROUTE], [SHORT, LONG]))
+    hold_up(run)
+    everyone = desk.processes()
+    assert len(everyone) >= 5  # the command outside and inside, three agents
+    run.process.send_signal(number)
+    # Two signals that wait together are one: the second comes when the first has been taken.
+    assert run.process.stderr is not None
+    assert "once more to stop at once" in run.process.stderr.readline()
+    run.process.send_signal(number)
+    assert run.finish().code == 130
+    await_end(everyone)
+    check_end_at_once(desk, run)
+
+
+class Terminal:
+    """A terminal that a command has as its own, with what it shows."""
+
+    def __init__(self, desk: Desk, plan: Path) -> None:
+        self._ours, theirs = pty.openpty()
+        self.shown = b""
+        ends = {"stdin": theirs, "stdout": theirs, "stderr": theirs, "text": False}
+        # The command leads the session, and so the foreground group; `setsid` runs it in its own place.
+        self.run = desk.run(plan, wrap=("setsid", "--ctty"), **ends)
+        os.close(theirs)
+
+    def type(self, key: bytes) -> None:
+        """Press a key; what it means is the terminal's to decide."""
+        os.write(self._ours, key)
+
+    def look(self) -> bytes:
+        """Everything that has been shown by now."""
+        while select.select([self._ours], [], [], 0)[0]:
+            try:
+                self.shown += os.read(self._ours, 65536)
+            except OSError:  # Linux says so when nobody has the other end any more
+                break
+        return self.shown
+
+    def end(self) -> int:
+        """The command's status; what it shows is taken meanwhile, or it would have to wait."""
+        deadline = time.monotonic() + 60
+        while self.run.process.poll() is None:
+            assert time.monotonic() < deadline
+            self.look()
+            select.select([self._ours], [], [], 0.05)
+        self.look()
+        os.close(self._ours)
+        return self.run.process.returncode
+
+
+def test_ctrl_c_on_a_terminal(desk: Desk) -> None:
+    terminal = Terminal(desk, write_plan(desk.folder, [ROUTE], [SHORT, LONG]))
+    terminal.run.until(lambda: terminal.look() and any(map(progress_of("long"), terminal.run.journal())))
+    terminal.type(b"\x03")
+    assert terminal.end() == 130
+    shown = terminal.shown.decode()
+    assert shown.count("stopping in good order") == 1
+    assert "Traceback" not in shown
+    assert "report:" in shown
+    assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")  # the cursor is back
+    check_what_was_measured(desk, terminal.run, "interrupted", ["done", "interrupted"])
+
+
+def test_ctrl_c_twice_on_a_terminal(desk: Desk) -> None:
+    terminal = Terminal(desk, write_plan(desk.folder, [ROUTE], [SHORT, LONG]))
+    hold_up(terminal.run)
+    terminal.type(b"\x03")
+    terminal.run.until(lambda: b"stopping in good order" in terminal.look())
+    terminal.type(b"\x03")
+    assert terminal.end() == 130
+    shown = terminal.shown.decode()
+    assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")
+    check_end_at_once(desk, terminal.run)
+
+
+MOMENTS: dict[str, Callable[[Entry], bool]] = {
+    "build": record("phase", phase="build", edge="begin"),
+    "bring-up": record("phase", phase="bring-up", edge="begin"),
+    "test": progress_of("long"),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_killed(desk: Desk, moment: str) -> None:
+    names = network_names()
+    plan = write_plan(desk.folder, [WIREGUARD], [SHORT, LONG])
+    run = desk.run(plan)
+    run.wait_for(MOMENTS[moment])
+    everyone = desk.processes()
+    run.process.kill()
+    run.finish()
+    await_end(everyone)
+    assert desk.processes() == set()
+    assert network_names() == names
+    [folder] = desk.folders()
+    told = figures(desk, folder)
+    document, page = report(desk, folder)
+    assert document["status"] == "killed"
+    assert "run was killed" in page
+    assert [trial["status"] for trial in document["trials"]] == ["interrupted"]
+    if moment == "test":
+        assert told["c01/1", "short", "received_bytes"] > 0
+        assert told["c01/1", "long", "received_bytes"] > 0
+    # A folder (and a cgroup, where there can be one) waits for the next start.
+    assert desk.left_behind() != []
+    assert desk.run(plan, "--only", "short").finish().code == 0
+    assert desk.left_behind() == []
+    assert network_names() == names
+
+
+def test_the_inside_killed(desk: Desk) -> None:
+    """As the kernel does when memory runs out: the outside says so and cleans up."""
+    run = desk.run(write_plan(desk.folder, [ROUTE], [SHORT, LONG]))
+    run.wait_for(progress_of("long"))
+    [inside] = Path(f"/proc/{run.process.pid}/task/{run.process.pid}/children").read_text().split()
+    os.kill(int(inside), signal.SIGKILL)
+    assert run.finish().code == 137
+    assert cgroups_of({run.process.pid}) == []
+    assert desk.left_behind() == []
+    assert report(desk, desk.folders()[0])[0]["status"] == "killed"
