@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from leadline.errors import DatasetError, LeadlineError, MissingBinary, SutFailed, TaskFailed
+from leadline.errors import AgentError, DatasetError, LeadlineError, MissingBinary, SutFailed, TaskFailed
 from leadline.plan import Test, Trial
 from leadline.sut import BringUp, ClientState, NobodyConnected, SystemUnderTest, create
 from leadline.trial import load, place
@@ -125,6 +125,9 @@ async def _brought_up(trial: Trial, spot: Place, around: Surroundings) -> AsyncI
         # A system without clients of its own (a route) counts none.
         yield _Up(connected if up.clients else list(spot.clients), sut)
     finally:
+        # What a take-down costs is not the last test's. Who has lost an agent is told of that already.
+        with suppress(AgentError):
+            await place.observe(spot, f"{label}/tear-down", around.observe_period_ms, ledger)
         await sut.take_down(site)
 
 

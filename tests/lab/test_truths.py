@@ -1,0 +1,420 @@
+"""Known truths: a plan or a command is run as a user would, against something whose right answer is known exactly.
+
+Rates are the kernel's own limits (tbf), counts are to the packet and to the request. Where time is unavoidable, the
+comparison is with what the other side wrote down, not with a clock of the test.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import socketserver
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import cli_runs as cli
+import polars as pl
+import pytest
+
+# Of an Ethernet frame of 1514 bytes: less Ethernet 14, IPv4 20 or IPv6 40, TCP 20, timestamps 12.
+FRAME = 1514
+GOODPUT_SHARE = {4: (FRAME - 66) / FRAME, 6: (FRAME - 86) / FRAME}
+
+needs_lab = pytest.mark.skipif(bool(cli.why_not()), reason=cli.why_not() or "-")
+needs_command = pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed")
+needs_openvpn = pytest.mark.skipif(cli.OPENVPN is None, reason="openvpn is not installed")
+
+
+# --- What the kernel limits and drops ---------------------------------------------------------------------------------
+
+
+@needs_lab
+@pytest.mark.lab
+def test_a_limited_link_leaves_tcp_what_its_headers_leave(tmp_path: Path) -> None:
+    tests = [
+        f"{{name: {direction}{ip}, kind: tcp, direction: {direction}, ip: {ip}, duration: 1500ms, warmup: 300ms}}"
+        for direction in ("up", "down")
+        for ip in (4, 6)
+    ]
+    plan = (
+        f"{{name: tbf, lab: {{link: {{rate: 100mbit}}}}, sut: {{kind: route}}, repeat: 2, tests: [{', '.join(tests)}]}}"
+    )
+    run = cli.run(plan, tmp_path)
+    assert run.code == 0, run.err
+    for repeat in (1, 2):
+        for direction in ("up", "down"):
+            for ip, share in GOODPUT_SHARE.items():
+                goodput = run.figures(f"{direction}{ip}", repeat=repeat)["throughput_bps"]
+                assert goodput == pytest.approx(100e6 * share, rel=0.02), (direction, ip, repeat)
+
+
+@needs_lab
+@pytest.mark.lab
+def test_every_hundredth_datagram_dropped_is_one_percent_to_the_packet(tmp_path: Path) -> None:
+    plan = """
+        name: drops
+        lab: {link: {drop_udp_every: 100}}
+        sut: {kind: route}
+        tests:
+          - {name: up10000, kind: udp, number: 10000, rate: 100mbit, packet: 1000, duration: 20s}
+          - {name: up777, kind: udp, number: 777, rate: 10mbit, packet: 200, duration: 20s}
+          - {name: down1000, kind: udp, direction: down, number: 1000, rate: 20mbit, packet: 200, duration: 20s}
+          - {name: both1000, kind: udp, direction: both, number: 1000, rate: 20mbit, packet: 200, duration: 20s}
+    """
+    run = cli.run(plan, tmp_path)
+    assert run.code == 0, run.err
+    for name, sent in (("up10000", 10_000), ("down1000", 1000), ("both1000", 2000)):
+        found = run.figures(name)
+        assert (found["sent"], found["lost"], found["lost_ratio"]) == (sent, sent / 100, 0.01), name
+        assert (found["received"], found["duplicates"], found["reordered"]) == (sent * 0.99, 0, 0), name
+    # Whether the hundredth of a shorter train is hit depends on what the counter has seen before: 7 or 8 of 777.
+    found = run.figures("up777")
+    assert found["sent"] == 777 and found["lost"] in (7, 8) and found["received"] == 777 - found["lost"]
+
+
+@dataclass
+class Relay:
+    """Passes a session on to the server, and meddles with datagrams of one size in a pattern that it counts itself."""
+
+    server: tuple[str, int]
+    size: int
+    port: int = field(default_factory=cli.free_port)
+    passed: int = 0
+    dropped: int = 0
+    doubled: int = 0
+    swapped: int = 0
+
+    @contextmanager
+    def running(self) -> Iterator[Relay]:
+        front = socket.create_server(("127.0.0.1", self.port))
+        datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        datagrams.bind(("127.0.0.1", self.port))
+        for body in (self._accept, self._datagrams):
+            threading.Thread(target=body, args=(front if body == self._accept else datagrams,), daemon=True).start()
+        with front, datagrams:
+            yield self
+            front.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self, front: socket.socket) -> None:
+        while True:
+            try:
+                near, _ = front.accept()
+            except OSError:
+                return
+            far = socket.create_connection(self.server)
+            for source, sink in ((near, far), (far, near)):
+                threading.Thread(target=_copy, args=(source, sink), daemon=True).start()
+
+    def _datagrams(self, front: socket.socket) -> None:
+        back = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        back.connect(self.server)
+        back.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
+        client: list[Any] = []
+        threading.Thread(target=_answer, args=(back, front, client), daemon=True).start()
+        held: bytes | None = None
+        while True:
+            try:
+                datagram, sender = front.recvfrom(65536)
+            except OSError:
+                return
+            client[:] = [sender]
+            if len(datagram) != self.size:
+                back.send(datagram)
+                continue
+            self.passed += 1
+            # Of every ten: the fourth is dropped, the sixth doubled, the eighth and ninth change places.
+            match self.passed % 10:
+                case 4:
+                    self.dropped += 1
+                case 6:
+                    self.doubled += 1
+                    back.send(datagram)
+                    back.send(datagram)
+                case 8:
+                    held = datagram
+                case 9:
+                    self.swapped += 1
+                    back.send(datagram)
+                    if held is not None:
+                        back.send(held)
+                case _:
+                    back.send(datagram)
+
+
+def _copy(source: socket.socket, sink: socket.socket) -> None:
+    try:
+        while data := source.recv(65536):
+            sink.sendall(data)
+        sink.shutdown(socket.SHUT_WR)
+    except OSError:
+        return
+
+
+def _answer(back: socket.socket, front: socket.socket, client: list[Any]) -> None:
+    while True:
+        try:
+            datagram = back.recv(65536)
+            front.sendto(datagram, client[0])
+        except OSError:
+            return
+
+
+@needs_command
+def test_lost_doubled_and_swapped_datagrams_are_each_counted_apart() -> None:
+    with cli.serve() as server, Relay(("127.0.0.1", server.port), size=300).running() as relay:
+        # 1000 a second: far below what makes the relay or a socket lose any of its own.
+        found = measure("udp", "127.0.0.1", "-p", str(relay.port), "-n", "1000", "-l", "300", "--rate", "2.4mbit")
+    assert (relay.passed, relay.dropped, relay.doubled, relay.swapped) == (1000, 100, 100, 100)
+    counted = {name: figure(found, name) for name in ("sent", "received", "lost", "duplicates", "reordered")}
+    assert counted == {"sent": 1000, "received": 900, "lost": 100, "duplicates": 100, "reordered": 100}
+
+
+# --- What both sides count --------------------------------------------------------------------------------------------
+
+
+def measure(*arguments: str) -> dict[str, Any]:
+    """A quick command's document."""
+    done = cli.call(*arguments, "--json", within_s=60)
+    assert done.returncode == 0, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def figure(document: dict[str, Any], name: str) -> float | None:
+    value: float | None = document["metrics"][name]["value"]
+    return value
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[cli.Server]:
+    with cli.serve() as running:
+        yield running
+
+
+def assert_both_count_the_same(document: dict[str, Any], before: dict[str, int], after: dict[str, int]) -> None:
+    served = after["requests"] - before["requests"]
+    sent, answered, unanswered = (figure(document, name) for name in ("requests_sent", "requests", "unanswered"))
+    assert sent == served > 0
+    assert answered is not None and unanswered is not None
+    assert answered + unanswered + sum(document["errors"].values()) == sent
+
+
+@needs_command
+@pytest.mark.parametrize("discipline", [(), ("--rate", "2000")], ids=["closed", "open"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        ("-n", "1500", "-d", "30s"),
+        (
+            "-d",
+            "700ms",
+        ),
+    ],
+    ids=["number", "time"],
+)
+def test_client_and_server_count_the_same_requests(
+    server: cli.Server, discipline: tuple[str, ...], end: tuple[str, ...]
+) -> None:
+    before = server.stats()
+    found = measure("http", server.url("/x?size=1000"), "-c", "8", "-t", "2", *discipline, *end)
+    after = server.stats()
+    assert_both_count_the_same(found, before, after)
+    if "-n" in end:
+        assert figure(found, "requests") == 1500
+        # What the server sent besides is its answer to the first question for its counters, whose length it tells by
+        # another one: the counters have as many digits.
+        assert figure(found, "bytes_received") == 1500 * answer_bytes(server, "/x?size=1000")
+    assert after["malformed"] == before["malformed"]
+
+
+def answer_bytes(server: cli.Server, path: str) -> int:
+    """How long one answer is, head included."""
+    with socket.create_connection(("127.0.0.1", server.http_port), timeout=10) as plain:
+        plain.sendall(f"GET {path} HTTP/1.1\r\nHost: {server.url()[7:-1]}\r\nConnection: close\r\n\r\n".encode())
+        answer = b""
+        while part := plain.recv(65536):
+            answer += part
+    head, _, body = answer.partition(b"\r\n\r\n")
+    kept_alive = [line for line in head.split(b"\r\n") if not line.lower().startswith(b"connection:")]
+    return len(b"\r\n".join(kept_alive)) + 4 + len(body)
+
+
+@needs_command
+@pytest.mark.parametrize("discipline", [(), ("--rate", "2000")], ids=["closed", "open"])
+def test_they_do_so_when_the_user_stops_it_in_the_middle(server: cli.Server, discipline: tuple[str, ...]) -> None:
+    before = server.stats()
+    command = [cli.LEADLINE, "http", server.url(), "-c", "8", "-d", "60s", "--json", *discipline]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while server.stats()["requests"] < before["requests"] + 500:
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    found = json.loads(out)
+    assert_both_count_the_same(found, before, server.stats())
+    assert found["validity"]["verdict"] == "incomplete"
+
+
+STALL_S = 0.5
+STALL_AFTER = 200
+RATE_PER_S = 400
+
+
+class Stalling(socketserver.StreamRequestHandler):
+    """Answers requests at once, but one, for which everybody waits; writes down when each came and was answered."""
+
+    def handle(self) -> None:
+        owner = self.server
+        assert isinstance(owner, StallingServer)
+        while self.rfile.readline():
+            while self.rfile.readline() not in (b"\r\n", b""):
+                pass
+            came = time.monotonic()
+            with owner.lock:
+                if len(owner.served) == STALL_AFTER:
+                    time.sleep(STALL_S)
+                owner.served.append((came, time.monotonic()))
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok\n")
+
+
+class StallingServer(socketserver.ThreadingTCPServer):
+    """A thread for each connection, one stall for all."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Stalling)
+        self.lock = threading.Lock()
+        self.served: list[tuple[float, float]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/"
+
+
+@pytest.fixture
+def stalling() -> Iterator[StallingServer]:
+    with StallingServer() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+@needs_command
+@pytest.mark.parametrize("connections", ["1", "4"])
+def test_a_stall_of_the_server_shows_in_full_where_requests_have_due_times(
+    stalling: StallingServer, connections: str
+) -> None:
+    """At 400/s a stall of half a second holds up the 200 requests that fall due in it, evenly, for 0 to 0.5 s."""
+    found = measure("http", stalling.url, "-c", connections, "--rate", str(RATE_PER_S), "-n", "1000", "-d", "20s")
+    assert figure(found, "requests") == len(stalling.served) == 1000
+    latency = {name: figure(found, f"latency_{name}_us") or 0 for name in ("mean", "p90", "max")}
+    # No machine makes it shorter than this: 200 of 1000 wait for 250 ms on average, 100 of them for more than that.
+    assert latency["max"] >= STALL_S * 1e6 * 0.999
+    assert latency["p90"] >= STALL_S / 2 * 1e6 * 0.98
+    assert latency["mean"] >= STALL_S**2 / 2 * RATE_PER_S / 1000 * 1e6 * 0.98
+    # The server's own notes against the schedule: no request came before it was due, and the promptest one tells when
+    # that was. Means do not depend on which answer belongs to which request.
+    came = sorted(came for came, _ in stalling.served)
+    began = min(at - number / RATE_PER_S for number, at in enumerate(came))
+    due = [began + number / RATE_PER_S for number in range(1000)]
+    answered = sorted(at for _, at in stalling.served)
+    waited = [at - since for at, since in zip(answered, due, strict=True)]
+    assert latency["mean"] == pytest.approx(sum(waited) / 1000 * 1e6, rel=0.03)
+    if connections == "1":
+        assert latency["max"] == pytest.approx(max(waited) * 1e6, rel=0.03)
+        assert latency["p90"] == pytest.approx(sorted(waited)[899] * 1e6, rel=0.03)
+
+
+@needs_command
+def test_a_closed_loop_hardly_shows_the_stall(stalling: StallingServer) -> None:
+    """It sends nothing while it waits: one request of a thousand met the stall. The longest one shows that much."""
+    found = measure("http", stalling.url, "-c", "1", "-n", "1000", "-d", "20s")
+    longest, p90 = figure(found, "latency_max_us"), figure(found, "latency_p90_us")
+    assert longest is not None and longest >= STALL_S * 1e6 * 0.999
+    assert p90 is not None and p90 < STALL_S / 2 * 1e6
+
+
+# --- Who used the CPU, and what was watched ---------------------------------------------------------------------------
+
+
+@needs_lab
+@pytest.mark.lab
+def test_the_cpu_of_the_processes_is_that_of_their_cgroup(tmp_path: Path) -> None:
+    """The gateway's cgroup holds its agent and the WireGuard process, and nothing else."""
+    plan = """
+        name: cpu
+        observe: {period: 50ms}
+        sut: {kind: wireguard}
+        tests: [{name: load, kind: tcp, direction: both, flows: 2, duration: 5s}]
+    """
+    run = cli.run(plan, tmp_path)
+    assert run.code == 0, run.err
+    of_gateway = run.samples.filter((pl.col("host") == "gateway") & (pl.col("trial") == "c01/1/load"))
+    cgroup = of_gateway.filter(pl.col("metric") == "cgroup_usage_s").sort("t_ns")
+    if cgroup.is_empty():
+        pytest.skip("this user may not have cgroups with CPU accounts")
+    processes = of_gateway.filter(pl.col("metric").is_in(["process_user_s", "process_system_s"]))
+    assert set(processes["process"].unique()) == {"agent", "wireguard-gateway"}
+    together = processes.group_by("t_ns").agg(pl.col("value").sum()).sort("t_ns")
+    assert list(together["t_ns"]) == list(cgroup["t_ns"]), "each sample has both"
+    of_cgroup, of_processes = (frame["value"][-1] - frame["value"][0] for frame in (cgroup, together))
+    assert of_cgroup > 0.5, "a load worth the name"
+    # Two processes' two accounts come in hundredths of a second.
+    assert of_processes == pytest.approx(of_cgroup, rel=0.03, abs=0.04)
+    check_watching(run, period_ns=50_000_000)
+
+
+def check_watching(run: cli.Run, period_ns: int) -> None:
+    """Every host was watched in every phase, at the period asked for, at a cost that is told and small."""
+    watched = run.samples.filter(pl.col("metric") == "observer_cpu_s")
+    for host in ("client1", "gateway", "server"):
+        # The server has nothing to take down: its agent may be gone before it looks once more.
+        for phase in ("bring-up", "load") if host == "server" else ("bring-up", "load", "tear-down"):
+            of_phase = watched.filter((pl.col("host") == host) & (pl.col("trial") == f"c01/1/{phase}"))
+            assert not of_phase.is_empty(), f"nothing of {host} in {phase}"
+        steps = watched.filter((pl.col("host") == host) & (pl.col("trial") == "c01/1/load")).sort("t_ns")["t_ns"].diff()
+        assert steps.median() == pytest.approx(period_ns, rel=0.05), host
+    costs = run.report()["observer_cpu_share"]
+    assert set(costs) == {"client1", "gateway", "server"}
+    assert all(0 < cost < 0.01 for cost in costs.values()), costs
+    assert "observing cost at most" in " ".join(run.out.split())
+
+
+# --- Clients that are not all there -----------------------------------------------------------------------------------
+
+
+@needs_lab
+@needs_openvpn
+@pytest.mark.lab
+def test_clients_without_an_address_are_told_apart_and_the_result_is_incomplete(tmp_path: Path) -> None:
+    plan = """
+        name: partial
+        clients: 5
+        sut: {kind: openvpn, pool_size: 3}
+        tests: [{name: udp, kind: udp, rate: 2mbit, duration: 1s}]
+    """
+    run = cli.run(plan, tmp_path)
+    assert run.code == 0, run.err
+    assert run.verdict("udp") == "incomplete"
+    document = run.report()
+    assert document["validity"]["verdict"] == "incomplete"
+    (trial,) = document["trials"]
+    assert {name: trial["bring_up"][name] for name in ("connected", "partial", "failed")} == {
+        "connected": 3,
+        "partial": 2,
+        "failed": 0,
+    }
+    row = next(line.split() for line in run.out.splitlines() if line.startswith("c01") and "OpenVPN" in line)
+    assert "3" in row and "2" in row and "0" in row, row
+    assert "pool is used up" in run.out
+    assert "incomplete" in run.out
+    found = run.figures("udp")
+    assert found["lost"] == 0 and found["sent"] == found["received"] > 0
