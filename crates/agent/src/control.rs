@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read};
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -52,6 +54,8 @@ struct Agent {
 
 struct Running {
     gate: Arc<Gate>,
+    /// Raised before the task's last event is said: whoever reads that event may use the task's name again.
+    over: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
@@ -110,7 +114,7 @@ impl Agent {
     }
 
     fn prepare(&mut self, trial: String, name: String, workload: Workload) {
-        self.tasks.retain(|_, running| !running.thread.is_finished());
+        self.tasks.retain(|_, running| !running.over.load(Ordering::Acquire));
         let key = (trial.clone(), name.clone());
         if self.tasks.contains_key(&key) || self.tasks.len() >= MOST_TASKS {
             let error =
@@ -120,14 +124,23 @@ impl Agent {
         let gate = Arc::new(Gate::default());
         let task = Task { trial, name, gate: Arc::clone(&gate), events: self.events.clone() };
         let processes = Arc::clone(&self.processes);
+        let over = Arc::new(AtomicBool::new(false));
+        let raise = Arc::clone(&over);
         let life = move || {
-            if let Err(error) = run_task(workload, &task, &processes) {
+            let run = AssertUnwindSafe(|| run_task(workload, &task, &processes));
+            let ran =
+                catch_unwind(run).unwrap_or_else(|_| Err(system_error("this task", &io::Error::other("a defect"))));
+            let last = ran.unwrap_or_else(|error| {
                 let (trial, name) = (Some(task.trial.clone()), Some(task.name.clone()));
-                task.events.say(&Event::Failed { trial, task: name, t_ns: monotonic_ns(), error });
+                Some(Event::Failed { trial, task: name, t_ns: monotonic_ns(), error })
+            });
+            raise.store(true, Ordering::Release);
+            if let Some(event) = last {
+                task.events.say(&event);
             }
         };
         match thread::Builder::new().spawn(life) {
-            Ok(thread) => drop(self.tasks.insert(key, Running { gate, thread })),
+            Ok(thread) => drop(self.tasks.insert(key, Running { gate, over, thread })),
             Err(error) => self.refuse(Some(key.0), Some(key.1), system_error("starting a thread", &error)),
         }
     }
@@ -179,17 +192,17 @@ fn skip_line(input: &mut impl BufRead) -> io::Result<()> {
     }
 }
 
-/// One task's life on its own thread.
-fn run_task(workload: Workload, task: &Task, processes: &Processes) -> Result<(), ErrorReport> {
+/// One task's life on its own thread; returns its last event, where its kind has one.
+fn run_task(workload: Workload, task: &Task, processes: &Processes) -> Result<Option<Event>, ErrorReport> {
     match workload {
-        Workload::Process(spec) => process_task::run(&spec, task, processes),
+        Workload::Process(spec) => process_task::run(&spec, task, processes).map(Some),
         Workload::Serve(spec) => {
             let server = serve::start(&spec, &task.gate)?;
             say_prepared(task, server.port, server.http_port);
             // A server has no start: it answers from now on until it is stopped.
             task.gate.wait_for_stop();
             server.join();
-            Ok(())
+            Ok(None)
         }
         load => {
             let ready = load::prepare(load)?;
@@ -200,8 +213,7 @@ fn run_task(workload: Workload, task: &Task, processes: &Processes) -> Result<()
             say_started(at_ns, task);
             let outcome = ready.run(at_ns, task)?;
             let (trial, name) = (task.trial.clone(), task.name.clone());
-            task.events.say(&Event::Finished { trial, task: name, t_ns: monotonic_ns(), outcome });
-            Ok(())
+            Ok(Some(Event::Finished { trial, task: name, t_ns: monotonic_ns(), outcome }))
         }
     }
 }

@@ -22,9 +22,9 @@ const TURN: Duration = Duration::from_millis(20);
 /// How long a pipe of an ended process is read on.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Start the process and stay with it until it has ended: tells `prepared`, `output` and `exited`. The child is bound to
+/// Start the process and stay with it until it has ended: tells `prepared` and `output`, returns `exited`. The child is bound to
 /// the calling thread, which therefore does not return before the child has ended.
-pub fn run(spec: &ProcessSpec, task: &Task, processes: &Processes) -> Result<(), ErrorReport> {
+pub fn run(spec: &ProcessSpec, task: &Task, processes: &Processes) -> Result<Event, ErrorReport> {
     // The log first: a process that runs without its log would have to be killed again.
     let open = |path: &String| OpenOptions::new().create(true).append(true).open(path);
     let doing = || format!("opening the log of {}", spec.name);
@@ -47,15 +47,14 @@ pub fn run(spec: &ProcessSpec, task: &Task, processes: &Processes) -> Result<(),
     // The group has been killed and the pipes end with it; a helper in a session of its own may hold them for ever.
     let _ = ends.recv_timeout(LAST_WORDS);
     let (status, expected) = result.map_err(|error| system_error(&format!("waiting for {}", spec.name), &error))?;
-    task.events.say(&Event::Exited {
+    Ok(Event::Exited {
         trial: task.trial.clone(),
         task: task.name.clone(),
         t_ns: monotonic_ns(),
         code: status.code(),
         signal: status.signal(),
         expected,
-    });
-    Ok(())
+    })
 }
 
 fn spawn(spec: &ProcessSpec) -> Result<Child, ErrorReport> {

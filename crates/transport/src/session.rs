@@ -164,3 +164,75 @@ pub struct SideReport {
     /// What ended the flow before its time.
     pub error: Option<String>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::{encode_frame, FrameDecoder};
+    use proptest::prelude::*;
+
+    fn messages() -> Vec<Vec<u8>> {
+        let open = Open {
+            work: Work::Udp { datagram_bytes: 1400, rate_pps: Some(1e5), number: Some(7) },
+            flows: 3,
+            threads: 2,
+            direction: Direction::Both,
+            duration_ms: 10_000,
+            congestion: Some("cubic".into()),
+            interval_ms: 100,
+        };
+        let load = LoadReport {
+            side: leadline_wire::Side::Local,
+            wall_s: 1.5,
+            threads: Vec::new(),
+            pushback: 3,
+            late_p99_us: Some(2.5),
+            socket_drops: None,
+        };
+        let row =
+            SideReport { flow: 1, start_ns: Some(u64::MAX), error: Some("timeout".into()), ..SideReport::default() };
+        let frames = [
+            encode_frame(&FromClient::Open(open)),
+            encode_frame(&FromClient::End { sent_units: vec![0, u64::MAX] }),
+            encode_frame(&FromServer::Clock { id: 1, received_ns: 2, sent_ns: 3 }),
+            encode_frame(&FromServer::Report { flows: vec![row], load }),
+        ];
+        frames.into_iter().map(Result::unwrap).collect()
+    }
+
+    fn read_all(bytes: &[u8]) {
+        let mut decoder = FrameDecoder::with_limit(4096);
+        decoder.feed(bytes);
+        while let Ok(Some(_)) = decoder.next_message::<FromClient>() {}
+        let mut decoder = FrameDecoder::default();
+        decoder.feed(bytes);
+        while let Ok(Some(_)) = decoder.next_message::<FromServer>() {}
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_messages_never_panic(which in 0usize..4, damage in proptest::collection::vec(any::<(u16, u8)>(), 0..6),
+                                        length in 0usize..1000) {
+            let mut frame = messages().swap_remove(which);
+            for (at, byte) in damage {
+                let at = at as usize % frame.len();
+                frame[at] = byte;
+            }
+            frame.truncate(length);
+            read_all(&frame);
+        }
+
+        #[test]
+        fn any_text_in_a_frame_never_panics(text in r#"\{"say":"[a-z]{0,8}"[ -~]{0,60}"#) {
+            read_all(&[&(text.len() as u32).to_be_bytes(), text.as_bytes()].concat());
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_too_large_is_refused() {
+        let text = br#"{"say":"begin","at_ns":18446744073709551616}"#;
+        let mut decoder = FrameDecoder::default();
+        decoder.feed(&[&(text.len() as u32).to_be_bytes()[..], text].concat());
+        assert!(decoder.next_message::<FromClient>().is_err());
+    }
+}

@@ -1,0 +1,190 @@
+//! The contract over stdio: what is said first, how commands are answered, and that no line is deadly.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use leadline_wire::{Event, LINE_LIMIT_BYTES};
+use serde_json::json;
+use support::{process, rr, target, tcp, udp, Agent};
+
+#[test]
+fn hello_comes_first_and_a_heartbeat_each_second() {
+    let mut agent = Agent::start_unheard();
+    let first = agent.next("hello");
+    let Event::Hello { pid, capabilities, .. } = first else { panic!("{first:?}") };
+    assert_eq!(pid, agent.pid());
+    assert!(!capabilities.is_empty());
+    let mut beats = Vec::new();
+    while beats.len() < 3 {
+        if let Event::Heartbeat { t_ns } = agent.next("a heartbeat") {
+            beats.push(t_ns);
+        }
+    }
+    assert!(beats.is_sorted());
+}
+
+#[test]
+fn what_is_no_command_is_refused_by_name_and_nothing_dies() {
+    let mut agent = Agent::start();
+    let wrong: [&[u8]; 8] = [
+        b"\n",
+        b"garbage\n",
+        b"{}\n",
+        b"[1, 2]\n",
+        b"\xff\xfe\x00\n",
+        b"{\"type\": \"fly\"}\n",
+        b"{\"type\": \"clock\", \"id\": 1, \"surprise\": true}\n",
+        b"{\"type\": \"clock\", \"id\": -1}\n",
+    ];
+    for line in wrong {
+        agent.write(line);
+        assert_eq!(agent.failure().code, "bad_command", "{line:?}");
+    }
+    agent.write(&[b"[".repeat(100_000), b"\n".to_vec()].concat());
+    assert_eq!(agent.failure().code, "bad_command");
+    agent.clock_works();
+}
+
+#[test]
+fn a_line_over_the_limit_is_refused_whole() {
+    let mut agent = Agent::start();
+    agent.write(&vec![b'x'; LINE_LIMIT_BYTES + 5]);
+    // The rest of that line must not count as a command.
+    agent.write(b"{\"type\": \"shutdown\"}\n");
+    assert_eq!(agent.failure().code, "line_too_long");
+    agent.clock_works();
+}
+
+#[test]
+fn specifications_that_make_no_sense_fail_by_name() {
+    let mut agent = Agent::start();
+    let here = target("127.0.0.1", 1);
+    let cases = [
+        (tcp(&here, &json!({"flows": 0})), "bad_spec"),
+        (tcp(&here, &json!({"rate_bps": 0})), "bad_rate"),
+        (tcp(&here, &json!({"bind": "nowhere"})), "bad_address"),
+        (tcp(&here, &json!({})), "connection_refused"),
+        (udp(&here, &json!({"datagram_bytes": 39})), "bad_size"),
+        (udp(&here, &json!({"rate_pps": 0.0})), "bad_rate"),
+        (rr(&here, &json!({"timeout_ms": 0})), "bad_spec"),
+        (rr(&here, &json!({"protocol": "udp", "request_bytes": 1})), "bad_size"),
+        (rr(&target("no-such-host.invalid", 1), &json!({})), "unknown_host"),
+        (process(&[], &json!({})), "bad_spec"),
+        (process(&["/no/such/program"], &json!({})), "not_found"),
+        (process(&["true"], &json!({"log": "/no/such/folder/log"})), "not_found"),
+    ];
+    for (workload, code) in cases {
+        agent.prepare("task", &workload);
+        assert_eq!(agent.failure().code, code, "{workload}");
+    }
+    agent.clock_works();
+}
+
+#[test]
+fn a_task_name_is_taken_while_its_task_lives() {
+    let mut agent = Agent::start();
+    agent.serve();
+    agent.prepare("serve", &process(&["true"], &json!({})));
+    assert_eq!(agent.failure().code, "task_exists");
+    // Neither is an error: a task may just have ended by itself.
+    agent.say(&json!({"type": "start", "trial": "nobody", "at_ns": 0}));
+    agent.say(&json!({"type": "stop", "trial": "nobody", "task": null}));
+    agent.clock_works();
+}
+
+#[test]
+fn a_taken_port_is_named_and_a_stopped_servers_is_free() {
+    let mut agent = Agent::start();
+    let port = agent.serve();
+    let again = json!({"kind": "serve", "bind": ["127.0.0.1"], "port": port, "http_port": null, "longest_ms": 1,
+        "most_flows": 1});
+    agent.prepare("other", &again);
+    assert_eq!(agent.failure().code, "address_in_use");
+    agent.say(&json!({"type": "stop", "trial": "t", "task": "serve"}));
+    support::until("the port", || std::net::TcpListener::bind(("127.0.0.1", port)).ok());
+}
+
+#[test]
+fn the_network_is_told_and_the_host_observed_until_it_is_told_to_rest() {
+    let mut agent = Agent::start();
+    agent.say(&json!({"type": "inspect", "id": 5}));
+    let view = agent.wait("the network", |event| match event {
+        Event::Network { id: 5, view, .. } => Some(view.clone()),
+        _ => None,
+    });
+    assert!(view.interfaces.iter().any(|interface| interface.name == "lo"));
+    agent.say(&json!({"type": "observe", "trial": "t", "period_ms": 20, "machine": true}));
+    let mut times = Vec::new();
+    let own = agent.pid();
+    while times.len() < 3 {
+        let sample = agent.wait("a sample", |event| match event {
+            Event::Observation(sample) => Some(sample.clone()),
+            _ => None,
+        });
+        assert_eq!(sample.trial.as_deref(), Some("t"));
+        assert!(sample.machine.is_some() && sample.processes.iter().any(|process| process.pid == own));
+        times.push(sample.t_ns);
+    }
+    assert!(times.is_sorted());
+    agent.say(&json!({"type": "observe", "trial": null, "period_ms": 0, "machine": false}));
+    agent.clock_works();
+    let mut last = 0;
+    for _ in 0..2 {
+        last = agent.wait("a heartbeat", |event| match event {
+            Event::Heartbeat { t_ns } => Some(*t_ns),
+            // One sample may have been under way.
+            Event::Observation(sample) => {
+                assert!(last == 0 || sample.t_ns < last, "it goes on");
+                None
+            }
+            _ => None,
+        });
+    }
+}
+
+#[test]
+fn a_process_tells_its_lines_and_its_end() {
+    let mut agent = Agent::start();
+    let script = "echo one; echo two >&2; echo $WORD; exit 7";
+    let changes = json!({"env": {"WORD": "three"}, "report": ["one", "three"]});
+    agent.prepare("p", &process(&["sh", "-c", script], &changes));
+    let mut lines = Vec::new();
+    let (code, expected) = agent.wait("its end", |event| match event {
+        Event::Output { line, .. } => {
+            lines.push(line.clone());
+            None
+        }
+        Event::Exited { code, expected, .. } => Some((*code, *expected)),
+        _ => None,
+    });
+    lines.sort();
+    assert_eq!((lines, code, expected), (vec!["one".to_owned(), "three".to_owned()], Some(7), false));
+
+    agent.prepare("p", &process(&["sleep", "1000"], &json!({})));
+    agent.prepared("p");
+    agent.say(&json!({"type": "stop", "trial": "t", "task": "p"}));
+    let end = agent.wait("its end", |event| match event {
+        Event::Exited { signal, expected, .. } => Some((*signal, *expected)),
+        _ => None,
+    });
+    assert_eq!(end, (Some(15), true));
+}
+
+#[test]
+fn a_daemon_that_holds_the_pipes_does_not_hide_its_starters_end() {
+    let mut agent = Agent::start();
+    let script = "setsid sleep 1000 & echo $!";
+    agent.prepare("p", &process(&["sh", "-c", script], &json!({})));
+    agent.wait("its end", |event| matches!(event, Event::Exited { code: Some(0), .. }).then_some(()));
+    agent.hang_up();
+    agent.ended();
+}
+
+#[test]
+fn shutdown_ends_it_in_order() {
+    let mut agent = Agent::start();
+    agent.serve();
+    agent.say(&json!({"type": "shutdown"}));
+    assert_eq!(agent.ended().0.code(), Some(0));
+}

@@ -1,0 +1,135 @@
+//! The agent's end: soon, whatever it does, and with everything that it started.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::net::TcpListener;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use leadline_wire::Event;
+use serde_json::json;
+use support::{gone, process, rr, target, target_of, tcp, until, Agent};
+
+/// What is promised is 3 s; the rest is for a busy machine. A connection attempt that is waited for takes 10 s.
+const SOON: Duration = Duration::from_secs(7);
+
+fn ends_soon(agent: &mut Agent) {
+    agent.hang_up();
+    let (status, took) = agent.ended();
+    assert_eq!(status.code(), Some(0));
+    assert!(took < SOON, "{took:?}");
+}
+
+/// A process that ignores the request to end, with a child of its own and one that has left for another session.
+const STUBBORN: &str = "trap '' TERM; sleep 1000 & echo pid $!; setsid sleep 1000 & echo pid $!; echo ready; \
+    while :; do sleep 1000; done";
+
+/// Start it; returns all process ids.
+fn stubborn(agent: &mut Agent) -> Vec<u32> {
+    agent.prepare("stubborn", &process(&["sh", "-c", STUBBORN], &json!({})));
+    let mut pids = vec![agent.prepared("stubborn").0.unwrap()];
+    agent.wait("its children", |event| match event {
+        Event::Output { line, .. } => {
+            pids.extend(line.strip_prefix("pid ").and_then(|pid| pid.parse::<u32>().ok()));
+            (line == "ready").then_some(())
+        }
+        _ => None,
+    });
+    assert_eq!(pids.len(), 3);
+    assert!(pids.iter().all(|pid| !gone(*pid)));
+    pids
+}
+
+#[test]
+fn with_nothing_to_do() {
+    ends_soon(&mut Agent::start());
+}
+
+#[test]
+fn in_the_middle_of_a_load_on_either_side() {
+    let (mut server, mut client) = (Agent::start(), Agent::start());
+    let target = target("127.0.0.1", server.serve());
+    client.begin("tcp", &tcp(&target, &json!({"duration_ms": 50_000, "direction": "both"})));
+    client.moving();
+    ends_soon(&mut client);
+    let mut client = Agent::start();
+    client.begin("rr", &rr(&target, &json!({"duration_ms": 50_000})));
+    client.moving();
+    ends_soon(&mut server);
+    assert!(!client.failure().code.is_empty());
+}
+
+#[test]
+fn before_a_start_that_is_far_away() {
+    let (mut server, mut client) = (Agent::start(), Agent::start());
+    let target = target("127.0.0.1", server.serve());
+    client.prepare("tcp", &tcp(&target, &json!({})));
+    client.prepared("tcp");
+    let far_ns = leadline_sys::clock::monotonic_ns() + 100_000_000_000;
+    client.say(&json!({"type": "start", "trial": "t", "at_ns": far_ns}));
+    client.wait("started", |event| matches!(event, Event::Started { .. }).then_some(()));
+    ends_soon(&mut client);
+}
+
+#[test]
+fn with_children_that_do_not_want_to() {
+    let mut agent = Agent::start();
+    let pids = stubborn(&mut agent);
+    ends_soon(&mut agent);
+    // Not one outlives it, not even for a moment: it has looked after them before it went.
+    assert_eq!(pids.iter().filter(|pid| !gone(**pid)).count(), 0);
+}
+
+#[test]
+fn when_nobody_hears_it_any_more() {
+    // A reader that goes away: the agent finds out with its next heartbeat.
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_leadline-agent"))
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let status = until("its end", || child.try_wait().unwrap());
+    assert_eq!(status.code(), Some(1));
+}
+
+#[test]
+fn killed_outright_its_children_die() {
+    let mut agent = Agent::start();
+    let pids = stubborn(&mut agent);
+    agent.kill();
+    until("the child's end", || gone(pids[0]).then_some(()));
+    // Grandchildren are only the kernel's namespaces' to take after a kill; here the test does it.
+    for pid in &pids[1..] {
+        let _ = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status();
+    }
+}
+
+#[test]
+fn while_a_server_keeps_a_preparation_waiting() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut agent = Agent::start();
+    agent.prepare("tcp", &tcp(&target_of(silent.local_addr().unwrap()), &json!({})));
+    let _connection = silent.accept().unwrap();
+    ends_soon(&mut agent);
+}
+
+#[test]
+#[allow(unsafe_code, reason = "the standard library sets no backlog")]
+fn while_a_connection_attempt_is_unanswered() {
+    let full = TcpListener::bind("127.0.0.1:0").unwrap();
+    // SAFETY: a plain listen(2) on an open descriptor: it shortens the queue.
+    assert_eq!(unsafe { libc::listen(full.as_raw_fd(), 0) }, 0);
+    let address = full.local_addr().unwrap();
+    let mut queue = Vec::new();
+    while let Ok(connection) = std::net::TcpStream::connect_timeout(&address, Duration::from_millis(300)) {
+        queue.push(connection);
+        assert!(queue.len() < 100);
+    }
+    let mut agent = Agent::start();
+    agent.prepare("tcp", &tcp(&target_of(address), &json!({})));
+    agent.clock_works();
+    ends_soon(&mut agent);
+}
