@@ -1,5 +1,5 @@
-"""How a run ends that somebody ends: Ctrl-C once and twice, SIGTERM, SIGKILL at several moments. Nothing that had arrived
-is lost, and nothing is left on the machine.
+"""How a run ends that somebody ends: Ctrl-C once and twice, SIGTERM, SIGKILL at several moments. What had arrived is
+not lost, and nothing is left on the machine.
 """
 
 from __future__ import annotations

@@ -88,7 +88,8 @@ def _completeness(data: TestData, flows: Sequence[Flow], window: Window | None) 
         missing = f"{bring_up.partial} only partly configured, {bring_up.failed} failed"
         yield incomplete("clients-missing", f"{bring_up.connected} of {whole} clients connected; {missing}")
     if data.status != "done":
-        yield incomplete("ended-early", f"the test {data.status}: {data.error or 'no error was recorded'}")
+        how = "was interrupted" if data.status == "interrupted" else data.status
+        yield incomplete("ended-early", f"the test {how}{f': {data.error}' if data.error else ''}")
     silent = sorted(set(data.hosts) - {found.host for found in data.outcomes})
     if silent and data.status == "done":
         yield incomplete("hosts-without-figures", f"no figures from {_some(silent)}")

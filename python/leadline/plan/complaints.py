@@ -46,8 +46,9 @@ class _Finding:
         self.parent = _label(self.path, root)
 
     @property
-    def urgency(self) -> tuple[bool, int]:
-        return self.type != "extra_forbidden", self.node.mark.line or 0
+    def urgency(self) -> tuple[bool, bool, int]:
+        # pydantic calls a list whose only item is wrong too short as well: the item comes first.
+        return self.type != "extra_forbidden", self.type == "too_short", self.node.mark.line or 0
 
     def as_plan_error(self) -> PlanError:
         mark: Mark = self.node.mark

@@ -1,0 +1,134 @@
+"""A wrong request is one line on stderr: what is wrong, where, and what would be right; exit 2; nothing is made."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LEADLINE = Path(sys.executable).with_name("leadline")
+PLAN = """\
+name: small
+topology: remote-access
+lab: {link: {rate: 1gbit}}
+axes:
+  sut: [{kind: route}, {kind: wireguard}]
+tests:
+  - {name: load, kind: tcp, duration: 1s}
+targets: ["load.throughput_bps > 1"]
+"""
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    path = tmp_path / "plan.yaml"
+    path.write_text(PLAN)
+    return path
+
+
+def leadline(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The real command, with a temp folder that it must leave empty."""
+    scratch = folder / "scratch"
+    scratch.mkdir(exist_ok=True)
+    environment = {"PATH": os.environ["PATH"], "TMPDIR": str(scratch)}
+    ended = subprocess.run(
+        [LEADLINE, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert list(scratch.iterdir()) == []
+    return ended
+
+
+def complaint(folder: Path, *arguments: str) -> str:
+    """The one line that a wrong request gets."""
+    there = sorted(folder.iterdir())
+    ended = leadline(folder, *arguments)
+    assert (ended.returncode, ended.stdout) == (2, ""), ended
+    assert ended.stderr.startswith("leadline: ")
+    assert ended.stderr.count("\n") == 1
+    assert sorted(folder.iterdir()) in (there, sorted([*there, folder / "scratch"]))
+    return ended.stderr.removeprefix("leadline: ").rstrip("\n")
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        ("duration: 1s", "duratoin: 1s", "plan.yaml:7: unknown key 'duratoin' in tests.load; did you mean 'duration'?"),
+        ("duration: 1s", "duration: -1s", "plan.yaml:7: tests.load.duration: '-1s' is negative; a duration is not"),
+        ("rate: 1gbit", "rate: fast", "plan.yaml:3: lab.link.rate: 'fast' is not a rate"),
+        ("kind: wireguard", "kind: wiregard", "unknown kind 'wiregard'; did you mean 'wireguard'?"),
+        ("  sut: [", "  clints: [1]\n  sut: [", "plan.yaml:5: unknown axis 'clints'; did you mean 'clients'?"),
+        ("load.thr", "laod.thr", "plan.yaml:8: target 'laod.throughput_bps > 1': unknown test 'laod'; did you mean"),
+        ("tests:", "tests: [", "plan.yaml:7: "),
+    ],
+)
+def test_a_wrong_plan(plan: Path, right: str, wrong: str, said: str) -> None:
+    plan.write_text(PLAN.replace(right, wrong))
+    assert said in complaint(plan.parent, "run", "plan.yaml")
+    assert said in complaint(plan.parent, "plan", "plan.yaml")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["rnu"], "No such command 'rnu'. Did you mean 'run'?; see `leadline --help`"),
+        (["run"], "Missing argument 'file'; see `leadline run --help`"),
+        (["run", "plan.yaml", "--jsn"], "No such option: --jsn (Possible options: --json"),
+        (["run", "plan.yaml", "more"], "Got unexpected extra argument(s) (more)"),
+        (["run", "none.yaml"], "none.yaml: there is no such file"),
+        (["run", "."], ".: cannot be read: Is a directory"),
+        (["run", "plan.yaml", "--set", "repeta=2"], "--set repeta=2: unknown key 'repeta'; did you mean 'repeat'?"),
+        (["run", "plan.yaml", "--set", "axes.clints=[1]"], "unknown axis 'clints'; did you mean 'clients'?"),
+        (["run", "plan.yaml", "--only", "c09"], "--only c09: neither a case, a test nor AXIS=VALUE"),
+        (["run", "plan.yaml", "--only", "sut=rout"], "--only sut=rout: no case has sut 'rout'; there is route"),
+        (["plan"], "which plan?"),
+        (["results", "none"], "no run at none; give the folder that `leadline run` printed"),
+        (["report", "."], ". is not a run folder"),
+        (["tcp"], "Missing argument 'host'"),
+        (["tcp", "127.0.0.1", "-d", "soon"], "--duration: 'soon' is not a duration; write 10s, 500ms or 1m"),
+        (["tcp", "127.0.0.1", "-R", "--bidir"], "--reverse and --bidir exclude each other"),
+        (["tcp", "127.0.0.1", "-p", "70000"], "Invalid value for '-p' / '--port'"),
+        (["tcp", "127.0.0.1", "--target", "throughputs > 1"], "unknown metric 'throughputs'"),
+        (["http", "ftp://127.0.0.1/"], "ftp://127.0.0.1/ is not an http:// URL"),
+        (["http", "http://127.0.0.1/", "-H", "nonsense"], "--header 'nonsense' has no name and colon"),
+    ],
+)
+def test_a_wrong_command_line(plan: Path, arguments: list[str], said: str) -> None:
+    assert said in complaint(plan.parent, *arguments)
+
+
+def test_no_command_shows_the_help(tmp_path: Path) -> None:
+    ended = leadline(tmp_path)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("Usage: leadline [OPTIONS] COMMAND")
+
+
+@pytest.mark.parametrize("command", ["run", "plan", "http", "tcp", "udp", "rr", "serve", "results", "report", "doctor"])
+def test_help_has_an_example(tmp_path: Path, command: str) -> None:
+    ended = leadline(tmp_path, command, "--help")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert f"Example: leadline {command}" in ended.stdout
+
+
+def test_a_dry_run_only_tells(plan: Path) -> None:
+    ended = leadline(plan.parent, "run", "plan.yaml", "--dry-run", "--only", "sut=route", "--set", "repeat=3")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "c01" in ended.stdout
+    assert "c02" not in ended.stdout
+    assert "3 trials" in ended.stdout
+    ended = leadline(plan.parent, "run", "plan.yaml", "--dry-run", "--json")
+    assert [case["id"] for case in json.loads(ended.stdout)["cases"]] == ["c01", "c02"]
+    assert not (plan.parent / "runs").exists()
+
+
+def test_a_reader_that_goes_away(plan: Path) -> None:
+    """`leadline plan --schema | head -1`: no traceback."""
+    process = subprocess.Popen([LEADLINE, "plan", "--schema"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(timeout=60) == 1

@@ -1,0 +1,141 @@
+"""The quick commands against `leadline serve`, both real, on loopback: documents, targets, exit codes, Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LEADLINE = str(Path(sys.executable).with_name("leadline"))
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where it answers."""
+
+    port: int
+    http_port: int
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with socket.socket() as one, socket.socket() as other:
+        for held in (one, other):
+            held.bind(("127.0.0.1", 0))
+        ports = Server(one.getsockname()[1], other.getsockname()[1])
+    argv = [LEADLINE, "serve", "--bind", "127.0.0.1", "-p", str(ports.port), "--http-port", str(ports.http_port)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        assert "listening" in process.stdout.readline()
+        yield ports
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=60)
+
+
+def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([LEADLINE, *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+
+def quick(server: Server, kind: str, *arguments: str) -> tuple[int, dict[str, Any]]:
+    """Exit code and document of a measurement."""
+    where = ["127.0.0.1", "-p", str(server.port)]
+    if kind == "http":
+        where = [f"http://127.0.0.1:{server.http_port}/"]
+    ended = call(kind, *where, "--json", *arguments)
+    return ended.returncode, json.loads(ended.stdout)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "metric"),
+    [
+        ("tcp", ["--rate", "10mbit"], "throughput_bps"),
+        ("udp", ["--rate", "1mbit"], "lost"),
+        ("rr", [], "latency_p99_us"),
+        ("http", ["--rate", "100"], "requests_per_s"),
+    ],
+)
+def test_one_document(server: Server, kind: str, options: list[str], metric: str) -> None:
+    code, document = quick(server, kind, "-d", "500ms", *options)
+    assert (code, document["schema"], document["command"]) == (0, "leadline.result/1", kind)
+    assert document["metrics"][metric]["value"] is not None
+    assert document["errors"] == {}
+
+
+@pytest.mark.parametrize(
+    ("targets", "outcome"),
+    [
+        (["transactions > 0"], "met"),
+        (["transactions > 0", "transactions < 0"], "missed"),
+        (["transactions > 0", "retransmits_unknown"], None),
+    ],
+)
+def test_targets(server: Server, targets: list[str], outcome: str | None) -> None:
+    """Which outcome it is may depend on how busy this machine is; the exit code follows it in any case."""
+    options = [part for target in targets for part in ("--target", target)]
+    if outcome is None:
+        assert call("rr", "127.0.0.1", *options).returncode == 2
+        return
+    code, document = quick(server, "rr", "-d", "1s", *options)
+    outcomes = {target["outcome"] for target in document["targets"]}
+    if document["validity"]["verdict"] == "valid":
+        assert outcome in outcomes
+    assert code == (3 if "missed" in outcomes else 4 if "undecided" in outcomes else 0)
+
+
+def test_a_target_that_cannot_be_decided(server: Server) -> None:
+    """One datagram has no jitter."""
+    code, document = quick(server, "udp", "-d", "1s", "-n", "1", "--rate", "1mbit", "--target", "jitter_us < 1")
+    assert (code, document["targets"][0]["outcome"]) == (4, "undecided")
+
+
+def test_nobody_answers() -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))  # bound, and never listening
+        ended = call("tcp", "127.0.0.1", "-p", str(held.getsockname()[1]), "-d", "1s")
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (1, "", 1)
+    assert "Connection refused" in ended.stderr
+
+
+def test_ctrl_c_keeps_what_was_measured(server: Server, tmp_path: Path) -> None:
+    argv = [LEADLINE, "tcp", "127.0.0.1", "-p", str(server.port), "-d", "120s", "--rate", "10mbit"]
+    with subprocess.Popen(
+        [*argv, "--json", "--out", str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        await_progress(process, tmp_path)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    document = json.loads(out)
+    assert document["metrics"]["received_bytes"]["value"] > 0
+    assert document["validity"]["verdict"] == "incomplete"
+    [folder] = tmp_path.iterdir()
+    assert json.loads(call("results", str(folder), "--json").stdout)["rows"]
+
+
+def await_progress(process: subprocess.Popen[str], folder: Path) -> None:
+    """Return once the journal tells of bytes that arrived."""
+    while process.poll() is None:
+        for path in folder.glob("*/journal.ndjson"):
+            events = [json.loads(line).get("event") or {} for line in path.read_bytes().split(b"\n")[:-1]]
+            flows = [flow for event in events if event.get("type") == "progress" for flow in event["flows"]]
+            if any(flow["received_bytes"] for flow in flows):
+                return
+    pytest.fail(f"it ended with {process.communicate()}")
+
+
+def test_a_port_that_is_taken() -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        held.listen()
+        port = held.getsockname()[1]
+        ended = call("serve", "--bind", "127.0.0.1", "-p", str(port))
+    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
+    assert f"127.0.0.1:{port}: Address already in use" in ended.stderr

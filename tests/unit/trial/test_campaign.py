@@ -1,0 +1,49 @@
+"""A run's folder and its conclusion, without a run: what a kill or a full disk leaves is still concluded from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from leadline.dataset import Journal, RunFolder
+from leadline.plan import load_plan
+from leadline.trial import Campaign, conclude
+
+PLAN = """\
+name: small
+topology: remote-access
+lab: {link: {rate: 1gbit}}
+sut: {kind: route}
+tests: [{name: load, kind: tcp, duration: 1s}]
+"""
+
+
+def prepared(tmp_path: Path) -> RunFolder:
+    (tmp_path / "plan.yaml").write_text(PLAN)
+    plan = load_plan(tmp_path / "plan.yaml")
+    return Campaign(plan, plan.cases, tmp_path / "runs", ["leadline", "run", "a plan.yaml"]).prepare()
+
+
+def test_a_run_that_was_killed_before_its_first_trial(tmp_path: Path) -> None:
+    outcome = conclude(prepared(tmp_path))
+    assert (outcome.analysis.status, outcome.analysis.trials, outcome.problems) == ("killed", (), ())
+    assert outcome.analysis.command == "leadline run 'a plan.yaml'"
+    assert outcome.folder.report_path.exists()
+
+
+def test_the_manifest_is_enough_to_run_it_again(tmp_path: Path) -> None:
+    manifest = prepared(tmp_path).read_manifest()
+    assert (manifest["plan_text"], manifest["order"], manifest["overrides"]) == (PLAN, ["c01/1"], [])
+    assert [case["sut"]["kind"] for case in manifest["cases"]] == ["route"]
+    assert manifest["seed"] == load_plan(tmp_path / "plan.yaml").seed
+
+
+def test_what_cannot_be_written_is_a_problem_and_no_half_of_it_stays(tmp_path: Path) -> None:
+    folder = prepared(tmp_path)
+    with Journal(folder.journal_path) as journal:
+        journal.append({"record": "run-end", "at_ns": 1, "status": "done"})
+    folder.report_path.mkdir()  # nothing can take a folder's place
+    outcome = conclude(folder)
+    [problem] = outcome.problems
+    assert problem.startswith(f"cannot write {folder.report_path}")
+    assert outcome.analysis.status == "done"
+    assert [path.name for path in folder.path.iterdir() if path.name.startswith(".")] == []

@@ -1,0 +1,62 @@
+"""Signals that ask for an end: the first is noted, the second obeyed at once, and handlers are lent, not taken."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from leadline.trial import Interrupt
+
+ASKED_TWICE = """
+import asyncio, os, signal, sys
+from leadline.trial import Interrupt
+
+async def main():
+    interrupt = Interrupt(lambda: print("first"), lambda: print("second", flush=True))
+    with interrupt.signals_caught():
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(0)
+            await interrupt.asked.wait()
+        await asyncio.get_running_loop().create_future()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+async def test_the_first_is_noted(number: signal.Signals) -> None:
+    said: list[str] = []
+    interrupt = Interrupt(lambda: said.append("first"), lambda: said.append("second"))
+    with interrupt.signals_caught():
+        assert not interrupt.asked.is_set()
+        signal.raise_signal(number)
+        async with asyncio.timeout(30):
+            await interrupt.asked.wait()
+    assert said == ["first"]
+
+
+def test_the_second_is_obeyed_at_once() -> None:
+    ended = subprocess.run([sys.executable, "-c", ASKED_TWICE], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "first\nsecond\n", "")
+
+
+async def test_handlers_come_back_and_what_was_ignored_stays_so() -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, own := lambda *_: None)
+        interrupt = Interrupt()
+        with interrupt.signals_caught():
+            signal.raise_signal(signal.SIGHUP)
+            await asyncio.sleep(0)
+            assert not interrupt.asked.is_set()
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        assert signal.getsignal(signal.SIGTERM) is own
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,54 @@
+"""A plan's test as an agent's workload: units, the share of each flow, addresses in URLs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from leadline.contract.models import HttpWorkload, RrWorkload, TcpWorkload, UdpWorkload
+from leadline.plan import HttpTest, RrTest, TcpTest, UdpTest
+from leadline.plan.fields import validate_input
+from leadline.trial.workloads import UDP_HEADER_BYTES, serve_everything, workload
+
+
+def test_a_rate_is_shared_by_the_flows() -> None:
+    given: dict[str, Any] = {"name": "t", "flows": 4, "duration": "2s"}
+    tcp = workload(validate_input(TcpTest, given | {"rate": "10mbit"}), "10.82.0.2")
+    assert isinstance(tcp, TcpWorkload)
+    assert (tcp.rate_bps, tcp.flows, tcp.duration_ms) == (2_500_000, 4, 2000)
+    udp = workload(validate_input(UdpTest, given | {"rate": "8mbit", "packet": 1000}), "10.82.0.2")
+    assert isinstance(udp, UdpWorkload)
+    assert (udp.rate_pps, udp.datagram_bytes) == (250.0, 1000)
+
+
+def test_without_a_rate_as_fast_as_it_goes() -> None:
+    tcp = workload(validate_input(TcpTest, {"name": "t", "duration": "1s"}), "10.82.0.2")
+    assert isinstance(tcp, TcpWorkload)
+    assert tcp.rate_bps is None
+
+
+@pytest.mark.parametrize(("protocol", "least"), [("tcp", 1), ("udp", UDP_HEADER_BYTES)])
+def test_a_request_has_room_for_the_measuring_header(protocol: str, least: int) -> None:
+    rr = workload(validate_input(RrTest, {"name": "r", "protocol": protocol, "duration": "1s"}), "10.82.0.2")
+    assert isinstance(rr, RrWorkload)
+    assert (rr.request_bytes, rr.response_bytes) == (least, least)
+
+
+@pytest.mark.parametrize(
+    ("host", "ip", "url", "version"),
+    [
+        ("10.82.0.2", 4, "http://10.82.0.2:8080/", "v4"),
+        ("fd82::2", 6, "http://[fd82::2]:8080/", "v6"),
+    ],
+)
+def test_addresses_in_urls(host: str, ip: int, url: str, version: str) -> None:
+    http = workload(validate_input(HttpTest, {"name": "h", "duration": "1s", "ip": ip}), host)
+    assert isinstance(http, HttpWorkload)
+    assert (http.url, http.ip_version) == (url, version)
+
+
+def test_the_server_answers_for_longer_than_any_test() -> None:
+    serve = serve_everything(["10.82.0.2"])
+    assert (serve.bind, serve.port, serve.http_port) == (["10.82.0.2"], 5201, 8080)
+    assert serve.longest_ms >= 24 * 3600 * 1000
