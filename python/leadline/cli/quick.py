@@ -26,6 +26,9 @@ from leadline.trial.workloads import LoadWorkload
 
 Model = TypeVar("Model", bound=BaseModel)
 
+# Keys of a plan that an option has another name for.
+_OPTIONS = {"packet": "size", "block": "size", "request": "size", "flows": "parallel", "ip": "ipv6"}
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -49,8 +52,9 @@ def parse(model: type[Model], options: Mapping[str, Any]) -> Model:
         return validate_input(model, given)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the options"
-        raise InputError(f"--{where}: {first['msg'].removeprefix('Value error, ')}") from None
+        where = ".".join(str(part) for part in first["loc"])
+        option = f"--{_OPTIONS.get(where, where)}: " if where else ""
+        raise InputError(f"{option}{first['msg'].removeprefix('Value error, ')}") from None
 
 
 def direction(reverse: bool, bidirectional: bool) -> str:

@@ -1,0 +1,128 @@
+"""The examples and both topologies, run as their headers say, with shortened durations: all that a user would see
+is there, and every row is measured.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import cli_runs as cli
+import pytest
+
+pytestmark = [pytest.mark.lab, pytest.mark.skipif(bool(cli.why_not()), reason=cli.why_not() or "-")]
+
+EXAMPLES = cli.ROOT / "examples"
+GATEWAYS = ("route", "wireguard", *(("openvpn",) if cli.OPENVPN else ()))
+# What a row's headline figure is, by kind of test.
+HEADLINE = {
+    "tcp": ("throughput_bps",),
+    "udp": ("throughput_bps", "lost_ratio"),
+    "rr": ("transactions_per_s", "latency_p50_us", "latency_p99_us"),
+    "http": ("requests_per_s", "latency_p50_us", "latency_p99_us"),
+}
+
+
+def shortened(**durations: str) -> list[str]:
+    """`--set` for tests' durations; names have dashes where keywords have underscores."""
+    settings = [f"tests.{name.replace('_', '-')}.duration={duration}" for name, duration in durations.items()]
+    return [part for setting in settings for part in ("--set", setting)]
+
+
+def assert_measured(run: cli.Run, tests: dict[str, str], cases: int, repeat: int = 1) -> None:
+    """Every trial came to its end, and every row of the table has its figures; no figure is made up of nothing."""
+    assert run.code == 0, run.err
+    trials = run.report()["trials"]
+    assert [trial["status"] for trial in trials] == ["done"] * cases * repeat
+    for trial in trials:
+        for name, kind in tests.items():
+            found = run.figures(name, trial["case"], trial["repeat"])
+            missing = [metric for metric in HEADLINE[kind] if found[metric] is None]
+            assert not missing, (trial["trial"], name)
+            assert (found[HEADLINE[kind][0]] or 0) > 0, (trial["trial"], name)
+    summed = {(row["case"], row["test"]) for row in run.rows if row["trial"] is None}
+    assert summed == {(f"c{number:02}", name) for number in range(1, cases + 1) for name in tests}
+
+
+def test_three_gateways_side_by_side(tmp_path: Path) -> None:
+    kinds = {"tcp-up": "tcp", "tcp-down": "tcp", "udp": "udp", "rr": "rr", "http-closed": "http", "http-open": "http"}
+    warm = [part for name in kinds if name not in ("udp", "rr") for part in ("--set", f"tests.{name}.warmup=100ms")]
+    lengths = shortened(
+        tcp_up="700ms", tcp_down="700ms", udp="500ms", rr="500ms", http_closed="600ms", http_open="600ms"
+    )
+    run = cli.run(EXAMPLES / "gateway.yaml", tmp_path, *lengths, *warm)
+    assert_measured(run, kinds, cases=len(GATEWAYS))
+    assert [trial["sut"] for trial in sorted(run.report()["trials"], key=lambda trial: trial["case"])] == list(GATEWAYS)
+    page = (run.folder / "report.html").read_text()
+    for gateway in GATEWAYS:
+        assert gateway in run.out and gateway in page, gateway
+    for test in kinds:
+        # Once in the figures, once in each of the seeds' tables, for every gateway.
+        assert len(re.findall(rf"(?<!\S){test}(?!\S)", run.out)) >= len(GATEWAYS), test
+        assert test in page
+    for title in ("Figures", "Client statistics", "Server statistics", "Bring-up of clients"):
+        assert title in run.out, title
+    assert "share its" in run.out, "hosts share the machine's CPUs, and the result says so"
+    assert str(run.folder / "report.html") in run.err
+
+
+@pytest.mark.skipif(cli.OPENVPN is None, reason="openvpn is not installed")
+def test_twenty_openvpn_clients_and_every_row_measured(tmp_path: Path) -> None:
+    """The command in the example's header, with half its durations, twice."""
+    narrowed = {
+        "axes.clients": "[5, 20]",
+        "axes.sut.ip": "[4]",
+        "axes.sut.transport": "[udp]",
+        "axes.sut.cipher": "[AES-256-GCM]",
+        "axes.packet": "[1400]",
+        "axes.rate": "[1mbit]",
+        "repeat": "2",
+    }
+    settings = [part for key, value in narrowed.items() for part in ("--set", f"{key}={value}")]
+    lengths = shortened(udp_10s="600ms", udp_30s="800ms", udp_60s="1s")
+    run = cli.run(EXAMPLES / "openvpn-throughput.yaml", tmp_path, *settings, *lengths)
+    kinds = dict.fromkeys(("udp-10s", "udp-30s", "udp-60s"), "udp")
+    assert_measured(run, kinds, cases=2, repeat=2)
+    document = run.report()
+    for trial in document["trials"]:
+        clients = {"c01": 5, "c02": 20}[trial["case"]]
+        came_up = trial["bring_up"]
+        assert (came_up["connected"], came_up["partial"], came_up["failed"]) == (clients, 0, 0), trial["trial"]
+        assert 0 < came_up["time_p50_s"] <= came_up["time_max_s"]
+        assert trial["sut_version"].startswith("OpenVPN")
+        for test in trial["tests"]:
+            assert test["clients"]["clients"] == clients
+            server = test["server"]
+            missing = [name for name, value in server.items() if value is None]
+            assert not missing, (trial["trial"], test["test"], missing)
+            assert server["sut_memory_bytes"] > 2**20
+    for metric in ("throughput_bps", "lost_ratio", "jitter_us"):
+        rows = [row for row in run.rows if row["trial"] is None and row["metric"] == metric]
+        assert len(rows) == 6
+        assert all(row["low"] is not None and row["high"] is not None for row in rows), "two repeats give an interval"
+
+
+def test_site_to_site_through_every_gateway(tmp_path: Path) -> None:
+    kinds = ", ".join(f"{{kind: {gateway}}}" for gateway in GATEWAYS)
+    run = cli.run(
+        f"""
+        name: site-to-site
+        topology: site-to-site
+        axes: {{sut: [{kinds}]}}
+        tests:
+          - {{name: up4, kind: tcp, duration: 500ms}}
+          - {{name: down6, kind: tcp, direction: down, ip: 6, duration: 500ms}}
+          - {{name: udp6, kind: udp, ip: 6, rate: 5mbit, number: 200, duration: 20s}}
+          - {{name: rr4, kind: rr, number: 100, duration: 20s}}
+          - {{name: http4, kind: http, number: 100, duration: 20s}}
+        """,
+        tmp_path,
+    )
+    tests = {"up4": "tcp", "down6": "tcp", "udp6": "udp", "rr4": "rr", "http4": "http"}
+    assert_measured(run, tests, cases=len(GATEWAYS))
+    for case in range(1, len(GATEWAYS) + 1):
+        assert run.figures("rr4", f"c{case:02}")["transactions"] == 100
+        assert run.figures("http4", f"c{case:02}")["requests"] == 100
+        found = run.figures("udp6", f"c{case:02}")
+        assert found["sent"] == found["received"] == 200
+    assert set(run.samples["host"].unique()) == {"client1", "gateway-a", "gateway-b", "server"}

@@ -1,0 +1,297 @@
+"""The quick commands against `leadline serve` on loopback, by command line alone: documents, counts, folders, codes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cli_runs as cli
+import pytest
+
+pytestmark = pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed")
+
+LOOPBACK = {4: "127.0.0.1", 6: "::1"}
+LATENCIES = {f"latency_{name}_us": "us" for name in ("min", "mean", "p50", "p90", "p99", "p999", "max")}
+# The design's "Metric names": each is there, in this unit, in the document of each kind.
+METRICS = {
+    "tcp": {"throughput_bps": "bit/s", "retransmits": "count", "rtt_mean_us": "us"},
+    "udp": {
+        "throughput_bps": "bit/s",
+        "packets_per_s": "1/s",
+        **dict.fromkeys(("sent", "received", "lost", "duplicates", "reordered"), "count"),
+        "lost_ratio": "ratio",
+        "jitter_us": "us",
+    },
+    "rr": {"transactions": "count", "transactions_per_s": "1/s", **LATENCIES},
+    "http": {"requests": "count", "requests_per_s": "1/s", "bytes_received": "bytes", **LATENCIES},
+}
+PRIMARY = {"tcp": "throughput_bps", "udp": "throughput_bps", "rr": "transactions_per_s", "http": "requests_per_s"}
+VERDICTS = {"valid", "generator-limited", "receiver-limited", "unstable", "incomplete", "undetermined"}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[cli.Server]:
+    with cli.serve() as running:
+        yield running
+
+
+def family(ip: int) -> str:
+    """The loopback address, where this host has one of that family."""
+    if ip == 6:
+        try:
+            with socket.socket(socket.AF_INET6) as probe:
+                probe.bind((LOOPBACK[6], 0))
+        except OSError as error:
+            pytest.skip(f"no IPv6 on loopback: {error.strerror}")
+    return LOOPBACK[ip]
+
+
+def arguments(server: cli.Server, kind: str, host: str = LOOPBACK[4]) -> list[str]:
+    if kind == "http":
+        return ["http", server.url("/x?size=100", f"[{host}]" if ":" in host else host)]
+    return [kind, host, "--port", str(server.port)]
+
+
+def document(*command: str) -> dict[str, Any]:
+    done = cli.call(*command, "--json", within_s=60)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def values(found: dict[str, Any]) -> dict[str, float | None]:
+    return {name: metric["value"] for name, metric in found["metrics"].items()}
+
+
+def known(found: dict[str, Any], name: str) -> float:
+    value = values(found)[name]
+    assert value is not None, name
+    return value
+
+
+# --- Documents --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ip", [4, 6])
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("tcp", ()),
+        ("tcp", ("-R", "-P", "2")),
+        ("tcp", ("--bidir", "-t", "2")),
+        ("udp", ("--rate", "20mbit")),
+        ("udp", ("--rate", "20mbit", "-R", "-l", "64")),
+        ("udp", ("--rate", "20mbit", "--bidir", "-P", "2")),
+        ("rr", ()),
+        ("rr", ("--udp", "-P", "3", "-l", "100", "--response", "200")),
+        ("http", ("-c", "4")),
+        ("http", ("-c", "4", "-t", "2", "--rate", "1000")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value) or "plain",
+)
+def test_each_command_gives_the_document_of_the_design(
+    server: cli.Server, kind: str, options: tuple[str, ...], ip: int
+) -> None:
+    command = arguments(server, kind, family(ip))
+    found = document(*command, f"-{ip}", "-d", "300ms", *options)
+    assert (found["schema"], found["command"], found["target"]) == ("leadline.result/1", kind, command[1])
+    for name, unit in METRICS[kind].items():
+        metric = found["metrics"][name]
+        assert metric["unit"] == unit, name
+        assert (metric["low"], metric["high"]) == (None, None), "one measurement bounds nothing"
+        assert metric["value"] is None or metric["value"] >= 0
+    assert known(found, PRIMARY[kind]) > 0
+    assert found["validity"]["verdict"] in VERDICTS
+    assert all(set(reason) == {"code", "text"} for reason in found["validity"]["reasons"])
+    assert set(found["generator"]) == {"cpu_s", "wall_s", "busiest_thread", "late_p99_us", "cpu_ns_per_unit"}
+    assert found["generator"]["cpu_s"] > 0
+    assert found["errors"] == {}
+    assert found["intervals"]
+    for interval in found["intervals"]:
+        assert 0 <= interval["start_s"] < interval["end_s"] and PRIMARY[kind] in interval["values"]
+    check_sums(kind, options, found)
+
+
+def check_sums(kind: str, options: tuple[str, ...], found: dict[str, Any]) -> None:
+    """What the figures of one document owe each other."""
+    match kind:
+        case "tcp":
+            assert known(found, "sent_bytes") == known(found, "received_bytes") > 0
+            if "--bidir" in options:
+                both = known(found, "throughput_up_bps") + known(found, "throughput_down_bps")
+                assert known(found, "throughput_bps") == pytest.approx(both)
+        case "udp":
+            assert known(found, "received") + known(found, "lost") == known(found, "sent") > 0
+            assert known(found, "lost_ratio") == known(found, "lost") / known(found, "sent")
+            assert known(found, "duplicates") == known(found, "reordered") == 0
+            payload = int(options[options.index("-l") + 1]) if "-l" in options else 1400
+            assert known(found, "throughput_bps") == pytest.approx(known(found, "packets_per_s") * payload * 8)
+            # The pace is a most: a rate of 20 Mbit/s in each direction is never exceeded by more than a datagram.
+            directions = 2 if "--bidir" in options else 1
+            assert known(found, "sent") <= 20e6 * directions * 0.3 / 8 / payload + 2 * directions
+        case _:
+            ordered = [known(found, f"latency_{name}_us") for name in ("min", "p50", "p90", "p99", "p999", "max")]
+            assert ordered == sorted(ordered)
+            # Of the histogram's 0.1 % the mean may be outside.
+            assert ordered[0] * 0.999 <= known(found, "latency_mean_us") <= ordered[-1] * 1.001
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "counter"),
+    [
+        ("udp", ("-4", "--rate", "5mbit"), "sent"),
+        ("udp", ("-6", "--rate", "5mbit", "-R"), "sent"),
+        ("rr", ("-6",), "transactions"),
+        ("rr", ("-4", "--udp", "-P", "4"), "transactions"),
+        ("http", ("-4", "-c", "7", "-t", "2"), "requests"),
+        ("http", ("-6", "-c", "7", "--rate", "2000"), "requests"),
+    ],
+)
+def test_a_number_is_kept_exactly(server: cli.Server, kind: str, options: tuple[str, ...], counter: str) -> None:
+    found = document(*arguments(server, kind, family(int(options[0][1]))), "-n", "321", "-d", "30s", *options)
+    assert known(found, counter) == 321
+    assert found["generator"]["wall_s"] < 25, "it ended by number, not by time"
+
+
+# --- Folders ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["tcp", "udp", "rr", "http"])
+def test_out_leaves_a_run_that_results_and_report_take(server: cli.Server, kind: str, tmp_path: Path) -> None:
+    options = ("--rate", "5mbit") if kind == "udp" else ()
+    found = document(*arguments(server, kind), "-d", "300ms", *options, "--out", str(tmp_path / "kept"))
+    (folder,) = (tmp_path / "kept").iterdir()
+    kept = cli.Run(folder, 0, "", "")
+    assert kept.figures(kind) == values(found)
+    (folder / "report.html").unlink()
+    assert kept.report()["status"] == "done"
+    page = (folder / "report.html").read_text()
+    assert page.startswith("<!doctype html>") or page.startswith("<!DOCTYPE html>")
+    for name in ("run.json", "journal.ndjson", "samples.parquet", "flows.parquet", "results.parquet"):
+        assert (folder / name).stat().st_size > 0, name
+    plain = cli.call("results", folder)
+    assert plain.returncode == 0 and PRIMARY[kind] in plain.stdout
+
+
+def test_without_json_there_is_a_table_and_the_verdict(server: cli.Server) -> None:
+    done = cli.call(*arguments(server, "rr"), "-n", "100")
+    assert done.returncode == 0, done.stderr
+    assert "transactions" in done.stdout and "p99" in done.stdout
+
+
+def test_targets_decide_the_code(server: cli.Server) -> None:
+    met = cli.call(*arguments(server, "rr"), "-n", "100", "--json", "--target", "transactions == 100")
+    missed = cli.call(*arguments(server, "rr"), "-n", "100", "--json", "--target", "transactions > 100")
+    assert [json.loads(done.stdout)["targets"][0]["outcome"] for done in (met, missed)] == ["met", "missed"]
+    assert (met.returncode, missed.returncode) == (0, 3)
+
+
+# --- What goes wrong --------------------------------------------------------------------------------------------------
+
+
+def fails(code: int, *command: str) -> str:
+    """The one line that a command fails with."""
+    done = cli.call(*command, "--json", within_s=60)
+    assert done.returncode == code, (command, done.returncode, done.stderr)
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("leadline: ")
+    return line
+
+
+@pytest.mark.parametrize("kind", ["tcp", "udp", "rr", "http"])
+def test_nobody_there(kind: str) -> None:
+    nobody = cli.Server(cli.free_port(), cli.free_port())
+    line = fails(1, *arguments(nobody, kind), "-d", "1s")
+    port = nobody.http_port if kind == "http" else nobody.port
+    assert "refused" in line and f"127.0.0.1:{port}" in line
+
+
+def test_something_else_is_there(server: cli.Server) -> None:
+    mixed_up = cli.Server(server.http_port, server.port)
+    assert str(server.http_port) in fails(1, *arguments(mixed_up, "tcp"), "-d", "1s")
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (("http", "ftp://127.0.0.1/"), "http://HOST"),
+        (("http", "127.0.0.1:8080"), "http://HOST"),
+        (("http", "http://[::1/"), "not a URL"),
+        (("http", "http://127.0.0.1:99999/"), "not a URL"),
+        (("http", "http://127.0.0.1/", "--rate", "-5"), "not a rate"),
+        (("http", "http://127.0.0.1/", "-H", "no colon"), "Name: value"),
+        (("udp", "127.0.0.1", "--rate", "12foo"), "20mbit"),
+        (("udp", "127.0.0.1", "-l", "10"), "--size: 10 bytes is too small; at least 40"),
+        (("tcp", "127.0.0.1", "-d", "0s"), "above 0"),
+        (("tcp", "127.0.0.1", "-d", "soon"), "duration"),
+        (("tcp", "127.0.0.1", "-4", "-6"), "exclude each other"),
+        (("tcp", "127.0.0.1", "-R", "--bidir"), "exclude each other"),
+        (("rr", "127.0.0.1", "-p", "99999"), "65535"),
+        (("rr", "127.0.0.1", "-n", "0"), "1"),
+        (("rr", "127.0.0.1", "-d", "1s", "--warmup", "2s"), "leadline: 2000 ms of warm-up"),
+        (("tcp", "127.0.0.1", "--target", "throughput_bps"), "METRIC < VALUE"),
+        (("tcp",), "host"),
+        (("tcp", "127.0.0.1", "--nope"), "--nope"),
+    ],
+    ids=lambda value: " ".join(value[:1]) if isinstance(value, tuple) else value,
+)
+def test_wrong_input_is_one_line_and_code_2(command: tuple[str, ...], says: str) -> None:
+    assert says in fails(2, *command)
+
+
+def test_an_address_of_the_other_family(server: cli.Server) -> None:
+    assert "IPv6" in fails(1, *arguments(server, "tcp"), "-6", "-d", "1s")
+    assert "IPv4" in fails(1, *arguments(server, "tcp", LOOPBACK[6]), "-4", "-d", "1s")
+
+
+# --- Interrupted ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["tcp", "udp", "rr", "http"])
+def test_an_interrupt_prints_what_was_measured(server: cli.Server, kind: str, tmp_path: Path) -> None:
+    options = ("--rate", "5mbit") if kind == "udp" else ()
+    command = [cli.LEADLINE, *arguments(server, kind), *options, "-d", "60s", "--json", "--out", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while not has_figures(tmp_path):
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    found = json.loads(out)
+    assert known(found, PRIMARY[kind]) > 0
+    assert found["validity"]["verdict"] == "incomplete"
+    (folder,) = tmp_path.iterdir()
+    kept = cli.Run(folder, 130, "", "")
+    assert kept.figures(kind) == values(found)
+    assert kept.report()["status"] == "interrupted"
+
+
+def has_figures(base: Path) -> bool:
+    """Whether three intervals' counters have arrived."""
+    journals = list(base.glob("*/journal.ndjson"))
+    return (
+        bool(journals)
+        and journals[0].read_text().count('"type":"progress"') + journals[0].read_text().count('"type": "progress"')
+        >= 3
+    )
+
+
+def test_serve_says_where_it_listens_and_ends_with_an_interrupt() -> None:
+    port, http_port = cli.free_port(), cli.free_port()
+    command = [cli.LEADLINE, "serve", "--port", str(port), "--http-port", str(http_port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        assert str(port) in said and str(http_port) in said and "127.0.0.1" in said
+        taken = cli.call("serve", "--port", str(port), "--http-port", str(cli.free_port()), within_s=30)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) in (0, 130)
+    assert taken.returncode in (1, 2) and str(port) in taken.stderr
