@@ -211,6 +211,7 @@ def test_a_full_disk(desk: Desk) -> None:
     assert (kept / "run.code").read_text() == "1\n", told
     assert "journal.ndjson: no space left on the device; free some space" in told
     assert "Traceback" not in told
+    assert "report:" not in told  # there was no room for one, and no half of one stands there
     assert json.loads((kept / "run.out").read_text())["problems"]
     assert (kept / "results.code").read_text() == "0\n"
     rows = json.loads((kept / "results.json").read_text())["rows"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import pty
 import select
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ import pytest
 from lab_scripts import cgroups_of, network_names
 from real_runs import (
     LONG,
+    OPENVPN,
     ROUTE,
     SHORT,
     WIREGUARD,
@@ -84,6 +86,25 @@ def test_asked_before_a_test(desk: Desk, phase: str) -> None:
     assert [end["status"] for end in records(run.journal(), "trial-end")] == ["interrupted"]
     assert all(end["status"] == "interrupted" for end in records(run.journal(), "test-end"))
     assert desk.left_behind() == []
+
+
+def test_asked_while_a_client_cannot_connect(desk: Desk) -> None:
+    """Bringing up would go on for its whole time limit."""
+    if shutil.which("openvpn", path=f"{os.environ['PATH']}:/usr/local/sbin:/usr/sbin") is None:
+        pytest.skip("openvpn is not installed")
+    run = desk.run(write_plan(desk.folder, [OPENVPN | {"max_clients": 1}], [LONG], clients=2))
+    run.until(lambda: sum(map(is_daemon, run.journal())) == 2)
+    run.process.send_signal(signal.SIGINT)
+    assert run.finish().code == 130
+    assert records(run.journal(), "bring-up") == []
+    assert [end["status"] for end in records(run.journal(), "trial-end")] == ["interrupted"]
+    assert desk.left_behind() == []
+
+
+def is_daemon(entry: Entry) -> bool:
+    """Whether an entry tells that OpenVPN's client was started."""
+    event = entry.get("event") or {}
+    return (event.get("type"), event.get("task")) == ("prepared", "openvpn-client")
 
 
 def hold_up(run: Run) -> None:

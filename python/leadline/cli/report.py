@@ -30,6 +30,7 @@ def command(
         print_all(run_renderables(outcome.analysis))
     for problem in outcome.problems:
         say_note(problem)
-    say_note(f"report: {folder.report_path}")
+    if folder.report_path.exists():
+        say_note(f"report: {folder.report_path}")
     # The page was made, whatever the run came to: only what could not be written is a failure of this command.
     return run_code(outcome.analysis, outcome.problems) if outcome.problems else 0

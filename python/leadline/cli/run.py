@@ -80,7 +80,8 @@ def _run(plan: Plan, cases: Sequence[Case], out: Path, json: bool) -> int:
         print_all(run_renderables(outcome.analysis))
     for problem in problems:
         say_note(problem)
-    say_note(f"report: {folder.report_path}")
+    if folder.report_path.exists():
+        say_note(f"report: {folder.report_path}")
     return run_code(outcome.analysis, problems)
 
 

@@ -85,6 +85,8 @@ class Agent:
             channel = await Channel.open(launch.argv)
         except (FileNotFoundError, PermissionError) as error:
             raise MissingBinary(launch.argv[0], hint=f"it was to start the agent on {name}") from error
+        except OSError as error:
+            raise AgentLost(name, f"{launch.argv[0]} cannot be started: {error.strerror}") from error
         agent = cls(name, channel, sink)
         try:
             await agent._greet(launch.hello_within_s)

@@ -126,6 +126,21 @@ async def test_inspect_and_clocks(play: Play) -> None:
     assert comparison.offset_ns + comparison.bound_ns >= 5_000
 
 
+async def test_a_program_that_cannot_be_started(tmp_path: Path) -> None:
+    (tmp_path / "agent").write_text("no program")
+    (tmp_path / "agent").chmod(0o755)
+    with pytest.raises(AgentLost, match=r"agent on gateway is lost: .*/agent cannot be started: Exec format error"):
+        await Agent.start("gateway", Launch((str(tmp_path / "agent"),)), sink=lambda host, event: None)
+
+
+async def test_failure_waits_for_the_loss(play: Play) -> None:
+    agent = await play("obedient")
+    failure = asyncio.create_task(agent.failure())
+    agent._channel.kill()
+    assert await failure is agent.lost
+    assert await agent.failure() is agent.lost
+
+
 @pytest.mark.parametrize(
     ("part", "reason"),
     [
