@@ -87,6 +87,7 @@ fn run(orders: &(Mutex<Order>, Condvar), events: &Events, cgroup: &CgroupPaths, 
         let now = monotonic_ns();
         if order.number != seen {
             seen = order.number;
+            observer.make_next_whole();
             due_ns = now;
         }
         let list = processes.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -22,7 +22,13 @@ pub struct Observer {
     processes: Processes,
     softnet: Vec<Widened>,
     buffer: Buffer,
+    next_whole_ns: u64,
 }
+
+/// What is dear to read and only has to be known over seconds (listen drops, UDP's counters over both families, PSI,
+/// the context switches of every thread) is read this often; a little under a second, so that a sampling period that divides
+/// the second meets it. Samples between have `None` there: an old figure would pass for a fresh one.
+const WHOLE_PERIOD_NS: u64 = 975_000_000;
 
 impl Observer {
     /// Opens what can stay open. The network's files belong to the namespace of the calling thread, and stay there.
@@ -34,22 +40,32 @@ impl Observer {
             processes: Processes::default(),
             softnet: Vec::new(),
             buffer: Buffer::default(),
+            next_whole_ns: 0,
         }
+    }
+
+    /// Have the next sample leave out nothing, for one that begins or ends a phase.
+    pub fn make_next_whole(&mut self) {
+        self.next_whole_ns = 0;
     }
 
     /// One sample. `processes` are names and process ids; those that are not there are left out of the sample.
     /// `machine` says whether to read what all hosts of one machine share, which one of them does for all.
     /// `trial` and `observer_cpu_s` are the caller's to fill in.
     pub fn sample(&mut self, now_ns: u64, machine: bool, processes: &[(String, u32)]) -> Observation {
-        let machine = if machine { self.machine.sample(&mut self.softnet, &mut self.buffer) } else { None };
+        let whole = now_ns >= self.next_whole_ns;
+        if whole {
+            self.next_whole_ns = now_ns.saturating_add(WHOLE_PERIOD_NS);
+        }
+        let machine = if machine { self.machine.sample(whole, &mut self.softnet, &mut self.buffer) } else { None };
         Observation {
             trial: None,
             t_ns: now_ns,
             observer_cpu_s: 0.0,
             machine,
-            network: self.network.sample(&mut self.buffer),
+            network: self.network.sample(whole, &mut self.buffer),
             cgroup: self.cgroup.sample(&mut self.buffer),
-            processes: self.processes.sample(processes, &mut self.buffer),
+            processes: self.processes.sample(processes, whole, &mut self.buffer),
         }
     }
 }
@@ -91,14 +107,16 @@ impl MachineFiles {
     }
 
     /// `None` when CPUs or memory cannot be read: there is no machine sample without them.
-    fn sample(&self, widened: &mut Vec<Widened>, buffer: &mut Buffer) -> Option<MachineSample> {
+    fn sample(&self, whole: bool, widened: &mut Vec<Widened>, buffer: &mut Buffer) -> Option<MachineSample> {
         let cpus = parsed(&self.stat, buffer, |text| Some(parse::machine::cpus(text)))?;
         let memory = parsed(&self.meminfo, buffer, parse::machine::memory)?;
         let mut softnet = parsed(&self.softnet, buffer, |text| Some(parse::machine::softnet(text))).unwrap_or_default();
         for row in &mut softnet {
             widen(widened, row);
         }
-        let mut pressure = |file: &Source| -> Option<PressureSample> { parsed(file, buffer, parse::machine::pressure) };
+        let mut pressure = |file: &Source| -> Option<PressureSample> {
+            whole.then(|| parsed(file, buffer, parse::machine::pressure)).flatten()
+        };
         let pressure = Pressure {
             cpu: pressure(&self.pressure_cpu),
             memory: pressure(&self.pressure_memory),
@@ -156,10 +174,13 @@ impl NetworkFiles {
         }
     }
 
-    fn sample(&self, buffer: &mut Buffer) -> NetworkSample {
+    fn sample(&self, whole: bool, buffer: &mut Buffer) -> NetworkSample {
         let interfaces = parsed(&self.dev, buffer, |text| Some(parse::network::interfaces(text))).unwrap_or_default();
         let both = |text: &[u8]| Some((parse::network::tcp(text), parse::network::udp(text)));
         let (mut tcp, over_ipv4) = parsed(&self.snmp, buffer, both).unwrap_or_default();
+        if !whole {
+            return NetworkSample { interfaces, tcp, udp: None };
+        }
         if let Some(tcp) = &mut tcp {
             tcp.listen_drops = parsed(&self.netstat, buffer, parse::network::listen_drops);
         }
@@ -248,6 +269,26 @@ mod tests {
         let sample = Observer::open(&paths).sample(5, false, &[]);
         assert_eq!((sample.cgroup, sample.machine, sample.t_ns), (None, None, 5));
         assert!(Observer::open(&CgroupPaths::default()).sample(5, false, &[]).cgroup.is_none());
+    }
+
+    #[test]
+    fn what_is_dear_is_read_each_second_and_absent_between() {
+        let mut observer = Observer::open(&CgroupPaths::default());
+        let own = [("own".to_owned(), std::process::id())];
+        let mut is_whole = |at_ms: u64| {
+            let sample = observer.sample(at_ms * 1_000_000, false, &own);
+            let network = sample.network;
+            let known = [network.udp.is_some(), network.tcp.unwrap().listen_drops.is_some()];
+            assert_eq!(known[0], known[1]);
+            // This process's threads come and go with its tests, so that a whole sample may miss some.
+            assert!(known[0] || sample.processes[0].voluntary_switches.is_none());
+            known[0]
+        };
+        let whole: Vec<u64> = (0..40).map(|tenth| tenth * 100).filter(|at_ms| is_whole(*at_ms)).collect();
+        assert_eq!(whole, [0, 1000, 2000, 3000]);
+        assert!(!is_whole(3_950) && is_whole(60_000));
+        observer.make_next_whole();
+        assert!(observer.sample(60_001_000_000, false, &own).network.udp.is_some());
     }
 
     #[test]

@@ -10,9 +10,9 @@ use leadline_wire::ProcessSample;
 use crate::parse::process::{status, times, ThreadStatus};
 use crate::reread::{Buffer, Reread};
 
-/// Threads besides the leader that are read in one sample, on average: a process with more of them has its switches
-/// in every second, third ... sample, and `None` between.
-const THREADS_PER_SAMPLE: usize = 8;
+/// Threads besides the leader that are read in one whole sample, on average: a process with more of them has its switches
+/// in every second, third ... whole sample, and `None` between.
+const THREADS_PER_SAMPLE: usize = 64;
 /// Above this number of threads the switches are not followed: each one needs an open file.
 const THREADS_FOLLOWED: usize = 256;
 
@@ -24,9 +24,10 @@ pub struct Processes {
 
 impl Processes {
     /// Samples each of these processes; one that is not there is left out.
-    pub fn sample(&mut self, wanted: &[(String, u32)], buffer: &mut Buffer) -> Vec<ProcessSample> {
+    /// Context switches are read where the sample is to be `whole`.
+    pub fn sample(&mut self, wanted: &[(String, u32)], whole: bool, buffer: &mut Buffer) -> Vec<ProcessSample> {
         self.follow(wanted);
-        self.followed.iter_mut().filter_map(|process| process.sample(buffer)).collect()
+        self.followed.iter_mut().filter_map(|process| process.sample(whole, buffer)).collect()
     }
 
     fn follow(&mut self, wanted: &[(String, u32)]) {
@@ -94,11 +95,11 @@ impl Process {
         }
     }
 
-    fn sample(&mut self, buffer: &mut Buffer) -> Option<ProcessSample> {
+    fn sample(&mut self, whole: bool, buffer: &mut Buffer) -> Option<ProcessSample> {
         if self.vanished {
             return None;
         }
-        match self.read(buffer) {
+        match self.read(whole, buffer) {
             Ok(sample) => sample,
             Err(error) => {
                 self.vanished = is_vanished(&error);
@@ -107,7 +108,7 @@ impl Process {
         }
     }
 
-    fn read(&mut self, buffer: &mut Buffer) -> io::Result<Option<ProcessSample>> {
+    fn read(&mut self, whole: bool, buffer: &mut Buffer) -> io::Result<Option<ProcessSample>> {
         let (stat_file, status_file) = match self.files.take() {
             Some(files) => files,
             None => self.open()?,
@@ -118,8 +119,8 @@ impl Process {
         let Some(times) = times.filter(|times| times.threads > 0) else { return Ok(None) };
 
         let others = times.threads as usize - 1;
-        let due = self.samples % others.div_ceil(THREADS_PER_SAMPLE).max(1) == 0;
-        self.samples += 1;
+        let due = whole && self.samples % others.div_ceil(THREADS_PER_SAMPLE).max(1) == 0;
+        self.samples += usize::from(whole);
         // A leader that has ended before its threads has no memory of its own any more: then another one tells it.
         let leader_ended = leader.resident_bytes.is_none() && others > 0;
         let mut resident_bytes = leader.resident_bytes;

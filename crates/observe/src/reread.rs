@@ -10,6 +10,9 @@ const BUFFER_BYTES: usize = 16 * 1024;
 /// Above what the kernel writes for thousands of CPUs or interfaces; what is longer is refused, not cut.
 const BUFFER_LIMIT_BYTES: usize = 64 * 1024 * 1024;
 
+/// Half of the smallest page.
+const SURELY_WHOLE_BYTES: usize = 2048;
+
 /// An open file.
 #[derive(Debug)]
 pub struct Reread {
@@ -22,7 +25,7 @@ impl Reread {
     }
 
     /// The whole content as it is now. The kernel makes it anew for a read at offset 0, and may hand it over in
-    /// pieces: only a read of no bytes is its end.
+    /// pieces: only a read of no bytes is the end of a long one.
     pub fn read<'buffer>(&self, buffer: &'buffer mut Buffer) -> io::Result<&'buffer [u8]> {
         let bytes = &mut buffer.bytes;
         let mut length = 0;
@@ -35,6 +38,9 @@ impl Reread {
             }
             match self.file.read_at(&mut bytes[length..], length as u64) {
                 Ok(0) => return Ok(&bytes[..length]),
+                // A piece is cut only where the next record does not fit into the kernel's page, and no record of the
+                // files that are read here is half a page long: so short a first piece is all there is.
+                Ok(all) if length == 0 && all < SURELY_WHOLE_BYTES => return Ok(&bytes[..all]),
                 Ok(more) => length += more,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),

@@ -70,6 +70,7 @@ fn threads_are_all_counted_and_the_sum_does_not_fall_when_one_ends() {
     let mut observer = Observer::open(&CgroupPaths::default());
     let wanted = [("agent".to_string(), std::process::id()), ("gone".to_string(), u32::MAX)];
     let switches = |observer: &mut Observer| {
+        observer.make_next_whole();
         let sample = observer.sample(0, false, &wanted);
         assert_eq!(sample.processes.len(), 1, "the other one does not exist");
         let process = &sample.processes[0];
@@ -128,7 +129,10 @@ fn loopback_counts_what_is_sent() {
 
 fn loopback_inside() {
     let mut observer = Observer::open(&CgroupPaths::default());
-    let mut sample = || observer.sample(0, false, &[]).network;
+    let mut sample = || {
+        observer.make_next_whole();
+        observer.sample(0, false, &[]).network
+    };
 
     let before = sample();
     assert_eq!(before.interfaces.len(), 1, "a new namespace has only lo: {before:?}");

@@ -29,7 +29,8 @@ pub struct MachineSample {
     pub cpus: Vec<CpuSample>,
     /// Memory.
     pub memory: MemorySample,
-    /// Pressure stall information; each absent where the kernel does not keep it.
+    /// Pressure stall information, read once a second; each absent in the samples between, and where the kernel does not
+    /// keep it.
     pub pressure: Pressure,
     /// One row per CPU of /proc/net/softnet_stat.
     pub softnet: Vec<SoftnetSample>,
@@ -107,7 +108,7 @@ pub struct NetworkSample {
     pub interfaces: Vec<InterfaceSample>,
     /// TCP.
     pub tcp: Option<TcpSample>,
-    /// UDP, IPv4 and IPv6 added up.
+    /// UDP, IPv4 and IPv6 added up. Read once a second; absent in the samples between.
     pub udp: Option<UdpSample>,
 }
 
@@ -149,7 +150,7 @@ pub struct TcpSample {
     pub passive_opens: u64,
     /// Connections in ESTABLISHED or CLOSE-WAIT now.
     pub established: u64,
-    /// Connections dropped because the accept queue was full.
+    /// Connections dropped because the accept queue was full. Read once a second; absent in the samples between.
     pub listen_drops: Option<u64>,
 }
 
@@ -200,8 +201,9 @@ pub struct ProcessSample {
     pub resident_bytes: u64,
     /// Threads.
     pub threads: u32,
-    /// Context switches that it asked for, all threads.
+    /// Context switches that it asked for, all threads. Read once a second, absent in the samples between; of a process
+    /// with many threads less often.
     pub voluntary_switches: Option<u64>,
-    /// Context switches that the scheduler forced, all threads.
+    /// Context switches that the scheduler forced, all threads. Read together with the others.
     pub involuntary_switches: Option<u64>,
 }

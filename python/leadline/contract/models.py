@@ -746,7 +746,7 @@ class ProcessSample(BaseModel):
     )
     involuntary_switches: Annotated[int | None, Field(ge=0)] = None
     """
-    Context switches that the scheduler forced, all threads.
+    Context switches that the scheduler forced, all threads. Read together with the others.
     """
     name: str
     """
@@ -774,7 +774,8 @@ class ProcessSample(BaseModel):
     """
     voluntary_switches: Annotated[int | None, Field(ge=0)] = None
     """
-    Context switches that it asked for, all threads.
+    Context switches that it asked for, all threads. Read once a second, absent in the samples between; of a process
+    with many threads less often.
     """
 
 
@@ -870,7 +871,7 @@ class TcpSample(BaseModel):
     """
     listen_drops: Annotated[int | None, Field(ge=0)] = None
     """
-    Connections dropped because the accept queue was full.
+    Connections dropped because the accept queue was full. Read once a second; absent in the samples between.
     """
     out_segments: Annotated[int, Field(ge=0)]
     """
@@ -1420,7 +1421,7 @@ class NetworkSample(BaseModel):
     """
     udp: UdpSample | None = None
     """
-    UDP, IPv4 and IPv6 added up.
+    UDP, IPv4 and IPv6 added up. Read once a second; absent in the samples between.
     """
 
 
@@ -1606,7 +1607,8 @@ class MachineSample(BaseModel):
     """
     pressure: Pressure
     """
-    Pressure stall information; each absent where the kernel does not keep it.
+    Pressure stall information, read once a second; each absent in the samples between, and where the kernel does not
+    keep it.
     """
     softnet: list[SoftnetSample]
     """

@@ -156,7 +156,7 @@ impl Worker {
             return;
         }
         let result = match flow.flow.role {
-            Role::Send => flow.send(&self.block, self.pace.zip(self.late.as_mut()), self.span.at_ns, &self.poll),
+            Role::Send => flow.send(&self.block, self.pace.zip(self.late.as_mut()), self.span, &self.poll),
             Role::Receive => flow.receive(&mut self.block),
         };
         match result {
@@ -249,13 +249,17 @@ impl Connection {
         &mut self,
         block: &[u8],
         mut paced: Option<(Pace, &mut Histogram)>,
-        at_ns: u64,
+        span: Span,
         poll: &Poll,
     ) -> io::Result<Progress> {
+        let Span { at_ns, end_ns } = span;
         for _ in 0..CALLS_PER_TURN {
             let now = monotonic_ns();
+            if paced.is_none() && now >= end_ns {
+                break;
+            }
             let due_ns = paced.as_ref().map_or(0, |(pace, _)| at_ns.saturating_add(pace.due_ns(self.blocks)));
-            if due_ns > now {
+            if due_ns > now || due_ns >= end_ns {
                 self.resting = true;
                 poll.remove(&self.flow.socket)?;
                 break;
