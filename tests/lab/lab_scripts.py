@@ -161,7 +161,7 @@ def cgroups_of(pids: set[int]) -> list[Path]:
     """Groups, anywhere, that are named after one of these owners."""
     mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines() if line.split()[2] == "cgroup2"]
     found = [group for mount in mounts for group in Path(mount).rglob("leadline-*-*-*")]
-    return [group for group in found if int(group.name.split("-")[1]) in pids]
+    return [group for group in found if group.name.split("-")[1] in map(str, pids)]
 
 
 @contextmanager
