@@ -89,8 +89,10 @@ pub fn drive(
             }
         }
     }
+    // What it waited for the session's end after its last answer is no part of the account.
+    let last_ns = flows.iter().filter_map(|flow| flow.end_ns).max();
     Ok(WorkerReport {
-        thread: meter.end(monotonic_ns()),
+        thread: meter.end(last_ns.unwrap_or_else(monotonic_ns)),
         flows: flows.iter().map(Answering::report).collect(),
         pushback: 0,
         errors,

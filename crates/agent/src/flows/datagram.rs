@@ -80,7 +80,7 @@ pub fn drive(
     while worker.open > 0 {
         worker.turn(gate, recorder.as_mut())?;
     }
-    let thread = meter.end(monotonic_ns());
+    let thread = meter.end(worker.last_ns().unwrap_or_else(monotonic_ns));
     if let Some(recorder) = recorder {
         recorder.finish();
     }
@@ -277,6 +277,12 @@ impl Worker {
             }
         }
         Ok(())
+    }
+
+    /// The last datagram, sent or received: what a receiver waits in silence after it is no part of its account.
+    fn last_ns(&self) -> Option<u64> {
+        let received = |flow: &Conversation| flow.receiver.span_ns().map(|(_, last)| last);
+        self.flows.iter().filter_map(|flow| flow.end_ns.max(received(flow))).max()
     }
 
     fn end_receivers(&mut self, now: u64) {
