@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leadline_observe::{CgroupPaths, Observer};
 use leadline_sys::clock::monotonic_ns;
-use leadline_sys::usage::ThreadUsage;
+use leadline_sys::usage::thread_cpu_s;
 use leadline_wire::Event;
 
 use crate::events::Events;
@@ -65,7 +65,7 @@ impl Watch {
 fn run(orders: &(Mutex<Order>, Condvar), events: &Events, cgroup: &CgroupPaths, processes: &Processes) {
     let (lock, changed) = orders;
     let mut observer = Observer::open(cgroup);
-    let began = ThreadUsage::now();
+    let began_s = thread_cpu_s();
     let mut due_ns = monotonic_ns();
     let mut seen = 0;
     loop {
@@ -90,11 +90,12 @@ fn run(orders: &(Mutex<Order>, Condvar), events: &Events, cgroup: &CgroupPaths, 
             observer.make_next_whole();
             due_ns = now;
         }
-        let list = processes.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let mut sample = observer.sample(now, order.machine, &list);
+        let mut sample = {
+            let list = processes.lock().unwrap_or_else(PoisonError::into_inner);
+            observer.sample(now, order.machine, &list)
+        };
         sample.trial.clone_from(&order.trial);
-        let used = ThreadUsage::now().since(&began);
-        sample.observer_cpu_s = used.user_s + used.system_s;
+        sample.observer_cpu_s = thread_cpu_s() - began_s;
         events.say(&Event::Observation(sample));
         // A sample that is late does not make the next ones bunch up.
         due_ns = (due_ns + order.period_ns).max(now);
