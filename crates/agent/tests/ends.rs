@@ -102,8 +102,9 @@ fn killed_outright_its_children_die() {
     agent.kill();
     until("the child's end", || gone(pids[0]).then_some(()));
     // Grandchildren are only the kernel's namespaces' to take after a kill; here the test does it.
-    for pid in &pids[1..] {
-        let _ = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status();
+    let its_group = format!("-{}", pids[0]);
+    for target in [its_group, pids[2].to_string()] {
+        let _ = std::process::Command::new("kill").args(["-9", "--", &target]).status();
     }
 }
 
