@@ -39,13 +39,17 @@ _UNANSWERED = "TLS key negotiation failed to occur"
 _STAMP = re.compile(r"^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})(?: us=\d+)? ")
 
 
+_WHOSE = re.compile(r"^\S+/\S+:\d+ ")
+"""The client's name and address before a server's line, left out of a cause: the same cause is one cause."""
+
+
 def cause(lines: Iterable[str]) -> str | None:
     """Why it went wrong, with the line that says so; None where no line does."""
     known = [line for line in lines if READY not in line]
     for marker, meaning in _CAUSES:
         for line in known:
             if marker in line:
-                return f"{meaning}: {unstamped(line)}"
+                return f"{meaning}: {_WHOSE.sub('', unstamped(line))}"
     return None
 
 

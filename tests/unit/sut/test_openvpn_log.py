@@ -20,7 +20,7 @@ FULL = T + "10.81.1.9:1194 MULTI: new incoming connection would exceed maximum n
         (UNREACHED, "no answer from the gateway: TLS Error"),
         (T + "VERIFY ERROR: depth=0, error=certificate has expired", "a certificate was refused: VERIFY"),
         ("Options error: Unrecognized option or missing parameter(s)", "it refuses its options: Options"),
-        (POOL, "the gateway's address pool is used up: client4/"),
+        (POOL, "the gateway's address pool is used up: MULTI"),
         (FULL, "the gateway has its maximum number of clients: 10.81.1.9"),
         (
             T
