@@ -5,7 +5,6 @@
 mod support;
 
 use std::net::TcpListener;
-use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use leadline_wire::Event;
@@ -118,11 +117,10 @@ fn while_a_server_keeps_a_preparation_waiting() {
 }
 
 #[test]
-#[allow(unsafe_code, reason = "the standard library sets no backlog")]
 fn while_a_connection_attempt_is_unanswered() {
     let full = TcpListener::bind("127.0.0.1:0").unwrap();
-    // SAFETY: a plain listen(2) on an open descriptor: it shortens the queue.
-    assert_eq!(unsafe { libc::listen(full.as_raw_fd(), 0) }, 0);
+    // Shortens the queue, which the standard library cannot.
+    socket2::SockRef::from(&full).listen(0).unwrap();
     let address = full.local_addr().unwrap();
     let mut queue = Vec::new();
     while let Ok(connection) = std::net::TcpStream::connect_timeout(&address, Duration::from_millis(300)) {

@@ -40,7 +40,17 @@ def run_validity(status: str, trials: Sequence[TrialResult], summaries: Sequence
 
 def run_notes(hosts: Mapping[str, Mapping[str, Any]], observer: Mapping[str, float | None]) -> tuple[Reason, ...]:
     """Hosts that share a machine, clocks, counters that this kernel lacks, and what observing cost."""
-    return (*_shared(hosts), *_clocks(hosts), *_missing_counters(hosts), *_observer(observer))
+    return (*_shared(hosts), *_clocks(hosts), *_missing_counters(hosts), *_observer(hosts, observer))
+
+
+def sampling_note(periods_ms: Mapping[str, int]) -> tuple[Reason, ...]:
+    """That some hosts were sampled less often than others, where that was so."""
+    if len(set(periods_ms.values())) < 2:
+        return ()
+    least = max(periods_ms.values())
+    number = sum(period == least for period in periods_ms.values())
+    text = f"{number} of {len(periods_ms)} hosts were sampled each {least / 1000:g} s only, to keep observing cheap"
+    return (Reason("sampling-thinned", text),)
 
 
 def undecided(targets: Iterable[str]) -> tuple[TargetResult, ...]:
@@ -83,10 +93,15 @@ def _missing_counters(hosts: Mapping[str, Mapping[str, Any]]) -> Iterable[Reason
         yield Reason("counters-missing", f"{name} is not available{where}: {reason}")
 
 
-def _observer(observer: Mapping[str, float | None]) -> Iterable[Reason]:
-    known = {host: share for host, share in observer.items() if share is not None}
-    if not known:
+def _observer(hosts: Mapping[str, Mapping[str, Any]], observer: Mapping[str, float | None]) -> Iterable[Reason]:
+    """What one machine pays: hosts that are namespaces of it add up."""
+    paid: dict[str, list[float]] = {}
+    for host, share in observer.items():
+        if share is not None:
+            paid.setdefault(str(hosts.get(host, {}).get("boot_id") or host), []).append(share)
+    if not paid:
         return
-    host = max(known, key=lambda name: known[name])
-    text = f"observing cost at most {known[host]:.2%} of one CPU, on {host}"
-    yield Reason("observer-cost", text + ("; below 1 % is the aim" if known[host] >= OBSERVER_LIMIT else ""))
+    shares = max(paid.values(), key=sum)
+    together = f" for its {len(shares)} hosts" if len(shares) > 1 else ""
+    text = f"observing cost at most {sum(shares):.2%} of one CPU on one machine{together}, {max(shares):.2%} a host"
+    yield Reason("observer-cost", text + ("; below 1 % a host is the aim" if max(shares) >= OBSERVER_LIMIT else ""))

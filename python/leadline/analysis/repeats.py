@@ -16,6 +16,8 @@ from leadline.analysis.metrics import PRIMARY
 from leadline.analysis.model import Metric, Reason, Summary, TestResult, Validity, Verdict
 
 CONFIDENCE = 0.95
+LEAST_REPEATS = 2
+"""How many repeats that came to their end still make a figure where others did not."""
 
 
 def summarise(
@@ -28,12 +30,15 @@ def summarise(
     kind: str,
     parameters: Mapping[str, Any],
 ) -> Summary:
-    """One test of one case over its repeats. Repeats that failed or were cut short are counted, not averaged.
+    """One test of one case over its repeats. Repeats that failed or were cut short are counted, not averaged; only
+    where none came to its end, an interrupted one stands for itself.
 
     `planned` is how many trials of the case began; `limit` is the plan's `limits.stability.spread`.
     """
     done = [result for result in results if result.status == "done"]
     failed = max(planned, len(results)) - len(done)
+    # What an interrupted test had measured is shown, as incomplete, where there is nothing better.
+    done = done or [result for result in results if result.status == "interrupted" and result.window is not None][:1]
     names = dict.fromkeys(name for result in done for name in result.metrics)
     metrics = {name: mean_with_interval([result.metrics.get(name) for result in done]) for name in names}
     return Summary(
@@ -83,7 +88,11 @@ def _validity(done: Sequence[TestResult], failed: int, limit: float, kind: str) 
         verdict = validity.worst((verdict, Verdict.UNSTABLE))
         reasons.insert(0, disagreement)
     if failed:
-        reasons.append(Reason("repeats-failed", f"{failed} of {failed + len(done)} repeats did not come to their end"))
+        ended = sum(result.status == "done" for result in done)
+        # Two that agree still make a figure with an interval; less than that of a plan that wanted more does not.
+        verdict = validity.worst((verdict, Verdict.INCOMPLETE)) if ended < LEAST_REPEATS else verdict
+        text = f"{failed} of {failed + ended} repeats did not come to their end"
+        reasons.insert(0, Reason("repeats-failed", text))
     return Validity(verdict, tuple(reasons))
 
 

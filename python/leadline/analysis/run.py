@@ -71,6 +71,7 @@ class _Reading:
         self._trials: list[TrialResult] = []
         self._lives: list[tuple[str, list[HostSample]]] = []
         self._status = "killed"
+        self._periods_ms: dict[str, int] = {}
 
     def take(self, entry: Record) -> None:
         event = entry.get("event")
@@ -85,6 +86,8 @@ class _Reading:
                 self._manifest = {**{key: value for key, value in entry.items() if key != "record"}, **self._manifest}
             case "clock":
                 self._clocks.note(entry)
+            case "observe":
+                self._periods_ms[str(entry.get("host"))] = int(entry.get("period_ms") or 0)
             case "trial-begin":
                 self.end_trial({})
                 self._begin_trial(entry)
@@ -148,7 +151,7 @@ class _Reading:
             summaries=summaries,
             targets=targets,
             validity=findings.run_validity(self._status, self._trials, summaries),
-            notes=findings.run_notes(hosts, observer),
+            notes=(*findings.run_notes(hosts, observer), *findings.sampling_note(self._periods_ms)),
             observer_cpu_share=observer,
         )
 

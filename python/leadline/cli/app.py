@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from leadline import __version__
 from leadline.cli import doctor, http, plan, report, results, rr, run, serve, tcp, udp
-from leadline.cli.output import say_error
+from leadline.cli.output import print_json, say_error
 from leadline.errors import LeadlineError
 
 # typer's own, or click's in older versions of it: the ancestor of an exception that both make public.
@@ -60,13 +61,15 @@ def _status() -> int:
     except _WrongUsage as error:
         return say_error(_usage(error), 2)
     except LeadlineError as error:
+        if "--json" in sys.argv[1:]:
+            print_json({"schema": "leadline.error/1", "error": {"code": error.code, "message": str(error)}})
         return say_error(str(error), error.exit_code)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever read our output has gone (`| head`); nothing is left to say, not even at exit.
+        # Whoever read our output has gone (`| head`): end as SIGPIPE ends others, saying no more, not even at exit.
         sys.stderr.close()
-        return 1
+        return 128 + signal.SIGPIPE
     return result if isinstance(result, int) else 0
 
 

@@ -10,7 +10,8 @@ import typer
 Duration = Annotated[str, typer.Option("-d", "--duration", help="How long, warm-up included: 10s, 500ms, 1m.")]
 Warmup = Annotated[str, typer.Option("--warmup", help="Leading time that is kept but not counted.")]
 Number = Annotated[
-    int | None, typer.Option("-n", "--number", min=1, help="End after so many requests or transactions, or datagrams per flow.")
+    int | None,
+    typer.Option("-n", "--number", min=1, help="End after so many requests or transactions, or datagrams per flow."),
 ]
 Threads = Annotated[int, typer.Option("-t", "--threads", min=1, max=256, help="Generating threads.")]
 Flows = Annotated[int, typer.Option("-P", "--parallel", min=1, help="Flows at once.")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
+from json import dumps
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +18,20 @@ from leadline.cli.output import print_all, print_json
 NAME = "results"
 EXAMPLE = "Example: leadline results runs/20260102T030405Z-gateway-3f2a9c --csv > figures.csv"
 
-COLUMNS = ("case", "trial", "test", "kind", "metric", "value", "unit", "low", "high", "validity")
+COLUMNS = (
+    "case",
+    "trial",
+    "test",
+    "kind",
+    "metric",
+    "value",
+    "unit",
+    "low",
+    "high",
+    "validity",
+    "parameters",
+    "reasons",
+)
 
 
 def command(
@@ -37,7 +51,7 @@ def command(
     elif as_csv:
         writer = csv.writer(sys.stdout)
         writer.writerow(COLUMNS)
-        writer.writerows([["" if row[name] is None else row[name] for name in COLUMNS] for row in rows])
+        writer.writerows([[_cell(row[name]) for name in COLUMNS] for row in rows])
     else:
         table = Table(box=None, pad_edge=False, header_style="bold")
         for name in ("trial", "test", "metric", "value", "unit", "validity"):
@@ -49,3 +63,9 @@ def command(
                 table.add_row(*(Text(cell) for cell in cells))
         print_all([table])
     return 0
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, dict | list):
+        return dumps(value, default=str)
+    return "" if value is None else value

@@ -20,8 +20,10 @@ def command(
     parallel: o.Flows = 1,
     threads: o.Threads = 1,
     udp: Annotated[bool, typer.Option("--udp", help="Over UDP instead of TCP (at least 40 bytes each way).")] = False,
-    size: Annotated[str, typer.Option("-l", "--size", help="Request payload, bytes.")] = "1",
-    response: Annotated[str, typer.Option("--response", help="Response payload, bytes.")] = "1",
+    size: Annotated[
+        str | None, typer.Option("-l", "--size", help="Request payload, bytes; the least that goes.")
+    ] = None,
+    response: Annotated[str | None, typer.Option("--response", help="Response payload, bytes.")] = None,
     timeout: Annotated[str, typer.Option("--timeout", help="After this a transaction counts as an error.")] = "1s",
     ipv4: o.Ipv4 = False,
     ipv6: o.Ipv6 = False,

@@ -121,9 +121,27 @@ class RrTest(_Test):
     timeout_ms: DurationMs = Field(default=1_000, validation_alias="timeout")
     """After this a transaction counts as an error."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _least_datagrams(cls, given: object) -> object:
+        """Over UDP, sizes that are not given are the least that carry the measuring header."""
+        if not isinstance(given, dict) or given.get("protocol") != "udp":
+            return given
+        missing = {
+            key: SMALLEST_UDP_PAYLOAD_BYTES
+            for key in ("request", "response")
+            if key not in given and f"{key}_bytes" not in given
+        }
+        return {**given, **missing}
+
     @model_validator(mode="after")
     def _datagrams_carry_it(self) -> Self:
         for key, size in (("request", self.request_bytes), ("response", self.response_bytes)):
+            if self.protocol == "udp" and size < SMALLEST_UDP_PAYLOAD_BYTES:
+                raise complaint(
+                    f"{size} is too small for a measured datagram; at least {SMALLEST_UDP_PAYLOAD_BYTES} bytes",
+                    at=(key,),
+                )
             if self.protocol == "udp" and size > LARGEST_UDP_PAYLOAD_BYTES:
                 raise complaint(
                     f"{size} is too large for a datagram; at most {LARGEST_UDP_PAYLOAD_BYTES} bytes", at=(key,)

@@ -159,7 +159,9 @@ def _by_test(analysis: RunAnalysis) -> dict[tuple[str, str], list[TestResult]]:
             if trial.case == case:
                 for test in trial.tests:
                     grouped.setdefault((case, test.test), []).append(test)
-    return grouped
+    # As in the figures: a repeat that did not come to its end counts only where none did.
+    ended = {key: [test for test in tests if test.status == "done"] for key, tests in grouped.items()}
+    return {key: ended[key] or tests for key, tests in grouped.items()}
 
 
 def _range(values: Iterable[float | None]) -> str:

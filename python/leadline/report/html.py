@@ -30,7 +30,7 @@ def render_html(analysis: RunAnalysis) -> str:
         .get_template("report.html")
         .render(
             run=analysis,
-            wording=views.wording(analysis.validity),
+            headline_of_run=verdicts.headline(analysis),
             started=views.started(analysis),
             troubled=verdicts.troubled_trials(analysis),
             varying=figures.varying(figures.case_parameters(analysis)),

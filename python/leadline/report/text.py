@@ -20,8 +20,6 @@ from rich.text import Text
 from leadline.analysis.model import Reason, RunAnalysis, Summary, Validity
 from leadline.report import figures, host_statistics, quantities, verdicts
 
-# Versions of daemons fill a line of their own; the page and results have them whole.
-_LONGEST_SYSTEM = 24
 TONES = {"good": "green", "bounded": "yellow", "doubtful": "yellow", "bad": "red"}
 
 
@@ -95,21 +93,21 @@ def bring_up_table(analysis: RunAnalysis) -> RenderableType | None:
         return None
     table = _table("Bring-up of clients", "clients counted over all repeats")
     _columns(table, left=("case",), right=())
-    table.add_column("system", overflow="ellipsis", no_wrap=True, max_width=_LONGEST_SYSTEM)
     _columns(table, left=(), right=("connected", "partial", "failed", "time p50", "time max"))
+    systems: list[Text] = []
     causes: list[Text] = []
     for row in rows:
         table.add_row(
             Text(row.case),
-            Text(row.system),
             str(row.connected),
             _alarm(row.partial),
             _alarm(row.failed),
             row.time_p50,
             quantities.seconds(row.time_max_s),
         )
+        systems.append(Text(f"{row.case}: {row.system}", style="dim"))
         causes += [Text(f"{row.case}: {number} × {cause}", style="dim") for cause, number in row.causes.items()]
-    return Group(table, *causes)
+    return Group(table, *systems, *causes)
 
 
 def troubles(analysis: RunAnalysis) -> RenderableType | None:
@@ -155,7 +153,10 @@ def verdict_lines(analysis: RunAnalysis) -> RenderableType:
     tally = [verdicts.trial_tally(analysis), f"results: {verdicts.result_tally(analysis)}"]
     if analysis.targets:
         tally.append(f"targets: {verdicts.target_tally(analysis)}")
-    lines: list[RenderableType] = [verdict_block(analysis.validity)]
+    headline = verdicts.headline(analysis)
+    tone = f"bold {TONES[headline.wording.tone]}"
+    head = Text.assemble((f"{headline.wording.mark} {headline.title}", tone), f": {headline.wording.sentence}")
+    lines: list[RenderableType] = [head, *(_reason(reason) for reason in analysis.validity.reasons)]
     lines += [_reason(note) for note in analysis.notes]
     if analysis.status != "done":
         lines.append(Text(verdicts.run_ending(analysis), style="bold red"))

@@ -46,6 +46,29 @@ _ENDINGS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """What a run comes to: a few words, and how they are said."""
+
+    title: str
+    wording: Wording
+
+
+def headline(analysis: RunAnalysis) -> Headline:
+    """The run's verdict; where its results have different ones, how many of them can be believed."""
+    found = Counter(summary.validity.verdict for summary in analysis.summaries)
+    worst = WORDINGS[analysis.validity.verdict]
+    whole = analysis.status == "done" and all(trial.status in ("done", "skipped") for trial in analysis.trials)
+    if len(found) < 2 or not whole:
+        return Headline(analysis.validity.verdict.value.capitalize(), worst)
+    others = ", ".join(
+        f"{number} {verdict.value}" for verdict, number in found.most_common() if verdict is not Verdict.VALID
+    )
+    tone = worst.tone if worst.tone == "bad" else "doubtful"
+    title = f"{found[Verdict.VALID]} of {found.total()} results can be believed"
+    return Headline(title, Wording(f"The others: {others}.", worst.mark, tone))
+
+
 def outcome_wording(target: TargetResult) -> Wording:
     """The wording of a target's outcome; one that is not known here counts as undecided."""
     return OUTCOMES.get(target.outcome, OUTCOMES["undecided"])

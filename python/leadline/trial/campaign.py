@@ -118,12 +118,24 @@ def conclude(folder: RunFolder) -> RunOutcome:
     """
     analysis = analyse(folder.read_manifest(), read_journal(folder.journal_path))
     problems = []
-    for write in (rebuild, lambda run: write_results(run, result_rows(analysis)), lambda run: _report(run, analysis)):
+    for write in (
+        lambda run: _complete_manifest(run, analysis),
+        rebuild,
+        lambda run: write_results(run, result_rows(analysis)),
+        lambda run: _report(run, analysis),
+    ):
         try:
             write(folder)
         except DatasetError as error:
             problems.append(str(error))
     return RunOutcome(folder, analysis, tuple(dict.fromkeys(problems)))
+
+
+def _complete_manifest(folder: RunFolder, analysis: RunAnalysis) -> None:
+    """Adds the hosts' fingerprints, which only the agents could tell."""
+    manifest = folder.read_manifest()
+    if manifest and analysis.hosts and manifest.get("hosts") != analysis.hosts:
+        folder.write_manifest({**manifest, "hosts": analysis.hosts})
 
 
 def _report(folder: RunFolder, analysis: RunAnalysis) -> None:

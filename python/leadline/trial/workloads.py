@@ -17,8 +17,6 @@ from leadline.plan import HttpTest, RrTest, TcpTest, Test, UdpTest
 
 SESSION_PORT = 5201
 HTTP_PORT = 8080
-UDP_HEADER_BYTES = 40
-"""The least that a request or response over UDP carries: the measuring header."""
 
 LoadWorkload = TcpWorkload | UdpWorkload | RrWorkload | HttpWorkload
 
@@ -60,7 +58,6 @@ def workload(test: Test, host: str, *, port: int = SESSION_PORT, http_port: int 
                 interval_ms=test.interval_ms,
             )
         case RrTest():
-            least = UDP_HEADER_BYTES if test.protocol == "udp" else 1
             return RrWorkload(
                 target=target,
                 protocol=test.protocol,
@@ -69,8 +66,8 @@ def workload(test: Test, host: str, *, port: int = SESSION_PORT, http_port: int 
                 duration_ms=test.duration_ms,
                 number=test.number,
                 warmup_ms=test.warmup_ms,
-                request_bytes=max(least, test.request_bytes),
-                response_bytes=max(least, test.response_bytes),
+                request_bytes=test.request_bytes,
+                response_bytes=test.response_bytes,
                 timeout_ms=test.timeout_ms,
                 interval_ms=test.interval_ms,
             )

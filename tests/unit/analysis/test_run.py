@@ -72,7 +72,7 @@ def test_a_whole_run() -> None:
     assert analysis.observer_cpu_share["client1"] is None
     assert set(analysis.hosts) == {"client1", "gateway", "server"}
     assert [note.code for note in analysis.notes] == ["shared-cpus", "observer-cost"]
-    assert analysis.notes[1].text == "observing cost at most 0.20% of one CPU, on gateway"
+    assert analysis.notes[1].text == "observing cost at most 0.20% of one CPU on one machine, 0.20% a host"
 
 
 def test_the_same_entries_give_the_same_findings() -> None:
@@ -132,7 +132,7 @@ def test_a_failed_trial_is_named_and_the_others_count() -> None:
     assert other.validity.verdict is Verdict.INCOMPLETE
     assert "trials-failed" in codes(analysis)
     outcomes = {(target.case, target.target[-5:]): target.outcome for target in analysis.targets}
-    assert outcomes[("c01", "5mbit")] == "met"
+    assert outcomes[("c01", "5mbit")] == "undecided"  # one of two repeats is not enough
     assert outcomes[("c02", "5mbit")] == "undecided"
 
 

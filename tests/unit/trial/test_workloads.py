@@ -9,7 +9,7 @@ import pytest
 from leadline.contract.models import HttpWorkload, RrWorkload, TcpWorkload, UdpWorkload
 from leadline.plan import HttpTest, RrTest, TcpTest, UdpTest
 from leadline.plan.fields import validate_input
-from leadline.trial.workloads import UDP_HEADER_BYTES, serve_everything, workload
+from leadline.trial.workloads import serve_everything, workload
 
 
 def test_a_rate_is_shared_by_the_flows() -> None:
@@ -28,7 +28,7 @@ def test_without_a_rate_as_fast_as_it_goes() -> None:
     assert tcp.rate_bps is None
 
 
-@pytest.mark.parametrize(("protocol", "least"), [("tcp", 1), ("udp", UDP_HEADER_BYTES)])
+@pytest.mark.parametrize(("protocol", "least"), [("tcp", 1), ("udp", 40)])
 def test_a_request_has_room_for_the_measuring_header(protocol: str, least: int) -> None:
     rr = workload(validate_input(RrTest, {"name": "r", "protocol": protocol, "duration": "1s"}), "10.82.0.2")
     assert isinstance(rr, RrWorkload)
