@@ -279,6 +279,26 @@ fn a_client_that_floods_and_does_not_read_is_held_up_alone() {
 }
 
 #[test]
+fn what_fails_at_the_server_is_in_its_report() {
+    let mut victim = Victim::new();
+    let mut control = Control::open(victim.port, Open { direction: Direction::Down, ..open(TCP, 1) });
+    let flow = control.flow(0);
+    assert_eq!(control.hear(), FromServer::Ready {});
+    control.begin_in(0);
+    assert!(flow.peek(&mut [0; 1]).unwrap() > 0);
+    // Closed with payload unread: that is a reset, long before the flow's time is over.
+    drop(flow);
+    control.say(&FromClient::End { sent_units: Vec::new() });
+    let errors = until("the report", || match control.hear() {
+        FromServer::Report { errors, .. } => Some(errors),
+        _ => None,
+    });
+    assert_eq!(errors.values().sum::<u64>(), 1, "{errors:?}");
+    drop(control);
+    victim.recovers();
+}
+
+#[test]
 fn hostile_numbers_in_datagrams_are_only_counted() {
     let mut victim = Victim::new();
     let mut control = Control::open(victim.port, open(UDP, 1));

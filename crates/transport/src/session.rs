@@ -1,5 +1,7 @@
 //! The messages of a session: what a client asks of a server, and what the server tells it.
 
+use std::collections::BTreeMap;
+
 use leadline_wire::{Direction, FlowProgress, LoadReport, Protocol};
 use serde::{Deserialize, Serialize};
 
@@ -118,6 +120,8 @@ pub enum FromServer {
         flows: Vec<SideReport>,
         /// What it cost the server.
         load: LoadReport,
+        /// Operations that failed there, by name.
+        errors: BTreeMap<String, u64>,
     },
 }
 
@@ -137,7 +141,7 @@ pub struct SideReport {
     pub flow: u32,
     /// First byte, ns on the reporting side's clock.
     pub start_ns: Option<u64>,
-    /// Last byte, ns.
+    /// When a sender stopped trying, by its time, its number, a stop or an error; a receiver's last byte; ns.
     pub end_ns: Option<u64>,
     /// Payload bytes sent by this side.
     pub sent_bytes: u64,
@@ -161,8 +165,6 @@ pub struct SideReport {
     pub rtt_mean_us: Option<f64>,
     /// Datagrams that this side's socket buffer dropped.
     pub socket_drops: Option<u64>,
-    /// What ended the flow before its time.
-    pub error: Option<String>,
 }
 
 #[cfg(test)]
@@ -189,13 +191,13 @@ mod tests {
             late_p99_us: Some(2.5),
             socket_drops: None,
         };
-        let row =
-            SideReport { flow: 1, start_ns: Some(u64::MAX), error: Some("timeout".into()), ..SideReport::default() };
+        let row = SideReport { flow: 1, start_ns: Some(u64::MAX), ..SideReport::default() };
+        let errors = BTreeMap::from([("timeout".to_owned(), 3)]);
         let frames = [
             encode_frame(&FromClient::Open(open)),
             encode_frame(&FromClient::End { sent_units: vec![0, u64::MAX] }),
             encode_frame(&FromServer::Clock { id: 1, received_ns: 2, sent_ns: 3 }),
-            encode_frame(&FromServer::Report { flows: vec![row], load }),
+            encode_frame(&FromServer::Report { flows: vec![row], load, errors }),
         ];
         frames.into_iter().map(Result::unwrap).collect()
     }

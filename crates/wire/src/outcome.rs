@@ -15,7 +15,7 @@ pub struct Outcome {
     /// Whole-task histograms: `latency` (from due), `service` (from sent), `late` (due to sent), `connect`, each also
     /// as `warmup_*` for what was due in the warm-up.
     pub histograms: Vec<HistogramReport>,
-    /// Failed operations by name; each is in exactly one.
+    /// Failed operations by name, the server's as `peer_*`; each is in exactly one.
     pub errors: BTreeMap<String, u64>,
     /// What generating cost on this host.
     pub generator: LoadReport,
@@ -36,7 +36,8 @@ pub struct FlowReport {
     pub due_ns: u64,
     /// When its first byte was sent or received, ns; absent where none was.
     pub start_ns: Option<u64>,
-    /// When its last byte was sent or received, ns.
+    /// When its sender (rr: the one who asks) stopped trying: at the end of its time or number, at a stop or an error, ns.
+    /// A stall that lasts to the end therefore belongs to the flow.
     pub end_ns: Option<u64>,
     /// Payload bytes sent by the sending side.
     pub sent_bytes: u64,

@@ -496,7 +496,8 @@ class FlowReport(BaseModel):
     """
     end_ns: Annotated[int | None, Field(ge=0)] = None
     """
-    When its last byte was sent or received, ns.
+    When its sender (rr: the one who asks) stopped trying: at the end of its time or number, at a stop or an error, ns.
+    A stall that lasts to the end therefore belongs to the flow.
     """
     flow: Annotated[int, Field(ge=0)]
     """
@@ -1457,7 +1458,7 @@ class Outcome(BaseModel):
     """
     errors: dict[str, ErrorsAdditionalProperty]
     """
-    Failed operations by name; each is in exactly one.
+    Failed operations by name, the server's as `peer_*`; each is in exactly one.
     """
     flows: list[FlowReport]
     """

@@ -1,6 +1,7 @@
 //! Moving payload over open sockets. The same workers run on the client's and on the server's side of a session; what differs
 //! is which flows send. One worker is one thread with one poll.
 
+pub mod account;
 pub mod answer;
 pub mod crew;
 pub mod datagram;

@@ -34,10 +34,29 @@ pub struct StreamFlow {
 pub struct StreamWork {
     /// Bytes per call.
     pub block_bytes: usize,
-    /// Payload rate per flow, bit/s.
-    pub rate_bps: Option<u64>,
+    /// How senders keep a rate; as fast as the socket takes it where absent.
+    pub paced: Option<PacedBlocks>,
     /// Time between TCP_INFO samples, ns.
     pub sample_ns: u64,
+}
+
+/// The blocks in which a flow of a given rate is sent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PacedBlocks {
+    /// Bytes per block.
+    pub block_bytes: usize,
+    /// When block n is due.
+    pub pace: Pace,
+}
+
+impl PacedBlocks {
+    /// Blocks of at most `most_bytes`, and of no more than 10 ms' worth: larger ones would be bursts with silence between
+    /// them, not a rate. `None` where no schedule can keep the rate.
+    pub fn new(rate_bps: u64, most_bytes: u32) -> Option<Self> {
+        let block_bytes = (rate_bps / 800).min(most_bytes.into()).max(1);
+        let pace = Pace::per_second(rate_bps as f64 / 8.0 / block_bytes as f64)?;
+        Some(Self { block_bytes: block_bytes as usize, pace })
+    }
 }
 
 /// Calls per ready socket and turn, so that one fast flow does not starve the others of its thread.
@@ -54,6 +73,7 @@ pub fn drive(
     let mut worker = Worker::new(flows, work, span)?;
     clock::use_precise_timers();
     gate.sleep_until(span.at_ns);
+    worker.flows.iter_mut().for_each(Connection::begin);
     let meter = ThreadMeter::begin(thread, monotonic_ns());
     while worker.open > 0 {
         worker.turn(gate)?;
@@ -70,10 +90,10 @@ pub fn drive(
 struct Worker {
     flows: Vec<Connection>,
     poll: Poll,
+    /// Filled by each wait anew.
+    ready: Vec<Ready>,
     block: Vec<u8>,
     work: StreamWork,
-    /// When block n of a paced flow is due; `None` sends as fast as the socket takes it.
-    pace: Option<Pace>,
     span: Span,
     next_sample_ns: u64,
     /// When the senders were ended, here or by the span at the peer.
@@ -95,18 +115,17 @@ impl Worker {
             };
             poll.add(&flow.socket, index as u64, interest)?;
         }
-        let pace = work.rate_bps.and_then(|bits| Pace::per_second(bits as f64 / 8.0 / work.block_bytes as f64));
         Ok(Self {
             open: flows.len(),
             flows: flows.into_iter().map(Connection::new).collect(),
             poll,
+            ready: Vec::new(),
             block: vec![0; work.block_bytes],
             work,
-            pace,
             span,
             next_sample_ns: span.at_ns.saturating_add(work.sample_ns),
             over_ns: None,
-            late: pace.map(|_| Histogram::new()),
+            late: work.paced.map(|_| Histogram::new()),
             errors: BTreeMap::new(),
         })
     }
@@ -114,7 +133,7 @@ impl Worker {
     fn turn(&mut self, gate: &Gate) -> io::Result<()> {
         let now = monotonic_ns();
         if now >= self.span.end_ns || gate.stopped() {
-            self.end_senders();
+            self.end_senders(now.min(self.span.end_ns));
             let over_ns = *self.over_ns.get_or_insert(now);
             self.give_up_receivers(now, over_ns, gate.abandoned());
         }
@@ -127,16 +146,18 @@ impl Worker {
         }
         let until = self.wake_paced(now)?.min(now + TURN_NS);
         let until = if now < self.span.end_ns { until.min(self.span.end_ns) } else { until };
-        let ready: Vec<Ready> = self.poll.wait(Some(until))?.collect();
-        for source in ready {
-            self.serve(source);
+        self.ready.clear();
+        self.ready.extend(self.poll.wait(Some(until))?);
+        let woke_ns = monotonic_ns();
+        for at in 0..self.ready.len() {
+            self.serve(self.ready[at].token as usize, woke_ns);
         }
         Ok(())
     }
 
     /// Paced flows that have sent all that is due are not watched for room; those whose next block has come due are again.
     fn wake_paced(&mut self, now: u64) -> io::Result<u64> {
-        let Some(pace) = self.pace else { return Ok(u64::MAX) };
+        let Some(PacedBlocks { pace, .. }) = self.work.paced else { return Ok(u64::MAX) };
         let mut next = u64::MAX;
         for (index, flow) in self.flows.iter_mut().enumerate().filter(|(_, flow)| flow.open && flow.resting) {
             let due = self.span.at_ns.saturating_add(pace.due_ns(flow.blocks));
@@ -150,33 +171,36 @@ impl Worker {
         Ok(next)
     }
 
-    fn serve(&mut self, source: Ready) {
-        let flow = &mut self.flows[source.token as usize];
+    fn serve(&mut self, index: usize, woke_ns: u64) {
+        let flow = &mut self.flows[index];
         if !flow.open {
             return;
         }
-        let result = match flow.flow.role {
-            Role::Send => flow.send(&self.block, self.pace.zip(self.late.as_mut()), self.span, &self.poll),
-            Role::Receive => flow.receive(&mut self.block),
+        let result = match (flow.flow.role, self.work.paced) {
+            (Role::Send, None) => flow.send(&self.block, self.span.end_ns),
+            (Role::Send, Some(blocks)) => {
+                flow.room.found(woke_ns);
+                let late = self.late.get_or_insert_default();
+                flow.send_due(&self.block[..blocks.block_bytes], blocks.pace, self.span, &self.poll, late)
+            }
+            (Role::Receive, _) => flow.receive(&mut self.block),
         };
         match result {
             Ok(Progress::More) => {}
-            Ok(Progress::Ended) => self.close(source.token as usize),
+            Ok(Progress::Ended) => self.close(index, monotonic_ns()),
             Err(error) => {
-                let code = error_code(&error);
-                count_error(&mut self.errors, code);
-                self.flows[source.token as usize].error = Some(code.to_owned());
-                self.close(source.token as usize);
+                count_error(&mut self.errors, error_code(&error));
+                self.close(index, monotonic_ns());
             }
         }
     }
 
-    fn end_senders(&mut self) {
+    fn end_senders(&mut self, ended_ns: u64) {
         for index in 0..self.flows.len() {
             if self.flows[index].open && self.flows[index].flow.role == Role::Send {
                 // Fails only when the peer has gone, which the peer's report tells.
                 let _ = self.flows[index].flow.socket.shutdown(Shutdown::Write);
-                self.close(index);
+                self.close(index, ended_ns);
             }
         }
     }
@@ -185,20 +209,21 @@ impl Worker {
     fn give_up_receivers(&mut self, now: u64, over_ns: u64, abandoned: bool) {
         for index in 0..self.flows.len() {
             let flow = &mut self.flows[index];
-            let quiet_since_ns = flow.end_ns.unwrap_or(0).max(over_ns);
+            let quiet_since_ns = flow.last_ns.unwrap_or(0).max(over_ns);
             let too_long = now >= quiet_since_ns + DRAIN_NS || now >= over_ns + LONGEST_DRAIN_NS;
             if flow.open && (too_long || abandoned) {
-                flow.error = Some("no_end_of_stream".to_owned());
                 count_error(&mut self.errors, "no_end_of_stream");
-                self.close(index);
+                self.close(index, now);
             }
         }
     }
 
-    fn close(&mut self, index: usize) {
+    /// `ended_ns`: when the flow stopped trying, which may be long after its last byte.
+    fn close(&mut self, index: usize, ended_ns: u64) {
         let flow = &mut self.flows[index];
         flow.sample();
         flow.open = false;
+        flow.ended_ns = Some(ended_ns);
         self.open -= 1;
         if !flow.resting {
             // The descriptor is open, so this cannot fail; and if it did, `serve` ignores a closed flow.
@@ -217,15 +242,15 @@ struct Connection {
     open: bool,
     /// Not watched: a paced flow whose next block is not due yet.
     resting: bool,
+    room: Room,
     /// Whole blocks sent, and bytes sent of the next one.
     blocks: u64,
     partial: usize,
     start_ns: Option<u64>,
-    end_ns: Option<u64>,
-    rtt_sum_us: u64,
-    rtt_samples: u64,
-    retransmits: Option<u64>,
-    error: Option<String>,
+    /// The last byte.
+    last_ns: Option<u64>,
+    ended_ns: Option<u64>,
+    kernel: KernelView,
 }
 
 impl Connection {
@@ -234,54 +259,71 @@ impl Connection {
             flow,
             open: true,
             resting: false,
+            room: Room::default(),
             blocks: 0,
             partial: 0,
             start_ns: None,
-            end_ns: None,
-            rtt_sum_us: 0,
-            rtt_samples: 0,
-            retransmits: None,
-            error: None,
+            last_ns: None,
+            ended_ns: None,
+            kernel: KernelView::default(),
         }
     }
 
-    fn send(
-        &mut self,
-        block: &[u8],
-        mut paced: Option<(Pace, &mut Histogram)>,
-        span: Span,
-        poll: &Poll,
-    ) -> io::Result<Progress> {
-        let Span { at_ns, end_ns } = span;
+    fn send(&mut self, block: &[u8], end_ns: u64) -> io::Result<Progress> {
         for _ in 0..CALLS_PER_TURN {
             let now = monotonic_ns();
-            if paced.is_none() && now >= end_ns {
+            if now >= end_ns || !self.write(&block[self.partial..], now)? {
                 break;
             }
-            let due_ns = paced.as_ref().map_or(0, |(pace, _)| at_ns.saturating_add(pace.due_ns(self.blocks)));
-            if due_ns > now || due_ns >= end_ns {
+        }
+        Ok(Progress::More)
+    }
+
+    /// As far as blocks are due; then the flow rests.
+    fn send_due(
+        &mut self,
+        block: &[u8],
+        pace: Pace,
+        span: Span,
+        poll: &Poll,
+        late: &mut Histogram,
+    ) -> io::Result<Progress> {
+        for _ in 0..CALLS_PER_TURN {
+            let now = monotonic_ns();
+            let due_ns = span.at_ns.saturating_add(pace.due_ns(self.blocks));
+            if due_ns > now || due_ns >= span.end_ns {
                 self.resting = true;
                 poll.remove(&self.flow.socket)?;
                 break;
             }
-            let written = match self.flow.socket.write(&block[self.partial..]) {
-                Ok(written) => written,
-                Err(error) if would_block(&error) => break,
-                Err(error) => return Err(error),
-            };
-            if let (0, Some((_, late))) = (self.partial, &mut paced) {
-                late.record(now - due_ns);
+            let begins = self.partial == 0;
+            if !self.write(&block[self.partial..], now)? {
+                self.room.lost();
+                break;
             }
-            self.partial += written;
-            if self.partial == block.len() {
-                self.blocks += 1;
-                self.partial = 0;
+            if begins {
+                late.record(self.room.late_ns(now, due_ns));
             }
-            self.flow.counters.sent(written as u64, 0);
-            self.start_ns.get_or_insert(now);
-            self.end_ns = Some(monotonic_ns());
         }
         Ok(Progress::More)
+    }
+
+    /// One call; returns whether there was room.
+    fn write(&mut self, rest: &[u8], now: u64) -> io::Result<bool> {
+        let written = match self.flow.socket.write(rest) {
+            Ok(written) => written,
+            Err(error) if would_block(&error) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        self.partial += written;
+        if written == rest.len() {
+            self.blocks += 1;
+            self.partial = 0;
+        }
+        self.flow.counters.sent(written as u64, 0);
+        self.start_ns.get_or_insert(now);
+        self.last_ns = Some(monotonic_ns());
+        Ok(true)
     }
 
     fn receive(&mut self, block: &mut [u8]) -> io::Result<Progress> {
@@ -295,17 +337,22 @@ impl Connection {
             self.flow.counters.received(read as u64, 0);
             let now = monotonic_ns();
             self.start_ns.get_or_insert(now);
-            self.end_ns = Some(now);
+            self.last_ns = Some(now);
         }
         Ok(Progress::More)
+    }
+
+    /// The connection is older than the test: what it sent again before is not the test's.
+    fn begin(&mut self) {
+        if self.flow.role == Role::Send {
+            self.kernel.before = net::tcp_info(&self.flow.socket).ok().map(|info| info.retransmits.into());
+        }
     }
 
     fn sample(&mut self) {
         if self.flow.role == Role::Send {
             if let Ok(info) = net::tcp_info(&self.flow.socket) {
-                self.rtt_sum_us += u64::from(info.rtt_us);
-                self.rtt_samples += 1;
-                self.retransmits = Some(u64::from(info.retransmits));
+                self.kernel.take(info.rtt_us.into(), info.retransmits.into());
             }
         }
     }
@@ -314,17 +361,143 @@ impl Connection {
         SideReport {
             flow: self.flow.id,
             start_ns: self.start_ns,
-            end_ns: self.end_ns,
+            end_ns: match self.flow.role {
+                Role::Send => self.ended_ns.max(self.last_ns),
+                Role::Receive => self.last_ns,
+            },
             sent_bytes: self.flow.counters.sent_bytes(),
             received_bytes: self.flow.counters.received_bytes(),
-            retransmits: self.retransmits,
-            rtt_mean_us: (self.rtt_samples > 0).then(|| self.rtt_sum_us as f64 / self.rtt_samples as f64),
-            error: self.error.clone(),
+            retransmits: self.kernel.retransmits(),
+            rtt_mean_us: self.kernel.rtt_mean_us(),
             ..SideReport::default()
         }
     }
 }
 
+/// Whether a paced flow's socket has room. While it is full a block waits for the path or the receiver; late by the
+/// sender's own doing it is only from the moment that there was room again.
+#[derive(Default)]
+struct Room {
+    full: bool,
+    since_ns: u64,
+}
+
+impl Room {
+    fn lost(&mut self) {
+        self.full = true;
+    }
+
+    fn found(&mut self, now_ns: u64) {
+        if std::mem::take(&mut self.full) {
+            self.since_ns = now_ns;
+        }
+    }
+
+    fn late_ns(&self, now_ns: u64, due_ns: u64) -> u64 {
+        now_ns.saturating_sub(due_ns.max(self.since_ns))
+    }
+}
+
+/// What the kernel tells of a sending connection, sampled; times in µs, retransmits since the connection began.
+#[derive(Default)]
+struct KernelView {
+    rtt_sum_us: u64,
+    rtt_samples: u64,
+    before: Option<u64>,
+    latest: Option<u64>,
+}
+
+impl KernelView {
+    fn take(&mut self, rtt_us: u64, retransmits: u64) {
+        self.rtt_sum_us += rtt_us;
+        self.rtt_samples += 1;
+        self.latest = Some(retransmits);
+    }
+
+    fn rtt_mean_us(&self) -> Option<f64> {
+        (self.rtt_samples > 0).then(|| self.rtt_sum_us as f64 / self.rtt_samples as f64)
+    }
+
+    fn retransmits(&self) -> Option<u64> {
+        self.latest.zip(self.before).map(|(latest, before)| latest.saturating_sub(before))
+    }
+}
+
 fn would_block(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (near, listener.accept().unwrap().0)
+    }
+
+    fn one_sender(socket: TcpStream, paced: Option<PacedBlocks>, length_ns: u64) -> (Span, WorkerReport) {
+        let flow = StreamFlow { id: 0, socket, role: Role::Send, counters: Arc::default() };
+        let work = StreamWork { block_bytes: 1 << 16, paced, sample_ns: 1_000_000_000 };
+        let at_ns = monotonic_ns();
+        let span = Span { at_ns, end_ns: at_ns + length_ns };
+        (span, drive(vec![flow], work, span, &Gate::default(), "tcp-send").unwrap())
+    }
+
+    #[test]
+    fn a_stall_that_lasts_to_the_end_belongs_to_the_flow() {
+        // Nobody reads: the sender is stuck as soon as the buffers are full.
+        for paced in [None, PacedBlocks::new(80_000_000_000, 1 << 16)] {
+            let (near, _far) = pair();
+            let (span, report) = one_sender(near, paced, 100_000_000);
+            assert_eq!(report.flows[0].end_ns, Some(span.end_ns));
+        }
+    }
+
+    #[test]
+    fn a_flow_that_fails_ends_there() {
+        let (near, far) = pair();
+        drop(far);
+        let (span, report) = one_sender(near, None, 30_000_000_000);
+        assert!(report.flows[0].end_ns.unwrap() < span.end_ns);
+        assert_eq!(report.errors.values().sum::<u64>(), 1, "{:?}", report.errors);
+    }
+
+    #[test]
+    fn a_low_rate_is_sent_in_small_blocks() {
+        let blocks = PacedBlocks::new(1_000_000, 1 << 17).unwrap();
+        assert_eq!((blocks.block_bytes, blocks.pace.due_ns(100)), (1250, 1_000_000_000));
+        assert_eq!(PacedBlocks::new(1 << 40, 1 << 17).unwrap().block_bytes, 1 << 17);
+        assert_eq!(PacedBlocks::new(1, 1 << 17).unwrap().block_bytes, 1);
+    }
+
+    #[test]
+    fn a_rate_that_no_schedule_keeps_is_refused() {
+        assert_eq!(PacedBlocks::new(0, 1000), None);
+        assert_eq!(PacedBlocks::new(u64::MAX, 1), None);
+        assert_eq!(PacedBlocks::new(0, 0), None);
+    }
+
+    #[test]
+    fn time_without_room_is_not_the_senders_own() {
+        let mut room = Room::default();
+        assert_eq!(room.late_ns(150, 100), 50);
+        room.lost();
+        room.found(400);
+        assert_eq!((room.late_ns(410, 200), room.late_ns(450, 440)), (10, 10));
+        // It woke for another reason: there was room all the time.
+        room.found(900);
+        assert_eq!(room.late_ns(910, 450), 460);
+    }
+
+    #[test]
+    fn what_was_sent_again_before_the_start_is_not_the_tests() {
+        let mut kernel = KernelView { before: Some(7), ..KernelView::default() };
+        assert_eq!(kernel.retransmits(), None);
+        kernel.take(100, 7);
+        kernel.take(300, 9);
+        assert_eq!((kernel.retransmits(), kernel.rtt_mean_us()), (Some(2), Some(200.0)));
+    }
 }

@@ -14,8 +14,9 @@ use super::session::{FromPeer, Session, Speaker};
 use super::threads::{Collector, FlowCounters, Rolled};
 use super::Task;
 use crate::events::{peer_error, system_error};
+use crate::flows::account::{add_errors, total, Account};
 use crate::flows::crew::{Crew, Worker};
-use crate::flows::{late_p99_us, Role, Span, WorkerReport, DRAIN_NS, LONGEST_DRAIN_NS};
+use crate::flows::{Role, Span, DRAIN_NS, LONGEST_DRAIN_NS};
 
 /// One flow as both sides know it.
 pub struct PlannedFlow {
@@ -115,7 +116,7 @@ impl Conduct {
         if let Some(error) = course.lost {
             return Err(error);
         }
-        let (peer_flows, peer_load) =
+        let (peer_flows, peer_load, peer_errors) =
             course.report.ok_or_else(|| peer_error("no_report", "the server ended without a report"))?;
         let local = Account::of(workers);
         let unsent = total(local.rows.iter().chain(&peer_flows).map(|row| row.unsent_units)).unwrap_or(0);
@@ -124,9 +125,7 @@ impl Conduct {
             counts.insert("histogram_overflow".to_owned(), collector.overflow());
         }
         let mut errors = local.errors;
-        for error in peer_flows.iter().filter_map(|row| row.error.as_ref()) {
-            *errors.entry(format!("peer_{error}")).or_insert(0) += 1;
-        }
+        add_errors(&mut errors, "peer_", peer_errors);
         Ok(Outcome {
             flows: flow_reports(&flows, span, local.rows, &peer_flows, counts_loss),
             histograms: collector.totals(),
@@ -135,38 +134,6 @@ impl Conduct {
             receiver: Some(peer_load),
             counts,
         })
-    }
-}
-/// What this side's workers found, put together.
-struct Account {
-    rows: Vec<SideReport>,
-    load: LoadReport,
-    errors: BTreeMap<String, u64>,
-}
-
-impl Account {
-    fn of(workers: Vec<WorkerReport>) -> Self {
-        let mut load = LoadReport {
-            side: Side::Local,
-            wall_s: 0.0,
-            threads: Vec::new(),
-            pushback: 0,
-            late_p99_us: late_p99_us(&workers),
-            socket_drops: None,
-        };
-        let mut rows = Vec::new();
-        let mut errors = BTreeMap::new();
-        for worker in workers {
-            load.wall_s = worker.thread.wall_s.max(load.wall_s);
-            load.threads.push(worker.thread);
-            load.pushback += worker.pushback;
-            for (name, count) in worker.errors {
-                *errors.entry(name).or_insert(0) += count;
-            }
-            rows.extend(worker.flows);
-        }
-        load.socket_drops = total(rows.iter().map(|row: &SideReport| row.socket_drops));
-        Self { rows, load, errors }
     }
 }
 
@@ -223,11 +190,6 @@ fn flow_report(
     }
 }
 
-/// The sum of what is known; `None` when nothing is.
-fn total(values: impl Iterator<Item = Option<u64>>) -> Option<u64> {
-    values.flatten().fold(None, |sum: Option<u64>, value| Some(sum.unwrap_or(0).saturating_add(value)))
-}
-
 /// What has been said and heard so far.
 #[derive(Default)]
 struct Course {
@@ -235,7 +197,7 @@ struct Course {
     end_said: bool,
     /// When the server should have reported, once nothing is left to do here.
     report_due: Option<Instant>,
-    report: Option<(Vec<SideReport>, LoadReport)>,
+    report: Option<(Vec<SideReport>, LoadReport, BTreeMap<String, u64>)>,
     lost: Option<ErrorReport>,
 }
 
@@ -274,7 +236,7 @@ impl Course {
                     expected.store(sent, Ordering::Relaxed);
                 }
             }
-            FromPeer::Report(rows, load) => self.report = Some((rows, load)),
+            FromPeer::Report(rows, load, errors) => self.report = Some((rows, load, errors)),
             FromPeer::Lost(error) => self.lost = self.lost.take().or(Some(error)),
         }
     }

@@ -1,5 +1,6 @@
 //! The client's end of a session: control connection, clock comparison, data flows, the server's progress and report.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::time::Duration;
@@ -28,7 +29,7 @@ pub enum FromPeer {
     /// Units that its senders sent, in the downward flows' order.
     Sent(Vec<u64>),
     /// Its figures.
-    Report(Vec<SideReport>, LoadReport),
+    Report(Vec<SideReport>, LoadReport, BTreeMap<String, u64>),
     /// It broke the protocol or went away.
     Lost(ErrorReport),
 }
@@ -173,13 +174,14 @@ impl Session {
             let item = match self.hear() {
                 Ok(FromServer::Progress { t_ns, flows }) => FromPeer::Progress(self.local(t_ns), flows),
                 Ok(FromServer::Sent { units }) => FromPeer::Sent(units),
-                Ok(FromServer::Report { flows, load }) => {
+                Ok(FromServer::Report { flows, load, errors }) => {
                     let map = |flow: SideReport| SideReport {
                         start_ns: flow.start_ns.map(|t_ns| self.local(t_ns)),
                         end_ns: flow.end_ns.map(|t_ns| self.local(t_ns)),
                         ..flow
                     };
-                    FromPeer::Report(flows.into_iter().map(map).collect(), LoadReport { side: Side::Peer, ..load })
+                    let load = LoadReport { side: Side::Peer, ..load };
+                    FromPeer::Report(flows.into_iter().map(map).collect(), load, errors)
                 }
                 Ok(_) => FromPeer::Lost(self.out_of_turn()),
                 Err(error) => FromPeer::Lost(error),

@@ -13,11 +13,12 @@ use super::session::Session;
 use super::{planned_directions, Ready, Task};
 use crate::events::{input_error, system_error};
 use crate::flows::crew::Worker;
-use crate::flows::stream::{self, StreamFlow, StreamWork};
+use crate::flows::stream::{self, PacedBlocks, StreamFlow, StreamWork};
 use crate::flows::{counters, deal_out, Role};
 
 struct ReadyTcp {
     spec: TcpSpec,
+    paced: Option<PacedBlocks>,
     conduct: Conduct,
     flows: Vec<StreamFlow>,
 }
@@ -27,9 +28,7 @@ pub fn prepare(spec: TcpSpec) -> Result<Box<dyn Ready>, ErrorReport> {
     if spec.flows == 0 || spec.block_bytes == 0 || spec.duration_ms == 0 || spec.interval_ms == 0 {
         return Err(input_error("bad_spec", "flows, block, duration and interval must be at least 1"));
     }
-    if spec.rate_bps == Some(0) {
-        return Err(input_error("bad_rate", "a rate of 0 bit/s is none"));
-    }
+    let paced = parse_rate(spec.rate_bps, spec.block_bytes)?;
     let work = Work::Tcp { block_bytes: spec.block_bytes, rate_bps: spec.rate_bps };
     let open = Open {
         work,
@@ -65,7 +64,12 @@ pub fn prepare(spec: TcpSpec) -> Result<Box<dyn Ready>, ErrorReport> {
     session.await_ready()?;
     let interval = Duration::from_millis(spec.interval_ms.into());
     let conduct = Conduct { session, flows: planned, has_units: false, counts_loss: false, interval, metrics: &[] };
-    Ok(Box::new(ReadyTcp { spec, conduct, flows }))
+    Ok(Box::new(ReadyTcp { spec, paced, conduct, flows }))
+}
+
+fn parse_rate(rate_bps: Option<u64>, block_bytes: u32) -> Result<Option<PacedBlocks>, ErrorReport> {
+    let refused = |rate| input_error("bad_rate", format!("blocks of {block_bytes} bytes keep no rate of {rate} bit/s"));
+    rate_bps.map(|rate| PacedBlocks::new(rate, block_bytes).ok_or_else(|| refused(rate))).transpose()
 }
 
 impl Ready for ReadyTcp {
@@ -73,7 +77,7 @@ impl Ready for ReadyTcp {
         let span = span(at_ns, self.spec.duration_ms);
         let work = StreamWork {
             block_bytes: self.spec.block_bytes as usize,
-            rate_bps: self.spec.rate_bps,
+            paced: self.paced,
             sample_ns: u64::from(self.spec.interval_ms) * 1_000_000,
         };
         let (sending, receiving): (Vec<_>, Vec<_>) = self.flows.into_iter().partition(|flow| flow.role == Role::Send);

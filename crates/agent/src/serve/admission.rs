@@ -8,6 +8,7 @@ use leadline_transport::{Open, Refusal, Work, HEADER_BYTES};
 use leadline_wire::{Direction, Protocol};
 
 use crate::flows::datagram;
+use crate::flows::stream::PacedBlocks;
 
 /// What one client may ask for.
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +91,9 @@ fn check(open: &Open, limits: Limits) -> Result<(), Refusal> {
         return Err(refusal("too_long", message));
     }
     let paced = match open.work {
-        Work::Tcp { rate_bps, .. } => rate_bps != Some(0),
+        Work::Tcp { block_bytes, rate_bps } => {
+            rate_bps.is_none_or(|rate| PacedBlocks::new(rate, block_bytes).is_some())
+        }
         Work::Udp { rate_pps, .. } => rate_pps.is_none_or(|rate| Pace::per_second(rate).is_some()),
         Work::Rr { .. } => true,
     };
@@ -144,7 +147,9 @@ mod tests {
         assert_eq!(code(&Open { flows: 9, ..open(TCP) }), "too_many_flows");
         assert_eq!(code(&Open { duration_ms: 10_001, ..open(TCP) }), "too_long");
         assert_eq!(code(&Open { flows: 0, ..open(TCP) }), "bad_request");
-        assert_eq!(code(&open(Work::Tcp { block_bytes: 1, rate_bps: Some(0) })), "bad_rate");
+        for rate in [0, u64::MAX] {
+            assert_eq!(code(&open(Work::Tcp { block_bytes: 1, rate_bps: Some(rate) })), "bad_rate", "{rate}");
+        }
         for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             let work = Work::Udp { datagram_bytes: 100, rate_pps: Some(rate), number: None };
             assert_eq!(code(&open(work)), "bad_rate", "{rate}");

@@ -12,19 +12,18 @@ use leadline_pace::Pace;
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::net;
 use leadline_sys::process::random_u64;
-use leadline_transport::{
-    encode_frame, FrameDecoder, FromClient, FromServer, Open, SideReport, Work, FRAME_LIMIT_BYTES,
-};
-use leadline_wire::{Direction, LoadReport, Protocol, Side};
+use leadline_transport::{encode_frame, FrameDecoder, FromClient, FromServer, Open, Work, FRAME_LIMIT_BYTES};
+use leadline_wire::{Direction, Protocol};
 
 use super::admission;
 use super::entrance::House;
 use super::lock;
+use crate::flows::account::Account;
 use crate::flows::answer::{self, AnswerFlow, AnswerSocket, AnswerWork};
 use crate::flows::crew::{Crew, Worker};
 use crate::flows::datagram::{self, DatagramFlow, DatagramWork, UNKNOWN};
-use crate::flows::stream::{self, StreamFlow, StreamWork};
-use crate::flows::{counters, deal_out, late_p99_us, Role, Span, WorkerReport, LONGEST_DRAIN_NS};
+use crate::flows::stream::{self, PacedBlocks, StreamFlow, StreamWork};
+use crate::flows::{counters, deal_out, Role, Span, LONGEST_DRAIN_NS};
 use crate::gate::Gate;
 use crate::load::planned_directions;
 use crate::load::threads::FlowCounters;
@@ -146,8 +145,8 @@ impl Session {
         }
         let reports = crew.join()?;
         outcome?;
-        let (flows, load) = report(reports);
-        say(&mut self.control, &FromServer::Report { flows, load })?;
+        let Account { rows: flows, load, errors } = Account::of(reports);
+        say(&mut self.control, &FromServer::Report { flows, load, errors })?;
         // A close with words of the client's unread would be a reset, and the report lost on its way.
         self.control.shutdown(std::net::Shutdown::Write)?;
         let deadline = Instant::now() + PARTING;
@@ -219,7 +218,9 @@ impl Session {
         match self.open.work {
             Work::Tcp { block_bytes, rate_bps } => {
                 let sample_ns = u64::from(self.open.interval_ms) * 1_000_000;
-                let work = StreamWork { block_bytes: block_bytes as usize, rate_bps, sample_ns };
+                // The admission has seen that the rate can be kept.
+                let paced = rate_bps.and_then(|rate| PacedBlocks::new(rate, block_bytes));
+                let work = StreamWork { block_bytes: block_bytes as usize, paced, sample_ns };
                 let flows = self.streams(served, arrived)?;
                 for (role, group) in by_role(flows, threads, |flow| flow.role) {
                     workers.push((role, Box::new(move |gate| stream::drive(group, work, span, gate, "tcp-serve"))));
@@ -350,28 +351,6 @@ fn place(flows: &mut [Option<Arrived>], id: u32, arrived: Arrived) {
     if let Some(slot @ None) = flows.get_mut(id as usize) {
         *slot = Some(arrived);
     }
-}
-
-fn report(workers: Vec<WorkerReport>) -> (Vec<SideReport>, LoadReport) {
-    let late_p99_us = late_p99_us(&workers);
-    let mut load = LoadReport {
-        side: Side::Local,
-        wall_s: 0.0,
-        threads: Vec::new(),
-        pushback: 0,
-        late_p99_us,
-        socket_drops: None,
-    };
-    let mut flows = Vec::new();
-    for worker in workers {
-        load.wall_s = load.wall_s.max(worker.thread.wall_s);
-        load.threads.push(worker.thread);
-        load.pushback += worker.pushback;
-        flows.extend(worker.flows);
-    }
-    let drops: Vec<u64> = flows.iter().filter_map(|flow: &SideReport| flow.socket_drops).collect();
-    load.socket_drops = (!drops.is_empty()).then(|| drops.iter().sum());
-    (flows, load)
 }
 
 /// Read the control connection until it ends.
