@@ -109,6 +109,12 @@ impl ClientConnection {
         matches!(self.state, State::Sending | State::Receiving).then_some(self.timing.sent_ns)
     }
 
+    /// When the outstanding request was due, if there is one.
+    #[must_use]
+    pub fn outstanding_due_ns(&self) -> Option<u64> {
+        matches!(self.state, State::Sending | State::Receiving).then_some(self.timing.due_ns)
+    }
+
     /// Takes up a connection that has just been established.
     pub fn opened(&mut self) {
         self.parser.reset();
@@ -215,6 +221,7 @@ mod tests {
         assert_eq!(connection.unsent_from(), 5);
         assert!(connection.sent(length - 5));
         assert_eq!(connection.outstanding_since_ns(), Some(130));
+        assert_eq!(connection.outstanding_due_ns(), Some(100));
         assert_eq!(connection.receive(&OK[..20], 150), Ok(Received::Partial));
         let Ok(Received::Answered(answer)) = connection.receive(&OK[20..], 170) else { panic!("no answer") };
         assert_eq!((answer.timing.due_ns, answer.timing.sent_ns, answer.timing.done_ns), (100, 130, 170));

@@ -32,6 +32,16 @@ impl Schedule {
         }
     }
 
+    /// When the request after those handed out is due, or would be if there were one more; `None` in a closed loop. A
+    /// paced flow ends here: n requests take up n gaps, not n - 1.
+    #[must_use]
+    pub fn following_ns(&self) -> Option<u64> {
+        match self {
+            Schedule::Closed(_) => None,
+            Schedule::Open(open) => Some(open.next_due_ns),
+        }
+    }
+
     /// How many requests have fallen due by `now_ns`.
     #[must_use]
     pub fn due_count(&self, now_ns: u64) -> u64 {
@@ -170,6 +180,16 @@ mod tests {
         assert_eq!(open.take(9_500_000), None);
         assert_eq!(open.due_count(u64::MAX), 10);
         assert_eq!(open.take(15_000_000), None, "the time is over, five were never sent");
+    }
+
+    #[test]
+    fn a_paced_number_takes_up_as_many_gaps() {
+        let pace = Pace::per_second(1000.0).unwrap();
+        let mut open = Schedule::Open(OpenLoop::new(pace, 5_000_000, 10_000_000, Some(2), 0, 1));
+        assert_eq!(open.following_ns(), Some(5_000_000));
+        assert!(open.take(6_000_000, 0).is_some() && open.take(6_000_000, 0).is_some());
+        assert_eq!((open.next_due_ns(), open.following_ns()), (None, Some(7_000_000)));
+        assert_eq!(Schedule::Closed(ClosedLoop::new(0, 1000, None, 0, 1)).following_ns(), None);
     }
 
     proptest! {

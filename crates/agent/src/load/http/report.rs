@@ -1,6 +1,7 @@
 //! The threads' figures as one outcome. Every request that fell due is in exactly one of `responses`, `unanswered` (it
 //! was out whole when the time was over), `unsent` (it was not) and the errors; failed attempts to connect are errors
-//! without a request.
+//! without a request. The latencies hold one value for each answer, and for each request that timed out, was outstanding
+//! at the end or never sent its age then, which its latency is at least.
 
 use std::collections::BTreeMap;
 use std::net::TcpStream;
@@ -25,7 +26,7 @@ pub struct WorkerReport {
     pub tcp: TcpSummary,
     /// Requests that fell due.
     pub due: u64,
-    /// From due to sent, where requests are paced.
+    /// From when it was due and a connection was free to sent, where requests are paced.
     pub late: Option<Histogram>,
 }
 
@@ -34,8 +35,18 @@ pub struct WorkerReport {
 pub struct Tally {
     /// Requests whose last byte was out and whose answer was not in when the time was over.
     pub unanswered: u64,
+    /// Those of them that had been out for longer than a second.
+    pub unanswered_long: u64,
     /// Requests that were due and not out whole when the time was over.
     pub unsent: u64,
+    /// Those of them that waited for the server: no connection was free, or the socket did not take them.
+    pub unsent_while_busy: u64,
+    /// Those of them that were too many to take the age of each.
+    pub unsent_without_age: u64,
+    /// Requests that were sent, and fell due while no connection was free.
+    pub due_while_busy: u64,
+    /// Connections that could not be had again by the end.
+    pub connections_down: u64,
     /// Bytes of bodies.
     pub body_bytes: u64,
     /// Connections that came up.
@@ -46,8 +57,10 @@ pub struct Tally {
     pub status: [u64; 10],
     /// When the first request was sent, ns.
     pub first_sent_ns: Option<u64>,
-    /// When the last answer was whole, ns.
+    /// When the last request ended, answered or not, ns.
     pub last_ns: Option<u64>,
+    /// When no more was tried, ns.
+    pub end_ns: Option<u64>,
 }
 
 /// The open connections' TCP figures.
@@ -118,9 +131,8 @@ pub fn outcome(
     if collector.overflow() > 0 {
         counts.insert("histogram_overflow".to_owned(), collector.overflow());
     }
-    let first_ns = flows.iter().filter_map(|row| row.start_ns).min();
-    let last_ns = flows.iter().filter_map(|row| row.end_ns).max();
-    let wall_s = first_ns.zip(last_ns).map_or(0.0, |(first, last)| last.saturating_sub(first) as f64 / 1e9);
+    // The stretch that the threads' CPU times are of.
+    let wall_s = threads.iter().map(|thread: &ThreadReport| thread.wall_s).fold(0.0, f64::max);
     let histograms = collector.totals();
     let generator = LoadReport { side: Side::Local, wall_s, threads, pushback, late_p99_us, socket_drops: None };
     Outcome { flows, histograms, errors, generator, receiver: None, counts }
@@ -133,7 +145,7 @@ fn late_p99_us(reports: &[WorkerReport]) -> Option<f64> {
     all.quantile_ns(0.99).map(|late_ns| late_ns as f64 / 1e3)
 }
 
-/// A status class without a response is left out.
+/// A status class without a response is left out, and so is what hardly ever happens.
 fn worker_counts(report: &WorkerReport, counters: &FlowCounters) -> Vec<(&'static str, u64)> {
     let tally = &report.tally;
     let mut counts = vec![
@@ -141,11 +153,18 @@ fn worker_counts(report: &WorkerReport, counters: &FlowCounters) -> Vec<(&'stati
         ("requests_sent", counters.sent_units()),
         ("responses", counters.received_units()),
         ("unanswered", tally.unanswered),
+        ("unanswered_over_1s", tally.unanswered_long),
         ("unsent", tally.unsent),
+        ("unsent_while_busy", tally.unsent_while_busy),
+        ("due_while_busy", tally.due_while_busy),
+        ("connections_down", tally.connections_down),
         ("bytes", counters.received_bytes()),
         ("body_bytes", tally.body_bytes),
         ("connections_opened", tally.connections_opened),
     ];
+    if tally.unsent_without_age > 0 {
+        counts.push(("unsent_without_age", tally.unsent_without_age));
+    }
     counts.extend(STATUS_NAMES.into_iter().zip(tally.status).filter(|(_, count)| *count > 0));
     counts
 }
@@ -156,7 +175,7 @@ fn flow_report(plan: &Plan, at_ns: u64, flow: u32, report: &WorkerReport, counte
         direction: Direction::Down,
         due_ns: at_ns,
         start_ns: report.tally.first_sent_ns,
-        end_ns: report.tally.last_ns,
+        end_ns: report.tally.end_ns,
         sent_bytes: counters.sent_bytes(),
         received_bytes: Some(counters.received_bytes()),
         sent_units: Some(counters.sent_units()),

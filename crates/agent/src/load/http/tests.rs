@@ -176,6 +176,72 @@ fn what_was_due_and_never_sent_is_told() {
 }
 
 #[test]
+fn a_server_that_falls_silent_does_not_shorten_the_load() {
+    let silent = server(|mut socket| {
+        for _ in 0..3 {
+            read_request(&mut socket);
+            let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        }
+        while read_request(&mut socket) {}
+    });
+    for rate_per_s in [None, Some(1000.0)] {
+        let spec = HttpSpec { duration_ms: 300, connections: 2, threads: 1, rate_per_s, ..spec(silent, None) };
+        let outcome = run(spec);
+        let flow = &outcome.flows[0];
+        assert_eq!(flow.end_ns, Some(flow.due_ns + 300_000_000), "it tried until the end");
+        assert_eq!((outcome.counts["responses"], outcome.counts["unanswered"]), (6, 2));
+        // Each request has a latency, if only that it took longer than until the end.
+        assert_eq!(histogram_count(&outcome, "latency"), outcome.counts["requests_due"]);
+        assert_eq!(histogram_count(&outcome, "service"), 6);
+        // With all connections busy, what could not be sent is not the generator's doing.
+        assert_eq!(outcome.counts["unsent_while_busy"], outcome.counts["unsent"]);
+        assert_accounted(&outcome);
+    }
+}
+
+#[test]
+fn what_waits_for_a_connection_is_not_late() {
+    // All requests but the first fall due before the first answer. Only a stall of this machine that is half as long
+    // as the server's would make one late.
+    const STALL_NS: u64 = 400_000_000;
+    let (listener, address) = listener();
+    std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        let mut stall_ns = STALL_NS;
+        while read_request(&mut socket) {
+            clock::sleep_until(clock::monotonic_ns() + std::mem::take(&mut stall_ns));
+            let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        }
+    });
+    let outcome = run(HttpSpec { connections: 1, threads: 1, rate_per_s: Some(1000.0), ..spec(address, Some(100)) });
+    assert_eq!((outcome.counts["responses"], outcome.counts["due_while_busy"]), (100, 99));
+    let late_p99_us = outcome.generator.late_p99_us.unwrap();
+    assert!(late_p99_us < STALL_NS as f64 / 2e3, "late by {late_p99_us} us");
+}
+
+#[test]
+fn a_paced_number_of_requests_takes_up_as_many_gaps() {
+    let (address, gate) = responder();
+    let outcome = run(HttpSpec { threads: 1, rate_per_s: Some(100.0), ..spec(address, Some(5)) });
+    let flow = &outcome.flows[0];
+    assert!(flow.end_ns >= Some(flow.due_ns + 50_000_000), "five gaps of 10 ms: {flow:?}");
+    gate.stop();
+}
+
+#[test]
+fn connections_that_cannot_be_had_again_are_told() {
+    let (listener, address) = listener();
+    std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        drop(listener);
+        read_request(&mut socket);
+    });
+    let outcome = run(HttpSpec { connections: 1, threads: 1, duration_ms: 200, ..spec(address, None) });
+    assert_eq!((outcome.counts["connections_down"], outcome.counts["responses"]), (1, 0));
+    assert!(outcome.errors["connection_refused"] > 0);
+}
+
+#[test]
 fn a_stopped_load_returns_what_it_has() {
     let (address, responder_gate) = responder();
     let gate = Arc::new(Gate::default());
@@ -223,6 +289,7 @@ fn each_misbehaviour_has_its_name() {
         assert_eq!(outcome.errors, BTreeMap::from([(name.to_owned(), 9)]));
         assert_eq!((outcome.counts["responses"], outcome.counts["requests_sent"]), (0, 9), "{name}");
         assert!(outcome.counts["connections_opened"] >= 9, "a failed connection is opened anew");
+        assert_eq!(histogram_count(&outcome, "latency"), if name == "timeout" { 9 } else { 0 }, "{name}");
         assert_accounted(&outcome);
     }
 }

@@ -53,6 +53,10 @@ const CONNECT_TIMEOUT_NS: u64 = 5_000_000_000;
 /// Rest after a failed attempt to connect, ns; doubled after each further one.
 const FIRST_REST_NS: u64 = 10_000_000;
 const LONGEST_REST_NS: u64 = 1_000_000_000;
+/// A request that is outstanding at the end for longer than this is told apart from one that was just sent, ns.
+const LONG_WAIT_NS: u64 = 1_000_000_000;
+/// Requests that were never sent and whose age is still taken, at some 20 ns each; those beyond are counted apart.
+const MOST_AGED: u64 = 10_000_000;
 
 enum Link {
     Down { retry_ns: u64 },
@@ -78,7 +82,7 @@ pub struct Worker {
     idle: VecDeque<usize>,
     schedule: Schedule,
     recorder: Recorder,
-    /// How late paced requests were sent.
+    /// How late paced requests were sent, from when they were due and a connection was free.
     late: Option<Histogram>,
     counters: Arc<FlowCounters>,
     buffer: Box<[u8]>,
@@ -149,13 +153,14 @@ impl Worker {
             now_ns = monotonic_ns();
         }
         let thread = meter.end(now_ns);
-        let due = self.schedule.due_count(now_ns.min(span.end_ns));
-        self.tally.unsent += due.saturating_sub(self.schedule.taken());
+        self.tally.end_ns = self.stopped_trying_ns(now_ns, span);
+        let due = self.count_unsent(now_ns, span);
+        self.tally.connections_down = self.connections_down(now_ns);
         let tcp = TcpSummary::of(self.connections.iter().filter_map(|connection| match &connection.link {
             Link::Up { socket, .. } => Some(socket),
             _ => None,
         }));
-        let outstanding = self.take_stock();
+        let outstanding = self.take_stock(now_ns);
         self.recorder.finish();
         settle(outstanding, &mut self.buffer)?;
         Ok(WorkerReport { thread, tally: self.tally, errors: self.errors, tcp, due, late: self.late })
@@ -165,6 +170,46 @@ impl Worker {
     fn is_done(&self) -> bool {
         let busy = |connection: &Connection| connection.machine.outstanding_since_ns().is_some();
         self.schedule.next_due_ns().is_none() && !self.connections.iter().any(busy)
+    }
+
+    /// When the load ended: with its last request where all had been taken, else only now. A server that fell silent
+    /// does not shorten it.
+    fn stopped_trying_ns(&self, now_ns: u64, span: Span) -> Option<u64> {
+        if !self.is_done() {
+            return Some(now_ns.min(span.end_ns));
+        }
+        let last_ns = self.tally.last_ns?;
+        Some(self.schedule.following_ns().map_or(last_ns, |following_ns| last_ns.max(following_ns.min(span.end_ns))))
+    }
+
+    /// Counts what fell due and was never taken up, each with its age as a latency; says how much fell due in all.
+    fn count_unsent(&mut self, now_ns: u64, span: Span) -> u64 {
+        let due = self.schedule.due_count(now_ns.min(span.end_ns));
+        let unsent = due.saturating_sub(self.schedule.taken());
+        self.tally.unsent += unsent;
+        if self.idle.is_empty() {
+            self.tally.unsent_while_busy += unsent;
+        }
+        let last_ns = now_ns.min(span.end_ns.saturating_sub(1));
+        for _ in 0..unsent.min(MOST_AGED) {
+            // A connection's own instant plays no part: of a closed loop nothing is ever left.
+            let Some(due_ns) = self.schedule.take(last_ns, last_ns) else { break };
+            self.recorder.record(Metric::Latency as usize, due_ns, last_ns - due_ns);
+        }
+        self.tally.unsent_without_age += unsent.saturating_sub(MOST_AGED);
+        due
+    }
+
+    /// Connections that could not be had again, by their last attempt or by how long it has taken.
+    fn connections_down(&self, now_ns: u64) -> u64 {
+        let is_down = |connection: &&Connection| match connection.link {
+            Link::Down { .. } => connection.rest_ns > FIRST_REST_NS,
+            Link::Connecting { since_ns, .. } => {
+                connection.rest_ns > FIRST_REST_NS || now_ns.saturating_sub(since_ns) > LONGEST_REST_NS
+            }
+            Link::Up { .. } => false,
+        };
+        self.connections.iter().filter(is_down).count() as u64
     }
 
     /// Sends what is due, then waits for what comes, until `until_ns` at most.
@@ -186,20 +231,29 @@ impl Worker {
     /// Gives idle connections what is due; says when the next request is, if a connection waits for it.
     fn dispatch(&mut self, mut now_ns: u64) -> u64 {
         while let Some(&index) = self.idle.front() {
-            let Some(due_ns) = self.schedule.take(now_ns, self.connections[index].free_ns) else {
+            let free_ns = self.connections[index].free_ns;
+            let Some(due_ns) = self.schedule.take(now_ns, free_ns) else {
                 return self.schedule.next_due_ns().unwrap_or(u64::MAX);
             };
             self.idle.pop_front();
             self.connections[index].is_queued = false;
             now_ns = monotonic_ns();
-            self.begin(index, due_ns, now_ns);
+            self.begin(index, due_ns, free_ns, now_ns);
         }
         u64::MAX
     }
 
-    fn begin(&mut self, index: usize, due_ns: u64, now_ns: u64) {
+    /// Sends a request; `free_ns` says since when some connection was free for it. Until then it waited for the server,
+    /// which is in its latency; only what came after that is our own lateness.
+    fn begin(&mut self, index: usize, due_ns: u64, free_ns: u64, now_ns: u64) {
         self.connections[index].machine.begin(due_ns, now_ns);
         self.tally.first_sent_ns.get_or_insert(now_ns);
+        self.tally.due_while_busy += u64::from(free_ns > due_ns);
+        let late_ns = now_ns.saturating_sub(due_ns.max(free_ns));
+        self.recorder.record(Metric::Late as usize, due_ns, late_ns);
+        if let Some(late) = &mut self.late {
+            late.record(late_ns);
+        }
         self.send(index);
     }
 
@@ -305,17 +359,17 @@ impl Worker {
         let mut record = |metric, value_ns| self.recorder.record(metric as usize, timing.due_ns, value_ns);
         record(Metric::Latency, timing.done_ns.saturating_sub(timing.due_ns));
         record(Metric::Service, timing.done_ns.saturating_sub(timing.sent_ns));
-        record(Metric::Late, timing.sent_ns.saturating_sub(timing.due_ns));
-        if let Some(late) = &mut self.late {
-            late.record(timing.sent_ns.saturating_sub(timing.due_ns));
-        }
     }
 
     /// Gives a connection that is free since `now_ns` its next request, or lets it wait for one.
     #[inline]
     fn next(&mut self, index: usize, now_ns: u64) {
         match self.schedule.take(now_ns, now_ns) {
-            Some(due_ns) => self.begin(index, due_ns, monotonic_ns()),
+            Some(due_ns) => {
+                // The longest idle connection could have taken it, had this one not come first.
+                let free_ns = self.idle.front().map_or(now_ns, |&idle| self.connections[idle].free_ns);
+                self.begin(index, due_ns, free_ns, monotonic_ns());
+            }
             None => {
                 let connection = &mut self.connections[index];
                 (connection.is_queued, connection.free_ns) = (true, now_ns);
@@ -328,7 +382,10 @@ impl Worker {
         match self.connections[index].machine.ended(monotonic_ns()) {
             Closed::Idle => return self.lost_idle(index),
             Closed::Answered(answer) => self.answered(&answer, 0),
-            Closed::Early { .. } => count_error(&mut self.errors, "closed_early"),
+            Closed::Early { .. } => {
+                self.tally.last_ns = Some(monotonic_ns());
+                count_error(&mut self.errors, "closed_early");
+            }
         }
         self.reopen(index);
     }
@@ -339,6 +396,9 @@ impl Worker {
         // A server may drop a connection that is idle; only what it sends unasked is an error then.
         if !had_request && name != Malformed::UnsolicitedBytes.name() {
             return self.lost_idle(index);
+        }
+        if had_request {
+            self.tally.last_ns = Some(monotonic_ns());
         }
         count_error(&mut self.errors, name);
         self.reopen(index);
@@ -437,19 +497,38 @@ impl Worker {
             match &connection.link {
                 Link::Down { .. } => self.connect(index),
                 Link::Connecting { .. } => self.not_connected(index, "connect_timeout"),
-                Link::Up { .. } => self.fail(index, "timeout"),
+                Link::Up { .. } => {
+                    self.record_age(index, now_ns);
+                    self.fail(index, "timeout");
+                }
             }
         }
     }
 
+    /// Takes the age of a request that gets no answer for its latency, which is at least that.
+    fn record_age(&mut self, index: usize, now_ns: u64) {
+        if let Some(due_ns) = self.connections[index].machine.outstanding_due_ns() {
+            self.recorder.record(Metric::Latency as usize, due_ns, now_ns.saturating_sub(due_ns));
+        }
+    }
+
     /// Counts what is outstanding now that the time is over; gives the sockets of those requests.
-    fn take_stock(&mut self) -> Vec<TcpStream> {
+    fn take_stock(&mut self, now_ns: u64) -> Vec<TcpStream> {
         let mut outstanding = Vec::new();
-        for connection in &mut self.connections {
+        for index in 0..self.connections.len() {
+            self.record_age(index, now_ns);
+            let connection = &mut self.connections[index];
+            let sent_ns = connection.machine.outstanding_since_ns().unwrap_or(now_ns);
             match connection.machine.close() {
                 None => continue,
-                Some(true) => self.tally.unanswered += 1,
-                Some(false) => self.tally.unsent += 1,
+                Some(true) => {
+                    self.tally.unanswered += 1;
+                    self.tally.unanswered_long += u64::from(now_ns.saturating_sub(sent_ns) > LONG_WAIT_NS);
+                }
+                Some(false) => {
+                    self.tally.unsent += 1;
+                    self.tally.unsent_while_busy += 1;
+                }
             }
             if let Link::Up { socket, .. } = std::mem::replace(&mut connection.link, Link::Down { retry_ns: u64::MAX })
             {
