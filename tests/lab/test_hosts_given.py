@@ -60,6 +60,17 @@ def test_a_host_behind_ssh_is_commanded_over_it(tmp_path: Path) -> None:
     assert_measured(run(tmp_path, '"@SSH@"', behind_ssh(tmp_path)))
 
 
+def test_a_local_server_is_no_use_to_clients_elsewhere(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(PLAN.format(server="local").replace("[local, local]", "['ssh://nobody@127.0.0.9:1']"))
+    done = subprocess.run(
+        [str(BIN / "leadline"), "run", str(plan)], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 2
+    assert "plan.yaml:4: " in done.stderr
+    assert "cannot reach a server that is only called 'local'" in done.stderr
+
+
 def test_a_host_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
     done = run(tmp_path, '"ssh://nobody@127.0.0.9:1"', behind_ssh(tmp_path))
     assert done.returncode == 1

@@ -119,6 +119,13 @@ class Hosts(PlanModel):
                 raise complaint(f"a {topology} plan has no {key}", at=("hosts", key), hint=_has(topology))
             if not given and key in GATEWAYS[topology]:
                 raise complaint(f"{key!r} is missing", at=("hosts",), hint=_has(topology))
+        elsewhere = next((text for text in self.clients if text != "local"), None)
+        if self.server == "local" and elsewhere is not None:
+            raise complaint(
+                f"{elsewhere} cannot reach a server that is only called 'local'",
+                at=("hosts", "server"),
+                hint="give it as ssh://HOST, by the name that clients reach it under",
+            )
 
 
 GATEWAYS: dict[Topology, tuple[str, ...]] = {"remote-access": ("gateway",), "site-to-site": ("gateway-a", "gateway-b")}

@@ -119,7 +119,8 @@ def sharing_note(rows: Iterable[ServerRow]) -> str | None:
     machine = f"{cpus} CPUs, so {cpus * 100} % at most" if cpus is not None else "how many CPUs is not known"
     return (
         f"All hosts share one machine ({machine}): usr to wait are the whole machine's, "
-        "SUT is what the gateway's own processes took."
+        "SUT is what the gateway's own processes took. Total is measured; usr, sys and softirq are sampled by the "
+        "kernel's timer tick and may add up to more or less."
     )
 
 

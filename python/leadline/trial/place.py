@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ from leadline.fleet import Agent, ClockComparison, Launch, agent_binary, launch_
 from leadline.lab import topology
 from leadline.lab.hosts import Lab
 from leadline.plan import Case
-from leadline.plan.hosts import GATEWAYS
+from leadline.plan.hosts import GATEWAYS, HostAddress
 from leadline.sut import Site
 from leadline.trial.ledger import Ledger
 from leadline.trial.workloads import SESSION_PORT, serve_everything
@@ -26,6 +27,8 @@ SERVE_TASK = "serve"
 # Watching costs about 0.3 % of a core per host and 10 samples a second; many clients on one machine share what a few
 # would use, so that watching a hundred does not become a load of its own.
 _CLIENTS_AT_FULL_RATE = 2
+# The transaction that proves a client connected may take so long.
+_PROBE_MS = 10_000
 
 
 @dataclass(slots=True)
@@ -104,15 +107,38 @@ async def build(case: Case, label: str, ledger: Ledger) -> Place:
         else:
             named = case.hosts.named(case.topology)
             launches = {name: launch_on(address) for name, address in named.items()}
-            place.server_address = dict.fromkeys((4, 6), named[SERVER].host)
+            place.server_address = await asyncio.to_thread(_given_addresses, named)
         await _start_agents(place, launches, ledger)
         await _compare_clocks(place, ledger)
-        bind = list(place.server_address.values()) if place.lab is not None else ["0.0.0.0", "::"]
-        await place.agents[SERVER].prepare(f"{label}/setup", SERVE_TASK, serve_everything(bind))
+        bind = await _bind(place)
+        longest_ms = max(test.duration_ms for test in case.tests) + _PROBE_MS
+        await place.agents[SERVER].prepare(f"{label}/setup", SERVE_TASK, serve_everything(bind, longest_ms))
     except BaseException:
         await place.aclose()
         raise
     return place
+
+
+def _given_addresses(named: Mapping[str, HostAddress]) -> dict[int, str]:
+    """Where clients reach a given server, by IP version; that a local one has local clients, the plan has checked."""
+    server = named[SERVER]
+    if server.local:
+        return {4: "127.0.0.1", 6: "::1"}
+    try:
+        found = socket.getaddrinfo(server.host, None, type=socket.SOCK_STREAM)
+    except socket.gaierror:
+        # A name of the SSH configuration alone: the clients may still know it.
+        return dict.fromkeys((4, 6), server.host)
+    families = {socket.AF_INET: 4, socket.AF_INET6: 6}
+    return {families[family]: str(address[0]) for family, *_, address in reversed(found) if family in families}
+
+
+async def _bind(place: Place) -> list[str]:
+    """The addresses that the clients use and the server has; every one only where it is reached by another (NAT)."""
+    wanted = set(place.server_address.values())
+    view = await place.agents[SERVER].inspect()
+    own = {address.partition("/")[0] for interface in view.interfaces for address in interface.addresses}
+    return sorted(wanted & own) or ["0.0.0.0", "::"]
 
 
 async def observe(place: Place, trial: str | None, period_ms: int, ledger: Ledger) -> None:

@@ -18,12 +18,16 @@ from leadline.plan import HttpTest, RrTest, TcpTest, Test, UdpTest
 SESSION_PORT = 5201
 HTTP_PORT = 8080
 
+_MOST_FLOWS = 1024
+
 LoadWorkload = TcpWorkload | UdpWorkload | RrWorkload | HttpWorkload
 
 
-def serve_everything(bind: list[str], port: int = SESSION_PORT, http_port: int = HTTP_PORT) -> ServeWorkload:
-    """The server of a run: answers every test, for as long as any may take."""
-    return ServeWorkload(bind=bind, port=port, http_port=http_port, longest_ms=86_400_000, most_flows=1024)
+def serve_everything(bind: list[str], longest_ms: int) -> ServeWorkload:
+    """The server of a run: answers every test, for as long as the longest may take."""
+    return ServeWorkload(
+        bind=bind, port=SESSION_PORT, http_port=HTTP_PORT, longest_ms=longest_ms, most_flows=_MOST_FLOWS
+    )
 
 
 def workload(test: Test, host: str, *, port: int = SESSION_PORT, http_port: int = HTTP_PORT) -> LoadWorkload:
