@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import sys
 from collections.abc import Sequence
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,6 +29,7 @@ def command(
     overrides: Annotated[
         list[str] | None, typer.Option("--set", help="KEY=VALUE, as in axes.clients=[5,20]; repeatable.")
     ] = None,
+    target: o.Targets = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")] = False,
     out: Annotated[Path, typer.Option("--out", help="Where the run's folder is made.", metavar="DIR")] = Path("runs"),
     json: o.Json = False,
@@ -40,7 +42,7 @@ def command(
     from leadline.cli import plan as plan_command
     from leadline.plan import describe, load_plan, select
 
-    plan = load_plan(file, overrides or [])
+    plan = load_plan(file, [*(overrides or []), *_as_override(target)])
     cases = select(list(plan.cases), only or [])
     if dry_run:
         plan_command.show(describe(plan, cases), json)
@@ -95,3 +97,8 @@ def _check_programs(cases: Sequence[Case]) -> None:
         wanted = need.kind == "program" and need.name != "leadline-agent" and not need.optional
         if wanted and shutil.which(need.name) is None:
             raise MissingBinary(need.name, hint=f"{need.why}; install it or choose other cases with --only")
+
+
+def _as_override(targets: list[str] | None) -> list[str]:
+    """`--target` takes the place of the plan's targets."""
+    return [f"targets={dumps(targets)}"] if targets else []

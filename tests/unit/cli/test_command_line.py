@@ -132,3 +132,13 @@ def test_a_reader_that_goes_away(plan: Path) -> None:
     process.stdout.close()
     assert process.stderr.read() == b""
     assert process.wait(timeout=60) == 1
+
+
+def test_targets_on_the_command_line_take_the_place_of_the_plans(plan: Path, tmp_path: Path) -> None:
+    shown = leadline(tmp_path, "run", str(plan), "--dry-run", "--target", "load.retransmits < 5")
+    assert shown.returncode == 0, shown.stderr
+    assert "targets: load.retransmits < 5" in shown.stdout
+    assert "throughput_bps" not in shown.stdout
+    wrong = leadline(tmp_path, "run", str(plan), "--dry-run", "--target", "load.latency_p99_us < 5")
+    assert wrong.returncode == 2
+    assert "unknown metric" in wrong.stderr
