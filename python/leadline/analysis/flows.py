@@ -92,7 +92,7 @@ def _reported(data: TestData, key: FlowKey, report: Report, offset_ns: int, fini
     delivered = units = None
     evidence = "receiver"
     if start_ns is not None and end_ns is not None:
-        # Answers end with the last one's arrival; a stream's end is when its sender had given away its last byte.
+        # Answers are counted where the asking ends; a stream's end is when its sender had given away its last byte.
         settled_ns = None if data.spec.counts_units else max(end_ns, finished_ns)
         delivered = _curve(start_ns, end_ns, [(p.t_ns, p.received_bytes) for p in series], bytes_total, settled_ns)
         units = _curve(start_ns, end_ns, _units(series), units_total, settled_ns)

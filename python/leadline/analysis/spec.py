@@ -8,6 +8,7 @@ from typing import Any
 
 _NS_PER_MS = 1_000_000
 _DEFAULT_INTERVAL_MS = 100
+_PACED_BLOCK_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,8 @@ def _send_gap_s(test: Mapping[str, Any]) -> float | None:
         bits = 8.0 * float(test.get("packet_bytes") or test.get("datagram_bytes") or 1400)
         return bits * float(test.get("flows") or 1) / float(test["rate_bps"])
     if kind == "tcp" and test.get("rate_bps"):
-        bits = 8.0 * float(test.get("block_bytes") or 128 * 1024)
-        return bits * float(test.get("flows") or 1) / float(test["rate_bps"])
+        bits_per_s = float(test["rate_bps"]) / float(test.get("flows") or 1)
+        # A paced block is no longer than 10 ms of its rate.
+        block_bytes = min(float(test.get("block_bytes") or 128 * 1024), max(1.0, bits_per_s / 8.0 * _PACED_BLOCK_S))
+        return 8.0 * block_bytes / bits_per_s
     return None

@@ -12,7 +12,7 @@ from typing import Any
 from leadline.analysis import machine, stability
 from leadline.analysis.flows import Flow
 from leadline.analysis.gather import TestData
-from leadline.analysis.metrics import Histograms, counter
+from leadline.analysis.metrics import Histograms, counter, error_counts, generators_late_p99_us
 from leadline.analysis.model import Reason, Validity, Verdict, Window
 
 Finding = tuple[Verdict, Reason]
@@ -35,12 +35,16 @@ LATE_SHARE_OF_GAP = 0.1
 # Sends refused by the own host's socket: below one in a hundred it is the queue's ordinary breathing.
 PUSHBACK_SHARE = 0.01
 
-# By Little's law, rate x service time = connections in use. From nine tenths on the connections are all in use now and
-# then; what was late or unsent then waited for the peer, not for the generator.
-CONNECTIONS_IN_USE = 0.9
+# Requests that waited for a connection or for an answer are told of from one in a hundred on, and beyond these few,
+# which the end of any test may leave.
+WAITING_SHARE = 0.01
+WAITING_FEW = 3
 
 # A window shorter than half of what was planned says more about head and tail than about the path.
 SHORTEST_WINDOW_SHARE = 0.5
+
+# Below two intervals no rate was read twice, and the gap between the last operation and the end weighs as much as any.
+SHORTEST_WINDOW_INTERVALS = 2
 
 # Clocks of two machines that are known to 1 ms: a hundredth of the default interval.
 CLOCK_BOUND_NS = 1_000_000
@@ -57,6 +61,7 @@ def assess(
     """The verdict on one test, with every reason for it and every note."""
     findings = [
         *_completeness(data, flows, window),
+        *_broken_off(data, flows),
         *_loads(data, flows, histograms),
         *stability.within_test(data, flows, window),
         *_evidence(data, flows),
@@ -102,11 +107,59 @@ def _completeness(data: TestData, flows: Sequence[Flow], window: Window | None) 
     length_ns = window.end_ns - window.start_ns
     if length_ns <= 0:
         yield incomplete("no-steady-window", "the flows never ran all at once after the warm-up")
+    elif length_ns < SHORTEST_WINDOW_INTERVALS * data.spec.interval_ns:
+        text = (
+            f"the steady window is {length_ns / 1e9:.3g} s, under two intervals of {data.spec.interval_ns / 1e9:.3g} s"
+        )
+        yield incomplete("window-too-short", text)
     elif data.spec.number is None and data.spec.duration_ns is not None:
         planned_ns = data.spec.duration_ns - data.spec.warmup_ns
         if length_ns < SHORTEST_WINDOW_SHARE * planned_ns:
             text = f"the steady window is {length_ns / 1e9:.3g} s of {planned_ns / 1e9:.3g} s that were planned"
             yield incomplete("window-too-short", text)
+
+
+def _broken_off(data: TestData, flows: Sequence[Flow]) -> Iterator[Finding]:
+    """Flows that an error ended for good before their time, and connections that could not be had again."""
+    lost = counter(data, "connections_down")
+    if lost:
+        text = f"{lost} connections were down at the end and could not be opened again ({_errors(data)})"
+        yield Verdict.INCOMPLETE, Reason("connections-lost", text)
+    if data.status != "done" or data.spec.kind == "http":
+        return  # what was stopped ends early by right, and HTTP connections are opened again
+    erring = {(found.host, found.task) for found in data.load_outcomes() if found.outcome["errors"]}
+    early = [flow for flow in flows if (flow.key.host, flow.key.task) in erring and _ended_early(data, flow)]
+    if data.spec.kind == "rr" and data.spec.number is not None:
+        # The number is shared by a host's flows: what one leaves undone, no other takes up.
+        early = [flow for flow in early if _operations_ended(data, flow) < data.spec.number]
+    if early:
+        named = _some(sorted({flow.key.host for flow in early}))
+        text = f"{len(early)} of {len(flows)} flows broke off before their end, on {named} ({_errors(data)})"
+        yield Verdict.INCOMPLETE, Reason("flows-broken-off", text)
+
+
+def _ended_early(data: TestData, flow: Flow) -> bool:
+    """Whether a flow stopped trying before its time was over and, where it has a number to itself, before that."""
+    if flow.start_ns is None or flow.end_ns is None or flow.due_ns is None or data.spec.duration_ns is None:
+        return False
+    slack_ns = SHORTEST_WINDOW_INTERVALS * data.spec.interval_ns
+    own_number = data.spec.number if data.spec.kind == "udp" else None
+    if own_number is not None and (flow.sent_units or 0) >= own_number:
+        return False
+    return flow.end_ns < flow.due_ns + data.spec.duration_ns - slack_ns
+
+
+def _operations_ended(data: TestData, flow: Flow) -> int:
+    """How many operations of the flow's task were answered or failed."""
+    found = next(found for found in data.load_outcomes() if (found.host, found.task) == (flow.key.host, flow.key.task))
+    answered = sum(row.get("received_units") or 0 for row in found.outcome["flows"])
+    return int(answered + sum(found.outcome["errors"].values()))
+
+
+def _errors(data: TestData) -> str:
+    """Errors by name, the most frequent first."""
+    counts = sorted(error_counts(data).items(), key=lambda item: -item[1])
+    return ", ".join(f"{count} x {name}" for name, count in counts) or "no error was counted"
 
 
 def _loads(data: TestData, flows: Sequence[Flow], histograms: Histograms) -> Iterator[Finding]:
@@ -162,15 +215,14 @@ def _pace_limits(data: TestData, flows: Sequence[Flow], histograms: Histograms) 
                 share = refused / (sends + refused)
                 text = f"the socket on {found.host} refused {share:.1%} of the sends: its own host could take no more"
                 yield limited, Reason("pushback", text)
-    if connections_busy(data, histograms):
-        return
     gap_us = (data.spec.send_gap_s or 0.0) * 1e6
     allowed_us = max(LATE_FLOOR_US, LATE_SHARE_OF_GAP * gap_us)
     late_us = _late_p99_us(data, histograms)
     if data.spec.paced and late_us is not None and late_us > allowed_us:
         text = f"sends were late by {late_us / 1e3:.3g} ms at p99; {allowed_us / 1e3:.3g} ms are allowed"
         yield limited, Reason("sends-late", text)
-    unsent = counter(data, "unsent") or 0
+    # What no connection was free for waited for the peer.
+    unsent = (counter(data, "unsent") or 0) - (counter(data, "unsent_while_busy") or 0)
     # What fell due in the last moment may still have been on its way out, once per pacer, without any being late.
     pacers = len(data.load_outcomes()) if data.spec.kind == "http" else len(flows)
     if data.spec.paced and unsent > pacers * (1 + allowed_us / gap_us):
@@ -178,24 +230,13 @@ def _pace_limits(data: TestData, flows: Sequence[Flow], histograms: Histograms) 
 
 
 def _late_p99_us(data: TestData, histograms: Histograms) -> float | None:
-    """The generators' merged histogram; the worst of the far sides' own figures where these did the sending."""
-    near = histograms.named("late").percentile_us(99.0)
-    loads = [found.outcome.get("receiver") or {} for found in data.load_outcomes()]
-    far = [load["late_p99_us"] for load in loads if load.get("late_p99_us") is not None]
+    """The worst lateness of those that sent: the near side, the far side, or both, by the direction."""
+    near = generators_late_p99_us(data, histograms) if data.spec.direction != "down" else None
+    loads = (
+        [found.outcome.get("receiver") or {} for found in data.load_outcomes()] if data.spec.direction != "up" else []
+    )
+    far = [load.get("late_p99_us") for load in loads]
     return max((late for late in (near, *far) if late is not None), default=None)
-
-
-def connections_busy(data: TestData, histograms: Histograms) -> bool:
-    """Whether an open loop ran out of connections because the answers took that long (Little's law)."""
-    if data.spec.kind != "http" or not data.spec.paced or not data.spec.connections:
-        return False
-    service = histograms.named("service")
-    spans_s = [found.outcome["generator"]["wall_s"] for found in data.load_outcomes()]
-    available_s = sum(spans_s) * data.spec.connections
-    if service.mean_us is None or available_s <= 0:
-        return False
-    in_use_s = service.count * service.mean_us / 1e6
-    return in_use_s >= CONNECTIONS_IN_USE * float(available_s)
 
 
 def _evidence(data: TestData, flows: Sequence[Flow]) -> Iterator[Finding]:
@@ -231,9 +272,10 @@ def _notes(data: TestData, flows: Sequence[Flow], window: Window | None, histogr
     together = machine.neighbours(data, host)
     if len(together) > 1:
         yield _shared_cpus(data, host, together, window)
-    if connections_busy(data, histograms):
-        text = "all connections were in use: more of them, not a faster generator, would have sent more"
-        yield Reason("connections-busy", text)
+    yield from _undone(data)
+    if data.spec.kind == "http" and any(found.outcome.get("receiver") is None for found in data.load_outcomes()):
+        text = "an HTTP server keeps no account of its threads for its clients: whether it was the limit is not known"
+        yield Reason("answering-side-unknown", text)
     loose = {name: bound for name, bound in data.clock_bounds_ns.items() if bound > CLOCK_BOUND_NS}
     if loose and len({facts.get("boot_id") for facts in data.facts.values()}) > 1:
         text = f"clocks are compared to within {max(loose.values()) / 1e6:.3g} ms only ({_some(sorted(loose))})"
@@ -244,6 +286,25 @@ def _notes(data: TestData, flows: Sequence[Flow], window: Window | None, histogr
         yield Reason("counters-missing", text)
     if histograms.damaged:
         yield Reason("counters-missing", f"{histograms.damaged} histograms could not be read and are left out")
+
+
+def _undone(data: TestData) -> Iterator[Reason]:
+    """Operations that failed, had no answer, or waited for a connection."""
+    if error_counts(data):
+        yield Reason("errors", f"{sum(error_counts(data).values())} operations failed: {_errors(data)}")
+    unanswered, long = counter(data, "unanswered") or 0, counter(data, "unanswered_over_1s") or 0
+    if long or _is_many(unanswered, counter(data, "requests_sent")):
+        text = f"{unanswered} requests had no answer when the time was over, {long} of them for more than a second"
+        yield Reason("unanswered", f"{text}; in the latencies they count with their age then")
+    late, unsent = counter(data, "due_while_busy") or 0, counter(data, "unsent_while_busy") or 0
+    due = counter(data, "requests_due")
+    if _is_many(late + unsent, due) or unsent > WAITING_FEW:
+        text = f"no connection was free when {late + unsent} of {due} requests fell due, and {unsent} were never sent"
+        yield Reason("connections-busy", f"{text}: they waited for the server, which their latency shows")
+
+
+def _is_many(count: int, whole: int | None) -> bool:
+    return count > max(WAITING_FEW, WAITING_SHARE * (whole or 0))
 
 
 def _shared_cpus(data: TestData, host: str | None, together: set[str], window: Window | None) -> Reason:

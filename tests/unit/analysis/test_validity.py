@@ -100,10 +100,26 @@ def test_unsent_operations_are_the_generators_beyond_those_of_the_last_moment() 
     assert verdict(steady_test("udp", counts={"unsent": 3})) == ("valid", [])
 
 
-def test_where_the_far_side_paced_its_lateness_counts() -> None:
-    data = steady_test("udp", receiver=load(side="peer", late_p99_us=1500.0))
-    data.spec = type(data.spec).read({"name": "t", "kind": "udp", "direction": "up", "rate_pps": 1000.0})
-    assert verdict(data) == ("generator-limited", ["sends-late"])
+@pytest.mark.parametrize(
+    ("direction", "near", "far"), [("up", True, False), ("down", False, True), ("both", True, True)]
+)
+@pytest.mark.parametrize("kind", ["tcp", "udp"])
+def test_the_lateness_of_the_side_that_sends_counts(kind: str, direction: str, near: bool, far: bool) -> None:
+    for late_near, late_far, limited in ((1500.0, 10.0, near), (10.0, 1500.0, far)):
+        generator = load(late_p99_us=late_near)
+        data = steady_test(kind, generator=generator, receiver=load(side="peer", late_p99_us=late_far))
+        # As long as it counts as TCP's: a block per ms.
+        pace = {"rate_pps": 1000.0} if kind == "udp" else {"rate_bps": 8_000_000, "block_bytes": 1000}
+        data.spec = type(data.spec).read({"name": "t", "kind": kind, "direction": direction, **pace})
+        assert ("sends-late" in verdict(data)[1]) == limited, (late_near, late_far)
+
+
+def test_a_paced_stream_is_cut_into_blocks_of_ten_milliseconds() -> None:
+    read = type(test_data().spec).read
+    slow = {"name": "t", "kind": "tcp", "rate_bps": 1_000_000, "block_bytes": 128 * 1024}
+    assert read(slow).send_gap_s == pytest.approx(0.01)
+    assert read({**slow, "flows": 4}).send_gap_s == pytest.approx(0.01)
+    assert read({**slow, "rate_bps": 10_000_000_000}).send_gap_s == pytest.approx(8 * 128 * 1024 / 1e10)
 
 
 def test_pushback_counts_from_one_send_in_a_hundred() -> None:
@@ -112,16 +128,96 @@ def test_pushback_counts_from_one_send_in_a_hundred() -> None:
     assert verdict(steady_test("tcp", generator=load(pushback=10**6))) == ("valid", [])
 
 
-@pytest.mark.parametrize(("service_ns", "expected"), [(95_000_000, "valid"), (5_000_000, "generator-limited")])
-def test_an_open_loop_out_of_connections_is_not_the_generators_fault(service_ns: int, expected: str) -> None:
-    # 10,000 requests in 10 s over 100 connections: at 95 ms each they are in use 95 % of the time.
-    made = [histogram("late", [50_000_000] * 100), histogram("service", [service_ns] * 10_000)]
-    data = steady_test("http", histograms=made, counts={"unsent": 4}, receiver=None)
-    spec = {"name": "t", "kind": "http", "duration_ms": 10_000, "rate_per_s": 1000.0, "connections": 100}
+def open_loop(late_ns: int, **counts: int) -> TestData:
+    """10,000 requests in 10 s, on time to the ns but for `late_ns`."""
+    made = [histogram("late", [late_ns] * 100)]
+    data = steady_test("http", histograms=made, counts={"requests_due": 10_000, **counts}, receiver=None)
+    spec = {"name": "t", "kind": "http", "duration_ms": 10_000, "rate_per_s": 1000.0, "connections": 10}
     data.spec = type(data.spec).read(spec)
+    return data
+
+
+def test_requests_that_wait_for_a_connection_are_not_the_generators_fault() -> None:
+    assert verdict(open_loop(1000)) == ("valid", ["answering-side-unknown"])
+    own = verdict(open_loop(50_000_000, unsent=4))
+    assert own == ("generator-limited", ["sends-late", "unsent", "answering-side-unknown"])
+    stalled = open_loop(1000, unsent=400, unsent_while_busy=400, due_while_busy=50)
+    assert verdict(stalled) == ("valid", ["connections-busy", "answering-side-unknown"])
+    text = analyse_test(stalled).validity.reasons[0].text
+    assert "450 of 10000" in text and "400 were never sent" in text
+    assert verdict(open_loop(1000, due_while_busy=101))[1][0] == "connections-busy"
+    assert verdict(open_loop(1000, due_while_busy=100, unsent=3))[1] == ["unsent", "answering-side-unknown"]
+
+
+def test_an_open_loop_is_as_late_as_its_own_sends() -> None:
+    assert analyse_test(open_loop(2_000_000)).generator.late_p99_us == pytest.approx(2000, rel=0.001)
+
+
+def test_failed_and_unanswered_operations_are_told() -> None:
+    errors = {"reset": 3, "timeout": 30}
+    result = analyse_test(steady_test("rr", errors=errors))
+    assert result.validity.verdict is Verdict.VALID
+    assert [reason.text for reason in result.validity.reasons] == ["33 operations failed: 30 x timeout, 3 x reset"]
+    sent = {"requests_sent": 10_000}
+    assert verdict(steady_test("http", counts={**sent, "unanswered": 100})) == ("valid", [])
+    assert verdict(steady_test("http", counts={**sent, "unanswered": 101})) == ("valid", ["unanswered"])
+    silent = {**sent, "unanswered": 2, "unanswered_over_1s": 1}
+    assert verdict(steady_test("http", counts=silent)) == ("valid", ["unanswered"])
+
+
+def test_connections_that_could_not_be_had_again_make_it_incomplete() -> None:
+    data = steady_test("http", counts={"connections_down": 2}, errors={"connection_refused": 7})
+    assert verdict(data) == ("incomplete", ["connections-lost", "errors"])
+    assert "7 x connection_refused" in analyse_test(data).validity.reasons[0].text
+
+
+@pytest.mark.parametrize(
+    ("end_ms", "errors", "broken"),
+    [(7000, {"reset": 1}, True), (9900, {"reset": 1}, False), (7000, {}, False), (10_000, {"timeout": 3}, False)],
+)
+@pytest.mark.parametrize("kind", ["tcp", "rr", "udp"])
+def test_a_flow_that_an_error_ended_before_its_time(
+    kind: str, end_ms: int, errors: dict[str, int], broken: bool
+) -> None:
+    data = test_data(kind)
+    side = "local" if kind == "rr" else "peer"
+    report, events = steady_flow_events(0, EPOCH_NS, EPOCH_NS + end_ms * MS, 1e6)
+    for event in events:
+        data.add("client1", event | {"side": side})
+    data.add("client1", finished(END_NS, outcome([report], errors=errors)))
     found, codes = verdict(data)
-    assert found == expected
-    assert codes == (["connections-busy"] if expected == "valid" else ["sends-late", "unsent"])
+    assert (found == "incomplete", "flows-broken-off" in codes) == (broken, broken)
+    assert ("errors" in codes) == bool(errors)
+    data.status = "interrupted"
+    assert "flows-broken-off" not in verdict(data)[1], "the user ended it"
+
+
+@pytest.mark.parametrize(
+    ("kind", "done", "failed", "broken"),
+    [("rr", 900, 100, False), ("rr", 900, 99, True), ("udp", 1000, 5, False), ("udp", 999, 5, True)],
+)
+def test_a_number_that_was_not_reached_because_of_an_error(kind: str, done: int, failed: int, broken: bool) -> None:
+    data = test_data(kind, number=1000)
+    report, events = steady_flow_events(
+        0, EPOCH_NS, EPOCH_NS + 5 * S, 1e6, sent_units=done if kind == "udp" else 1000, received_units=done
+    )
+    for event in events:
+        data.add("client1", event | {"side": "local" if kind == "rr" else "peer"})
+    data.add("client1", finished(END_NS, outcome([report], errors={"reset": failed})))
+    assert ("flows-broken-off" in verdict(data)[1]) == broken
+
+
+def test_a_stall_that_lasts_to_the_end_is_in_the_rate() -> None:
+    # 1000 answers a second for 6 s, then none, and the asking went on until 10 s.
+    data = test_data("http")
+    for step in range(1, 101):
+        answered = min(6000, step * 100)
+        row = counters(0, answered, answered, sent_units=answered, received_units=answered)
+        data.add("client1", progress(EPOCH_NS + step * 100 * MS, [row], side="local"))
+    report = flow(0, EPOCH_NS, END_NS, received_bytes=6000, received_units=6000, sent_units=6002)
+    data.add("client1", finished(END_NS, outcome([report])))
+    assert analyse_test(data).metrics["requests_per_s"].value == pytest.approx(600)
+    assert verdict(data)[0] == "unstable"
 
 
 def steps(rates: list[float], kind: str = "tcp", limit: float = 0.1) -> TestData:
@@ -204,6 +300,17 @@ def test_windows_under_half_of_what_was_planned(end_s: int, number: int | None, 
     assert codes == (["window-too-short"] if expected == "incomplete" else [])
 
 
+@pytest.mark.parametrize(("length_ms", "short"), [(199, True), (201, False)])
+def test_windows_under_two_intervals_whatever_was_planned(length_ms: int, short: bool) -> None:
+    data = test_data(number=10)
+    end_ns = EPOCH_NS + length_ms * MS
+    report, events = steady_flow_events(0, EPOCH_NS, end_ns, 1e6)
+    for event in events:
+        data.add("client1", event)
+    data.add("client1", finished(end_ns, outcome([report])))
+    assert verdict(data) == (("incomplete", ["window-too-short"]) if short else ("valid", []))
+
+
 def test_interrupted_tests_are_incomplete_and_say_why() -> None:
     data = test_data()
     _, events = steady_flow_events(0, EPOCH_NS, END_NS, 1e6)
@@ -222,7 +329,7 @@ def test_missing_evidence_is_undetermined() -> None:
         ["no-generator-figures"],
     )
     assert verdict(steady_test("rr", receiver=None)) == ("undetermined", ["no-receiver-figures"])
-    assert verdict(steady_test("http", receiver=None)) == ("valid", [])
+    assert verdict(steady_test("http", receiver=None)) == ("valid", ["answering-side-unknown"])
 
 
 def test_the_worst_verdict_wins_and_every_reason_is_kept() -> None:
