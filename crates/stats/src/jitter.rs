@@ -1,4 +1,5 @@
-//! Interarrival jitter after RFC 3550, 6.4.1 and A.8.
+//! Interarrival jitter after RFC 3550, 6.4.1 and A.8, and its mean over a flow: the estimate itself remembers hardly more
+//! than the last 50 packets, so that its last value says little about a test.
 
 /// A smoothed estimate of the variation in transit time. The sender's and the receiver's clocks need not agree: only
 /// differences of differences count.
@@ -6,6 +7,9 @@
 pub struct Jitter {
     last_transit_ns: Option<i128>,
     estimate_ns: f64,
+    /// Of the estimate after each packet but the first.
+    sum_ns: f64,
+    estimates: u64,
 }
 
 impl Jitter {
@@ -17,13 +21,15 @@ impl Jitter {
             // RFC 3550: "J(i) = J(i-1) + (|D(i-1,i)| - J(i-1))/16".
             let difference = (transit - last).unsigned_abs() as f64;
             self.estimate_ns += (difference - self.estimate_ns) / 16.0;
+            self.sum_ns += self.estimate_ns;
+            self.estimates += 1;
         }
         self.last_transit_ns = Some(transit);
     }
 
-    /// The estimate, µs; `None` before any packet.
-    pub fn estimate_us(&self) -> Option<f64> {
-        self.last_transit_ns.map(|_| self.estimate_ns / 1000.0)
+    /// The mean of the estimates J(i) so far, µs; `None` before any two packets.
+    pub fn mean_us(&self) -> Option<f64> {
+        (self.estimates > 0).then(|| self.sum_ns / self.estimates as f64 / 1000.0)
     }
 }
 
@@ -37,20 +43,32 @@ mod tests {
         for n in 0..100 {
             jitter.record(n * 1000, 5_000_000 + n * 1000);
         }
-        assert_eq!(jitter.estimate_us(), Some(0.0));
+        assert_eq!(jitter.mean_us(), Some(0.0));
     }
 
     #[test]
     fn alternating_transit_converges_on_its_step() {
         let mut jitter = Jitter::default();
-        for n in 0..1000u64 {
+        for n in 0..100_000u64 {
             jitter.record(n * 10_000, n * 10_000 + 1_000_000 + (n % 2) * 16_000);
         }
-        assert!((jitter.estimate_us().unwrap() - 16.0).abs() < 0.01);
+        assert!((jitter.mean_us().unwrap() - 16.0).abs() < 0.01);
     }
 
     #[test]
-    fn unknown_before_any_packet() {
-        assert_eq!(Jitter::default().estimate_us(), None);
+    fn a_quiet_end_does_not_wipe_out_what_was_before() {
+        let mut jitter = Jitter::default();
+        for n in 0..2000u64 {
+            let step = if n < 1000 { (n % 2) * 16_000 } else { 0 };
+            jitter.record(n * 10_000, n * 10_000 + 1_000_000 + step);
+        }
+        assert!((jitter.mean_us().unwrap() - 8.0).abs() < 0.1, "{jitter:?}");
+    }
+
+    #[test]
+    fn unknown_before_any_two_packets() {
+        let mut jitter = Jitter::default();
+        jitter.record(1, 2);
+        assert_eq!(jitter.mean_us(), None);
     }
 }

@@ -9,6 +9,7 @@ use crate::datagram::{Header, HeaderKind};
 pub struct DatagramReceiver {
     token: u64,
     flow: u32,
+    datagram_bytes: usize,
     tracker: SequenceTracker,
     jitter: Jitter,
     bytes: u64,
@@ -18,11 +19,12 @@ pub struct DatagramReceiver {
 }
 
 impl DatagramReceiver {
-    /// For one flow of one session; packets of any other count as strays.
-    pub fn new(token: u64, flow: u32) -> Self {
+    /// For one flow of one session, whose datagrams have this length; any other packets count as strays.
+    pub fn new(token: u64, flow: u32, datagram_bytes: usize) -> Self {
         Self {
             token,
             flow,
+            datagram_bytes,
             tracker: SequenceTracker::default(),
             jitter: Jitter::default(),
             bytes: 0,
@@ -32,22 +34,22 @@ impl DatagramReceiver {
         }
     }
 
-    /// Take one datagram; returns whether it was a new one of this flow. `Hello` and other kinds change nothing.
+    /// Take one datagram; returns whether it was a new one of this flow. What introduces the flow changes nothing.
     #[inline]
     pub fn handle(&mut self, now_ns: u64, datagram: &[u8]) -> bool {
         let header = match Header::parse(datagram) {
             Ok(header) if header.token == self.token && header.flow == self.flow => header,
-            _ => {
-                self.strays += 1;
-                return false;
-            }
+            _ => return self.stray(),
         };
-        if header.kind != HeaderKind::Data {
-            return false;
+        match header.kind {
+            // Of another length it is not the sender's, whoever wrote its header.
+            HeaderKind::Data if datagram.len() == self.datagram_bytes => {}
+            HeaderKind::Hello | HeaderKind::HelloAck => return false,
+            _ => return self.stray(),
         }
         self.first_ns.get_or_insert(now_ns);
         self.last_ns = Some(now_ns);
-        if self.tracker.record(header.sequence) == Arrival::Duplicate {
+        if matches!(self.tracker.record(header.sequence), Arrival::Duplicate | Arrival::Stale) {
             return false;
         }
         self.jitter.record(header.sent_ns, now_ns);
@@ -65,9 +67,9 @@ impl DatagramReceiver {
         &self.tracker
     }
 
-    /// Interarrival jitter, µs.
+    /// Mean interarrival jitter, µs.
     pub fn jitter_us(&self) -> Option<f64> {
-        self.jitter.estimate_us()
+        self.jitter.mean_us()
     }
 
     /// Packets that were not this flow's.
@@ -78,6 +80,11 @@ impl DatagramReceiver {
     /// When the first and the last datagram came, ns.
     pub fn span_ns(&self) -> Option<(u64, u64)> {
         self.first_ns.zip(self.last_ns)
+    }
+
+    fn stray(&mut self) -> bool {
+        self.strays += 1;
+        false
     }
 }
 
@@ -94,7 +101,7 @@ mod tests {
 
     #[test]
     fn every_hundredth_lost_is_one_percent_to_the_packet() {
-        let mut receiver = DatagramReceiver::new(9, 3);
+        let mut receiver = DatagramReceiver::new(9, 3, HEADER_BYTES + 10);
         for sequence in (0..10_000).filter(|sequence| sequence % 100 != 99) {
             receiver.handle(sequence * 1000 + 77, &datagram(9, sequence, sequence * 1000));
         }
@@ -109,7 +116,7 @@ mod tests {
             packets in proptest::collection::vec(proptest::arbitrary::any::<(u64, u64, u64)>(), 0..60),
             garbage in proptest::collection::vec(proptest::arbitrary::any::<u8>(), 0..80),
         ) {
-            let mut receiver = DatagramReceiver::new(9, 3);
+            let mut receiver = DatagramReceiver::new(9, 3, HEADER_BYTES + 10);
             for (now_ns, sequence, sent_ns) in packets {
                 receiver.handle(now_ns, &datagram(9, sequence, sent_ns));
             }
@@ -119,9 +126,29 @@ mod tests {
 
     #[test]
     fn strangers_count_for_nothing() {
-        let mut receiver = DatagramReceiver::new(9, 3);
+        let mut receiver = DatagramReceiver::new(9, 3, HEADER_BYTES + 10);
         assert!(!receiver.handle(1, &datagram(8, 0, 0)));
         assert!(!receiver.handle(1, b"hello"));
-        assert_eq!((receiver.strays(), receiver.bytes(), receiver.span_ns()), (2, 0, None));
+        assert!(!receiver.handle(1, &datagram(9, 0, 0)[..HEADER_BYTES]));
+        assert_eq!((receiver.strays(), receiver.bytes(), receiver.span_ns()), (3, 0, None));
+    }
+
+    #[test]
+    fn the_hello_that_came_again_is_no_stray() {
+        let mut receiver = DatagramReceiver::new(9, 3, HEADER_BYTES + 10);
+        let mut hello = [0; HEADER_BYTES];
+        Header { kind: HeaderKind::Hello, token: 9, flow: 3, sequence: 0, sent_ns: 0 }.write(&mut hello);
+        assert!(!receiver.handle(1, &hello));
+        assert_eq!((receiver.strays(), receiver.span_ns()), (0, None));
+    }
+
+    #[test]
+    fn a_stale_datagram_hides_no_loss() {
+        let mut receiver = DatagramReceiver::new(9, 3, HEADER_BYTES + 10);
+        for sequence in [0, 1 << 20, 0] {
+            receiver.handle(1, &datagram(9, sequence, 0));
+        }
+        assert_eq!((receiver.tracker().stale(), receiver.tracker().received()), (1, 2));
+        assert_eq!(receiver.bytes(), 100);
     }
 }

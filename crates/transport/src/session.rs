@@ -157,7 +157,13 @@ pub struct SideReport {
     pub duplicates: Option<u64>,
     /// Datagrams received after a later one.
     pub reordered: Option<u64>,
-    /// Interarrival jitter, µs.
+    /// Datagrams too late to tell from duplicates: neither received nor duplicates.
+    pub stale: Option<u64>,
+    /// Packets that came to the flow's socket and were not the flow's.
+    pub strays: Option<u64>,
+    /// Answers to transactions that had been given up, or that came twice.
+    pub late_answers: Option<u64>,
+    /// Mean interarrival jitter, µs.
     pub jitter_us: Option<f64>,
     /// Segments sent again by this side.
     pub retransmits: Option<u64>,

@@ -21,7 +21,8 @@ pub struct Outcome {
     pub generator: LoadReport,
     /// What answering cost on the server, where it told.
     pub receiver: Option<LoadReport>,
-    /// Counters of the kind's own: `requests_due`, `requests_sent`, `unsent`, `unanswered`, `status_2xx` ...
+    /// Counters of the kind's own: `requests_due`, `requests_sent`, `unsent`, `unanswered`, `status_2xx`, `stale`,
+    /// `strays`, `late_answers` ...
     pub counts: BTreeMap<String, u64>,
 }
 
@@ -53,7 +54,7 @@ pub struct FlowReport {
     pub duplicates: Option<u64>,
     /// Datagrams that arrived after one with a higher number (RFC 4737, type-P-reordered).
     pub reordered: Option<u64>,
-    /// Interarrival jitter (RFC 3550, 6.4.1) at the end, µs.
+    /// Mean over the flow of the interarrival jitter (RFC 3550, 6.4.1), µs; absent before two datagrams.
     pub jitter_us: Option<f64>,
     /// TCP segments sent again.
     pub retransmits: Option<u64>,

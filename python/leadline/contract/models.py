@@ -505,7 +505,7 @@ class FlowReport(BaseModel):
     """
     jitter_us: float | None = None
     """
-    Interarrival jitter (RFC 3550, 6.4.1) at the end, µs.
+    Mean over the flow of the interarrival jitter (RFC 3550, 6.4.1), µs; absent before two datagrams.
     """
     local: str | None = None
     """
@@ -1454,7 +1454,8 @@ class Outcome(BaseModel):
     )
     counts: dict[str, CountsAdditionalProperty]
     """
-    Counters of the kind's own: `requests_due`, `requests_sent`, `unsent`, `unanswered`, `status_2xx` ...
+    Counters of the kind's own: `requests_due`, `requests_sent`, `unsent`, `unanswered`, `status_2xx`, `stale`,
+    `strays`, `late_answers` ...
     """
     errors: dict[str, ErrorsAdditionalProperty]
     """

@@ -71,11 +71,18 @@ pub fn drive(
             break;
         }
     }
-    let meter = ThreadMeter::begin(thread, monotonic_ns());
+    let mut ready: Vec<Ready> = Vec::new();
+    let mut meter = ThreadMeter::begin(thread, monotonic_ns());
     while !gate.stopped() && monotonic_ns() < span.end_ns + DRAIN_NS && flows.iter().any(|flow| flow.open) {
-        let ready: Vec<Ready> = poll.wait(Some(monotonic_ns() + TURN_NS))?.collect();
-        for source in ready {
+        ready.clear();
+        ready.extend(poll.wait(Some(monotonic_ns() + TURN_NS))?);
+        // What it waits for the session's end after its last answer is no part of the account.
+        if ready.is_empty() {
+            meter.rest(monotonic_ns());
+        }
+        for source in &ready {
             let flow = &mut flows[source.token as usize];
+            let answered_ns = flow.end_ns;
             if let Err(error) = flow.serve(&mut block, &mut response, work) {
                 if error.kind() != io::ErrorKind::UnexpectedEof {
                     count_error(&mut errors, error_code(&error));
@@ -87,12 +94,13 @@ pub fn drive(
                 let interest = if flow.waits_for_room { Interest::Write } else { Interest::Read };
                 poll.modify(&flow.flow, source.token, interest)?;
             }
+            if flow.end_ns != answered_ns {
+                meter.go_on();
+            }
         }
     }
-    // What it waited for the session's end after its last answer is no part of the account.
-    let last_ns = flows.iter().filter_map(|flow| flow.end_ns).max();
     Ok(WorkerReport {
-        thread: meter.end(last_ns.unwrap_or_else(monotonic_ns)),
+        thread: meter.end(monotonic_ns()),
         flows: flows.iter().map(Answering::report).collect(),
         pushback: 0,
         errors,

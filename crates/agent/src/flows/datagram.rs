@@ -76,11 +76,16 @@ pub fn drive(
     let mut worker = Worker::new(flows, work, span)?;
     clock::use_precise_timers();
     worker.wait_for_start(gate)?;
-    let meter = ThreadMeter::begin(thread, monotonic_ns());
+    let mut meter = ThreadMeter::begin(thread, monotonic_ns());
     while worker.open > 0 {
-        worker.turn(gate, recorder.as_mut())?;
+        // What a receiver waits in silence after its last datagram is no part of its account.
+        if worker.turn(gate, recorder.as_mut())? {
+            meter.go_on();
+        } else {
+            meter.rest(monotonic_ns());
+        }
     }
-    let thread = meter.end(worker.last_ns().unwrap_or_else(monotonic_ns));
+    let thread = meter.end(monotonic_ns());
     if let Some(recorder) = recorder {
         recorder.finish();
     }
@@ -96,12 +101,19 @@ pub fn drive(
 struct Worker {
     flows: Vec<Conversation>,
     poll: Poll,
+    /// Filled by each wait anew.
+    ready: Vec<Ready>,
     outgoing: DatagramBatch,
     incoming: DatagramBatch,
     work: DatagramWork,
     /// How many datagrams the span has room for, per flow.
     most: u64,
     span: Span,
+    /// When senders have done their part: a paced flow lasts until its next datagram would be due, for n datagrams take
+    /// n gaps of time, not n - 1.
+    ends_ns: u64,
+    /// Whether any flow sends: then no turn is silence.
+    sends: bool,
     deadline_ns: u64,
     open: usize,
     pushback: u64,
@@ -123,16 +135,21 @@ impl Worker {
         for index in 0..outgoing.capacity() {
             outgoing.slot(index).fill(0);
         }
+        let most = work.number.unwrap_or(u64::MAX).min(in_span.unwrap_or(u64::MAX));
+        let all_due_ns = work.pace.map_or(u64::MAX, |pace| span.at_ns.saturating_add(pace.due_ns(most)));
         Ok(Self {
             open: flows.len(),
             flows: flows.into_iter().map(|flow| Conversation::new(flow, work)).collect(),
             poll,
+            ready: Vec::new(),
             outgoing,
             // A longer datagram than asked for is a stranger's: one byte more than ours tells it.
             incoming: DatagramBatch::new(BATCH, work.datagram_bytes.max(HEADER_BYTES) + 1),
-            most: work.number.unwrap_or(u64::MAX).min(in_span.unwrap_or(u64::MAX)),
+            most,
             work,
             span,
+            ends_ns: all_due_ns.min(span.end_ns),
+            sends,
             deadline_ns: span.end_ns + DRAIN_NS,
             pushback: 0,
             errors: BTreeMap::new(),
@@ -150,7 +167,8 @@ impl Worker {
         Ok(())
     }
 
-    fn turn(&mut self, gate: &Gate, mut recorder: Option<&mut Recorder>) -> io::Result<()> {
+    /// Returns whether anything moved.
+    fn turn(&mut self, gate: &Gate, mut recorder: Option<&mut Recorder>) -> io::Result<bool> {
         let now = monotonic_ns();
         let stopped = gate.stopped();
         if stopped || now >= self.span.end_ns {
@@ -164,10 +182,7 @@ impl Worker {
         }
         let next = self.send_due(now, stopped, recorder).min(now + TURN_NS);
         self.end_receivers(now);
-        if self.open > 0 {
-            self.receive(Some(next))?;
-        }
-        Ok(())
+        Ok(self.open > 0 && self.receive(Some(next))? || self.sends)
     }
 
     /// Send a share of what is due on every sending flow, and end those that are through; returns when to come back.
@@ -188,17 +203,29 @@ impl Worker {
             if flow.next < due && !flow.blocked && !last_call {
                 self.send_batch(index, due, recorder.as_deref_mut());
             }
+            let ended_ns = self.ended_ns(index, now, due, last_call);
             let flow = &mut self.flows[index];
-            if flow.next >= self.most || last_call || (over && flow.next >= due) {
+            if ended_ns.is_some() {
+                flow.ended_ns = ended_ns;
                 flow.unsent = if self.work.pace.is_some() { due.saturating_sub(flow.next) } else { 0 };
                 flow.open = false;
                 self.open -= 1;
             } else if !flow.blocked {
                 let due_ns = self.work.pace.map_or(now, |pace| self.span.at_ns.saturating_add(pace.due_ns(flow.next)));
-                next = next.min(due_ns);
+                next = next.min(due_ns).min(self.ends_ns);
             }
         }
         next
+    }
+
+    /// When a sending flow stopped trying, if it has. `due`: how many datagrams it should have sent by now.
+    fn ended_ns(&self, index: usize, now: u64, due: u64, last_call: bool) -> Option<u64> {
+        let flow = &self.flows[index];
+        if self.work.pace.is_none() && flow.next >= self.most {
+            return flow.last_ns.or(Some(now));
+        }
+        let through = now >= self.ends_ns && flow.next >= due;
+        (through || last_call).then(|| now.min(self.ends_ns))
     }
 
     /// One call's worth of datagrams; `due` is beyond what the flow has handed over.
@@ -233,7 +260,7 @@ impl Worker {
         };
         // Where it took only some, the next call tells why.
         flow.start_ns.get_or_insert(sent_ns);
-        flow.end_ns = Some(sent_ns);
+        flow.last_ns = Some(sent_ns);
         if let (Some(late), Some(pace)) = (&mut self.late, self.work.pace) {
             let mut recorder = recorder;
             for sequence in flow.next..flow.next + taken as u64 {
@@ -249,10 +276,12 @@ impl Worker {
         flow.flow.counters.sent((taken * self.work.datagram_bytes) as u64, taken as u64);
     }
 
-    /// Wait until the given instant, and take what has come.
-    fn receive(&mut self, until: Option<u64>) -> io::Result<()> {
-        let ready: Vec<Ready> = self.poll.wait(until)?.collect();
-        for source in ready {
+    /// Wait until the given instant, and take what has come; returns whether anything has.
+    fn receive(&mut self, until: Option<u64>) -> io::Result<bool> {
+        self.ready.clear();
+        self.ready.extend(self.poll.wait(until)?);
+        let mut came = false;
+        for source in &self.ready {
             let flow = &mut self.flows[source.token as usize];
             if source.writable {
                 flow.unblock(&self.poll, source.token as usize);
@@ -268,6 +297,7 @@ impl Worker {
                     }
                 };
                 let now = monotonic_ns();
+                came |= count > 0;
                 for index in 0..count {
                     flow.handle(now, self.incoming.received(index));
                 }
@@ -276,13 +306,7 @@ impl Worker {
                 }
             }
         }
-        Ok(())
-    }
-
-    /// The last datagram, sent or received: what a receiver waits in silence after it is no part of its account.
-    fn last_ns(&self) -> Option<u64> {
-        let received = |flow: &Conversation| flow.receiver.span_ns().map(|(_, last)| last);
-        self.flows.iter().filter_map(|flow| flow.end_ns.max(received(flow))).max()
+        Ok(came)
     }
 
     fn end_receivers(&mut self, now: u64) {
@@ -305,7 +329,6 @@ impl Worker {
 struct Conversation {
     flow: DatagramFlow,
     receiver: DatagramReceiver,
-    datagram_bytes: usize,
     open: bool,
     /// The socket took no more; its room is waited for.
     blocked: bool,
@@ -314,7 +337,9 @@ struct Conversation {
     /// Datagrams that were due when the flow ended and had not been sent.
     unsent: u64,
     start_ns: Option<u64>,
-    end_ns: Option<u64>,
+    /// The last send.
+    last_ns: Option<u64>,
+    ended_ns: Option<u64>,
     /// When the receiver learned the sender's count.
     told_ns: Option<u64>,
 }
@@ -322,15 +347,15 @@ struct Conversation {
 impl Conversation {
     fn new(flow: DatagramFlow, work: DatagramWork) -> Self {
         Self {
-            receiver: DatagramReceiver::new(work.token, flow.id),
+            receiver: DatagramReceiver::new(work.token, flow.id, work.datagram_bytes),
             flow,
-            datagram_bytes: work.datagram_bytes,
             open: true,
             blocked: false,
             next: 0,
             unsent: 0,
             start_ns: None,
-            end_ns: None,
+            last_ns: None,
+            ended_ns: None,
             told_ns: None,
         }
     }
@@ -345,8 +370,7 @@ impl Conversation {
     }
 
     fn handle(&mut self, now: u64, datagram: &[u8]) {
-        // Of another length it is not the sender's, whoever wrote its header.
-        if datagram.len() == self.datagram_bytes && self.receiver.handle(now, datagram) {
+        if self.receiver.handle(now, datagram) {
             self.flow.counters.received(datagram.len() as u64, 1);
         } else if let Ok(header @ Header { kind: HeaderKind::Hello, .. }) = Header::parse(datagram) {
             answer_hello(&self.flow.socket, header);
@@ -360,7 +384,7 @@ impl Conversation {
         SideReport {
             flow: self.flow.id,
             start_ns: if receives { span.map(|(first, _)| first) } else { self.start_ns },
-            end_ns: if receives { span.map(|(_, last)| last) } else { self.end_ns },
+            end_ns: if receives { span.map(|(_, last)| last) } else { self.ended_ns.max(self.last_ns) },
             sent_bytes: self.flow.counters.sent_bytes(),
             received_bytes: self.receiver.bytes(),
             sent_units: (!receives).then(|| self.flow.counters.sent_units()),
@@ -369,6 +393,8 @@ impl Conversation {
             reordered: receives.then(|| tracker.reordered()),
             jitter_us: if receives { self.receiver.jitter_us() } else { None },
             socket_drops: if receives { receive_drops(&self.flow.socket) } else { None },
+            stale: receives.then(|| tracker.stale()),
+            strays: Some(self.receiver.strays()),
             unsent_units: (!receives && self.unsent > 0).then_some(self.unsent),
             ..SideReport::default()
         }
@@ -381,4 +407,52 @@ pub fn answer_hello(socket: &UdpSocket, hello: Header) {
     Header { kind: HeaderKind::HelloAck, ..hello }.write(&mut answer);
     // An answer that cannot be sent is like one that is lost: the client asks again.
     let _ = socket.send(&answer);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LENGTH_NS: u64 = 200_000_000;
+
+    /// What one flow leaves that sends to a socket which nobody reads.
+    fn one_sender(work: DatagramWork) -> (Span, WorkerReport) {
+        let far = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(far.local_addr().unwrap()).unwrap();
+        let expected = Arc::new(AtomicU64::new(UNKNOWN));
+        let flow = DatagramFlow { id: 0, socket, role: Role::Send, counters: Arc::default(), expected };
+        let at_ns = monotonic_ns();
+        let span = Span { at_ns, end_ns: at_ns + LENGTH_NS };
+        (span, drive(vec![flow], work, span, &Gate::default(), "udp-send", None).unwrap())
+    }
+
+    fn work(rate_pps: Option<f64>, number: Option<u64>) -> DatagramWork {
+        DatagramWork { token: 1, datagram_bytes: 100, pace: rate_pps.and_then(Pace::per_second), number }
+    }
+
+    #[test]
+    fn a_paced_flow_of_n_lasts_n_gaps() {
+        let (span, report) = one_sender(work(Some(100.0), Some(3)));
+        assert_eq!(report.flows[0].sent_units, Some(3));
+        // Later only where this machine sent the last one later.
+        let last_gap_ns = report.flows[0].end_ns.unwrap() - span.at_ns;
+        assert!(last_gap_ns >= 30_000_000, "{last_gap_ns}");
+    }
+
+    #[test]
+    fn a_flow_without_a_number_lasts_its_time() {
+        for rate in [Some(30.0), None] {
+            let (span, report) = one_sender(work(rate, None));
+            assert!(report.flows[0].end_ns.unwrap() >= span.end_ns);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_an_error_each_and_not_sent() {
+        let too_long = DatagramWork { datagram_bytes: 70_000, ..work(Some(1000.0), Some(5)) };
+        let (_, report) = one_sender(too_long);
+        assert_eq!(report.errors, BTreeMap::from([("message_too_long".to_owned(), 5)]));
+        assert_eq!((report.flows[0].sent_units, report.flows[0].unsent_units), (Some(0), None));
+    }
 }

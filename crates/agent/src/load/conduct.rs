@@ -121,6 +121,7 @@ impl Conduct {
         let local = Account::of(workers);
         let unsent = total(local.rows.iter().chain(&peer_flows).map(|row| row.unsent_units)).unwrap_or(0);
         let mut counts = BTreeMap::from([("unsent".to_owned(), unsent)]);
+        counts.extend(oddities(local.rows.iter().chain(&peer_flows)));
         if collector.overflow() > 0 {
             counts.insert("histogram_overflow".to_owned(), collector.overflow());
         }
@@ -135,6 +136,16 @@ impl Conduct {
             counts,
         })
     }
+}
+
+/// What came and belongs to no other figure, both sides together, by name; what there was none of is left out.
+fn oddities<'r>(rows: impl Iterator<Item = &'r SideReport> + Clone) -> impl Iterator<Item = (String, u64)> {
+    let named = [
+        ("stale", total(rows.clone().map(|row| row.stale))),
+        ("strays", total(rows.clone().map(|row| row.strays))),
+        ("late_answers", total(rows.map(|row| row.late_answers))),
+    ];
+    named.into_iter().filter_map(|(name, count)| Some((name.to_owned(), count.filter(|count| *count > 0)?)))
 }
 
 fn flow_reports(

@@ -137,41 +137,45 @@ fn drive(
     clock::use_precise_timers();
     gate.sleep_until(span.at_ns);
     let meter = ThreadMeter::begin(name.0, monotonic_ns());
+    let mut until_ns = span.end_ns;
+    let mut ready: Vec<ReadySource> = Vec::new();
+    // All flows are looked after only when the first of them may have something to do besides hearing its answer.
+    let mut sweep_ns = 0;
+    let mut open = flows.len();
     loop {
         let now = monotonic_ns();
-        let until_ns = if gate.stopped() { 0 } else { span.end_ns };
-        let mut next = now + TURN_NS;
-        for (index, flow) in flows.iter_mut().enumerate().filter(|(_, flow)| flow.open) {
-            if flow.machine.handle_time(now) {
-                count_error(&mut errors, "timeout");
-                // TCP answers in order: without this one the next cannot come either.
-                flow.open = matches!(flow.flow.socket, RrSocket::Udp(_));
-            }
-            if gate.abandoned() {
-                flow.open = false;
-            }
-            if flow.open {
-                next = next.min(flow.advance(&mut wire, until_ns, &mut errors));
-            }
-            flow.watch(&poll, index as u64)?;
+        if gate.stopped() && now < until_ns {
+            until_ns = now;
         }
-        if flows.iter().all(|flow| !flow.open) {
+        if now >= sweep_ns || gate.abandoned() {
+            sweep_ns = now + TURN_NS;
+            for (index, flow) in flows.iter_mut().enumerate().filter(|(_, flow)| flow.open) {
+                let due_ns = flow.look_after(now, gate.abandoned(), &mut wire, until_ns, &mut errors);
+                sweep_ns = sweep_ns.min(due_ns);
+                flow.watch(&poll, index as u64)?;
+            }
+            open = flows.iter().filter(|flow| flow.open).count();
+        }
+        if open == 0 {
             break;
         }
         recorder.roll(now);
-        let ready: Vec<ReadySource> = poll.wait(Some(next))?.collect();
-        for source in ready {
+        ready.clear();
+        ready.extend(poll.wait(Some(sweep_ns))?);
+        for source in &ready {
             let flow = &mut flows[source.token as usize];
             if flow.open {
                 flow.hear(&mut wire, &mut recorder, &mut errors);
-                flow.advance(&mut wire, until_ns, &mut errors);
+                sweep_ns = sweep_ns.min(flow.advance(&mut wire, until_ns, &mut errors));
+                open -= usize::from(!flow.open);
             }
             flow.watch(&poll, source.token)?;
         }
     }
     let thread = meter.end(monotonic_ns());
     recorder.finish();
-    Ok(WorkerReport { thread, flows: flows.iter().map(Asking::report).collect(), pushback: 0, errors, late: None })
+    let rows = flows.iter().map(|flow| flow.report(until_ns)).collect();
+    Ok(WorkerReport { thread, flows: rows, pushback: 0, errors, late: None })
 }
 
 /// Buffers and framing that a thread's flows share.
@@ -193,7 +197,10 @@ struct Asking {
     /// What the poll watches for.
     watched: Option<Interest>,
     start_ns: Option<u64>,
-    end_ns: Option<u64>,
+    /// The last answer.
+    last_ns: Option<u64>,
+    /// When it was closed.
+    closed_ns: Option<u64>,
 }
 
 impl Asking {
@@ -206,12 +213,43 @@ impl Asking {
             unwritten: 0,
             watched: Some(Interest::Read),
             start_ns: None,
-            end_ns: None,
+            last_ns: None,
+            closed_ns: None,
         }
+    }
+
+    /// Give up what took too long, and go on; returns when to look again.
+    fn look_after(
+        &mut self,
+        now: u64,
+        abandoned: bool,
+        wire: &mut Exchange,
+        until_ns: u64,
+        errors: &mut BTreeMap<String, u64>,
+    ) -> u64 {
+        if self.machine.handle_time(now) {
+            count_error(errors, "timeout");
+            // TCP answers in order: without this one the next cannot come either.
+            if matches!(self.flow.socket, RrSocket::Tcp(_)) {
+                self.close();
+            }
+        }
+        if abandoned {
+            self.close();
+        }
+        self.advance(wire, until_ns, errors)
+    }
+
+    fn close(&mut self) {
+        self.open = false;
+        self.closed_ns.get_or_insert_with(monotonic_ns);
     }
 
     /// Send the next request if none is under way and `until_ns` has not come; returns when to look again.
     fn advance(&mut self, wire: &mut Exchange, until_ns: u64, errors: &mut BTreeMap<String, u64>) -> u64 {
+        if !self.open {
+            return u64::MAX;
+        }
         match self.machine.poll() {
             // What is under way at the end is waited for, up to its own time-out: leaving it out would flatter the tail.
             Step::AwaitUntil(instant) => {
@@ -223,7 +261,7 @@ impl Asking {
             Step::Request(sequence) => {
                 let now = monotonic_ns();
                 if now >= until_ns || self.flow.counters.sent_units() >= self.flow.most {
-                    self.open = false;
+                    self.close();
                     return u64::MAX;
                 }
                 match self.flow.send(wire, sequence, now) {
@@ -232,6 +270,9 @@ impl Asking {
                         self.machine.handle_sent(now);
                         self.flow.counters.sent(wire.request.len() as u64, 1);
                         self.start_ns.get_or_insert(now);
+                        if let Step::AwaitUntil(instant) = self.machine.poll() {
+                            return instant;
+                        }
                     }
                     Err(error) => self.fail(&error, errors),
                 }
@@ -279,7 +320,7 @@ impl Asking {
                 if let Some(took_ns) = self.machine.handle_response(now, sequence) {
                     recorder.record(LATENCY, due_ns, took_ns);
                     self.flow.counters.received(wire.response_bytes as u64, 1);
-                    self.end_ns = Some(now);
+                    self.last_ns = Some(now);
                 }
             }
             Ok(None) => {}
@@ -291,18 +332,23 @@ impl Asking {
     fn fail(&mut self, error: &io::Error, errors: &mut BTreeMap<String, u64>) {
         count_error(errors, error_code(error));
         self.machine.give_up();
-        self.open = matches!(self.flow.socket, RrSocket::Udp(_));
+        if matches!(self.flow.socket, RrSocket::Tcp(_)) {
+            self.close();
+        }
     }
 
-    fn report(&self) -> SideReport {
+    /// A flow ends when it is not to ask any more, `until_ns`, or with the answer to what was under way then; one that
+    /// failed or had made its number before that ended there.
+    fn report(&self, until_ns: u64) -> SideReport {
         SideReport {
             flow: self.flow.id,
             start_ns: self.start_ns,
-            end_ns: self.end_ns,
+            end_ns: self.closed_ns.map(|closed_ns| closed_ns.min(until_ns)).max(self.last_ns),
             sent_bytes: self.flow.counters.sent_bytes(),
             received_bytes: self.flow.counters.received_bytes(),
             sent_units: Some(self.flow.counters.sent_units()),
             received_units: Some(self.machine.completed()),
+            late_answers: Some(self.machine.late()),
             ..SideReport::default()
         }
     }
@@ -387,5 +433,67 @@ impl AsFd for RrSocket {
             Self::Tcp(stream) => stream.as_fd(),
             Self::Udp(socket) => socket.as_fd(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(timeout_ms: u32) -> RrSpec {
+        RrSpec {
+            target: leadline_wire::Target { host: String::new(), port: 0, ip_version: None },
+            protocol: Protocol::Tcp,
+            flows: 1,
+            threads: 1,
+            duration_ms: 1,
+            number: None,
+            warmup_ms: 0,
+            request_bytes: 64,
+            response_bytes: 64,
+            timeout_ms,
+            bind: None,
+            interval_ms: 100,
+        }
+    }
+
+    /// One flow against a peer that answers so many requests and then is silent.
+    fn against_silence(answers: usize, timeout_ms: u32, most: u64, length_ns: u64) -> (Span, WorkerReport) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        let peer = std::thread::spawn(move || {
+            let mut request = [0; 64];
+            for _ in 0..answers {
+                far.read_exact(&mut request).and_then(|()| far.write_all(&request)).unwrap();
+            }
+            // Open until the asking side has gone.
+            let _ = far.read_to_end(&mut Vec::new());
+        });
+        let flow = RrFlow { id: 0, socket: RrSocket::Tcp(near), counters: Arc::default(), most };
+        let at_ns = monotonic_ns();
+        let span = Span { at_ns, end_ns: at_ns + length_ns };
+        let (out, _rolled) = mpsc::channel();
+        let recorder = Recorder::new(1, 0, out);
+        let name = ThreadName("rr".to_owned());
+        let report = drive(vec![flow], &spec(timeout_ms), 1, span, &Gate::default(), name, recorder).unwrap();
+        peer.join().unwrap();
+        (span, report)
+    }
+
+    #[test]
+    fn a_silence_that_lasts_to_the_end_belongs_to_the_flow() {
+        let (span, report) = against_silence(1, 1000, u64::MAX, 500_000_000);
+        assert_eq!((report.flows[0].received_units, report.flows[0].end_ns), (Some(1), Some(span.end_ns)));
+        assert_eq!(report.errors, BTreeMap::from([("timeout".to_owned(), 1)]));
+    }
+
+    #[test]
+    fn a_flow_ends_with_its_number_or_its_failure() {
+        let (span, report) = against_silence(5, 50_000, 5, 30_000_000_000);
+        assert_eq!(report.flows[0].received_units, Some(5));
+        assert!(report.flows[0].end_ns.unwrap() < span.end_ns);
+        let (span, report) = against_silence(0, 1, u64::MAX, 30_000_000_000);
+        assert!(report.flows[0].end_ns.unwrap() < span.end_ns && report.errors["timeout"] == 1);
     }
 }

@@ -183,22 +183,35 @@ impl Collector {
     }
 }
 
-/// Measures what a stretch of a thread's life costs.
+/// Measures what a stretch of a thread's life costs. CPU time and wall time always cover the same stretch.
 pub struct ThreadMeter {
     name: String,
     before: ThreadUsage,
     began_ns: u64,
+    /// The account when the thread's silence began, if it is silent.
+    resting: Option<(ThreadUsage, u64)>,
 }
 
 impl ThreadMeter {
     /// From now on; must be read on the same thread.
     pub fn begin(name: impl Into<String>, now_ns: u64) -> Self {
-        Self { name: name.into(), before: ThreadUsage::now(), began_ns: now_ns }
+        Self { name: name.into(), before: ThreadUsage::now(), began_ns: now_ns, resting: None }
     }
 
-    /// The account until now.
+    /// Nothing has moved for a while: what the thread waits from here on is no part of its account, unless it goes on.
+    pub fn rest(&mut self, now_ns: u64) {
+        self.resting.get_or_insert_with(|| (ThreadUsage::now(), now_ns));
+    }
+
+    /// Payload moves again, so the silence was part of the test.
+    pub fn go_on(&mut self) {
+        self.resting = None;
+    }
+
+    /// The account until now, or until the silence began that lasts.
     pub fn end(self, now_ns: u64) -> ThreadReport {
-        let used = ThreadUsage::now().since(&self.before);
+        let (usage, now_ns) = self.resting.unwrap_or_else(|| (ThreadUsage::now(), now_ns));
+        let used = usage.since(&self.before);
         ThreadReport {
             name: self.name,
             user_s: used.user_s,
@@ -230,5 +243,22 @@ mod tests {
         assert_eq!(counts, expected.map(|(name, count)| (name.to_owned(), count)));
         assert_eq!(collector.recent().len(), 4);
         assert!(collector.recent().is_empty());
+    }
+
+    #[test]
+    fn what_a_thread_does_in_its_last_silence_is_in_neither_time() {
+        let spin = |seconds: f64| {
+            let until = leadline_sys::usage::thread_cpu_s() + seconds;
+            while leadline_sys::usage::thread_cpu_s() < until {}
+        };
+        let mut meter = ThreadMeter::begin("t", 0);
+        meter.rest(1_000_000_000);
+        meter.go_on();
+        meter.rest(2_000_000_000);
+        spin(0.3);
+        meter.rest(3_000_000_000);
+        let report = meter.end(4_000_000_000);
+        assert_eq!(report.wall_s, 2.0);
+        assert!(report.user_s + report.system_s < 0.25, "{report:?}");
     }
 }
