@@ -43,6 +43,10 @@ pub(crate) enum Counter {
     BytesSent,
     /// Connections accepted.
     Connections,
+    /// Of these, closed at once because there were too many.
+    Refused,
+    /// Of these, closed because nothing had moved on them for too long.
+    Expired,
     /// Answers 2xx, the responder's own targets not counted.
     Status2xx,
     /// Answers 4xx.
@@ -52,12 +56,14 @@ pub(crate) enum Counter {
 }
 
 impl Counter {
-    const ALL: [(Counter, &'static str); 8] = [
+    const ALL: [(Counter, &'static str); 10] = [
         (Counter::Requests, "requests"),
         (Counter::OwnRequests, "own_requests"),
         (Counter::BytesReceived, "bytes_received"),
         (Counter::BytesSent, "bytes_sent"),
         (Counter::Connections, "connections"),
+        (Counter::Refused, "refused"),
+        (Counter::Expired, "expired"),
         (Counter::Status2xx, "status_2xx"),
         (Counter::Status4xx, "status_4xx"),
         (Counter::Malformed, "malformed"),
@@ -104,6 +110,16 @@ impl Responder {
     /// Counts a connection.
     pub fn accepted(&self) {
         self.count(Counter::Connections, 1);
+    }
+
+    /// Counts a connection that was closed as soon as it was accepted.
+    pub fn refused(&self) {
+        self.count(Counter::Refused, 1);
+    }
+
+    /// Counts a connection that was closed because nothing had moved on it for too long.
+    pub fn expired(&self) {
+        self.count(Counter::Expired, 1);
     }
 
     /// Requests that arrived whole on any thread, the responder's own targets not counted.
