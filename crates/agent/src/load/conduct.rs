@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use leadline_sys::clock::monotonic_ns;
 use leadline_transport::{FromClient, SideReport};
-use leadline_wire::{Direction, ErrorReport, FlowReport, LoadReport, Outcome, Side};
+use leadline_wire::{Direction, ErrorReport, FlowProgress, FlowReport, LoadReport, Outcome, Side};
 
 use super::session::{FromPeer, Session, Speaker};
 use super::threads::{Collector, FlowCounters, Rolled};
@@ -52,6 +52,8 @@ pub struct Conduct {
     pub metrics: &'static [&'static str],
 }
 
+/// What the server has said and is not dealt with yet; it is read no further then.
+const MOST_UNHEARD: usize = 64;
 /// How soon a stop is passed on to the server.
 const GLANCE: Duration = Duration::from_millis(50);
 /// How long the server may take for its report after everything has ended here: its own drain, and the way.
@@ -73,12 +75,12 @@ impl Conduct {
     ) -> Result<Outcome, ErrorReport> {
         let Self { mut session, flows, has_units, counts_loss, interval, metrics } = self;
         session.begin(span.at_ns)?;
-        let (waker, wakes) = mpsc::channel();
+        let (waker, wakes) = mpsc::sync_channel(MOST_UNHEARD);
         let from_peer = waker.clone();
         let mut speaker = session.listen(interval, move |item| from_peer.send(Wake::Peer(item)).is_ok())?;
         let crew = Crew::start(workers, &task.gate, move || {
-            // The receiver lives until the crew is joined.
-            let _ = waker.send(Wake::WorkerDone);
+            // Where there is no room the task's thread is about to wake anyway.
+            let _ = waker.try_send(Wake::WorkerDone);
         });
         let crew = crew.map_err(|error| system_error("starting threads", &error))?;
         let mut collector = Collector::new(metrics);
@@ -240,7 +242,7 @@ impl Course {
 
     fn handle(&mut self, item: FromPeer, flows: &[PlannedFlow], task: &Task) {
         match item {
-            FromPeer::Progress(t_ns, rows) => task.progress(Side::Peer, t_ns, rows, Vec::new()),
+            FromPeer::Progress(t_ns, rows) => task.progress(Side::Peer, t_ns, known(rows, flows.len()), Vec::new()),
             FromPeer::Sent(units) => {
                 let downward = flows.iter().filter_map(|flow| flow.expected.as_ref());
                 for (expected, sent) in downward.zip(units) {
@@ -253,8 +255,30 @@ impl Course {
     }
 }
 
+/// A server's rows as far as they are about flows that there are; no more than there are.
+fn known(mut rows: Vec<FlowProgress>, flows: usize) -> Vec<FlowProgress> {
+    // Flows are numbered from 0.
+    rows.retain(|row| (row.flow as usize) < flows);
+    rows.truncate(flows);
+    rows
+}
+
 /// The instants of a load of `duration_ms` that begins at `at_ns`, or now when that has passed.
 pub fn span(at_ns: u64, duration_ms: u64) -> Span {
     let at_ns = at_ns.max(monotonic_ns());
     Span { at_ns, end_ns: at_ns.saturating_add(duration_ms.saturating_mul(1_000_000)).min(u64::MAX - DRAIN_NS) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_on_flows_that_there_are_not_are_dropped() {
+        let row =
+            |flow| FlowProgress { flow, sent_bytes: 0, received_bytes: 0, sent_units: None, received_units: None };
+        let said = [7, 0, u32::MAX, 1, 2, 1, 1].map(row).to_vec();
+        let kept: Vec<u32> = known(said, 2).into_iter().map(|row| row.flow).collect();
+        assert_eq!(kept, [0, 1]);
+    }
 }

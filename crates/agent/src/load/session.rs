@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::net;
@@ -44,6 +44,8 @@ pub struct Session {
     pub token: u64,
     /// The server's clock minus ours, ns.
     offset_ns: i64,
+    /// How long each of its messages may take, whole.
+    patience: Duration,
 }
 
 /// The address of a name, of the family asked for.
@@ -81,9 +83,9 @@ impl Session {
         let bind = parse_bind(bind)?;
         let doing = format!("connecting to {server}");
         let control = net::connect_tcp(server, bind, STEP_TIMEOUT).map_err(|error| system_error(&doing, &error))?;
-        control.set_read_timeout(Some(STEP_TIMEOUT)).map_err(|error| system_error(&doing, &error))?;
         control.set_write_timeout(Some(STEP_TIMEOUT)).map_err(|error| system_error(&doing, &error))?;
-        let mut session = Self { control, decoder: FrameDecoder::default(), server, bind, token: 0, offset_ns: 0 };
+        let decoder = FrameDecoder::default();
+        let mut session = Self { control, decoder, server, bind, token: 0, offset_ns: 0, patience: STEP_TIMEOUT };
         session.control.write_all(MAGIC).map_err(|error| system_error(&doing, &error))?;
         session.say(&FromClient::Open(open))?;
         match session.hear()? {
@@ -158,13 +160,9 @@ impl Session {
     ) -> Result<Speaker, ErrorReport> {
         let doing = "listening to the server";
         let control = self.control.try_clone().map_err(|error| system_error(doing, &error))?;
-        let reader = Self { control, ..self };
-        let speaker = Speaker { control: self.control };
         // The server is heard from every interval; only silence far beyond that means that it has gone.
-        reader
-            .control
-            .set_read_timeout(Some(REPORT_TIMEOUT + interval))
-            .map_err(|error| system_error(doing, &error))?;
+        let reader = Self { control, patience: REPORT_TIMEOUT + interval, ..self };
+        let speaker = Speaker { control: self.control };
         std::thread::Builder::new().spawn(move || reader.relay(&tell)).map_err(|error| system_error(doing, &error))?;
         Ok(speaker)
     }
@@ -224,7 +222,11 @@ impl Session {
         say(&mut self.control, message)
     }
 
+    /// The next whole message. A byte now and then buys the server no time.
     fn hear(&mut self) -> Result<FromServer, ErrorReport> {
+        let deadline = Instant::now() + self.patience;
+        let doing = format!("waiting for {}", self.server);
+        let failed = |error: io::Error| system_error(&doing, &error);
         let mut piece = [0; 16 * 1024];
         loop {
             match self.decoder.next_message() {
@@ -232,10 +234,12 @@ impl Session {
                 Ok(None) => {}
                 Err(error) => return Err(peer_error("protocol", format!("{} answers nonsense: {error}", self.server))),
             }
-            let read = self
-                .control
-                .read(&mut piece)
-                .map_err(|error| system_error(&format!("waiting for {}", self.server), &error))?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(failed(io::ErrorKind::TimedOut.into()));
+            }
+            self.control.set_read_timeout(Some(left)).map_err(failed)?;
+            let read = self.control.read(&mut piece).map_err(failed)?;
             if read == 0 {
                 return Err(peer_error("closed_early", format!("{} closed the session", self.server)));
             }
@@ -270,4 +274,33 @@ impl Drop for Speaker {
 fn say(control: &mut TcpStream, message: &FromClient) -> Result<(), ErrorReport> {
     let frame = encode_frame(message).map_err(|error| input_error("too_long", error.to_string()))?;
     control.write_all(&frame).map_err(|error| system_error("speaking to the server", &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_byte_now_and_then_buys_the_server_no_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = listener.local_addr().unwrap();
+        let control = TcpStream::connect(server).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        far.write_all(&1000u32.to_be_bytes()).unwrap();
+        let dripping = std::thread::spawn(move || {
+            let mut dripped = 0;
+            while dripped < 1000 && far.write_all(b" ").is_ok() {
+                dripped += 1;
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            dripped
+        });
+        let patience = Duration::from_millis(100);
+        let decoder = FrameDecoder::default();
+        let mut session = Session { control, decoder, server, bind: None, token: 0, offset_ns: 0, patience };
+        assert_eq!(session.hear().unwrap_err().code, "timeout");
+        drop(session);
+        assert!(dripping.join().unwrap() < 1000);
+    }
 }

@@ -173,13 +173,13 @@ impl Collector {
     fn reports(&self, set: &BTreeMap<(bool, usize), Histogram>) -> Vec<HistogramReport> {
         let report = |(&(warmup, metric), histogram): (&(bool, usize), &Histogram)| {
             let prefix = if warmup { "warmup_" } else { "" };
-            Some(HistogramReport {
+            HistogramReport {
                 metric: format!("{prefix}{}", self.names[metric]),
                 count: histogram.count(),
-                hdr_v2: histogram.encode().ok()?,
-            })
+                hdr_v2: histogram.encode(),
+            }
         };
-        set.iter().filter_map(report).collect()
+        set.iter().map(report).collect()
     }
 }
 
