@@ -279,7 +279,7 @@ class Stalling(socketserver.StreamRequestHandler):
             came = time.monotonic()
             with owner.lock:
                 if len(owner.served) == STALL_AFTER:
-                    time.sleep(STALL_S)
+                    owner.released.wait(owner.stall_s)
                 owner.served.append((came, time.monotonic()))
             self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok\n")
 
@@ -292,6 +292,8 @@ class StallingServer(socketserver.ThreadingTCPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Stalling)
         self.lock = threading.Lock()
+        self.stall_s = STALL_S
+        self.released = threading.Event()
         self.served: list[tuple[float, float]] = []
 
     @property
@@ -304,6 +306,7 @@ def stalling() -> Iterator[StallingServer]:
     with StallingServer() as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
+        server.released.set()
         server.shutdown()
 
 
@@ -328,6 +331,9 @@ def test_a_stall_of_the_server_shows_in_full_where_requests_have_due_times(
     answered = sorted(at for _, at in stalling.served)
     waited = [at - since for at, since in zip(answered, due, strict=True)]
     assert latency["mean"] == pytest.approx(sum(waited) / 1000 * 1e6, rel=0.03)
+    # The wait for a connection is the server's: what the generator itself was late by is far from it.
+    assert (figure(found, "late_p99_us") or 0) < STALL_S / 4 * 1e6
+    assert "connections-busy" in [reason["code"] for reason in found["validity"]["reasons"]]
     if connections == "1":
         assert latency["max"] == pytest.approx(max(waited) * 1e6, rel=0.03)
         assert latency["p90"] == pytest.approx(sorted(waited)[899] * 1e6, rel=0.03)
@@ -340,6 +346,25 @@ def test_a_closed_loop_hardly_shows_the_stall(stalling: StallingServer) -> None:
     longest, p90 = figure(found, "latency_max_us"), figure(found, "latency_p90_us")
     assert longest is not None and longest >= STALL_S * 1e6 * 0.999
     assert p90 is not None and p90 < STALL_S / 2 * 1e6
+
+
+@needs_command
+@pytest.mark.parametrize("discipline", [(), ("--rate", "1000")], ids=["closed", "open"])
+def test_a_stall_that_lasts_to_the_end_is_in_the_rate_and_in_the_latency(
+    stalling: StallingServer, discipline: tuple[str, ...]
+) -> None:
+    """Two hundred answers in three seconds, however soon they came, and nobody knows how long the next would take."""
+    stalling.stall_s = 60.0
+    found = measure("http", stalling.url, "-c", "2", "-d", "3s", *discipline)
+    assert figure(found, "requests") == STALL_AFTER
+    assert figure(found, "requests_per_s") == pytest.approx(STALL_AFTER / 3, rel=0.05)
+    assert figure(found, "unanswered") == 2
+    # At 1000/s the first 200 took a fifth of a second or the longer that the server needed.
+    longest = figure(found, "latency_max_us")
+    assert longest is not None and longest > 1e6
+    codes = [reason["code"] for reason in found["validity"]["reasons"]]
+    assert found["validity"]["verdict"] == "unstable" and "unanswered" in codes
+    assert ("connections-busy" in codes) == bool(discipline)
 
 
 # --- Who used the CPU, and what was watched ---------------------------------------------------------------------------
