@@ -108,7 +108,9 @@ def test_each_command_gives_the_document_of_the_design(
         assert metric["value"] is None or metric["value"] >= 0
     assert known(found, PRIMARY[kind]) > 0
     assert found["validity"]["verdict"] in VERDICTS
-    assert all(set(reason) == {"code", "text"} for reason in found["validity"]["reasons"])
+    assert all(
+        set(reason) == {"code", "text"} for reason in (*found["validity"]["reasons"], *found["validity"]["notes"])
+    )
     assert set(found["generator"]) == {"cpu_s", "wall_s", "busiest_thread", "late_p99_us", "cpu_ns_per_unit"}
     assert found["generator"]["cpu_s"] > 0
     assert found["errors"] == {}

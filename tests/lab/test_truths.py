@@ -333,7 +333,7 @@ def test_a_stall_of_the_server_shows_in_full_where_requests_have_due_times(
     assert latency["mean"] == pytest.approx(sum(waited) / 1000 * 1e6, rel=0.03)
     # The wait for a connection is the server's: what the generator itself was late by is far from it.
     assert (figure(found, "late_p99_us") or 0) < STALL_S / 4 * 1e6
-    assert "connections-busy" in [reason["code"] for reason in found["validity"]["reasons"]]
+    assert "connections-busy" in [note["code"] for note in found["validity"]["notes"]]
     if connections == "1":
         assert latency["max"] == pytest.approx(max(waited) * 1e6, rel=0.03)
         assert latency["p90"] == pytest.approx(sorted(waited)[899] * 1e6, rel=0.03)
@@ -362,7 +362,7 @@ def test_a_stall_that_lasts_to_the_end_is_in_the_rate_and_in_the_latency(
     # At 1000/s the first 200 took a fifth of a second or the longer that the server needed.
     longest = figure(found, "latency_max_us")
     assert longest is not None and longest > 1e6
-    codes = [reason["code"] for reason in found["validity"]["reasons"]]
+    codes = [note["code"] for note in found["validity"]["notes"]]
     assert found["validity"]["verdict"] == "unstable" and "unanswered" in codes
     assert ("connections-busy" in codes) == bool(discipline)
 

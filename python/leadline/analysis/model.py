@@ -32,10 +32,11 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Validity:
-    """A verdict and its reasons; `valid` may still carry notes (hosts that share CPUs, counters that are missing)."""
+    """A verdict, what led to it (worst first), and notes that change no verdict (shared CPUs, missing counters)."""
 
     verdict: Verdict
     reasons: tuple[Reason, ...] = ()
+    notes: tuple[Reason, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,8 @@ def _validity(done: Sequence[TestResult], failed: int, limit: float, kind: str) 
     if not done:
         return Validity(Verdict.INCOMPLETE, (Reason("no-repeat-done", "no repeat of this test came to its end"),))
     verdict = validity.worst(result.validity.verdict for result in done)
-    reasons = list(_merged(done))
+    reasons = list(_merged([result.validity.reasons for result in done]))
+    notes = tuple(_merged([result.validity.notes for result in done]))
     primary = PRIMARY.get(kind, "")
     values = [metric.value for result in done if (metric := result.metrics.get(primary)) and metric.value is not None]
     disagreement = stability.between_repeats(values, limit, primary)
@@ -93,16 +94,16 @@ def _validity(done: Sequence[TestResult], failed: int, limit: float, kind: str) 
         verdict = validity.worst((verdict, Verdict.INCOMPLETE)) if ended < LEAST_REPEATS else verdict
         text = f"{failed} of {failed + ended} repeats did not come to their end"
         reasons.insert(0, Reason("repeats-failed", text))
-    return Validity(verdict, tuple(reasons))
+    return Validity(verdict, tuple(reasons), notes)
 
 
-def _merged(done: Sequence[TestResult]) -> Iterable[Reason]:
+def _merged(repeats: Sequence[Sequence[Reason]]) -> Iterable[Reason]:
     """Each code once, with the first repeat's words, and in how many repeats it was seen where not in all."""
     seen: dict[str, tuple[str, int]] = {}
-    for result in done:
-        for reason in {reason.code: reason for reason in reversed(result.validity.reasons)}.values():
+    for reasons in repeats:
+        for reason in {reason.code: reason for reason in reversed(reasons)}.values():
             text, times = seen.get(reason.code, (reason.text, 0))
             seen[reason.code] = text, times + 1
     for code, (text, times) in seen.items():
-        share = f" (in {times} of {len(done)} repeats)" if times < len(done) else ""
+        share = f" (in {times} of {len(repeats)} repeats)" if times < len(repeats) else ""
         yield Reason(code, text + share)

@@ -65,15 +65,16 @@ def assess(
         *_loads(data, flows, histograms),
         *stability.within_test(data, flows, window),
         *_evidence(data, flows),
+        *_saturated_machine(data, window),
     ]
     return combine(findings, _notes(data, flows, window, histograms))
 
 
 def combine(findings: Iterable[Finding], notes: Iterable[Reason] = ()) -> Validity:
-    """The worst verdict, the reasons worst first, then the notes."""
+    """The worst verdict, the reasons worst first, and the notes."""
     ranked = sorted(findings, key=lambda finding: _ORDER.index(finding[0]))
     verdict = ranked[0][0] if ranked else Verdict.VALID
-    return Validity(verdict, (*(reason for _, reason in ranked), *notes))
+    return Validity(verdict, tuple(reason for _, reason in ranked), tuple(notes))
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
@@ -305,6 +306,21 @@ def _undone(data: TestData) -> Iterator[Reason]:
 
 def _is_many(count: int, whole: int | None) -> bool:
     return count > max(WAITING_FEW, WAITING_SHARE * (whole or 0))
+
+
+def _saturated_machine(data: TestData, window: Window | None) -> Iterator[Finding]:
+    """Hosts of one machine that have used it up: whichever of them was the limit, none had its CPUs to itself."""
+    host = machine.gateway_of(data) or next(iter(data.hosts), None)
+    if data.spec.paced or window is None or len(machine.neighbours(data, host)) < 2:
+        return
+    samples = machine.machine_samples(data, host)
+    busy = machine.busy_percent(machine.cpu_percent(samples, window), samples)
+    cpus = samples[-1].cpus if samples else None
+    if busy is not None and cpus and busy >= 100 * cpus * SATURATED_BUSY:
+        text = (
+            f"the machine that the hosts share was {busy / cpus:.0f} % busy: what its gateway can do alone is not known"
+        )
+        yield Verdict.UNDETERMINED, Reason("machine-saturated", text)
 
 
 def _shared_cpus(data: TestData, host: str | None, together: set[str], window: Window | None) -> Reason:

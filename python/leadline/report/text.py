@@ -169,7 +169,7 @@ def verdict_block(validity: Validity) -> RenderableType:
     head = Text.assemble(
         (f"{wording.mark} {validity.verdict.value}", f"bold {TONES[wording.tone]}"), f": {wording.sentence}"
     )
-    return Group(head, *(_reason(reason) for reason in validity.reasons))
+    return Group(head, *(_reason(reason) for reason in (*validity.reasons, *validity.notes)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,4 +225,4 @@ def test_a_damaged_histogram_is_left_out_and_said() -> None:
     broken = {"metric": "latency", "count": 3, "hdr_v2": "AAAA"}
     result = analyse_test(steady_test("rr", histograms=[histogram("latency", [1000]), broken]))
     assert result.metrics["latency_max_us"].value == pytest.approx(1, rel=1e-2)
-    assert "counters-missing" in [reason.code for reason in result.validity.reasons]
+    assert "counters-missing" in [note.code for note in result.validity.notes]

@@ -32,7 +32,7 @@ END_NS = EPOCH_NS + 10 * S
 
 def verdict(data: TestData) -> tuple[str, list[str]]:
     validity: Validity = analyse_test(data).validity
-    return validity.verdict.value, [reason.code for reason in validity.reasons]
+    return validity.verdict.value, [reason.code for reason in (*validity.reasons, *validity.notes)]
 
 
 @pytest.mark.parametrize("kind", ["tcp", "udp", "rr", "http"])
@@ -143,7 +143,7 @@ def test_requests_that_wait_for_a_connection_are_not_the_generators_fault() -> N
     assert own == ("generator-limited", ["sends-late", "unsent", "answering-side-unknown"])
     stalled = open_loop(1000, unsent=400, unsent_while_busy=400, due_while_busy=50)
     assert verdict(stalled) == ("valid", ["connections-busy", "answering-side-unknown"])
-    text = analyse_test(stalled).validity.reasons[0].text
+    text = analyse_test(stalled).validity.notes[0].text
     assert "450 of 10000" in text and "400 were never sent" in text
     assert verdict(open_loop(1000, due_while_busy=101))[1][0] == "connections-busy"
     assert verdict(open_loop(1000, due_while_busy=100, unsent=3))[1] == ["unsent", "answering-side-unknown"]
@@ -157,7 +157,7 @@ def test_failed_and_unanswered_operations_are_told() -> None:
     errors = {"reset": 3, "timeout": 30}
     result = analyse_test(steady_test("rr", errors=errors))
     assert result.validity.verdict is Verdict.VALID
-    assert [reason.text for reason in result.validity.reasons] == ["33 operations failed: 30 x timeout, 3 x reset"]
+    assert [note.text for note in result.validity.notes][-1:] == ["33 operations failed: 30 x timeout, 3 x reset"]
     sent = {"requests_sent": 10_000}
     assert verdict(steady_test("http", counts={**sent, "unanswered": 100})) == ("valid", [])
     assert verdict(steady_test("http", counts={**sent, "unanswered": 101})) == ("valid", ["unanswered"])
@@ -348,9 +348,20 @@ def test_hosts_of_one_machine_are_noted_with_its_use() -> None:
         data.add("gateway", observation(EPOCH_NS + step * S, cpu_s))
     result = analyse_test(data)
     assert result.validity.verdict is Verdict.VALID
-    assert [reason.code for reason in result.validity.reasons] == ["shared-cpus"]
-    assert "3 hosts" in result.validity.reasons[0].text
-    assert "2 CPUs, which were 75 % busy" in result.validity.reasons[0].text
+    assert [note.code for note in result.validity.notes] == ["shared-cpus"]
+    assert "3 hosts" in result.validity.notes[0].text
+    assert "2 CPUs, which were 75 % busy" in result.validity.notes[0].text
+
+
+def test_a_machine_that_is_used_up_by_all_of_its_hosts_settles_nothing() -> None:
+    data = steady_test()
+    data.facts = {"client1": facts(), "gateway": facts(), "server": facts()}
+    for step in range(12):
+        cpu_s = {"user": 0.5 * step, "system": 1.46 * step, "idle": 0.04 * step}
+        data.add("gateway", observation(EPOCH_NS + step * S, cpu_s))
+    result = analyse_test(data)
+    assert result.validity.verdict is Verdict.UNDETERMINED
+    assert [reason.code for reason in result.validity.reasons] == ["machine-saturated"]
 
 
 def test_clocks_of_several_machines_that_are_loosely_known() -> None:

@@ -131,7 +131,7 @@ def test_a_flow_with_totals_only_is_taken_as_even() -> None:
     data.add("client1", finished(EPOCH_NS + 10 * S, outcome([report])))
     result = analyse_test(data)
     assert result.metrics["throughput_bps"].value == pytest.approx(8000)
-    assert "counters-missing" in [reason.code for reason in result.validity.reasons]
+    assert "counters-missing" in [note.code for note in result.validity.notes]
 
 
 def test_late_readings_and_falling_counters_do_no_harm() -> None:
