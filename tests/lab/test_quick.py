@@ -188,10 +188,13 @@ def test_without_json_there_is_a_table_and_the_verdict(server: cli.Server) -> No
 
 
 def test_targets_decide_the_code(server: cli.Server) -> None:
-    met = cli.call(*arguments(server, "rr"), "-n", "100", "--json", "--target", "transactions == 100")
-    missed = cli.call(*arguments(server, "rr"), "-n", "100", "--json", "--target", "transactions > 100")
-    assert [json.loads(done.stdout)["targets"][0]["outcome"] for done in (met, missed)] == ["met", "missed"]
-    assert (met.returncode, missed.returncode) == (0, 3)
+    """A busy machine may make a result less than valid; then it is undecided, and the code says that."""
+    for target, wanted in (("transactions > 1", "met"), ("transactions < 1", "missed")):
+        done = cli.call(*arguments(server, "rr"), "-d", "1s", "--json", "--target", target)
+        found = json.loads(done.stdout)
+        outcome = wanted if found["validity"]["verdict"] == "valid" else "undecided"
+        assert found["targets"][0]["outcome"] == outcome
+        assert done.returncode == {"met": 0, "missed": 3, "undecided": 4}[outcome]
 
 
 # --- What goes wrong --------------------------------------------------------------------------------------------------
@@ -201,9 +204,10 @@ def fails(code: int, *command: str) -> str:
     """The one line that a command fails with."""
     done = cli.call(*command, "--json", within_s=60)
     assert done.returncode == code, (command, done.returncode, done.stderr)
-    assert done.stdout == ""
     (line,) = done.stderr.splitlines()
-    assert line.startswith("leadline: ")
+    told = json.loads(done.stdout)
+    assert told["schema"] == "leadline.error/1"
+    assert line == f"leadline: {told['error']['message']}"
     return line
 
 

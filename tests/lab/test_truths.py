@@ -437,7 +437,8 @@ def test_clients_without_an_address_are_told_apart_and_the_result_is_incomplete(
         "partial": 2,
         "failed": 0,
     }
-    row = next(line.split() for line in run.out.splitlines() if line.startswith("c01") and "OpenVPN" in line)
+    bring_up = run.out.partition("Bring-up of clients")[2].splitlines()
+    row = next(line.split() for line in bring_up if line.startswith("c01 "))
     assert "3" in row and "2" in row and "0" in row, row
     assert "pool is used up" in run.out
     assert "incomplete" in run.out

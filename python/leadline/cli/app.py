@@ -59,11 +59,9 @@ def _status() -> int:
     except typer.Abort:
         return 130
     except _WrongUsage as error:
-        return say_error(_usage(error), 2)
+        return _failed("bad_usage", _usage(error), 2)
     except LeadlineError as error:
-        if "--json" in sys.argv[1:]:
-            print_json({"schema": "leadline.error/1", "error": {"code": error.code, "message": str(error)}})
-        return say_error(str(error), error.exit_code)
+        return _failed(error.code, str(error), error.exit_code)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -71,6 +69,13 @@ def _status() -> int:
         sys.stderr.close()
         return 128 + signal.SIGPIPE
     return result if isinstance(result, int) else 0
+
+
+def _failed(code: str, message: str, status: int) -> int:
+    """One line for a person; with --json, also the one document on stdout."""
+    if "--json" in sys.argv[1:]:
+        print_json({"schema": "leadline.error/1", "error": {"code": code, "message": " ".join(message.splitlines())}})
+    return say_error(message, status)
 
 
 def _usage(error: BaseException) -> str:
