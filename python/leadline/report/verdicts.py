@@ -66,7 +66,8 @@ def headline(analysis: RunAnalysis) -> Headline:
     )
     tone = worst.tone if worst.tone == "bad" else "doubtful"
     title = f"{found[Verdict.VALID]} of {found.total()} results can be believed"
-    return Headline(title, Wording(f"The others: {others}.", worst.mark, tone))
+    # A mark of its own: one of a single verdict, such as ≥, would be read with the number.
+    return Headline(title, Wording(f"The others: {others}.", "◐", tone))
 
 
 def outcome_wording(target: TargetResult) -> Wording:

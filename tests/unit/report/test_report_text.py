@@ -151,3 +151,10 @@ def test_a_kind_without_a_table_shows_its_metrics() -> None:
     result = one_result("rr", metrics={"line_rate_ratio": Metric(0.5, "ratio"), "sent": Metric(9.0, "count")})
     text = shown(measurement(replace(result, kind="packets")))
     assert "50.0 %" in text
+
+
+def test_a_run_of_mixed_results_says_how_many_can_be_believed() -> None:
+    run = gateway_run()
+    whole = tuple(replace(trial, status="done") for trial in run.trials)
+    text = shown(*run_renderables(replace(run, trials=whole, status="done")), width=120)
+    assert "10 of 12 results can be believed: The others: 1 generator-limited, 1 unstable." in text
