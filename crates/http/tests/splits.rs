@@ -262,7 +262,9 @@ fn the_responder_answers() {
     let stats = answer.split("\r\n\r\n").nth(1).unwrap();
     assert!(
         stats.starts_with("{\"requests\":5,\"own_requests\":2,\"bytes_received\":")
-            && stats.ends_with("\"connections\":1,\"refused\":0,\"expired\":0,\"status_2xx\":4,\"status_4xx\":3,\"malformed\":1}\n"),
+            && stats.ends_with(
+                "\"connections\":1,\"refused\":0,\"expired\":0,\"status_2xx\":4,\"status_4xx\":3,\"malformed\":1}\n"
+            ),
         "{stats}"
     );
 }
