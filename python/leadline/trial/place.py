@@ -24,9 +24,9 @@ from leadline.trial.workloads import SESSION_PORT, serve_everything
 
 SERVER = "server"
 SERVE_TASK = "serve"
-# Watching costs about 0.3 % of a core per host and 10 samples a second; many clients on one machine share what a few
+# Watching costs about 0.2 % of a core per host and 10 samples a second; many clients on one machine share what four
 # would use, so that watching a hundred does not become a load of its own.
-_CLIENTS_AT_FULL_RATE = 2
+_CLIENTS_AT_FULL_RATE = 4
 # The transaction that proves a client connected may take so long.
 _PROBE_MS = 10_000
 
