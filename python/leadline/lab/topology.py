@@ -32,7 +32,8 @@ LEAST_IPV6_MTU_BYTES = 1280
 MOST_MTU_BYTES = 65535
 MOST_RATE_BPS = 8 * (2**32 - 1)  # tbf's rate field counts bytes/s in 32 bits
 
-_TBF_BURST_S = 0.004
+# A bucket of 10 ms: a timer that fires some ms late, as on a busy or virtual machine, must not cost the link its rate.
+_TBF_BURST_S = 0.010
 _TBF_QUEUE_S = 0.050
 _FRAME_HEADER_BYTES = 14  # Ethernet's, which tbf counts
 
