@@ -361,6 +361,8 @@ fn report(workers: Vec<WorkerReport>) -> (Vec<SideReport>, LoadReport) {
         pushback: 0,
         late_p99_us,
         socket_drops: None,
+        engine: None,
+        engine_reason: None,
     };
     let mut flows = Vec::new();
     for worker in workers {

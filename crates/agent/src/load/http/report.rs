@@ -10,6 +10,7 @@ use leadline_stats::Histogram;
 use leadline_sys::net;
 use leadline_wire::{Direction, FlowReport, LoadReport, Outcome, Side, ThreadReport};
 
+use super::wire::Engine;
 use super::worker::Plan;
 use crate::load::threads::{Collector, FlowCounters};
 
@@ -95,6 +96,7 @@ impl TcpSummary {
 pub fn outcome(
     plan: &Plan,
     at_ns: u64,
+    engine: (Engine, Option<String>),
     reports: Vec<WorkerReport>,
     counters: &[Arc<FlowCounters>],
     collector: &Collector,
@@ -122,7 +124,17 @@ pub fn outcome(
     let last_ns = flows.iter().filter_map(|row| row.end_ns).max();
     let wall_s = first_ns.zip(last_ns).map_or(0.0, |(first, last)| last.saturating_sub(first) as f64 / 1e9);
     let histograms = collector.totals();
-    let generator = LoadReport { side: Side::Local, wall_s, threads, pushback, late_p99_us, socket_drops: None };
+    let (engine, engine_reason) = engine;
+    let generator = LoadReport {
+        side: Side::Local,
+        wall_s,
+        threads,
+        pushback,
+        late_p99_us,
+        socket_drops: None,
+        engine: Some(engine.name().to_owned()),
+        engine_reason,
+    };
     Outcome { flows, histograms, errors, generator, receiver: None, counts }
 }
 
