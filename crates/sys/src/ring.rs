@@ -234,7 +234,7 @@ impl Ring {
 
     /// The next thing that happened: to which slot, when it was seen (ns), and what.
     #[inline]
-    pub fn next(&mut self) -> io::Result<Option<(usize, u64, Completion)>> {
+    pub fn completion(&mut self) -> io::Result<Option<(usize, u64, Completion)>> {
         self.return_lent();
         while let Some(&reaped) = self.reaped.get(self.next) {
             self.next += 1;
@@ -245,7 +245,7 @@ impl Ring {
         Ok(None)
     }
 
-    /// The bytes of the completion that `next` gave last.
+    /// The bytes of what [`Ring::completion`] gave last.
     #[inline]
     pub fn received(&self) -> &[u8] {
         self.lent.map_or(&[], |(id, length)| self.buffers.filled(id, length))

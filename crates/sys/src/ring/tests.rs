@@ -31,7 +31,7 @@ fn collect(ring: &mut Ring, mut done: impl FnMut(usize, &Completion, &[u8]) -> b
     loop {
         assert!(monotonic_ns() < deadline_ns, "nothing came");
         ring.wait(deadline_ns).unwrap();
-        while let Some((slot, at_ns, completion)) = ring.next().unwrap() {
+        while let Some((slot, at_ns, completion)) = ring.completion().unwrap() {
             assert!(at_ns <= monotonic_ns());
             if done(slot, &completion, ring.received()) {
                 return;
@@ -42,7 +42,7 @@ fn collect(ring: &mut Ring, mut done: impl FnMut(usize, &Completion, &[u8]) -> b
 
 fn nothing_comes(ring: &mut Ring) {
     ring.wait(monotonic_ns() + 5_000_000).unwrap();
-    let next = ring.next().unwrap();
+    let next = ring.completion().unwrap();
     assert!(next.is_none(), "{next:?}");
 }
 
@@ -227,7 +227,7 @@ fn a_wait_ends_when_it_is_due() {
     for wait_ns in [0, 1, 2_000_000] {
         let due_ns = monotonic_ns() + wait_ns;
         ring.wait(due_ns).unwrap();
-        assert!(monotonic_ns() >= due_ns && ring.next().unwrap().is_none());
+        assert!(monotonic_ns() >= due_ns && ring.completion().unwrap().is_none());
     }
 }
 

@@ -37,6 +37,8 @@ on_both_engines!(
     a_stopped_load_returns_what_it_has,
     each_misbehaviour_has_its_name,
     a_server_that_closes_after_each_answer_is_no_error,
+    a_server_that_hangs_up_unannounced,
+    more_connections_than_fit_into_a_batch,
 );
 
 fn spec(server: SocketAddr, number: Option<u64>) -> HttpSpec {
@@ -267,6 +269,41 @@ fn a_server_that_closes_after_each_answer_is_no_error(engine: Engine) {
         assert!(outcome.errors.is_empty(), "{:?}", outcome.errors);
         assert_accounted(&outcome);
     }
+}
+
+fn a_server_that_hangs_up_unannounced(engine: Engine) {
+    let rude = server(|mut socket| {
+        read_request(&mut socket);
+        let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        read_request(&mut socket);
+        let _ = net::reset(&socket);
+    });
+    let hasty = server(|mut socket| {
+        read_request(&mut socket);
+        let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        let _ = net::reset(&socket);
+    });
+    for (address, exact) in [(rude, true), (hasty, false)] {
+        let outcome = run(engine, spec(address, Some(40)));
+        assert_accounted(&outcome);
+        assert!(
+            outcome.errors.keys().all(|name| ["reset", "closed_early"].contains(&name.as_str())),
+            "{:?}",
+            outcome.errors
+        );
+        if exact {
+            assert_eq!(outcome.counts["requests_sent"], 40);
+        }
+    }
+}
+
+fn more_connections_than_fit_into_a_batch(engine: Engine) {
+    let (address, gate) = responder();
+    let outcome = run(engine, HttpSpec { connections: 300, ..spec(address, Some(20_000)) });
+    assert_eq!((outcome.counts["responses"], outcome.counts["connections_opened"]), (20_000, 300));
+    assert_eq!(server_counts(address)["requests"], 20_000);
+    assert_accounted(&outcome);
+    gate.stop();
 }
 
 #[test]

@@ -36,8 +36,8 @@ pub trait Wire: Send {
     fn wait(&mut self, until_ns: u64) -> io::Result<()>;
     /// The next thing that happened: to which connection, when it was seen (ns), and what; `None` when the next `wait` is
     /// due.
-    fn next(&mut self) -> io::Result<Option<(usize, u64, Completion)>>;
-    /// The bytes of the `Received` that `next` gave last.
+    fn completion(&mut self) -> io::Result<Option<(usize, u64, Completion)>>;
+    /// The bytes of the `Received` that `completion` gave last.
     fn received(&self) -> &[u8];
     /// All sockets.
     fn sockets(&self) -> impl Iterator<Item = &TcpStream>;
@@ -116,7 +116,25 @@ fn why_not(error: &io::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use leadline_http::{RequestTemplate, Url};
+
     use super::*;
+
+    #[test]
+    fn epoll_takes_over_where_a_ring_is_not_to_be_had() {
+        // More files than any ring may have.
+        const TOO_MANY: usize = 2_000_000;
+        let template = RequestTemplate::new("GET", &Url::parse("http://a/").unwrap(), [], None).unwrap();
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        let plan = Arc::new(Plan { template, address, bind: None, timeout_ns: 1 });
+        let Ok(Wires::Epoll(wires, reason)) = Wires::new(&plan, &[1, TOO_MANY], None) else { panic!("no epoll") };
+        assert_eq!(wires.len(), 2);
+        assert!(reason.contains("ulimit -n"), "{reason}");
+        assert!(Wires::new(&plan, &[TOO_MANY], Some(Engine::IoUring)).is_err(), "what is forced is not replaced");
+        assert!(matches!(Wires::new(&plan, &[1], None), Ok(Wires::IoUring(_))));
+    }
 
     #[test]
     fn each_refusal_has_its_words() {

@@ -179,7 +179,7 @@ impl<W: Wire> Worker<W> {
         self.recorder.roll(now_ns);
         let until_ns = until_ns.min(due_ns).min(self.next_sweep_ns).min(now_ns + TURN_NS);
         self.wire.wait(until_ns)?;
-        while let Some((index, at_ns, completion)) = self.wire.next()? {
+        while let Some((index, at_ns, completion)) = self.wire.completion()? {
             self.serve(index, at_ns, completion);
         }
         Ok(())
@@ -211,26 +211,29 @@ impl<W: Wire> Worker<W> {
     fn send(&mut self, index: usize) {
         let from = self.connections[index].machine.unsent_from();
         match self.wire.send(index, from) {
-            Ok(Some(bytes)) => {
-                self.sent(index, bytes);
-            }
+            Ok(Some(bytes)) => self.sent(index, bytes),
             Ok(None) => {}
             Err(error) => self.not_sent(index, &error),
         }
     }
 
-    /// Counts what the system took of a request; says whether there is more of it.
+    /// Goes on with a request that the socket did not take at once.
+    fn send_rest(&mut self, index: usize) {
+        if self.connections[index].machine.is_sending() {
+            self.send(index);
+        }
+    }
+
+    /// Counts what the system took of a request.
     #[inline]
-    fn sent(&mut self, index: usize, bytes: usize) -> bool {
+    fn sent(&mut self, index: usize, bytes: usize) {
         let connection = &mut self.connections[index];
         let whole = connection.machine.sent(bytes);
         self.counters.sent(bytes as u64, u64::from(whole));
-        let is_sending = connection.machine.is_sending();
-        if is_sending && !connection.is_pushed_back {
+        if connection.machine.is_sending() && !connection.is_pushed_back {
             connection.is_pushed_back = true;
             self.tally.pushback += 1;
         }
-        is_sending
     }
 
     /// Sending failed. Where the connection has gone, the server may have answered before it hung up: that is seen, and
@@ -248,15 +251,10 @@ impl<W: Wire> Worker<W> {
             (Link::Up, Completion::Received) => self.receive(index, at_ns),
             (Link::Up, Completion::Ended(Ok(()))) => self.ended(index, at_ns),
             (Link::Up, Completion::Ended(Err(error))) => self.fail(index, failure_name(&error)),
-            (Link::Up, Completion::Writable) => {
-                if self.connections[index].machine.is_sending() {
-                    self.send(index);
-                }
-            }
+            (Link::Up, Completion::Writable) => self.send_rest(index),
             (Link::Up, Completion::Sent(bytes)) => {
-                if self.sent(index, bytes) {
-                    self.send(index);
-                }
+                self.sent(index, bytes);
+                self.send_rest(index);
             }
             (Link::Up, Completion::NotSent(missing, error)) => {
                 self.take_back(index, missing);

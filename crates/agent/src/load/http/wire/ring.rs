@@ -90,8 +90,8 @@ impl Wire for RingWire {
     }
 
     #[inline]
-    fn next(&mut self) -> io::Result<Option<(usize, u64, Completion)>> {
-        self.ring.next()
+    fn completion(&mut self) -> io::Result<Option<(usize, u64, Completion)>> {
+        self.ring.completion()
     }
 
     #[inline]
