@@ -158,8 +158,8 @@ impl Ring {
         self.push(opcode::PollAdd::new(fd, libc::POLLOUT as u32).build().user_data(token))
     }
 
-    /// Receive from a socket from now on; it has to be in blocking mode, which io_uring never does: it waits for a socket
-    /// that is not.
+    /// Receive from a socket from now on. It has to be in blocking mode: the ring never blocks on it, but would report
+    /// "try again" for one that is not instead of waiting.
     pub fn attach(&mut self, slot: usize, socket: impl AsFd) -> io::Result<()> {
         self.uring.submitter().register_files_update(slot as u32, &[socket.as_fd().as_raw_fd()])?;
         self.slots[slot].is_registered = true;
@@ -171,8 +171,8 @@ impl Ring {
         let rest = &self.payload[from..];
         let is_short = rest.len() <= ASSUMED_BYTES;
         let length = rest.len().min(i32::MAX as usize);
-        // "MSG_WAITALL [...] io_uring will retry" a short send; what is left short all the same counts as failed, and a
-        // failure is told even where success is not.
+        // With MSG_WAITALL the kernel goes on with a send that the socket took in part; what falls short all the same
+        // counts as failed, and a failure is told even where success is not.
         let (flags, sending, skip) = if is_short {
             (libc::MSG_NOSIGNAL | libc::MSG_WAITALL, Sending::Assumed, squeue::Flags::SKIP_SUCCESS)
         } else {

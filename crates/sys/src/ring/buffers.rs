@@ -12,7 +12,7 @@ use io_uring::IoUring;
 /// The one group of buffers of a ring.
 pub(super) const GROUP: u16 = 0;
 
-/// `IORING_REGISTER_PBUF_RING`: "must be page aligned".
+/// `IORING_REGISTER_PBUF_RING` takes a ring that begins on a page.
 const PAGE_BYTES: usize = 4096;
 /// Between neighbours, so that the beginnings of many buffers, which are all that short answers touch, do not fall onto
 /// the same few lines of the cache.
