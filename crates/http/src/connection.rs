@@ -8,6 +8,8 @@
 //! | idle      |          | sending |               | error: unsolicited bytes        | closed           |
 //! | sending   |          |         | receiving     | idle; the caller has to close   | closed           |
 //! | receiving |          |         |               | idle; the caller may have to close | closed        |
+//!
+//! `take_back` turns receiving into sending: what was said to be sent was not.
 
 use crate::{End, Malformed, RequestTemplate, Response, ResponseParser};
 
@@ -145,6 +147,14 @@ impl ClientConnection {
         false
     }
 
+    /// Takes back the last bytes of an outstanding request: the system had promised to accept them and did not.
+    pub fn take_back(&mut self, bytes: usize) {
+        if bytes > 0 && matches!(self.state, State::Sending | State::Receiving) {
+            self.sent_bytes = self.sent_bytes.saturating_sub(bytes);
+            self.state = State::Sending;
+        }
+    }
+
     /// Takes bytes from the peer.
     ///
     /// # Errors
@@ -227,6 +237,19 @@ mod tests {
         assert_eq!((answer.timing.due_ns, answer.timing.sent_ns, answer.timing.done_ns), (100, 130, 170));
         assert!(answer.was_sent && connection.is_idle());
         assert_eq!(connection.outstanding_since_ns(), None);
+    }
+
+    #[test]
+    fn what_was_promised_and_not_sent_is_taken_back() {
+        let (mut connection, length) = connection();
+        connection.take_back(1);
+        assert!(connection.is_idle());
+        connection.begin(0, 0);
+        assert!(connection.sent(length));
+        connection.take_back(3);
+        assert!(connection.is_sending());
+        assert_eq!(connection.unsent_from(), length - 3);
+        assert_eq!(connection.close(), Some(false));
     }
 
     #[test]

@@ -6,5 +6,6 @@ pub mod host;
 pub mod net;
 pub mod poll;
 pub mod process;
+pub mod ring;
 pub mod tun;
 pub mod usage;

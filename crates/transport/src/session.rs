@@ -196,6 +196,8 @@ mod tests {
             pushback: 3,
             late_p99_us: Some(2.5),
             socket_drops: None,
+            engine: None,
+            engine_reason: None,
         };
         let row = SideReport { flow: 1, start_ns: Some(u64::MAX), ..SideReport::default() };
         let errors = BTreeMap::from([("timeout".to_owned(), 3)]);

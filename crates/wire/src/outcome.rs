@@ -94,6 +94,10 @@ pub struct LoadReport {
     pub late_p99_us: Option<f64>,
     /// Datagrams dropped by a local socket buffer, where the kernel told.
     pub socket_drops: Option<u64>,
+    /// How the threads waited for their sockets (`io_uring`, `epoll`), where there is a choice.
+    pub engine: Option<String>,
+    /// Why it was not the faster engine.
+    pub engine_reason: Option<String>,
 }
 
 /// One thread's share of a CPU.

@@ -1378,6 +1378,14 @@ class LoadReport(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
     )
+    engine: str | None = None
+    """
+    How the threads waited for their sockets (`io_uring`, `epoll`), where there is a choice.
+    """
+    engine_reason: str | None = None
+    """
+    Why it was not the faster engine.
+    """
     late_p99_us: float | None = None
     """
     How late paced sends were, 99th percentile, µs; the generator's own `late` histogram tells more.

@@ -28,6 +28,8 @@ impl Account {
             pushback: 0,
             late_p99_us: late_p99_us(&workers),
             socket_drops: None,
+            engine: None,
+            engine_reason: None,
         };
         let mut rows = Vec::new();
         let mut errors = BTreeMap::new();

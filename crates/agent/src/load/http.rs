@@ -1,11 +1,13 @@
 //! HTTP load: what is asked for becomes a template, open connections and a schedule per thread. `opening` and
-//! `closing` connect and part, `worker` drives one thread's connections, `report` makes the threads' figures one outcome.
+//! `closing` connect and part, `worker` drives one thread's connections over a `wire` (io_uring or epoll), `report` makes
+//! the threads' figures one outcome.
 
 mod closing;
 mod opening;
 mod report;
 #[cfg(test)]
 mod tests;
+mod wire;
 mod worker;
 
 use std::sync::{mpsc, Arc};
@@ -17,6 +19,8 @@ use leadline_sys::clock::monotonic_ns;
 use leadline_wire::{ErrorReport, HttpSpec, Outcome, Side};
 
 use self::opening::{open_all, Opened};
+use self::report::WorkerReport;
+use self::wire::{Engine, Wire, Wires};
 use self::worker::{Plan, Worker};
 use super::conduct::span;
 use super::session::{parse_bind, resolve_host};
@@ -30,6 +34,10 @@ const METRICS: &[&str] = &["latency", "service", "late", "connect"];
 
 /// Open the connections.
 pub fn prepare(spec: HttpSpec) -> Result<Box<dyn Ready>, ErrorReport> {
+    prepare_with(spec, Engine::forced())
+}
+
+fn prepare_with(spec: HttpSpec, forced: Option<Engine>) -> Result<Box<dyn Ready>, ErrorReport> {
     if spec.connections == 0 || spec.threads == 0 || spec.timeout_ms == 0 {
         return Err(input_error("bad_http", "connections, threads and timeout_ms have to be at least 1"));
     }
@@ -43,7 +51,7 @@ pub fn prepare(spec: HttpSpec) -> Result<Box<dyn Ready>, ErrorReport> {
         let blame = leadline_wire::Blame::Peer;
         return Err(ErrorReport { blame, code: error_code(&error).to_owned(), ..system_error(&doing, &error) });
     }
-    Ok(Box::new(HttpLoad { spec, pace, plan: Arc::new(plan), connections }))
+    Ok(Box::new(HttpLoad { spec, pace, plan: Arc::new(plan), connections, forced }))
 }
 
 fn pace(spec: &HttpSpec) -> Result<Option<Pace>, ErrorReport> {
@@ -71,39 +79,72 @@ struct HttpLoad {
     pace: Option<Pace>,
     plan: Arc<Plan>,
     connections: Vec<Opened>,
+    forced: Option<Engine>,
 }
 
 impl Ready for HttpLoad {
     fn run(self: Box<Self>, at_ns: u64, task: &Task) -> Result<Outcome, ErrorReport> {
-        let Self { spec, pace, plan, connections } = *self;
+        let groups = deal_out(self.connections, self.spec.threads);
+        let load = Load { spec: self.spec, pace: self.pace, plan: self.plan, at_ns, task };
+        let sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
+        match Wires::new(&load.plan, &sizes, self.forced).map_err(failed)? {
+            Wires::IoUring(wires) => load.drive(groups, wires, (Engine::IoUring, None)),
+            Wires::Epoll(wires, reason) => load.drive(groups, wires, (Engine::Epoll, Some(reason))),
+        }
+    }
+}
+
+/// A load that is about to start.
+struct Load<'t> {
+    spec: HttpSpec,
+    pace: Option<Pace>,
+    plan: Arc<Plan>,
+    at_ns: u64,
+    task: &'t Task,
+}
+
+impl Load<'_> {
+    /// Each group of connections over a wire of its own, on a thread of its own.
+    fn drive<W: Wire>(
+        self,
+        groups: Vec<Vec<Opened>>,
+        wires: Vec<W>,
+        engine: (Engine, Option<String>),
+    ) -> Result<Outcome, ErrorReport> {
+        let Self { spec, pace, plan, at_ns, task } = self;
         let span = span(at_ns, spec.duration_ms);
-        let groups = deal_out(connections, spec.threads);
         let threads = groups.len() as u64;
         let counters = counters(groups.len() as u32);
         let (out, rolled) = mpsc::channel();
-        let failed = |error: std::io::Error| system_error("driving HTTP connections", &error);
         let mut workers = Vec::new();
-        for ((group, counters), index) in groups.into_iter().zip(&counters).zip(0..) {
+        for ((wire, counters), index) in wires.into_iter().zip(&counters).zip(0..) {
             let schedule = schedule(&spec, pace, span.at_ns, index, threads);
             let warm_until_ns = span.at_ns.saturating_add(spec.warmup_ms * 1_000_000);
             let recorder = Recorder::new(METRICS.len(), warm_until_ns, out.clone());
-            let worker = Worker::new(Arc::clone(&plan), group, schedule, recorder, Arc::clone(counters));
-            workers.push(worker.map_err(failed)?);
+            workers.push(Worker::new(Arc::clone(&plan), wire, schedule, recorder, Arc::clone(counters)));
         }
         drop(out);
         let mut collector = Collector::new(METRICS);
         let reports = std::thread::scope(|scope| {
-            let running: Vec<_> = (0..)
-                .zip(workers)
-                .map(|(index, worker)| scope.spawn(move || worker.run(span, &task.gate, &format!("http-{index}"))))
+            let running: Vec<_> = workers
+                .into_iter()
+                .zip(groups)
+                .zip(0..)
+                .map(|((worker, group), index)| {
+                    scope.spawn(move || worker.run(group, span, &task.gate, &format!("http-{index}")))
+                })
                 .collect();
             report_progress(&spec, span.at_ns, task, &counters, &rolled, &mut collector);
             running.into_iter().map(|thread| thread.join()).collect::<Vec<_>>()
         });
         let reports = reports.into_iter().map(|report| report.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        let reports = reports.collect::<Result<Vec<_>, _>>().map_err(failed)?;
-        Ok(report::outcome(&plan, span.at_ns, reports, &counters, &collector))
+        let reports: Vec<WorkerReport> = reports.collect::<Result<_, _>>().map_err(failed)?;
+        Ok(report::outcome(&plan, span.at_ns, engine, reports, &counters, &collector))
     }
+}
+
+fn failed(error: std::io::Error) -> ErrorReport {
+    system_error("driving HTTP connections", &error)
 }
 
 fn schedule(spec: &HttpSpec, pace: Option<Pace>, at_ns: u64, index: u64, threads: u64) -> Schedule {

@@ -27,6 +27,13 @@ impl FlowCounters {
         add(&self.sent_units, units);
     }
 
+    /// Take back what was counted as sent and turned out not to be. Only the flow's own thread may call it.
+    pub fn not_sent(&self, bytes: u64, units: u64) {
+        for (counter, amount) in [(&self.sent_bytes, bytes), (&self.sent_units, units)] {
+            counter.store(counter.load(Ordering::Relaxed).saturating_sub(amount), Ordering::Relaxed);
+        }
+    }
+
     /// Count what was received. Only the flow's own thread may call it.
     #[inline]
     pub fn received(&self, bytes: u64, units: u64) {

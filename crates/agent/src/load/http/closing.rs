@@ -10,11 +10,14 @@ use leadline_sys::poll::{Interest, Poll};
 const SETTLE_NS: u64 = 1_000_000_000;
 /// Ready connections per wait.
 const BATCH: usize = 512;
+/// One read takes at most this much, bytes.
+const BUFFER_BYTES: usize = 64 * 1024;
 
 /// Ends connections whose answers are still under way: tells the server that no more will come, and takes in what it
 /// says. Closing with answers unread would reset the connection, and requests that the server has not read would be
 /// counted here and not there.
-pub fn settle(outstanding: Vec<TcpStream>, buffer: &mut [u8]) -> io::Result<()> {
+pub fn settle(outstanding: Vec<TcpStream>) -> io::Result<()> {
+    let mut buffer = vec![0; BUFFER_BYTES];
     let mut poll = Poll::new(BATCH)?;
     let mut open: Vec<Option<TcpStream>> = Vec::with_capacity(outstanding.len());
     for (index, socket) in outstanding.into_iter().enumerate() {
@@ -28,7 +31,7 @@ pub fn settle(outstanding: Vec<TcpStream>, buffer: &mut [u8]) -> io::Result<()> 
         for ready in poll.wait(Some(deadline_ns))? {
             let place = &mut open[ready.token as usize];
             let Some(socket) = place else { continue };
-            match socket.read(buffer) {
+            match socket.read(&mut buffer) {
                 Ok(read) if read > 0 => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 _ => *place = None,

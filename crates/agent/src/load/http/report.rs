@@ -11,6 +11,7 @@ use leadline_stats::Histogram;
 use leadline_sys::net;
 use leadline_wire::{Direction, FlowReport, LoadReport, Outcome, Side, ThreadReport};
 
+use super::wire::Engine;
 use super::worker::Plan;
 use crate::load::threads::{Collector, FlowCounters};
 
@@ -108,6 +109,7 @@ impl TcpSummary {
 pub fn outcome(
     plan: &Plan,
     at_ns: u64,
+    engine: (Engine, Option<String>),
     reports: Vec<WorkerReport>,
     counters: &[Arc<FlowCounters>],
     collector: &Collector,
@@ -134,7 +136,17 @@ pub fn outcome(
     // The stretch that the threads' CPU times are of.
     let wall_s = threads.iter().map(|thread: &ThreadReport| thread.wall_s).fold(0.0, f64::max);
     let histograms = collector.totals();
-    let generator = LoadReport { side: Side::Local, wall_s, threads, pushback, late_p99_us, socket_drops: None };
+    let (engine, engine_reason) = engine;
+    let generator = LoadReport {
+        side: Side::Local,
+        wall_s,
+        threads,
+        pushback,
+        late_p99_us,
+        socket_drops: None,
+        engine: Some(engine.name().to_owned()),
+        engine_reason,
+    };
     Outcome { flows, histograms, errors, generator, receiver: None, counts }
 }
 

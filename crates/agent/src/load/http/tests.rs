@@ -9,11 +9,41 @@ use std::sync::Arc;
 use leadline_sys::{clock, net};
 use leadline_wire::{HttpSpec, Outcome};
 
-use super::prepare;
+use super::wire::Engine;
+use super::{prepare, prepare_with};
 use crate::events::Events;
 use crate::gate::Gate;
 use crate::load::Task;
 use crate::serve::http::listen;
+
+/// Makes a test of each function, for each engine.
+macro_rules! on_both_engines {
+    ($($test:ident),+ $(,)?) => {
+        mod io_uring {
+            $(#[test] fn $test() { super::$test(super::Engine::IoUring); })+
+        }
+        mod epoll {
+            $(#[test] fn $test() { super::$test(super::Engine::Epoll); })+
+        }
+    };
+}
+
+on_both_engines!(
+    client_and_server_count_the_same_in_a_closed_loop,
+    client_and_server_count_the_same_when_time_ends_the_load,
+    an_open_loop_sends_what_is_due,
+    long_bodies_both_ways,
+    what_was_due_and_never_sent_is_told,
+    a_stopped_load_returns_what_it_has,
+    each_misbehaviour_has_its_name,
+    a_server_that_closes_after_each_answer_is_no_error,
+    a_server_that_hangs_up_unannounced,
+    more_connections_than_fit_into_a_batch,
+    a_server_that_falls_silent_does_not_shorten_the_load,
+    what_waits_for_a_connection_is_not_late,
+    a_paced_number_of_requests_takes_up_as_many_gaps,
+    connections_that_cannot_be_had_again_are_told,
+);
 
 fn spec(server: SocketAddr, number: Option<u64>) -> HttpSpec {
     HttpSpec {
@@ -34,14 +64,17 @@ fn spec(server: SocketAddr, number: Option<u64>) -> HttpSpec {
     }
 }
 
-fn run(spec: HttpSpec) -> Outcome {
-    run_with(spec, Arc::default())
+fn run(engine: Engine, spec: HttpSpec) -> Outcome {
+    run_with(engine, spec, Arc::default())
 }
 
-fn run_with(spec: HttpSpec, gate: Arc<Gate>) -> Outcome {
+fn run_with(engine: Engine, spec: HttpSpec, gate: Arc<Gate>) -> Outcome {
     let events = Events::to(Box::new(std::io::sink()));
     let task = Task { trial: "t".to_owned(), name: "http".to_owned(), gate, events };
-    prepare(spec).unwrap().run(0, &task).unwrap()
+    let outcome = prepare_with(spec, Some(engine)).unwrap().run(0, &task).unwrap();
+    assert_eq!(outcome.generator.engine.as_deref(), Some(engine.name()));
+    assert_eq!(outcome.generator.engine_reason.is_some(), engine == Engine::Epoll);
+    outcome
 }
 
 fn listener() -> (TcpListener, SocketAddr) {
@@ -102,10 +135,9 @@ fn assert_accounted(outcome: &Outcome) {
     assert_eq!(counts["requests_due"], ended, "{counts:?} {:?}", outcome.errors);
 }
 
-#[test]
-fn client_and_server_count_the_same_in_a_closed_loop() {
+fn client_and_server_count_the_same_in_a_closed_loop(engine: Engine) {
     let (address, gate) = responder();
-    let outcome = run(spec(address, Some(5001)));
+    let outcome = run(engine, spec(address, Some(5001)));
     assert_eq!(outcome.counts["responses"], 5001);
     assert_eq!(outcome.counts["status_2xx"], 5001);
     assert_eq!(outcome.counts["body_bytes"], 5001 * 12);
@@ -121,19 +153,17 @@ fn client_and_server_count_the_same_in_a_closed_loop() {
     gate.stop();
 }
 
-#[test]
-fn client_and_server_count_the_same_when_time_ends_the_load() {
+fn client_and_server_count_the_same_when_time_ends_the_load(engine: Engine) {
     let (address, gate) = responder();
-    let outcome = run(HttpSpec { duration_ms: 100, connections: 32, ..spec(address, None) });
+    let outcome = run(engine, HttpSpec { duration_ms: 100, connections: 32, ..spec(address, None) });
     assert_eq!(outcome.counts["requests_sent"], server_counts(address)["requests"]);
     assert_accounted(&outcome);
     gate.stop();
 }
 
-#[test]
-fn an_open_loop_sends_what_is_due() {
+fn an_open_loop_sends_what_is_due(engine: Engine) {
     let (address, gate) = responder();
-    let outcome = run(HttpSpec { rate_per_s: Some(20_000.0), ..spec(address, Some(2000)) });
+    let outcome = run(engine, HttpSpec { rate_per_s: Some(20_000.0), ..spec(address, Some(2000)) });
     assert_eq!(outcome.counts["requests_due"], 2000);
     assert_eq!(outcome.counts["responses"], 2000);
     assert_eq!(server_counts(address)["requests"], 2000);
@@ -141,21 +171,19 @@ fn an_open_loop_sends_what_is_due() {
     gate.stop();
 }
 
-#[test]
-fn long_bodies_both_ways() {
+fn long_bodies_both_ways(engine: Engine) {
     let (address, gate) = responder();
     let body = "x".repeat(3_000_000);
     let url = format!("http://{address}/?size=5000000");
     let post = HttpSpec { url, method: "POST".to_owned(), body: Some(body), ..spec(address, Some(20)) };
-    let outcome = run(post);
+    let outcome = run(engine, post);
     assert_eq!((outcome.counts["responses"], outcome.counts["body_bytes"]), (20, 100_000_000));
     assert!(server_counts(address)["bytes_received"] > 60_000_000);
     assert_accounted(&outcome);
     gate.stop();
 }
 
-#[test]
-fn what_was_due_and_never_sent_is_told() {
+fn what_was_due_and_never_sent_is_told(engine: Engine) {
     // One connection whose first answer never comes; the server ends the load once all requests have fallen due.
     const FALL_DUE_NS: u64 = 1_000_000;
     let gate = Arc::new(Gate::default());
@@ -169,14 +197,14 @@ fn what_was_due_and_never_sent_is_told() {
         let _ = socket.read(&mut [0]);
     });
     let rate_per_s = Some(1e6);
-    let outcome = run_with(HttpSpec { connections: 1, threads: 1, rate_per_s, ..spec(address, Some(1000)) }, gate);
+    let outcome =
+        run_with(engine, HttpSpec { connections: 1, threads: 1, rate_per_s, ..spec(address, Some(1000)) }, gate);
     assert_eq!(outcome.counts["requests_due"], 1000);
     assert_eq!((outcome.counts["unanswered"], outcome.counts["unsent"]), (1, 999));
     assert_accounted(&outcome);
 }
 
-#[test]
-fn a_server_that_falls_silent_does_not_shorten_the_load() {
+fn a_server_that_falls_silent_does_not_shorten_the_load(engine: Engine) {
     let silent = server(|mut socket| {
         for _ in 0..3 {
             read_request(&mut socket);
@@ -186,7 +214,7 @@ fn a_server_that_falls_silent_does_not_shorten_the_load() {
     });
     for rate_per_s in [None, Some(1000.0)] {
         let spec = HttpSpec { duration_ms: 300, connections: 2, threads: 1, rate_per_s, ..spec(silent, None) };
-        let outcome = run(spec);
+        let outcome = run(engine, spec);
         let flow = &outcome.flows[0];
         assert_eq!(flow.end_ns, Some(flow.due_ns + 300_000_000), "it tried until the end");
         assert_eq!((outcome.counts["responses"], outcome.counts["unanswered"]), (6, 2));
@@ -199,8 +227,7 @@ fn a_server_that_falls_silent_does_not_shorten_the_load() {
     }
 }
 
-#[test]
-fn what_waits_for_a_connection_is_not_late() {
+fn what_waits_for_a_connection_is_not_late(engine: Engine) {
     // All requests but the first fall due before the first answer. Only a stall of this machine that is half as long
     // as the server's would make one late.
     const STALL_NS: u64 = 400_000_000;
@@ -213,46 +240,43 @@ fn what_waits_for_a_connection_is_not_late() {
             let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
         }
     });
-    let outcome = run(HttpSpec { connections: 1, threads: 1, rate_per_s: Some(1000.0), ..spec(address, Some(100)) });
+    let outcome =
+        run(engine, HttpSpec { connections: 1, threads: 1, rate_per_s: Some(1000.0), ..spec(address, Some(100)) });
     assert_eq!((outcome.counts["responses"], outcome.counts["due_while_busy"]), (100, 99));
     let late_p99_us = outcome.generator.late_p99_us.unwrap();
     assert!(late_p99_us < STALL_NS as f64 / 2e3, "late by {late_p99_us} us");
 }
 
-#[test]
-fn a_paced_number_of_requests_takes_up_as_many_gaps() {
+fn a_paced_number_of_requests_takes_up_as_many_gaps(engine: Engine) {
     let (address, gate) = responder();
-    let outcome = run(HttpSpec { threads: 1, rate_per_s: Some(100.0), ..spec(address, Some(5)) });
+    let outcome = run(engine, HttpSpec { threads: 1, rate_per_s: Some(100.0), ..spec(address, Some(5)) });
     let flow = &outcome.flows[0];
     assert!(flow.end_ns >= Some(flow.due_ns + 50_000_000), "five gaps of 10 ms: {flow:?}");
     gate.stop();
 }
 
-#[test]
-fn connections_that_cannot_be_had_again_are_told() {
+fn connections_that_cannot_be_had_again_are_told(engine: Engine) {
     let (listener, address) = listener();
     std::thread::spawn(move || {
         let (mut socket, _) = listener.accept().unwrap();
         drop(listener);
         read_request(&mut socket);
     });
-    let outcome = run(HttpSpec { connections: 1, threads: 1, duration_ms: 200, ..spec(address, None) });
+    let outcome = run(engine, HttpSpec { connections: 1, threads: 1, duration_ms: 200, ..spec(address, None) });
     assert_eq!((outcome.counts["connections_down"], outcome.counts["responses"]), (1, 0));
     assert!(outcome.errors["connection_refused"] > 0);
 }
 
-#[test]
-fn a_stopped_load_returns_what_it_has() {
+fn a_stopped_load_returns_what_it_has(engine: Engine) {
     let (address, responder_gate) = responder();
     let gate = Arc::new(Gate::default());
     gate.stop();
-    let outcome = run_with(spec(address, None), gate);
+    let outcome = run_with(engine, spec(address, None), gate);
     assert_eq!(outcome.counts["requests_due"], 0);
     responder_gate.stop();
 }
 
-#[test]
-fn each_misbehaviour_has_its_name() {
+fn each_misbehaviour_has_its_name(engine: Engine) {
     let closes = server(|mut socket| {
         read_request(&mut socket);
         let _ = socket.shutdown(Shutdown::Write);
@@ -285,7 +309,7 @@ fn each_misbehaviour_has_its_name() {
         (sleeps, "timeout"),
     ] {
         let timeout_ms = if name == "timeout" { 20 } else { 10_000 };
-        let outcome = run(HttpSpec { timeout_ms, ..spec(address, Some(9)) });
+        let outcome = run(engine, HttpSpec { timeout_ms, ..spec(address, Some(9)) });
         assert_eq!(outcome.errors, BTreeMap::from([(name.to_owned(), 9)]));
         assert_eq!((outcome.counts["responses"], outcome.counts["requests_sent"]), (0, 9), "{name}");
         assert!(outcome.counts["connections_opened"] >= 9, "a failed connection is opened anew");
@@ -294,8 +318,7 @@ fn each_misbehaviour_has_its_name() {
     }
 }
 
-#[test]
-fn a_server_that_closes_after_each_answer_is_no_error() {
+fn a_server_that_closes_after_each_answer_is_no_error(engine: Engine) {
     let says_so = server(|mut socket| {
         read_request(&mut socket);
         let _ = socket.write_all(b"HTTP/1.1 503 Busy\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno");
@@ -308,12 +331,47 @@ fn a_server_that_closes_after_each_answer_is_no_error() {
         let _ = socket.read(&mut [0]);
     });
     for address in [says_so, old] {
-        let outcome = run(spec(address, Some(10)));
+        let outcome = run(engine, spec(address, Some(10)));
         assert_eq!((outcome.counts["responses"], outcome.counts["status_5xx"]), (10, 10));
         assert_eq!(outcome.counts["body_bytes"], 20);
         assert!(outcome.errors.is_empty(), "{:?}", outcome.errors);
         assert_accounted(&outcome);
     }
+}
+
+fn a_server_that_hangs_up_unannounced(engine: Engine) {
+    let rude = server(|mut socket| {
+        read_request(&mut socket);
+        let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        read_request(&mut socket);
+        let _ = net::reset(&socket);
+    });
+    let hasty = server(|mut socket| {
+        read_request(&mut socket);
+        let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        let _ = net::reset(&socket);
+    });
+    for (address, exact) in [(rude, true), (hasty, false)] {
+        let outcome = run(engine, spec(address, Some(40)));
+        assert_accounted(&outcome);
+        assert!(
+            outcome.errors.keys().all(|name| ["reset", "closed_early"].contains(&name.as_str())),
+            "{:?}",
+            outcome.errors
+        );
+        if exact {
+            assert_eq!(outcome.counts["requests_sent"], 40);
+        }
+    }
+}
+
+fn more_connections_than_fit_into_a_batch(engine: Engine) {
+    let (address, gate) = responder();
+    let outcome = run(engine, HttpSpec { connections: 300, ..spec(address, Some(20_000)) });
+    assert_eq!((outcome.counts["responses"], outcome.counts["connections_opened"]), (20_000, 300));
+    assert_eq!(server_counts(address)["requests"], 20_000);
+    assert_accounted(&outcome);
+    gate.stop();
 }
 
 #[test]

@@ -1,9 +1,10 @@
-//! One thread's HTTP connections and the loop that drives them. Owns sockets and their poll; the schedule says when a
-//! request is due, the connection's machine what its bytes mean. On the way of a request there is no allocation, no
-//! formatting and no lock: two system calls, two looks at the clock and its share of one wait.
+//! One thread's HTTP connections and the loop that drives them. The wire owns the sockets and tells what happens to them;
+//! the schedule says when a request is due, the connection's machine what its bytes mean. On the way of a request there is
+//! no allocation, no formatting and no lock: over epoll two system calls, two looks at the clock and its share of one
+//! wait; over io_uring its share of one system call and of one look at the clock, and one look of its own.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 
@@ -11,11 +12,11 @@ use leadline_http::{Answer, ClientConnection, Closed, Malformed, Received, Reque
 use leadline_stats::Histogram;
 use leadline_sys::clock::{self, monotonic_ns};
 use leadline_sys::net;
-use leadline_sys::poll::{Interest, Poll, Ready};
 
 use super::closing::settle;
 use super::opening::Opened;
 use super::report::{Tally, TcpSummary, WorkerReport};
+use super::wire::{Completion, Wire};
 use crate::events::error_code;
 use crate::flows::{count_error, Span, TURN_NS};
 use crate::gate::Gate;
@@ -42,12 +43,6 @@ enum Metric {
     Connect,
 }
 
-/// One read takes at most this much, bytes.
-const BUFFER_BYTES: usize = 64 * 1024;
-/// Reads per ready connection and turn, so that a long body does not starve the others.
-const READS_PER_TURN: usize = 8;
-/// Ready connections per wait.
-const BATCH: usize = 512;
 /// How long connecting may take while requests run, ns.
 const CONNECT_TIMEOUT_NS: u64 = 5_000_000_000;
 /// Rest after a failed attempt to connect, ns; doubled after each further one.
@@ -58,10 +53,11 @@ const LONG_WAIT_NS: u64 = 1_000_000_000;
 /// Requests that were never sent and whose age is still taken, at some 20 ns each; those beyond are counted apart.
 const MOST_AGED: u64 = 10_000_000;
 
+#[derive(Clone, Copy)]
 enum Link {
     Down { retry_ns: u64 },
-    Connecting { socket: TcpStream, since_ns: u64 },
-    Up { socket: TcpStream, watches_write: bool },
+    Connecting { since_ns: u64 },
+    Up,
 }
 
 struct Connection {
@@ -71,12 +67,16 @@ struct Connection {
     is_queued: bool,
     free_ns: u64,
     rest_ns: u64,
+    /// Whether the socket did not take the outstanding request at once.
+    is_pushed_back: bool,
+    /// Why sending failed: the connection's error unless an answer is found to have come before.
+    broken: Option<&'static str>,
 }
 
 /// One thread's connections.
-pub struct Worker {
+pub struct Worker<W> {
     plan: Arc<Plan>,
-    poll: Poll,
+    wire: W,
     connections: Vec<Connection>,
     /// Idle connections, the longest idle one first, so that load spreads over all of them.
     idle: VecDeque<usize>,
@@ -85,63 +85,34 @@ pub struct Worker {
     /// How late paced requests were sent, from when they were due and a connection was free.
     late: Option<Histogram>,
     counters: Arc<FlowCounters>,
-    buffer: Box<[u8]>,
-    ready: Vec<Ready>,
     next_sweep_ns: u64,
     tally: Tally,
     errors: BTreeMap<String, u64>,
 }
 
-impl Worker {
-    /// Takes up connections as they were opened; those that could not be are tried again.
-    pub fn new(
-        plan: Arc<Plan>,
-        opened: Vec<Opened>,
-        schedule: Schedule,
-        recorder: Recorder,
-        counters: Arc<FlowCounters>,
-    ) -> io::Result<Self> {
-        let mut worker = Self {
-            poll: Poll::new(opened.len().min(BATCH))?,
-            connections: Vec::with_capacity(opened.len()),
-            idle: VecDeque::with_capacity(opened.len()),
+impl<W: Wire> Worker<W> {
+    /// A worker without connections.
+    pub fn new(plan: Arc<Plan>, wire: W, schedule: Schedule, recorder: Recorder, counters: Arc<FlowCounters>) -> Self {
+        Self {
+            wire,
+            connections: Vec::new(),
+            idle: VecDeque::new(),
             late: matches!(schedule, Schedule::Open(_)).then(Histogram::new),
             schedule,
             recorder,
             counters,
-            buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
-            ready: Vec::with_capacity(BATCH),
             next_sweep_ns: 0,
             tally: Tally::default(),
             errors: BTreeMap::new(),
             plan,
-        };
-        for (index, opened) in opened.into_iter().enumerate() {
-            let mut machine = ClientConnection::new(&worker.plan.template);
-            let is_queued = opened.is_ok();
-            let link = match opened {
-                Ok((socket, connect_ns)) => {
-                    worker.poll.add(&socket, index as u64, Interest::Read)?;
-                    // Before the start, yet no warm-up: opening is not repeated for the measured part.
-                    worker.recorder.record(Metric::Connect as usize, u64::MAX, connect_ns);
-                    worker.tally.connections_opened += 1;
-                    worker.idle.push_back(index);
-                    machine.opened();
-                    Link::Up { socket, watches_write: false }
-                }
-                Err(error) => {
-                    count_error(&mut worker.errors, failure_name(&error));
-                    Link::Down { retry_ns: 0 }
-                }
-            };
-            worker.connections.push(Connection { link, machine, is_queued, free_ns: 0, rest_ns: FIRST_REST_NS });
         }
-        Ok(worker)
     }
 
-    /// Drive the connections from now on, and requests over them in `span`.
-    pub fn run(mut self, span: Span, gate: &Gate, thread: &str) -> io::Result<WorkerReport> {
+    /// Drive connections, as they were opened, from now on, and requests over them in `span`.
+    pub fn run(mut self, opened: Vec<Opened>, span: Span, gate: &Gate, thread: &str) -> io::Result<WorkerReport> {
         clock::use_precise_timers();
+        self.wire.begin()?;
+        self.take_up(opened)?;
         let mut now_ns = monotonic_ns();
         while now_ns < span.at_ns && !gate.stopped() {
             self.turn(now_ns, span.at_ns)?;
@@ -156,14 +127,46 @@ impl Worker {
         self.tally.end_ns = self.stopped_trying_ns(now_ns, span);
         let due = self.count_unsent(now_ns, span);
         self.tally.connections_down = self.connections_down(now_ns);
-        let tcp = TcpSummary::of(self.connections.iter().filter_map(|connection| match &connection.link {
-            Link::Up { socket, .. } => Some(socket),
-            _ => None,
-        }));
+        let tcp = TcpSummary::of(self.wire.sockets());
         let outstanding = self.take_stock(now_ns);
         self.recorder.finish();
-        settle(outstanding, &mut self.buffer)?;
+        settle(outstanding)?;
         Ok(WorkerReport { thread, tally: self.tally, errors: self.errors, tcp, due, late: self.late })
+    }
+
+    /// Takes up connections; those that could not be opened are tried again.
+    fn take_up(&mut self, opened: Vec<Opened>) -> io::Result<()> {
+        self.connections.reserve_exact(opened.len());
+        self.idle.reserve_exact(opened.len());
+        for (index, opened) in opened.into_iter().enumerate() {
+            let mut machine = ClientConnection::new(&self.plan.template);
+            let is_queued = opened.is_ok();
+            let link = match opened {
+                Ok((socket, connect_ns)) => {
+                    self.wire.open(index, socket)?;
+                    // Never warm-up: opening is not repeated for the measured part.
+                    self.recorder.record(Metric::Connect as usize, u64::MAX, connect_ns);
+                    self.tally.connections_opened += 1;
+                    self.idle.push_back(index);
+                    machine.opened();
+                    Link::Up
+                }
+                Err(error) => {
+                    count_error(&mut self.errors, failure_name(&error));
+                    Link::Down { retry_ns: 0 }
+                }
+            };
+            self.connections.push(Connection {
+                link,
+                machine,
+                is_queued,
+                free_ns: 0,
+                rest_ns: FIRST_REST_NS,
+                is_pushed_back: false,
+                broken: None,
+            });
+        }
+        Ok(())
     }
 
     /// Whether every request has been taken and has ended.
@@ -204,10 +207,10 @@ impl Worker {
     fn connections_down(&self, now_ns: u64) -> u64 {
         let is_down = |connection: &&Connection| match connection.link {
             Link::Down { .. } => connection.rest_ns > FIRST_REST_NS,
-            Link::Connecting { since_ns, .. } => {
+            Link::Connecting { since_ns } => {
                 connection.rest_ns > FIRST_REST_NS || now_ns.saturating_sub(since_ns) > LONGEST_REST_NS
             }
-            Link::Up { .. } => false,
+            Link::Up => false,
         };
         self.connections.iter().filter(is_down).count() as u64
     }
@@ -220,10 +223,9 @@ impl Worker {
         let due_ns = self.dispatch(now_ns);
         self.recorder.roll(now_ns);
         let until_ns = until_ns.min(due_ns).min(self.next_sweep_ns).min(now_ns + TURN_NS);
-        self.ready.clear();
-        self.ready.extend(self.poll.wait(Some(until_ns))?);
-        for place in 0..self.ready.len() {
-            self.serve(self.ready[place]);
+        self.wire.wait(until_ns)?;
+        while let Some((index, at_ns, completion)) = self.wire.completion()? {
+            self.serve(index, at_ns, completion);
         }
         Ok(())
     }
@@ -246,7 +248,9 @@ impl Worker {
     /// Sends a request; `free_ns` says since when some connection was free for it. Until then it waited for the server,
     /// which is in its latency; only what came after that is our own lateness.
     fn begin(&mut self, index: usize, due_ns: u64, free_ns: u64, now_ns: u64) {
-        self.connections[index].machine.begin(due_ns, now_ns);
+        let connection = &mut self.connections[index];
+        connection.machine.begin(due_ns, now_ns);
+        connection.is_pushed_back = false;
         self.tally.first_sent_ns.get_or_insert(now_ns);
         self.tally.due_while_busy += u64::from(free_ns > due_ns);
         let late_ns = now_ns.saturating_sub(due_ns.max(free_ns));
@@ -257,91 +261,95 @@ impl Worker {
         self.send(index);
     }
 
+    #[inline]
     fn send(&mut self, index: usize) {
+        let from = self.connections[index].machine.unsent_from();
+        match self.wire.send(index, from) {
+            Ok(Some(bytes)) => self.sent(index, bytes),
+            Ok(None) => {}
+            Err(error) => self.not_sent(index, &error),
+        }
+    }
+
+    /// Goes on with a request that the socket did not take at once.
+    fn send_rest(&mut self, index: usize) {
+        if self.connections[index].machine.is_sending() {
+            self.send(index);
+        }
+    }
+
+    /// Counts what the system took of a request.
+    #[inline]
+    fn sent(&mut self, index: usize, bytes: usize) {
         let connection = &mut self.connections[index];
-        let Link::Up { socket, watches_write } = &mut connection.link else { return };
-        let unsent = &self.plan.template.bytes()[connection.machine.unsent_from()..];
-        let result = match socket.write(unsent) {
-            Ok(bytes) => {
-                let whole = connection.machine.sent(bytes);
-                self.counters.sent(bytes as u64, u64::from(whole));
-                Ok(())
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
-            Err(error) => Err(error),
-        };
-        let wants_write = result.is_ok() && connection.machine.is_sending();
-        if wants_write && !*watches_write {
+        let whole = connection.machine.sent(bytes);
+        self.counters.sent(bytes as u64, u64::from(whole));
+        if connection.machine.is_sending() && !connection.is_pushed_back {
+            connection.is_pushed_back = true;
             self.tally.pushback += 1;
         }
-        let result = result.and_then(|()| {
-            if wants_write != *watches_write {
-                *watches_write = wants_write;
-                let interest = if wants_write { Interest::ReadWrite } else { Interest::Read };
-                return self.poll.modify(&*socket, index as u64, interest);
+    }
+
+    /// Sending failed. Where the connection has gone, the server may have answered before it hung up: that is seen, and
+    /// the failure counted, when receiving ends.
+    fn not_sent(&mut self, index: usize, error: &io::Error) {
+        match failure_name(error) {
+            name @ "reset" => self.connections[index].broken = Some(name),
+            name => self.fail(index, name),
+        }
+    }
+
+    #[inline]
+    fn serve(&mut self, index: usize, at_ns: u64, completion: Completion) {
+        match (self.connections[index].link, completion) {
+            (Link::Up, Completion::Received) => self.receive(index, at_ns),
+            (Link::Up, Completion::Ended(Ok(()))) => self.ended(index, at_ns),
+            (Link::Up, Completion::Ended(Err(error))) => self.fail(index, failure_name(&error)),
+            (Link::Up, Completion::Writable) => self.send_rest(index),
+            (Link::Up, Completion::Sent(bytes)) => {
+                self.sent(index, bytes);
+                self.send_rest(index);
             }
-            Ok(())
-        });
-        if let Err(error) = result {
-            // The server may have answered before it hung up.
-            self.receive(index);
-            if self.connections[index].machine.outstanding_since_ns().is_some() {
-                self.fail(index, failure_name(&error));
+            (Link::Up, Completion::NotSent(missing, error)) => {
+                self.take_back(index, missing);
+                self.not_sent(index, &error);
+            }
+            (Link::Connecting { since_ns }, Completion::Writable) => self.connected(index, since_ns),
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn receive(&mut self, index: usize, at_ns: u64) {
+        let bytes = self.wire.received();
+        let read = bytes.len();
+        match self.connections[index].machine.receive(bytes, at_ns) {
+            Ok(Received::Partial) => self.counters.received(read as u64, 0),
+            Ok(Received::Answered(answer)) => {
+                self.answered(&answer, read);
+                self.next(index, at_ns);
+            }
+            Ok(Received::AnsweredLast(answer)) => {
+                self.answered(&answer, read);
+                self.reopen(index);
+            }
+            Ok(Received::AnsweredWithSurplus(answer)) => {
+                self.answered(&answer, read);
+                count_error(&mut self.errors, Malformed::UnsolicitedBytes.name());
+                self.reopen(index);
+            }
+            Err(cause) => {
+                self.counters.received(read as u64, 0);
+                self.fail(index, cause.name());
             }
         }
     }
 
-    fn serve(&mut self, ready: Ready) {
-        let index = ready.token as usize;
-        match &self.connections[index].link {
-            Link::Down { .. } => {}
-            Link::Connecting { .. } => self.connected(index),
-            Link::Up { .. } => {
-                if ready.readable {
-                    self.receive(index);
-                }
-                if ready.writable && self.connections[index].machine.is_sending() {
-                    self.send(index);
-                }
-            }
-        }
-    }
-
-    fn receive(&mut self, index: usize) {
-        for _ in 0..READS_PER_TURN {
-            let connection = &mut self.connections[index];
-            let Link::Up { socket, .. } = &mut connection.link else { return };
-            let read = match socket.read(&mut self.buffer) {
-                Ok(0) => return self.ended(index),
-                Ok(read) => read,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return self.fail(index, failure_name(&error)),
-            };
-            let now_ns = monotonic_ns();
-            match connection.machine.receive(&self.buffer[..read], now_ns) {
-                Ok(Received::Partial) => self.counters.received(read as u64, 0),
-                Ok(Received::Answered(answer)) => {
-                    self.answered(&answer, read);
-                    return self.next(index, now_ns);
-                }
-                Ok(Received::AnsweredLast(answer)) => {
-                    self.answered(&answer, read);
-                    return self.reopen(index);
-                }
-                Ok(Received::AnsweredWithSurplus(answer)) => {
-                    self.answered(&answer, read);
-                    count_error(&mut self.errors, Malformed::UnsolicitedBytes.name());
-                    return self.reopen(index);
-                }
-                Err(cause) => {
-                    self.counters.received(read as u64, 0);
-                    return self.fail(index, cause.name());
-                }
-            }
-            if read < self.buffer.len() {
-                return;
-            }
+    /// Corrects what was counted as sent.
+    fn take_back(&mut self, index: usize, bytes: usize) {
+        if bytes > 0 {
+            self.connections[index].machine.take_back(bytes);
+            self.counters.not_sent(bytes as u64, 1);
         }
     }
 
@@ -378,13 +386,14 @@ impl Worker {
         }
     }
 
-    fn ended(&mut self, index: usize) {
-        match self.connections[index].machine.ended(monotonic_ns()) {
+    fn ended(&mut self, index: usize, at_ns: u64) {
+        let connection = &mut self.connections[index];
+        match connection.machine.ended(at_ns) {
             Closed::Idle => return self.lost_idle(index),
             Closed::Answered(answer) => self.answered(&answer, 0),
             Closed::Early { .. } => {
                 self.tally.last_ns = Some(monotonic_ns());
-                count_error(&mut self.errors, "closed_early");
+                count_error(&mut self.errors, connection.broken.unwrap_or("closed_early"));
             }
         }
         self.reopen(index);
@@ -400,7 +409,7 @@ impl Worker {
         if had_request {
             self.tally.last_ns = Some(monotonic_ns());
         }
-        count_error(&mut self.errors, name);
+        count_error(&mut self.errors, self.connections[index].broken.unwrap_or(name));
         self.reopen(index);
     }
 
@@ -420,38 +429,36 @@ impl Worker {
     }
 
     fn drop_link(&mut self, index: usize) {
+        if let Some(parted) = self.wire.part(index) {
+            self.take_back(index, parted.unsent_bytes);
+        }
         let connection = &mut self.connections[index];
         if std::mem::take(&mut connection.is_queued) {
             self.idle.retain(|&idle| idle != index);
         }
         connection.machine.close();
+        connection.broken = None;
         connection.link = Link::Down { retry_ns: u64::MAX };
     }
 
     fn connect(&mut self, index: usize) {
         let since_ns = monotonic_ns();
-        let begun = net::begin_connect_tcp(self.plan.address, self.plan.bind).and_then(|socket| {
-            self.poll.add(&socket, index as u64, Interest::Write)?;
-            Ok(socket)
-        });
-        match begun {
-            Ok(socket) => {
-                self.connections[index].link = Link::Connecting { socket, since_ns };
+        let begun = net::begin_connect_tcp(self.plan.address, self.plan.bind);
+        match begun.and_then(|socket| self.wire.connect(index, socket)) {
+            Ok(()) => {
+                self.connections[index].link = Link::Connecting { since_ns };
                 self.next_sweep_ns = self.next_sweep_ns.min(since_ns + CONNECT_TIMEOUT_NS);
             }
             Err(error) => self.not_connected(index, failure_name(&error)),
         }
     }
 
-    fn connected(&mut self, index: usize) {
-        let connection = &mut self.connections[index];
-        let link = std::mem::replace(&mut connection.link, Link::Down { retry_ns: u64::MAX });
-        let Link::Connecting { socket, since_ns } = link else { return };
-        let checked = socket.take_error().and_then(|pending| pending.map_or(Ok(()), Err));
-        match checked.and_then(|()| self.poll.modify(&socket, index as u64, Interest::Read)) {
+    fn connected(&mut self, index: usize, since_ns: u64) {
+        match self.wire.connected(index) {
             Ok(()) => {
                 let now_ns = monotonic_ns();
-                connection.link = Link::Up { socket, watches_write: false };
+                let connection = &mut self.connections[index];
+                connection.link = Link::Up;
                 connection.rest_ns = FIRST_REST_NS;
                 connection.machine.opened();
                 self.tally.connections_opened += 1;
@@ -465,6 +472,7 @@ impl Worker {
     /// Counts a failed attempt to connect and rests before the next one.
     fn not_connected(&mut self, index: usize, name: &str) {
         count_error(&mut self.errors, name);
+        self.drop_link(index);
         self.rest(index);
     }
 
@@ -484,8 +492,8 @@ impl Worker {
             let connection = &self.connections[index];
             let deadline_ns = match &connection.link {
                 Link::Down { retry_ns } => *retry_ns,
-                Link::Connecting { since_ns, .. } => since_ns + CONNECT_TIMEOUT_NS,
-                Link::Up { .. } => connection
+                Link::Connecting { since_ns } => since_ns + CONNECT_TIMEOUT_NS,
+                Link::Up => connection
                     .machine
                     .outstanding_since_ns()
                     .map_or(u64::MAX, |since_ns| since_ns + self.plan.timeout_ns),
@@ -497,7 +505,7 @@ impl Worker {
             match &connection.link {
                 Link::Down { .. } => self.connect(index),
                 Link::Connecting { .. } => self.not_connected(index, "connect_timeout"),
-                Link::Up { .. } => {
+                Link::Up => {
                     self.record_age(index, now_ns);
                     self.fail(index, "timeout");
                 }
@@ -516,10 +524,11 @@ impl Worker {
     fn take_stock(&mut self, now_ns: u64) -> Vec<TcpStream> {
         let mut outstanding = Vec::new();
         for index in 0..self.connections.len() {
+            let Some(sent_ns) = self.connections[index].machine.outstanding_since_ns() else { continue };
             self.record_age(index, now_ns);
-            let connection = &mut self.connections[index];
-            let sent_ns = connection.machine.outstanding_since_ns().unwrap_or(now_ns);
-            match connection.machine.close() {
+            let Some(parted) = self.wire.part(index) else { continue };
+            self.take_back(index, parted.unsent_bytes);
+            match self.connections[index].machine.close() {
                 None => continue,
                 Some(true) => {
                     self.tally.unanswered += 1;
@@ -530,10 +539,7 @@ impl Worker {
                     self.tally.unsent_while_busy += 1;
                 }
             }
-            if let Link::Up { socket, .. } = std::mem::replace(&mut connection.link, Link::Down { retry_ns: u64::MAX })
-            {
-                outstanding.push(socket);
-            }
+            outstanding.push(parted.socket);
         }
         outstanding
     }

@@ -1,0 +1,148 @@
+//! What a worker's loop asks of a kernel interface, so that the same loop runs over io_uring and over epoll. A wire owns
+//! one thread's sockets, numbered as the worker numbers its connections; it knows nothing of HTTP.
+
+mod epoll;
+mod ring;
+
+use std::io;
+use std::net::TcpStream;
+use std::sync::Arc;
+
+pub use leadline_sys::ring::Completion;
+
+pub use self::epoll::EpollWire;
+pub use self::ring::RingWire;
+use super::worker::Plan;
+
+/// Name of the environment variable that forces an engine: for tests and comparisons.
+const FORCED: &str = "LEADLINE_HTTP_ENGINE";
+
+/// One thread's sockets.
+pub trait Wire: Send {
+    /// Take up work on this thread; nothing else is called before.
+    fn begin(&mut self) -> io::Result<()>;
+    /// Own a socket whose connection is being made; `Writable` tells that this has ended.
+    fn connect(&mut self, index: usize, socket: TcpStream) -> io::Result<()>;
+    /// Receive on a socket that has been connected, or say why it has not.
+    fn connected(&mut self, index: usize) -> io::Result<()>;
+    /// Own a connected socket and receive on it.
+    fn open(&mut self, index: usize, socket: TcpStream) -> io::Result<()>;
+    /// Send the request from its byte `from` on. Says how many bytes the system takes at once, and is followed by
+    /// `Writable` where that is not all; or `None` where `Sent` will tell. `NotSent` corrects a promise.
+    fn send(&mut self, index: usize, from: usize) -> io::Result<Option<usize>>;
+    /// Give a socket back. Nothing of it is told any more.
+    fn part(&mut self, index: usize) -> Option<Parted>;
+    /// Wait until something has happened or `until_ns` has come.
+    fn wait(&mut self, until_ns: u64) -> io::Result<()>;
+    /// The next thing that happened: to which connection, when it was seen (ns), and what; `None` when the next `wait` is
+    /// due.
+    fn completion(&mut self) -> io::Result<Option<(usize, u64, Completion)>>;
+    /// The bytes of the `Received` that `completion` gave last.
+    fn received(&self) -> &[u8];
+    /// All sockets.
+    fn sockets(&self) -> impl Iterator<Item = &TcpStream>;
+}
+
+/// A socket that its wire has given back.
+pub struct Parted {
+    /// The socket.
+    pub socket: TcpStream,
+    /// How many bytes of what `send` promised were not taken.
+    pub unsent_bytes: usize,
+}
+
+/// How threads wait for their sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// Completions.
+    IoUring,
+    /// Readiness.
+    Epoll,
+}
+
+impl Engine {
+    /// The name that a result has.
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::IoUring => "io_uring",
+            Engine::Epoll => "epoll",
+        }
+    }
+
+    /// What the environment asks for, if it does.
+    pub fn forced() -> Option<Self> {
+        let name = std::env::var(FORCED).ok()?;
+        [Engine::IoUring, Engine::Epoll].into_iter().find(|engine| engine.name() == name)
+    }
+}
+
+/// The threads' wires.
+pub enum Wires {
+    /// By io_uring.
+    IoUring(Vec<RingWire>),
+    /// By epoll, and why not by io_uring.
+    Epoll(Vec<EpollWire>, String),
+}
+
+impl Wires {
+    /// A wire for each thread with so many connections: by io_uring where it is to be had for all of them, by epoll where
+    /// it is missing or forbidden, or asked for.
+    pub fn new(plan: &Arc<Plan>, connections: &[usize], forced: Option<Engine>) -> io::Result<Self> {
+        let reason = match forced {
+            Some(Engine::Epoll) => "epoll was asked for".to_owned(),
+            _ => match connections.iter().map(|&count| RingWire::new(plan, count)).collect() {
+                Ok(rings) => return Ok(Wires::IoUring(rings)),
+                Err(error) if forced.is_some() => return Err(error),
+                Err(error) => why_not(&error),
+            },
+        };
+        let wires = connections.iter().map(|&count| EpollWire::new(plan, count)).collect::<io::Result<_>>()?;
+        Ok(Wires::Epoll(wires, reason))
+    }
+}
+
+/// What an error of setting io_uring up means and what would help.
+fn why_not(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::ENOSYS) => "this kernel has no io_uring".to_owned(),
+        Some(libc::EPERM | libc::EACCES) => {
+            "io_uring is forbidden here (kernel.io_uring_disabled, or a container's seccomp profile)".to_owned()
+        }
+        Some(libc::ENOMEM) => "io_uring was refused memory (the limit is `ulimit -l`)".to_owned(),
+        Some(libc::EMFILE | libc::ENFILE) => "no descriptors are left for io_uring (`ulimit -n`)".to_owned(),
+        _ => format!("io_uring could not be set up: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use leadline_http::{RequestTemplate, Url};
+
+    use super::*;
+
+    #[test]
+    fn epoll_takes_over_where_a_ring_is_not_to_be_had() {
+        // More files than any ring may have.
+        const TOO_MANY: usize = 2_000_000;
+        let template = RequestTemplate::new("GET", &Url::parse("http://a/").unwrap(), [], None).unwrap();
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        let plan = Arc::new(Plan { template, address, bind: None, timeout_ns: 1 });
+        let Ok(Wires::Epoll(wires, reason)) = Wires::new(&plan, &[1, TOO_MANY], None) else { panic!("no epoll") };
+        assert_eq!(wires.len(), 2);
+        assert!(reason.contains("ulimit -n"), "{reason}");
+        assert!(Wires::new(&plan, &[TOO_MANY], Some(Engine::IoUring)).is_err(), "what is forced is not replaced");
+        assert!(matches!(Wires::new(&plan, &[1], None), Ok(Wires::IoUring(_))));
+    }
+
+    #[test]
+    fn each_refusal_has_its_words() {
+        let words = |code| why_not(&io::Error::from_raw_os_error(code));
+        assert!(words(libc::ENOSYS).contains("no io_uring"));
+        assert!(words(libc::EPERM).contains("forbidden"));
+        assert!(words(libc::ENOMEM).contains("ulimit -l"));
+        assert!(words(libc::EMFILE).contains("ulimit -n"));
+        assert!(words(libc::EIO).contains("set up"));
+    }
+}

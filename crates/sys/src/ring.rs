@@ -1,0 +1,454 @@
+//! Completions by io_uring: many sockets, each in a numbered slot, that all receive without being asked again and all
+//! send from one constant payload. Owns the kernel's view (registered files, buffers, operations in flight); the sockets
+//! stay their caller's. Refuses pipelining: one send per slot at a time.
+//!
+//! What a completion belongs to is in its `user_data`: kind, slot, and the slot's generation, which grows each time the
+//! slot is given up, so that what arrives late for one socket is never taken for its successor's.
+#![allow(unsafe_code)]
+
+mod buffers;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, AsRawFd};
+
+use io_uring::types::{CancelBuilder, Fd, Fixed, SubmitArgs, Timespec};
+use io_uring::{cqueue, opcode, squeue, EnterFlags, IoUring};
+
+use self::buffers::Buffers;
+use crate::clock::monotonic_ns;
+
+/// What a ring is made for.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Sockets at once.
+    pub slots: u32,
+    /// Buffers for receiving; a power of two.
+    pub buffers: u16,
+    /// A buffer's size.
+    pub buffer_bytes: u32,
+    /// Operations that are handed over by one system call at most: the first one waits for the last one.
+    pub batch: u32,
+}
+
+/// What has happened.
+#[derive(Debug)]
+pub enum Completion {
+    /// Bytes came: [`Ring::received`] has them until the next completion is asked for.
+    Received,
+    /// The peer has ended its direction, or receiving failed; nothing more will come.
+    Ended(io::Result<()>),
+    /// Part of the payload was taken by the socket: this many bytes.
+    Sent(usize),
+    /// A send failed. So many bytes that were said to be [`Sending::Assumed`] were not taken.
+    NotSent(usize, io::Error),
+    /// A watched socket can be written to, or has failed.
+    Writable,
+}
+
+/// What is known of a send that has been begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sending {
+    /// It will be taken whole; [`Completion::NotSent`] comes in the rare case that it was not.
+    Assumed,
+    /// [`Completion::Sent`] will tell.
+    Told,
+}
+
+/// A send up to this long, bytes, is assumed to be taken at once: that is less than the smallest send buffer has room for.
+const ASSUMED_BYTES: usize = 4096;
+/// Entries of the submission queue; more operations at a time only cost another system call.
+const SUBMISSIONS: u32 = 256;
+
+/// Kinds of operations, the lowest byte of `user_data`.
+const RECEIVE: u64 = 0;
+const SEND: u64 = 1;
+const WATCH: u64 = 2;
+const CANCEL: u64 = 3;
+const CANCEL_SEND: u64 = 4;
+const GENERATIONS: u32 = (1 << 24) - 1;
+
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    generation: u32,
+    is_registered: bool,
+    is_receiving: bool,
+    is_watched: bool,
+    send: Option<Sending>,
+    send_bytes: usize,
+}
+
+/// A completion that has been reaped: what it belongs to, how it ended, and when that was seen, ns.
+#[derive(Clone, Copy)]
+struct Reaped {
+    user_data: u64,
+    result: i32,
+    flags: u32,
+    at_ns: u64,
+}
+
+/// One thread's ring.
+pub struct Ring {
+    /// Dropped by hand, in this order, once nothing is in flight.
+    uring: ManuallyDrop<IoUring>,
+    buffers: ManuallyDrop<Buffers>,
+    payload: ManuallyDrop<Box<[u8]>>,
+    slots: Box<[Slot]>,
+    batch: u32,
+    queued: u32,
+    reaped: Vec<Reaped>,
+    next: usize,
+    /// The buffer that `received` shows, and how much of it.
+    lent: Option<(u16, usize)>,
+    starved: u64,
+}
+
+impl Ring {
+    /// A ring that [`Ring::enable`] has to hand to its thread before it is used.
+    ///
+    /// # Errors
+    /// The system's reason why there is no io_uring, or not one that is new enough (`Unsupported`; Linux 6.0).
+    pub fn new(options: &Options, payload: Box<[u8]>) -> io::Result<Self> {
+        let uring = build(options)?;
+        let mut probe = io_uring::Probe::new();
+        uring.submitter().register_probe(&mut probe)?;
+        // Multishot receive cannot be asked for by itself; it came with the same release (6.0) as this operation.
+        if !probe.is_supported(opcode::SendZc::CODE) {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel is older than 6.0"));
+        }
+        uring.submitter().register_files_sparse(options.slots.max(1))?;
+        let buffers = Buffers::new(options.buffers, options.buffer_bytes);
+        buffers.register(&uring)?;
+        Ok(Self {
+            uring: ManuallyDrop::new(uring),
+            buffers: ManuallyDrop::new(buffers),
+            payload: ManuallyDrop::new(payload),
+            slots: vec![Slot::default(); options.slots as usize].into_boxed_slice(),
+            batch: options.batch.clamp(1, SUBMISSIONS),
+            queued: 0,
+            reaped: Vec::with_capacity(SUBMISSIONS as usize),
+            next: 0,
+            lent: None,
+            starved: 0,
+        })
+    }
+
+    /// Begin; from now on the ring is to be used on this thread only.
+    pub fn enable(&mut self) -> io::Result<()> {
+        self.uring.submitter().register_enable_rings()
+    }
+
+    /// What all sends are parts of.
+    pub fn payload(&self) -> &[u8] {
+        &self.payload
+    }
+
+    /// How often a receive found no free buffer and had to be begun anew.
+    pub fn starved(&self) -> u64 {
+        self.starved
+    }
+
+    /// Tell once when a socket can be written to or has failed: a connection that is being made.
+    pub fn watch(&mut self, slot: usize, socket: impl AsFd) -> io::Result<()> {
+        let token = token(WATCH, slot, self.slots[slot].generation);
+        let fd = Fd(socket.as_fd().as_raw_fd());
+        self.slots[slot].is_watched = true;
+        self.push(opcode::PollAdd::new(fd, libc::POLLOUT as u32).build().user_data(token))
+    }
+
+    /// Receive from a socket from now on. It has to be in blocking mode: the ring never blocks on it, but would report
+    /// "try again" for one that is not instead of waiting.
+    pub fn attach(&mut self, slot: usize, socket: impl AsFd) -> io::Result<()> {
+        self.uring.submitter().register_files_update(slot as u32, &[socket.as_fd().as_raw_fd()])?;
+        self.slots[slot].is_registered = true;
+        self.receive(slot)
+    }
+
+    /// Send the payload from `from` on, or the beginning of that. At most one send per slot may be under way.
+    pub fn send(&mut self, slot: usize, from: usize) -> io::Result<Sending> {
+        let rest = &self.payload[from..];
+        let is_short = rest.len() <= ASSUMED_BYTES;
+        let length = rest.len().min(i32::MAX as usize);
+        // With MSG_WAITALL the kernel goes on with a send that the socket took in part; what falls short all the same
+        // counts as failed, and a failure is told even where success is not.
+        let (flags, sending, skip) = if is_short {
+            (libc::MSG_NOSIGNAL | libc::MSG_WAITALL, Sending::Assumed, squeue::Flags::SKIP_SUCCESS)
+        } else {
+            (libc::MSG_NOSIGNAL, Sending::Told, squeue::Flags::empty())
+        };
+        let entry = opcode::Send::new(Fixed(slot as u32), rest.as_ptr(), length as u32).flags(flags).build();
+        let place = &mut self.slots[slot];
+        (place.send, place.send_bytes) = (Some(sending), length);
+        let token = token(SEND, slot, place.generation);
+        self.push(entry.flags(skip).user_data(token))?;
+        if self.queued >= self.batch {
+            self.enter(0, None)?;
+        }
+        Ok(sending)
+    }
+
+    /// Give a slot up: nothing of its socket will be told any more. Says how many bytes of an assumed send, if that was
+    /// the last one, the socket did not take.
+    pub fn detach(&mut self, slot: usize) -> io::Result<usize> {
+        let Slot { generation, is_registered, is_receiving, is_watched, send, send_bytes } = self.slots[slot];
+        let cancel = |kind, own| {
+            let entry = opcode::AsyncCancel2::new(CancelBuilder::user_data(token(kind, slot, generation))).build();
+            entry.user_data(token(own, slot, generation))
+        };
+        if send.is_some() {
+            self.push(cancel(SEND, CANCEL_SEND))?;
+        }
+        for (is_under_way, kind) in [(is_receiving, RECEIVE), (is_watched, WATCH)] {
+            if is_under_way {
+                self.push(cancel(kind, CANCEL).flags(squeue::Flags::SKIP_SUCCESS))?;
+            }
+        }
+        // What is queued names the slot's number, so it has to be gone before the number means another socket.
+        self.flush()?;
+        self.slots[slot] = Slot { generation: (generation + 1) & GENERATIONS, ..Slot::default() };
+        if is_registered {
+            self.uring.submitter().register_files_update(slot as u32, &[-1])?;
+        }
+        if send != Some(Sending::Assumed) {
+            return Ok(0);
+        }
+        self.reap();
+        Ok(self.unsent(slot, generation, send_bytes))
+    }
+
+    /// Hand over what is queued and wait until something has happened, or `until_ns` (monotonic) has come.
+    pub fn wait(&mut self, until_ns: u64) -> io::Result<()> {
+        if self.next < self.reaped.len() {
+            return Ok(());
+        }
+        self.reaped.clear();
+        self.next = 0;
+        self.return_lent();
+        let left_ns = until_ns.saturating_sub(monotonic_ns());
+        self.enter(u32::from(left_ns > 0), Some(left_ns))?;
+        self.reap();
+        Ok(())
+    }
+
+    /// The next thing that happened: to which slot, when it was seen (ns), and what.
+    #[inline]
+    pub fn completion(&mut self) -> io::Result<Option<(usize, u64, Completion)>> {
+        self.return_lent();
+        while let Some(&reaped) = self.reaped.get(self.next) {
+            self.next += 1;
+            if let Some(completion) = self.take(&reaped)? {
+                return Ok(Some((slot_of(reaped.user_data), reaped.at_ns, completion)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The bytes of what [`Ring::completion`] gave last.
+    #[inline]
+    pub fn received(&self) -> &[u8] {
+        self.lent.map_or(&[], |(id, length)| self.buffers.filled(id, length))
+    }
+
+    #[inline]
+    fn return_lent(&mut self) {
+        if let Some((id, _)) = self.lent.take() {
+            self.buffers.offer(id);
+        }
+    }
+
+    /// What a reaped completion means; `None` for what concerns the ring alone.
+    #[inline]
+    fn take(&mut self, reaped: &Reaped) -> io::Result<Option<Completion>> {
+        let &Reaped { user_data, result, flags, .. } = reaped;
+        self.lent = cqueue::buffer_select(flags).map(|id| (id, result.max(0) as usize));
+        let slot = slot_of(user_data);
+        let place = &mut self.slots[slot];
+        if generation_of(user_data) != place.generation {
+            self.return_lent();
+            return Ok(None);
+        }
+        match user_data & 0xff {
+            RECEIVE => {
+                place.is_receiving = cqueue::more(flags);
+                let ended = match result {
+                    1.. => false,
+                    0 => true,
+                    _ if result == -libc::ENOBUFS => {
+                        self.starved += 1;
+                        false
+                    }
+                    _ => true,
+                };
+                if !ended && !cqueue::more(flags) {
+                    self.receive(slot)?;
+                }
+                Ok(match result {
+                    1.. => Some(Completion::Received),
+                    0 => Some(Completion::Ended(Ok(()))),
+                    _ => ended.then(|| Completion::Ended(Err(io::Error::from_raw_os_error(-result)))),
+                })
+            }
+            SEND => {
+                let is_told = place.send.take() == Some(Sending::Told);
+                let taken = result.max(0) as usize;
+                let missing = if is_told { 0 } else { place.send_bytes.saturating_sub(taken) };
+                Ok(Some(match result {
+                    0.. if is_told => Completion::Sent(taken),
+                    0.. => Completion::NotSent(missing, io::ErrorKind::WriteZero.into()),
+                    _ => Completion::NotSent(missing, io::Error::from_raw_os_error(-result)),
+                }))
+            }
+            WATCH => {
+                place.is_watched = false;
+                Ok(Some(Completion::Writable))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// How many bytes of a given-up slot's last send were not taken, from what has been reaped since.
+    fn unsent(&self, slot: usize, generation: u32, send_bytes: usize) -> usize {
+        let of_slot = |kind| token(kind, slot, generation);
+        let rest = &self.reaped[self.next..];
+        if let Some(told) = rest.iter().find(|reaped| reaped.user_data == of_slot(SEND)) {
+            return send_bytes - (told.result.max(0) as usize).min(send_bytes);
+        }
+        // Cancelled before a byte of it went (`MSG_WAITALL` keeps what it has begun), or over already (ENOENT).
+        match rest.iter().find(|reaped| reaped.user_data == of_slot(CANCEL_SEND)) {
+            Some(cancel) if cancel.result >= 0 => send_bytes,
+            _ => 0,
+        }
+    }
+
+    fn receive(&mut self, slot: usize) -> io::Result<()> {
+        self.slots[slot].is_receiving = true;
+        let token = token(RECEIVE, slot, self.slots[slot].generation);
+        self.push(opcode::RecvMulti::new(Fixed(slot as u32), buffers::GROUP).build().user_data(token))
+    }
+
+    #[inline]
+    fn push(&mut self, entry: squeue::Entry) -> io::Result<()> {
+        loop {
+            // SAFETY: what an entry points to is the payload, which `drop` keeps until nothing is in flight; the
+            // descriptors are open or their operation fails.
+            if unsafe { self.uring.submission().push(&entry) }.is_ok() {
+                self.queued += 1;
+                return Ok(());
+            }
+            self.flush()?;
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        while self.queued > 0 {
+            self.enter(0, None)?;
+            if self.queued > 0 {
+                // Nothing more is taken while completions have no room.
+                self.reap();
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands over what is queued; waits for `want` completions and at most `left_ns` where that is given, and lets the
+    /// kernel do what it has put off until somebody waits.
+    #[inline]
+    fn enter(&mut self, want: u32, left_ns: Option<u64>) -> io::Result<()> {
+        let time = left_ns.map(|left| Timespec::new().sec(left / 1_000_000_000).nsec((left % 1_000_000_000) as u32));
+        let arguments = time.as_ref().map(|time| SubmitArgs::new().timespec(time));
+        let flags = match arguments {
+            Some(_) => EnterFlags::GETEVENTS | EnterFlags::EXT_ARG,
+            None => EnterFlags::empty(),
+        };
+        // SAFETY: `arguments` and the time that it points to live past the call; without EXT_ARG it is null.
+        let entered = unsafe { self.uring.submitter().enter(self.queued, want, flags.bits(), arguments.as_ref()) };
+        match entered {
+            Ok(handed_over) => {
+                self.queued -= (handed_over as u32).min(self.queued);
+                Ok(())
+            }
+            // Time is up; a signal came; completions have to be reaped before more can be taken.
+            Err(error) => match error.raw_os_error() {
+                Some(libc::ETIME | libc::EINTR | libc::EBUSY) => Ok(()),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Takes over what has completed. All of it was there by now, so that one look at the clock tells for all; what is
+    /// handled first does not make the others late.
+    fn reap(&mut self) {
+        let mut completions = self.uring.completion();
+        if completions.is_empty() {
+            return;
+        }
+        let at_ns = monotonic_ns();
+        self.reaped.extend(completions.by_ref().map(|entry| Reaped {
+            user_data: entry.user_data(),
+            result: entry.result(),
+            flags: entry.flags(),
+            at_ns,
+        }));
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // Operations that wait for their socket hold it open and may yet write to the buffers; this ends them and returns
+        // when they are over. A ring that was never enabled has none.
+        let ended = match self.uring.submitter().register_sync_cancel(None, CancelBuilder::any()) {
+            Err(error) => matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EBADFD)),
+            Ok(()) => true,
+        };
+        // What has been cancelled completes when its thread asks; fails only where nothing was ever begun.
+        let _ = self.enter(0, Some(0));
+        let forgotten = self.uring.submitter().unregister_buf_ring(buffers::GROUP).is_ok();
+        // SAFETY: none is used again; the memory goes only if the kernel has nothing left that refers to it, and stays
+        // for ever if it cannot be told.
+        unsafe {
+            ManuallyDrop::drop(&mut self.uring);
+            if ended && forgotten {
+                ManuallyDrop::drop(&mut self.buffers);
+                ManuallyDrop::drop(&mut self.payload);
+            }
+        }
+    }
+}
+
+/// Made with what spares the most: completions that are worked off when their thread waits, then the older ways.
+fn build(options: &Options) -> io::Result<IoUring> {
+    let completions = options.slots.saturating_mul(2).clamp(1024, 1 << 16);
+    let mut last = None;
+    for level in 0..3 {
+        let mut builder = IoUring::builder();
+        // Disabled at first: a single issuer is whoever enables it.
+        builder.setup_r_disabled().setup_clamp().setup_cqsize(completions);
+        match level {
+            0 => builder.setup_submit_all().setup_single_issuer().setup_defer_taskrun(),
+            1 => builder.setup_submit_all().setup_coop_taskrun(),
+            _ => &mut builder,
+        };
+        match builder.build(SUBMISSIONS) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => last = Some(error),
+            built => return built,
+        }
+    }
+    Err(last.unwrap_or_else(|| io::ErrorKind::Unsupported.into()))
+}
+
+#[inline]
+fn token(kind: u64, slot: usize, generation: u32) -> u64 {
+    (slot as u64) << 32 | u64::from(generation) << 8 | kind
+}
+
+#[inline]
+fn slot_of(user_data: u64) -> usize {
+    (user_data >> 32) as usize
+}
+
+#[inline]
+fn generation_of(user_data: u64) -> u32 {
+    (user_data >> 8) as u32 & GENERATIONS
+}
