@@ -22,6 +22,7 @@ from leadline.lab import jail
 from leadline.lab.hosts import Lab
 from leadline.lab.topology import LinkSpec, remote_access, site_to_site
 from leadline.sut import NobodyConnected, Site, create
+from leadline.trial.workloads import PLAIN_ANSWER
 
 
 async def main(spec: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -38,7 +39,9 @@ async def main(spec: dict[str, Any], folder: Path) -> dict[str, Any]:
     try:
         await asyncio.gather(*(start(host) for host in lab.hosts))
         server = lab.hosts["server"].addresses["lan"]
-        bind = ServeWorkload(bind=list(server.values()), port=0, http_port=None, longest_ms=60_000, most_flows=8)
+        bind = ServeWorkload(
+            bind=list(server.values()), port=0, http_port=None, answer=PLAIN_ANSWER, longest_ms=60_000, most_flows=8
+        )
         serve = await agents["server"].prepare("c01/1/setup", "serve", bind)
         assert serve.port is not None
         site = Site(lab, agents, folder, "c01/1", layout.clients, serve.port, server, folder / "logs")

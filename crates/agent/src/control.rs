@@ -220,7 +220,15 @@ fn run_task(workload: Workload, task: &Task, processes: &Processes) -> Result<Op
 
 fn say_prepared(task: &Task, port: Option<u16>, http_port: Option<u16>) {
     let (trial, name) = (task.trial.clone(), task.name.clone());
-    task.events.say(&Event::Prepared { trial, task: name, t_ns: monotonic_ns(), pid: None, port, http_port });
+    task.events.say(&Event::Prepared {
+        trial,
+        task: name,
+        t_ns: monotonic_ns(),
+        pid: None,
+        port,
+        http_port,
+        https_port: None,
+    });
 }
 
 /// Said a moment before the start, so that the line itself disturbs nothing after it; `t_ns` is when the load begins.

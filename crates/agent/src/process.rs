@@ -40,6 +40,7 @@ pub fn run(spec: &ProcessSpec, task: &Task, processes: &Processes) -> Result<Eve
         pid: Some(pid),
         port: None,
         http_port: None,
+        https_port: None,
     });
     let ends = read_output(spec, &mut child, logs, task);
     let result = stay(spec, &mut child, task);

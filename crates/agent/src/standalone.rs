@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use leadline_sys::process;
-use leadline_wire::{ErrorReport, ServeSpec};
+use leadline_wire::{ErrorReport, HttpAnswer, ServeSpec};
 
 use crate::events::system_error;
 use crate::gate::Gate;
@@ -38,6 +38,8 @@ pub fn serve(options: &Options) -> Result<(), ErrorReport> {
         bind: bind.clone(),
         port: options.port,
         http_port: options.http_port,
+        https_port: None,
+        answer: HttpAnswer::default(),
         longest_ms: LONGEST_MS,
         most_flows: MOST_FLOWS,
     };

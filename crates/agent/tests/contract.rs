@@ -97,7 +97,8 @@ fn a_task_name_is_taken_while_its_task_lives() {
 fn a_taken_port_is_named_and_a_stopped_servers_is_free() {
     let mut agent = Agent::start();
     let port = agent.serve();
-    let again = json!({"kind": "serve", "bind": ["127.0.0.1"], "port": port, "http_port": null, "longest_ms": 1,
+    let again = json!({"kind": "serve", "bind": ["127.0.0.1"], "port": port, "http_port": null, "https_port": null,
+        "answer": support::answer(), "longest_ms": 1,
         "most_flows": 1});
     agent.prepare("other", &again);
     assert_eq!(agent.failure().code, "address_in_use");

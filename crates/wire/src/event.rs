@@ -66,6 +66,8 @@ pub enum Event {
         port: Option<u16>,
         /// A serve task's HTTP port, as bound.
         http_port: Option<u16>,
+        /// A serve task's HTTPS port, as bound.
+        https_port: Option<u16>,
     },
     /// A measuring task began.
     #[schemars(title = "Started")]
@@ -122,7 +124,7 @@ pub enum Event {
     /// What the host was doing.
     #[schemars(title = "ObservationEvent")]
     Observation(Observation),
-    /// A line of a process that `report` asked for.
+    /// A line of a process that `report` asked for, or that a script printed.
     #[schemars(title = "OutputLine")]
     Output {
         /// The task's trial.

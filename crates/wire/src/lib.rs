@@ -8,6 +8,7 @@
 mod command;
 mod event;
 mod facts;
+mod http;
 mod observation;
 mod outcome;
 mod workload;
@@ -15,14 +16,17 @@ mod workload;
 pub use command::Command;
 pub use event::{Blame, ErrorReport, Event, FlowProgress, Side};
 pub use facts::{Capability, ClockQuality, HostFacts, InterfaceFacts, InterfaceView, NetworkView, RouteView};
+pub use http::{
+    DelayShape, DnsPolicy, Header, HttpAnswer, HttpRequest, HttpRoute, HttpScript, HttpSpec, HttpTimeouts, RateStage,
+    Resolution, SocketOptions, TlsIdentity, TlsSpec, TlsVersion,
+};
 pub use observation::{
     CgroupSample, CpuSample, InterfaceSample, MachineSample, MemorySample, NetworkSample, Observation, Pressure,
     PressureSample, ProcessSample, SoftnetSample, TcpSample, UdpSample,
 };
 pub use outcome::{FlowReport, HistogramReport, LoadReport, Outcome, ThreadReport};
 pub use workload::{
-    Direction, Header, HttpSpec, IpVersion, ProcessSpec, Protocol, RrSpec, ServeSpec, Target, TcpSpec, UdpSpec,
-    Workload,
+    Direction, IpVersion, ProcessSpec, Protocol, RrSpec, ServeSpec, Target, TcpSpec, UdpSpec, Workload,
 };
 
 /// The contract's version; it grows when an old reader would misunderstand a new line.

@@ -12,16 +12,20 @@ use crate::{Direction, Side};
 pub struct Outcome {
     /// One row per flow; http reports one per thread.
     pub flows: Vec<FlowReport>,
-    /// Whole-task histograms: `latency` (from due), `service` (from sent), `late` (due to sent), `connect`, each also
-    /// as `warmup_*` for what was due in the warm-up.
+    /// Whole-task histograms: `latency` (from due), `service` (from sent), `late` (from when it was due and could be sent,
+    /// to sent), each also as `warmup_*` for what was due in the warm-up. HTTP's phases besides: `dns`, `connect`,
+    /// `tls_full` and `tls_resumed` per connection, `first_byte` (sent to the answer's first byte) and `transfer` (from there
+    /// to its last) per request, and `kernel_wait`: from the kernel's stamp on received bytes to our reading them, a sample.
     pub histograms: Vec<HistogramReport>,
     /// Failed operations by name, the server's as `peer_*`; each is in exactly one.
     pub errors: BTreeMap<String, u64>,
+    /// What the first failure of each name said, where there is more to say than the name.
+    pub error_examples: BTreeMap<String, String>,
     /// What generating cost on this host.
     pub generator: LoadReport,
     /// What answering cost on the server, where it told.
     pub receiver: Option<LoadReport>,
-    /// Counters of the kind's own: `requests_due`, `requests_sent`, `unsent`, `unanswered`, `status_2xx`, `stale`,
+    /// Counters of the kind's own: `tls_full`, `tls_resumed`, `redirects`, `requests_due`, `requests_sent`, `unsent`, `unanswered`, `status_2xx`, `stale`,
     /// `strays`, `late_answers` ...
     pub counts: BTreeMap<String, u64>,
 }

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::{HttpAnswer, HttpSpec};
+
 /// A task's kind and its parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -158,49 +160,6 @@ pub struct RrSpec {
     pub interval_ms: u32,
 }
 
-/// HTTP/1.1 requests over keep-alive connections; closed loop, or open where `rate_per_s` is set.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct HttpSpec {
-    /// `http://host[:port]/path`.
-    pub url: String,
-    /// Only this family when the name has several addresses.
-    pub ip_version: Option<IpVersion>,
-    /// Connections.
-    pub connections: u32,
-    /// Threads that drive them.
-    pub threads: u32,
-    /// How long, ms, warm-up included.
-    pub duration_ms: u64,
-    /// Requests, after which the task ends before `duration_ms`.
-    pub number: Option<u64>,
-    /// Leading time whose figures are kept but flagged, ms.
-    pub warmup_ms: u64,
-    /// Requests per second over all connections, each timed from when it was due; closed loop where absent.
-    pub rate_per_s: Option<f64>,
-    /// Request method.
-    pub method: String,
-    /// Extra header fields, in order.
-    pub headers: Vec<Header>,
-    /// Request body.
-    pub body: Option<String>,
-    /// After this a request counts as the error `timeout` and its connection is opened anew, ms.
-    pub timeout_ms: u32,
-    /// Local address.
-    pub bind: Option<String>,
-    /// Time between `progress` events, ms.
-    pub interval_ms: u32,
-}
-
-/// One header field.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Header {
-    /// Its name.
-    pub name: String,
-    /// Its value.
-    pub value: String,
-}
-
 /// Listeners that answer every workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -211,6 +170,10 @@ pub struct ServeSpec {
     pub port: Option<u16>,
     /// Port of the HTTP responder; 0 takes any free one; none where absent.
     pub http_port: Option<u16>,
+    /// Port of the responder over TLS; 0 takes any free one; none where absent.
+    pub https_port: Option<u16>,
+    /// What the responder does where a request's query does not ask for something else.
+    pub answer: HttpAnswer,
     /// The longest test that a client may ask for, ms.
     pub longest_ms: u64,
     /// The most flows that one client may ask for.

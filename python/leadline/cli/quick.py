@@ -76,10 +76,12 @@ def aim(
 ) -> LoadWorkload:
     """The load with what only a command line knows: the address family as given, the local address, the whole URL."""
     if isinstance(load, HttpWorkload):
-        load.ip_version, load.url = family, url or load.url
+        load.ip_version = family
+        load.requests[0].url = url or load.requests[0].url
+        load.route.bind = [bind] if bind else []
     else:
         load.target.ip_version = family
-    load.bind = bind
+        load.bind = bind
     return load
 
 

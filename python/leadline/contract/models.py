@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 from typing import Annotated, Literal
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, RootModel
 from typing_extensions import TypeAliasType
 
 
@@ -301,6 +301,10 @@ class Prepared(BaseModel):
     """
     A serve task's HTTP port, as bound.
     """
+    https_port: Annotated[int | None, Field(ge=0, le=65535)] = None
+    """
+    A serve task's HTTPS port, as bound.
+    """
     pid: Annotated[int | None, Field(ge=0)] = None
     """
     A process task's id on the host.
@@ -380,7 +384,7 @@ class Failed(BaseModel):
 
 class OutputLine(BaseModel):
     """
-    A line of a process that `report` asked for.
+    A line of a process that `report` asked for, or that a script printed.
     """
 
     model_config = ConfigDict(
@@ -593,6 +597,76 @@ class HistogramReport(BaseModel):
     """
 
 
+class HttpRequest(BaseModel):
+    """
+    One request.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    body_base64: str | None = None
+    """
+    Request body, base64.
+    """
+    headers: list[Header]
+    """
+    Extra header fields, in order.
+    """
+    method: str
+    """
+    Request method.
+    """
+    url: str
+    """
+    `http://host[:port]/path` or `https://...`.
+    """
+    weight: Annotated[int, Field(ge=0)]
+    """
+    How many turns of all requests' weights it gets; at least 1.
+    """
+
+
+class HttpScript(BaseModel):
+    """
+    A script for wrk.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    args: list[str]
+    """
+    What stands after `--`.
+    """
+    name: str
+    """
+    What it is called in messages.
+    """
+    source: str
+    """
+    Its text.
+    """
+
+
+class HttpTimeouts(BaseModel):
+    """
+    How long each phase of a connection or request may take; what takes longer is an error by the phase's name.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    connect_ms: Annotated[int, Field(ge=0)]
+    """
+    Connecting, the proxy's and TLS's handshakes each, ms.
+    """
+    response_ms: Annotated[int, Field(ge=0)]
+    """
+    From sending a request to its answer's last byte, ms; the connection is opened anew then.
+    """
+
+
 class InterfaceFacts(BaseModel):
     """
     One interface and its offloads.
@@ -780,6 +854,50 @@ class ProcessSample(BaseModel):
     """
 
 
+class RateStage(BaseModel):
+    """
+    A stretch of a load during which its rate changes evenly.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    duration_ms: Annotated[int, Field(ge=0)]
+    """
+    How long it lasts, ms.
+    """
+    from_per_s: float
+    """
+    Requests per second at its beginning.
+    """
+    to_per_s: float
+    """
+    Requests per second at its end.
+    """
+
+
+class Resolution(BaseModel):
+    """
+    An address for a name.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    address: str
+    """
+    The address to connect to.
+    """
+    host: str
+    """
+    The URL's host.
+    """
+    port: Annotated[int, Field(ge=0, le=65535)]
+    """
+    The URL's port.
+    """
+
+
 class RouteView(BaseModel):
     """
     One route.
@@ -799,6 +917,48 @@ class RouteView(BaseModel):
     interface: str
     """
     The interface it leaves by.
+    """
+
+
+class SocketOptions(BaseModel):
+    """
+    Options of each TCP socket; what is absent is the system's choice.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    congestion: str | None = None
+    """
+    Congestion control by the kernel's name (TCP_CONGESTION).
+    """
+    delay: bool
+    """
+    Whether Nagle's algorithm holds small segments back (TCP_NODELAY unset).
+    """
+    dscp: Annotated[int | None, Field(ge=0, le=255)] = None
+    """
+    Differentiated services code point, 0 to 63 (IP_TOS, IPV6_TCLASS).
+    """
+    fast_open: bool
+    """
+    Whether the first request may travel with the SYN (TCP_FASTOPEN_CONNECT).
+    """
+    receive_buffer_bytes: Annotated[int | None, Field(ge=0)] = None
+    """
+    Receive buffer, bytes (SO_RCVBUF).
+    """
+    segment_bytes: Annotated[int | None, Field(ge=0)] = None
+    """
+    Largest segment, bytes (TCP_MAXSEG).
+    """
+    send_buffer_bytes: Annotated[int | None, Field(ge=0)] = None
+    """
+    Send buffer, bytes (SO_SNDBUF).
+    """
+    user_timeout_ms: Annotated[int | None, Field(ge=0)] = None
+    """
+    How long sent bytes may stay unacknowledged, ms (TCP_USER_TIMEOUT).
     """
 
 
@@ -918,6 +1078,24 @@ class ThreadReport(BaseModel):
     """
 
 
+class TlsIdentity(BaseModel):
+    """
+    A certificate with its key.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    certificate_pem: str
+    """
+    The certificate and those between it and its root, PEM.
+    """
+    key_pem: str
+    """
+    The private key, PEM.
+    """
+
+
 class UdpSample(BaseModel):
     """
     UDP counters (RFC 4113 names).
@@ -949,37 +1127,6 @@ class UdpSample(BaseModel):
     send_buffer_errors: Annotated[int, Field(ge=0)]
     """
     Sends refused because a send buffer was full.
-    """
-
-
-class ServeWorkload(BaseModel):
-    """
-    Answer `tcp`, `udp`, `rr` and `http` load until stopped.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
-    bind: list[str]
-    """
-    Addresses to bind to; each gets every listener.
-    """
-    http_port: Annotated[int | None, Field(ge=0, le=65535)] = None
-    """
-    Port of the HTTP responder; 0 takes any free one; none where absent.
-    """
-    kind: Literal["serve"] = "serve"
-    longest_ms: Annotated[int, Field(ge=0)]
-    """
-    The longest test that a client may ask for, ms.
-    """
-    most_flows: Annotated[int, Field(ge=0)]
-    """
-    The most flows that one client may ask for.
-    """
-    port: Annotated[int | None, Field(ge=0, le=65535)] = None
-    """
-    Port of the session protocol, TCP and UDP; 0 takes any free one; none where absent.
     """
 
 
@@ -1152,71 +1299,8 @@ class RrWorkload(BaseModel):
     """
 
 
-class HttpWorkload(BaseModel):
-    """
-    HTTP/1.1 requests.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
-    bind: str | None = None
-    """
-    Local address.
-    """
-    body: str | None = None
-    """
-    Request body.
-    """
-    connections: Annotated[int, Field(ge=0)]
-    """
-    Connections.
-    """
-    duration_ms: Annotated[int, Field(ge=0)]
-    """
-    How long, ms, warm-up included.
-    """
-    headers: list[Header]
-    """
-    Extra header fields, in order.
-    """
-    interval_ms: Annotated[int, Field(ge=0)]
-    """
-    Time between `progress` events, ms.
-    """
-    ip_version: Literal["v4", "v6"] | None = None
-    """
-    Only this family when the name has several addresses.
-    """
-    kind: Literal["http"] = "http"
-    method: str
-    """
-    Request method.
-    """
-    number: Annotated[int | None, Field(ge=0)] = None
-    """
-    Requests, after which the task ends before `duration_ms`.
-    """
-    rate_per_s: float | None = None
-    """
-    Requests per second over all connections, each timed from when it was due; closed loop where absent.
-    """
-    threads: Annotated[int, Field(ge=0)]
-    """
-    Threads that drive them.
-    """
-    timeout_ms: Annotated[int, Field(ge=0)]
-    """
-    After this a request counts as the error `timeout` and its connection is opened anew, ms.
-    """
-    url: str
-    """
-    `http://host[:port]/path`.
-    """
-    warmup_ms: Annotated[int, Field(ge=0)]
-    """
-    Leading time whose figures are kept but flagged, ms.
-    """
+class Cpu(RootModel[int]):
+    root: Annotated[int, Field(ge=0)]
 
 
 class ProcessWorkload(BaseModel):
@@ -1255,29 +1339,6 @@ class ProcessWorkload(BaseModel):
     report: list[str]
     """
     Lines of its output that contain one of these become `output` events.
-    """
-
-
-class Prepare(BaseModel):
-    """
-    Make a task ready (sockets open, handshakes done) and answer `prepared` or `failed`.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
-    task: str
-    """
-    The task's name, unique within its trial.
-    """
-    trial: str
-    """
-    The trial that the task belongs to; every event of the task repeats it.
-    """
-    type: Literal["prepare"] = "prepare"
-    workload: ServeWorkload | TcpWorkload | UdpWorkload | RrWorkload | HttpWorkload | ProcessWorkload
-    """
-    What the task does.
     """
 
 
@@ -1367,6 +1428,87 @@ class HostFacts(BaseModel):
     tcp_congestion: str | None = None
     """
     Default congestion control.
+    """
+
+
+class HttpAnswer(BaseModel):
+    """
+    What the responder does with a request that asks for nothing else. The query of a request can set each of these
+    (`?status=&size=&delay=&jitter=&shape=&errors=&chunked=`) but for those that concern the whole server.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    body_bytes: Annotated[int, Field(ge=0)]
+    """
+    Body, bytes.
+    """
+    chunked: bool
+    """
+    Whether the body is sent in chunks.
+    """
+    close_after: Annotated[int | None, Field(ge=0)] = None
+    """
+    Answers after which a connection is closed; unlimited where absent.
+    """
+    delay_shape: Literal["constant", "uniform", "exponential"]
+    """
+    How the time before the answer is distributed.
+    """
+    delay_us: Annotated[int, Field(ge=0)]
+    """
+    Mean time before the answer, µs.
+    """
+    error_ratio: float
+    """
+    Share of the requests that is answered with 500 instead, evenly spread.
+    """
+    identity: TlsIdentity | None = None
+    """
+    The certificate for `https_port`; one is made where absent.
+    """
+    stall_every_ms: Annotated[int | None, Field(ge=0)] = None
+    """
+    Time between the beginnings of stalls of the whole server, ms; none where absent.
+    """
+    stall_ms: Annotated[int, Field(ge=0)]
+    """
+    How long such a stall lasts, ms.
+    """
+    status: Annotated[int, Field(ge=0, le=65535)]
+    """
+    Status code.
+    """
+
+
+class HttpRoute(BaseModel):
+    """
+    The way to the server.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    bind: list[str]
+    """
+    Local addresses that connections take in turn; the system's choice where empty.
+    """
+    dns: Literal["run", "connection"]
+    """
+    How often names are asked for.
+    """
+    proxy: str | None = None
+    """
+    `http://[user:password@]host:port` of a proxy: asked by CONNECT for `https` URLs, by absolute targets for others.
+    """
+    resolve: list[Resolution]
+    """
+    Names that are not asked for.
+    """
+    unix_socket: str | None = None
+    """
+    Path of a Unix socket that is connected to instead of the URL's host.
     """
 
 
@@ -1462,8 +1604,12 @@ class Outcome(BaseModel):
     )
     counts: dict[str, CountsAdditionalProperty]
     """
-    Counters of the kind's own: `requests_due`, `requests_sent`, `unsent`, `unanswered`, `status_2xx`, `stale`,
+    Counters of the kind's own: `tls_full`, `tls_resumed`, `redirects`, `requests_due`, `requests_sent`, `unsent`, `unanswered`, `status_2xx`, `stale`,
     `strays`, `late_answers` ...
+    """
+    error_examples: dict[str, str]
+    """
+    What the first failure of each name said, where there is more to say than the name.
     """
     errors: dict[str, ErrorsAdditionalProperty]
     """
@@ -1479,8 +1625,10 @@ class Outcome(BaseModel):
     """
     histograms: list[HistogramReport]
     """
-    Whole-task histograms: `latency` (from due), `service` (from sent), `late` (due to sent), `connect`, each also
-    as `warmup_*` for what was due in the warm-up.
+    Whole-task histograms: `latency` (from due), `service` (from sent), `late` (from when it was due and could be sent,
+    to sent), each also as `warmup_*` for what was due in the warm-up. HTTP's phases besides: `dns`, `connect`,
+    `tls_full` and `tls_resumed` per connection, `first_byte` (sent to the answer's first byte) and `transfer` (from there
+    to its last) per request, and `kernel_wait`: from the kernel's stamp on received bytes to our reading them, a sample.
     """
     receiver: LoadReport | None = None
     """
@@ -1511,6 +1659,200 @@ class Pressure(BaseModel):
     memory: PressureSample | None = None
     """
     Waiting for memory.
+    """
+
+
+class TlsSpec(BaseModel):
+    """
+    TLS as a client.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    alpn: list[str]
+    """
+    Protocols that are offered (ALPN), in order.
+    """
+    ca_pem: str | None = None
+    """
+    Certificates to trust, PEM; the host's own where absent.
+    """
+    cipher_suites: list[str]
+    """
+    Cipher suites by their IANA names; all that are considered safe where empty.
+    """
+    early_data: bool
+    """
+    Whether the first request of a resumed connection may travel before the handshake's end (0-RTT).
+    """
+    identity: TlsIdentity | None = None
+    """
+    Who we are.
+    """
+    newest: Literal["1.2", "1.3"]
+    """
+    The newest version that is offered.
+    """
+    oldest: Literal["1.2", "1.3"]
+    """
+    The oldest version that is offered.
+    """
+    resumption: bool
+    """
+    Whether connections after the first resume its session.
+    """
+    server_name: str | None = None
+    """
+    The name that is asked for (SNI) and checked; the URL's host where absent.
+    """
+    verify: bool
+    """
+    Whether the server's certificate is checked.
+    """
+
+
+class ServeWorkload(BaseModel):
+    """
+    Answer `tcp`, `udp`, `rr` and `http` load until stopped.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    answer: HttpAnswer
+    """
+    What the responder does where a request's query does not ask for something else.
+    """
+    bind: list[str]
+    """
+    Addresses to bind to; each gets every listener.
+    """
+    http_port: Annotated[int | None, Field(ge=0, le=65535)] = None
+    """
+    Port of the HTTP responder; 0 takes any free one; none where absent.
+    """
+    https_port: Annotated[int | None, Field(ge=0, le=65535)] = None
+    """
+    Port of the responder over TLS; 0 takes any free one; none where absent.
+    """
+    kind: Literal["serve"] = "serve"
+    longest_ms: Annotated[int, Field(ge=0)]
+    """
+    The longest test that a client may ask for, ms.
+    """
+    most_flows: Annotated[int, Field(ge=0)]
+    """
+    The most flows that one client may ask for.
+    """
+    port: Annotated[int | None, Field(ge=0, le=65535)] = None
+    """
+    Port of the session protocol, TCP and UDP; 0 takes any free one; none where absent.
+    """
+
+
+class HttpWorkload(BaseModel):
+    """
+    HTTP/1.1 requests.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    connections: Annotated[int, Field(ge=0)]
+    """
+    Connections; with a rate as many at most.
+    """
+    cpus: list[Cpu]
+    """
+    CPUs that the threads are pinned to, in turn; none where empty.
+    """
+    duration_ms: Annotated[int, Field(ge=0)]
+    """
+    How long, ms, warm-up included.
+    """
+    interval_ms: Annotated[int, Field(ge=0)]
+    """
+    Time between `progress` events, ms.
+    """
+    ip_version: Literal["v4", "v6"] | None = None
+    """
+    Only this family when the name has several addresses.
+    """
+    kind: Literal["http"] = "http"
+    number: Annotated[int | None, Field(ge=0)] = None
+    """
+    Requests, after which the task ends before `duration_ms`.
+    """
+    rate: list[RateStage]
+    """
+    Requests per second over all connections, in stages that follow one another, each request timed from when it was
+    due; a closed loop where empty.
+    """
+    redirects: Annotated[int, Field(ge=0)]
+    """
+    How often a redirect to the same origin is followed; 0 takes it for the answer.
+    """
+    requests: list[HttpRequest]
+    """
+    What is asked for, at least one; all of one scheme, host and port. They take turns by their weights.
+    """
+    requests_per_connection: Annotated[int | None, Field(ge=0)] = None
+    """
+    Requests after which a connection is closed and opened anew; unlimited where absent. With 1, each request says
+    `Connection: close`.
+    """
+    route: HttpRoute
+    """
+    The way to the server.
+    """
+    script: HttpScript | None = None
+    """
+    A wrk script that makes the requests instead; the only entry of `requests` is then its URL, method, header fields
+    and body as the command line has them.
+    """
+    socket: SocketOptions
+    """
+    Socket options.
+    """
+    threads: Annotated[int, Field(ge=0)]
+    """
+    Threads that drive them; the connections are dealt out evenly.
+    """
+    timeouts: HttpTimeouts
+    """
+    How long each phase may take.
+    """
+    tls: TlsSpec | None = None
+    """
+    TLS, for `https` URLs.
+    """
+    warmup_ms: Annotated[int, Field(ge=0)]
+    """
+    Leading time whose figures are kept but flagged, ms.
+    """
+
+
+class Prepare(BaseModel):
+    """
+    Make a task ready (sockets open, handshakes done) and answer `prepared` or `failed`.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    task: str
+    """
+    The task's name, unique within its trial.
+    """
+    trial: str
+    """
+    The trial that the task belongs to; every event of the task repeats it.
+    """
+    type: Literal["prepare"] = "prepare"
+    workload: ServeWorkload | TcpWorkload | UdpWorkload | RrWorkload | HttpWorkload | ProcessWorkload
+    """
+    What the task does.
     """
 
 

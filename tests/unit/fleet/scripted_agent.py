@@ -49,7 +49,15 @@ def obey(command: dict[str, object]) -> None:
                 say("exited", **named, t_ns=now + 2, code=1, signal=None, expected=False)
         case "start":
             load = {"side": "local", "wall_s": 1.0, "threads": [], "pushback": 0, "socket_drops": None}
-            outcome = {"flows": [], "histograms": [], "errors": {}, "generator": load, "receiver": None, "counts": {}}
+            outcome = {
+                "flows": [],
+                "histograms": [],
+                "errors": {},
+                "error_examples": {},
+                "generator": load,
+                "receiver": None,
+                "counts": {},
+            }
             say("finished", trial=command["trial"], task="load", t_ns=now, outcome=outcome)
         case "stop":
             say("exited", **named, t_ns=now, code=None, signal=15, expected=True)

@@ -15,9 +15,10 @@ from leadline.contract.models import Exited, ProcessWorkload, ServeWorkload
 from leadline.errors import AgentLost, MissingBinary, TaskFailed
 from leadline.fleet import Agent, Event, Launch, channel
 from leadline.fleet import agent as agent_module
+from leadline.trial.workloads import PLAIN_ANSWER
 
 SCRIPT = Path(__file__).with_name("scripted_agent.py")
-SERVE = ServeWorkload(bind=["127.0.0.1"], port=0, http_port=None, longest_ms=1000, most_flows=1)
+SERVE = ServeWorkload(bind=["127.0.0.1"], port=0, http_port=None, answer=PLAIN_ANSWER, longest_ms=1000, most_flows=1)
 DAEMON = ProcessWorkload(name="d", argv=["true"], cwd=None, env={}, log=None, report=["x"], grace_ms=10)
 Play = Callable[..., Awaitable[Agent]]
 

@@ -45,7 +45,7 @@ def test_a_request_has_room_for_the_measuring_header(protocol: str, least: int) 
 def test_addresses_in_urls(host: str, ip: int, url: str, version: str) -> None:
     http = workload(validate_input(HttpTest, {"name": "h", "duration": "1s", "ip": ip}), host)
     assert isinstance(http, HttpWorkload)
-    assert (http.url, http.ip_version) == (url, version)
+    assert (http.requests[0].url, http.ip_version) == (url, version)
 
 
 def test_the_server_answers_for_as_long_as_it_is_told() -> None:

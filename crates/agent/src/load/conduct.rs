@@ -133,6 +133,7 @@ impl Conduct {
             flows: flow_reports(&flows, span, local.rows, &peer_flows, counts_loss),
             histograms: collector.totals(),
             errors,
+            error_examples: BTreeMap::new(),
             generator: local.load,
             receiver: Some(peer_load),
             counts,

@@ -13,10 +13,11 @@ mod worker;
 use std::sync::{mpsc, Arc};
 use std::time::Duration;
 
+use base64::prelude::{Engine as _, BASE64_STANDARD};
 use leadline_http::{ClosedLoop, OpenLoop, RequestTemplate, Schedule, Url};
 use leadline_pace::Pace;
 use leadline_sys::clock::monotonic_ns;
-use leadline_wire::{ErrorReport, HttpSpec, Outcome, Side};
+use leadline_wire::{ErrorReport, HttpSpec, Outcome, RateStage, Side};
 
 use self::opening::{open_all, Opened};
 use self::report::WorkerReport;
@@ -38,8 +39,8 @@ pub fn prepare(spec: HttpSpec) -> Result<Box<dyn Ready>, ErrorReport> {
 }
 
 fn prepare_with(spec: HttpSpec, forced: Option<Engine>) -> Result<Box<dyn Ready>, ErrorReport> {
-    if spec.connections == 0 || spec.threads == 0 || spec.timeout_ms == 0 {
-        return Err(input_error("bad_http", "connections, threads and timeout_ms have to be at least 1"));
+    if spec.connections == 0 || spec.threads == 0 || spec.timeouts.response_ms == 0 {
+        return Err(input_error("bad_http", "connections, threads and timeouts have to be at least 1"));
     }
     let pace = pace(&spec)?;
     let plan = plan(&spec)?;
@@ -55,22 +56,25 @@ fn prepare_with(spec: HttpSpec, forced: Option<Engine>) -> Result<Box<dyn Ready>
 }
 
 fn pace(spec: &HttpSpec) -> Result<Option<Pace>, ErrorReport> {
-    let Some(rate) = spec.rate_per_s else { return Ok(None) };
+    let Some(RateStage { from_per_s: rate, .. }) = spec.rate.first().copied() else { return Ok(None) };
     let pace = Pace::per_second(rate);
     pace.map(Some)
         .ok_or_else(|| input_error("bad_rate", format!("rate_per_s: {rate} is no number of requests a second")))
 }
 
 fn plan(spec: &HttpSpec) -> Result<Plan, ErrorReport> {
-    let url = Url::parse(&spec.url).map_err(|error| input_error("bad_url", error.to_string()))?;
-    let headers = spec.headers.iter().map(|header| (header.name.as_str(), header.value.as_str()));
-    let template = RequestTemplate::new(&spec.method, &url, headers, spec.body.as_deref().map(str::as_bytes))
+    let [request] = spec.requests.as_slice() else { return Err(input_error("bad_http", "one request")) };
+    let url = Url::parse(&request.url).map_err(|error| input_error("bad_url", error.to_string()))?;
+    let headers = request.headers.iter().map(|header| (header.name.as_str(), header.value.as_str()));
+    let body = request.body_base64.as_deref().map(|text| BASE64_STANDARD.decode(text)).transpose();
+    let body = body.map_err(|error| input_error("bad_body", format!("body_base64: {error}")))?;
+    let template = RequestTemplate::new(&request.method, &url, headers, body.as_deref())
         .map_err(|error| input_error("bad_request", error.to_string()))?;
     Ok(Plan {
         template,
         address: resolve_host(&url.host, url.port, spec.ip_version)?,
-        bind: parse_bind(spec.bind.as_deref())?,
-        timeout_ns: u64::from(spec.timeout_ms) * 1_000_000,
+        bind: parse_bind(spec.route.bind.first().map(String::as_str))?,
+        timeout_ns: u64::from(spec.timeouts.response_ms) * 1_000_000,
     })
 }
 

@@ -104,7 +104,7 @@ impl Agent {
 
     pub fn serve_with(&mut self, longest_ms: u64, most_flows: u32) -> u16 {
         let bind = json!(["127.0.0.1", "::1"]);
-        let workload = json!({"kind": "serve", "bind": bind, "port": 0, "http_port": null,
+        let workload = json!({"kind": "serve", "bind": bind, "port": 0, "http_port": null, "https_port": null, "answer": answer(),
             "longest_ms": longest_ms, "most_flows": most_flows});
         self.prepare("serve", &workload);
         self.prepared("serve").1.unwrap()
@@ -246,4 +246,9 @@ fn with(mut base: Value, changes: &Value) -> Value {
 /// A figure summed over all flows.
 pub fn sum(outcome: &Outcome, figure: impl Fn(&FlowReport) -> u64) -> u64 {
     outcome.flows.iter().map(figure).sum()
+}
+
+/// What a responder that nobody told anything else does.
+pub fn answer() -> Value {
+    serde_json::to_value(leadline_wire::HttpAnswer::default()).unwrap()
 }

@@ -147,7 +147,7 @@ pub fn outcome(
         engine: Some(engine.name().to_owned()),
         engine_reason,
     };
-    Outcome { flows, histograms, errors, generator, receiver: None, counts }
+    Outcome { flows, histograms, errors, error_examples: BTreeMap::new(), generator, receiver: None, counts }
 }
 
 /// `None` for closed loops, whose requests are never due before they can be sent.

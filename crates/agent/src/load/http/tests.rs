@@ -6,8 +6,9 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
+use base64::prelude::{Engine as _, BASE64_STANDARD};
 use leadline_sys::{clock, net};
-use leadline_wire::{HttpSpec, Outcome};
+use leadline_wire::{DnsPolicy, HttpRequest, HttpRoute, HttpSpec, HttpTimeouts, Outcome, RateStage, SocketOptions};
 
 use super::wire::Engine;
 use super::{prepare, prepare_with};
@@ -47,21 +48,39 @@ on_both_engines!(
 
 fn spec(server: SocketAddr, number: Option<u64>) -> HttpSpec {
     HttpSpec {
-        url: format!("http://{server}/"),
+        requests: vec![request(server, "/")],
+        script: None,
         ip_version: None,
         connections: 4,
         threads: 2,
+        cpus: Vec::new(),
         duration_ms: 30_000,
         number,
         warmup_ms: 0,
-        rate_per_s: None,
-        method: "GET".to_owned(),
-        headers: Vec::new(),
-        body: None,
-        timeout_ms: 10_000,
-        bind: None,
+        rate: Vec::new(),
+        requests_per_connection: None,
+        redirects: 0,
+        timeouts: HttpTimeouts { connect_ms: 5000, response_ms: 10_000 },
+        route: HttpRoute { bind: Vec::new(), resolve: Vec::new(), dns: DnsPolicy::Run, unix_socket: None, proxy: None },
+        socket: SocketOptions::default(),
+        tls: None,
         interval_ms: 100,
     }
+}
+
+fn request(server: SocketAddr, target: &str) -> HttpRequest {
+    HttpRequest {
+        url: format!("http://{server}{target}"),
+        method: "GET".to_owned(),
+        headers: Vec::new(),
+        body_base64: None,
+        weight: 1,
+    }
+}
+
+/// So many requests a second for longer than any test.
+fn rate(per_s: f64) -> Vec<RateStage> {
+    vec![RateStage { from_per_s: per_s, to_per_s: per_s, duration_ms: 30_000 }]
 }
 
 fn run(engine: Engine, spec: HttpSpec) -> Outcome {
@@ -163,7 +182,7 @@ fn client_and_server_count_the_same_when_time_ends_the_load(engine: Engine) {
 
 fn an_open_loop_sends_what_is_due(engine: Engine) {
     let (address, gate) = responder();
-    let outcome = run(engine, HttpSpec { rate_per_s: Some(20_000.0), ..spec(address, Some(2000)) });
+    let outcome = run(engine, HttpSpec { rate: rate(20_000.0), ..spec(address, Some(2000)) });
     assert_eq!(outcome.counts["requests_due"], 2000);
     assert_eq!(outcome.counts["responses"], 2000);
     assert_eq!(server_counts(address)["requests"], 2000);
@@ -173,9 +192,12 @@ fn an_open_loop_sends_what_is_due(engine: Engine) {
 
 fn long_bodies_both_ways(engine: Engine) {
     let (address, gate) = responder();
-    let body = "x".repeat(3_000_000);
-    let url = format!("http://{address}/?size=5000000");
-    let post = HttpSpec { url, method: "POST".to_owned(), body: Some(body), ..spec(address, Some(20)) };
+    let post = HttpRequest {
+        method: "POST".to_owned(),
+        body_base64: Some(BASE64_STANDARD.encode("x".repeat(3_000_000))),
+        ..request(address, "/?size=5000000")
+    };
+    let post = HttpSpec { requests: vec![post], ..spec(address, Some(20)) };
     let outcome = run(engine, post);
     assert_eq!((outcome.counts["responses"], outcome.counts["body_bytes"]), (20, 100_000_000));
     assert!(server_counts(address)["bytes_received"] > 60_000_000);
@@ -196,9 +218,8 @@ fn what_was_due_and_never_sent_is_told(engine: Engine) {
         stop.stop();
         let _ = socket.read(&mut [0]);
     });
-    let rate_per_s = Some(1e6);
-    let outcome =
-        run_with(engine, HttpSpec { connections: 1, threads: 1, rate_per_s, ..spec(address, Some(1000)) }, gate);
+    let rate = rate(1e6);
+    let outcome = run_with(engine, HttpSpec { connections: 1, threads: 1, rate, ..spec(address, Some(1000)) }, gate);
     assert_eq!(outcome.counts["requests_due"], 1000);
     assert_eq!((outcome.counts["unanswered"], outcome.counts["unsent"]), (1, 999));
     assert_accounted(&outcome);
@@ -212,8 +233,8 @@ fn a_server_that_falls_silent_does_not_shorten_the_load(engine: Engine) {
         }
         while read_request(&mut socket) {}
     });
-    for rate_per_s in [None, Some(1000.0)] {
-        let spec = HttpSpec { duration_ms: 300, connections: 2, threads: 1, rate_per_s, ..spec(silent, None) };
+    for rate in [Vec::new(), rate(1000.0)] {
+        let spec = HttpSpec { duration_ms: 300, connections: 2, threads: 1, rate, ..spec(silent, None) };
         let outcome = run(engine, spec);
         let flow = &outcome.flows[0];
         assert_eq!(flow.end_ns, Some(flow.due_ns + 300_000_000), "it tried until the end");
@@ -240,8 +261,7 @@ fn what_waits_for_a_connection_is_not_late(engine: Engine) {
             let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
         }
     });
-    let outcome =
-        run(engine, HttpSpec { connections: 1, threads: 1, rate_per_s: Some(1000.0), ..spec(address, Some(100)) });
+    let outcome = run(engine, HttpSpec { connections: 1, threads: 1, rate: rate(1000.0), ..spec(address, Some(100)) });
     assert_eq!((outcome.counts["responses"], outcome.counts["due_while_busy"]), (100, 99));
     let late_p99_us = outcome.generator.late_p99_us.unwrap();
     assert!(late_p99_us < STALL_NS as f64 / 2e3, "late by {late_p99_us} us");
@@ -249,7 +269,7 @@ fn what_waits_for_a_connection_is_not_late(engine: Engine) {
 
 fn a_paced_number_of_requests_takes_up_as_many_gaps(engine: Engine) {
     let (address, gate) = responder();
-    let outcome = run(engine, HttpSpec { threads: 1, rate_per_s: Some(100.0), ..spec(address, Some(5)) });
+    let outcome = run(engine, HttpSpec { threads: 1, rate: rate(100.0), ..spec(address, Some(5)) });
     let flow = &outcome.flows[0];
     assert!(flow.end_ns >= Some(flow.due_ns + 50_000_000), "five gaps of 10 ms: {flow:?}");
     gate.stop();
@@ -308,8 +328,9 @@ fn each_misbehaviour_has_its_name(engine: Engine) {
         (babbles, "malformed_content_length"),
         (sleeps, "timeout"),
     ] {
-        let timeout_ms = if name == "timeout" { 20 } else { 10_000 };
-        let outcome = run(engine, HttpSpec { timeout_ms, ..spec(address, Some(9)) });
+        let response_ms = if name == "timeout" { 20 } else { 10_000 };
+        let timeouts = HttpTimeouts { connect_ms: 5000, response_ms };
+        let outcome = run(engine, HttpSpec { timeouts, ..spec(address, Some(9)) });
         assert_eq!(outcome.errors, BTreeMap::from([(name.to_owned(), 9)]));
         assert_eq!((outcome.counts["responses"], outcome.counts["requests_sent"]), (0, 9), "{name}");
         assert!(outcome.counts["connections_opened"] >= 9, "a failed connection is opened anew");
@@ -379,9 +400,10 @@ fn bad_input_and_a_server_that_is_not_there_fail_before_the_start() {
     let (listener, address) = listener();
     drop(listener);
     let code = |spec: HttpSpec| prepare(spec).err().map(|error| error.code).unwrap_or_default();
+    let with = |request| HttpSpec { requests: vec![request], ..spec(address, None) };
     assert_eq!(code(spec(address, None)), "connection_refused");
-    assert_eq!(code(HttpSpec { url: "https://a/".to_owned(), ..spec(address, None) }), "bad_url");
-    assert_eq!(code(HttpSpec { method: "G T".to_owned(), ..spec(address, None) }), "bad_request");
-    assert_eq!(code(HttpSpec { rate_per_s: Some(0.0), ..spec(address, None) }), "bad_rate");
+    assert_eq!(code(with(HttpRequest { url: "ftp://a/".to_owned(), ..request(address, "/") })), "bad_url");
+    assert_eq!(code(with(HttpRequest { method: "G T".to_owned(), ..request(address, "/") })), "bad_request");
+    assert_eq!(code(HttpSpec { rate: rate(0.0), ..spec(address, None) }), "bad_rate");
     assert_eq!(code(HttpSpec { connections: 0, ..spec(address, None) }), "bad_http");
 }
