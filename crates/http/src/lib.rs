@@ -3,6 +3,7 @@
 //! Refuses: sockets, clocks, TLS, and keeping a body; bodies are counted, never copied. What a peer can make us hold
 //! is bounded by [`HEAD_LIMIT_BYTES`] a connection.
 
+mod behaviour;
 mod body;
 mod connection;
 mod error;
@@ -16,11 +17,12 @@ mod server;
 mod template;
 mod url;
 
+pub use behaviour::{Behaviour, DelayShape, Share, Stalls, DEFAULT_BODY_BYTES, LARGEST_BODY_BYTES, LONGEST_DELAY_NS};
 pub use connection::{Answer, ClientConnection, Closed, Received, Timing};
 pub use error::Malformed;
 pub use lines::HEAD_LIMIT_BYTES;
 pub use request::{FedRequest, Method, Request, RequestEvent, RequestParser};
-pub use responder::{Counters, Responder, BODY_BLOCK, DEFAULT_BODY_BYTES, LARGEST_BODY_BYTES};
+pub use responder::{Responder, Setup, Stream, BODY_BLOCK};
 pub use response::{End, FedResponse, Response, ResponseParser};
 pub use schedule::{ClosedLoop, OpenLoop, Schedule};
 pub use server::ServerConnection;
