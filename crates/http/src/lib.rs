@@ -14,6 +14,7 @@ mod response;
 mod schedule;
 mod server;
 mod template;
+pub mod tls;
 mod url;
 
 pub use connection::{Answer, ClientConnection, Closed, Received, Timing};
