@@ -17,6 +17,7 @@ mod response;
 mod schedule;
 mod server;
 mod template;
+pub mod tls;
 mod url;
 
 pub use behaviour::{Behaviour, DelayShape, Share, Stalls, DEFAULT_BODY_BYTES, LARGEST_BODY_BYTES, LONGEST_DELAY_NS};
