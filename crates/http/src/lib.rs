@@ -26,7 +26,7 @@ pub use error::Malformed;
 pub use lines::HEAD_LIMIT_BYTES;
 pub use request::{FedRequest, Method, Request, RequestEvent, RequestParser};
 pub use requests::{Picker, Piece, RequestSet, RequestSetError, LONGEST_CYCLE};
-pub use responder::{Responder, Setup, Stream, BODY_BLOCK};
+pub use responder::{Responder, Setup, Stream, BLOCKS};
 pub use response::{End, FedResponse, Response, ResponseParser, Sink, INTERIM_LIMIT};
 pub use schedule::{ClosedLoop, OpenLoop, Schedule};
 pub use server::ServerConnection;

@@ -8,7 +8,7 @@ mod render;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-pub use self::render::{Stream, BODY_BLOCK};
+pub use self::render::{Stream, BLOCKS};
 
 pub(crate) use self::counters::Counter;
 pub(crate) use self::render::{push_head, Answer, BodyFraming, Persistence, Rendered, PLAIN};

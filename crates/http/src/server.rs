@@ -81,6 +81,13 @@ impl ServerConnection {
             && self.waiting.len() < MOST_WAITING
     }
 
+    /// Whether so much is held or waits that no more must be read, whether or not there is something to send.
+    #[inline]
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        !self.held.is_empty() || self.waiting.len() >= MOST_WAITING
+    }
+
     /// Whether there is something to send.
     #[inline]
     #[must_use]

@@ -1,12 +1,12 @@
 //! Answers as bytes. Owns heads, chunk framing, and the static blocks that long bodies are streamed from, so that a body of
 //! any length takes no memory.
 
+use std::ops::Range;
+
 use crate::behaviour::DEFAULT_BODY_BYTES;
 
-/// What plain bodies are made of, again and again.
-pub static BODY_BLOCK: [u8; BLOCK_BYTES] = body_block();
-/// What chunked bodies are made of: whole chunks.
-static CHUNK_BLOCK: [u8; CHUNKS * FRAMED_BYTES] = chunk_block();
+/// What bodies are made of, again and again: lines for plain ones, then whole chunks for chunked ones.
+pub static BLOCKS: [u8; BLOCK_BYTES + CHUNKS * FRAMED_BYTES] = blocks();
 
 const LINE: &[u8; DEFAULT_BODY_BYTES as usize] = b"by the mark\n";
 const BLOCK_BYTES: usize = 64 * 1024;
@@ -43,17 +43,29 @@ pub(crate) struct Answer {
     pub(crate) persistence: Persistence,
 }
 
-/// A body's rest, out of a static block, again and again. Gives the pieces that can be sent as they are.
+/// A body's rest, out of a part of [`BLOCKS`], again and again. Gives the pieces that can be sent as they are.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stream {
-    block: &'static [u8],
+    begin: usize,
+    end: usize,
     at: usize,
     left: u64,
 }
 
 impl Stream {
-    fn new(block: &'static [u8], bytes: u64) -> Self {
-        Self { block, at: 0, left: bytes }
+    fn plain(bytes: u64) -> Self {
+        Self { begin: 0, end: BLOCK_BYTES, at: 0, left: bytes }
+    }
+
+    fn chunks(chunks: u64) -> Self {
+        Self { begin: BLOCK_BYTES, end: BLOCKS.len(), at: BLOCK_BYTES, left: chunks * FRAMED_BYTES as u64 }
+    }
+
+    /// Where in [`BLOCKS`] the next piece lies; empty at the end.
+    #[must_use]
+    pub fn place(&self) -> Range<usize> {
+        let to = usize::try_from(self.left).map_or(self.end, |left| self.at.saturating_add(left).min(self.end));
+        self.at..to
     }
 
     /// Bytes that are left.
@@ -67,7 +79,8 @@ impl Stream {
         if self.left > 0 {
             let bytes = bytes.min(self.left);
             self.left -= bytes;
-            self.at = ((self.at as u64 + bytes) % self.block.len() as u64) as usize;
+            let length = (self.end - self.begin) as u64;
+            self.at = self.begin + (((self.at - self.begin) as u64 + bytes) % length) as usize;
         }
     }
 }
@@ -76,13 +89,9 @@ impl Iterator for Stream {
     type Item = &'static [u8];
 
     fn next(&mut self) -> Option<&'static [u8]> {
-        if self.left == 0 {
-            return None;
-        }
-        let rest = &self.block[self.at..];
-        let piece = usize::try_from(self.left).map_or(rest, |left| &rest[..left.min(rest.len())]);
+        let piece = &BLOCKS[self.place()];
         self.advance(piece.len() as u64);
-        Some(piece)
+        (!piece.is_empty()).then_some(piece)
     }
 }
 
@@ -126,9 +135,9 @@ impl Rendered {
 
     fn add_body(&mut self, bytes: u64) {
         if bytes <= INLINE_BODY_BYTES {
-            self.head.extend_from_slice(&BODY_BLOCK[..bytes as usize]);
+            self.head.extend_from_slice(&BLOCKS[..bytes as usize]);
         } else {
-            self.stream = Stream::new(&BODY_BLOCK, bytes);
+            self.stream = Stream::plain(bytes);
         }
     }
 
@@ -137,13 +146,13 @@ impl Rendered {
         let (chunks, odd) = (bytes / CHUNK_BYTES as u64, (bytes % CHUNK_BYTES as u64) as usize);
         if odd > 0 {
             self.head.extend_from_slice(format!("{odd:x}\r\n").as_bytes());
-            self.head.extend_from_slice(&BODY_BLOCK[..odd]);
+            self.head.extend_from_slice(&BLOCKS[..odd]);
             self.head.extend_from_slice(b"\r\n");
         }
         if chunks == 0 {
             self.head.extend_from_slice(LAST_CHUNK);
         } else {
-            self.stream = Stream::new(&CHUNK_BLOCK, chunks * FRAMED_BYTES as u64);
+            self.stream = Stream::chunks(chunks);
             self.ending = LAST_CHUNK;
         }
     }
@@ -214,22 +223,16 @@ fn reason(status: u16) -> &'static str {
     }
 }
 
-const fn body_block() -> [u8; BLOCK_BYTES] {
-    let mut block = [0; BLOCK_BYTES];
+const fn blocks() -> [u8; BLOCK_BYTES + CHUNKS * FRAMED_BYTES] {
+    let mut blocks = [0; BLOCK_BYTES + CHUNKS * FRAMED_BYTES];
     let mut at = 0;
     while at < BLOCK_BYTES {
-        block[at] = LINE[at % LINE.len()];
+        blocks[at] = LINE[at % LINE.len()];
         at += 1;
     }
-    block
-}
-
-const fn chunk_block() -> [u8; CHUNKS * FRAMED_BYTES] {
-    let mut block = [0; CHUNKS * FRAMED_BYTES];
-    let mut at = 0;
-    while at < block.len() {
-        let place = at % FRAMED_BYTES;
-        block[at] = if place < CHUNK_HEAD.len() {
+    while at < blocks.len() {
+        let place = (at - BLOCK_BYTES) % FRAMED_BYTES;
+        blocks[at] = if place < CHUNK_HEAD.len() {
             CHUNK_HEAD[place]
         } else if place < CHUNK_HEAD.len() + CHUNK_BYTES {
             LINE[(place - CHUNK_HEAD.len()) % LINE.len()]
@@ -240,7 +243,7 @@ const fn chunk_block() -> [u8; CHUNKS * FRAMED_BYTES] {
         };
         at += 1;
     }
-    block
+    blocks
 }
 
 #[cfg(test)]
@@ -297,7 +300,7 @@ mod tests {
         let mut rendered = Rendered::default();
         rendered.become_answer(&Answer { body_bytes: 200_000, chunked: true, ..PLAIN });
         let mut bytes = rendered.head.clone();
-        while let Some(piece) = rendered.stream.clone().next() {
+        while let Some(piece) = { rendered.stream }.next() {
             let taken = piece.len().min(777);
             bytes.extend_from_slice(&piece[..taken]);
             rendered.stream.advance(taken as u64);
