@@ -40,6 +40,7 @@ pub fn serve(options: &Options) -> Result<(), ErrorReport> {
         http_port: options.http_port,
         https_port: None,
         answer: HttpAnswer::default(),
+        threads: None,
         longest_ms: LONGEST_MS,
         most_flows: MOST_FLOWS,
     };

@@ -113,6 +113,13 @@ impl Responder {
         stalls.as_ref().map(|stalls| started_ns.saturating_add(stalls.next(now_ns.saturating_sub(*started_ns))))
     }
 
+    /// Whether it stands still now and then.
+    #[inline]
+    #[must_use]
+    pub fn has_stalls(&self) -> bool {
+        self.shared.setup.stalls.is_some()
+    }
+
     /// Counts a connection.
     pub fn accepted(&self) {
         self.count(Counter::Connections, 1);

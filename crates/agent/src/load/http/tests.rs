@@ -15,7 +15,7 @@ use super::{prepare, prepare_with};
 use crate::events::Events;
 use crate::gate::Gate;
 use crate::load::Task;
-use crate::serve::http::listen;
+use crate::serve::http::{listen, Service};
 
 /// Makes a test of each function, for each engine.
 macro_rules! on_both_engines {
@@ -106,7 +106,7 @@ fn listener() -> (TcpListener, SocketAddr) {
 fn responder() -> (SocketAddr, Arc<Gate>) {
     let (listener, address) = listener();
     let gate = Arc::new(Gate::default());
-    listen(vec![listener], Arc::clone(&gate)).unwrap();
+    listen(Service::on(vec![listener]), &gate).unwrap();
     (address, gate)
 }
 
