@@ -14,7 +14,7 @@ _LOAD, _REQUEST, _CONNECTION, _TLS, _OUTPUT = "Load", "Request", "Connection", "
 Url = Annotated[str, typer.Argument(help="http:// or https://HOST[:PORT]/PATH", metavar="URL", show_default=False)]
 Rest = Annotated[
     list[str] | None,
-    typer.Argument(help="What the script's init() gets.", metavar="[-- ARGUMENTS]", show_default=False),
+    typer.Argument(help="After --: what the script's init() gets.", metavar="ARGUMENTS", show_default=False),
 ]
 
 Connections = Annotated[
