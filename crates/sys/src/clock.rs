@@ -12,6 +12,14 @@ pub fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// The wall clock, ns since 1970: only to compare with the kernel's own stamps.
+pub fn realtime_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: as above; CLOCK_REALTIME always exists too.
+    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
 /// Sleep until an instant of `monotonic_ns`; returns at once when it has passed.
 pub fn sleep_until(at_ns: u64) {
     let until = libc::timespec {

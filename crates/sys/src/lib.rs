@@ -2,6 +2,7 @@
 //! Thin: no protocol, no policy.
 
 pub mod clock;
+pub mod connect;
 pub mod host;
 pub mod net;
 pub mod poll;

@@ -23,20 +23,6 @@ pub fn connect_tcp(to: SocketAddr, from: Option<IpAddr>, timeout: Duration) -> i
     Ok(socket.into())
 }
 
-/// Begin a TCP connection that does not block; it is writable once it is up or has failed (`take_error` tells).
-pub fn begin_connect_tcp(to: SocketAddr, from: Option<IpAddr>) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_nonblocking(true)?;
-    socket.set_tcp_nodelay(true)?;
-    if let Some(from) = from {
-        socket.bind(&SocketAddr::new(from, 0).into())?;
-    }
-    match socket.connect(&SockAddr::from(to)) {
-        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
-        _ => Ok(socket.into()),
-    }
-}
-
 /// Listen for TCP; an IPv6 socket takes IPv6 alone, so that both families can have the same port.
 pub fn listen_tcp(at: SocketAddr) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP))?;

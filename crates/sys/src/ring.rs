@@ -1,23 +1,29 @@
-//! Completions by io_uring: many sockets, each in a numbered slot, that all receive without being asked again and all
-//! send from one constant payload. Owns the kernel's view (registered files, buffers, operations in flight); the sockets
-//! stay their caller's. Refuses pipelining: one send per slot at a time.
+//! Completions by io_uring: many sockets, each in a numbered slot, that all receive without being asked again, and send
+//! pieces of one constant payload or copies of what they are given. Owns the kernel's view (registered files, buffers,
+//! operations in flight) and all memory that it refers to; the sockets stay their caller's.
 //!
 //! What a completion belongs to is in its `user_data`: kind, slot, and the slot's generation, which grows each time the
 //! slot is given up, so that what arrives late for one socket is never taken for its successor's.
 #![allow(unsafe_code)]
 
 mod buffers;
+mod outgoing;
+mod stamped;
 #[cfg(test)]
 mod tests;
 
 use std::io;
 use std::mem::ManuallyDrop;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 
 use io_uring::types::{CancelBuilder, Fd, Fixed, SubmitArgs, Timespec};
 use io_uring::{cqueue, opcode, squeue, EnterFlags, IoUring};
 
 use self::buffers::Buffers;
+use self::outgoing::{Flight, Outgoing};
+use self::stamped::Stamped;
+pub(crate) use self::stamped::{stamp_ns, CONTROL_BYTES};
 use crate::clock::monotonic_ns;
 
 /// What a ring is made for.
@@ -40,9 +46,9 @@ pub enum Completion {
     Received,
     /// The peer has ended its direction, or receiving failed; nothing more will come.
     Ended(io::Result<()>),
-    /// Part of the payload was taken by the socket: this many bytes.
+    /// So many bytes of what is [`Sending::Told`] were taken by the socket; the ring goes on with the rest by itself.
     Sent(usize),
-    /// A send failed. So many bytes that were said to be [`Sending::Assumed`] were not taken.
+    /// A send failed, and what is left of it is dropped. So many bytes that were [`Sending::Assumed`] were not taken.
     NotSent(usize, io::Error),
     /// A watched socket can be written to, or has failed.
     Writable,
@@ -53,7 +59,7 @@ pub enum Completion {
 pub enum Sending {
     /// It will be taken whole; [`Completion::NotSent`] comes in the rare case that it was not.
     Assumed,
-    /// [`Completion::Sent`] will tell.
+    /// [`Completion::Sent`] will tell, in pieces.
     Told,
 }
 
@@ -68,6 +74,7 @@ const SEND: u64 = 1;
 const WATCH: u64 = 2;
 const CANCEL: u64 = 3;
 const CANCEL_SEND: u64 = 4;
+const COPY: u64 = 5;
 const GENERATIONS: u32 = (1 << 24) - 1;
 
 #[derive(Clone, Copy, Default)]
@@ -75,9 +82,9 @@ struct Slot {
     generation: u32,
     is_registered: bool,
     is_receiving: bool,
+    is_stamped: bool,
     is_watched: bool,
-    send: Option<Sending>,
-    send_bytes: usize,
+    flight: Flight,
 }
 
 /// A completion that has been reaped: what it belongs to, how it ended, and when that was seen, ns.
@@ -94,14 +101,16 @@ pub struct Ring {
     /// Dropped by hand, in this order, once nothing is in flight.
     uring: ManuallyDrop<IoUring>,
     buffers: ManuallyDrop<Buffers>,
-    payload: ManuallyDrop<Box<[u8]>>,
+    outgoing: ManuallyDrop<Outgoing>,
+    stamped: ManuallyDrop<Stamped>,
     slots: Box<[Slot]>,
     batch: u32,
     queued: u32,
     reaped: Vec<Reaped>,
     next: usize,
-    /// The buffer that `received` shows, and how much of it.
-    lent: Option<(u16, usize)>,
+    /// The buffer that `received` shows, which part of it, and the kernel's stamp on it.
+    lent: Option<(u16, Range<usize>)>,
+    stamp_ns: Option<u64>,
     starved: u64,
 }
 
@@ -124,13 +133,15 @@ impl Ring {
         Ok(Self {
             uring: ManuallyDrop::new(uring),
             buffers: ManuallyDrop::new(buffers),
-            payload: ManuallyDrop::new(payload),
+            outgoing: ManuallyDrop::new(Outgoing::new(payload, options.slots as usize)),
+            stamped: ManuallyDrop::new(Stamped::new()),
             slots: vec![Slot::default(); options.slots as usize].into_boxed_slice(),
             batch: options.batch.clamp(1, SUBMISSIONS),
             queued: 0,
             reaped: Vec::with_capacity(SUBMISSIONS as usize),
             next: 0,
             lent: None,
+            stamp_ns: None,
             starved: 0,
         })
     }
@@ -138,11 +149,6 @@ impl Ring {
     /// Begin; from now on the ring is to be used on this thread only.
     pub fn enable(&mut self) -> io::Result<()> {
         self.uring.submitter().register_enable_rings()
-    }
-
-    /// What all sends are parts of.
-    pub fn payload(&self) -> &[u8] {
-        &self.payload
     }
 
     /// How often a receive found no free buffer and had to be begun anew.
@@ -159,46 +165,81 @@ impl Ring {
     }
 
     /// Receive from a socket from now on. It has to be in blocking mode: the ring never blocks on it, but would report
-    /// "try again" for one that is not instead of waiting.
-    pub fn attach(&mut self, slot: usize, socket: impl AsFd) -> io::Result<()> {
+    /// "try again" for one that is not instead of waiting. With `stamped`, which wants a socket that was asked for stamps
+    /// ([`crate::connect::stamp_received`]), [`Ring::stamp_ns`] tells when the kernel had what is received.
+    pub fn attach(&mut self, slot: usize, socket: impl AsFd, stamped: bool) -> io::Result<()> {
         self.uring.submitter().register_files_update(slot as u32, &[socket.as_fd().as_raw_fd()])?;
         self.slots[slot].is_registered = true;
+        self.slots[slot].is_stamped = stamped;
         self.receive(slot)
     }
 
-    /// Send the payload from `from` on, or the beginning of that. At most one send per slot may be under way.
-    pub fn send(&mut self, slot: usize, from: usize) -> io::Result<Sending> {
-        let rest = &self.payload[from..];
-        let is_short = rest.len() <= ASSUMED_BYTES;
-        let length = rest.len().min(i32::MAX as usize);
-        // With MSG_WAITALL the kernel goes on with a send that the socket took in part; what falls short all the same
-        // counts as failed, and a failure is told even where success is not.
-        let (flags, sending, skip) = if is_short {
-            (libc::MSG_NOSIGNAL | libc::MSG_WAITALL, Sending::Assumed, squeue::Flags::SKIP_SUCCESS)
-        } else {
-            (libc::MSG_NOSIGNAL, Sending::Told, squeue::Flags::empty())
-        };
-        let entry = opcode::Send::new(Fixed(slot as u32), rest.as_ptr(), length as u32).flags(flags).build();
-        let place = &mut self.slots[slot];
-        (place.send, place.send_bytes) = (Some(sending), length);
-        let token = token(SEND, slot, place.generation);
-        self.push(entry.flags(skip).user_data(token))?;
+    /// Send a piece of the payload. At most one such send per slot may be under way, and no copy.
+    #[inline]
+    pub fn send(&mut self, slot: usize, piece: Range<usize>) -> io::Result<Sending> {
+        let is_short = piece.len() <= ASSUMED_BYTES;
+        self.slots[slot].flight =
+            if is_short { Flight::Assumed { bytes: piece.len() } } else { Flight::Payload { to: piece.end } };
+        if !is_short {
+            self.outgoing.begin_payload(slot, piece.start);
+        }
+        let place = self.outgoing.payload(piece);
+        self.push_send(SEND, slot, place, is_short)?;
         if self.queued >= self.batch {
             self.enter(0, None)?;
         }
-        Ok(sending)
+        Ok(if is_short { Sending::Assumed } else { Sending::Told })
+    }
+
+    /// Send a copy of these bytes, after all that was given for this slot before; always [`Sending::Told`]. What a slot
+    /// holds is unbounded: whoever sends more than the peer takes has to count.
+    pub fn send_copy(&mut self, slot: usize, bytes: &[u8]) -> io::Result<()> {
+        // What was assumed is over: nobody sends more before it has been answered.
+        let is_free = matches!(self.slots[slot].flight, Flight::None | Flight::Assumed { .. });
+        if let Some(flying) = self.outgoing.give(slot, bytes, is_free) {
+            self.slots[slot].flight = Flight::Copy;
+            self.push_send(COPY, slot, flying, false)?;
+            if self.queued >= self.batch {
+                self.enter(0, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Queues a send. With MSG_WAITALL, as for those that are assumed to be taken whole, the kernel goes on with a send
+    /// that the socket took in part; what falls short all the same counts as failed, and a failure is told even where
+    /// success is not.
+    #[inline]
+    fn push_send(
+        &mut self,
+        kind: u64,
+        slot: usize,
+        (address, length): (*const u8, usize),
+        assumed: bool,
+    ) -> io::Result<()> {
+        let (flags, skip) = if assumed {
+            (libc::MSG_NOSIGNAL | libc::MSG_WAITALL, squeue::Flags::SKIP_SUCCESS)
+        } else {
+            (libc::MSG_NOSIGNAL, squeue::Flags::empty())
+        };
+        let length = length.min(i32::MAX as usize) as u32;
+        let entry = opcode::Send::new(Fixed(slot as u32), address, length).flags(flags).build();
+        let token = token(kind, slot, self.slots[slot].generation);
+        self.push(entry.flags(skip).user_data(token))
     }
 
     /// Give a slot up: nothing of its socket will be told any more. Says how many bytes of an assumed send, if that was
     /// the last one, the socket did not take.
     pub fn detach(&mut self, slot: usize) -> io::Result<usize> {
-        let Slot { generation, is_registered, is_receiving, is_watched, send, send_bytes } = self.slots[slot];
+        let Slot { generation, is_registered, is_receiving, is_watched, flight, .. } = self.slots[slot];
         let cancel = |kind, own| {
             let entry = opcode::AsyncCancel2::new(CancelBuilder::user_data(token(kind, slot, generation))).build();
             entry.user_data(token(own, slot, generation))
         };
-        if send.is_some() {
-            self.push(cancel(SEND, CANCEL_SEND))?;
+        match flight {
+            Flight::None => {}
+            Flight::Copy => self.push(cancel(COPY, CANCEL).flags(squeue::Flags::SKIP_SUCCESS))?,
+            Flight::Assumed { .. } | Flight::Payload { .. } => self.push(cancel(SEND, CANCEL_SEND))?,
         }
         for (is_under_way, kind) in [(is_receiving, RECEIVE), (is_watched, WATCH)] {
             if is_under_way {
@@ -208,14 +249,13 @@ impl Ring {
         // What is queued names the slot's number, so it has to be gone before the number means another socket.
         self.flush()?;
         self.slots[slot] = Slot { generation: (generation + 1) & GENERATIONS, ..Slot::default() };
+        self.outgoing.retire(slot, matches!(flight, Flight::Copy).then(|| token(COPY, slot, generation)));
         if is_registered {
             self.uring.submitter().register_files_update(slot as u32, &[-1])?;
         }
-        if send != Some(Sending::Assumed) {
-            return Ok(0);
-        }
+        let Flight::Assumed { bytes } = flight else { return Ok(0) };
         self.reap();
-        Ok(self.unsent(slot, generation, send_bytes))
+        Ok(self.unsent(slot, generation, bytes))
     }
 
     /// Hand over what is queued and wait until something has happened, or `until_ns` (monotonic) has come.
@@ -248,7 +288,12 @@ impl Ring {
     /// The bytes of what [`Ring::completion`] gave last.
     #[inline]
     pub fn received(&self) -> &[u8] {
-        self.lent.map_or(&[], |(id, length)| self.buffers.filled(id, length))
+        self.lent.as_ref().map_or(&[], |(id, part)| &self.buffers.filled(*id, part.end)[part.start..])
+    }
+
+    /// When the kernel had them, ns on the real-time clock, where it told.
+    pub fn stamp_ns(&self) -> Option<u64> {
+        self.stamp_ns
     }
 
     #[inline]
@@ -262,50 +307,77 @@ impl Ring {
     #[inline]
     fn take(&mut self, reaped: &Reaped) -> io::Result<Option<Completion>> {
         let &Reaped { user_data, result, flags, .. } = reaped;
-        self.lent = cqueue::buffer_select(flags).map(|id| (id, result.max(0) as usize));
+        self.lent = cqueue::buffer_select(flags).map(|id| (id, 0..result.max(0) as usize));
         let slot = slot_of(user_data);
         let place = &mut self.slots[slot];
         if generation_of(user_data) != place.generation {
             self.return_lent();
+            if user_data & 0xff == COPY {
+                self.outgoing.forget(user_data);
+            }
             return Ok(None);
         }
         match user_data & 0xff {
-            RECEIVE => {
-                place.is_receiving = cqueue::more(flags);
-                let ended = match result {
-                    1.. => false,
-                    0 => true,
-                    _ if result == -libc::ENOBUFS => {
-                        self.starved += 1;
-                        false
-                    }
-                    _ => true,
-                };
-                if !ended && !cqueue::more(flags) {
-                    self.receive(slot)?;
-                }
-                Ok(match result {
-                    1.. => Some(Completion::Received),
-                    0 => Some(Completion::Ended(Ok(()))),
-                    _ => ended.then(|| Completion::Ended(Err(io::Error::from_raw_os_error(-result)))),
-                })
-            }
-            SEND => {
-                let is_told = place.send.take() == Some(Sending::Told);
-                let taken = result.max(0) as usize;
-                let missing = if is_told { 0 } else { place.send_bytes.saturating_sub(taken) };
-                Ok(Some(match result {
-                    0.. if is_told => Completion::Sent(taken),
-                    0.. => Completion::NotSent(missing, io::ErrorKind::WriteZero.into()),
-                    _ => Completion::NotSent(missing, io::Error::from_raw_os_error(-result)),
-                }))
-            }
+            RECEIVE => self.take_received(slot, result, flags),
+            kind @ (SEND | COPY) => self.take_sent(kind, slot, result).map(Some),
             WATCH => {
                 place.is_watched = false;
                 Ok(Some(Completion::Writable))
             }
             _ => Ok(None),
         }
+    }
+
+    #[inline]
+    fn take_received(&mut self, slot: usize, result: i32, flags: u32) -> io::Result<Option<Completion>> {
+        let place = &mut self.slots[slot];
+        place.is_receiving = cqueue::more(flags);
+        let mut bytes = result;
+        self.stamp_ns = None;
+        if let (true, 1.., Some((id, part))) = (place.is_stamped, result, &mut self.lent) {
+            let (payload, stamp_ns) = self.stamped.read(self.buffers.filled(*id, part.end))?;
+            (bytes, *part, self.stamp_ns) = (payload.len() as i32, payload, stamp_ns);
+        }
+        let starved = result == -libc::ENOBUFS;
+        self.starved += u64::from(starved);
+        if (bytes > 0 || starved) && !cqueue::more(flags) {
+            self.receive(slot)?;
+        }
+        Ok(match bytes {
+            1.. => Some(Completion::Received),
+            0 => Some(Completion::Ended(Ok(()))),
+            _ if starved => None,
+            _ => Some(Completion::Ended(Err(io::Error::from_raw_os_error(-result)))),
+        })
+    }
+
+    /// Takes how a send ended, and goes on with what is left of it.
+    fn take_sent(&mut self, kind: u64, slot: usize, result: i32) -> io::Result<Completion> {
+        let taken = result.max(0) as usize;
+        if kind == SEND && matches!(self.slots[slot].flight, Flight::Copy) {
+            // A piece that was assumed to be over has failed; the copy after it tells for itself.
+            return Ok(Completion::NotSent(0, io::Error::from_raw_os_error(-result.min(-1))));
+        }
+        let flight = std::mem::take(&mut self.slots[slot].flight);
+        if result < 0 {
+            self.outgoing.drop_all(slot);
+        }
+        let rest = match flight {
+            _ if result < 0 => None,
+            Flight::Payload { to } => self.outgoing.payload_rest(slot, taken, to),
+            Flight::Copy => self.outgoing.copy_rest(slot, taken),
+            Flight::None | Flight::Assumed { .. } => None,
+        };
+        if let Some(rest) = rest {
+            self.slots[slot].flight = flight;
+            self.push_send(kind, slot, rest, false)?;
+        }
+        let missing = if let Flight::Assumed { bytes } = flight { bytes.saturating_sub(taken) } else { 0 };
+        Ok(match (result, flight) {
+            (0.., Flight::Assumed { .. }) => Completion::NotSent(missing, io::ErrorKind::WriteZero.into()),
+            (0.., _) => Completion::Sent(taken),
+            _ => Completion::NotSent(missing, io::Error::from_raw_os_error(-result)),
+        })
     }
 
     /// How many bytes of a given-up slot's last send were not taken, from what has been reaped since.
@@ -325,14 +397,20 @@ impl Ring {
     fn receive(&mut self, slot: usize) -> io::Result<()> {
         self.slots[slot].is_receiving = true;
         let token = token(RECEIVE, slot, self.slots[slot].generation);
-        self.push(opcode::RecvMulti::new(Fixed(slot as u32), buffers::GROUP).build().user_data(token))
+        let file = Fixed(slot as u32);
+        let entry = if self.slots[slot].is_stamped {
+            opcode::RecvMsgMulti::new(file, self.stamped.header(), buffers::GROUP).build()
+        } else {
+            opcode::RecvMulti::new(file, buffers::GROUP).build()
+        };
+        self.push(entry.user_data(token))
     }
 
     #[inline]
     fn push(&mut self, entry: squeue::Entry) -> io::Result<()> {
         loop {
-            // SAFETY: what an entry points to is the payload, which `drop` keeps until nothing is in flight; the
-            // descriptors are open or their operation fails.
+            // SAFETY: what an entry points to is in `outgoing` or `stamped`, which keep it until it has completed and
+            // which `drop` keeps until nothing is in flight; the descriptors are open or their operation fails.
             if unsafe { self.uring.submission().push(&entry) }.is_ok() {
                 self.queued += 1;
                 return Ok(());
@@ -411,7 +489,8 @@ impl Drop for Ring {
             ManuallyDrop::drop(&mut self.uring);
             if ended && forgotten {
                 ManuallyDrop::drop(&mut self.buffers);
-                ManuallyDrop::drop(&mut self.payload);
+                ManuallyDrop::drop(&mut self.outgoing);
+                ManuallyDrop::drop(&mut self.stamped);
             }
         }
     }

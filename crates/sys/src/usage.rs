@@ -1,5 +1,7 @@
-//! What the calling thread has cost so far.
+//! What the calling thread has cost so far, and on which CPU it runs.
 #![allow(unsafe_code)]
+
+use std::io;
 
 /// CPU time of one thread, s.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,6 +44,26 @@ pub fn thread_cpu_s() -> f64 {
     used.tv_sec as f64 + used.tv_nsec as f64 / 1e9
 }
 
+/// Let the calling thread run on one CPU alone.
+///
+/// # Errors
+/// The system's: a CPU that is not there, or not allowed.
+pub fn pin_to(cpu: u32) -> io::Result<()> {
+    // SAFETY: an all-zero set is valid; CPU_SET ignores numbers beyond it, which leaves the set empty and is refused.
+    let result = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        if (cpu as usize) < libc::CPU_SETSIZE as usize {
+            libc::CPU_SET(cpu as usize, &mut set);
+        }
+        libc::sched_setaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), &set)
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
 fn seconds(time: libc::timeval) -> f64 {
     time.tv_sec as f64 + time.tv_usec as f64 / 1e6
 }
@@ -56,6 +78,17 @@ fn runnable_wait_s() -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_is_pinned_to_a_cpu_that_is_there() {
+        std::thread::spawn(|| {
+            assert!(pin_to(u32::MAX).is_err() && pin_to(1023).is_err());
+            assert!((0..1023).any(|cpu| pin_to(cpu).is_ok()));
+            assert_eq!(std::thread::available_parallelism().unwrap().get(), 1);
+        })
+        .join()
+        .unwrap();
+    }
 
     #[test]
     fn a_spin_is_seen() {

@@ -1,9 +1,11 @@
 //! What an agent tells the control plane.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Capability, HistogramReport, HostFacts, NetworkView, Observation, Outcome};
+use crate::{Capability, HistogramReport, HostFacts, NetworkView, Observation, Outcome, ThreadReport};
 
 /// One line on an agent's stdout.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -96,6 +98,8 @@ pub enum Event {
         flows: Vec<FlowProgress>,
         /// Histograms of this interval alone.
         histograms: Vec<HistogramReport>,
+        /// How the load stands; about once a second, of the kinds that tell.
+        standing: Option<Standing>,
     },
     /// A measuring task ended by itself or was stopped; its figures are whole.
     #[schemars(title = "Finished")]
@@ -177,6 +181,17 @@ pub struct FlowProgress {
     pub sent_units: Option<u64>,
     /// Datagrams, transactions or responses received; absent for a byte stream.
     pub received_units: Option<u64>,
+}
+
+/// What a load has come to so far, beyond its flows' counters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Standing {
+    /// Counters as in `Outcome::counts`, so far; besides, `connections` that are open at this moment.
+    pub counts: BTreeMap<String, u64>,
+    /// Failed operations by name, so far.
+    pub errors: BTreeMap<String, u64>,
+    /// What each thread that moves payload has cost so far.
+    pub threads: Vec<ThreadReport>,
 }
 
 /// Whose fault an error is.

@@ -14,7 +14,7 @@ mod outcome;
 mod workload;
 
 pub use command::Command;
-pub use event::{Blame, ErrorReport, Event, FlowProgress, Side};
+pub use event::{Blame, ErrorReport, Event, FlowProgress, Side, Standing};
 pub use facts::{Capability, ClockQuality, HostFacts, InterfaceFacts, InterfaceView, NetworkView, RouteView};
 pub use http::{
     DelayShape, DnsPolicy, Header, HttpAnswer, HttpRequest, HttpRoute, HttpScript, HttpSpec, HttpTimeouts, RateStage,

@@ -203,7 +203,18 @@ def _operations(
 
 def _accounts(data: TestData) -> dict[str, Metric]:
     """What the server may have counted that `requests` has not: sent whole, and those of them without an answer."""
-    return {name: Metric(counter(data, name), _COUNT) for name in ("requests_sent", "unanswered", "unsent")}
+    accounts = {name: Metric(counter(data, name), _COUNT) for name in ("requests_sent", "unanswered", "unsent")}
+    return {**accounts, "error_ratio": Metric(_error_ratio(data), _RATIO)}
+
+
+def _error_ratio(data: TestData) -> float | None:
+    """Failed operations and answers with status 4xx or 5xx, of all that ended; None where nothing did."""
+    failed = sum(count for name, count in error_counts(data).items() if not name.startswith("status_"))
+    refused = sum(counter(data, name) or 0 for name in ("status_4xx", "status_5xx"))
+    answered = counter(data, "responses")
+    if answered is None or not answered + failed:
+        return None
+    return (failed + refused) / (answered + failed)
 
 
 def _distribution(prefix: str, histogram: Histogram) -> dict[str, Metric]:

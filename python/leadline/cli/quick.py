@@ -39,6 +39,16 @@ class Wanted:
     json: bool
     out: Path | None
     targets: list[str]
+    hdr: Path | None = None
+    """File for the interval histograms, as an HdrHistogram log."""
+    format: Literal["text", "wrk", "ab"] = "text"
+    """Whose layout the summary on stdout has."""
+    stop_on_miss: bool = False
+    """Whether a target that is missed while the load runs ends it."""
+    calibrate: bool = True
+    """Whether the generator's own ceiling is measured or looked up."""
+    find_rate: str | None = None
+    """Conditions whose highest rate is searched for, as `latency_p99_us < 5000 and error_ratio < 0.001`."""
 
 
 def parse(model: type[Model], options: Mapping[str, Any]) -> Model:

@@ -1342,41 +1342,6 @@ class ProcessWorkload(BaseModel):
     """
 
 
-class Progress(BaseModel):
-    """
-    How far a measuring task's flows have come.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
-    flows: list[FlowProgress]
-    """
-    Cumulative counters since the task began.
-    """
-    histograms: list[HistogramReport]
-    """
-    Histograms of this interval alone.
-    """
-    side: Literal["local", "peer"]
-    """
-    Who counted.
-    """
-    t_ns: Annotated[int, Field(ge=0)]
-    """
-    When the counters were read, ns, on this agent's clock also where the peer counted.
-    """
-    task: str
-    """
-    The task.
-    """
-    trial: str
-    """
-    The task's trial.
-    """
-    type: Literal["progress"] = "progress"
-
-
 class HostFacts(BaseModel):
     """
     A host's fingerprint: what has to be known to compare a figure with another machine's.
@@ -1662,6 +1627,28 @@ class Pressure(BaseModel):
     """
 
 
+class Standing(BaseModel):
+    """
+    What a load has come to so far, beyond its flows' counters.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    counts: dict[str, CountsAdditionalProperty]
+    """
+    Counters as in `Outcome::counts`, so far; besides, `connections` that are open at this moment.
+    """
+    errors: dict[str, ErrorsAdditionalProperty]
+    """
+    Failed operations by name, so far.
+    """
+    threads: list[ThreadReport]
+    """
+    What each thread that moves payload has cost so far.
+    """
+
+
 class TlsSpec(BaseModel):
     """
     TLS as a client.
@@ -1912,6 +1899,45 @@ class NetworkReply(BaseModel):
     """
     Addresses and routes.
     """
+
+
+class Progress(BaseModel):
+    """
+    How far a measuring task's flows have come.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    flows: list[FlowProgress]
+    """
+    Cumulative counters since the task began.
+    """
+    histograms: list[HistogramReport]
+    """
+    Histograms of this interval alone.
+    """
+    side: Literal["local", "peer"]
+    """
+    Who counted.
+    """
+    standing: Standing | None = None
+    """
+    How the load stands; about once a second, of the kinds that tell.
+    """
+    t_ns: Annotated[int, Field(ge=0)]
+    """
+    When the counters were read, ns, on this agent's clock also where the peer counted.
+    """
+    task: str
+    """
+    The task.
+    """
+    trial: str
+    """
+    The task's trial.
+    """
+    type: Literal["progress"] = "progress"
 
 
 class Finished(BaseModel):

@@ -29,7 +29,7 @@ METRICS: Mapping[str, tuple[str, ...]] = {
         "jitter_us",
     ),
     "rr": ("transactions", "transactions_per_s", *_LATENCIES),
-    "http": ("requests", "requests_per_s", "bytes_received", *_LATENCIES),
+    "http": ("requests", "requests_per_s", "bytes_received", "error_ratio", *_LATENCIES),
 }
 """What can be a target, by kind of test."""
 

@@ -191,6 +191,23 @@ def test_http_open_loop_has_service_and_lateness_apart_from_latency() -> None:
     assert result.validity.verdict == "valid"
 
 
+@pytest.mark.parametrize(
+    ("errors", "counts", "wanted"),
+    [
+        ({"timeout": 2}, {"responses": 998}, 0.002),
+        ({}, {"responses": 1000, "status_2xx": 960, "status_3xx": 10, "status_4xx": 10, "status_5xx": 20}, 0.03),
+        # A status that is also among the errors by name is one failure.
+        ({"reset": 100, "status_5xx": 50}, {"responses": 900, "status_5xx": 50}, 0.15),
+        ({}, {"responses": 1000}, 0.0),
+        ({"refused": 7}, {"responses": 0}, 1.0),
+        ({}, {"responses": 0}, None),
+        ({"timeout": 1}, {}, None),
+    ],
+)
+def test_the_share_of_errors(errors: dict[str, int], counts: dict[str, int], wanted: float | None) -> None:
+    assert value(open_loop(errors=errors, counts=counts), "error_ratio") == wanted
+
+
 def test_http_closed_loop_has_no_lateness() -> None:
     metrics = analyse_test(steady_test("http", histograms=[histogram("latency", [1000])])).metrics
     assert not any(name.startswith(("late_", "service_")) for name in metrics)

@@ -44,6 +44,7 @@ impl Task {
             side,
             flows,
             histograms,
+            standing: None,
         });
     }
 }

@@ -52,8 +52,8 @@ fn many_connections_send_and_receive() {
     let mut ring = ring(COUNT as u32);
     let mut pairs: Vec<_> = (0..COUNT).map(|_| UnixStream::pair().unwrap()).collect();
     for (slot, (ours, _)) in pairs.iter().enumerate() {
-        ring.attach(slot, ours).unwrap();
-        assert_eq!(ring.send(slot, 0).unwrap(), Sending::Assumed);
+        ring.attach(slot, ours, false).unwrap();
+        assert_eq!(ring.send(slot, 0..PAYLOAD.len()).unwrap(), Sending::Assumed);
     }
     ring.wait(monotonic_ns()).unwrap();
     for (slot, (_, theirs)) in pairs.iter_mut().enumerate() {
@@ -84,7 +84,7 @@ fn a_few_tiny_buffers_carry_a_long_body_in_order() {
     for buffers in [1, 2, 8] {
         let mut ring = ring_of(&Options { slots: 2, buffers, buffer_bytes: 7, batch: 1 }, PAYLOAD);
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        ring.attach(1, &ours).unwrap();
+        ring.attach(1, &ours, false).unwrap();
         let body: Vec<u8> = (0..10_000u32).map(|n| n as u8).collect();
         theirs.write_all(&body).unwrap();
         let mut got = Vec::new();
@@ -104,7 +104,7 @@ fn what_comes_late_is_not_taken_for_the_successors() {
     let mut ring = ring(1);
     for round in 0..100u8 {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        ring.attach(0, &ours).unwrap();
+        ring.attach(0, &ours, false).unwrap();
         theirs.write_all(&[round]).unwrap();
         collect(&mut ring, |_, completion, bytes| {
             assert!(matches!(completion, Completion::Received), "{completion:?}");
@@ -126,7 +126,7 @@ fn a_slot_that_is_given_up_lets_go_of_its_socket() {
     let mut ring = ring(1);
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     theirs.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    ring.attach(0, &ours).unwrap();
+    ring.attach(0, &ours, false).unwrap();
     nothing_comes(&mut ring);
     drop(ours);
     ring.detach(0).unwrap();
@@ -139,28 +139,19 @@ fn a_long_payload_is_told_of_piece_by_piece() {
     let payload = vec![7; 3_000_000];
     let mut ring = ring_of(&options(1), &payload);
     let (ours, mut theirs) = UnixStream::pair().unwrap();
-    ring.attach(0, &ours).unwrap();
+    ring.attach(0, &ours, false).unwrap();
     let reader = std::thread::spawn(move || {
         let mut all = vec![0; 3_000_000];
         theirs.read_exact(&mut all).unwrap();
         all == vec![7; 3_000_000]
     });
+    assert_eq!(ring.send(0, 0..payload.len()).unwrap(), Sending::Told);
     let mut sent = 0;
-    while sent < payload.len() {
-        assert_eq!(
-            ring.send(0, sent).unwrap(),
-            if payload.len() - sent > 4096 { Sending::Told } else { Sending::Assumed }
-        );
-        if payload.len() - sent <= 4096 {
-            ring.wait(monotonic_ns()).unwrap();
-            break;
-        }
-        collect(&mut ring, |_, completion, _| {
-            let Completion::Sent(bytes) = completion else { panic!("{completion:?}") };
-            sent += bytes;
-            true
-        });
-    }
+    collect(&mut ring, |_, completion, _| {
+        let Completion::Sent(bytes) = completion else { panic!("{completion:?}") };
+        sent += bytes;
+        sent == payload.len()
+    });
     assert!(reader.join().unwrap());
 }
 
@@ -169,9 +160,9 @@ fn a_promise_that_was_not_kept_is_corrected() {
     let mut ring = ring(3);
     // The peer has gone: told as soon as it is tried.
     let (gone, theirs) = UnixStream::pair().unwrap();
-    ring.attach(0, &gone).unwrap();
+    ring.attach(0, &gone, false).unwrap();
     drop(theirs);
-    ring.send(0, 0).unwrap();
+    ring.send(0, 0..PAYLOAD.len()).unwrap();
     let mut missing = None;
     collect(&mut ring, |_, completion, _| match completion {
         Completion::NotSent(bytes, error) => {
@@ -188,15 +179,15 @@ fn a_promise_that_was_not_kept_is_corrected() {
     full.set_nonblocking(true).unwrap();
     while full.write(&[0; 4096]).is_ok() {}
     full.set_nonblocking(false).unwrap();
-    ring.attach(1, &full).unwrap();
-    ring.send(1, 4).unwrap();
+    ring.attach(1, &full, false).unwrap();
+    ring.send(1, 4..PAYLOAD.len()).unwrap();
     nothing_comes(&mut ring);
     assert_eq!(ring.detach(1).unwrap(), PAYLOAD.len() - 4);
     // Broken and given up before anybody has asked.
     let (gone, theirs) = UnixStream::pair().unwrap();
-    ring.attach(2, &gone).unwrap();
+    ring.attach(2, &gone, false).unwrap();
     drop(theirs);
-    ring.send(2, 0).unwrap();
+    ring.send(2, 0..PAYLOAD.len()).unwrap();
     assert_eq!(ring.detach(2).unwrap(), PAYLOAD.len());
     nothing_comes(&mut ring);
 }
@@ -242,7 +233,7 @@ fn dropping_with_operations_in_flight_leaves_nothing() {
             if enabled {
                 ring.enable().unwrap();
                 for (slot, (ours, _)) in pairs.iter().enumerate() {
-                    ring.attach(slot, ours).unwrap();
+                    ring.attach(slot, ours, false).unwrap();
                 }
                 nothing_comes(&mut ring);
             }
@@ -257,4 +248,100 @@ fn dropping_with_operations_in_flight_leaves_nothing() {
         ours.read_exact(&mut byte).unwrap();
         assert_eq!(byte, *b"x");
     }
+}
+
+#[test]
+fn copies_arrive_in_order_whatever_they_were_copied_from() {
+    let mut ring = ring(2);
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    ring.attach(1, &ours, false).unwrap();
+    let mut given = Vec::new();
+    for n in 0..200u32 {
+        let mut piece = vec![n as u8; 1 + n as usize * 97 % 9000];
+        ring.send_copy(1, &piece).unwrap();
+        given.extend_from_slice(&piece);
+        piece.fill(0xff);
+    }
+    let expected = given.clone();
+    let reader = std::thread::spawn(move || {
+        let mut all = vec![0; expected.len()];
+        theirs.read_exact(&mut all).unwrap();
+        (all == expected).then_some(theirs)
+    });
+    let mut sent = 0;
+    collect(&mut ring, |slot, completion, _| {
+        let Completion::Sent(bytes) = completion else { panic!("{completion:?}") };
+        sent += bytes;
+        slot == 1 && sent == given.len()
+    });
+    let _theirs = reader.join().unwrap().unwrap();
+    nothing_comes(&mut ring);
+}
+
+#[test]
+fn a_copy_in_flight_outlives_its_slot() {
+    let mut ring = ring(1);
+    for round in 0..20 {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        while ours.write(&[0; 4096]).is_ok() {}
+        ours.set_nonblocking(false).unwrap();
+        ring.attach(0, &ours, false).unwrap();
+        ring.send_copy(0, &vec![1; 100_000]).unwrap();
+        if round % 2 == 0 {
+            nothing_comes(&mut ring);
+        }
+        ring.detach(0).unwrap();
+        drop(theirs);
+    }
+    nothing_comes(&mut ring);
+    // A payload and a copy after it go out in their order.
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    ring.attach(0, &ours, false).unwrap();
+    ring.send(0, 0..PAYLOAD.len()).unwrap();
+    ring.send_copy(0, b"tail").unwrap();
+    ring.wait(monotonic_ns()).unwrap();
+    let mut all = [0; PAYLOAD.len() + 4];
+    theirs.read_exact(&mut all).unwrap();
+    assert_eq!((&all[..PAYLOAD.len()], &all[PAYLOAD.len()..]), (PAYLOAD, b"tail".as_slice()));
+}
+
+#[test]
+fn the_kernels_stamp_comes_with_what_is_received() {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let ours = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (mut theirs, _) = listener.accept().unwrap();
+    crate::connect::stamp_received(&ours).unwrap();
+    let mut ring = ring(1);
+    ring.attach(0, &ours, true).unwrap();
+    let deadline_ns = monotonic_ns() + SOON_NS;
+    let mut stamps = 0;
+    // The kernel begins to stamp some time after the first socket has asked.
+    for length in (1..5000).cycle().step_by(997) {
+        if stamps > 20 {
+            break;
+        }
+        let before_ns = crate::clock::realtime_ns();
+        let sent: Vec<u8> = (0..length).map(|n: u32| n as u8).collect();
+        theirs.write_all(&sent).unwrap();
+        let mut got = Vec::new();
+        while got.len() < sent.len() {
+            assert!(monotonic_ns() < deadline_ns, "nothing came");
+            ring.wait(deadline_ns).unwrap();
+            while let Some((_, _, completion)) = ring.completion().unwrap() {
+                assert!(matches!(completion, Completion::Received), "{completion:?}");
+                got.extend_from_slice(ring.received());
+                if let Some(stamp_ns) = ring.stamp_ns() {
+                    stamps += 1;
+                    assert!(before_ns <= stamp_ns && stamp_ns <= crate::clock::realtime_ns());
+                }
+            }
+        }
+        assert_eq!(got, sent);
+    }
+    drop(theirs);
+    collect(&mut ring, |_, completion, _| {
+        assert!(matches!(completion, Completion::Ended(Ok(()))), "{completion:?}");
+        true
+    });
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::net::TcpStream;
 
 use leadline_sys::clock::monotonic_ns;
-use leadline_sys::net;
+use leadline_sys::connect::{begin, Remote, TcpOptions};
 use leadline_sys::poll::{Interest, Poll};
 
 use super::worker::Plan;
@@ -35,7 +35,7 @@ pub fn open_all(plan: &Plan, count: u32) -> io::Result<Vec<Opened>> {
         for (place, entry) in under_way.iter_mut().enumerate() {
             while entry.is_none() && begun < opened.len() {
                 let since_ns = monotonic_ns();
-                match net::begin_connect_tcp(plan.address, plan.bind) {
+                match connect(plan) {
                     Ok(socket) => {
                         poll.add(&socket, place as u64, Interest::Write)?;
                         *entry = Some(UnderWay { socket, slot: begun, since_ns });
@@ -57,4 +57,9 @@ pub fn open_all(plan: &Plan, count: u32) -> io::Result<Vec<Opened>> {
             }
         }
     }
+}
+
+/// Begin one.
+pub fn connect(plan: &Plan) -> io::Result<TcpStream> {
+    begin(&Remote::Inet(plan.address), plan.bind, &TcpOptions::default()).map(TcpStream::from)
 }

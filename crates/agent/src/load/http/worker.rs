@@ -11,7 +11,6 @@ use std::sync::Arc;
 use leadline_http::{Answer, ClientConnection, Closed, Malformed, Received, RequestTemplate, Schedule};
 use leadline_stats::Histogram;
 use leadline_sys::clock::{self, monotonic_ns};
-use leadline_sys::net;
 
 use super::closing::settle;
 use super::opening::Opened;
@@ -306,10 +305,7 @@ impl<W: Wire> Worker<W> {
             (Link::Up, Completion::Ended(Ok(()))) => self.ended(index, at_ns),
             (Link::Up, Completion::Ended(Err(error))) => self.fail(index, failure_name(&error)),
             (Link::Up, Completion::Writable) => self.send_rest(index),
-            (Link::Up, Completion::Sent(bytes)) => {
-                self.sent(index, bytes);
-                self.send_rest(index);
-            }
+            (Link::Up, Completion::Sent(bytes)) => self.sent(index, bytes),
             (Link::Up, Completion::NotSent(missing, error)) => {
                 self.take_back(index, missing);
                 self.not_sent(index, &error);
@@ -443,7 +439,7 @@ impl<W: Wire> Worker<W> {
 
     fn connect(&mut self, index: usize) {
         let since_ns = monotonic_ns();
-        let begun = net::begin_connect_tcp(self.plan.address, self.plan.bind);
+        let begun = super::opening::connect(&self.plan);
         match begun.and_then(|socket| self.wire.connect(index, socket)) {
             Ok(()) => {
                 self.connections[index].link = Link::Connecting { since_ns };

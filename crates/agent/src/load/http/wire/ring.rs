@@ -20,6 +20,7 @@ const BUFFER_BYTES: u32 = 32 * 1024;
 /// See the file's head.
 pub struct RingWire {
     ring: Ring,
+    payload_bytes: usize,
     sockets: Vec<Option<TcpStream>>,
     /// What went wrong with the ring itself where it could not be told at once.
     failed: Option<io::Error>,
@@ -30,14 +31,19 @@ impl RingWire {
     pub fn new(plan: &Arc<Plan>, connections: usize) -> io::Result<Self> {
         let options = Options { slots: connections as u32, buffers: BUFFERS, buffer_bytes: BUFFER_BYTES, batch: BATCH };
         let ring = Ring::new(&options, plan.template.bytes().into())?;
-        Ok(Self { ring, sockets: (0..connections).map(|_| None).collect(), failed: None })
+        Ok(Self {
+            ring,
+            payload_bytes: plan.template.bytes().len(),
+            sockets: (0..connections).map(|_| None).collect(),
+            failed: None,
+        })
     }
 
     /// The ring waits for blocking sockets only; for others it would report what it cannot do at once as an error.
     fn attach(&mut self, index: usize) -> io::Result<()> {
         let Some(stream) = &self.sockets[index] else { return Err(io::ErrorKind::NotConnected.into()) };
         stream.set_nonblocking(false)?;
-        self.ring.attach(index, stream)
+        self.ring.attach(index, stream, false)
     }
 }
 
@@ -65,8 +71,9 @@ impl Wire for RingWire {
 
     #[inline]
     fn send(&mut self, index: usize, from: usize) -> io::Result<Option<usize>> {
-        let sending = self.ring.send(index, from)?;
-        Ok((sending == Sending::Assumed).then(|| self.ring.payload().len() - from))
+        let to = self.payload_bytes;
+        let sending = self.ring.send(index, from..to)?;
+        Ok((sending == Sending::Assumed).then_some(to - from))
     }
 
     fn part(&mut self, index: usize) -> Option<Parted> {
