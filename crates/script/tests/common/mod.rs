@@ -1,6 +1,6 @@
 //! A load around a script, in memory: an origin, a world of addresses, and all that was printed.
 
-#![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test binary uses its part; what fails here fails a test")]
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
