@@ -214,8 +214,9 @@ fn flag(text: &[u8]) -> Option<bool> {
     }
 }
 
-/// A time with its unit, ns; 0 needs none.
-fn duration_ns(text: &[u8]) -> Option<u64> {
+/// A time with its unit (`250us`, `5ms`, `1.5s`), ns; 0 needs none. `None` for everything else.
+#[must_use]
+pub fn duration_ns(text: &[u8]) -> Option<u64> {
     let digits = text.iter().position(u8::is_ascii_alphabetic).unwrap_or(text.len());
     let unit_ns: u64 = match &text[digits..] {
         b"us" => 1_000,

@@ -20,7 +20,9 @@ mod template;
 pub mod tls;
 mod url;
 
-pub use behaviour::{Behaviour, DelayShape, Share, Stalls, DEFAULT_BODY_BYTES, LARGEST_BODY_BYTES, LONGEST_DELAY_NS};
+pub use behaviour::{
+    duration_ns, Behaviour, DelayShape, Share, Stalls, DEFAULT_BODY_BYTES, LARGEST_BODY_BYTES, LONGEST_DELAY_NS,
+};
 pub use connection::{Answer, ClientConnection, Closed, Received, Timing};
 pub use error::Malformed;
 pub use lines::HEAD_LIMIT_BYTES;

@@ -139,7 +139,9 @@ fn server_counts(server: SocketAddr) -> BTreeMap<String, u64> {
     socket.write_all(b"GET /_leadline/stats HTTP/1.0\r\n\r\n").unwrap();
     let mut answer = String::new();
     socket.read_to_string(&mut answer).unwrap();
-    serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap()
+    let stats: BTreeMap<String, serde_json::Value> =
+        serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+    stats.into_iter().filter_map(|(name, value)| Some((name, value.as_u64()?))).collect()
 }
 
 fn histogram_count(outcome: &Outcome, metric: &str) -> u64 {

@@ -56,18 +56,18 @@ impl<E> Table<E> {
         Self { entries, free, most, timers, limits, next_sweep_ns: 0 }
     }
 
-    /// Takes a connection in; gives it back where there is no place.
-    pub fn admit(&mut self, connection: Connection<E>) -> Result<usize, Connection<E>> {
+    /// Takes a connection in; drops it, which closes it, where there is no place.
+    pub fn admit(&mut self, connection: Connection<E>) -> Option<usize> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.entries.len() < self.most => {
                 self.entries.push(None);
                 self.entries.len() - 1
             }
-            None => return Err(connection),
+            None => return None,
         };
         self.entries[index] = Some(connection);
-        Ok(index)
+        Some(index)
     }
 
     #[inline]

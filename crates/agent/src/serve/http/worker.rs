@@ -100,7 +100,7 @@ impl<E> Worker<E> {
             _ => Some(Peer::default()),
         };
         let connection = peer.map(|peer| Connection::new(newcomer.socket, peer, engine, now_ns));
-        let index = connection.and_then(|connection| self.table.admit(connection).ok());
+        let index = connection.and_then(|connection| self.table.admit(connection));
         if index.is_none() {
             self.post.responder.refused();
             self.post.crew.left(self.post.own);
