@@ -18,7 +18,7 @@ use super::{Handshake, TlsFailure};
 pub const PENDING_LIMIT_BYTES: usize = 96 * 1024;
 
 /// What is kept of an emptied buffer; more is given back, for thousands of connections are idle most of the time.
-const KEPT_BYTES: usize = 4 * 1024;
+const KEPT_BYTES: usize = 2 * 1024;
 /// Plaintext of one record (RFC 8446, 5.1).
 const RECORD_BYTES: usize = 16 * 1024;
 /// What a record adds to its plaintext at most: header, explicit nonce, content type and tag.
@@ -246,6 +246,14 @@ impl<S: Side> Records<S> {
             self.failure = Some(TlsFailure::ended(self.is_handshaking()));
         }
         self.failure.clone().map_or(Ok(()), Err)
+    }
+
+    /// Bytes that our buffers take up.
+    pub(super) fn held_bytes(&self) -> usize {
+        [&self.incoming, &self.outgoing, &self.queued, &self.plaintext, &self.early.sent]
+            .map(Vec::capacity)
+            .iter()
+            .sum()
     }
 
     pub(super) fn peer_closed(&self) -> bool {
