@@ -16,6 +16,7 @@ mod response;
 mod schedule;
 mod server;
 mod template;
+pub mod tls;
 mod url;
 
 pub use connection::{Answer, Batch, ClientConnection, Closed, Outstanding, Timing};
