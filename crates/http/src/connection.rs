@@ -85,6 +85,7 @@ pub struct ClientConnection {
     state: State,
     parser: ResponseParser,
     batch_bytes: usize,
+    batch_requests: u32,
     sent_bytes: usize,
     outstanding: u32,
     /// Whether part of the next answer has come.
@@ -106,6 +107,7 @@ impl Default for ClientConnection {
             state: State::Closed,
             parser: ResponseParser::new(false),
             batch_bytes: 0,
+            batch_requests: 0,
             sent_bytes: 0,
             outstanding: 0,
             has_begun: false,
@@ -143,6 +145,24 @@ impl ClientConnection {
         matches!(self.state, State::Sending | State::Receiving)
     }
 
+    /// What is outstanding, if anything is.
+    #[must_use]
+    pub fn outstanding(&self) -> Option<Outstanding> {
+        self.has_outstanding().then(|| self.unanswered())
+    }
+
+    /// How many requests the last batch held.
+    #[must_use]
+    pub fn batch_requests(&self) -> u32 {
+        self.batch_requests
+    }
+
+    /// How many bytes of it have not been sent.
+    #[must_use]
+    pub fn unsent_bytes(&self) -> usize {
+        self.batch_bytes - self.sent_bytes
+    }
+
     /// Takes up a connection that has just been established.
     pub fn opened(&mut self) {
         self.parser.reset();
@@ -161,7 +181,7 @@ impl ClientConnection {
     pub fn follow(&mut self, batch: Batch) {
         debug_assert!(self.is_idle(), "one batch at a time");
         self.parser.expect_no_body(batch.expects_no_body);
-        self.batch_bytes = batch.bytes;
+        (self.batch_bytes, self.batch_requests) = (batch.bytes, batch.requests);
         self.sent_bytes = 0;
         self.outstanding = batch.requests;
         self.has_begun = false;

@@ -10,7 +10,7 @@ use leadline_sys::clock::{monotonic_ns, realtime_ns};
 use super::redirect;
 use super::scripted::Scripted;
 use super::wire::Wire;
-use super::worker::{failure_name, Link, Metric, Worker};
+use super::worker::{failure_name, Metric, Worker};
 
 /// Where requests come from.
 pub enum Source {
@@ -182,29 +182,35 @@ impl<W: Wire> Worker<W> {
     fn send_sealed(&mut self, index: usize, bytes: &[u8]) {
         let connection = &mut self.connections[index];
         let Some(tls) = &mut connection.tls else { return };
-        let mut sealed = std::mem::take(&mut self.plain);
+        let mut sealed = std::mem::take(&mut self.sealed);
         sealed.clear();
         tls.write_to(bytes, &mut sealed);
-        connection.cipher_left += sealed.len();
-        let taken = self.wire.send_copy(index, &sealed);
-        self.plain = sealed;
-        match taken {
-            Ok(bytes) => self.sent(index, bytes),
+        let given = self.send_records(index, &sealed);
+        self.sealed = sealed;
+        match given {
+            Ok(()) => self.sent(index, 0),
             Err(error) => self.not_sent(index, &error),
         }
+    }
+
+    /// Sends records of TLS, or what a proxy is asked: no requests by themselves.
+    pub fn send_records(&mut self, index: usize, bytes: &[u8]) -> io::Result<()> {
+        let taken = self.wire.send_copy(index, bytes)?;
+        self.connections[index].records_left += bytes.len() - taken;
+        Ok(())
     }
 
     /// Counts what the system took of a request. Records of TLS count once they are all gone.
     #[inline]
     pub fn sent(&mut self, index: usize, bytes: usize) {
         let connection = &mut self.connections[index];
-        if !connection.machine.is_sending() {
-            return;
-        }
         let mut bytes = bytes;
         if connection.tls.is_some() {
-            connection.cipher_left = connection.cipher_left.saturating_sub(bytes);
-            bytes = if connection.cipher_left == 0 { connection.machine.unsent_bytes() } else { 0 };
+            connection.records_left = connection.records_left.saturating_sub(bytes);
+            bytes = if connection.records_left == 0 { connection.machine.unsent_bytes() } else { 0 };
+        }
+        if !connection.machine.is_sending() {
+            return;
         }
         let requests = connection.machine.batch_requests();
         let whole = connection.machine.sent(bytes);
@@ -226,11 +232,10 @@ impl<W: Wire> Worker<W> {
 
     /// Corrects what was counted as sent.
     pub fn take_back(&mut self, index: usize, bytes: usize) {
-        let machine = &mut self.connections[index].machine;
-        if bytes > 0 && machine.outstanding().is_some_and(|outstanding| outstanding.was_sent) {
-            let requests = machine.batch_requests();
+        if bytes > 0 {
+            let machine = &mut self.connections[index].machine;
             machine.take_back(bytes);
-            self.counters.not_sent(bytes as u64, u64::from(requests));
+            self.counters.not_sent(bytes as u64, u64::from(machine.batch_requests()));
         }
     }
 
@@ -274,6 +279,9 @@ impl<W: Wire> Worker<W> {
     #[inline]
     fn took(&mut self, index: usize, used: usize, answer: Option<Answer>, is_more: bool) {
         let Some(answer) = answer else { return self.counters.received(used as u64, 0) };
+        if answer.left == 0 && !is_more && self.plan.redirects > 0 && self.follow(index, &answer) {
+            return self.counters.received(used as u64, 0);
+        }
         self.counters.received(used as u64, 1);
         if answer.left > 0 {
             self.answered(index, &answer);
@@ -285,11 +293,9 @@ impl<W: Wire> Worker<W> {
         if is_more {
             // More than was asked for: the answer counts, and the connection cannot be trusted any further.
             self.answered(index, &answer);
-            self.failures.count(Malformed::UnsolicitedBytes.name(), 1, || Malformed::UnsolicitedBytes.says().to_owned());
+            self.failures
+                .count(Malformed::UnsolicitedBytes.name(), 1, || Malformed::UnsolicitedBytes.says().to_owned());
             return self.reopen(index, None);
-        }
-        if self.follow(index, &answer) {
-            return;
         }
         self.answered(index, &answer);
         let connection = &mut self.connections[index];
@@ -325,7 +331,8 @@ impl<W: Wire> Worker<W> {
         let (is_handshaking, is_over, epoch) = (tls.is_handshaking(), tls.peer_closed(), connection.epoch);
         if !out.is_empty() {
             let answer = std::mem::take(out);
-            let _ = self.wire.send_copy(index, &answer);
+            // That it cannot be sent is told by the connection's end.
+            let _ = self.send_records(index, &answer);
             self.out = answer;
         }
         if was_handshaking && !is_handshaking {
@@ -343,9 +350,7 @@ impl<W: Wire> Worker<W> {
             match fed {
                 Ok((used, answer)) => {
                     at += used;
-                    // The next request would seal into the buffer that is being read.
-                    let is_more = at < plain.len();
-                    self.took(index, used, answer, is_more);
+                    self.took(index, used, answer, at < plain.len());
                 }
                 Err(cause) => {
                     self.counters.received(rest.len() as u64, 0);
@@ -430,7 +435,9 @@ impl<W: Wire> Worker<W> {
         if connection.redirects_left == 0 || answer.response.status / 100 != 3 || !answer.goes_on() {
             return false;
         }
-        let Some(location) = connection.capture.as_ref().and_then(|capture| capture.field("location")) else { return false };
+        let Some(location) = connection.capture.as_ref().and_then(|capture| capture.field("location")) else {
+            return false;
+        };
         let source = &self.plan.sources[connection.request as usize];
         let Some(next) = redirect::next(source, answer.response.status, location) else { return false };
         let batch = Batch { bytes: next.bytes().len(), requests: 1, expects_no_body: next.expects_no_body() };
@@ -439,8 +446,8 @@ impl<W: Wire> Worker<W> {
         let connection = &mut self.connections[index];
         connection.redirects_left -= 1;
         connection.machine.follow(batch);
+        // It has been counted with the request that it follows from.
         self.counters.not_sent(0, 1);
-        self.counters.not_received(0, 1);
         self.send_whole(index, next.bytes());
         true
     }
@@ -529,10 +536,5 @@ impl<W: Wire> Worker<W> {
         let name = self.connections[index].broken.unwrap_or(name);
         self.failures.count(name, u64::from(requests), example);
         self.reopen(index, None);
-    }
-
-    /// Whether a connection carries requests.
-    pub fn is_up(&self, index: usize) -> bool {
-        self.connections[index].link == Link::Up
     }
 }

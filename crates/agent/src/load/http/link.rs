@@ -9,8 +9,8 @@ use leadline_sys::clock::monotonic_ns;
 use leadline_sys::connect::{self, Remote};
 
 use super::plan::Destination;
-use super::worker::{failure_name, Link, Metric, Worker, FIRST_REST_NS, LONGEST_REST_NS};
 use super::wire::Wire;
+use super::worker::{failure_name, Link, Metric, Worker, FIRST_REST_NS, LONGEST_REST_NS};
 
 /// One connection of so many receives with the kernel's stamps.
 const STAMPED_EVERY: usize = 64;
@@ -68,7 +68,9 @@ impl<W: Wire> Worker<W> {
         let begun = connect::begin(remote, from, &way.options);
         match begun.and_then(|socket| self.wire.connect(index, socket)) {
             Ok(()) => self.connections[index].link = Link::Connecting { since_ns },
-            Err(error) => self.not_connected(index, failure_name(&error), || format!("connecting to {remote}: {error}")),
+            Err(error) => {
+                self.not_connected(index, failure_name(&error), || format!("connecting to {remote}: {error}"))
+            }
         }
     }
 
@@ -102,7 +104,6 @@ impl<W: Wire> Worker<W> {
     }
 
     fn ask_for_stamps(&self, index: usize) -> bool {
-        // The wire has few sockets whose index is asked for, and asks once per connection.
         self.wire.socket(index).is_some_and(|socket| connect::stamp_received(socket).is_ok())
     }
 
@@ -128,7 +129,7 @@ impl<W: Wire> Worker<W> {
     }
 
     fn greet(&mut self, index: usize, bytes: &[u8]) {
-        if let Err(error) = self.wire.send_copy(index, bytes) {
+        if let Err(error) = self.send_records(index, bytes) {
             self.greeting_ended(index, Err(error));
         }
     }
@@ -148,7 +149,7 @@ impl<W: Wire> Worker<W> {
         let answer = std::mem::take(out);
         if !answer.is_empty() {
             // An alert of ours is worth sending too; that it cannot be is told by the connection's end.
-            let _ = self.wire.send_copy(index, &answer);
+            let _ = self.send_records(index, &answer);
         }
         self.out = answer;
         match taken {
@@ -170,7 +171,6 @@ impl<W: Wire> Worker<W> {
             (Metric::TlsFull, &mut self.tally.tls_full)
         };
         *count += 1;
-        self.tally.tls_agreed.get_or_insert((handshake.version.name(), handshake.suite));
         self.recorder.record(metric as usize, self.phase_due_ns(since_ns), at_ns.saturating_sub(since_ns));
     }
 
@@ -278,7 +278,7 @@ impl<W: Wire> Worker<W> {
             self.idle.retain(|&idle| idle != index);
         }
         connection.machine.close();
-        (connection.tls, connection.proxy, connection.broken, connection.cipher_left) = (None, None, None, 0);
+        (connection.tls, connection.proxy, connection.broken, connection.records_left) = (None, None, None, 0);
         connection.epoch = connection.epoch.wrapping_add(1);
         connection.link = Link::Down { retry_ns: u64::MAX };
     }

@@ -120,7 +120,10 @@ impl Plan {
         };
         if let Some(other) = sources.iter().find(|source| !source.url.has_origin_of(origin)) {
             let (other, origin) = (other.url.absolute(), origin.authority());
-            return Err(input_error("bad_url", format!("{other} is on another server than {origin}; one load has one")));
+            return Err(input_error(
+                "bad_url",
+                format!("{other} is on another server than {origin}; one load has one"),
+            ));
         }
         let templates = sources.iter().zip(&spec.requests).map(|(source, request)| {
             let template = source.template(&source.method, &source.url, source.body.as_deref())?;
@@ -132,7 +135,7 @@ impl Plan {
             payload: requests.payload().into(),
             requests,
             way: way(spec, origin, proxy.as_ref())?,
-            tls: origin.is_https.then(|| tls(spec.tls.as_ref(), origin)).transpose()?,
+            tls: origin.is_https.then(|| tls(spec.tls.as_ref(), origin, spec.connections)).transpose()?,
             sources,
             connect_timeout_ns: u64::from(timeouts.connect_ms) * 1_000_000,
             response_timeout_ns: u64::from(timeouts.response_ms) * 1_000_000,
@@ -183,7 +186,8 @@ struct Proxy {
 impl Proxy {
     fn parse(text: &str) -> Result<Self, ErrorReport> {
         // The text may hold a password, so no message repeats it.
-        let bad = |what: &str| input_error("bad_proxy", format!("proxy: {what}; write http://[USER:PASSWORD@]HOST:PORT"));
+        let bad =
+            |what: &str| input_error("bad_proxy", format!("proxy: {what}; write http://[USER:PASSWORD@]HOST:PORT"));
         let rest = text.strip_prefix("http://").ok_or_else(|| bad("it does not begin with http://"))?;
         let (user, host) = rest.rsplit_once('@').map_or((None, rest), |(user, host)| (Some(user), host));
         let url = Url::parse(&format!("http://{host}")).map_err(|error| bad(&error.to_string()))?;
@@ -252,7 +256,7 @@ fn destination(spec: &HttpSpec, url: &Url) -> Result<Destination, ErrorReport> {
     })
 }
 
-fn tls(spec: Option<&TlsSpec>, origin: &Url) -> Result<ClientTls, ErrorReport> {
+fn tls(spec: Option<&TlsSpec>, origin: &Url, connections: u32) -> Result<ClientTls, ErrorReport> {
     let Some(spec) = spec else {
         return Err(input_error("bad_tls", format!("{} wants TLS, and the specification has none", origin.absolute())));
     };
@@ -272,6 +276,7 @@ fn tls(spec: Option<&TlsSpec>, origin: &Url) -> Result<ClientTls, ErrorReport> {
         server_name: spec.server_name.as_deref().unwrap_or(&origin.host),
         resumption: spec.resumption,
         early_data: spec.early_data,
+        connections: connections as usize,
     })
     .map_err(|error| input_error("bad_tls", error.to_string()))
 }

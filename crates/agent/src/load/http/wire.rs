@@ -42,6 +42,8 @@ pub trait Wire: Send + 'static {
     fn received(&self) -> &[u8];
     /// When the kernel had the last of them, ns on the real-time clock, where it told.
     fn stamp_ns(&self) -> Option<u64>;
+    /// A connection's socket.
+    fn socket(&self, index: usize) -> Option<&Socket>;
     /// All sockets.
     fn sockets(&self) -> impl Iterator<Item = &Socket>;
 }

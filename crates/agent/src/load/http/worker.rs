@@ -107,8 +107,8 @@ pub struct Connection {
     /// Which request of the set is outstanding, and how many redirects it may still follow.
     pub request: u32,
     pub redirects_left: u32,
-    /// Bytes of TLS records that the socket has yet to take before the request is out.
-    pub cipher_left: usize,
+    /// Bytes of handshakes and records that the socket has yet to take.
+    pub records_left: usize,
 }
 
 /// Rest after a failed attempt to connect, ns; doubled after each further one.
@@ -139,8 +139,10 @@ pub struct Worker<W> {
     pub next_bind: usize,
     pub tally: Tally,
     pub failures: Failures,
-    /// Plaintext that has been received, and ciphertext or a script's request that is to be sent.
+    /// Plaintext that has been received, and what is to be sent: records that hold a request; handshakes or a script's
+    /// request.
     pub plain: Vec<u8>,
+    pub sealed: Vec<u8>,
     pub out: Vec<u8>,
     /// When the script said that this thread is to end, ns.
     pub stopped_ns: Option<u64>,
@@ -185,7 +187,7 @@ impl<W: Wire> Worker<W> {
             served: 0,
             request: 0,
             redirects_left: 0,
-            cipher_left: 0,
+            records_left: 0,
         };
         Self {
             connections: (0..connections).map(connection).collect(),
@@ -206,6 +208,7 @@ impl<W: Wire> Worker<W> {
             tally: Tally::default(),
             failures: Failures::default(),
             plain: Vec::new(),
+            sealed: Vec::new(),
             out: Vec::new(),
             stopped_ns: None,
             next_snapshot_ns: 0,
@@ -422,6 +425,7 @@ impl<W: Wire> Worker<W> {
             }
             (Link::Connecting { since_ns }, Completion::Writable) => self.connected(index, since_ns),
             (Link::Greeting { .. }, Completion::Received) => self.greeted(index, at_ns),
+            (Link::Greeting { .. }, Completion::Sent(bytes)) => self.sent(index, bytes),
             (Link::Greeting { .. }, Completion::Ended(outcome)) => self.greeting_ended(index, outcome),
             (Link::Greeting { .. }, Completion::NotSent(_, error)) => self.greeting_ended(index, Err(error)),
             _ => {}
@@ -468,7 +472,9 @@ impl<W: Wire> Worker<W> {
                 Link::Down { .. } => self.connect(index),
                 Link::Up => {
                     self.record_age(index, now_ns);
-                    self.fail(index, "response_timeout", || format!("no whole answer within {} ms", response_ns / 1_000_000));
+                    self.fail(index, "response_timeout", || {
+                        format!("no whole answer within {} ms", response_ns / 1_000_000)
+                    });
                 }
                 link => self.too_slow(index, link),
             }

@@ -256,6 +256,10 @@ impl Wire for EpollWire {
         self.stamp_ns
     }
 
+    fn socket(&self, index: usize) -> Option<&Socket> {
+        self.places[index].as_ref().map(|place| &place.socket)
+    }
+
     fn sockets(&self) -> impl Iterator<Item = &Socket> {
         self.places.iter().flatten().map(|place| &place.socket)
     }

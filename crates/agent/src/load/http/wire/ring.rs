@@ -102,6 +102,10 @@ impl Wire for RingWire {
         self.ring.stamp_ns()
     }
 
+    fn socket(&self, index: usize) -> Option<&Socket> {
+        self.sockets[index].as_ref()
+    }
+
     fn sockets(&self) -> impl Iterator<Item = &Socket> {
         self.sockets.iter().flatten()
     }
