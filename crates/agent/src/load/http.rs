@@ -57,8 +57,8 @@ fn prepare_with(spec: HttpSpec, forced: Option<Engine>, task: &Task) -> Result<B
     // The first threads have one connection more where they cannot all have as many.
     let sizes: Vec<usize> = (0..threads).map(|index| (spec.connections as usize - index).div_ceil(threads)).collect();
     match Wires::new(&plan.payload, &sizes, forced).map_err(failed)? {
-        Wires::IoUring(wires) => HttpLoad::new(spec, plan, cast, wires, (Engine::IoUring, None)),
-        Wires::Epoll(wires, reason) => HttpLoad::new(spec, plan, cast, wires, (Engine::Epoll, Some(reason))),
+        Wires::IoUring(wires) => HttpLoad::open(spec, plan, cast, wires, (Engine::IoUring, None)),
+        Wires::Epoll(wires, reason) => HttpLoad::open(spec, plan, cast, wires, (Engine::Epoll, Some(reason))),
     }
 }
 
@@ -78,7 +78,8 @@ struct HttpLoad {
 }
 
 impl HttpLoad {
-    fn new<W: Wire>(
+    /// Starts the threads and waits until they have tried their connections.
+    fn open<W: Wire>(
         spec: HttpSpec,
         plan: Arc<Plan>,
         mut cast: Option<Cast>,
@@ -139,8 +140,8 @@ impl HttpLoad {
         if all.len() < self.threads.len() {
             // A thread ended instead of saying anything; its own error tells why.
             self.start.cancel();
-            let ended = self.threads.drain(..).filter_map(|thread| thread.join().ok()?.err());
-            return Err(failed(ended.last().unwrap_or_else(|| io::Error::other("a thread ended early"))));
+            let ended: Vec<_> = self.threads.drain(..).filter_map(|thread| thread.join().ok()?.err()).collect();
+            return Err(failed(ended.into_iter().next().unwrap_or_else(|| io::Error::other("a thread ended early"))));
         }
         if all.iter().any(|one| one.up > 0) {
             return Ok(());

@@ -73,7 +73,7 @@ pub fn prepare(workload: Workload, task: &Task) -> Result<Box<dyn Ready>, ErrorR
         Workload::Tcp(spec) => tcp::prepare(spec),
         Workload::Udp(spec) => udp::prepare(spec),
         Workload::Rr(spec) => rr::prepare(spec),
-        Workload::Http(spec) => http::prepare(spec, task),
+        Workload::Http(spec) => http::prepare(*spec, task),
         Workload::Serve(_) | Workload::Process(_) => Err(input_error("not_a_load", "this workload generates no load")),
     }
 }

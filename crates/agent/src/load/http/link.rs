@@ -76,7 +76,7 @@ impl<W: Wire> Worker<W> {
 
     /// The socket is connected, or has failed.
     pub fn connected(&mut self, index: usize, since_ns: u64) {
-        let stamped = index.is_multiple_of(STAMPED_EVERY) && self.ask_for_stamps(index);
+        let stamped = index % STAMPED_EVERY == 0 && self.ask_for_stamps(index);
         if let Err(error) = self.wire.connected(index, stamped) {
             let way = self.plan.way.to_string();
             return self.not_connected(index, failure_name(&error), || format!("connecting to {way}: {error}"));

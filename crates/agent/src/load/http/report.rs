@@ -63,7 +63,8 @@ impl Failures {
         if !self.examples.contains_key(name) {
             let mut text = example();
             if text.len() > EXAMPLE_BYTES {
-                text.truncate(text.floor_char_boundary(EXAMPLE_BYTES));
+                let end = (0..=EXAMPLE_BYTES).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+                text.truncate(end);
                 text.push_str(" ...");
             }
             self.examples.insert(name.to_owned(), text);

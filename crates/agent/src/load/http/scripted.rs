@@ -114,11 +114,6 @@ impl Cast {
         Ok(Self { main, voice, threads })
     }
 
-    /// Whether it wants to know how the load went.
-    pub fn has_done(&self) -> bool {
-        self.main.has_done()
-    }
-
     /// Tells it, and has its last line said.
     pub fn done(mut self, outcome: &mut Outcome, duration_ns: u64, latency: &Histogram, rates: &Histogram) {
         let summary = summary(outcome, duration_ns);
