@@ -21,6 +21,7 @@ from leadline.trial import load
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.ledger import Ledger, Sheet
 from leadline.trial.notices import Observer, TestBegan, TestEnded
+from leadline.trial.watch import TargetWatch
 from leadline.trial.workloads import LoadWorkload
 
 _TRIAL = "c01/1"
@@ -35,6 +36,8 @@ class Single:
     test: Test
     workload: LoadWorkload
     argv: Sequence[str]
+    watch: TargetWatch | None = None
+    """What ends it before its time."""
 
     def manifest(self, run_id: str = "") -> dict[str, Any]:
         """The measurement as a plan of one case."""
@@ -71,15 +74,16 @@ async def measure(
         ledger.record("clock", host=HERE, offset_ns=clock.offset_ns, bound_ns=clock.bound_ns)
         await agent.observe(name, _OBSERVE_PERIOD_MS, True)
         ledger.tell(TestBegan(name, test.name, test.kind, test.duration_ms / 1000))
-        what = load.Load(name, test.model_dump(), {HERE: single.workload})
+        what = load.Load(name, test.model_dump(), {HERE: single.workload}, single.watch)
         await load.run(what, {HERE: agent}, {HERE: clock}, ledger, interrupt)
     except LeadlineError as error:
         failure = error
     finally:
         await agent.close()
     status = "failed" if failure else "interrupted" if interrupt.asked.is_set() else "done"
-    ledger.record("test-end", label=name, status=status, error=str(failure) if failure else None)
-    ledger.tell(TestEnded(name, test.name, status, str(failure) if failure else None))
+    cause = str(failure) if failure else interrupt.why
+    ledger.record("test-end", label=name, status=status, error=cause)
+    ledger.tell(TestEnded(name, test.name, status, cause))
     ledger.record("trial-end", trial=_TRIAL, status=status, error=None)
     ledger.record("run-end", status=status)
     if failure is not None:
