@@ -1,8 +1,8 @@
 //! Where a body ends. Owns the three framings of RFC 9112, 6.3 and the chunk syntax of 7.1; counts a body's bytes
-//! and never looks at them.
+//! and hands them on where somebody wants them.
 
 use crate::lines::{LineReader, Next, HEAD_LIMIT_BYTES};
-use crate::Malformed;
+use crate::{Malformed, Sink};
 
 /// The longest line that introduces a chunk, extensions included, in bytes.
 const CHUNK_LINE_LIMIT_BYTES: usize = 4096;
@@ -59,20 +59,28 @@ impl BodyReader {
 
     /// Takes what belongs to the body and says how many bytes that was: all of them unless the body is done.
     #[inline]
-    pub(crate) fn feed(&mut self, input: &[u8], lines: &mut LineReader) -> Result<usize, Malformed> {
+    pub(crate) fn feed(
+        &mut self,
+        input: &[u8],
+        lines: &mut LineReader,
+        sink: &mut impl Sink,
+    ) -> Result<usize, Malformed> {
         let mut at = 0;
         while self.state != State::Done && at < input.len() {
-            at += self.step(&input[at..], lines)?;
+            at += self.step(&input[at..], lines, sink)?;
         }
         Ok(at)
     }
 
-    fn step(&mut self, input: &[u8], lines: &mut LineReader) -> Result<usize, Malformed> {
+    fn step(&mut self, input: &[u8], lines: &mut LineReader, sink: &mut impl Sink) -> Result<usize, Malformed> {
         match self.state {
-            State::Length { left } => Ok(self.skip(input, left, State::Done, |left| State::Length { left })),
-            State::ChunkData { left } => Ok(self.skip(input, left, State::ChunkEnd, |left| State::ChunkData { left })),
+            State::Length { left } => Ok(self.skip(input, left, State::Done, |left| State::Length { left }, sink)),
+            State::ChunkData { left } => {
+                Ok(self.skip(input, left, State::ChunkEnd, |left| State::ChunkData { left }, sink))
+            }
             State::UntilClose => {
                 self.bytes += input.len() as u64;
+                sink.body(input);
                 Ok(input.len())
             }
             State::ChunkLine => match lines.next(input, CHUNK_LINE_LIMIT_BYTES) {
@@ -109,9 +117,17 @@ impl BodyReader {
         }
     }
 
-    fn skip(&mut self, input: &[u8], left: u64, after: State, during: impl Fn(u64) -> State) -> usize {
+    fn skip(
+        &mut self,
+        input: &[u8],
+        left: u64,
+        after: State,
+        during: impl Fn(u64) -> State,
+        sink: &mut impl Sink,
+    ) -> usize {
         let used = usize::try_from(left).map_or(input.len(), |left| left.min(input.len()));
         self.bytes += used as u64;
+        sink.body(&input[..used]);
         let left = left - used as u64;
         self.state = if left == 0 { after } else { during(left) };
         used

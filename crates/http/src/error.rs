@@ -5,75 +5,57 @@ use thiserror::Error;
 
 /// Why a message could not be understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
+#[error("{}", self.says())]
 pub enum Malformed {
     /// The first line of a response is not `HTTP/1.x NNN`.
-    #[error("the status line is not `HTTP/1.x` and three digits")]
     StatusLine,
     /// The first line of a request is not `METHOD TARGET HTTP/1.x`.
-    #[error("the request line is not a method, a target and `HTTP/1.x`, one space apart")]
     RequestLine,
     /// A request target that is neither a path nor an `http://` URL.
-    #[error("the request target is neither a path nor an http URL")]
     Target,
     /// A major version other than 1.
-    #[error("the protocol version is not HTTP/1.x")]
     Version,
     /// The head is longer than we are willing to hold.
-    #[error("the head is longer than 64 KiB")]
     HeadTooLong,
     /// A field line without a colon, or with something else than a token in front of it.
-    #[error("a field line has no name that is a token, followed by a colon")]
     FieldLine,
     /// CR or NUL inside a line.
-    #[error("a line of the head holds a bare CR or a NUL")]
     ControlCharacter,
     /// A field that decides on framing, continued on the next line (or any field of a request).
-    #[error("a field is continued on the next line")]
     FoldedField,
     /// A `Content-Length` that is not a number below 2^64.
-    #[error("Content-Length is not a number")]
     ContentLength,
     /// Several lengths that differ.
-    #[error("there are several Content-Length values and they differ")]
     ContentLengthConflict,
     /// Both ways of framing at once.
-    #[error("there is a Content-Length beside a Transfer-Encoding")]
     LengthAndCoding,
     /// `chunked` twice or not last, or a coding that leaves a request's end unknown.
-    #[error("Transfer-Encoding does not end in one `chunked`")]
     TransferEncoding,
     /// HTTP/1.0 knows no transfer codings.
-    #[error("an HTTP/1.0 message has a Transfer-Encoding")]
     TransferEncodingInHttp10,
     /// A chunk's size is not a hexadecimal number below 2^64.
-    #[error("a chunk size is not a hexadecimal number")]
     ChunkSize,
     /// A chunk's first line, its extensions included, is longer than we are willing to read.
-    #[error("a chunk size line is longer than 4 KiB")]
     ChunkLineTooLong,
     /// A chunk's data is not followed by the end of a line.
-    #[error("a chunk does not end where its size says")]
     ChunkEnd,
     /// The trailer section is longer than we are willing to read.
-    #[error("the trailer section is longer than 64 KiB")]
     TrailerTooLong,
     /// 101 where no upgrade was asked for.
-    #[error("the protocol was switched without being asked")]
     UnexpectedUpgrade,
+    /// More interim responses than anybody has a use for.
+    TooManyInterim,
     /// Bytes that no request asked for.
-    #[error("bytes arrived that no request had asked for")]
     UnsolicitedBytes,
     /// An HTTP/1.1 request without `Host`.
-    #[error("there is no Host field")]
     MissingHost,
     /// A request with several `Host` fields.
-    #[error("there are several Host fields")]
     RepeatedHost,
 }
 
 impl Malformed {
     /// Every cause, in the order of [`Malformed::index`].
-    pub const ALL: [Malformed; 21] = [
+    pub const ALL: [Malformed; 22] = [
         Malformed::StatusLine,
         Malformed::RequestLine,
         Malformed::Target,
@@ -92,6 +74,7 @@ impl Malformed {
         Malformed::ChunkEnd,
         Malformed::TrailerTooLong,
         Malformed::UnexpectedUpgrade,
+        Malformed::TooManyInterim,
         Malformed::UnsolicitedBytes,
         Malformed::MissingHost,
         Malformed::RepeatedHost,
@@ -125,9 +108,38 @@ impl Malformed {
             Malformed::ChunkEnd => "malformed_chunk_end",
             Malformed::TrailerTooLong => "malformed_trailer_too_long",
             Malformed::UnexpectedUpgrade => "malformed_unexpected_upgrade",
+            Malformed::TooManyInterim => "malformed_too_many_interim",
             Malformed::UnsolicitedBytes => "malformed_unsolicited_bytes",
             Malformed::MissingHost => "malformed_missing_host",
             Malformed::RepeatedHost => "malformed_repeated_host",
+        }
+    }
+    /// What is wrong, as a sentence for people without its full stop: an error's example.
+    #[must_use]
+    pub const fn says(self) -> &'static str {
+        match self {
+            Malformed::StatusLine => "the status line is not `HTTP/1.x` and three digits",
+            Malformed::RequestLine => "the request line is not a method, a target and `HTTP/1.x`, one space apart",
+            Malformed::Target => "the request target is neither a path nor an http URL",
+            Malformed::Version => "the protocol version is not HTTP/1.x",
+            Malformed::HeadTooLong => "the head is longer than 64 KiB",
+            Malformed::FieldLine => "a field line has no name that is a token, followed by a colon",
+            Malformed::ControlCharacter => "a line of the head holds a bare CR or a NUL",
+            Malformed::FoldedField => "a field is continued on the next line",
+            Malformed::ContentLength => "Content-Length is not a number",
+            Malformed::ContentLengthConflict => "there are several Content-Length values and they differ",
+            Malformed::LengthAndCoding => "there is a Content-Length beside a Transfer-Encoding",
+            Malformed::TransferEncoding => "Transfer-Encoding does not end in one `chunked`",
+            Malformed::TransferEncodingInHttp10 => "an HTTP/1.0 message has a Transfer-Encoding",
+            Malformed::ChunkSize => "a chunk size is not a hexadecimal number",
+            Malformed::ChunkLineTooLong => "a chunk size line is longer than 4 KiB",
+            Malformed::ChunkEnd => "a chunk does not end where its size says",
+            Malformed::TrailerTooLong => "the trailer section is longer than 64 KiB",
+            Malformed::UnexpectedUpgrade => "the protocol was switched without being asked",
+            Malformed::TooManyInterim => "more than 16 interim (1xx) responses came before a response",
+            Malformed::UnsolicitedBytes => "bytes arrived that no request had asked for",
+            Malformed::MissingHost => "there is no Host field",
+            Malformed::RepeatedHost => "there are several Host fields",
         }
     }
 }
@@ -140,6 +152,9 @@ mod tests {
     fn every_cause_has_its_own_name_and_place() {
         let names: std::collections::BTreeSet<_> = Malformed::ALL.iter().map(|cause| cause.name()).collect();
         assert_eq!(names.len(), Malformed::ALL.len());
+        let sentences: std::collections::BTreeSet<_> = Malformed::ALL.iter().map(|cause| cause.says()).collect();
+        assert_eq!(sentences.len(), Malformed::ALL.len());
+        assert!(Malformed::TooManyInterim.says().contains(&crate::INTERIM_LIMIT.to_string()));
         for (place, cause) in Malformed::ALL.iter().enumerate() {
             assert_eq!(cause.index(), place);
         }

@@ -16,6 +16,15 @@ pub(crate) struct Fields {
     last_was_framing: bool,
 }
 
+/// A field line, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Field<'a> {
+    /// A token; empty where the line continues the one before it.
+    pub(crate) name: &'a [u8],
+    /// Without the white space around it.
+    pub(crate) value: &'a [u8],
+}
+
 /// The last transfer coding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Coding {
@@ -31,12 +40,15 @@ pub(crate) enum Coding {
 impl Fields {
     /// Takes one line of the header section, without its end.
     #[inline]
-    pub(crate) fn take(&mut self, line: &[u8]) -> Result<(), Malformed> {
+    pub(crate) fn take<'l>(&mut self, line: &'l [u8]) -> Result<Field<'l>, Malformed> {
         if line.iter().any(|&byte| byte == b'\r' || byte == 0) {
             return Err(Malformed::ControlCharacter);
         }
         if matches!(line.first(), Some(b' ' | b'\t')) {
-            return self.take_folded();
+            if self.last_was_framing {
+                return Err(Malformed::FoldedField);
+            }
+            return Ok(Field { name: &[], value: trim(line) });
         }
         let colon = line.iter().position(|&byte| byte == b':').ok_or(Malformed::FieldLine)?;
         let (name, value) = (&line[..colon], trim(&line[colon + 1..]));
@@ -55,7 +67,7 @@ impl Fields {
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => self.take_coding(value)?,
             _ => self.last_was_framing = false,
         }
-        Ok(())
+        Ok(Field { name, value })
     }
 
     /// Whether the connection lives on after this message (RFC 9112, 9.3).
@@ -73,13 +85,6 @@ impl Fields {
             (_, None) if minor_version == 0 => Err(Malformed::TransferEncodingInHttp10),
             (_, None) => Ok(()),
         }
-    }
-
-    fn take_folded(&self) -> Result<(), Malformed> {
-        if self.last_was_framing {
-            return Err(Malformed::FoldedField);
-        }
-        Ok(())
     }
 
     fn take_connection(&mut self, value: &[u8]) {

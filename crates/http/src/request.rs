@@ -3,8 +3,8 @@
 //! Keeps the target of the latest request in one buffer; refuses to keep anything else.
 
 use crate::body::{BodyReader, Framing};
-use crate::fields::{is_token, minor_version, Coding, Fields};
-use crate::lines::{LineReader, Next, HEAD_LIMIT_BYTES};
+use crate::fields::{is_token, minor_version, Coding, Field};
+use crate::head::{HeadLines, HeadReader};
 use crate::Malformed;
 
 /// The methods that a responder tells apart.
@@ -50,36 +50,55 @@ pub struct FedRequest {
 }
 
 /// Reads one request after another. Holds at most one unfinished line and one target.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RequestParser {
-    lines: LineReader,
+    head: HeadReader,
+    line: RequestLine,
     state: State,
-    method: Method,
-    minor_version: u8,
-    target: Vec<u8>,
-    fields: Fields,
-    head_bytes: usize,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum State {
-    RequestLine,
-    Fields,
+    #[default]
+    Head,
     Body(BodyReader),
     Failed(Malformed),
 }
 
-impl Default for RequestParser {
+/// The first line.
+#[derive(Debug)]
+struct RequestLine {
+    method: Method,
+    minor_version: u8,
+    target: Vec<u8>,
+}
+
+impl Default for RequestLine {
     fn default() -> Self {
-        Self {
-            lines: LineReader::default(),
-            state: State::RequestLine,
-            method: Method::Other,
-            minor_version: 0,
-            target: Vec::new(),
-            fields: Fields::default(),
-            head_bytes: 0,
+        Self { method: Method::Other, minor_version: 0, target: Vec::new() }
+    }
+}
+
+impl HeadLines for RequestLine {
+    fn start(&mut self, line: &[u8]) -> Result<bool, Malformed> {
+        // RFC 9112, 2.2: "a server ... SHOULD ignore at least one empty line (CRLF) received prior to the request-line".
+        if line.is_empty() {
+            return Ok(false);
         }
+        let (method, target, minor_version) = request_line(line)?;
+        self.target.clear();
+        self.target.extend_from_slice(target);
+        (self.method, self.minor_version) = (method, minor_version);
+        Ok(true)
+    }
+
+    /// RFC 9112, 5.2: a server that receives a folded field in a request "MUST either reject the message by sending a
+    /// 400" or replace it.
+    fn field(&mut self, field: Field<'_>) -> Result<(), Malformed> {
+        if field.name.is_empty() {
+            return Err(Malformed::FoldedField);
+        }
+        Ok(())
     }
 }
 
@@ -87,13 +106,13 @@ impl RequestParser {
     /// The target of the request that was completed last, as it was sent.
     #[must_use]
     pub fn target(&self) -> &[u8] {
-        &self.target
+        &self.line.target
     }
 
     /// Whether a request has begun and not ended.
     #[must_use]
     pub fn is_amid_request(&self) -> bool {
-        self.head_bytes != 0 || !self.lines.is_empty()
+        self.head.has_begun()
     }
 
     /// Takes bytes up to the first event among them, or all of them.
@@ -112,56 +131,35 @@ impl RequestParser {
 
     fn advance(&mut self, input: &[u8]) -> Result<FedRequest, Malformed> {
         let mut at = 0;
-        loop {
-            match &mut self.state {
-                State::Failed(cause) => return Err(*cause),
-                State::Body(body) => {
-                    at += body.feed(&input[at..], &mut self.lines)?;
-                    let event = body.is_done().then_some(body.bytes).map(|bytes| self.completed(bytes));
-                    return Ok(FedRequest { consumed: at, event });
-                }
-                State::RequestLine | State::Fields => {}
+        if let State::Head = self.state {
+            if !self.head.read(input, &mut at, &mut self.line)? {
+                return Ok(FedRequest { consumed: at, event: None });
             }
-            match self.lines.next(&input[at..], HEAD_LIMIT_BYTES - self.head_bytes) {
-                Next::More => return Ok(FedRequest { consumed: input.len(), event: None }),
-                Next::TooLong => return Err(Malformed::HeadTooLong),
-                Next::Line { text, used, size } => {
-                    at += used;
-                    self.head_bytes += size;
-                    match self.state {
-                        // RFC 9112, 2.2: "a server ... SHOULD ignore at least one empty line (CRLF) received prior to
-                        // the request-line".
-                        State::RequestLine if text.is_empty() => {}
-                        State::RequestLine => {
-                            let (method, target, minor) = request_line(text)?;
-                            self.target.clear();
-                            self.target.extend_from_slice(target);
-                            (self.method, self.minor_version, self.state) = (method, minor, State::Fields);
-                        }
-                        _ if text.is_empty() => {
-                            if self.end_of_head()? {
-                                return Ok(FedRequest { consumed: at, event: Some(RequestEvent::ContinueExpected) });
-                            }
-                        }
-                        // RFC 9112, 5.2: a server that receives a folded field in a request "MUST either reject the
-                        // message by sending a 400" or replace it.
-                        _ if matches!(text[0], b' ' | b'\t') => return Err(Malformed::FoldedField),
-                        _ => self.fields.take(text)?,
-                    }
-                }
+            if self.end_of_head()? {
+                return Ok(FedRequest { consumed: at, event: Some(RequestEvent::ContinueExpected) });
             }
+        }
+        match &mut self.state {
+            State::Failed(cause) => Err(*cause),
+            State::Body(body) => {
+                at += body.feed(&input[at..], &mut self.head.lines, &mut ())?;
+                let event = body.is_done().then_some(body.bytes).map(|bytes| self.completed(bytes));
+                Ok(FedRequest { consumed: at, event })
+            }
+            State::Head => Ok(FedRequest { consumed: at, event: None }),
         }
     }
 
     /// Begins the body; says whether its sender waits to be told to go on.
     fn end_of_head(&mut self) -> Result<bool, Malformed> {
-        self.fields.check(self.minor_version)?;
-        match self.fields.hosts {
-            0 if self.minor_version >= 1 => return Err(Malformed::MissingHost),
+        let (fields, minor_version) = (&self.head.fields, self.line.minor_version);
+        fields.check(minor_version)?;
+        match fields.hosts {
+            0 if minor_version >= 1 => return Err(Malformed::MissingHost),
             0 | 1 => {}
             _ => return Err(Malformed::RepeatedHost),
         }
-        let framing = match (self.fields.coding, self.fields.length) {
+        let framing = match (fields.coding, fields.length) {
             (Coding::Chunked, _) => Framing::Chunked,
             // RFC 9112, 6.3: where chunked is not the final coding in a request, "the message body length cannot be
             // determined reliably; the server MUST respond with the 400".
@@ -169,21 +167,20 @@ impl RequestParser {
             (Coding::None, length) => Framing::Length(length.unwrap_or(0)),
         };
         let body = BodyReader::new(framing);
-        let waits = self.fields.expects_continue && self.minor_version >= 1 && !body.is_done();
+        let waits = fields.expects_continue && minor_version >= 1 && !body.is_done();
         self.state = State::Body(body);
         Ok(waits)
     }
 
     fn completed(&mut self, body_bytes: u64) -> RequestEvent {
         let request = Request {
-            method: self.method,
-            keep_alive: self.fields.persists(self.minor_version),
-            is_http10: self.minor_version == 0,
+            method: self.line.method,
+            keep_alive: self.head.fields.persists(self.line.minor_version),
+            is_http10: self.line.minor_version == 0,
             body_bytes,
         };
-        self.state = State::RequestLine;
-        self.fields = Fields::default();
-        self.head_bytes = 0;
+        self.state = State::Head;
+        self.head.begin();
         RequestEvent::Request(request)
     }
 }

@@ -1,10 +1,10 @@
 //! A client's side of the syntax: responses out of bytes that arrive in any pieces.
 //! Owns the status line, which framing a response has (RFC 9112, 6.3), and skipping interim responses. Keeps of a
-//! response what load measuring asks: status, sizes, whether the connection lives on.
+//! response what load measuring asks: status, sizes, whether the connection lives on; who wants more gives a [`Sink`].
 
 use crate::body::{BodyReader, Framing};
-use crate::fields::{minor_version, Coding, Fields};
-use crate::lines::{LineReader, Next, HEAD_LIMIT_BYTES};
+use crate::fields::{minor_version, Coding, Field};
+use crate::head::{HeadLines, HeadReader};
 use crate::Malformed;
 
 /// A response that has arrived whole.
@@ -38,45 +38,89 @@ pub enum End {
     Early,
 }
 
+/// Who wants to see what a response holds, as it comes and before it is known to end well.
+pub trait Sink {
+    /// A head begins. What came before it, if that was no whole response, was an interim response's.
+    fn status(&mut self, _status: u16) {}
+
+    /// A header field: its name as it was sent, its value without the white space around it. An empty name continues the
+    /// value before it. Trailer fields are not told.
+    fn field(&mut self, _name: &[u8], _value: &[u8]) {}
+
+    /// The next part of the body, without chunk framing; never empty.
+    fn body(&mut self, _bytes: &[u8]) {}
+}
+
+/// Nobody.
+impl Sink for () {}
+
+/// Interim responses (1xx) that may come before a response.
+pub const INTERIM_LIMIT: u8 = 16;
+
 /// Reads one response after another. Holds at most one unfinished line, and nothing of a body.
 #[derive(Debug)]
 pub struct ResponseParser {
-    lines: LineReader,
+    head: HeadReader,
+    line: StatusLine,
     state: State,
     answers_head: bool,
-    status: u16,
-    minor_version: u8,
-    fields: Fields,
-    head_bytes: usize,
+    interim: u8,
 }
 
 #[derive(Debug)]
 enum State {
-    StatusLine,
-    Fields,
+    Head,
     Body(BodyReader),
     Failed(Malformed),
 }
 
-impl ResponseParser {
-    /// A parser for the responses to one kind of request: those to HEAD have no body, whatever they say.
-    #[must_use]
-    pub fn new(answers_head: bool) -> Self {
-        Self {
-            lines: LineReader::default(),
-            state: State::StatusLine,
-            answers_head,
-            status: 0,
-            minor_version: 0,
-            fields: Fields::default(),
-            head_bytes: 0,
-        }
+/// The first line.
+#[derive(Clone, Copy, Debug, Default)]
+struct StatusLine {
+    minor_version: u8,
+    status: u16,
+}
+
+/// Where the lines of a head go.
+struct Lines<'p, S> {
+    line: &'p mut StatusLine,
+    sink: &'p mut S,
+}
+
+impl<S: Sink> HeadLines for Lines<'_, S> {
+    #[inline]
+    fn start(&mut self, line: &[u8]) -> Result<bool, Malformed> {
+        *self.line = status_line(line)?;
+        self.sink.status(self.line.status);
+        Ok(true)
     }
 
-    /// Forgets everything, for a new connection.
+    #[inline]
+    fn field(&mut self, field: Field<'_>) -> Result<(), Malformed> {
+        self.sink.field(field.name, field.value);
+        Ok(())
+    }
+}
+
+impl ResponseParser {
+    /// A parser whose responses have a body, or none whatever they say (`answers_head`), as those to HEAD; until
+    /// [`ResponseParser::expect_no_body`] says something else.
+    #[must_use]
+    pub fn new(answers_head: bool) -> Self {
+        Self { head: HeadReader::default(), line: StatusLine::default(), state: State::Head, answers_head, interim: 0 }
+    }
+
+    /// Says whether the next response, none of which has been fed yet, and those after it have no body whatever they say,
+    /// as those to HEAD.
+    #[inline]
+    pub fn expect_no_body(&mut self, answers_head: bool) {
+        self.answers_head = answers_head;
+    }
+
+    /// Forgets everything that was fed, for a new connection.
     pub fn reset(&mut self) {
-        let lines = std::mem::take(&mut self.lines);
-        *self = Self { lines: lines.emptied(), ..Self::new(self.answers_head) };
+        let head = std::mem::take(&mut self.head);
+        *self = Self { head: head.emptied(), ..Self::new(self.answers_head) };
     }
 
     /// Takes bytes up to the end of the first response among them, or all of them.
@@ -85,7 +129,16 @@ impl ResponseParser {
     /// What is wrong with the response; from then on every call gives the same error until [`ResponseParser::reset`].
     #[inline]
     pub fn feed(&mut self, input: &[u8]) -> Result<FedResponse, Malformed> {
-        let fed = self.advance(input);
+        self.feed_into(input, &mut ())
+    }
+
+    /// The same, and shows the response to `sink`.
+    ///
+    /// # Errors
+    /// As [`ResponseParser::feed`].
+    #[inline]
+    pub fn feed_into(&mut self, input: &[u8], sink: &mut impl Sink) -> Result<FedResponse, Malformed> {
+        let fed = self.advance(input, sink);
         if let Err(cause) = fed {
             self.state = State::Failed(cause);
         }
@@ -95,52 +148,45 @@ impl ResponseParser {
     /// Says what it means that the connection ended here.
     pub fn finish(&mut self) -> End {
         match &self.state {
-            State::StatusLine if self.head_bytes == 0 && self.lines.is_empty() => End::Clean,
+            State::Head if !self.head.has_begun() && self.interim == 0 => End::Clean,
             State::Body(body) if body.ends_with_connection() => End::Response(self.completed(body.bytes)),
             _ => End::Early,
         }
     }
 
-    fn advance(&mut self, input: &[u8]) -> Result<FedResponse, Malformed> {
+    fn advance(&mut self, input: &[u8], sink: &mut impl Sink) -> Result<FedResponse, Malformed> {
         let mut at = 0;
-        loop {
-            match &mut self.state {
-                State::Failed(cause) => return Err(*cause),
-                State::Body(body) => {
-                    at += body.feed(&input[at..], &mut self.lines)?;
-                    let response = body.is_done().then_some(body.bytes).map(|bytes| self.completed(bytes));
-                    return Ok(FedResponse { consumed: at, response });
-                }
-                State::StatusLine | State::Fields => {}
+        while let State::Head = self.state {
+            if !self.head.read(input, &mut at, &mut Lines { line: &mut self.line, sink })? {
+                return Ok(FedResponse { consumed: at, response: None });
             }
-            match self.lines.next(&input[at..], HEAD_LIMIT_BYTES - self.head_bytes) {
-                Next::More => return Ok(FedResponse { consumed: input.len(), response: None }),
-                Next::TooLong => return Err(Malformed::HeadTooLong),
-                Next::Line { text, used, size } => {
-                    at += used;
-                    self.head_bytes += size;
-                    match self.state {
-                        State::StatusLine => {
-                            (self.minor_version, self.status) = status_line(text)?;
-                            self.state = State::Fields;
-                        }
-                        _ if text.is_empty() => self.end_of_head()?,
-                        _ => self.fields.take(text)?,
-                    }
-                }
+            self.end_of_head()?;
+        }
+        match &mut self.state {
+            State::Failed(cause) => Err(*cause),
+            State::Body(body) => {
+                at += body.feed(&input[at..], &mut self.head.lines, sink)?;
+                let response = body.is_done().then_some(body.bytes).map(|bytes| self.completed(bytes));
+                Ok(FedResponse { consumed: at, response })
             }
+            State::Head => Ok(FedResponse { consumed: at, response: None }),
         }
     }
 
     /// RFC 9112, 6.3, in its order.
     fn end_of_head(&mut self) -> Result<(), Malformed> {
-        self.fields.check(self.minor_version)?;
-        let framing = match (self.status, self.fields.coding, self.fields.length) {
+        let fields = &self.head.fields;
+        fields.check(self.line.minor_version)?;
+        let framing = match (self.line.status, fields.coding, fields.length) {
             (101, ..) => return Err(Malformed::UnexpectedUpgrade),
             (100..=199, ..) => {
                 // RFC 9110, 15.2: "A client MUST be able to parse one or more 1xx responses received prior to a
-                // final response".
-                self.begin();
+                // final response". Their number is bounded, for a server could send them for ever.
+                if self.interim == INTERIM_LIMIT {
+                    return Err(Malformed::TooManyInterim);
+                }
+                self.interim += 1;
+                self.head.begin();
                 return Ok(());
             }
             _ if self.answers_head => Framing::Length(0),
@@ -156,28 +202,24 @@ impl ResponseParser {
 
     fn completed(&mut self, body_bytes: u64) -> Response {
         let until_close = matches!(&self.state, State::Body(body) if body.ends_with_connection());
-        let keep_alive = !until_close && self.fields.persists(self.minor_version);
-        let response = Response { status: self.status, keep_alive, body_bytes };
-        self.begin();
+        let keep_alive = !until_close && self.head.fields.persists(self.line.minor_version);
+        let response = Response { status: self.line.status, keep_alive, body_bytes };
+        self.state = State::Head;
+        self.head.begin();
+        self.interim = 0;
         response
-    }
-
-    fn begin(&mut self) {
-        self.state = State::StatusLine;
-        self.fields = Fields::default();
-        self.head_bytes = 0;
     }
 }
 
 /// `HTTP/1.x NNN reason`; the reason, and the space before it, may be missing.
-fn status_line(line: &[u8]) -> Result<(u8, u16), Malformed> {
+fn status_line(line: &[u8]) -> Result<StatusLine, Malformed> {
     let (version, rest) = line.split_at_checked(8).ok_or(Malformed::StatusLine)?;
-    let minor = minor_version(version).ok_or(Malformed::StatusLine)??;
+    let minor_version = minor_version(version).ok_or(Malformed::StatusLine)??;
     match rest {
         [b' ', a @ b'1'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9']
         | [b' ', a @ b'1'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', b' ', ..] => {
             let digit = |byte: &u8| u16::from(byte - b'0');
-            Ok((minor, digit(a) * 100 + digit(b) * 10 + digit(c)))
+            Ok(StatusLine { minor_version, status: digit(a) * 100 + digit(b) * 10 + digit(c) })
         }
         _ => Err(Malformed::StatusLine),
     }
@@ -185,7 +227,7 @@ fn status_line(line: &[u8]) -> Result<(u8, u16), Malformed> {
 
 #[cfg(test)]
 mod tests {
-    use super::{End, Response, ResponseParser};
+    use super::{End, Response, ResponseParser, Sink, INTERIM_LIMIT};
     use crate::{Malformed, HEAD_LIMIT_BYTES};
 
     fn one(text: &str) -> Result<(Option<Response>, usize), Malformed> {
@@ -220,6 +262,69 @@ mod tests {
         let text = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
         let fed = ResponseParser::new(true).feed(text).unwrap();
         assert_eq!((fed.response, fed.consumed), (whole(200, true, 0), text.len()));
+    }
+
+    /// Writes down all that it is shown.
+    #[derive(Default)]
+    struct Seen {
+        heads: Vec<(u16, Vec<String>)>,
+        body: Vec<u8>,
+    }
+
+    impl Sink for Seen {
+        fn status(&mut self, status: u16) {
+            self.heads.push((status, Vec::new()));
+        }
+
+        fn field(&mut self, name: &[u8], value: &[u8]) {
+            let line = format!("{}={}", String::from_utf8_lossy(name), String::from_utf8_lossy(value));
+            self.heads.last_mut().unwrap().1.push(line);
+        }
+
+        fn body(&mut self, bytes: &[u8]) {
+            assert!(!bytes.is_empty());
+            self.body.extend_from_slice(bytes);
+        }
+    }
+
+    #[test]
+    fn a_sink_sees_fields_and_the_body_without_its_chunks() {
+        let text = "HTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nX-a:  b c \r\n\td\r\nTransfer-Encoding: chunked\r\n\r\n\
+                    3;e=f\r\nabc\r\n1\r\nd\r\n0\r\nTrailer: no\r\n\r\n";
+        for size in [1, 2, 7, text.len()] {
+            let (mut parser, mut seen) = (ResponseParser::new(false), Seen::default());
+            let fed = text.as_bytes().chunks(size).map(|piece| parser.feed_into(piece, &mut seen).unwrap());
+            assert_eq!(fed.filter_map(|fed| fed.response).collect::<Vec<_>>(), Vec::from_iter(whole(200, true, 4)));
+            let fields = ["X-a=b c", "=d", "Transfer-Encoding=chunked"].map(str::to_owned).to_vec();
+            assert_eq!(seen.heads, [(103, vec!["Link=x".to_owned()]), (200, fields)]);
+            assert_eq!(seen.body, b"abcd");
+        }
+    }
+
+    #[test]
+    fn requests_of_both_kinds_take_turns_on_one_connection() {
+        let text = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n";
+        let mut parser = ResponseParser::new(false);
+        for answers_head in [true, false, true] {
+            parser.expect_no_body(answers_head);
+            let response = parser.feed(text).unwrap().response;
+            assert_eq!(response.is_some(), answers_head);
+            assert_eq!(parser.feed(if answers_head { b"" } else { b"hi" }).unwrap().response.is_some(), !answers_head);
+        }
+    }
+
+    #[test]
+    fn interim_responses_are_bounded() {
+        let interim = "HTTP/1.1 102 Processing\r\n\r\n".repeat(usize::from(INTERIM_LIMIT));
+        let done = "HTTP/1.1 204 No Content\r\n\r\n";
+        assert_eq!(one(&(interim.clone() + done)).unwrap().0, whole(204, true, 0));
+        assert_eq!(one(&(interim.clone() + "HTTP/1.1 100 x\r\n\r\n" + done)), Err(Malformed::TooManyInterim));
+        let mut parser = ResponseParser::new(false);
+        for _ in 0..3 {
+            assert_eq!(parser.feed((interim.clone() + done).as_bytes()).unwrap().response, whole(204, true, 0));
+        }
+        parser.feed(interim.as_bytes()).unwrap();
+        assert_eq!(parser.finish(), End::Early, "something had begun");
     }
 
     #[test]

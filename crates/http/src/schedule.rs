@@ -2,14 +2,14 @@
 //! ended) and open (requests are due at a rate, whether a connection is free or not). The open loop's backlog is the
 //! difference of two counts, so that falling behind costs no memory; latency counts from `due_ns` in both.
 
-use leadline_pace::Pace;
+use leadline_pace::{Arrivals, Stages};
 
 /// A thread's requests, one discipline or the other.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Schedule {
     /// As fast as the answers come.
     Closed(ClosedLoop),
-    /// At a rate.
+    /// At a rate, constant or in stages.
     Open(OpenLoop),
 }
 
@@ -32,8 +32,8 @@ impl Schedule {
         }
     }
 
-    /// When the request after those handed out is due, or would be if there were one more; `None` in a closed loop. A
-    /// paced flow ends here: n requests take up n gaps, not n - 1.
+    /// When the request after those handed out is due, or would be if there were one more: at the latest when the stages
+    /// end. `None` in a closed loop. A paced flow ends here: n requests take up n gaps, not n - 1.
     #[must_use]
     pub fn following_ns(&self) -> Option<u64> {
         match self {
@@ -90,10 +90,11 @@ impl ClosedLoop {
     }
 }
 
-/// Requests at a rate: thread `index` of `threads` sends every `threads`-th one.
-#[derive(Clone, Copy, Debug)]
+/// Requests at a rate that may change: thread `index` of `threads` sends every `threads`-th one.
+#[derive(Clone, Debug)]
 pub struct OpenLoop {
-    pace: Pace,
+    stages: Stages,
+    arrivals: Arrivals,
     start_ns: u64,
     end_ns: u64,
     index: u64,
@@ -104,19 +105,22 @@ pub struct OpenLoop {
 }
 
 impl OpenLoop {
-    /// Requests due in `[start_ns, start_ns + duration_ns)`, and no more than `number` over all threads.
+    /// Requests due in `[start_ns, start_ns + duration_ns)`, and no more than `number` over all threads. Where the stages
+    /// end before that time, so do the requests.
     #[must_use]
-    pub fn new(pace: Pace, start_ns: u64, duration_ns: u64, number: Option<u64>, index: u64, threads: u64) -> Self {
-        let all = pace.count_within(duration_ns).min(number.unwrap_or(u64::MAX));
+    pub fn new(stages: Stages, start_ns: u64, duration_ns: u64, number: Option<u64>, index: u64, threads: u64) -> Self {
+        let all = stages.count_within(duration_ns).min(number.unwrap_or(u64::MAX));
+        let arrivals = stages.every(index, threads);
         Self {
-            pace,
             start_ns,
             end_ns: start_ns.saturating_add(duration_ns),
             index,
             threads,
             total: share(all, index, threads),
             taken: 0,
-            next_due_ns: start_ns.saturating_add(pace.due_ns(index)),
+            next_due_ns: start_ns.saturating_add(arrivals.due_ns()),
+            stages,
+            arrivals,
         }
     }
 
@@ -128,8 +132,8 @@ impl OpenLoop {
         }
         let due_ns = self.next_due_ns;
         self.taken += 1;
-        let ordinal = self.taken.saturating_mul(self.threads).saturating_add(self.index);
-        self.next_due_ns = self.start_ns.saturating_add(self.pace.due_ns(ordinal));
+        self.arrivals.advance();
+        self.next_due_ns = self.start_ns.saturating_add(self.arrivals.due_ns());
         Some(due_ns)
     }
 
@@ -137,7 +141,7 @@ impl OpenLoop {
     #[must_use]
     pub fn due_count(&self, now_ns: u64) -> u64 {
         let Some(elapsed_ns) = now_ns.checked_sub(self.start_ns) else { return 0 };
-        share(self.pace.due_count(elapsed_ns), self.index, self.threads).min(self.total)
+        share(self.stages.due_count(elapsed_ns), self.index, self.threads).min(self.total)
     }
 }
 
@@ -148,10 +152,14 @@ fn share(all: u64, index: u64, threads: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use leadline_pace::Pace;
+    use leadline_pace::{Stage, Stages};
     use proptest::prelude::*;
 
     use super::{share, ClosedLoop, OpenLoop, Schedule};
+
+    fn constant(per_s: f64) -> Stages {
+        Stages::new([Stage { from_per_s: per_s, to_per_s: per_s, duration_ns: 1_000_000_000 }]).unwrap()
+    }
 
     #[test]
     fn a_closed_loop_is_due_when_a_connection_is_free() {
@@ -167,8 +175,7 @@ mod tests {
 
     #[test]
     fn an_open_loop_keeps_its_due_times_when_it_falls_behind() {
-        let pace = Pace::per_second(1000.0).unwrap();
-        let mut open = OpenLoop::new(pace, 5_000_000, 10_000_000, None, 0, 1);
+        let mut open = OpenLoop::new(constant(1000.0), 5_000_000, 10_000_000, None, 0, 1);
         assert_eq!(open.take(4_999_999), None);
         assert_eq!(open.due_count(4_999_999), 0);
         assert_eq!(open.take(5_000_000), Some(5_000_000));
@@ -183,9 +190,22 @@ mod tests {
     }
 
     #[test]
+    fn a_pause_is_waited_out() {
+        let stages = [(0.0, 5_000_000), (1000.0, 2_000_000), (0.0, 5_000_000), (1000.0, 1_000_000)];
+        let stages = stages.map(|(per_s, duration_ns)| Stage { from_per_s: per_s, to_per_s: per_s, duration_ns });
+        let mut open = Schedule::Open(OpenLoop::new(Stages::new(stages).unwrap(), 100, u64::MAX, None, 0, 1));
+        assert_eq!(
+            (open.take(4_999_999, 0), open.next_due_ns(), open.due_count(4_999_999)),
+            (None, Some(5_000_100), 0)
+        );
+        let due_ns: Vec<u64> = std::iter::from_fn(|| open.take(20_000_000, 0)).collect();
+        assert_eq!(due_ns, [5_000_100, 6_000_100, 12_000_100]);
+        assert_eq!((open.next_due_ns(), open.following_ns(), open.due_count(u64::MAX)), (None, Some(13_000_100), 3));
+    }
+
+    #[test]
     fn a_paced_number_takes_up_as_many_gaps() {
-        let pace = Pace::per_second(1000.0).unwrap();
-        let mut open = Schedule::Open(OpenLoop::new(pace, 5_000_000, 10_000_000, Some(2), 0, 1));
+        let mut open = Schedule::Open(OpenLoop::new(constant(1000.0), 5_000_000, 10_000_000, Some(2), 0, 1));
         assert_eq!(open.following_ns(), Some(5_000_000));
         assert!(open.take(6_000_000, 0).is_some() && open.take(6_000_000, 0).is_some());
         assert_eq!((open.next_due_ns(), open.following_ns()), (None, Some(7_000_000)));
@@ -199,20 +219,26 @@ mod tests {
         }
 
         #[test]
-        fn threads_together_send_the_whole_pace(rate in 1.0f64..1e6, threads in 1u64..9, number in proptest::option::of(0u64..500)) {
-            let pace = Pace::per_second(rate).unwrap();
+        fn threads_together_send_the_whole_curve(
+            from_per_s in 0.0f64..1e6,
+            to_per_s in 1.0f64..1e6,
+            threads in 1u64..9,
+            number in proptest::option::of(0u64..500),
+        ) {
+            let stage = Stage { from_per_s, to_per_s, duration_ns: 700_000 };
+            let stages = Stages::new([stage, Stage { from_per_s: to_per_s, to_per_s: 0.0, ..stage }]).unwrap();
             let duration_ns = 1_000_000;
             let mut due = Vec::new();
             for index in 0..threads {
-                let mut open = OpenLoop::new(pace, 0, duration_ns, number, index, threads);
+                let mut open = OpenLoop::new(stages.clone(), 0, duration_ns, number, index, threads);
                 while let Some(due_ns) = open.take(duration_ns - 1) {
                     due.push(due_ns);
                 }
                 prop_assert_eq!(open.due_count(duration_ns), open.taken);
             }
             due.sort_unstable();
-            let expected = pace.count_within(duration_ns).min(number.unwrap_or(u64::MAX));
-            prop_assert_eq!(due, (0..expected).map(|n| pace.due_ns(n)).collect::<Vec<_>>());
+            let expected = stages.count_within(duration_ns).min(number.unwrap_or(u64::MAX));
+            prop_assert_eq!(due, (0..expected).map(|n| stages.due_ns(n)).collect::<Vec<_>>());
         }
     }
 }

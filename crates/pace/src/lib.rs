@@ -1,5 +1,10 @@
 //! When to send: pure arithmetic over the ordinal of an operation, so that lateness never moves the schedule.
-//! Owns no clock and keeps no state; whoever drives load asks "when is operation n due" and "how many are due by now".
+//! Owns no clock and keeps no state; whoever drives load asks "when is operation n due" and "how many are due by now". A
+//! [`Pace`] is constant and has no end, [`Stages`] are a curve with one.
+
+mod stages;
+
+pub use stages::{Arrivals, Stage, Stages, StagesError};
 
 /// A constant rate, exact over any run length: operation `n` is due at `n / rate` after the start, rounded down to 1 ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

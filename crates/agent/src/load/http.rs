@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use base64::prelude::{Engine as _, BASE64_STANDARD};
 use leadline_http::{ClosedLoop, OpenLoop, RequestTemplate, Schedule, Url};
-use leadline_pace::Pace;
+use leadline_pace::{Stage, Stages};
 use leadline_sys::clock::monotonic_ns;
-use leadline_wire::{ErrorReport, HttpSpec, Outcome, RateStage, Side};
+use leadline_wire::{ErrorReport, HttpSpec, Outcome, Side};
 
 use self::opening::{open_all, Opened};
 use self::report::WorkerReport;
@@ -42,7 +42,7 @@ fn prepare_with(spec: HttpSpec, forced: Option<Engine>) -> Result<Box<dyn Ready>
     if spec.connections == 0 || spec.threads == 0 || spec.timeouts.response_ms == 0 {
         return Err(input_error("bad_http", "connections, threads and timeouts have to be at least 1"));
     }
-    let pace = pace(&spec)?;
+    let stages = stages(&spec)?;
     let plan = plan(&spec)?;
     let connections = open_all(&plan, spec.connections).map_err(|error| system_error("opening connections", &error))?;
     if connections.iter().all(Result::is_err) {
@@ -52,14 +52,19 @@ fn prepare_with(spec: HttpSpec, forced: Option<Engine>) -> Result<Box<dyn Ready>
         let blame = leadline_wire::Blame::Peer;
         return Err(ErrorReport { blame, code: error_code(&error).to_owned(), ..system_error(&doing, &error) });
     }
-    Ok(Box::new(HttpLoad { spec, pace, plan: Arc::new(plan), connections, forced }))
+    Ok(Box::new(HttpLoad { spec, stages, plan: Arc::new(plan), connections, forced }))
 }
 
-fn pace(spec: &HttpSpec) -> Result<Option<Pace>, ErrorReport> {
-    let Some(RateStage { from_per_s: rate, .. }) = spec.rate.first().copied() else { return Ok(None) };
-    let pace = Pace::per_second(rate);
-    pace.map(Some)
-        .ok_or_else(|| input_error("bad_rate", format!("rate_per_s: {rate} is no number of requests a second")))
+fn stages(spec: &HttpSpec) -> Result<Option<Stages>, ErrorReport> {
+    if spec.rate.is_empty() {
+        return Ok(None);
+    }
+    let stages = spec.rate.iter().map(|stage| Stage {
+        from_per_s: stage.from_per_s,
+        to_per_s: stage.to_per_s,
+        duration_ns: stage.duration_ms.saturating_mul(1_000_000),
+    });
+    Stages::new(stages).map(Some).map_err(|error| input_error("bad_rate", format!("rate: {error}")))
 }
 
 fn plan(spec: &HttpSpec) -> Result<Plan, ErrorReport> {
@@ -80,7 +85,7 @@ fn plan(spec: &HttpSpec) -> Result<Plan, ErrorReport> {
 
 struct HttpLoad {
     spec: HttpSpec,
-    pace: Option<Pace>,
+    stages: Option<Stages>,
     plan: Arc<Plan>,
     connections: Vec<Opened>,
     forced: Option<Engine>,
@@ -89,7 +94,7 @@ struct HttpLoad {
 impl Ready for HttpLoad {
     fn run(self: Box<Self>, at_ns: u64, task: &Task) -> Result<Outcome, ErrorReport> {
         let groups = deal_out(self.connections, self.spec.threads);
-        let load = Load { spec: self.spec, pace: self.pace, plan: self.plan, at_ns, task };
+        let load = Load { spec: self.spec, stages: self.stages, plan: self.plan, at_ns, task };
         let sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
         match Wires::new(&load.plan, &sizes, self.forced).map_err(failed)? {
             Wires::IoUring(wires) => load.drive(groups, wires, (Engine::IoUring, None)),
@@ -101,7 +106,7 @@ impl Ready for HttpLoad {
 /// A load that is about to start.
 struct Load<'t> {
     spec: HttpSpec,
-    pace: Option<Pace>,
+    stages: Option<Stages>,
     plan: Arc<Plan>,
     at_ns: u64,
     task: &'t Task,
@@ -115,14 +120,14 @@ impl Load<'_> {
         wires: Vec<W>,
         engine: (Engine, Option<String>),
     ) -> Result<Outcome, ErrorReport> {
-        let Self { spec, pace, plan, at_ns, task } = self;
+        let Self { spec, stages, plan, at_ns, task } = self;
         let span = span(at_ns, spec.duration_ms);
         let threads = groups.len() as u64;
         let counters = counters(groups.len() as u32);
         let (out, rolled) = mpsc::channel();
         let mut workers = Vec::new();
         for ((wire, counters), index) in wires.into_iter().zip(&counters).zip(0..) {
-            let schedule = schedule(&spec, pace, span.at_ns, index, threads);
+            let schedule = schedule(&spec, stages.as_ref(), span.at_ns, index, threads);
             let warm_until_ns = span.at_ns.saturating_add(spec.warmup_ms * 1_000_000);
             let recorder = Recorder::new(METRICS.len(), warm_until_ns, out.clone());
             workers.push(Worker::new(Arc::clone(&plan), wire, schedule, recorder, Arc::clone(counters)));
@@ -151,10 +156,10 @@ fn failed(error: std::io::Error) -> ErrorReport {
     system_error("driving HTTP connections", &error)
 }
 
-fn schedule(spec: &HttpSpec, pace: Option<Pace>, at_ns: u64, index: u64, threads: u64) -> Schedule {
+fn schedule(spec: &HttpSpec, stages: Option<&Stages>, at_ns: u64, index: u64, threads: u64) -> Schedule {
     let duration_ns = spec.duration_ms * 1_000_000;
-    match pace {
-        Some(pace) => Schedule::Open(OpenLoop::new(pace, at_ns, duration_ns, spec.number, index, threads)),
+    match stages {
+        Some(stages) => Schedule::Open(OpenLoop::new(stages.clone(), at_ns, duration_ns, spec.number, index, threads)),
         None => Schedule::Closed(ClosedLoop::new(at_ns, duration_ns, spec.number, index, threads)),
     }
 }

@@ -1,0 +1,273 @@
+//! A rate that changes with time: stages that follow one another, in each of which it goes evenly from one value to
+//! another. Owns when each arrival is due on that curve, to the nanosecond, and how many are due by a time.
+//!
+//! Arrival `n`, from 0, is due where the area under the curve is about to exceed `n`: at a constant rate that is `n / rate`,
+//! as in [`crate::Pace`]; what would fall due in a pause falls due at its end. Areas are integers, never sums of
+//! fractions: the unit is 0.5 · 10^-15 arrivals, so that a rate in 10^-6/s over a time in ns makes whole ones.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::NANO_MICRO;
+
+/// Units of area in one arrival.
+const ARRIVAL: u128 = 2 * NANO_MICRO;
+
+/// The fastest rate, arrivals per second.
+const FASTEST_PER_S: f64 = 1e12;
+
+/// One stage as its user says it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stage {
+    /// Arrivals per second at its beginning, kept to 10^-6.
+    pub from_per_s: f64,
+    /// Arrivals per second at its end, kept to 10^-6.
+    pub to_per_s: f64,
+    /// How long it lasts, ns.
+    pub duration_ns: u64,
+}
+
+/// Why stages make no curve. `stage` counts from 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum StagesError {
+    /// A rate that is no number, negative, too high, or lower than what is kept of it.
+    Rate {
+        /// Which one.
+        stage: usize,
+        /// What was given.
+        per_s: f64,
+    },
+    /// Nothing is ever due.
+    NoArrivals,
+    /// More time or more arrivals than 64 bits count.
+    TooMuch,
+}
+
+impl fmt::Display for StagesError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rate { stage, per_s } => {
+                write!(
+                    formatter,
+                    "stage {stage}: a rate of {per_s}/s; it has to be 0 or between 0.000001/s and 10^12/s"
+                )
+            }
+            Self::NoArrivals => formatter.write_str("the stages hold no time at a rate above 0"),
+            Self::TooMuch => formatter.write_str("the stages hold more than 2^64 ns or 2^64 arrivals"),
+        }
+    }
+}
+
+impl std::error::Error for StagesError {}
+
+/// The curve. Cheap to copy: copies share it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stages {
+    /// Those that last, in order; at least one.
+    segments: Arc<[Segment]>,
+    end_ns: u64,
+    area: u128,
+}
+
+/// A stage in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Segment {
+    /// 10^-6 arrivals per second.
+    from: u64,
+    to: u64,
+    duration_ns: u64,
+    start_ns: u64,
+    /// Area before it.
+    before: u128,
+    /// Area of its own.
+    area: u128,
+}
+
+impl Stages {
+    /// Stages that follow one another from time 0 on; after the last one nothing is due any more.
+    ///
+    /// # Errors
+    /// A rate that is none, or stages in which nothing is ever due.
+    pub fn new(stages: impl IntoIterator<Item = Stage>) -> Result<Self, StagesError> {
+        let mut segments = Vec::new();
+        let (mut end_ns, mut area) = (0u64, 0u128);
+        for (stage, number) in stages.into_iter().zip(1..) {
+            let micro = |per_s| micro_per_second(per_s).ok_or(StagesError::Rate { stage: number, per_s });
+            let (from, to) = (micro(stage.from_per_s)?, micro(stage.to_per_s)?);
+            let Stage { duration_ns, .. } = stage;
+            if duration_ns == 0 {
+                continue;
+            }
+            let own = u128::from(from + to) * u128::from(duration_ns);
+            segments.push(Segment { from, to, duration_ns, start_ns: end_ns, before: area, area: own });
+            end_ns = end_ns.checked_add(duration_ns).ok_or(StagesError::TooMuch)?;
+            area += own;
+            if area > ARRIVAL * u128::from(u64::MAX) {
+                return Err(StagesError::TooMuch);
+            }
+        }
+        if area == 0 {
+            return Err(StagesError::NoArrivals);
+        }
+        Ok(Self { segments: segments.into(), end_ns, area })
+    }
+
+    /// How long the curve is, ns.
+    #[must_use]
+    pub fn duration_ns(&self) -> u64 {
+        self.end_ns
+    }
+
+    /// How many arrivals the whole curve has.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        arrivals(self.area)
+    }
+
+    /// When arrival `n` (from 0) is due, ns after the start, rounded down; the curve's end where it has no such arrival.
+    #[must_use]
+    pub fn due_ns(&self, n: u64) -> u64 {
+        let target = ARRIVAL * u128::from(n);
+        let place = self.segments.partition_point(|segment| segment.before + segment.area <= target);
+        self.segments.get(place).map_or(self.end_ns, |segment| segment.due_ns(target))
+    }
+
+    /// How many arrivals are due by `elapsed_ns` after the start.
+    #[must_use]
+    pub fn due_count(&self, elapsed_ns: u64) -> u64 {
+        let Some(until_ns) = elapsed_ns.checked_add(1).filter(|&until_ns| until_ns < self.end_ns) else {
+            return self.count();
+        };
+        let place = self.segments.partition_point(|segment| segment.start_ns < until_ns);
+        let segment = &self.segments[place.saturating_sub(1)];
+        arrivals(segment.before + segment.area_until(until_ns - segment.start_ns))
+    }
+
+    /// How many arrivals fall due in `[0, duration_ns)`.
+    #[must_use]
+    pub fn count_within(&self, duration_ns: u64) -> u64 {
+        duration_ns.checked_sub(1).map_or(0, |last| self.due_count(last))
+    }
+
+    /// The times of the arrivals `first`, `first + step`, `first + 2 * step`, ... in order.
+    #[must_use]
+    pub fn every(&self, first: u64, step: u64) -> Arrivals {
+        let mut arrivals =
+            Arrivals { stages: self.clone(), place: 0, target: ARRIVAL * u128::from(first), step, due_ns: 0 };
+        arrivals.find();
+        arrivals
+    }
+}
+
+/// Every so-many-th arrival of a curve, one after the other. Going on costs a square root, however long the curve is.
+#[derive(Clone, Debug)]
+pub struct Arrivals {
+    stages: Stages,
+    /// The segment that `target` lies in, or the number of segments.
+    place: usize,
+    /// The area at which the next arrival is due; beyond the curve's it stays where it is.
+    target: u128,
+    step: u64,
+    due_ns: u64,
+}
+
+impl Arrivals {
+    /// When the next one is due, ns after the start; the curve's end where it has none.
+    #[inline]
+    #[must_use]
+    pub fn due_ns(&self) -> u64 {
+        self.due_ns
+    }
+
+    /// Goes on to the one after it.
+    #[inline]
+    pub fn advance(&mut self) {
+        if self.target < self.stages.area {
+            self.target += ARRIVAL * u128::from(self.step);
+            self.find();
+        }
+    }
+
+    fn find(&mut self) {
+        let segments = &self.stages.segments;
+        while segments.get(self.place).is_some_and(|segment| segment.before + segment.area <= self.target) {
+            self.place += 1;
+        }
+        self.due_ns = segments.get(self.place).map_or(self.stages.end_ns, |segment| segment.due_ns(self.target));
+    }
+}
+
+impl Segment {
+    /// The last whole ns at which the area is no more than `target`, which lies in this segment.
+    ///
+    /// Floating point says where to look. With a slope of `k` the area after `t` is `k·t² + 2·from·t`, hence
+    /// `t = area / (from + √(from² + k·area))`; a falling rate is looked at from its end, so that all terms are positive
+    /// and nothing cancels. Then the seven roundings err by at most 2^-50 of `t`; [`NEAR`] leaves room for those of the
+    /// bounds. Where the bounds disagree on the ns, whole numbers decide.
+    #[inline]
+    fn due_ns(&self, target: u128) -> u64 {
+        let within = target - self.before;
+        let duration = self.duration_ns as f64;
+        let (mut low, mut high) = if self.to >= self.from {
+            let time = time_of(within, self.from, (self.to - self.from) as f64 / duration);
+            ((time * (1.0 - NEAR)) as u64, (time * (1.0 + NEAR)) as u64)
+        } else {
+            let time = time_of(self.area - within, self.to, (self.from - self.to) as f64 / duration);
+            let from_end = |time: f64| self.duration_ns.saturating_sub(time.ceil() as u64);
+            (from_end(time * (1.0 + NEAR)), from_end(time * (1.0 - NEAR)))
+        };
+        high = high.min(self.duration_ns);
+        while low < high {
+            let middle = high - (high - low) / 2;
+            if self.area_until(middle) <= within {
+                low = middle;
+            } else {
+                high = middle - 1;
+            }
+        }
+        self.start_ns + low
+    }
+
+    /// The area of the first `time_ns`, at most the whole duration, rounded up.
+    fn area_until(&self, time_ns: u64) -> u128 {
+        let (time, duration) = (u128::from(time_ns), u128::from(self.duration_ns));
+        let steady = 2 * u128::from(self.from) * time;
+        if self.from == self.to {
+            return steady;
+        }
+        // The change times time² / duration, in two steps that fit 128 bits.
+        let change = u128::from(self.from.abs_diff(self.to)) * time;
+        let (whole, rest) = (change / duration * time, change % duration * time);
+        if self.to > self.from {
+            steady + whole + rest.div_ceil(duration)
+        } else {
+            steady - whole - rest / duration
+        }
+    }
+}
+
+/// How far off the time of an arrival can be that floating point gives, as a part of it.
+const NEAR: f64 = 1.0 / (1u64 << 48) as f64;
+
+/// How long a rate that begins at `from` and grows by `slope` takes to cover an area.
+#[inline]
+fn time_of(area: u128, from: u64, slope: f64) -> f64 {
+    let (area, from) = (area as f64, from as f64);
+    if area == 0.0 {
+        return 0.0;
+    }
+    area / (from + (from * from + slope * area).sqrt())
+}
+
+/// How many arrivals are due once an area has been covered.
+fn arrivals(area: u128) -> u64 {
+    u64::try_from(area.div_ceil(ARRIVAL)).unwrap_or(u64::MAX)
+}
+
+fn micro_per_second(per_s: f64) -> Option<u64> {
+    let micro = (per_s * 1e6).round();
+    ((0.0..=FASTEST_PER_S).contains(&per_s) && (per_s == 0.0 || micro >= 1.0)).then_some(micro as u64)
+}
+
+#[cfg(test)]
+mod tests;
