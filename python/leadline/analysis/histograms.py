@@ -110,7 +110,7 @@ EMPTY = Histogram(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.i
 def decode(report: Mapping[str, Any]) -> Histogram:
     """Reads a `HistogramReport` of the contract; raises `DamagedHistogram`."""
     try:
-        decoded = HdrHistogram.decode(_deflated(report["hdr_v2"]))
+        decoded = HdrHistogram.decode(deflated(report["hdr_v2"]))
     except (
         HdrCookieException,
         HdrLengthException,
@@ -143,6 +143,17 @@ def merge(histograms: Iterable[Histogram]) -> Histogram:
     lows, highs, counts = lows[order], highs[order], counts[order]
     first = np.flatnonzero(np.concatenate(([True], (np.diff(highs) != 0) | (np.diff(lows) != 0))))
     return Histogram(lows[first], highs[first], np.add.reduceat(counts, first))
+
+
+def remainder(whole: Histogram, part: Histogram) -> Histogram:
+    """What of `whole` is not in `part`, bucket by bucket; both of one range."""
+    left = dict(zip(part.lows_ns.tolist(), part.counts.tolist(), strict=True))
+    counts = np.array(
+        [count - left.get(low, 0) for low, count in zip(whole.lows_ns.tolist(), whole.counts.tolist(), strict=True)],
+        dtype=np.int64,
+    )
+    kept = counts > 0
+    return Histogram(whole.lows_ns[kept], whole.highs_ns[kept], counts[kept])
 
 
 def distribution(metric: str, histogram: Histogram) -> Distribution:
@@ -193,8 +204,8 @@ def _occupied(decoded: Any) -> Histogram:
     return Histogram(lows, lows + (np.int64(1) << shifts) - 1, counters[indexes])
 
 
-def _deflated(encoded: str) -> str:
-    """The encoding in its deflated form, the only one that `hdrh` reads."""
+def deflated(encoded: str) -> str:
+    """The encoding in its deflated form, the one that HdrHistogram's logs hold and `hdrh` reads."""
     content = base64.b64decode(encoded, validate=True)
     if len(content) < 8 or struct.unpack_from(">I", content)[0] != _PLAIN_COOKIE:
         return encoded

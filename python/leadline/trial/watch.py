@@ -1,6 +1,6 @@
 """Stops a load whose target is missed: the figures so far, made as those at the end are, against the targets.
 
-Looks each second, for the first time after two seconds of figures (the warm-up aside), as a moment's mean decides nothing.
+Looks each second, first after two seconds of figures (the warm-up aside), as the mean of a moment decides nothing.
 What may still be met at the end stops nothing (`analysis.targets.missed_so_far`).
 """
 
