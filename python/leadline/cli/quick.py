@@ -53,8 +53,9 @@ class Wanted:
     """Conditions whose highest rate is searched for, as `latency_p99_us < 5000 and error_ratio < 0.001`."""
 
 
-def parse(model: type[Model], options: Mapping[str, Any]) -> Model:
-    """A test from the command line's options; they obey the same rules as a plan's keys.
+def parse(model: type[Model], options: Mapping[str, Any], names: Mapping[str, str] = _OPTIONS) -> Model:
+    """A test from the command line's options; they obey the same rules as a plan's keys. `names` tells which keys are
+    options of another name.
 
     Raises:
         InputError: the first option that is wrong, in one line.
@@ -64,9 +65,11 @@ def parse(model: type[Model], options: Mapping[str, Any]) -> Model:
         return validate_input(model, given)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        option = f"--{_OPTIONS.get(where, where)}: " if where else ""
-        raise InputError(f"{option}{first['msg'].removeprefix('Value error, ')}") from None
+        context = first.get("ctx", {})
+        where = ".".join(str(part) for part in (*first["loc"], *context.get("at", ())) if isinstance(part, str))
+        option = names.get(where, where.replace("_", "-").replace(".", " "))
+        text = first["msg"].removeprefix("Value error, ")
+        raise InputError(f"--{option}: {text}" if where else text, hint=context.get("hint")) from None
 
 
 def direction(reverse: bool, bidirectional: bool) -> str:
@@ -83,15 +86,9 @@ def family(ipv4: bool, ipv6: bool) -> Literal["v4", "v6"] | None:
     return "v6" if ipv6 else "v4" if ipv4 else None
 
 
-def aim(
-    load: LoadWorkload, family: Literal["v4", "v6"] | None, bind: str | None, url: str | None = None
-) -> LoadWorkload:
-    """The load with what only a command line knows: the address family as given, the local address, the whole URL."""
-    if isinstance(load, HttpWorkload):
-        load.ip_version = family
-        load.requests[0].url = url or load.requests[0].url
-        load.route.bind = [bind] if bind else []
-    else:
+def aim(load: LoadWorkload, family: Literal["v4", "v6"] | None, bind: str | None) -> LoadWorkload:
+    """The load with what only a command line knows: the address family as given, and the local address."""
+    if not isinstance(load, HttpWorkload):  # which is made with them
         load.target.ip_version = family
         load.bind = bind
     return load

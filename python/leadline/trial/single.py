@@ -16,7 +16,8 @@ from leadline.analysis import analyse
 from leadline.analysis.model import TestResult
 from leadline.errors import LeadlineError
 from leadline.fleet import Agent, Launch, agent_binary
-from leadline.plan import Test
+from leadline.plan import HttpTest, Test
+from leadline.plan.material import redacted
 from leadline.trial import load
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.ledger import Ledger, Sheet
@@ -40,14 +41,15 @@ class Single:
     """What ends it before its time."""
 
     def manifest(self, run_id: str = "") -> dict[str, Any]:
-        """The measurement as a plan of one case."""
+        """The measurement as a plan of one case, without the secrets that it was given."""
+        secrets = self.test.secrets if isinstance(self.test, HttpTest) else ()
         return {
             "schema": "leadline.run/1",
             "run_id": run_id,
             "name": self.test.name,
             "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "version": __version__,
-            "command": shlex.join(self.argv),
+            "command": shlex.join(redacted(self.argv, secrets)),
             "cases": [{"id": "c01", "parameters": {}, "tests": [self.test.model_dump()]}],
         }
 
