@@ -149,6 +149,7 @@ def generator_cost(data: TestData, flows: Sequence[Flow], histograms: Histograms
         cpu_ns_per_unit=cpu_s * 1e9 / units if cpu_s is not None and units else None,
         engine=_said_by_all(reports, "engine"),
         engine_reason=_said_by_all(reports, "engine_reason"),
+        ceiling_per_s=data.ceiling.per_s if data.ceiling is not None else None,
     )
 
 
