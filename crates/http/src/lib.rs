@@ -24,7 +24,7 @@ mod url;
 pub use behaviour::{
     duration_ns, Behaviour, DelayShape, Share, Stalls, DEFAULT_BODY_BYTES, LARGEST_BODY_BYTES, LONGEST_DELAY_NS,
 };
-pub use connection::{Answer, ClientConnection, Closed, Received, Timing};
+pub use connection::{Answer, Batch, ClientConnection, Closed, Outstanding, Timing};
 pub use error::Malformed;
 pub use lines::HEAD_LIMIT_BYTES;
 pub use request::{FedRequest, Method, Request, RequestEvent, RequestParser};
@@ -33,5 +33,5 @@ pub use responder::{Responder, Setup, Stream, BLOCKS};
 pub use response::{End, FedResponse, Response, ResponseParser, Sink, INTERIM_LIMIT};
 pub use schedule::{ClosedLoop, OpenLoop, Schedule};
 pub use server::ServerConnection;
-pub use template::{RequestTemplate, TemplateError};
+pub use template::{expects_no_body, RequestTemplate, TemplateError};
 pub use url::{Url, UrlError};
