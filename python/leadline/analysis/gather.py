@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from leadline.analysis.model import ClientBringUp
+from leadline.analysis.model import Ceiling, ClientBringUp
 from leadline.analysis.spec import TestSpec
 from leadline.plan.document import StabilityLimit
 
@@ -125,6 +125,8 @@ class TestData:
     # Names that the system under test's processes are observed under.
     sut_processes: tuple[str, ...] = ()
     stability_spread: float = DEFAULT_STABILITY_SPREAD
+    # What the generator could do at most, where that was measured.
+    ceiling: Ceiling | None = None
     samples: dict[str, list[HostSample]] = field(default_factory=dict)
     outcomes: list[OutcomeOf] = field(default_factory=list)
     # By flow and side (`local`, `peer`).

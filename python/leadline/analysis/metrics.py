@@ -115,6 +115,7 @@ def generator_cost(data: TestData, flows: Sequence[Flow], histograms: Histograms
         busiest_thread=max(shares, default=None),
         late_p99_us=generators_late_p99_us(data, histograms),
         cpu_ns_per_unit=cpu_s * 1e9 / units if cpu_s is not None and units else None,
+        ceiling_per_s=data.ceiling.per_s if data.ceiling is not None else None,
     )
 
 

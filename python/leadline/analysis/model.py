@@ -74,6 +74,16 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
+class Ceiling:
+    """The most that a generator's threads can do with requests of one shape, measured against a null responder."""
+
+    per_s: float
+    """Operations per second."""
+    extrapolated: bool
+    """Whether its threads had time to spare then: what they would do with all of it was calculated."""
+
+
+@dataclass(frozen=True, slots=True)
 class Generator:
     """What generating cost: the figures of the result JSON's `generator`."""
 
@@ -82,6 +92,8 @@ class Generator:
     busiest_thread: float | None
     late_p99_us: float | None
     cpu_ns_per_unit: float | None
+    ceiling_per_s: float | None = None
+    """The generator's own ceiling for this load, operations per second; None where it was not measured."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from leadline.cli.progress import Progress
 from leadline.contract.models import HttpWorkload
 from leadline.dataset import Journal, RunFolder
 from leadline.errors import InputError
-from leadline.plan import Test
+from leadline.plan import HttpTest, Test
 from leadline.plan.fields import validate_input
 from leadline.report import measurement
 from leadline.trial import Interrupt, Single, conclude, measure
@@ -94,6 +94,10 @@ def aim(load: LoadWorkload, family: Literal["v4", "v6"] | None, bind: str | None
 
 def run(test: Test, workload: LoadWorkload, wanted: Wanted) -> int:
     """Measure, print, and say how it ended."""
+    if wanted.find_rate is not None and isinstance(test, HttpTest) and isinstance(workload, HttpWorkload):
+        from leadline.cli import find_rate
+
+        return find_rate.run(test, workload, wanted.find_rate, wanted)
     targets = parse_targets(wanted.targets, {test.name: test.kind})
     single = Single(test, workload, ["leadline", *sys.argv[1:]])
     result, folder = asyncio.run(_measured(single, wanted))

@@ -6,14 +6,14 @@ The same journal entries as in a run, the same analysis; they are kept in a run 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from leadline import __version__
 from leadline.analysis import analyse
-from leadline.analysis.model import TestResult
+from leadline.analysis.model import Ceiling, TestResult
 from leadline.errors import LeadlineError
 from leadline.fleet import Agent, Launch, agent_binary
 from leadline.plan import HttpTest, Test
@@ -24,7 +24,6 @@ from leadline.trial.ledger import Ledger, Sheet
 from leadline.trial.notices import Observer, TestBegan, TestEnded
 from leadline.trial.workloads import LoadWorkload
 
-_TRIAL = "c01/1"
 _OBSERVE_PERIOD_MS = 100
 HERE = "this host"
 
@@ -36,6 +35,14 @@ class Single:
     test: Test
     workload: LoadWorkload
     argv: Sequence[str]
+    ceiling: Ceiling | None = None
+    """What the generator could do at most, where that was measured."""
+    case: str = "c01"
+    """Its case in the run that it is kept in; each of several measurements in one folder has its own."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """What sets its case apart from the run's others."""
+    alone: bool = True
+    """Whether the run ends with it."""
 
     def manifest(self, run_id: str = "") -> dict[str, Any]:
         """The measurement as a plan of one case, without the secrets that it was given."""
@@ -47,7 +54,7 @@ class Single:
             "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "version": __version__,
             "command": shlex.join(redacted(self.argv, secrets)),
-            "cases": [{"id": "c01", "parameters": {}, "tests": [self.test.model_dump()]}],
+            "cases": [{"id": self.case, "parameters": dict(self.parameters), "tests": [self.test.model_dump()]}],
         }
 
 
@@ -64,8 +71,11 @@ async def measure(
         LeadlineError: it could not be begun, or broke off; an interrupted one gives what it had.
     """
     ledger = Ledger(_Both(entries, sheet) if sheet is not None else entries, observers)
-    name, test = f"{_TRIAL}/{single.test.name}", single.test
-    ledger.record("trial-begin", trial=_TRIAL, case="c01", repeat=1, parameters={})
+    trial, test = f"{single.case}/1", single.test
+    name = f"{trial}/{test.name}"
+    ledger.record("trial-begin", trial=trial, case=single.case, repeat=1, parameters=dict(single.parameters))
+    if single.ceiling is not None:
+        ledger.record("ceiling", host=HERE, per_s=single.ceiling.per_s, extrapolated=single.ceiling.extrapolated)
     agent = await Agent.start(HERE, Launch((str(agent_binary()),)), sink=ledger.hear)
     failure: LeadlineError | None = None
     try:
@@ -82,8 +92,9 @@ async def measure(
     status = "failed" if failure else "interrupted" if interrupt.asked.is_set() else "done"
     ledger.record("test-end", label=name, status=status, error=str(failure) if failure else None)
     ledger.tell(TestEnded(name, test.name, status, str(failure) if failure else None))
-    ledger.record("trial-end", trial=_TRIAL, status=status, error=None)
-    ledger.record("run-end", status=status)
+    ledger.record("trial-end", trial=trial, status=status, error=None)
+    if single.alone:
+        ledger.record("run-end", status=status)
     if failure is not None:
         raise failure
     return analyse(single.manifest(), entries).trials[0].tests[0]
