@@ -11,7 +11,7 @@ const HIGHS: u64 = 0x8080_8080_8080_8080;
 pub(crate) fn newline(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     while let Some(word) = word_at(bytes, at) {
-        let found = zeros(word ^ ONES * u64::from(b'\n'));
+        let found = zeros(word ^ (ONES * u64::from(b'\n')));
         if found != 0 {
             return Some(at + first(found));
         }
