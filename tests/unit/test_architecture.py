@@ -18,7 +18,8 @@ PYTHON_FLOORS = {
     "plan": 1, "dataset": 1, "contract": 1, "errors": 0,
 }  # fmt: skip
 RUST_FLOORS = {
-    "agent": 5, "transport": 3, "http": 3, "tunnel": 3, "sys": 2, "observe": 2, "wire": 1, "stats": 1, "pace": 1,
+    "agent": 5, "script": 4, "transport": 3, "http": 3, "tunnel": 3, "sys": 2, "observe": 2, "wire": 1, "stats": 1,
+    "pace": 1,
 }  # fmt: skip
 LONGEST_FILE = 600
 
@@ -72,7 +73,7 @@ def test_machines_read_no_clock_and_open_no_socket() -> None:
     )
     offenders = [
         str(path.relative_to(ROOT))
-        for crate in ("transport", "http", "tunnel", "stats", "pace", "wire")
+        for crate in ("transport", "http", "tunnel", "script", "stats", "pace", "wire")
         for path in sorted((CRATES / crate / "src").rglob("*.rs"))
         if forbidden.search(_code(path.read_text()).partition("#[cfg(test)]")[0])
     ]

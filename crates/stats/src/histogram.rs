@@ -69,6 +69,11 @@ impl Histogram {
         (self.count() > 0).then(|| self.counts.max())
     }
 
+    /// Every value that was recorded, rising, as `quantile_ns` would give it, ns, with how often.
+    pub fn recorded(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.counts.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value()))
+    }
+
     /// HdrHistogram's V2 encoding, compressed, in base64, as its tools for other languages read it.
     pub fn encode(&self) -> String {
         let mut bytes = Vec::new();
@@ -98,6 +103,17 @@ mod tests {
     #[test]
     fn empty_has_no_quantile() {
         assert_eq!(Histogram::new().quantile_ns(0.5), None);
+    }
+
+    #[test]
+    fn recorded_values_rise_and_carry_every_count() {
+        let mut histogram = Histogram::new();
+        for value in [7, 900, 7, 12, 5_000_000_000] {
+            histogram.record(value);
+        }
+        let recorded: Vec<_> = histogram.recorded().collect();
+        assert_eq!(recorded[..3], [(7, 2), (12, 1), (900, 1)]);
+        assert_eq!(recorded[3..], [(histogram.max_ns().unwrap(), 1)]);
     }
 
     proptest! {

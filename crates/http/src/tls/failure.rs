@@ -1,0 +1,232 @@
+//! Every way in which TLS can fail, each with a stable name for counting. Owns the names, which are told apart by what
+//! went wrong and not by who noticed; refuses to hold keys or plaintext. What the peer said in an alert has the alert's
+//! own name (RFC 8446, 6).
+
+use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible, PeerMisbehaved};
+
+/// Why a connection's TLS cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFailure {
+    /// The stable name under which it is counted, such as `tls_alert_handshake_failure`.
+    pub name: &'static str,
+    /// What happened, in one line.
+    pub detail: String,
+}
+
+impl std::fmt::Display for TlsFailure {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}: {}", self.name, self.detail)
+    }
+}
+
+impl std::error::Error for TlsFailure {}
+
+impl TlsFailure {
+    /// More bytes of an unfinished message than we are willing to hold.
+    pub(super) fn too_large(limit_bytes: usize) -> Self {
+        Self { name: "tls_too_large", detail: format!("a message goes on for more than {limit_bytes} bytes") }
+    }
+
+    /// The connection ended without saying so.
+    pub(super) fn ended(handshaking: bool) -> Self {
+        if handshaking {
+            Self { name: "tls_handshake_cut", detail: "the connection ended during the handshake".to_owned() }
+        } else {
+            Self { name: "tls_truncated", detail: "the connection ended without a close_notify".to_owned() }
+        }
+    }
+
+    /// What must not happen whatever the peer does.
+    pub(super) fn internal(detail: impl std::fmt::Display) -> Self {
+        Self { name: "tls_internal", detail: detail.to_string() }
+    }
+
+    /// Whether the peer said that it was something, rather than that we noticed.
+    #[must_use]
+    pub fn is_alert(&self) -> bool {
+        self.name.starts_with("tls_alert_")
+    }
+
+    pub(super) fn of(error: &Error) -> Self {
+        Self { name: name_of(error), detail: detail_of(error) }
+    }
+}
+
+fn name_of(error: &Error) -> &'static str {
+    match error {
+        Error::AlertReceived(alert) => alert_name(*alert),
+        Error::InvalidCertificate(problem) => certificate_name(problem),
+        Error::NoCertificatesPresented => "tls_certificate_missing",
+        Error::UnsupportedNameType => "tls_certificate_name_mismatch",
+        Error::InappropriateMessage { .. } | Error::InappropriateHandshakeMessage { .. } => "tls_unexpected_message",
+        Error::InvalidMessage(problem) => message_name(*problem),
+        Error::PeerSentOversizedRecord => "tls_too_large",
+        Error::DecryptError => "tls_decrypt",
+        Error::PeerIncompatible(problem) => incompatible_name(problem),
+        Error::PeerMisbehaved(problem) => misbehaved_name(problem),
+        Error::NoApplicationProtocol => "tls_alpn",
+        _ => "tls_internal",
+    }
+}
+
+fn message_name(problem: InvalidMessage) -> &'static str {
+    match problem {
+        InvalidMessage::CertificatePayloadTooLarge
+        | InvalidMessage::HandshakePayloadTooLarge
+        | InvalidMessage::MessageTooLarge => "tls_too_large",
+        InvalidMessage::UnexpectedMessage(_) => "tls_unexpected_message",
+        _ => "tls_malformed",
+    }
+}
+
+fn incompatible_name(problem: &PeerIncompatible) -> &'static str {
+    match problem {
+        PeerIncompatible::ServerDoesNotSupportTls12Or13
+        | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig
+        | PeerIncompatible::SupportedVersionsExtensionRequired
+        | PeerIncompatible::Tls12NotOffered
+        | PeerIncompatible::Tls12NotOfferedOrEnabled => "tls_version",
+        PeerIncompatible::NoCipherSuitesInCommon => "tls_cipher_suite",
+        PeerIncompatible::NoKxGroupsInCommon => "tls_key_exchange",
+        PeerIncompatible::NoCertificateRequestSignatureSchemesInCommon
+        | PeerIncompatible::NoSignatureSchemesInCommon => "tls_signature_scheme",
+        _ => "tls_incompatible",
+    }
+}
+
+fn misbehaved_name(problem: &PeerMisbehaved) -> &'static str {
+    match problem {
+        PeerMisbehaved::SelectedUnofferedCipherSuite | PeerMisbehaved::SelectedUnusableCipherSuiteForVersion => {
+            "tls_cipher_suite"
+        }
+        PeerMisbehaved::SelectedUnofferedApplicationProtocol => "tls_alpn",
+        PeerMisbehaved::TooManyEmptyFragments
+        | PeerMisbehaved::TooManyKeyUpdateRequests
+        | PeerMisbehaved::TooManyRenegotiationRequests
+        | PeerMisbehaved::TooManyWarningAlertsReceived
+        | PeerMisbehaved::TooMuchEarlyDataReceived => "tls_flood",
+        _ => "tls_misbehaved",
+    }
+}
+
+fn certificate_name(problem: &CertificateError) -> &'static str {
+    use CertificateError as Of;
+    #[allow(deprecated)] // a verifier may still give the older variants without context
+    match problem {
+        Of::BadEncoding => "tls_certificate_malformed",
+        Of::Expired | Of::ExpiredContext { .. } => "tls_certificate_expired",
+        Of::NotValidYet | Of::NotValidYetContext { .. } => "tls_certificate_not_yet_valid",
+        Of::Revoked => "tls_certificate_revoked",
+        Of::UnhandledCriticalExtension => "tls_certificate_critical_extension",
+        Of::UnknownIssuer => "tls_certificate_unknown_issuer",
+        Of::UnknownRevocationStatus | Of::ExpiredRevocationList | Of::ExpiredRevocationListContext { .. } => {
+            "tls_certificate_revocation_unknown"
+        }
+        Of::BadSignature => "tls_certificate_signature",
+        Of::UnsupportedSignatureAlgorithm
+        | Of::UnsupportedSignatureAlgorithmContext { .. }
+        | Of::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => "tls_certificate_algorithm",
+        Of::NotValidForName | Of::NotValidForNameContext { .. } => "tls_certificate_name_mismatch",
+        Of::InvalidPurpose | Of::InvalidPurposeContext { .. } => "tls_certificate_purpose",
+        Of::InvalidOcspResponse => "tls_certificate_ocsp",
+        _ => "tls_certificate_rejected",
+    }
+}
+
+/// An alert's name in the RFCs: RFC 8446, 6, and for those that TLS 1.3 has no more RFC 5246, 7.2 and RFC 6066, 9.
+fn alert_name(alert: AlertDescription) -> &'static str {
+    use AlertDescription as Of;
+    match alert {
+        Of::CloseNotify => "tls_alert_close_notify",
+        Of::UnexpectedMessage => "tls_alert_unexpected_message",
+        Of::BadRecordMac => "tls_alert_bad_record_mac",
+        Of::DecryptionFailed => "tls_alert_decryption_failed",
+        Of::RecordOverflow => "tls_alert_record_overflow",
+        Of::DecompressionFailure => "tls_alert_decompression_failure",
+        Of::HandshakeFailure => "tls_alert_handshake_failure",
+        Of::NoCertificate => "tls_alert_no_certificate",
+        Of::BadCertificate => "tls_alert_bad_certificate",
+        Of::UnsupportedCertificate => "tls_alert_unsupported_certificate",
+        Of::CertificateRevoked => "tls_alert_certificate_revoked",
+        Of::CertificateExpired => "tls_alert_certificate_expired",
+        Of::CertificateUnknown => "tls_alert_certificate_unknown",
+        Of::IllegalParameter => "tls_alert_illegal_parameter",
+        Of::UnknownCA => "tls_alert_unknown_ca",
+        Of::AccessDenied => "tls_alert_access_denied",
+        Of::DecodeError => "tls_alert_decode_error",
+        Of::DecryptError => "tls_alert_decrypt_error",
+        Of::ExportRestriction => "tls_alert_export_restriction",
+        Of::ProtocolVersion => "tls_alert_protocol_version",
+        Of::InsufficientSecurity => "tls_alert_insufficient_security",
+        Of::InternalError => "tls_alert_internal_error",
+        Of::InappropriateFallback => "tls_alert_inappropriate_fallback",
+        Of::UserCanceled => "tls_alert_user_canceled",
+        Of::NoRenegotiation => "tls_alert_no_renegotiation",
+        Of::MissingExtension => "tls_alert_missing_extension",
+        Of::UnsupportedExtension => "tls_alert_unsupported_extension",
+        Of::CertificateUnobtainable => "tls_alert_certificate_unobtainable",
+        Of::UnrecognisedName => "tls_alert_unrecognized_name",
+        Of::BadCertificateStatusResponse => "tls_alert_bad_certificate_status_response",
+        Of::BadCertificateHashValue => "tls_alert_bad_certificate_hash_value",
+        Of::UnknownPSKIdentity => "tls_alert_unknown_psk_identity",
+        Of::CertificateRequired => "tls_alert_certificate_required",
+        Of::NoApplicationProtocol => "tls_alert_no_application_protocol",
+        Of::EncryptedClientHelloRequired => "tls_alert_ech_required",
+        Of::Unknown(117) => "tls_alert_general_error",
+        _ => "tls_alert_unknown",
+    }
+}
+
+fn detail_of(error: &Error) -> String {
+    match error {
+        Error::AlertReceived(alert) => {
+            let name = alert_name(*alert).trim_start_matches("tls_alert_");
+            format!("the peer sent the alert {name} ({})", u8::from(*alert))
+        }
+        Error::InvalidMessage(InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion) => {
+            "what the peer sent is no TLS record; perhaps the port does not speak TLS".to_owned()
+        }
+        Error::PeerIncompatible(PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig) => {
+            "the server wants a version of TLS that is not among those offered".to_owned()
+        }
+        Error::PeerIncompatible(PeerIncompatible::ServerDoesNotSupportTls12Or13) => {
+            "the server speaks neither TLS 1.2 nor TLS 1.3".to_owned()
+        }
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "the certificate is not issued by any authority that is trusted".to_owned()
+        }
+        Error::InvalidCertificate(CertificateError::Other(cause)) => format!("the certificate is refused: {cause}"),
+        Error::NoCertificatesPresented => "the peer gave no certificate".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use rustls::{AlertDescription, CertificateError, Error};
+
+    use super::{alert_name, TlsFailure};
+
+    #[test]
+    fn every_alert_has_its_own_name() {
+        let known: Vec<&str> = (0..=255)
+            .map(|code| alert_name(AlertDescription::from(code)))
+            .filter(|&name| name != "tls_alert_unknown")
+            .collect();
+        assert_eq!(known.len(), 36);
+        assert_eq!(known.iter().collect::<BTreeSet<_>>().len(), known.len());
+        assert_eq!(alert_name(AlertDescription::from(40)), "tls_alert_handshake_failure");
+    }
+
+    #[test]
+    fn details_are_one_line() {
+        let alert = TlsFailure::of(&Error::AlertReceived(AlertDescription::from(48)));
+        assert_eq!(alert.to_string(), "tls_alert_unknown_ca: the peer sent the alert unknown_ca (48)");
+        assert!(alert.is_alert());
+        let expired = TlsFailure::of(&Error::InvalidCertificate(CertificateError::Expired));
+        assert_eq!(expired.name, "tls_certificate_expired");
+        assert!(!expired.is_alert() && !expired.detail.contains('\n'));
+    }
+}

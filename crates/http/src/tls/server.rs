@@ -1,0 +1,238 @@
+//! The server's side, for the responder: what all connections share, and one connection. Owns that clients can resume
+//! their sessions; refuses to choose among several certificates.
+
+use std::sync::Arc;
+
+use rustls::crypto::aws_lc_rs::Ticketer;
+use rustls::server::{
+    NoServerSessionStorage, ServerSessionMemoryCache, UnbufferedServerConnection, WebPkiClientVerifier,
+};
+use rustls::ServerConfig;
+
+use super::made::made_certificate;
+use super::records::Records;
+use super::setup::{alpn, certificates, negotiable, private_key};
+use super::trust::given_roots;
+use super::{Handshake, TlsFailure, TlsSetupError, TlsVersion};
+
+/// Sessions that a server remembers where it cannot hand out tickets that hold them, as with early data.
+const REMEMBERED_SESSIONS: usize = 16_384;
+
+/// What a server offers and asks for.
+#[derive(Clone, Debug)]
+pub struct ServerOptions<'a> {
+    /// The certificate and those between it and its root, PEM.
+    pub certificate_pem: &'a str,
+    /// Its key, PEM.
+    pub key_pem: &'a str,
+    /// The oldest version that is accepted.
+    pub oldest: TlsVersion,
+    /// The newest version that is accepted.
+    pub newest: TlsVersion,
+    /// Cipher suites by their IANA names; all there are where empty.
+    pub cipher_suites: &'a [String],
+    /// Protocols that are accepted (ALPN), in order.
+    pub alpn: &'a [String],
+    /// Certificates that a client's has to lead to, PEM; clients need none where absent.
+    pub client_ca_pem: Option<&'a str>,
+    /// Whether clients can resume sessions.
+    pub resumption: bool,
+    /// How much early data a client may send, bytes; none where 0.
+    pub early_data_bytes: u32,
+}
+
+/// What a server's connections share; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct ServerTls {
+    config: Arc<ServerConfig>,
+}
+
+impl ServerTls {
+    /// Prepares for connections as told.
+    ///
+    /// # Errors
+    /// The option that cannot be, and what would be right.
+    pub fn new(options: &ServerOptions) -> Result<Self, TlsSetupError> {
+        let negotiable = negotiable(options.oldest, options.newest, options.cipher_suites)?;
+        let building = ServerConfig::builder_with_provider(negotiable.provider.clone())
+            .with_protocol_versions(&negotiable.versions)?;
+        let building = match options.client_ca_pem {
+            None => building.with_no_client_auth(),
+            Some(pem) => {
+                let roots = Arc::new(given_roots("client CA file", pem)?);
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, negotiable.provider)
+                    .build()
+                    .map_err(|error| TlsSetupError::Refused(error.to_string()))?;
+                building.with_client_cert_verifier(verifier)
+            }
+        };
+        let mut config = building
+            .with_single_cert(
+                certificates("server certificate", options.certificate_pem)?,
+                private_key("server certificate's key", options.key_pem)?,
+            )
+            .map_err(|error| TlsSetupError::Identity { what: "server certificate", why: error.to_string() })?;
+        config.alpn_protocols = alpn(options.alpn)?;
+        resume(&mut config, options)?;
+        Ok(Self { config: Arc::new(config) })
+    }
+
+    /// With the given certificate and key, both PEM: all versions and suites, HTTP/1.1, and sessions that can be
+    /// resumed.
+    ///
+    /// # Errors
+    /// What cannot be read.
+    pub fn from_pem(certificate_pem: &str, key_pem: &str) -> Result<Self, TlsSetupError> {
+        Self::new(&ServerOptions {
+            certificate_pem,
+            key_pem,
+            oldest: TlsVersion::V1_2,
+            newest: TlsVersion::V1_3,
+            cipher_suites: &[],
+            alpn: &["http/1.1".to_owned()],
+            client_ca_pem: None,
+            resumption: true,
+            early_data_bytes: 0,
+        })
+    }
+
+    /// As [`ServerTls::from_pem`], with a made certificate for `localhost`, `127.0.0.1`, `::1` and `names`: also gives
+    /// the certificate's PEM, for clients to trust.
+    ///
+    /// # Errors
+    /// A name that no certificate can hold.
+    pub fn made(names: &[String]) -> Result<(Self, String), TlsSetupError> {
+        let made = made_certificate(names)?;
+        Ok((Self::from_pem(&made.certificate_pem, &made.key_pem)?, made.certificate_pem))
+    }
+}
+
+/// Tickets that hold the session cost a server no memory. With early data it has to remember instead, so that nobody can
+/// replay the data (RFC 8446, 8.1).
+fn resume(config: &mut ServerConfig, options: &ServerOptions) -> Result<(), TlsSetupError> {
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    if !options.resumption {
+        config.send_tls13_tickets = 0;
+    } else if options.early_data_bytes > 0 {
+        config.session_storage = ServerSessionMemoryCache::new(REMEMBERED_SESSIONS);
+        config.max_early_data_size = options.early_data_bytes;
+    } else {
+        config.ticketer = Ticketer::new()?;
+    }
+    Ok(())
+}
+
+/// One connection from a client. Call [`TlsServer::take_output`] after each other call, and send what it gives.
+pub struct TlsServer {
+    records: Records<UnbufferedServerConnection>,
+    config: Arc<ServerConfig>,
+}
+
+impl TlsServer {
+    /// Begins a connection.
+    ///
+    /// # Errors
+    /// `tls_internal` where the configuration cannot serve.
+    pub fn new(shared: &ServerTls) -> Result<Self, TlsFailure> {
+        let connection =
+            UnbufferedServerConnection::new(shared.config.clone()).map_err(|error| TlsFailure::of(&error))?;
+        Ok(Self { records: Records::new(connection, false), config: shared.config.clone() })
+    }
+
+    /// Takes ciphertext in pieces of any size; its plaintext waits for [`TlsServer::read`].
+    ///
+    /// # Errors
+    /// Why the connection cannot go on; every later call says the same. What came before can still be read, and there
+    /// may be an alert to send.
+    pub fn receive(&mut self, ciphertext: &[u8]) -> Result<(), TlsFailure> {
+        self.records.receive(ciphertext)
+    }
+
+    /// Takes ciphertext and hands its plaintext to `deliver`, piece by piece, without another copy.
+    ///
+    /// # Errors
+    /// As [`TlsServer::receive`]; what came before has been delivered.
+    pub fn receive_with(&mut self, ciphertext: &[u8], mut deliver: impl FnMut(&[u8])) -> Result<(), TlsFailure> {
+        self.records.receive_with(ciphertext, &mut deliver)
+    }
+
+    /// As [`TlsServer::receive_with`], but decrypts where the bytes lie. What is left in `ciphertext` has no meaning.
+    ///
+    /// # Errors
+    /// As [`TlsServer::receive_with`].
+    pub fn receive_in_place(
+        &mut self,
+        ciphertext: &mut [u8],
+        mut deliver: impl FnMut(&[u8]),
+    ) -> Result<(), TlsFailure> {
+        self.records.receive_in_place(ciphertext, &mut deliver)
+    }
+
+    /// What it means that the connection ends here: nothing more will be received.
+    ///
+    /// # Errors
+    /// `tls_handshake_cut` during the handshake, `tls_truncated` where the client has not said that nothing follows, or
+    /// what had failed before.
+    pub fn end(&mut self) -> Result<(), TlsFailure> {
+        self.records.end()
+    }
+
+    /// Moves plaintext into `buffer`: how many bytes, 0 where there are none now.
+    ///
+    /// # Errors
+    /// Why there will be no more.
+    pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, TlsFailure> {
+        self.records.read(buffer)
+    }
+
+    /// Sends plaintext; before the handshake's end it is queued.
+    pub fn write(&mut self, plaintext: &[u8]) {
+        self.records.write(plaintext);
+    }
+
+    /// As [`TlsServer::write`] and [`TlsServer::take_output`] in one, without copying the ciphertext.
+    pub fn write_to(&mut self, plaintext: &[u8], out: &mut Vec<u8>) {
+        self.records.write_to(plaintext, out);
+    }
+
+    /// Moves ciphertext that is to be sent to the end of `out`.
+    pub fn take_output(&mut self, out: &mut Vec<u8>) {
+        self.records.take_output(out);
+    }
+
+    /// How much memory the buffers in front of and behind the protocol take up, bytes. What of it the peer decides on is
+    /// at most twice [`PENDING_LIMIT_BYTES`](super::PENDING_LIMIT_BYTES), as long as all plaintext is read.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.records.held_bytes()
+    }
+
+    /// Whether there is ciphertext to send.
+    #[must_use]
+    pub fn has_output(&self) -> bool {
+        self.records.has_output()
+    }
+
+    /// Says that nothing follows (close_notify); what is written later is dropped.
+    pub fn close(&mut self) {
+        self.records.close();
+    }
+
+    /// Whether the handshake goes on, or has failed.
+    #[must_use]
+    pub fn is_handshaking(&self) -> bool {
+        self.records.is_handshaking()
+    }
+
+    /// What the handshake agreed on, once it has ended.
+    #[must_use]
+    pub fn handshake(&self) -> Option<Handshake> {
+        self.records.handshake(&self.config.alpn_protocols)
+    }
+
+    /// Whether the client has said that nothing follows (close_notify).
+    #[must_use]
+    pub fn peer_closed(&self) -> bool {
+        self.records.peer_closed()
+    }
+}

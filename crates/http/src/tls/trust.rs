@@ -1,0 +1,163 @@
+//! Which certificates a client accepts: those that lead to a trusted root, or all of them. Owns where roots come from;
+//! refuses to fall back from one to the other.
+
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{verify_server_name, WebPkiServerVerifier};
+use rustls::crypto::{verify_tls12_signature, verify_tls13_signature, CryptoProvider, WebPkiSupportedAlgorithms};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+
+use super::setup::certificates;
+use super::TlsSetupError;
+
+/// What checks the server's certificate.
+pub(super) fn verifier(
+    verify: bool,
+    ca_pem: Option<&str>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ServerCertVerifier>, TlsSetupError> {
+    if !verify {
+        return Ok(Arc::new(AnyCertificate { algorithms: provider.signature_verification_algorithms }));
+    }
+    let (roots, given) = match ca_pem {
+        Some(pem) => (given_roots("CA file", pem)?, certificates("CA file", pem)?),
+        None => (host_roots()?, Vec::new()),
+    };
+    let chains = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+        .build()
+        .map_err(|error| TlsSetupError::Refused(error.to_string()))?;
+    Ok(Arc::new(TrustedRoots { chains, given }))
+}
+
+/// The certificates of a PEM text as roots.
+pub(super) fn given_roots(what: &'static str, pem: &str) -> Result<RootCertStore, TlsSetupError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(what, pem)? {
+        roots.add(certificate).map_err(|error| TlsSetupError::Certificate { what, why: error.to_string() })?;
+    }
+    Ok(roots)
+}
+
+fn host_roots() -> Result<RootCertStore, TlsSetupError> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    // Some hosts carry a few that are too old to be understood; the others are as good as before.
+    let (added, _) = roots.add_parsable_certificates(found.certs);
+    if added == 0 {
+        let why = found.errors.first().map_or_else(|| "none was found".to_owned(), ToString::to_string);
+        return Err(TlsSetupError::NoRoots(why));
+    }
+    Ok(roots)
+}
+
+/// Accepts certificates that lead to a root, and those of `given` themselves.
+#[derive(Debug)]
+struct TrustedRoots {
+    chains: Arc<WebPkiServerVerifier>,
+    given: Vec<CertificateDer<'static>>,
+}
+
+impl TrustedRoots {
+    /// Whether a certificate was refused for nothing but that it may also issue others. Self-signed certificates that
+    /// tools make by default are like that. webpki looks at the dates before it looks at this.
+    fn is_authority_as_server(&self, error: &Error, certificate: &CertificateDer<'_>) -> bool {
+        matches!(error, Error::InvalidCertificate(CertificateError::Other(cause))
+            if cause.to_string() == "CaUsedAsEndEntity" && self.given.contains(certificate))
+    }
+}
+
+impl ServerCertVerifier for TrustedRoots {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        match self.chains.verify_server_cert(certificate, intermediates, name, ocsp_response, now) {
+            Err(error) if self.is_authority_as_server(&error, certificate) => {
+                verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            checked => checked,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chains.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chains.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.chains.supported_verify_schemes()
+    }
+}
+
+/// Accepts every certificate. That the peer has its key is still checked where the certificate can be read.
+#[derive(Debug)]
+struct AnyCertificate {
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        unless_unreadable(verify_tls12_signature(message, certificate, signed, &self.algorithms))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        unless_unreadable(verify_tls13_signature(message, certificate, signed, &self.algorithms))
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+/// A signature that is wrong, or of a kind that was not offered, is the peer's fault; a certificate that cannot be read
+/// (of X.509 version 1, say) is one of those that are accepted.
+fn unless_unreadable(checked: Result<HandshakeSignatureValid, Error>) -> Result<HandshakeSignatureValid, Error> {
+    match checked {
+        Err(Error::InvalidCertificate(problem)) if problem != CertificateError::BadSignature => {
+            Ok(HandshakeSignatureValid::assertion())
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,85 @@
+//! A response on its way into Lua. Most responses of a load are alike, so only what differs from the one before crosses;
+//! the rest is there already, as strings that Lua has interned. The table of header fields is new each time.
+
+use mlua::Function;
+
+use crate::lua::State;
+use crate::ScriptError;
+
+/// Bodies up to here are compared with the one before; beyond, copying is no dearer than the request itself.
+const LARGEST_KEPT_BODY: usize = 64 * 1024;
+
+/// What Lua holds of the response before.
+pub(crate) struct Answer {
+    set_field: Function,
+    set_fields: Function,
+    set_content: Function,
+    /// As many as ever were there at once, so that their buffers stay.
+    fields: Vec<Field>,
+    count: usize,
+    content: Vec<u8>,
+    is_content_kept: bool,
+}
+
+#[derive(Default)]
+struct Field {
+    name: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn new(state: &State) -> Result<Self, ScriptError> {
+        Ok(Self {
+            set_field: state.entry("set_field")?,
+            set_fields: state.entry("set_fields")?,
+            set_content: state.entry("set_content")?,
+            fields: Vec::new(),
+            count: 0,
+            content: Vec::new(),
+            is_content_kept: true,
+        })
+    }
+
+    /// Brings what Lua holds up to this response.
+    #[inline]
+    pub(crate) fn update(&mut self, state: &State, headers: &[(&[u8], &[u8])], body: &[u8]) -> Result<(), ScriptError> {
+        for (index, (name, value)) in headers.iter().enumerate() {
+            let same = self.fields.get(index).is_some_and(|field| field.name == *name && field.value == *value);
+            if !same {
+                self.renew_field(state, index, name, value)?;
+            }
+        }
+        if self.count != headers.len() {
+            state.call::<()>(&self.set_fields, headers.len(), "response()")?;
+            self.count = headers.len();
+        }
+        if !self.is_content_kept || self.content != body {
+            self.renew_content(state, body)?;
+        }
+        Ok(())
+    }
+
+    fn renew_field(&mut self, state: &State, index: usize, name: &[u8], value: &[u8]) -> Result<(), ScriptError> {
+        if index == self.fields.len() {
+            self.fields.push(Field::default());
+        }
+        let field = &mut self.fields[index];
+        field.name.clear();
+        field.name.extend_from_slice(name);
+        field.value.clear();
+        field.value.extend_from_slice(value);
+        let name = state.lua.create_string(name).map_err(|error| state.failed(&error))?;
+        let value = state.lua.create_string(value).map_err(|error| state.failed(&error))?;
+        state.call(&self.set_field, (index + 1, name, value), "response()")
+    }
+
+    fn renew_content(&mut self, state: &State, body: &[u8]) -> Result<(), ScriptError> {
+        self.content.clear();
+        self.is_content_kept = body.len() <= LARGEST_KEPT_BODY;
+        if self.is_content_kept {
+            self.content.extend_from_slice(body);
+        }
+        let content = state.lua.create_string(body).map_err(|error| state.failed(&error))?;
+        state.call(&self.set_content, content, "response()")
+    }
+}

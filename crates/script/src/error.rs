@@ -1,0 +1,101 @@
+//! What went wrong in a script, in one line with the script's name and line number.
+//! Refuses tracebacks: of one it only takes where the script itself was.
+
+/// A script cannot be loaded or one of its functions failed. One line: where, what, and in which function.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ScriptError(pub(crate) String);
+
+impl ScriptError {
+    /// `chunk` is what Lua calls the script, `during` the function that was called, or nothing while the file ran.
+    pub(crate) fn from_lua(error: &mlua::Error, chunk: &str, during: &str) -> Self {
+        let (message, trace) = parts(error);
+        Self::told(&message, &trace, chunk, during)
+    }
+
+    /// A problem that this crate found rather than Lua.
+    pub(crate) fn found(chunk: &str, problem: &str) -> Self {
+        Self(format!("{chunk}: {problem}"))
+    }
+
+    fn told(message: &str, trace: &str, chunk: &str, during: &str) -> Self {
+        let position = format!("{chunk}:");
+        let mut line = one_line(message);
+        if !line.contains(&position) {
+            // The error arose in what the script called; where it called is in the trace.
+            let place = trace.lines().find_map(|step| place_in(step.trim_start(), &position));
+            line = match place {
+                Some(place) => format!("{place}: {line}"),
+                None => format!("{chunk}: {line}"),
+            };
+        }
+        if !during.is_empty() {
+            line.push_str(&format!(" (in {during})"));
+        }
+        Self(line)
+    }
+}
+
+/// The message without its traceback, and the traceback.
+fn parts(error: &mlua::Error) -> (String, String) {
+    match error {
+        mlua::Error::RuntimeError(text) => split(text),
+        mlua::Error::SyntaxError { message, .. } => split(message),
+        mlua::Error::MemoryError(_) => ("out of memory".to_owned(), String::new()),
+        mlua::Error::CallbackError { traceback, cause } => (parts(cause).0, traceback.clone()),
+        other => split(&other.to_string()),
+    }
+}
+
+fn split(text: &str) -> (String, String) {
+    match text.split_once("\nstack traceback:") {
+        Some((message, trace)) => (message.to_owned(), trace.to_owned()),
+        None => (text.to_owned(), String::new()),
+    }
+}
+
+fn one_line(text: &str) -> String {
+    let mut words = text.split(['\n', '\r']).map(str::trim).filter(|part| !part.is_empty());
+    let mut line = words.next().unwrap_or("an error without a message").to_owned();
+    for part in words {
+        line.push_str("; ");
+        line.push_str(part);
+    }
+    line
+}
+
+/// `script.lua:12` where a step of a traceback is in the script.
+fn place_in(step: &str, position: &str) -> Option<String> {
+    let number: String = step.strip_prefix(position)?.chars().take_while(char::is_ascii_digit).collect();
+    (!number.is_empty()).then(|| format!("{position}{number}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(text: &str, during: &str) -> String {
+        ScriptError::from_lua(&mlua::Error::RuntimeError(text.to_owned()), "a.lua", during).to_string()
+    }
+
+    #[test]
+    fn a_position_in_the_message_is_kept() {
+        assert_eq!(
+            told("a.lua:3: no\nstack traceback:\n\t[C]: in ?\n\ta.lua:3: in x", "request()"),
+            "a.lua:3: no (in request())"
+        );
+    }
+
+    #[test]
+    fn an_error_elsewhere_is_placed_where_the_script_was() {
+        let text =
+            "bad argument\nstack traceback:\n\t[C]: in 'len'\n\twrk:9: in 'format'\n\ta.lua:7: in f\n\ta.lua:8: in g";
+        assert_eq!(told(text, ""), "a.lua:7: bad argument");
+    }
+
+    #[test]
+    fn many_lines_become_one() {
+        assert_eq!(told("a.lua:1: one\n\ntwo\r\nthree", ""), "a.lua:1: one; two; three");
+        assert_eq!(told("", ""), "a.lua: an error without a message");
+    }
+}

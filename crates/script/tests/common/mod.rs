@@ -1,0 +1,112 @@
+//! A load around a script, in memory: an origin, a world of addresses, and all that was printed.
+
+#![allow(dead_code, clippy::unwrap_used, reason = "each test binary uses its part; what fails here fails a test")]
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use leadline_script::{load, Main, Origin, Outside, Program, ScriptError, ThreadScript};
+
+/// A world with one name; of its addresses only those that are listed answer.
+pub struct World {
+    pub names: Vec<(&'static str, Vec<SocketAddr>)>,
+    pub answering: Vec<SocketAddr>,
+    pub asked: Mutex<Vec<String>>,
+}
+
+impl Outside for World {
+    fn lookup(&self, host: &str, service: &str) -> Result<Vec<SocketAddr>, String> {
+        self.asked.lock().unwrap().push(format!("lookup {host} {service}"));
+        let found = self.names.iter().find(|(name, _)| *name == host);
+        found.map(|(_, addresses)| addresses.clone()).ok_or_else(|| "no such name".to_owned())
+    }
+
+    fn connect(&self, address: SocketAddr) -> bool {
+        self.asked.lock().unwrap().push(format!("connect {address}"));
+        self.answering.contains(&address)
+    }
+}
+
+/// A loaded script.
+pub struct Loaded {
+    pub main: Main,
+    pub threads: Vec<ThreadScript>,
+    pub world: Arc<World>,
+    printed: Arc<Mutex<String>>,
+}
+
+impl Loaded {
+    /// What was printed since the last look.
+    pub fn printed(&self) -> String {
+        std::mem::take(&mut self.printed.lock().unwrap())
+    }
+
+    /// The next request of the first thread.
+    pub fn request(&mut self) -> String {
+        try_request(&mut self.threads[0]).unwrap()
+    }
+}
+
+pub fn try_request(thread: &mut ThreadScript) -> Result<String, ScriptError> {
+    let mut out = b"left over".to_vec();
+    thread.request(&mut out)?;
+    Ok(String::from_utf8(out).unwrap())
+}
+
+pub fn address(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+pub fn origin() -> Origin {
+    Origin {
+        url: "http://shop.test:8080/list?page=1".to_owned(),
+        scheme: "http".to_owned(),
+        host: "shop.test".to_owned(),
+        port: Some(8080),
+        path: "/list?page=1".to_owned(),
+        method: "GET".to_owned(),
+        headers: Vec::new(),
+        body: None,
+        addresses: vec![address("192.0.2.1:8080"), address("192.0.2.2:8080")],
+    }
+}
+
+pub fn try_load(source: &str, args: &[&str], origin: &Origin, threads: usize) -> Result<Loaded, ScriptError> {
+    let world = Arc::new(World {
+        names: vec![(
+            "shop.test",
+            vec![address("192.0.2.1:8080"), address("192.0.2.2:8080"), address("[2001:db8::1]:8080")],
+        )],
+        answering: vec![address("192.0.2.2:8080"), address("[2001:db8::1]:8080")],
+        asked: Mutex::default(),
+    });
+    let program = Program {
+        name: "test.lua".to_owned(),
+        source: source.to_owned(),
+        args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+    };
+    let printed = Arc::new(Mutex::new(String::new()));
+    let sink = Arc::clone(&printed);
+    let output = Arc::new(move |text: &str| sink.lock().unwrap().push_str(text));
+    let outside: Arc<dyn Outside> = world.clone();
+    let (main, threads) = load(&program, origin, threads, output, outside)?;
+    Ok(Loaded { main, threads, world, printed })
+}
+
+/// One thread, no arguments, the usual origin.
+pub fn loaded(source: &str) -> Loaded {
+    try_load(source, &[], &origin(), 1).unwrap()
+}
+
+/// Why it cannot be loaded.
+pub fn refused(source: &str) -> String {
+    try_load(source, &[], &origin(), 1).err().expect("it loaded").to_string()
+}
+
+/// Lines of a request, header fields sorted: their order is Lua's.
+pub fn sorted(request: &str) -> Vec<String> {
+    let mut lines: Vec<String> = request.split("\r\n").map(str::to_owned).collect();
+    let end = lines.iter().position(String::is_empty).expect("an end of the head");
+    lines[1..end].sort();
+    lines
+}

@@ -1,0 +1,9 @@
+-- A path and a header field that differ from request to request.
+local sent = 0
+
+function request()
+   local number = sent
+   sent = sent + 1
+   wrk.headers["X-Number"] = number
+   return wrk.format(nil, "/item/" .. number)
+end
