@@ -64,7 +64,12 @@ fn read_by_hyper(bytes: &[u8], method: &str, ends: bool) -> Reading {
         settle(|context| handshake.as_mut().poll(context)).expect("it does no more than set up").expect("the same");
     let mut connection = pin!(connection);
     let mut is_over = false;
-    let request = hyper::Request::builder().method(method).uri("/").header("host", "a").body(Empty::new()).unwrap();
+    let request = hyper::Request::builder()
+        .method(method)
+        .uri("/")
+        .header("host", "a")
+        .body(Empty::new())
+        .expect("it is a request");
     let mut response = pin!(sender.send_request(request));
     let mut run = |context: &mut Context<'_>| is_over = is_over || connection.as_mut().poll(context).is_ready();
     let mut answer = |context: &mut Context<'_>| {
@@ -72,7 +77,7 @@ fn read_by_hyper(bytes: &[u8], method: &str, ends: bool) -> Reading {
         response.as_mut().poll(context)
     };
     assert!(settle(&mut answer).is_none(), "there is nothing to read yet");
-    serve(far.as_mut().unwrap(), bytes);
+    serve(far.as_mut().expect("it is open"), bytes);
     if ends {
         far = None;
     }
@@ -104,10 +109,12 @@ fn read_by_hyper(bytes: &[u8], method: &str, ends: bool) -> Reading {
 fn serve(far: &mut DuplexStream, bytes: &[u8]) {
     let mut request = [0; 1024];
     let mut reading = pin!(far.read(&mut request));
-    let read = settle(|context| reading.as_mut().poll(context)).expect("the request has been sent").unwrap();
+    let read = settle(|context| reading.as_mut().poll(context))
+        .expect("the request has been sent")
+        .expect("the pipe is whole");
     assert!(read > 0);
     let mut writing = pin!(far.write_all(bytes));
-    settle(|context| writing.as_mut().poll(context)).expect("the pipe has room").unwrap();
+    settle(|context| writing.as_mut().poll(context)).expect("the pipe has room").expect("the pipe is whole");
 }
 
 /// Our reading of the same.
