@@ -15,6 +15,7 @@ mod request;
 mod requests;
 mod responder;
 mod response;
+mod scan;
 mod schedule;
 mod server;
 mod template;
