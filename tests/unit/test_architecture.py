@@ -18,7 +18,8 @@ PYTHON_FLOORS = {
     "plan": 1, "dataset": 1, "contract": 1, "errors": 0,
 }  # fmt: skip
 RUST_FLOORS = {
-    "agent": 5, "script": 4, "transport": 3, "http": 3, "tunnel": 3, "sys": 2, "observe": 2, "wire": 1, "stats": 1, "pace": 1,
+    "agent": 5, "script": 4, "transport": 3, "http": 3, "tunnel": 3, "sys": 2, "observe": 2, "wire": 1, "stats": 1,
+    "pace": 1,
 }  # fmt: skip
 LONGEST_FILE = 600
 

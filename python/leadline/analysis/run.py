@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from leadline.analysis import findings, machine
 from leadline.analysis.gather import DEFAULT_STABILITY_SPREAD, HostSample, TestData
 from leadline.analysis.measure import analyse_test
-from leadline.analysis.model import ClientBringUp, RunAnalysis, Summary, TrialResult
+from leadline.analysis.model import Ceiling, ClientBringUp, RunAnalysis, Summary, TrialResult
 from leadline.analysis.repeats import summarise
 from leadline.analysis.spec import TestSpec
 from leadline.analysis.targets import judge_summaries, parse_targets
@@ -55,6 +55,7 @@ class _Trial:
     sut_version: str | None = None
     bring_up: ClientBringUp | None = None
     sut_processes: tuple[str, ...] = ()
+    ceiling: Ceiling | None = None
     samples: dict[str, list[HostSample]] = field(default_factory=dict)
     tests: dict[str, TestData] = field(default_factory=dict)
 
@@ -91,6 +92,8 @@ class _Reading:
             case "trial-begin":
                 self.end_trial({})
                 self._begin_trial(entry)
+            case "ceiling":
+                self._note_ceiling(entry)
             case "bring-up":
                 self._bring_up(entry)
             case "test-begin":
@@ -191,6 +194,11 @@ class _Reading:
             sut=str(sut.get("kind") or "") if isinstance(sut, Mapping) else str(sut),
         )
 
+    def _note_ceiling(self, record: Record) -> None:
+        per_s = record.get("per_s")
+        if self._trial is not None and isinstance(per_s, int | float) and per_s > 0:
+            self._trial.ceiling = Ceiling(float(per_s), bool(record.get("extrapolated")))
+
     def _bring_up(self, record: Record) -> None:
         if self._trial is None:
             return
@@ -220,6 +228,7 @@ class _Reading:
             facts=self._facts,
             stability_spread=_stability_spread(self._manifest.get("plan") or {}),
             samples=trial.samples,
+            ceiling=trial.ceiling,
         )
 
     def _end_test(self, record: Record) -> None:

@@ -25,8 +25,11 @@ class TestSpec:
     interval_ns: int
     number: int | None
     connections: int | None
-    # Mean time between two sends of one flow (udp) or of one client (http), s; None for as fast as it goes.
+    # Mean time between two sends of one flow (udp) or of one client (http), s, where the rate is highest; None for as
+    # fast as it goes.
     send_gap_s: float | None
+    # Whether it is to go at one speed: a rate in stages is not, and its intervals differ as they were told to.
+    steady: bool
 
     @property
     def paced(self) -> bool:
@@ -51,6 +54,7 @@ class TestSpec:
             number=test.get("number"),
             connections=test.get("connections"),
             send_gap_s=_send_gap_s(test),
+            steady=len({rate for stage in _stages(test) for rate in stage}) < 2,
         )
 
 
@@ -61,8 +65,9 @@ def _ns(milliseconds: Any) -> int | None:
 def _send_gap_s(test: Mapping[str, Any]) -> float | None:
     """A plan gives a client's rate, a workload a flow's."""
     kind = test.get("kind")
-    if kind == "http" and test.get("rate_per_s"):
-        return 1.0 / float(test["rate_per_s"])
+    if kind == "http":
+        highest = max((rate for stage in _stages(test) for rate in stage), default=0.0)
+        return 1.0 / highest if highest else None
     if kind == "udp" and test.get("rate_pps"):
         return 1.0 / float(test["rate_pps"])
     if kind == "udp" and test.get("rate_bps"):
@@ -74,3 +79,11 @@ def _send_gap_s(test: Mapping[str, Any]) -> float | None:
         block_bytes = min(float(test.get("block_bytes") or 128 * 1024), max(1.0, bits_per_s / 8.0 * _PACED_BLOCK_S))
         return 8.0 * block_bytes / bits_per_s
     return None
+
+
+def _stages(test: Mapping[str, Any]) -> list[tuple[float, float]]:
+    """First and last rate of each stage of an http test: a plan's (one number, or stages) or a workload's (stages)."""
+    given = test.get("rate_per_s", test.get("rate")) if test.get("kind") == "http" else None
+    if isinstance(given, int | float):
+        return [(float(given), float(given))]
+    return [(float(stage["from_per_s"]), float(stage["to_per_s"])) for stage in given or ()]

@@ -12,8 +12,9 @@ from typing import Any
 from leadline.analysis import machine, stability
 from leadline.analysis.flows import Flow
 from leadline.analysis.gather import TestData
-from leadline.analysis.metrics import Histograms, counter, error_counts, generators_late_p99_us
-from leadline.analysis.model import Reason, Validity, Verdict, Window
+from leadline.analysis.metrics import PRIMARY, Histograms, counter, error_counts, generators_late_p99_us
+from leadline.analysis.model import Ceiling, Reason, Validity, Verdict, Window
+from leadline.analysis.window import rate_columns, rate_per_s
 
 Finding = tuple[Verdict, Reason]
 Load = Mapping[str, Any]
@@ -35,6 +36,12 @@ LATE_SHARE_OF_GAP = 0.1
 # Sends refused by the own host's socket: below one in a hundred it is the queue's ordinary breathing.
 PUSHBACK_SHARE = 0.01
 
+# From here on a rate is near the generator's ceiling, which was measured in one second and varies by some percent.
+NEAR_CEILING = 0.9
+# A thread at its ceiling is busy. One that had a fifth of its time to spare was not, whatever a null responder let it
+# do: over another path, or with larger batches, a request may cost less than it did there.
+CEILING_BUSY = 0.8
+
 # Requests that waited for a connection or for an answer are told of from one in a hundred on, and beyond these few,
 # which the end of any test may leave.
 WAITING_SHARE = 0.01
@@ -48,6 +55,11 @@ SHORTEST_WINDOW_INTERVALS = 2
 
 # Clocks of two machines that are known to 1 ms: a hundredth of the default interval.
 CLOCK_BOUND_NS = 1_000_000
+
+# The reasons for which a generator is held to be the limit.
+GENERATOR_REASONS = frozenset(
+    {"thread-saturated", "thread-starved", "pushback", "sends-late", "unsent", "near-ceiling"}
+)
 
 _ORDER = list(Verdict)
 
@@ -63,6 +75,7 @@ def assess(
         *_completeness(data, flows, window),
         *_broken_off(data, flows),
         *_loads(data, flows, histograms),
+        *_near_ceiling(data, flows, window),
         *stability.within_test(data, flows, window),
         *_evidence(data, flows),
         *_saturated_machine(data, window),
@@ -230,6 +243,50 @@ def _pace_limits(data: TestData, flows: Sequence[Flow], histograms: Histograms) 
         yield limited, Reason("unsent", f"{unsent} operations that were due were never sent")
 
 
+def _near_ceiling(data: TestData, flows: Sequence[Flow], window: Window | None) -> Iterator[Finding]:
+    """A rate that this generator could hardly have exceeded, by the ceiling that was measured before."""
+    rate, ceiling = _rate_per_s(data, flows, window), data.ceiling
+    if rate is None or ceiling is None or rate < NEAR_CEILING * ceiling.per_s or _spare_time(data):
+        return
+    text = f"{rate:.4g} requests/s are {rate / ceiling.per_s:.0%} of what this generator can do ({_written(ceiling)})"
+    yield Verdict.GENERATOR_LIMITED, Reason("near-ceiling", text)
+
+
+def _ceiling_notes(data: TestData, flows: Sequence[Flow], window: Window | None) -> Iterator[Reason]:
+    if data.spec.kind != "http":
+        return
+    rate, ceiling = _rate_per_s(data, flows, window), data.ceiling
+    if ceiling is None:
+        if not _spare_time(data):
+            yield Reason("ceiling-unknown", "what the generator could do at most with such requests was not measured")
+    elif rate is not None and rate >= NEAR_CEILING * ceiling.per_s and _spare_time(data):
+        text = f"the generator's ceiling ({_written(ceiling)}) was measured too low: its threads had time to spare"
+        yield Reason("ceiling-doubtful", text)
+
+
+def _rate_per_s(data: TestData, flows: Sequence[Flow], window: Window | None) -> float | None:
+    """Operations per second."""
+    wanted = PRIMARY[data.spec.kind]
+    return next(
+        (rate_per_s(curves, window) for name, _, curves in rate_columns(data.spec, flows) if name == wanted), None
+    )
+
+
+def _spare_time(data: TestData) -> bool:
+    """Whether even the busiest generating thread is known to have had time to spare, waiting for a CPU counted in."""
+    threads = [thread for found in data.load_outcomes() for thread in found.outcome["generator"]["threads"]]
+    wanted = [
+        (thread["user_s"] + thread["system_s"] + (thread.get("runnable_wait_s") or 0.0)) / thread["wall_s"]
+        for thread in threads
+        if thread["wall_s"] > 0
+    ]
+    return bool(wanted) and max(wanted) < CEILING_BUSY
+
+
+def _written(ceiling: Ceiling) -> str:
+    return f"{'about ' if ceiling.extrapolated else ''}{ceiling.per_s:.4g}/s against a null responder"
+
+
 def _late_p99_us(data: TestData, histograms: Histograms) -> float | None:
     """The worst lateness of those that sent: the near side, the far side, or both, by the direction."""
     near = generators_late_p99_us(data, histograms) if data.spec.direction != "down" else None
@@ -274,6 +331,7 @@ def _notes(data: TestData, flows: Sequence[Flow], window: Window | None, histogr
     if len(together) > 1:
         yield _shared_cpus(data, host, together, window)
     yield from _undone(data)
+    yield from _ceiling_notes(data, flows, window)
     if data.spec.kind == "http" and any(found.outcome.get("receiver") is None for found in data.load_outcomes()):
         text = "an HTTP server keeps no account of its threads for its clients: whether it was the limit is not known"
         yield Reason("answering-side-unknown", text)

@@ -26,7 +26,7 @@ app = typer.Typer(
 )
 
 for module in (run, plan, http, tcp, udp, rr, serve, results, report, doctor):
-    app.command(module.NAME, epilog=module.EXAMPLE)(module.command)
+    app.command(module.NAME, cls=getattr(module, "CLASS", None), epilog=module.EXAMPLE)(module.command)
 
 
 def _print_version(wanted: bool) -> None:

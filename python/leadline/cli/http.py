@@ -1,79 +1,135 @@
-"""`leadline http`: HTTP/1.1 load on a URL."""
+"""`leadline http`: HTTP/1.1 load on a URL. Its options are in `http_options`, what they become in `http_given`."""
 
 from __future__ import annotations
 
-from typing import Annotated
-from urllib.parse import urlsplit
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from leadline.cli import options as o
+from leadline.cli import http_options as h
+from leadline.cli.grouped import Grouped
 from leadline.errors import InputError
 
+if TYPE_CHECKING:
+    from leadline.cli.quick import Wanted
+    from leadline.contract.models import HttpWorkload
+    from leadline.plan import HttpTest
+
 NAME = "http"
-EXAMPLE = "Example: leadline http http://192.0.2.7:8080/ -c 50 --rate 1000 -d 10s"
+CLASS = Grouped
+EXAMPLE = """\
+Example: leadline http http://192.0.2.7:8080/ -c 50 -d 10s
+
+    leadline http http://192.0.2.7/ --rate 1000 --target 'latency_p99_us < 5000'
+    leadline http http://192.0.2.7/ --rate 0:5000/30s,5000/60s -c 1000
+    leadline http https://192.0.2.7/ --insecure --no-resume --no-keep-alive
+    leadline http http://192.0.2.7/ -X POST -H 'Content-Type: text/json' --body '{}'
+    leadline http http://192.0.2.7/ --urls mix.txt -t 2 -c 200
+    leadline http -s script.lua -t 2 -c 50 -d 5s http://192.0.2.7/ -- argument
+"""
 
 
 def command(
-    url: Annotated[str, typer.Argument(help="http://HOST[:PORT]/PATH", show_default=False)],
-    duration: o.Duration = "10s",
-    warmup: o.Warmup = "0s",
-    number: o.Number = None,
-    connections: Annotated[int, typer.Option("-c", "--connections", min=1, help="Connections.")] = 10,
-    threads: o.Threads = 1,
-    rate: Annotated[
-        str | None,
-        typer.Option("--rate", help="Requests per second, each timed from when it was due; else a closed loop."),
-    ] = None,
-    method: Annotated[str, typer.Option("-X", "--method", help="GET, HEAD, POST or PUT.")] = "GET",
-    header: Annotated[list[str] | None, typer.Option("-H", "--header", help="'Name: value'; may be repeated.")] = None,
-    body: Annotated[str | None, typer.Option("--body", help="Request body.")] = None,
-    timeout: Annotated[str, typer.Option("--timeout", help="After this a request counts as an error.")] = "5s",
-    ipv4: o.Ipv4 = False,
-    ipv6: o.Ipv6 = False,
-    bind: o.Bind = None,
-    json: o.Json = False,
-    out: o.Out = None,
-    target: o.Targets = None,
+    context: typer.Context,
+    url: h.Url,
+    rest: h.Rest = None,
+    connections: h.Connections = 10,
+    threads: h.Threads = 1,
+    duration: h.Duration = None,
+    number: h.Number = None,
+    rate: h.Rate = None,
+    find_rate: h.FindRate = None,
+    warmup: h.Warmup = "0s",
+    script: h.Script = None,
+    cpus: h.Cpus = None,
+    method: h.Method = "GET",
+    header: h.Headers = None,
+    body: h.Body = None,
+    body_file: h.BodyFile = None,
+    urls: h.Urls = None,
+    basic: h.Basic = None,
+    bearer: h.Bearer = None,
+    timeout: h.Timeout = "5s",
+    redirects: h.Redirects = 0,
+    keep_alive: h.KeepAlive = True,
+    requests_per_connection: h.RequestsPerConnection = None,
+    connect_timeout: h.ConnectTimeout = "5s",
+    ipv4: h.Ipv4 = False,
+    ipv6: h.Ipv6 = False,
+    bind: h.Bind = None,
+    resolve: h.Resolve = None,
+    dns: h.Dns = "run",
+    unix_socket: h.UnixSocket = None,
+    proxy: h.Proxy = None,
+    tcp: h.Tcp = None,
+    insecure: h.Insecure = False,
+    ca: h.Ca = None,
+    cert: h.Cert = None,
+    key: h.Key = None,
+    tls: h.Versions = None,
+    ciphers: h.Ciphers = None,
+    alpn: h.Alpn = None,
+    server_name: h.ServerName = None,
+    resume: h.Resume = None,
+    early_data: h.EarlyData = False,
+    target: h.Targets = None,
+    stop_on_miss: h.StopOnMiss = False,
+    output_format: h.Format = "text",
+    json: h.Json = False,
+    out: h.Out = None,
+    hdr: h.Hdr = None,
+    no_calibrate: h.NoCalibrate = False,
 ) -> int:
-    """Measure requests per second and latency of an HTTP server."""
+    """Measure requests per second and latency of an HTTP server.
+
+    As fast as the answers come over so many connections (closed loop), or at a rate with each request timed from when
+    it was due (open loop).
+    """
     from leadline.cli import quick
+
+    return quick.run(*measurement(context.params))
+
+
+def measurement(given: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, Wanted]:
+    """What to measure, as whom and how it is to end, from the options by their names.
+
+    Raises:
+        InputError: the first thing that is wrong.
+    """
+    from leadline.cli import http_given, quick
     from leadline.plan import HttpTest
-    from leadline.trial.workloads import workload
+    from leadline.trial.workloads import http_workload
 
-    test = quick.parse(
-        HttpTest,
-        {
-            "name": "http",
-            "duration": duration,
-            "warmup": warmup,
-            "number": number,
-            "connections": connections,
-            "threads": threads,
-            "rate": rate,
-            "method": method.upper(),
-            "headers": [_header(text) for text in header or []],
-            "body": body,
-            "timeout": timeout,
-        },
+    _check(given)
+    origin = http_given.origin_of(given["url"])
+    test = quick.parse(HttpTest, http_given.options_of(given, origin), http_given.OPTIONS)
+    family = quick.family(given["ipv4"], given["ipv6"])
+    if family and test.unix_socket is not None:
+        raise InputError(f"--ip{family} and --unix-socket exclude each other", hint="a Unix socket has no address")
+    wanted = quick.Wanted(
+        given["url"],
+        given["json"],
+        given["out"],
+        given["target"] or [],
+        hdr=given["hdr"],
+        format=given["output_format"],
+        stop_on_miss=given["stop_on_miss"],
+        calibrate=not given["no_calibrate"],
+        find_rate=given["find_rate"],
     )
-    load = quick.aim(workload(test, _host(url)), quick.family(ipv4, ipv6), bind, url)
-    return quick.run(test, load, quick.Wanted(url, json, out, target or []))
+    return test, http_workload(test, origin.host, origin.port, family), wanted
 
 
-def _host(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError as error:
-        raise InputError(f"{url} is not a URL: {error}", hint="write http://HOST[:PORT]/PATH") from None
-    if parts.scheme != "http" or not host:
-        raise InputError(f"{url} is not an http:// URL", hint="write http://HOST[:PORT]/PATH")
-    return host
-
-
-def _header(text: str) -> dict[str, str]:
-    name, colon, value = text.partition(":")
-    if not colon or not name.strip():
-        raise InputError(f"--header {text!r} has no name and colon", hint="write 'Name: value'")
-    return {"name": name.strip(), "value": value.strip()}
+def _check(given: Mapping[str, Any]) -> None:
+    """What the options say of the output and the search, which the test knows nothing of."""
+    if given["rest"] and given["script"] is None:
+        raise InputError(f"{given['rest'][0]!r} is an argument for a script, and there is none", hint="see --script")
+    if given["stop_on_miss"] and not given["target"]:
+        raise InputError("--stop-on-miss without a target", hint="give --target 'METRIC < VALUE'")
+    if given["json"] and given["output_format"] != "text":
+        raise InputError(f"--json and --format {given['output_format']} exclude each other", hint="give one of them")
+    for other in ("rate", "number", "stop_on_miss"):
+        if given["find_rate"] is not None and given[other]:
+            option = other.replace("_", "-")
+            raise InputError(f"--find-rate and --{option} exclude each other", hint="the search sets the rates")

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from leadline.analysis import judge, parse_targets
-from leadline.analysis.model import TargetResult, TestResult
-from leadline.cli.output import print_all, print_json, result_document, say_error, say_note, targets_code
+from leadline.analysis.model import TargetResult, TestResult, Verdict
+from leadline.cli.output import MISSED, print_all, print_json, result_document, say_error, say_note, targets_code
 from leadline.cli.progress import Progress
 from leadline.contract.models import HttpWorkload
 from leadline.dataset import Journal, RunFolder
 from leadline.errors import InputError
-from leadline.plan import Test
+from leadline.plan import HttpTest, Test
 from leadline.plan.fields import validate_input
-from leadline.report import measurement
-from leadline.trial import Interrupt, Single, conclude, measure
+from leadline.report import HttpRequested, ab_text, hdr_log, measurement, wrk_text
+from leadline.trial import Interrupt, Notice, Said, Single, TargetWatch, conclude, measure
 from leadline.trial.workloads import LoadWorkload
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -51,8 +53,9 @@ class Wanted:
     """Conditions whose highest rate is searched for, as `latency_p99_us < 5000 and error_ratio < 0.001`."""
 
 
-def parse(model: type[Model], options: Mapping[str, Any]) -> Model:
-    """A test from the command line's options; they obey the same rules as a plan's keys.
+def parse(model: type[Model], options: Mapping[str, Any], names: Mapping[str, str] = _OPTIONS) -> Model:
+    """A test from the command line's options; they obey the same rules as a plan's keys. `names` tells which keys are
+    options of another name.
 
     Raises:
         InputError: the first option that is wrong, in one line.
@@ -62,9 +65,11 @@ def parse(model: type[Model], options: Mapping[str, Any]) -> Model:
         return validate_input(model, given)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        option = f"--{_OPTIONS.get(where, where)}: " if where else ""
-        raise InputError(f"{option}{first['msg'].removeprefix('Value error, ')}") from None
+        context = first.get("ctx", {})
+        where = ".".join(str(part) for part in (*first["loc"], *context.get("at", ())) if isinstance(part, str))
+        option = names.get(where, where.replace("_", "-").replace(".", " "))
+        text = first["msg"].removeprefix("Value error, ")
+        raise InputError(f"--{option}: {text}" if where else text, hint=context.get("hint")) from None
 
 
 def direction(reverse: bool, bidirectional: bool) -> str:
@@ -81,15 +86,9 @@ def family(ipv4: bool, ipv6: bool) -> Literal["v4", "v6"] | None:
     return "v6" if ipv6 else "v4" if ipv4 else None
 
 
-def aim(
-    load: LoadWorkload, family: Literal["v4", "v6"] | None, bind: str | None, url: str | None = None
-) -> LoadWorkload:
-    """The load with what only a command line knows: the address family as given, the local address, the whole URL."""
-    if isinstance(load, HttpWorkload):
-        load.ip_version = family
-        load.requests[0].url = url or load.requests[0].url
-        load.route.bind = [bind] if bind else []
-    else:
+def aim(load: LoadWorkload, family: Literal["v4", "v6"] | None, bind: str | None) -> LoadWorkload:
+    """The load with what only a command line knows: the address family as given, and the local address."""
+    if not isinstance(load, HttpWorkload):  # which is made with them
         load.target.ip_version = family
         load.bind = bind
     return load
@@ -97,19 +96,48 @@ def aim(
 
 def run(test: Test, workload: LoadWorkload, wanted: Wanted) -> int:
     """Measure, print, and say how it ended."""
+    if wanted.find_rate is not None and isinstance(test, HttpTest) and isinstance(workload, HttpWorkload):
+        from leadline.cli import find_rate
+
+        return find_rate.run(test, workload, wanted.find_rate, wanted)
     targets = parse_targets(wanted.targets, {test.name: test.kind})
-    single = Single(test, workload, ["leadline", *sys.argv[1:]])
+    if wanted.stop_on_miss and not targets:
+        raise InputError("--stop-on-miss needs a --target", hint="as in --target 'latency_p99_us < 2000'")
+    watch = TargetWatch(targets, test.name) if wanted.stop_on_miss else None
+    if wanted.hdr is not None:
+        _write(wanted.hdr, "")
+    single = Single(test, workload, ["leadline", *sys.argv[1:]], watch)
     result, folder = asyncio.run(_measured(single, wanted))
-    judged = [judge(target, "c01", [result]) for target in targets]
+    missed = {} if watch is None else {one.target: one for one in watch.missed}
+    judged = [missed.get(target.text) or judge(target, "c01", [result]) for target in targets]
     if wanted.json:
         print_json({**result_document(result, test.kind, wanted.target), "targets": judged})
     else:
-        print_all([measurement(result)])
+        _print(result, workload, wanted)
         for one in judged:
             say_note(f"target {one.target}: {one.outcome} ({one.reason})")
     if folder is not None:
         say_note(f"samples and report in {folder.path}")
-    return _code(result, judged)
+    return MISSED if missed else _code(result, judged)
+
+
+def _print(result: TestResult, load: LoadWorkload, wanted: Wanted) -> None:
+    """The summary, in the layout that was asked for. A layout without room for the verdict has it on stderr."""
+    if wanted.format == "text" or not isinstance(load, HttpWorkload):
+        print_all([measurement(result)])
+        return
+    asked = HttpRequested(
+        url=wanted.target,
+        connections=load.connections,
+        threads=load.threads,
+        duration_s=load.duration_ms / 1e3,
+        keep_alive=load.requests_per_connection != 1,
+        has_body=any(request.body_base64 is not None for request in load.requests),
+    )
+    sys.stdout.write((wrk_text if wanted.format == "wrk" else ab_text)(result, asked))
+    validity = result.validity
+    if validity.verdict is not Verdict.VALID:
+        say_note(f"{validity.verdict.value}: {'; '.join(reason.text for reason in validity.reasons)}")
 
 
 async def _measured(single: Single, wanted: Wanted) -> tuple[TestResult, RunFolder | None]:
@@ -117,15 +145,36 @@ async def _measured(single: Single, wanted: Wanted) -> tuple[TestResult, RunFold
         interrupt = Interrupt(lambda: progress.note("stopping; once more to stop at once"), progress.stop)
         entries: list[dict[str, Any]] = []
         with interrupt.signals_caught():
-            if wanted.out is None:
-                return await measure(single, entries, None, interrupt, (progress,)), None
-            folder = RunFolder.create(wanted.out, single.test.name)
-            folder.write_manifest(single.manifest(folder.run_id))
-            with Journal(folder.journal_path) as journal:
-                result = await measure(single, entries, journal, interrupt, (progress,))
+            observers = (progress, partial(_print_said, progress, wanted.json))
+            try:
+                if wanted.out is None:
+                    return await measure(single, entries, None, interrupt, observers), None
+                folder = RunFolder.create(wanted.out, single.test.name)
+                folder.write_manifest(single.manifest(folder.run_id))
+                with Journal(folder.journal_path) as journal:
+                    result = await measure(single, entries, journal, interrupt, observers)
+            finally:
+                if wanted.hdr is not None:
+                    _write(wanted.hdr, hdr_log(entries, time.time_ns() - time.monotonic_ns()))
     for problem in conclude(folder).problems:
         say_note(problem)
     return result, folder
+
+
+def _print_said(progress: Progress, json: bool, notice: Notice) -> None:
+    """What a script prints is for the user: on stdout, but where a document stands there."""
+    if isinstance(notice, Said):
+        if json:
+            progress.note(notice.line)
+        else:
+            print(notice.line, flush=True)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"--hdr {path}: {error.strerror or error}", hint="name a file that can be written") from None
 
 
 def _code(result: TestResult, judged: list[TargetResult]) -> int:

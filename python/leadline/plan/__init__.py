@@ -4,12 +4,13 @@ from leadline.plan.describe import CaseLine, PlanDescription, TestLine, describe
 from leadline.plan.document import Limits, plan_schema
 from leadline.plan.estimate import expected_seconds, needs, trial_seconds
 from leadline.plan.hosts import HostAddress, Hosts, LabSpec, LinkSpec, Topology
+from leadline.plan.http import HttpTest
 from leadline.plan.load import load_plan
 from leadline.plan.model import Case, Need, Plan, Trial
 from leadline.plan.order import expand, schedule, select
 from leadline.plan.sut import OpenvpnSut, RouteSut, Sut, WireguardSut
 from leadline.plan.targets import METRICS, Target
-from leadline.plan.workloads import HttpTest, RrTest, TcpTest, Test, UdpTest
+from leadline.plan.workloads import RrTest, TcpTest, Test, UdpTest
 
 __all__ = [
     "METRICS",

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from leadline.plan.fields import DURATION_PATTERN, Count, Items, PeriodMs, PlanModel, Share, SomeItems, complaint
 from leadline.plan.hosts import SMALLEST_IPV6_MTU_BYTES, Hosts, LabSpec, Topology
+from leadline.plan.http import HttpTest
 from leadline.plan.sut import Sut
 from leadline.plan.workloads import Test
 
@@ -122,6 +123,17 @@ class PointSpec(PlanModel):
                 raise complaint(
                     f"{test.clients} is more than there are ({self.client_count})",
                     at=("tests", index, "clients"),
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _https_is_unverified(self) -> Self:
+        for index, test in enumerate(self.tests):
+            if isinstance(test, HttpTest) and test.scheme == "https" and (test.tls is None or test.tls.verify):
+                raise complaint(
+                    "the run's own server has a certificate that was made for the run, which nobody can check",
+                    at=("tests", index, "scheme"),
+                    hint="say so: tls: {verify: false}",
                 )
         return self
 

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from leadline.plan import units
+from leadline.plan.material import Outside
 
 Model = TypeVar("Model", bound=BaseModel)
 Item = TypeVar("Item")
@@ -33,13 +34,21 @@ class PlanModel(BaseModel):
     )
 
 
-def validate_input(model: type[Model], data: object) -> Model:
+def validate_input(model: type[Model], data: object, outside: Outside | None = None) -> Model:
     """Parse what a user wrote: only the YAML's keys count, and durations need their unit.
+
+    Files and secrets that it refers to are read by `outside`; without one, it cannot refer to any.
 
     Raises:
         pydantic.ValidationError: `leadline.plan.complaints` turns it into one line.
     """
-    return model.model_validate(data, context=_WRITTEN_BY_A_USER, by_alias=True, by_name=False)
+    context = {**_WRITTEN_BY_A_USER, "outside": outside}
+    return model.model_validate(data, context=context, by_alias=True, by_name=False)
+
+
+def written_by_a_user(info: ValidationInfo) -> bool:
+    """Whether a model is parsed by `validate_input`, and not made in code."""
+    return info.context is not None and info.context.get("written_by") == "user"
 
 
 def complaint(text: str, *, at: tuple[str | int, ...] = (), hint: str | None = None) -> PydanticCustomError:
@@ -63,7 +72,7 @@ def within(lowest: float, highest: float, unit: str, why: str = "") -> AfterVali
 
 def _parsed(parse: Callable[[Any], int | float]) -> BeforeValidator:
     def read(value: Any, info: ValidationInfo) -> int | float:
-        in_code = info.context is not _WRITTEN_BY_A_USER
+        in_code = not written_by_a_user(info)
         if in_code and isinstance(value, int | float) and not isinstance(value, bool):
             return value
         return parse(value)
@@ -110,7 +119,6 @@ _RATE = r"^\d+(\.\d+)?\s*[kKmMgGtT]?([bB]it(/s|ps)?|b/s|bps)?$"
 _SIZE = r"^\d+(\.\d+)?\s*([kKmMgGtT]?i?B)?$"
 DURATION_PATTERN = r"^(\d+(\.\d+)?\s*(us|µs|ms|min|s|m|h)\s*)+$"
 _SHARE = r"^\d+(\.\d+)?\s*%$"
-_PER_SECOND = r"^\d+(\.\d+)?\s*[kKmM]?(/s)?$"
 _DURATION_SCHEMA: dict[str, Any] = {"type": "string", "pattern": DURATION_PATTERN}
 _DURATION_OR_ZERO_SCHEMA: dict[str, Any] = {"anyOf": [{"const": 0}, _DURATION_SCHEMA]}
 _LONGEST_MS = 24 * 3600 * 1000
@@ -122,13 +130,6 @@ RateBps = Annotated[
     _above_zero("a rate"),
     within(0, 10**15, " bit/s"),
     WithJsonSchema(_quantity(_RATE, "number")),
-]
-PerSecond = Annotated[
-    float,
-    _parsed(units.per_second),
-    _above_zero("a rate"),
-    within(0, 10**9, " per second"),
-    WithJsonSchema(_quantity(_PER_SECOND, "number")),
 ]
 DurationMs = Annotated[
     int,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from leadline.plan.complaints import first_complaint
 from leadline.plan.document import FRAME_KEYS, POINT_KEYS, PlanDocument, PlanFrame, PointSpec
 from leadline.plan.fields import validate_input
 from leadline.plan.hosts import LabSpec
+from leadline.plan.material import MOST_BYTES, Outside, Written
 from leadline.plan.matrix import labels_of, read_matrix, resolve
 from leadline.plan.model import Case, Plan
 from leadline.plan.overrides import apply_overrides
@@ -86,6 +88,33 @@ def _read(path: Path) -> str:
         raise PlanError(path, None, f"cannot be read: {error.strerror or error}") from None
 
 
+def read_material(path: Path) -> bytes:
+    """A file that a plan or a command line refers to.
+
+    Raises:
+        ValueError: it cannot be read, or is larger than an agent can be sent.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"{path} is too large; at most {MOST_BYTES // 2**20} MiB")
+    return content
+
+
+def _variable(name: str) -> str:
+    value = os.environ.get(name)
+    if value is None:
+        raise ValueError(f"the environment has no {name}")
+    return value
+
+
+HERE = Outside(read_material, _variable)
+"""This machine's files and environment."""
+
+
 def _inherited(root: Node, path: Path, below: tuple[Path, ...]) -> Node:
     """The tree with all that it extends laid under it; `extends` itself is gone then."""
     source = root.mapping.get("extends")
@@ -143,9 +172,20 @@ def _refuse_placeholders_in_names(root: Node) -> None:
 
 def _checked_point(tree: Node) -> PointSpec:
     try:
-        return validate_input(PointSpec, plain(tree))
+        return validate_input(PointSpec, _as_written(tree), HERE)
     except ValidationError as error:
         raise first_complaint(error, PointSpec, tree) from None
+
+
+def _as_written(node: Node) -> Any:
+    """The tree as plain data, whose texts know the folder of the file that they stand in."""
+    if isinstance(node.value, dict):
+        return {key: _as_written(entry) for key, entry in node.value.items()}
+    if isinstance(node.value, list):
+        return [_as_written(item) for item in node.value]
+    if isinstance(node.value, str):
+        return Written.at(node.value, Path(node.mark.file).parent if node.mark.line is not None else Path())
+    return node.value
 
 
 def _targets(root: Node, tests: tuple[Test, ...]) -> tuple[Target, ...]:

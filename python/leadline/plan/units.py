@@ -87,6 +87,22 @@ def per_second(value: Number) -> float:
     return float(match.group(1)) * float(_DECIMAL[(match.group(2) or "").lower()])
 
 
+def cpu_list(value: object) -> tuple[int, ...]:
+    """CPU numbers from `0,2-3`, the kernel's way of writing them, from one number or from a list of numbers."""
+    if isinstance(value, list | tuple):
+        return tuple(cpu for part in value for cpu in cpu_list(part))
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    found: list[int] = []
+    for part in value.split(",") if isinstance(value, str) else [""]:
+        match = _CPUS.fullmatch(part.strip())
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if first > last or last > _HIGHEST_CPU:
+            raise UnitError(f"{_plainly(value)!r} is not a list of CPUs; write 0,2-3 (at most {_HIGHEST_CPU})")
+        found.extend(range(first, last + 1))
+    return tuple(found)
+
+
 def _finite(value: int | float, what: str) -> float | int:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise UnitError(f"{_plainly(value)} is not {what}")
@@ -132,4 +148,6 @@ _RATE = re.compile(rf"([+-])?{_DIGITS}\s*([kKmMgGtT]?)(?:[bB]it(?:/s|ps)?|b/s|bp
 _SIZE = re.compile(rf"([+-])?{_DIGITS}\s*(?:(?:([kKmMgGtT])(i)?)?B)?", re.ASCII)
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?\s*(?:us|µs|ms|min|s|m|h)\s*)+", re.ASCII)
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%", re.ASCII)
+_HIGHEST_CPU = 8191
+_CPUS = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?", re.ASCII)
 _PER_SECOND = re.compile(rf"{_DIGITS}\s*([km]?)(?:/s)?", re.IGNORECASE | re.ASCII)

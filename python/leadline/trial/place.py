@@ -16,7 +16,7 @@ from leadline.errors import InputError, LeadlineError
 from leadline.fleet import Agent, ClockComparison, Launch, agent_binary, launch_on
 from leadline.lab import topology
 from leadline.lab.hosts import Lab
-from leadline.plan import Case
+from leadline.plan import Case, HttpTest
 from leadline.plan.hosts import GATEWAYS, HostAddress
 from leadline.sut import Site
 from leadline.trial.ledger import Ledger
@@ -112,7 +112,9 @@ async def build(case: Case, label: str, ledger: Ledger) -> Place:
         await _compare_clocks(place, ledger)
         bind = await _bind(place)
         longest_ms = max(test.duration_ms for test in case.tests) + _PROBE_MS
-        await place.agents[SERVER].prepare(f"{label}/setup", SERVE_TASK, serve_everything(bind, longest_ms))
+        https = any(isinstance(test, HttpTest) and test.scheme == "https" for test in case.tests)
+        serving = serve_everything(bind, longest_ms, https=https)
+        await place.agents[SERVER].prepare(f"{label}/setup", SERVE_TASK, serving)
     except BaseException:
         await place.aclose()
         raise

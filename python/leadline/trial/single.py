@@ -6,24 +6,25 @@ The same journal entries as in a run, the same analysis; they are kept in a run 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from leadline import __version__
 from leadline.analysis import analyse
-from leadline.analysis.model import TestResult
+from leadline.analysis.model import Ceiling, TestResult
 from leadline.errors import LeadlineError
 from leadline.fleet import Agent, Launch, agent_binary
-from leadline.plan import Test
+from leadline.plan import HttpTest, Test
+from leadline.plan.material import redacted
 from leadline.trial import load
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.ledger import Ledger, Sheet
 from leadline.trial.notices import Observer, TestBegan, TestEnded
+from leadline.trial.watch import TargetWatch
 from leadline.trial.workloads import LoadWorkload
 
-_TRIAL = "c01/1"
 _OBSERVE_PERIOD_MS = 100
 HERE = "this host"
 
@@ -35,17 +36,28 @@ class Single:
     test: Test
     workload: LoadWorkload
     argv: Sequence[str]
+    watch: TargetWatch | None = None
+    """What ends it before its time."""
+    ceiling: Ceiling | None = None
+    """What the generator could do at most, where that was measured."""
+    case: str = "c01"
+    """Its case in the run that it is kept in; each of several measurements in one folder has its own."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """What sets its case apart from the run's others."""
+    alone: bool = True
+    """Whether the run ends with it."""
 
     def manifest(self, run_id: str = "") -> dict[str, Any]:
-        """The measurement as a plan of one case."""
+        """The measurement as a plan of one case, without the secrets that it was given."""
+        secrets = self.test.secrets if isinstance(self.test, HttpTest) else ()
         return {
             "schema": "leadline.run/1",
             "run_id": run_id,
             "name": self.test.name,
             "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "version": __version__,
-            "command": shlex.join(self.argv),
-            "cases": [{"id": "c01", "parameters": {}, "tests": [self.test.model_dump()]}],
+            "command": shlex.join(redacted(self.argv, secrets)),
+            "cases": [{"id": self.case, "parameters": dict(self.parameters), "tests": [self.test.model_dump()]}],
         }
 
 
@@ -62,8 +74,11 @@ async def measure(
         LeadlineError: it could not be begun, or broke off; an interrupted one gives what it had.
     """
     ledger = Ledger(_Both(entries, sheet) if sheet is not None else entries, observers)
-    name, test = f"{_TRIAL}/{single.test.name}", single.test
-    ledger.record("trial-begin", trial=_TRIAL, case="c01", repeat=1, parameters={})
+    trial, test = f"{single.case}/1", single.test
+    name = f"{trial}/{test.name}"
+    ledger.record("trial-begin", trial=trial, case=single.case, repeat=1, parameters=dict(single.parameters))
+    if single.ceiling is not None:
+        ledger.record("ceiling", host=HERE, per_s=single.ceiling.per_s, extrapolated=single.ceiling.extrapolated)
     agent = await Agent.start(HERE, Launch((str(agent_binary()),)), sink=ledger.hear)
     failure: LeadlineError | None = None
     try:
@@ -71,17 +86,19 @@ async def measure(
         ledger.record("clock", host=HERE, offset_ns=clock.offset_ns, bound_ns=clock.bound_ns)
         await agent.observe(name, _OBSERVE_PERIOD_MS, True)
         ledger.tell(TestBegan(name, test.name, test.kind, test.duration_ms / 1000))
-        what = load.Load(name, test.model_dump(), {HERE: single.workload})
+        what = load.Load(name, test.model_dump(), {HERE: single.workload}, single.watch)
         await load.run(what, {HERE: agent}, {HERE: clock}, ledger, interrupt)
     except LeadlineError as error:
         failure = error
     finally:
         await agent.close()
     status = "failed" if failure else "interrupted" if interrupt.asked.is_set() else "done"
-    ledger.record("test-end", label=name, status=status, error=str(failure) if failure else None)
-    ledger.tell(TestEnded(name, test.name, status, str(failure) if failure else None))
-    ledger.record("trial-end", trial=_TRIAL, status=status, error=None)
-    ledger.record("run-end", status=status)
+    cause = str(failure) if failure else interrupt.why
+    ledger.record("test-end", label=name, status=status, error=cause)
+    ledger.tell(TestEnded(name, test.name, status, cause))
+    ledger.record("trial-end", trial=trial, status=status, error=None)
+    if single.alone:
+        ledger.record("run-end", status=status)
     if failure is not None:
         raise failure
     return analyse(single.manifest(), entries).trials[0].tests[0]

@@ -92,7 +92,7 @@ def test_a_wrong_plan(plan: Path, right: str, wrong: str, said: str) -> None:
         (["tcp", "127.0.0.1", "-R", "--bidir"], "--reverse and --bidir exclude each other"),
         (["tcp", "127.0.0.1", "-p", "70000"], "Invalid value for '-p' / '--port'"),
         (["tcp", "127.0.0.1", "--target", "throughputs > 1"], "unknown metric 'throughputs'"),
-        (["http", "ftp://127.0.0.1/"], "ftp://127.0.0.1/ is not an http:// URL"),
+        (["http", "ftp://127.0.0.1/"], "ftp://127.0.0.1/ is not an http:// or https:// URL"),
         (["http", "http://127.0.0.1/", "-H", "nonsense"], "--header 'nonsense' has no name and colon"),
     ],
 )

@@ -6,7 +6,8 @@
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{
-    ConnectionState, EncodeError, EncodeTlsData, EncryptError, ReadEarlyData, UnbufferedStatus, WriteTraffic,
+    ConnectionState, EncodeError, EncodeTlsData, EncryptError, ReadEarlyData, ReadTraffic, UnbufferedStatus,
+    WriteTraffic,
 };
 use rustls::{CommonState, HandshakeKind};
 
@@ -18,13 +19,15 @@ use super::{Handshake, TlsFailure};
 pub const PENDING_LIMIT_BYTES: usize = 96 * 1024;
 
 /// What is kept of an emptied buffer; more is given back, for thousands of connections are idle most of the time.
-const KEPT_BYTES: usize = 4 * 1024;
+const KEPT_BYTES: usize = 2 * 1024;
 /// Plaintext of one record (RFC 8446, 5.1).
 const RECORD_BYTES: usize = 16 * 1024;
+/// A record's type, version and length.
+const HEADER_BYTES: usize = 5;
 /// What a record adds to its plaintext at most: header, explicit nonce, content type and tag.
-const OVERHEAD_BYTES: usize = 5 + 8 + 1 + 16;
+const OVERHEAD_BYTES: usize = HEADER_BYTES + 8 + 1 + 16;
 /// The same for TLS 1.3, where it is exact: header, content type and tag (RFC 8446, 5.2).
-const OVERHEAD_1_3_BYTES: usize = 5 + 1 + 16;
+const OVERHEAD_1_3_BYTES: usize = HEADER_BYTES + 1 + 16;
 /// EndOfEarlyData in its record: a message of nothing but its header of 4 bytes (RFC 8446, 4.5).
 const END_OF_EARLY_DATA_BYTES: usize = 4 + OVERHEAD_1_3_BYTES;
 
@@ -145,14 +148,22 @@ impl<S: Side> Records<S> {
         self.keep(incoming)
     }
 
-    /// Takes ciphertext and decrypts it where it lies; only what is unfinished is copied.
+    /// Takes ciphertext and decrypts it where it lies; only records that begin in one piece and end in another are copied.
     pub(super) fn receive_in_place(&mut self, ciphertext: &mut [u8], deliver: Deliver) -> Result<(), TlsFailure> {
-        if !self.incoming.is_empty() {
-            return self.receive_with(ciphertext, deliver);
+        let mut rest = ciphertext;
+        while !self.incoming.is_empty() {
+            if rest.is_empty() {
+                return Ok(());
+            }
+            let missing =
+                if self.is_handshaking() { rest.len() } else { missing_bytes(&self.incoming).min(rest.len()) };
+            let (first, others) = rest.split_at_mut(missing);
+            self.receive_with(first, deliver)?;
+            rest = others;
         }
-        let used = self.take_in(ciphertext, deliver);
+        let used = self.take_in(rest, deliver);
         let mut incoming = std::mem::take(&mut self.incoming);
-        incoming.extend_from_slice(&ciphertext[used..]);
+        incoming.extend_from_slice(&rest[used..]);
         self.keep(incoming)
     }
 
@@ -248,6 +259,14 @@ impl<S: Side> Records<S> {
         self.failure.clone().map_or(Ok(()), Err)
     }
 
+    /// Bytes that our buffers take up.
+    pub(super) fn held_bytes(&self) -> usize {
+        [&self.incoming, &self.outgoing, &self.queued, &self.plaintext, &self.early.sent]
+            .map(Vec::capacity)
+            .iter()
+            .sum()
+    }
+
     pub(super) fn peer_closed(&self) -> bool {
         self.peer_closed
     }
@@ -277,55 +296,13 @@ impl<S: Side> Records<S> {
     fn run(&mut self, incoming: &mut [u8], plaintext: &[u8], deliver: Deliver) -> usize {
         let mut used = 0;
         loop {
-            let status = self.connection.process(&mut incoming[used..]);
-            let mut discard = status.discard;
-            let step = match status.state {
-                Err(error) => Err(TlsFailure::of(&error)),
-                Ok(ConnectionState::ReadTraffic(mut traffic)) => loop {
-                    match traffic.next_record() {
-                        None => break Ok(true),
-                        Some(Err(error)) => break Err(TlsFailure::of(&error)),
-                        Some(Ok(record)) => {
-                            discard += record.discard;
-                            deliver(record.payload);
-                        }
+            match self.step(&mut incoming[used..], plaintext, deliver) {
+                Ok((more, goes_on)) => {
+                    used += more;
+                    if !goes_on {
+                        return used;
                     }
-                },
-                Ok(ConnectionState::ReadEarlyData(early)) => match S::deliver_early(early, deliver) {
-                    Ok(more) => {
-                        discard += more;
-                        Ok(true)
-                    }
-                    Err(error) => Err(TlsFailure::of(&error)),
-                },
-                Ok(ConnectionState::EncodeTlsData(message)) => encode(message, &mut self.outgoing).map(|size| {
-                    self.early.accepted |= !self.early.open && size == END_OF_EARLY_DATA_BYTES;
-                    true
-                }),
-                Ok(ConnectionState::TransmitTlsData(transmit)) => {
-                    // Early data goes along with the hello, and rustls lets it in only until it is told of the sending.
-                    let keeps_open = self.early.open;
-                    if !keeps_open {
-                        transmit.done();
-                    }
-                    Ok(!keeps_open)
                 }
-                Ok(ConnectionState::PeerClosed) => {
-                    self.peer_closed = true;
-                    Ok(true)
-                }
-                Ok(ConnectionState::WriteTraffic(traffic)) => {
-                    let early = std::mem::take(&mut self.early.sent);
-                    let refused: &[u8] = if self.early.accepted { &[] } else { &early };
-                    let queued = std::mem::take(&mut self.queued);
-                    write_all(traffic, &[refused, &queued, plaintext], self.closing, &mut self.outgoing).map(|()| false)
-                }
-                Ok(_) => Ok(false),
-            };
-            used += discard;
-            match step {
-                Ok(true) => {}
-                Ok(false) => return used,
                 Err(failure) => {
                     self.failure = Some(failure);
                     self.encode_alert();
@@ -333,6 +310,46 @@ impl<S: Side> Records<S> {
                 }
             }
         }
+    }
+
+    /// One step of [`Records::run`]: how much of `incoming` it used up, and whether there may be more to do.
+    fn step(&mut self, incoming: &mut [u8], plaintext: &[u8], deliver: Deliver) -> Result<(usize, bool), TlsFailure> {
+        let status = self.connection.process(incoming);
+        let mut used = status.discard;
+        let goes_on = match status.state.map_err(|error| TlsFailure::of(&error))? {
+            ConnectionState::ReadTraffic(traffic) => {
+                used += deliver_records(traffic, deliver).map_err(|error| TlsFailure::of(&error))?;
+                true
+            }
+            ConnectionState::ReadEarlyData(early) => {
+                used += S::deliver_early(early, deliver).map_err(|error| TlsFailure::of(&error))?;
+                true
+            }
+            ConnectionState::EncodeTlsData(message) => {
+                let size = encode(message, &mut self.outgoing)?;
+                self.early.accepted |= !self.early.open && size == END_OF_EARLY_DATA_BYTES;
+                true
+            }
+            // Early data goes along with the hello, and rustls lets it in only until it is told of the sending.
+            ConnectionState::TransmitTlsData(_) if self.early.open => false,
+            ConnectionState::TransmitTlsData(transmit) => {
+                transmit.done();
+                true
+            }
+            ConnectionState::PeerClosed => {
+                self.peer_closed = true;
+                true
+            }
+            ConnectionState::WriteTraffic(traffic) => {
+                let early = std::mem::take(&mut self.early.sent);
+                let refused: &[u8] = if self.early.accepted { &[] } else { &early };
+                let queued = std::mem::take(&mut self.queued);
+                write_all(traffic, &[refused, &queued, plaintext], self.closing, &mut self.outgoing)?;
+                false
+            }
+            _ => false,
+        };
+        Ok((used, goes_on))
     }
 
     /// The alert about a failure, which rustls has ready; nothing else is processed any more.
@@ -376,6 +393,28 @@ impl Records<UnbufferedClientConnection> {
     pub(super) fn early_accepted(&self) -> bool {
         self.early.accepted
     }
+}
+
+/// How many bytes end the unfinished record, or its header; at least 1. While a handshake message goes over several
+/// records, what is held begins with no header, and all that is said is that any number will do.
+fn missing_bytes(held: &[u8]) -> usize {
+    match held {
+        [_, _, _, high, low, payload @ ..] => {
+            usize::from(u16::from_be_bytes([*high, *low])).saturating_sub(payload.len()).max(1)
+        }
+        header => HEADER_BYTES - header.len(),
+    }
+}
+
+/// Hands out plaintext and says how many bytes of the input it has used up.
+fn deliver_records<D>(mut traffic: ReadTraffic<'_, '_, D>, deliver: Deliver) -> Result<usize, rustls::Error> {
+    let mut used = 0;
+    while let Some(record) = traffic.next_record() {
+        let record = record?;
+        used += record.discard;
+        deliver(record.payload);
+    }
+    Ok(used)
 }
 
 /// Room for that much plaintext in records.

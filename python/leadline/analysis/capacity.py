@@ -1,0 +1,117 @@
+"""What one trial of a capacity search says: whether the conditions held at its rate, and whose doing it was if not.
+
+Owns the conditions (`METRIC < VALUE and ...`) and the judgement of one trial. Which rate is tried next is the work of
+`trial.capacity_search`. Read docs/search.md first. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from leadline.analysis.model import TestResult
+from leadline.analysis.targets import parse_targets
+from leadline.analysis.validity import GENERATOR_REASONS, WAITING_FEW
+from leadline.errors import InputError
+from leadline.plan.targets import Target
+
+_AND = re.compile(r"\s+and\s+", re.IGNORECASE)
+_ERRORS = "error_ratio"
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What has to hold at a rate, all of it."""
+
+    text: str
+    targets: tuple[Target, ...]
+
+    @classmethod
+    def read(cls, text: str, test: str, kind: str) -> Conditions:
+        """Takes `METRIC < VALUE and ...` for a test of this name and kind.
+
+        Raises:
+            InputError: one of them is no target, or names a figure that there is not.
+        """
+        parts = [part.strip() for part in _AND.split(text.strip())]
+        if not all(parts):
+            raise InputError(
+                f"{text!r} is not 'METRIC < VALUE and ...'", hint="as in 'latency_p99_us < 5000 and error_ratio < 0.1%'"
+            )
+        return cls(text.strip(), tuple(parse_targets(parts, {test: kind})))
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The figures that are looked at, each once."""
+        return tuple(dict.fromkeys(target.metric for target in self.targets))
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One trial of a search."""
+
+    rate_per_s: float
+    """What was offered."""
+    duration_s: float
+    """For how long, warm-up left out."""
+    holds: bool
+    """Whether every condition held, and every request that was due was sent."""
+    generator_limited: bool
+    """Whether the generator was at its limit or late: a trial that does not hold says nothing about the server then."""
+    answered_share: float
+    """Answers, of the requests that were due; at most 1."""
+    why: str
+    """What decided, for a person."""
+    metrics: dict[str, float | None]
+    """The figures that the conditions look at, and the rate that was answered."""
+
+
+def judge_trial(
+    conditions: Conditions, result: TestResult, *, rate_per_s: float, duration_s: float, connections: int
+) -> Trial:
+    """What the result of one trial says.
+
+    Requests that were due and never sent are a backlog. One of at most a request per connection may be left when the
+    time is over; a longer one has been growing. Failed requests do not hold where no condition is about them.
+    """
+    figures = {name: metric.value for name, metric in result.metrics.items()}
+    against = [*_unmet(conditions, figures), *_undone(conditions, figures, connections)]
+    limits = {reason.code: reason.text for reason in result.validity.reasons if reason.code in GENERATOR_REASONS}
+    due = rate_per_s * duration_s
+    answered = (figures.get("requests_per_s") or 0.0) * duration_s
+    if against:
+        whose = [text for code, text in limits.items() if code != "unsent"]
+        why = "; ".join([*against, *whose])
+    else:
+        why = "; ".join(f"{target.metric} {_said(figures[target.metric])}" for target in conditions.targets)
+    return Trial(
+        rate_per_s=rate_per_s,
+        duration_s=duration_s,
+        holds=not against,
+        generator_limited=bool(limits),
+        answered_share=min(1.0, answered / due) if due > 0 else 0.0,
+        why=why,
+        metrics={name: figures.get(name) for name in ("requests_per_s", *conditions.metrics)},
+    )
+
+
+def _unmet(conditions: Conditions, figures: dict[str, float | None]) -> Iterator[str]:
+    for target in conditions.targets:
+        value = figures.get(target.metric)
+        if value is None:
+            yield f"{target.metric} has no samples"
+        elif not target.met_by(value):
+            yield f"{target.metric} {_said(value)} is not {target.op} {_said(target.value)}"
+
+
+def _undone(conditions: Conditions, figures: dict[str, float | None], connections: int) -> Iterator[str]:
+    unsent = figures.get("unsent") or 0.0
+    if unsent > max(WAITING_FEW, connections):
+        yield f"{unsent:.0f} requests that were due were never sent"
+    if _ERRORS not in conditions.metrics and figures.get(_ERRORS):
+        yield f"{_ERRORS} is {_said(figures[_ERRORS])}"
+
+
+def _said(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.6g}"

@@ -1,0 +1,110 @@
+"""`leadline http --find-rate`: a capacity search from its conditions to its table, document and exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from leadline.analysis.capacity import Conditions, Trial
+from leadline.cli.output import MISSED, print_all, print_json, say_error, say_note
+from leadline.cli.progress import Progress
+from leadline.cli.quick import Wanted
+from leadline.contract.models import HttpWorkload
+from leadline.dataset import Journal, RunFolder
+from leadline.errors import InputError
+from leadline.plan import HttpTest
+from leadline.report import found
+from leadline.trial import Interrupt, Observer, conclude
+from leadline.trial.capacity_search import Ending
+from leadline.trial.find_rate import Answer, Question, Search
+
+
+def run(test: HttpTest, workload: HttpWorkload, conditions: str, wanted: Wanted) -> int:
+    """Search, print, and say how it ended: 0 with a rate, 3 where none holds, 1 failed, 130 interrupted."""
+    if wanted.targets:
+        raise InputError("--target and --find-rate exclude each other", hint="--find-rate has the conditions")
+    if wanted.hdr is not None or wanted.format != "text":
+        raise InputError("--find-rate has many trials, and neither --hdr nor another --format")
+    read = Conditions.read(conditions, test.name, test.kind)
+    question = Question(test, workload, read, ["leadline", *sys.argv[1:]])
+    answer, folder = asyncio.run(_searched(question, wanted))
+    if wanted.json:
+        print_json(document(answer, read, wanted.target))
+    else:
+        rate, closed_loop = answer.metrics["found_rate_per_s"], answer.metrics["closed_loop_per_s"]
+        print_all([found.found_rate(rate, closed_loop, read.text, answer.trials, answer.validity)])
+    if folder is not None:
+        say_note(f"samples and report in {folder.path}")
+    return _code(answer)
+
+
+def document(answer: Answer, conditions: Conditions, target: str) -> dict[str, Any]:
+    """The search as `leadline.result/1`: its figures, and every trial."""
+    return {
+        "schema": "leadline.result/1",
+        "command": "http",
+        "target": target,
+        "metrics": answer.metrics,
+        "validity": answer.validity,
+        "generator": answer.closed_loop.generator,
+        "errors": answer.closed_loop.errors,
+        "window": None,
+        "intervals": [],
+        "conditions": conditions.text,
+        "ending": answer.found.ending,
+        "deciding_trials_s": answer.found.decided_s,
+        "trials": answer.trials,
+    }
+
+
+async def _searched(question: Question, wanted: Wanted) -> tuple[Answer, RunFolder | None]:
+    quiet = wanted.json and not sys.stderr.isatty()
+    shown: list[Progress] = []
+
+    @contextmanager
+    def watching() -> Iterator[tuple[Observer, ...]]:
+        with Progress(quiet=quiet) as progress:
+            shown.append(progress)
+            try:
+                yield (progress,)
+            finally:
+                shown.clear()
+
+    def tell(trial: Trial) -> None:
+        taken.append(trial)
+        if not quiet:
+            say_note(found.trial_line(len(taken), trial))
+
+    def stop_showing() -> None:
+        for progress in shown:
+            progress.stop()
+
+    taken: list[Trial] = []
+    interrupt = Interrupt(lambda: say_note("stopping; once more to stop at once"), stop_showing)
+    with ExitStack() as stack:
+        stack.enter_context(interrupt.signals_caught())
+        folder, journal = None, None
+        if wanted.out is not None:
+            folder = RunFolder.create(wanted.out, question.test.name)
+            folder.write_manifest(question.manifest(folder.run_id))
+            journal = stack.enter_context(Journal(folder.journal_path))
+        answer = await Search(question, interrupt, journal, tell, watching).run()
+    if folder is not None:
+        for problem in conclude(folder).problems:
+            say_note(problem)
+    return answer, folder
+
+
+def _code(answer: Answer) -> int:
+    match answer.found.ending:
+        case Ending.INTERRUPTED:
+            return 130
+        case Ending.FAILED:
+            return say_error(answer.error or "a trial failed", 1)
+        case Ending.NONE_HELD:
+            return MISSED
+        case _:
+            return 0

@@ -1,0 +1,277 @@
+"""From what stands on the command line of `leadline http` to the test that a plan would hold.
+
+Owns how options are written: headers, URL files, secrets, socket and TLS options. Which values exclude each other is
+left to `leadline.plan.http`, whose complaints are told by the options' names.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+from urllib.parse import SplitResult, urlsplit
+
+from leadline.errors import InputError
+from leadline.plan.http_parts import (
+    SECRET_HEADERS,
+    HttpEntry,
+    HttpHeader,
+    path_and_query,
+    proxy_secret,
+    split_entry,
+)
+from leadline.plan.load import read_material
+from leadline.plan.material import HIDDEN, MOST_BYTES, Attached, Secret, one_line
+
+T = TypeVar("T")
+
+Given = Mapping[str, Any]
+"""The options by their names in `leadline.cli.http.command`."""
+
+OPTIONS = {
+    "script_args": "script",
+    "rate_per_s": "rate",
+    "basic": "basic",
+    "headers": "header",
+    "tls.verify": "insecure",
+    "tls.versions": "tls",
+    "tls.cert": "cert",
+    "tls.key": "key",
+    "tls.ca": "ca",
+    "tls.ciphers": "ciphers",
+    "tls.alpn": "alpn",
+    "tls.server_name": "server-name",
+    "tls.resume": "resume",
+    "tls.early_data": "early-data",
+}
+"""Options that have another name than the plan's key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a URL leads."""
+
+    scheme: Literal["http", "https"]
+    host: str
+    """Name or address, IPv6 without brackets."""
+    port: int | None
+    """The scheme's own where None."""
+    path: str
+    """Path and query; empty where the URL has none."""
+
+    @property
+    def effective_port(self) -> int:
+        """The port that is connected to."""
+        return self.port or (443 if self.scheme == "https" else 80)
+
+    def is_at(self, other: Origin) -> bool:
+        """Whether both are one scheme, host and port."""
+        mine, theirs = ((one.scheme, one.host.lower(), one.effective_port) for one in (self, other))
+        return mine == theirs
+
+
+def origin_of(url: str) -> Origin:
+    """Read a URL. Raises InputError."""
+    hint = "write http://HOST[:PORT]/PATH"
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise InputError(f"{_shown(url)} is not a URL: {error}", hint=hint) from None
+    if parts.scheme not in ("http", "https") or not host:
+        raise InputError(f"{_shown(url)} is not an http:// or https:// URL", hint=hint)
+    if "@" in parts.netloc:
+        raise InputError(f"{_shown(url)} holds credentials", hint="give them with --basic")
+    if not host.isascii():
+        raise InputError(f"{host} is not a host name in ASCII", hint="write it as xn--...")
+    scheme: Literal["http", "https"] = "https" if parts.scheme == "https" else "http"
+    return Origin(scheme, host, port, _target(parts))
+
+
+def options_of(given: Given, origin: Origin) -> dict[str, Any]:
+    """The test's keys and values, as `quick.parse` takes them. Raises InputError for what cannot be read."""
+    entries = _entries(given["urls"], origin) if given["urls"] is not None else None
+    if entries is not None and origin.path not in ("", "/"):
+        raise InputError("--urls beside a URL with a path", hint="every line has its own; write http://HOST[:PORT]")
+    if given["resolve"] and given["script"] is None:
+        _check_names(given["resolve"], origin)
+    same = (
+        "duration", "warmup", "number", "connections", "threads", "rate", "method", "timeout", "connect_timeout",
+        "redirects", "keep_alive", "requests_per_connection", "bind", "resolve", "dns", "unix_socket", "cpus", "body",
+    )  # fmt: skip
+    return {
+        "name": "http",
+        "scheme": origin.scheme,
+        "path": None if entries is not None else origin.path or "/",
+        "urls": entries,
+        "script": _file(given["script"], "--script"),
+        "script_args": given["rest"] or None,
+        "headers": [_header(text) for text in given["header"] or []],
+        "body_file": _body_file(given["body_file"]),
+        "basic": _secret(given["basic"], "--basic"),
+        "bearer": _secret(given["bearer"], "--bearer"),
+        "proxy": _proxy(given["proxy"]),
+        "tcp": _tcp(given["tcp"]),
+        "tls": _tls(given, origin),
+        **{key: given[key] for key in same},
+    }
+
+
+def _target(parts: SplitResult) -> str:
+    """Path and query; a fragment never goes to a server."""
+    query = f"?{parts.query}" if parts.query else ""
+    path = parts.path or ("/" if query else "")
+    return _told(lambda: path_and_query(path + query), "the URL") if path else ""
+
+
+def _header(text: str) -> HttpHeader:
+    name, colon, value = text.partition(":")
+    name, value = name.strip(), value.strip()
+    if not colon or not name:
+        raise InputError(f"--header {text!r} has no name and colon", hint="write 'Name: value'")
+    if name.lower() in SECRET_HEADERS:
+        held = Secret(HIDDEN, _told(lambda: one_line(value, name), "--header"))
+        return _told(lambda: HttpHeader(name=name, secret=held), "--header")
+    return _told(lambda: HttpHeader(name=name, value=value), "--header")
+
+
+def _entries(name: str, origin: Origin) -> list[HttpEntry]:
+    """The requests of a file, in order."""
+    text = _told(Attached(name, _bytes(name, "--urls")).text, "--urls")
+    entries = []
+    for number, line in enumerate(text.splitlines(), 1):
+        content = line.partition("#")[0] if line.lstrip().startswith("#") else line.partition(" #")[0]
+        if content.strip():
+            entries.append(_entry(content, origin, f"{name}:{number}", Path(name).parent))
+    if not entries:
+        raise InputError(f"{name} has no requests", hint="one a line: [weight=N] [METHOD] URL [@BODYFILE]")
+    return entries
+
+
+def _entry(line: str, origin: Origin, where: str, folder: Path) -> HttpEntry:
+    weight, method, url, body = _told(lambda: split_entry(line), where)
+    path = url
+    if not url.startswith("/"):
+        try:
+            other = origin_of(url)
+        except InputError as error:
+            raise InputError(f"{where}: {error.message}", hint=error.hint) from None
+        if not other.is_at(origin):
+            raise InputError(f"{where}: {url} is not on the server of the URL", hint="all requests go to one server")
+        path = other.path or "/"
+    attached = None if body is None else Attached(body, _bytes(str(folder / body), where))
+    return _told(lambda: HttpEntry(path=path, method=method, weight=weight, body=attached), where)
+
+
+def _check_names(names: Iterable[str], origin: Origin) -> None:
+    """A name that nobody asks for is a mistake."""
+    wanted = f"{origin.host}:{origin.effective_port}"
+    for name in names:
+        host, _, rest = name.partition(":")
+        port = rest.partition(":")[0]
+        if port.isdigit() and f"{host.lower()}:{port}" != wanted:
+            raise InputError(f"--resolve {name}: the URL's server is another", hint=f"write {wanted}:ADDRESS")
+
+
+def _secret(text: str | None, option: str) -> Secret | None:
+    """What was given itself, or stands in `@FILE`."""
+    if text is None:
+        return None
+    if text.startswith("@"):
+        value = _told(Attached(text, _bytes(text[1:], option)).text, option)
+        return Secret(text, _told(lambda: one_line(value, text), option))
+    return Secret(HIDDEN, _told(lambda: one_line(text, "it"), option))
+
+
+def _proxy(text: str | None) -> Secret | None:
+    if text is None or text.startswith("@"):
+        return _secret(text, "--proxy")
+    return proxy_secret(text)
+
+
+def _body_file(name: str | None) -> Attached | None:
+    if name != "-":
+        return _file(name, "--body-file")
+    content = sys.stdin.buffer.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise InputError("--body-file -: stdin holds too much", hint=f"at most {MOST_BYTES // 2**20} MiB")
+    return Attached(name, content)
+
+
+def _file(name: str | None, option: str) -> Attached | None:
+    return None if name is None else Attached(name, _bytes(name, option))
+
+
+def _bytes(name: str, option: str) -> bytes:
+    return _told(lambda: read_material(Path(name)), option)
+
+
+def _tcp(texts: list[str] | None) -> dict[str, Any] | None:
+    """`delay`, `send-buffer=64KiB`, as the plan's keys."""
+    if not texts:
+        return None
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if name not in _TCP_FLAGS | _TCP_VALUES:
+            hint = f"there is {', '.join(sorted(_TCP_FLAGS | _TCP_VALUES))}"
+            raise InputError(f"--tcp {name}: unknown socket option", hint=hint)
+        if (name in _TCP_FLAGS) == bool(equals) or (equals and not value):
+            example = name if name in _TCP_FLAGS else f"{name}=VALUE"
+            raise InputError(f"--tcp {text}: not how it is written", hint=f"write --tcp {example}")
+        key = name.replace("-", "_")
+        if key in found:
+            raise InputError(f"--tcp {name}: given twice", hint="give it once")
+        if name == "dscp" and not (value.isascii() and value.isdecimal()):
+            raise InputError(f"--tcp {text}: not a code point", hint="write a number from 0 to 63")
+        found[key] = int(value) if name == "dscp" else value or True
+    return found
+
+
+def _tls(given: Given, origin: Origin) -> dict[str, Any] | None:
+    """What was asked for of TLS; None where nothing was, so that an http URL has none to complain about."""
+    asked = {
+        "verify": False if given["insecure"] else None,
+        "ca": _file(given["ca"], "--ca"),
+        "cert": _file(given["cert"], "--cert"),
+        "key": _file(given["key"], "--key"),
+        "versions": given["tls"],
+        "ciphers": _names(given["ciphers"]),
+        "alpn": _names(given["alpn"]),
+        "server_name": given["server_name"],
+        "resume": given["resume"],
+        "early_data": given["early_data"] or None,
+    }
+    found = {key: value for key, value in asked.items() if value is not None}
+    if found and origin.scheme == "http":
+        option = OPTIONS[f"tls.{next(iter(found))}"]
+        raise InputError(f"--{option} with an http:// URL", hint="TLS is for https:// URLs")
+    return found or None
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _told(read: Callable[[], T], where: str) -> T:
+    """What `read` returns; its complaint as one about `where`."""
+    try:
+        return read()
+    except ValueError as error:
+        from pydantic import ValidationError
+
+        text = str(error)
+        if isinstance(error, ValidationError):
+            text = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise InputError(f"{where}: {text}") from None
+
+
+def _shown(url: str) -> str:
+    """A URL for a message, without credentials."""
+    return url if "@" not in url else f"{url.partition('://')[0]}://{HIDDEN}@{url.rpartition('@')[2]}"
+
+
+_TCP_FLAGS = frozenset({"delay", "fast-open"})
+_TCP_VALUES = frozenset({"congestion", "send-buffer", "receive-buffer", "segment", "dscp", "user-timeout"})

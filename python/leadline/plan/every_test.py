@@ -1,0 +1,52 @@
+"""What every test of a plan has: its name, its clients, its length. Each kind adds what it needs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from leadline.plan.fields import (
+    Clients,
+    DurationMs,
+    DurationOrZeroMs,
+    IpVersion,
+    Label,
+    PeriodMs,
+    PlanModel,
+    complaint,
+)
+
+RESERVED_NAMES = frozenset({"setup", "build", "bring-up", "tear-down"})
+"""Phases of a trial; a test of the same name could not be told from one in a journal."""
+
+
+class EveryTest(PlanModel):
+    """The frame."""
+
+    name: Label
+    """Names the test in tables, targets and `--set tests.NAME.key=value`."""
+    clients: Clients = None
+    """How many clients take part; null or `all` means every one."""
+    ip: IpVersion = 4
+    """IP version of the load itself, inside the tunnel if there is one."""
+    duration_ms: DurationMs = Field(default=10_000, validation_alias="duration")
+    """How long, warm-up included."""
+    warmup_ms: DurationOrZeroMs = Field(default=0, validation_alias="warmup")
+    """Leading time whose figures are kept but flagged."""
+    interval_ms: PeriodMs = Field(default=100, validation_alias="interval")
+    """Time between progress figures; the plan's where it is not given."""
+    threads: Annotated[int, Field(ge=1, le=256)] = 1
+    """Generating threads per client."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.name in RESERVED_NAMES:
+            raise complaint(f"{self.name!r} is the name of a trial's phase", at=("name",), hint="choose another name")
+        if self.warmup_ms >= self.duration_ms:
+            raise complaint(
+                f"{self.warmup_ms} ms of warm-up leave nothing of {self.duration_ms} ms",
+                at=("warmup",),
+                hint="the duration includes the warm-up",
+            )
+        return self

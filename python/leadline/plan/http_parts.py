@@ -1,0 +1,315 @@
+"""What an HTTP request and its connection are described by: header fields, one of many URLs, TLS, TCP, a proxy.
+
+Owns how each is written and what it cannot be. Pure.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    InstanceOf,
+    PlainSerializer,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
+
+from leadline.plan import units
+from leadline.plan.fields import DurationMs, Items, PlanModel, SizeBytes, complaint, within
+from leadline.plan.material import HIDDEN, Attached, FileContent, Secret, SecretText, Written, attached, referred
+
+SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "x-api-key", "x-auth-token"})
+"""Fields, in lower case, whose values are kept out of everything that is written down."""
+
+
+def path_and_query(text: str) -> str:
+    """A path with its query, as a request line can carry it."""
+    if not text.startswith("/") or any(not "!" <= character <= "~" for character in text):
+        raise ValueError(f"{text!r} is not a path; it starts with '/' and has no spaces (encode them as %20)")
+    return text
+
+
+def request_method(text: str) -> str:
+    """A method that can be measured."""
+    if _TOKEN.fullmatch(text) is None:
+        raise ValueError(f"{text!r} is not a request method; a method is one word such as GET")
+    if text == "CONNECT":
+        raise ValueError("CONNECT opens a tunnel and cannot be measured as a request")
+    return text
+
+
+def _header_name(text: str) -> str:
+    if _TOKEN.fullmatch(text) is None:
+        raise ValueError(f"{text!r} is not the name of a header field")
+    if text.lower() in ("content-length", "transfer-encoding", "upgrade"):
+        raise ValueError(f"{text} follows from the body and cannot be given")
+    return text
+
+
+def _header_value(text: str) -> str:
+    if any((ord(character) < 32 and character != "\t") or ord(character) == 127 for character in text):
+        raise ValueError("the value holds a line break or another control character")
+    return text
+
+
+class HttpHeader(PlanModel):
+    """One header field of a request."""
+
+    name: Annotated[str, AfterValidator(_header_name)]
+    """Its name."""
+    value: Annotated[str, AfterValidator(_header_value)] | None = None
+    """Its value."""
+    secret: SecretText | None = None
+    """Its value where that is a secret: '@FILE' or '$VARIABLE' that holds it."""
+
+    @model_validator(mode="after")
+    def _has_one_value(self) -> Self:
+        if (self.value is None) == (self.secret is None):
+            raise complaint(f"{self.name} needs either a value or a secret", at=("value",))
+        if self.value is not None and self.name.lower() in SECRET_HEADERS:
+            hint = "write secret: '@FILE' or '$VARIABLE' instead of value"
+            raise complaint(f"what {self.name} holds stands in no plan", at=("value",), hint=hint)
+        return self
+
+    @property
+    def text(self) -> str:
+        """The value as sent."""
+        return self.secret.value if self.secret is not None else self.value or ""
+
+
+class HttpEntry(PlanModel):
+    """One of several requests that take turns."""
+
+    path: Annotated[str, AfterValidator(path_and_query)]
+    """Path and query."""
+    method: Annotated[str, AfterValidator(request_method)] | None = None
+    """Request method; the test's where null."""
+    weight: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    """How many turns it gets."""
+    body: FileContent | None = None
+    """Request body."""
+
+
+def split_entry(text: str) -> tuple[int, str | None, str, str | None]:
+    """Weight, method, URL or path, and body file of `[weight=N] [METHOD] URL [@BODYFILE]`.
+
+    Raises:
+        ValueError: how such a line is written.
+    """
+    match = _ENTRY.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text.strip()!r} is not '[weight=N] [METHOD] URL [@BODYFILE]'")
+    weight, word, url, body = match.groups()
+    return int(weight or 1), word, url, body
+
+
+def _entry(value: object, info: ValidationInfo) -> object:
+    if not isinstance(value, str):
+        return value
+    weight, word, path, body = split_entry(value)
+    if not path.startswith("/"):
+        raise ValueError(f"{path!r} is not a path of the run's own server; it starts with '/'")
+    content = None if body is None else attached(Written.beside(value, body), info)
+    return HttpEntry(path=path, method=word, weight=weight, body=content)
+
+
+class HttpTcp(PlanModel):
+    """Options of each TCP socket; what is not given is the system's choice."""
+
+    delay: bool = False
+    """Whether Nagle's algorithm holds small segments back (TCP_NODELAY unset)."""
+    congestion: Annotated[str, Field(min_length=1, max_length=15)] | None = None
+    """Congestion control by the kernel's name."""
+    send_buffer_bytes: Annotated[SizeBytes, within(1, 2**30, " bytes")] | None = Field(
+        default=None, validation_alias="send_buffer"
+    )
+    """SO_SNDBUF."""
+    receive_buffer_bytes: Annotated[SizeBytes, within(1, 2**30, " bytes")] | None = Field(
+        default=None, validation_alias="receive_buffer"
+    )
+    """SO_RCVBUF."""
+    segment_bytes: Annotated[SizeBytes, within(88, 32767, " bytes", "by the kernel")] | None = Field(
+        default=None, validation_alias="segment"
+    )
+    """Largest segment (TCP_MAXSEG)."""
+    dscp: Annotated[int, within(0, 63, "")] | None = None
+    """Differentiated services code point."""
+    user_timeout_ms: DurationMs | None = Field(default=None, validation_alias="user_timeout")
+    """How long sent bytes may stay unacknowledged (TCP_USER_TIMEOUT)."""
+    fast_open: bool = False
+    """Whether the first request may travel with the SYN (TCP_FASTOPEN_CONNECT)."""
+
+
+def _versions(value: object) -> object:
+    """1.2 and 1.3 are numbers to YAML."""
+    return f"{value}" if isinstance(value, float) else value
+
+
+def _cipher(text: str) -> str:
+    if re.fullmatch(r"TLS_[A-Z0-9_]+", text, re.ASCII) is None:
+        raise ValueError(f"{text!r} is not a cipher suite's IANA name, as in TLS_AES_128_GCM_SHA256")
+    return text
+
+
+def _protocol(text: str) -> str:
+    if text in ("h2", "h3"):
+        raise ValueError(f"{text} cannot be offered: the load is HTTP/1.1")
+    if not 0 < len(text.encode()) < 256:
+        raise ValueError("a protocol's name has 1 to 255 bytes")
+    return text
+
+
+class HttpTls(PlanModel):
+    """TLS as a client."""
+
+    verify: bool = True
+    """Whether the server's certificate is checked."""
+    ca: FileContent | None = None
+    """File with the certificates to trust, PEM; the host's own where null."""
+    cert: FileContent | None = None
+    """File with the client's certificate and those between it and its root, PEM."""
+    key: FileContent | None = None
+    """File with the certificate's private key, PEM."""
+    versions: Annotated[
+        Literal["1.2", "1.3", "1.2-1.3"],
+        BeforeValidator(_versions),
+        WithJsonSchema({"enum": ["1.2", "1.3", "1.2-1.3", 1.2, 1.3]}),
+    ] = "1.2-1.3"
+    """Versions that are offered."""
+    ciphers: Items[Annotated[str, AfterValidator(_cipher)]] = ()
+    """Cipher suites by their IANA names; all that are considered safe where empty."""
+    alpn: Items[Annotated[str, AfterValidator(_protocol)]] = ("http/1.1",)
+    """Protocols that are offered, in order; an empty list leaves the extension out."""
+    server_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
+    """The name that is asked for (SNI) and checked; the server's where null."""
+    resume: bool = True
+    """Whether connections after the first resume its session."""
+    early_data: bool = False
+    """Whether the first request of a resumed connection travels before the handshake's end (0-RTT)."""
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        if (self.cert is None) != (self.key is None):
+            missing = "key" if self.key is None else "cert"
+            raise complaint(f"{missing} is missing", at=(missing,), hint="a certificate and its key go together")
+        if self.ca is not None and not self.verify:
+            raise complaint("a CA to check by, and no check", at=("ca",), hint="leave one of them out")
+        if self.early_data and self.versions == "1.2":
+            raise complaint("early data needs TLS 1.3", at=("early_data",), hint="offer 1.3 too")
+        if self.early_data and not self.resume:
+            raise complaint("early data needs resumed sessions", at=("early_data",), hint="leave one of them out")
+        for name in ("ca", "cert", "key"):
+            attached: Attached | None = getattr(self, name)
+            if attached is not None and b"-----BEGIN " not in attached.content:
+                raise complaint(f"{attached.name} is not PEM", at=(name,), hint="it begins with -----BEGIN")
+        return self
+
+
+class Resolve(PlanModel):
+    """An address for a name."""
+
+    host: str
+    """The URL's host."""
+    port: Annotated[int, Field(ge=1, le=65535)]
+    """The URL's port."""
+    address: str
+    """The address to connect to."""
+
+
+def address(text: str) -> str:
+    """An IP address, IPv6 with or without brackets; without them in the result."""
+    bare = text.removeprefix("[").removesuffix("]") if text.startswith("[") else text
+    try:
+        return str(ipaddress.ip_address(bare))
+    except ValueError:
+        raise ValueError(f"{text!r} is not an IP address") from None
+
+
+def _resolve(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    match = _RESOLVE.fullmatch(value)
+    if match is None:
+        raise ValueError(
+            f"{value!r} is not HOST:PORT:ADDRESS, as in example.org:443:192.0.2.7 or example.org:443:[::1]"
+        )
+    host, port, bare = match.groups()
+    if not 1 <= int(port) <= 65535:
+        raise ValueError(f"{port} is not a port; a port is a number from 1 to 65535")
+    return Resolve(host=host, port=int(port), address=address(bare))
+
+
+def proxy_secret(url: str) -> Secret:
+    """A proxy's URL, shown without its credentials."""
+    return Secret(re.sub(r"//[^/@]*@", f"//{HIDDEN}@", url), url)
+
+
+def _proxy(value: object, info: ValidationInfo) -> object:
+    if not isinstance(value, str):
+        return value
+    if value[:1] in ("@", "$"):
+        return referred(value, info)
+    if "@" in value:
+        raise ValueError("a proxy's password stands in no plan; write '@FILE', or '$NAME', that holds its URL")
+    return proxy_secret(value)
+
+
+def _is_a_proxy(proxy: Secret) -> Secret:
+    try:
+        parts = urlsplit(proxy.value)
+        right = parts.scheme == "http" and parts.hostname and parts.port and parts.path in ("", "/")
+        right = right and not parts.query and not parts.fragment
+    except ValueError:
+        right = False
+    if not right:
+        raise ValueError("this is not http://[USER:PASSWORD@]HOST:PORT of a proxy")
+    return proxy
+
+
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
+_ENTRY = re.compile(
+    r"(?:weight=([1-9]\d{0,6})\s+)?(?:([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s+)?((?:/|https?://)\S*)(?:\s+@(\S.*))?",
+    re.ASCII | re.IGNORECASE,
+)
+_RESOLVE = re.compile(r"([^\s:\[\]]+):(\d{1,5}):(\[[^\]]+\]|[^:]+)", re.ASCII)
+
+UrlLine = Annotated[
+    InstanceOf[HttpEntry],
+    BeforeValidator(_entry),
+    PlainSerializer(lambda entry: entry.model_dump()),
+    WithJsonSchema({"type": "string", "pattern": r"^(weight=[1-9]\d*\s+)?(\S+\s+)?/"}),
+]
+Address = Annotated[str, AfterValidator(address)]
+ResolvedName = Annotated[
+    InstanceOf[Resolve],
+    BeforeValidator(_resolve),
+    PlainSerializer(lambda name: name.model_dump()),
+    WithJsonSchema({"type": "string", "pattern": r"^[^\s:\[\]]+:\d+:\S+$"}),
+]
+Proxy = Annotated[
+    InstanceOf[Secret],
+    BeforeValidator(_proxy),
+    AfterValidator(_is_a_proxy),
+    PlainSerializer(lambda secret: secret.shown, return_type=str),
+    WithJsonSchema({"type": "string"}),
+]
+Cpus = Annotated[
+    tuple[int, ...],
+    BeforeValidator(units.cpu_list),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 0},
+                {"type": "string", "pattern": r"^\s*\d+(-\d+)?(\s*,\s*\d+(-\d+)?)*\s*$"},
+                {"type": "array", "items": {"type": "integer", "minimum": 0}},
+            ]
+        }
+    ),
+]

@@ -1,0 +1,155 @@
+"""What a plan or a command line takes from outside itself: files, and secrets from files or the environment.
+
+Read once, where the plan is read, and carried with the test. Whatever is written down of a test (`model_dump`) shows
+the name that a thing was asked for by, never its content. Pure: the reading itself is done by whom the validation's
+context names, `leadline.plan.load` for plans.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, InstanceOf, PlainSerializer, ValidationInfo, WithJsonSchema
+
+HIDDEN = "***"
+"""Stands where a secret was given itself instead of where it is."""
+MOST_BYTES = 8 * 2**20
+"""The longest file: whatever a load needs goes to an agent in one message, whose limit is 16 MiB in base64."""
+
+
+class Written(str):
+    """Text of a plan that knows the folder which a path in it is relative to."""
+
+    folder: Path
+
+    @classmethod
+    def at(cls, text: str, folder: Path) -> Written:
+        """The text, as it stands in a file of `folder`."""
+        written = cls(text)
+        written.folder = folder
+        return written
+
+    @classmethod
+    def beside(cls, other: str, text: str) -> Written:
+        """A part of another text, from the same folder."""
+        return cls.at(text, _folder_of(other))
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """How files and variables are read; both raise ValueError with a line for the user."""
+
+    file: Callable[[Path], bytes]
+    variable: Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A file's content."""
+
+    name: str
+    """As the user wrote it; this is all that is shown."""
+    content: bytes = field(repr=False)
+
+    def text(self) -> str:
+        """The content as UTF-8; raises ValueError with a line for the user."""
+        try:
+            return self.content.decode("utf-8")
+        except UnicodeDecodeError:
+            raise ValueError(f"{self.name} is not text in UTF-8") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """Text that nothing shows."""
+
+    shown: str
+    """Where it is from (`@FILE`, `$NAME`), or `HIDDEN`, with what is no secret around it."""
+    value: str = field(repr=False)
+
+
+def attached(value: str, info: ValidationInfo) -> Attached:
+    """The file that a path leads to, read by whom the validation's context names.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    outside = _outside(info)
+    if outside is None:
+        raise ValueError("no file can be read here")
+    return Attached(str(value), outside.file(_folder_of(value) / value))
+
+
+def referred(value: str, info: ValidationInfo) -> Secret:
+    """The secret that `@FILE` or `$NAME` refers to.
+
+    Raises:
+        ValueError: it is no reference, or cannot be read; the text itself is not repeated, as it may be the secret.
+    """
+    outside = _outside(info)
+    if outside is None or len(value) < 2 or value[0] not in "@$":
+        raise ValueError("a secret stands in no plan; write '@FILE', or '$NAME' for a variable of the environment")
+    if value[0] == "$":
+        return Secret(str(value), one_line(outside.variable(value[1:]), value))
+    file = attached(Written.beside(value, value[1:]), info)
+    return Secret(str(value), one_line(file.text(), value))
+
+
+def one_line(value: str, name: str) -> str:
+    """A secret without the line break at its end; raises ValueError where that leaves nothing or several lines."""
+    line = value.rstrip("\r\n")
+    if not line or any(ord(character) < 32 or ord(character) == 127 for character in line):
+        raise ValueError(f"{name} has to hold one line of text")
+    return line
+
+
+def redacted(argv: Sequence[str], secrets: Iterable[str]) -> list[str]:
+    """A command line without the secrets that were given on it, nor the credentials in any URL."""
+    known = sorted({secret for secret in secrets if secret}, key=len, reverse=True)
+    return [_hidden(_CREDENTIALS.sub(rf"\1{HIDDEN}@", argument), known) for argument in argv]
+
+
+def _hidden(argument: str, secrets: Sequence[str]) -> str:
+    """An argument whose end is a secret: all of it, what follows `--option=`, `-o` or `Name:`."""
+    bare = argument.rstrip()
+    for secret in secrets:
+        head = bare.removesuffix(secret)
+        if head != bare and _BEFORE_A_SECRET.fullmatch(head):
+            return head + HIDDEN
+    return argument
+
+
+def _outside(info: ValidationInfo) -> Outside | None:
+    context: Mapping[str, Any] = info.context or {}
+    return context.get("outside")
+
+
+def _folder_of(text: str) -> Path:
+    """The file's that says so; the current one on a command line."""
+    return text.folder if isinstance(text, Written) else Path()
+
+
+def _from_text(read: Callable[[str, ValidationInfo], object]) -> BeforeValidator:
+    """In code, what was read is given itself."""
+    return BeforeValidator(lambda value, info: read(value, info) if isinstance(value, str) else value)
+
+
+_CREDENTIALS = re.compile(r"(://)[^/@\s]*@")
+_BEFORE_A_SECRET = re.compile(r"(--[a-z-]+=)?([!#$%&'*+.^_`|~0-9A-Za-z-]+:\s*)?|-[A-Za-z0-9]+", re.ASCII)
+
+FileContent = Annotated[
+    InstanceOf[Attached],
+    _from_text(attached),
+    PlainSerializer(lambda attached: attached.name, return_type=str),
+    WithJsonSchema({"type": "string"}),
+]
+SecretText = Annotated[
+    InstanceOf[Secret],
+    _from_text(referred),
+    PlainSerializer(lambda secret: secret.shown, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": r"^[@$].+"}),
+]

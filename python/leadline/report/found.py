@@ -1,0 +1,86 @@
+"""Draws a capacity search for a terminal: the rate found with its bounds, and each trial with what decided it.
+
+A rendering only; what the bounds mean was decided by `trial.capacity_search`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from leadline.analysis.capacity import Trial
+from leadline.analysis.model import Metric, Validity, Verdict
+from leadline.report import quantities, verdicts
+from leadline.report.text import TONES, verdict_block
+
+
+def found_rate(
+    rate: Metric, closed_loop: Metric, conditions: str, trials: Sequence[Trial], validity: Validity
+) -> RenderableType:
+    """The headline, the interval, the trials in order, and the verdict."""
+    tone = TONES[verdicts.WORDINGS[validity.verdict].tone]
+    headline = Text.assemble((_headline(rate, validity), f"bold {tone}"), f"  highest rate with {conditions}")
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim", no_wrap=True)
+    facts.add_column()
+    facts.add_row("between", interval(rate))
+    facts.add_row("closed loop", _rate(closed_loop.value))
+    return Group(
+        headline,
+        Text(""),
+        Padding(facts, (0, 0, 0, 2), expand=False),
+        Text(""),
+        _trials_table(trials),
+        Text(""),
+        verdict_block(validity),
+    )
+
+
+def interval(rate: Metric) -> str:
+    """Both bounds, each as far as it is known."""
+    low = "no rate that holds" if rate.low is None else f"{_rate(rate.low)}, which holds,"
+    high = "no known limit" if rate.high is None else f"{_rate(rate.high)}, which does not"
+    return f"{low} and {high}"
+
+
+def trial_line(number: int, trial: Trial) -> str:
+    """One trial in a line, for those who follow the search."""
+    where = f"{_rate(trial.rate_per_s)} for {quantities.seconds(trial.duration_s)}"
+    return f"trial {number}: {where} {_outcome(trial)}: {trial.why}"
+
+
+def _headline(rate: Metric, validity: Validity) -> str:
+    if rate.value is None:
+        return "none" if rate.high is not None else "unknown"
+    # With a bound above missing, or not settled, it is known from below only.
+    least = rate.high is None or validity.verdict is not Verdict.VALID
+    return f"{'≥ ' if least else ''}{_rate(rate.value)}"
+
+
+def _rate(per_s: float | None) -> str:
+    """In full: bounds lie close together."""
+    if per_s is None:
+        return quantities.per_second(None)
+    return f"{per_s:,.0f}/s" if per_s >= 1000 else f"{per_s:.4g}/s"
+
+
+def _outcome(trial: Trial) -> str:
+    if trial.holds:
+        return "holds"
+    return "generator-limited" if trial.generator_limited else "does not hold"
+
+
+def _trials_table(trials: Sequence[Trial]) -> RenderableType:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column("rate", justify="right", no_wrap=True)
+    table.add_column("for", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    table.add_column("because", overflow="fold")
+    for trial in trials:
+        rate, length = _rate(trial.rate_per_s), quantities.seconds(trial.duration_s)
+        table.add_row(rate, length, _outcome(trial), trial.why)
+    return Padding(table, (0, 0, 0, 2), expand=False)

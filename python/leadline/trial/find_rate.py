@@ -1,0 +1,203 @@
+"""A capacity search on a real server: a closed loop first, then trials at the rates that `capacity_search` asks for.
+
+Owns how a trial becomes a measurement, what is kept of it, and what the search as a whole is worth. The search itself
+is synchronous: it runs in a thread of its own and hands each trial to the event loop, where agents are talked to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+from leadline.analysis.capacity import Conditions, Trial, judge_trial
+from leadline.analysis.model import Ceiling, Metric, Reason, TestResult, Validity, Verdict
+from leadline.contract.models import HttpWorkload, RateStage
+from leadline.errors import InputError, LeadlineError
+from leadline.plan import HttpTest
+from leadline.trial.capacity_search import Ending, Found, Limits, Stopped, search
+from leadline.trial.interrupt import Interrupt
+from leadline.trial.ledger import Ledger, Sheet
+from leadline.trial.notices import Observer
+from leadline.trial.single import Single, measure
+
+Watching = Callable[[], AbstractContextManager[tuple[Observer, ...]]]
+"""Whoever looks on while one trial runs."""
+
+_CLOSED_LOOP_MS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The load whose rate is looked for, and what has to hold."""
+
+    test: HttpTest
+    workload: HttpWorkload
+    """Without a rate; `duration_ms` is what the trials that decide last."""
+    conditions: Conditions
+    argv: Sequence[str]
+    ceiling: Ceiling | None = None
+
+    def __post_init__(self) -> None:
+        if self.workload.rate:
+            raise InputError("--rate and --find-rate exclude each other", hint="--find-rate looks for the rate")
+        if self.workload.number is not None:
+            raise InputError("--number and --find-rate exclude each other", hint="-d is how long a trial lasts")
+
+    @property
+    def final_s(self) -> float:
+        """How long the trials that decide last, warm-up left out."""
+        return (self.workload.duration_ms - self.workload.warmup_ms) / 1000
+
+    def manifest(self, run_id: str) -> dict[str, Any]:
+        """The search as a run whose cases are not known yet; its journal has them."""
+        return {**Single(self.test, self.workload, self.argv).manifest(run_id), "cases": []}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a search found."""
+
+    found: Found
+    closed_loop: TestResult
+    """The load without a rate, before the first trial."""
+    trials: tuple[Trial, ...]
+    validity: Validity
+    error: str | None
+    """What broke the search off, where something did."""
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """The rate found, bounded by what the search is sure of, and what the closed loop reached."""
+        found = self.found
+        return {
+            "found_rate_per_s": Metric(found.low_per_s, "1/s", found.low_per_s, found.high_per_s),
+            "closed_loop_per_s": self.closed_loop.metrics["requests_per_s"],
+        }
+
+
+@dataclass(slots=True)
+class Search:
+    """One search, from its first trial to its last."""
+
+    question: Question
+    interrupt: Interrupt
+    sheet: Sheet | None
+    """Where everything that is measured is kept, if it is."""
+    tell: Callable[[Trial], None] = lambda _: None
+    """Called with each trial that was taken."""
+    watching: Watching = lambda: nullcontext(())
+    _trials: list[Trial] = field(default_factory=list)
+    _begun: int = 0
+    _error: str | None = None
+
+    async def run(self) -> Answer:
+        """Search until the bounds are close, the budget is used up, or someone interrupts.
+
+        Raises:
+            LeadlineError: the closed loop failed, or had no answers: there is nothing to search.
+        """
+        ledger = Ledger(self.sheet if self.sheet is not None else [])
+        ledger.record("run-begin", find_rate=self.question.conditions.text)
+        status = "failed"
+        try:
+            answer = await self._search()
+            known = answer.found
+            ledger.record(
+                "found-rate", ending=known.ending.value, low_per_s=known.low_per_s, high_per_s=known.high_per_s
+            )
+            status = {Ending.INTERRUPTED: "interrupted", Ending.FAILED: "failed"}.get(known.ending, "done")
+            return answer
+        finally:
+            ledger.record("run-end", status=status)
+
+    async def _search(self) -> Answer:
+        closed = await self._measure(None, _CLOSED_LOOP_MS)
+        reached = closed.metrics["requests_per_s"].value
+        if self.interrupt.asked.is_set():
+            return self._answer(Found(Ending.INTERRUPTED, None, None, None), closed)
+        if not reached:
+            named = ", ".join(f"{count} x {name}" for name, count in closed.errors.items()) or "no error was counted"
+            raise LeadlineError(f"the closed loop that a search begins with had no answers ({named})")
+        loop = asyncio.get_running_loop()
+
+        def take(rate_per_s: float, duration_s: float) -> Trial:
+            return asyncio.run_coroutine_threadsafe(self._trial(rate_per_s, duration_s), loop).result()
+
+        found = await asyncio.to_thread(search, take, Limits.around(reached, self.question.final_s))
+        return self._answer(found, closed)
+
+    async def _trial(self, rate_per_s: float, duration_s: float) -> Trial:
+        if self.interrupt.asked.is_set():
+            raise Stopped(Ending.INTERRUPTED)
+        try:
+            result = await self._measure(rate_per_s, round(duration_s * 1000))
+        except LeadlineError as error:
+            self._error = str(error)
+            raise Stopped(Ending.FAILED) from error
+        if self.interrupt.asked.is_set():
+            raise Stopped(Ending.INTERRUPTED)
+        trial = judge_trial(
+            self.question.conditions,
+            result,
+            rate_per_s=rate_per_s,
+            duration_s=duration_s,
+            connections=self.question.workload.connections,
+        )
+        self._trials.append(trial)
+        self.tell(trial)
+        return trial
+
+    async def _measure(self, rate_per_s: float | None, steady_ms: int) -> TestResult:
+        """One measurement at a rate, or as a closed loop; a case of its own in the folder."""
+        question = self.question
+        self._begun += 1
+        duration_ms = question.workload.warmup_ms + max(1, steady_ms)
+        stages = [] if rate_per_s is None else [_stage(rate_per_s, duration_ms)]
+        single = Single(
+            test=question.test.model_copy(update={"duration_ms": duration_ms, "rate_per_s": rate_per_s}),
+            workload=question.workload.model_copy(update={"duration_ms": duration_ms, "rate": stages}),
+            argv=question.argv,
+            ceiling=question.ceiling,
+            case=f"c{self._begun:02}",
+            parameters={"rate_per_s": rate_per_s, "duration_ms": duration_ms},
+            alone=False,
+        )
+        entries: list[dict[str, Any]] = []
+        with self.watching() as observers:
+            return await measure(single, entries, self.sheet, self.interrupt, observers)
+
+    def _answer(self, found: Found, closed: TestResult) -> Answer:
+        return Answer(found, closed, tuple(self._trials), _validity(found, self._trials, self._error), self._error)
+
+
+def _stage(rate_per_s: float, duration_ms: int) -> RateStage:
+    return RateStage(from_per_s=rate_per_s, to_per_s=rate_per_s, duration_ms=duration_ms)
+
+
+def _validity(found: Found, trials: Sequence[Trial], error: str | None) -> Validity:
+    """The verdict on what was found: a bound that is missing, and why."""
+    match found.ending:
+        case Ending.FOUND | Ending.NONE_HELD:
+            return Validity(Verdict.VALID)
+        case Ending.GENERATOR_LIMITED:
+            known = found.low_per_s or 0.0
+            lowest = min(
+                trial.rate_per_s
+                for trial in trials
+                if trial.generator_limited and not trial.holds and trial.rate_per_s > known
+            )
+            text = f"from {lowest:.6g}/s on the generator was at its limit or late: what the server does is not known"
+            return Validity(Verdict.GENERATOR_LIMITED, (Reason("generator-limited-trials", text),))
+        case Ending.ALL_HELD:
+            text = "the highest rate that was tried holds, twice what a closed loop over the same connections reaches"
+            return Validity(Verdict.UNDETERMINED, (Reason("highest-rate-held", text),))
+        case Ending.BUDGET:
+            text = "the trials went on to disagree until the time for them was used up: the bounds are the last ones"
+            return Validity(Verdict.INCOMPLETE, (Reason("search-budget", text),))
+        case Ending.INTERRUPTED:
+            return Validity(Verdict.INCOMPLETE, (Reason("ended-early", "the search was interrupted"),))
+        case Ending.FAILED:
+            return Validity(Verdict.INCOMPLETE, (Reason("ended-early", f"a trial failed: {error}"),))
