@@ -2,7 +2,7 @@
 //! Refuses tracebacks: of one it only takes where the script itself was.
 
 /// What Lua calls the prelude.
-pub(crate) const OWN_CHUNK: &str = "wrk";
+pub(crate) const OWN_CHUNK: &str = "(wrk)";
 
 /// A script cannot be loaded or one of its functions failed. One line: where, what, and in which function.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn an_error_elsewhere_is_placed_where_the_script_was() {
         let text =
-            "bad argument\nstack traceback:\n\t[C]: in 'len'\n\twrk:9: in 'format'\n\ta.lua:7: in f\n\ta.lua:8: in g";
+            "bad argument\nstack traceback:\n\t[C]: in 'len'\n\t(wrk):9: in 'format'\n\ta.lua:7: in f\n\ta.lua:8: in g";
         assert_eq!(told(text, ""), "a.lua:7: bad argument");
     }
 

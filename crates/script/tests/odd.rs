@@ -7,7 +7,7 @@ use leadline_script::{ScriptError, Summary};
 use leadline_stats::Histogram;
 
 fn text(result: Result<(), ScriptError>) -> String {
-    result.unwrap_err().to_string()
+    result.expect_err("no error").to_string()
 }
 
 #[test]

@@ -246,7 +246,7 @@ local fill = loadstring("local names, values = ... return function(headers, coun
    for index = 25, count do
       headers[names[index] ] = values[index]
    end
-end]], "=wrk")(names, values)
+end]], "=(wrk)")(names, values)
 
 local function answered(status)
    local headers = new_table(0, fields)
