@@ -1,6 +1,7 @@
 //! HTTP/1.1 exchanges as machines (RFC 9110, RFC 9112): given bytes and a time they say what to do.
 //! Owns URLs, the request's bytes, both parsers, one connection's state on either side, and when requests are due.
-//! Refuses: sockets, clocks, TLS, and keeping a body; bodies are counted, never copied. What a peer can make us hold
+//! TLS is a machine beside them ([`tls`]).
+//! Refuses: sockets, clocks, and keeping a body; bodies are counted, never copied. What a peer can make us hold
 //! is bounded by [`HEAD_LIMIT_BYTES`] a connection.
 
 mod body;

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from leadline.cli import http_options as h
 from leadline.cli.grouped import Grouped
 from leadline.errors import InputError
+
+if TYPE_CHECKING:
+    from leadline.cli.quick import Wanted
+    from leadline.contract.models import HttpWorkload
+    from leadline.plan import HttpTest
 
 NAME = "http"
 CLASS = Grouped
@@ -80,32 +86,42 @@ def command(
     As fast as the answers come over so many connections (closed loop), or at a rate with each request timed from when
     it was due (open loop).
     """
+    from leadline.cli import quick
+
+    return quick.run(*measurement(context.params))
+
+
+def measurement(given: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, Wanted]:
+    """What to measure, as whom and how it is to end, from the options by their names.
+
+    Raises:
+        InputError: the first thing that is wrong.
+    """
     from leadline.cli import http_given, quick
     from leadline.plan import HttpTest
     from leadline.trial.workloads import http_workload
 
-    _check(context.params)
-    origin = http_given.origin_of(url)
-    test = quick.parse(HttpTest, http_given.options_of(context.params, origin), http_given.OPTIONS)
-    family = quick.family(ipv4, ipv6)
-    if family and unix_socket:
+    _check(given)
+    origin = http_given.origin_of(given["url"])
+    test = quick.parse(HttpTest, http_given.options_of(given, origin), http_given.OPTIONS)
+    family = quick.family(given["ipv4"], given["ipv6"])
+    if family and test.unix_socket is not None:
         raise InputError(f"--ip{family} and --unix-socket exclude each other", hint="a Unix socket has no address")
-    load = http_workload(test, origin.host, origin.port, family)
     wanted = quick.Wanted(
-        url,
-        json,
-        out,
-        target or [],
-        hdr=hdr,
-        format=output_format,
-        stop_on_miss=stop_on_miss,
-        calibrate=not no_calibrate,
-        find_rate=find_rate,
+        given["url"],
+        given["json"],
+        given["out"],
+        given["target"] or [],
+        hdr=given["hdr"],
+        format=given["output_format"],
+        stop_on_miss=given["stop_on_miss"],
+        calibrate=not given["no_calibrate"],
+        find_rate=given["find_rate"],
     )
-    return quick.run(test, load, wanted)
+    return test, http_workload(test, origin.host, origin.port, family), wanted
 
 
-def _check(given: dict[str, Any]) -> None:
+def _check(given: Mapping[str, Any]) -> None:
     """What the options say of the output and the search, which the test knows nothing of."""
     if given["rest"] and given["script"] is None:
         raise InputError(f"{given['rest'][0]!r} is an argument for a script, and there is none", hint="see --script")

@@ -49,7 +49,7 @@ class HttpTest(EveryTest):
     """A script for wrk (Lua), which makes the requests."""
     script_args: Items[str] = ()
     """What the script's init() gets."""
-    connections: Annotated[int, within(1, _MOST_CONNECTIONS, " connections")] = 1
+    connections: Annotated[int, within(1, _MOST_CONNECTIONS, "")] = 1
     """Connections per client; with a rate as many at most."""
     rate_per_s: PerSecondOrStages | None = Field(default=None, validation_alias="rate")
     """Requests per second and client, or stages of it (0:1000/10s,1000/60s), each request timed from when it was due;
@@ -60,7 +60,7 @@ class HttpTest(EveryTest):
     """Request method."""
     headers: Items[HttpHeader] = ()
     """Extra header fields, in order."""
-    body: str | None = None
+    body: str | None = Field(default=None, repr=False)
     """Request body."""
     body_file: FileContent | None = None
     """File with the request body."""

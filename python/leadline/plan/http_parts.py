@@ -177,7 +177,11 @@ class HttpTls(PlanModel):
     """File with the client's certificate and those between it and its root, PEM."""
     key: FileContent | None = None
     """File with the certificate's private key, PEM."""
-    versions: Annotated[Literal["1.2", "1.3", "1.2-1.3"], BeforeValidator(_versions)] = "1.2-1.3"
+    versions: Annotated[
+        Literal["1.2", "1.3", "1.2-1.3"],
+        BeforeValidator(_versions),
+        WithJsonSchema({"enum": ["1.2", "1.3", "1.2-1.3", 1.2, 1.3]}),
+    ] = "1.2-1.3"
     """Versions that are offered."""
     ciphers: Items[Annotated[str, AfterValidator(_cipher)]] = ()
     """Cipher suites by their IANA names; all that are considered safe where empty."""

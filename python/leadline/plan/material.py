@@ -139,7 +139,7 @@ def _from_text(read: Callable[[str, ValidationInfo], object]) -> BeforeValidator
 
 
 _CREDENTIALS = re.compile(r"(://)[^/@\s]*@")
-_BEFORE_A_SECRET = re.compile(r"|--[a-z-]+=|(-[A-Za-z0-9]+)?[!#$%&'*+.^_`|~0-9A-Za-z-]+:\s*|-[A-Za-z0-9]+", re.ASCII)
+_BEFORE_A_SECRET = re.compile(r"(--[a-z-]+=)?([!#$%&'*+.^_`|~0-9A-Za-z-]+:\s*)?|-[A-Za-z0-9]+", re.ASCII)
 
 FileContent = Annotated[
     InstanceOf[Attached],

@@ -96,6 +96,21 @@ def test_a_target_that_cannot_be_decided(server: Server) -> None:
     assert (code, document["targets"][0]["outcome"]) == (4, "undecided")
 
 
+def test_a_kept_run_holds_no_secret(server: Server, tmp_path: Path) -> None:
+    secrets = ["hunter2", "c00kie", "b0dy-text", "t0ken-in-a-file", "bWU6aHVudGVyMg"]
+    (tmp_path / "token").write_text("t0ken-in-a-file")
+    out = tmp_path / "runs"
+    options = ["-n", "20", "-X", "POST", "--body", "b0dy-text", "-H", "Cookie: c00kie", "--out", str(out)]
+    for authorization in (["--basic", "me:hunter2"], ["--bearer", f"@{tmp_path}/token"]):
+        code, document = quick(server, "http", *options, *authorization)
+        assert code == 0
+        assert document["metrics"]["requests"]["value"] == 20
+        assert not any(secret in json.dumps(document) for secret in secrets)
+    kept = [path for path in out.rglob("*") if path.is_file()]
+    assert {"run.json", "journal.ndjson", "report.html"} <= {path.name for path in kept}
+    assert [path for path in kept if any(secret.encode() in path.read_bytes() for secret in secrets)] == []
+
+
 def test_nobody_answers() -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))  # bound, and never listening

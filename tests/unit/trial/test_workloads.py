@@ -52,3 +52,25 @@ def test_the_server_answers_for_as_long_as_it_is_told() -> None:
     serve = serve_everything(["10.82.0.2"], 12_000)
     assert (serve.bind, serve.port, serve.http_port) == (["10.82.0.2"], 5201, 8080)
     assert serve.longest_ms == 12_000
+
+
+def test_https_has_its_own_port_and_listener() -> None:
+    given = {"name": "h", "scheme": "https", "tls": {"verify": False}}
+    http = workload(validate_input(HttpTest, given), "fd82::2")
+    assert isinstance(http, HttpWorkload)
+    assert http.requests[0].url == "https://[fd82::2]:8443/"
+    assert http.tls is not None
+    assert not http.tls.verify
+    assert serve_everything(["::1"], 1).https_port is None
+    assert serve_everything(["::1"], 1, https=True).https_port == 8443
+
+
+def test_requests_of_a_plan_share_method_and_headers() -> None:
+    given = {"name": "h", "urls": ["/a", "weight=2 PUT /b"], "method": "HEAD", "headers": [{"name": "A", "value": "b"}]}
+    http = workload(validate_input(HttpTest, given), "10.82.0.2")
+    assert isinstance(http, HttpWorkload)
+    assert [(request.method, request.url, request.weight) for request in http.requests] == [
+        ("HEAD", "http://10.82.0.2:8080/a", 1),
+        ("PUT", "http://10.82.0.2:8080/b", 2),
+    ]
+    assert all(request.headers[0].value == "b" for request in http.requests)

@@ -195,6 +195,8 @@ fn detail_of(error: &Error) -> String {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
             "the certificate is not issued by any authority that is trusted".to_owned()
         }
+        Error::InvalidCertificate(CertificateError::Other(cause)) => format!("the certificate is refused: {cause}"),
+        Error::NoCertificatesPresented => "the peer gave no certificate".to_owned(),
         other => other.to_string(),
     }
 }

@@ -6,7 +6,8 @@
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{
-    ConnectionState, EncodeError, EncodeTlsData, EncryptError, ReadEarlyData, UnbufferedStatus, WriteTraffic,
+    ConnectionState, EncodeError, EncodeTlsData, EncryptError, ReadEarlyData, ReadTraffic, UnbufferedStatus,
+    WriteTraffic,
 };
 use rustls::{CommonState, HandshakeKind};
 
@@ -18,7 +19,7 @@ use super::{Handshake, TlsFailure};
 pub const PENDING_LIMIT_BYTES: usize = 96 * 1024;
 
 /// What is kept of an emptied buffer; more is given back, for thousands of connections are idle most of the time.
-const KEPT_BYTES: usize = 4 * 1024;
+const KEPT_BYTES: usize = 2 * 1024;
 /// Plaintext of one record (RFC 8446, 5.1).
 const RECORD_BYTES: usize = 16 * 1024;
 /// What a record adds to its plaintext at most: header, explicit nonce, content type and tag.
@@ -248,6 +249,14 @@ impl<S: Side> Records<S> {
         self.failure.clone().map_or(Ok(()), Err)
     }
 
+    /// Bytes that our buffers take up.
+    pub(super) fn held_bytes(&self) -> usize {
+        [&self.incoming, &self.outgoing, &self.queued, &self.plaintext, &self.early.sent]
+            .map(Vec::capacity)
+            .iter()
+            .sum()
+    }
+
     pub(super) fn peer_closed(&self) -> bool {
         self.peer_closed
     }
@@ -277,55 +286,13 @@ impl<S: Side> Records<S> {
     fn run(&mut self, incoming: &mut [u8], plaintext: &[u8], deliver: Deliver) -> usize {
         let mut used = 0;
         loop {
-            let status = self.connection.process(&mut incoming[used..]);
-            let mut discard = status.discard;
-            let step = match status.state {
-                Err(error) => Err(TlsFailure::of(&error)),
-                Ok(ConnectionState::ReadTraffic(mut traffic)) => loop {
-                    match traffic.next_record() {
-                        None => break Ok(true),
-                        Some(Err(error)) => break Err(TlsFailure::of(&error)),
-                        Some(Ok(record)) => {
-                            discard += record.discard;
-                            deliver(record.payload);
-                        }
+            match self.step(&mut incoming[used..], plaintext, deliver) {
+                Ok((more, goes_on)) => {
+                    used += more;
+                    if !goes_on {
+                        return used;
                     }
-                },
-                Ok(ConnectionState::ReadEarlyData(early)) => match S::deliver_early(early, deliver) {
-                    Ok(more) => {
-                        discard += more;
-                        Ok(true)
-                    }
-                    Err(error) => Err(TlsFailure::of(&error)),
-                },
-                Ok(ConnectionState::EncodeTlsData(message)) => encode(message, &mut self.outgoing).map(|size| {
-                    self.early.accepted |= !self.early.open && size == END_OF_EARLY_DATA_BYTES;
-                    true
-                }),
-                Ok(ConnectionState::TransmitTlsData(transmit)) => {
-                    // Early data goes along with the hello, and rustls lets it in only until it is told of the sending.
-                    let keeps_open = self.early.open;
-                    if !keeps_open {
-                        transmit.done();
-                    }
-                    Ok(!keeps_open)
                 }
-                Ok(ConnectionState::PeerClosed) => {
-                    self.peer_closed = true;
-                    Ok(true)
-                }
-                Ok(ConnectionState::WriteTraffic(traffic)) => {
-                    let early = std::mem::take(&mut self.early.sent);
-                    let refused: &[u8] = if self.early.accepted { &[] } else { &early };
-                    let queued = std::mem::take(&mut self.queued);
-                    write_all(traffic, &[refused, &queued, plaintext], self.closing, &mut self.outgoing).map(|()| false)
-                }
-                Ok(_) => Ok(false),
-            };
-            used += discard;
-            match step {
-                Ok(true) => {}
-                Ok(false) => return used,
                 Err(failure) => {
                     self.failure = Some(failure);
                     self.encode_alert();
@@ -333,6 +300,46 @@ impl<S: Side> Records<S> {
                 }
             }
         }
+    }
+
+    /// One step of [`Records::run`]: how much of `incoming` it used up, and whether there may be more to do.
+    fn step(&mut self, incoming: &mut [u8], plaintext: &[u8], deliver: Deliver) -> Result<(usize, bool), TlsFailure> {
+        let status = self.connection.process(incoming);
+        let mut used = status.discard;
+        let goes_on = match status.state.map_err(|error| TlsFailure::of(&error))? {
+            ConnectionState::ReadTraffic(traffic) => {
+                used += deliver_records(traffic, deliver).map_err(|error| TlsFailure::of(&error))?;
+                true
+            }
+            ConnectionState::ReadEarlyData(early) => {
+                used += S::deliver_early(early, deliver).map_err(|error| TlsFailure::of(&error))?;
+                true
+            }
+            ConnectionState::EncodeTlsData(message) => {
+                let size = encode(message, &mut self.outgoing)?;
+                self.early.accepted |= !self.early.open && size == END_OF_EARLY_DATA_BYTES;
+                true
+            }
+            // Early data goes along with the hello, and rustls lets it in only until it is told of the sending.
+            ConnectionState::TransmitTlsData(_) if self.early.open => false,
+            ConnectionState::TransmitTlsData(transmit) => {
+                transmit.done();
+                true
+            }
+            ConnectionState::PeerClosed => {
+                self.peer_closed = true;
+                true
+            }
+            ConnectionState::WriteTraffic(traffic) => {
+                let early = std::mem::take(&mut self.early.sent);
+                let refused: &[u8] = if self.early.accepted { &[] } else { &early };
+                let queued = std::mem::take(&mut self.queued);
+                write_all(traffic, &[refused, &queued, plaintext], self.closing, &mut self.outgoing)?;
+                false
+            }
+            _ => false,
+        };
+        Ok((used, goes_on))
     }
 
     /// The alert about a failure, which rustls has ready; nothing else is processed any more.
@@ -376,6 +383,17 @@ impl Records<UnbufferedClientConnection> {
     pub(super) fn early_accepted(&self) -> bool {
         self.early.accepted
     }
+}
+
+/// Hands out plaintext and says how many bytes of the input it has used up.
+fn deliver_records<D>(mut traffic: ReadTraffic<'_, '_, D>, deliver: Deliver) -> Result<usize, rustls::Error> {
+    let mut used = 0;
+    while let Some(record) = traffic.next_record() {
+        let record = record?;
+        used += record.discard;
+        deliver(record.payload);
+    }
+    Ok(used)
 }
 
 /// Room for that much plaintext in records.

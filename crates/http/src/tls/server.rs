@@ -200,6 +200,13 @@ impl TlsServer {
         self.records.take_output(out);
     }
 
+    /// How much memory the buffers in front of and behind the protocol take up, bytes. What of it the peer decides on is
+    /// at most twice [`PENDING_LIMIT_BYTES`](super::PENDING_LIMIT_BYTES), as long as all plaintext is read.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.records.held_bytes()
+    }
+
     /// Whether there is ciphertext to send.
     #[must_use]
     pub fn has_output(&self) -> bool {

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::WebPkiServerVerifier;
+use rustls::client::{verify_server_name, WebPkiServerVerifier};
 use rustls::crypto::{verify_tls12_signature, verify_tls13_signature, CryptoProvider, WebPkiSupportedAlgorithms};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
 use super::setup::certificates;
@@ -21,14 +22,14 @@ pub(super) fn verifier(
     if !verify {
         return Ok(Arc::new(AnyCertificate { algorithms: provider.signature_verification_algorithms }));
     }
-    let roots = match ca_pem {
-        Some(pem) => given_roots("CA file", pem)?,
-        None => host_roots()?,
+    let (roots, given) = match ca_pem {
+        Some(pem) => (given_roots("CA file", pem)?, certificates("CA file", pem)?),
+        None => (host_roots()?, Vec::new()),
     };
-    WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+    let chains = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
         .build()
-        .map(|built| built as Arc<dyn ServerCertVerifier>)
-        .map_err(|error| TlsSetupError::Refused(error.to_string()))
+        .map_err(|error| TlsSetupError::Refused(error.to_string()))?;
+    Ok(Arc::new(TrustedRoots { chains, given }))
 }
 
 /// The certificates of a PEM text as roots.
@@ -50,6 +51,63 @@ fn host_roots() -> Result<RootCertStore, TlsSetupError> {
         return Err(TlsSetupError::NoRoots(why));
     }
     Ok(roots)
+}
+
+/// Accepts certificates that lead to a root, and those of `given` themselves.
+#[derive(Debug)]
+struct TrustedRoots {
+    chains: Arc<WebPkiServerVerifier>,
+    given: Vec<CertificateDer<'static>>,
+}
+
+impl TrustedRoots {
+    /// Whether a certificate was refused for nothing but that it may also issue others. Self-signed certificates that
+    /// tools make by default are like that. webpki looks at the dates before it looks at this.
+    fn is_authority_as_server(&self, error: &Error, certificate: &CertificateDer<'_>) -> bool {
+        matches!(error, Error::InvalidCertificate(CertificateError::Other(cause))
+            if cause.to_string() == "CaUsedAsEndEntity" && self.given.contains(certificate))
+    }
+}
+
+impl ServerCertVerifier for TrustedRoots {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        match self.chains.verify_server_cert(certificate, intermediates, name, ocsp_response, now) {
+            Err(error) if self.is_authority_as_server(&error, certificate) => {
+                verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            checked => checked,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chains.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chains.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.chains.supported_verify_schemes()
+    }
 }
 
 /// Accepts every certificate. That the peer has its key is still checked where the certificate can be read.

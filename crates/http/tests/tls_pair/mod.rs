@@ -3,10 +3,16 @@
 
 #![allow(dead_code, clippy::unwrap_used)] // each test program uses a part, and these are tests
 
+use std::io::{Read, Write};
+use std::sync::Arc;
+
 use leadline_http::tls::{
     made_certificate, ClientTls, MadeCertificate, ServerOptions, ServerTls, TlsClient, TlsFailure, TlsOptions,
     TlsServer, TlsVersion,
 };
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 pub const NO_STRINGS: &[String] = &[];
 
@@ -116,5 +122,92 @@ fn drain(into: &mut Vec<u8>, mut read: impl FnMut(&mut [u8]) -> Result<usize, Tl
     let mut buffer = [0; 1000];
     while let Ok(count @ 1..) = read(&mut buffer) {
         into.extend_from_slice(&buffer[..count]);
+    }
+}
+
+/// A certificate for clients.
+pub fn client_certificate() -> MadeCertificate {
+    special_certificate("client.test", |params| {
+        params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+    })
+}
+
+/// A self-signed certificate that may issue others.
+pub fn authority_certificate(name: &str) -> MadeCertificate {
+    special_certificate(name, |params| params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained))
+}
+
+pub fn special_certificate(name: &str, change: impl FnOnce(&mut rcgen::CertificateParams)) -> MadeCertificate {
+    let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+    change(&mut params);
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    MadeCertificate { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() }
+}
+
+/// What a server of rustls's own needs, for what ours does not do.
+pub fn raw_server_config(made: &MadeCertificate) -> rustls::ServerConfig {
+    raw_server_config_with(made, rustls::crypto::aws_lc_rs::default_provider())
+}
+
+pub fn raw_server_config_with(made: &MadeCertificate, provider: CryptoProvider) -> rustls::ServerConfig {
+    let chain = CertificateDer::pem_slice_iter(made.certificate_pem.as_bytes()).collect::<Result<_, _>>().unwrap();
+    let key = PrivateKeyDer::from_pem_slice(made.key_pem.as_bytes()).unwrap();
+    rustls::ServerConfig::builder_with_provider(Arc::new(provider))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap()
+}
+
+/// A server of rustls's own.
+pub struct RawServer {
+    pub connection: rustls::ServerConnection,
+    pub at_server: Vec<u8>,
+    pub at_client: Vec<u8>,
+}
+
+impl RawServer {
+    pub fn new(config: Arc<rustls::ServerConfig>) -> Self {
+        let connection = rustls::ServerConnection::new(config).unwrap();
+        Self { connection, at_server: Vec::new(), at_client: Vec::new() }
+    }
+
+    pub fn write(&mut self, data: &[u8]) {
+        self.connection.writer().write_all(data).unwrap();
+    }
+
+    /// What the server has to send.
+    pub fn output(&mut self) -> Vec<u8> {
+        let mut out = Vec::new();
+        while self.connection.wants_write() {
+            self.connection.write_tls(&mut out).unwrap();
+        }
+        out
+    }
+
+    /// Carries bytes until none are under way.
+    pub fn carry(&mut self, client: &mut TlsClient) -> Result<(), TlsFailure> {
+        loop {
+            let mut to_server = Vec::new();
+            client.take_output(&mut to_server);
+            let mut input = to_server.as_slice();
+            while !input.is_empty() {
+                self.connection.read_tls(&mut input).unwrap();
+                self.connection.process_new_packets().unwrap();
+                let mut reader = self.connection.reader();
+                let mut buffer = [0; 1000];
+                while let Ok(count @ 1..) = reader.read(&mut buffer) {
+                    self.at_server.extend_from_slice(&buffer[..count]);
+                }
+            }
+            let to_client = self.output();
+            if to_client.is_empty() && to_server.is_empty() {
+                return Ok(());
+            }
+            let at_client = &mut self.at_client;
+            client.receive_with(&to_client, |bytes| at_client.extend_from_slice(bytes))?;
+        }
     }
 }

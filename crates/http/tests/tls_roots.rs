@@ -1,0 +1,25 @@
+//! A host without root certificates. In a program of its own, for it changes the environment, where they are looked for.
+
+mod tls_pair;
+
+use leadline_http::tls::{ClientTls, TlsOptions, TlsSetupError};
+use tls_pair::client_options;
+
+#[test]
+fn the_hosts_own_roots_or_one_line_that_says_there_are_none() {
+    let options = TlsOptions { ca_pem: None, ..client_options("") };
+    std::env::remove_var("SSL_CERT_DIR");
+    std::env::set_var("SSL_CERT_FILE", "/nonexistent");
+    let error = ClientTls::new(&options).unwrap_err();
+    assert!(matches!(error, TlsSetupError::NoRoots(_)));
+    let text = error.to_string();
+    assert!(text.contains("no root certificates") && text.contains("CA file") && !text.contains('\n'), "{text}");
+    assert!(ClientTls::new(&TlsOptions { verify: false, ..options.clone() }).is_ok());
+
+    let file = std::env::temp_dir().join(format!("leadline-roots-{}.pem", std::process::id()));
+    std::fs::write(&file, tls_pair::certificate().certificate_pem).unwrap();
+    std::env::set_var("SSL_CERT_FILE", &file);
+    let found = ClientTls::new(&options);
+    std::fs::remove_file(&file).unwrap();
+    assert!(found.is_ok());
+}

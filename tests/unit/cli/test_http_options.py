@@ -1,0 +1,369 @@
+"""What stands on the command line of `leadline http` as what an agent is told, and every refusal in one line."""
+
+from __future__ import annotations
+
+import io
+import sys
+from base64 import b64decode, b64encode
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from leadline.cli import http
+from leadline.cli.app import app
+from leadline.cli.quick import Wanted
+from leadline.contract.models import HttpWorkload, RateStage
+from leadline.errors import InputError
+from leadline.plan import HttpTest
+from leadline.plan.material import redacted
+
+URL = "http://example.org/a?b"
+PEM = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+WRONG_USAGE = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
+
+
+def given(*arguments: str) -> tuple[HttpTest, HttpWorkload, Wanted]:
+    command: Any = typer.main.get_command(app)
+    return http.measurement(command.commands["http"].make_context("http", list(arguments)).params)
+
+
+def load(*arguments: str) -> HttpWorkload:
+    return given(*arguments)[1]
+
+
+def test_without_options() -> None:
+    made = load(URL)
+    [request] = made.requests
+    assert (request.url, request.method, request.headers, request.body_base64, request.weight) == (
+        URL,
+        "GET",
+        [],
+        None,
+        1,
+    )
+    assert (made.connections, made.threads, made.duration_ms, made.number, made.rate) == (10, 1, 10_000, None, [])
+    assert (made.ip_version, made.requests_per_connection, made.redirects, made.tls, made.script) == (
+        None,
+        None,
+        0,
+        None,
+        None,
+    )
+    assert (made.timeouts.connect_ms, made.timeouts.response_ms) == (5000, 5000)
+    assert made.route.model_dump() == {
+        "bind": [],
+        "dns": "run",
+        "proxy": None,
+        "resolve": [],
+        "unix_socket": None,
+    }
+    assert made.socket.model_dump(exclude_none=True) == {"delay": False, "fast_open": False}
+
+
+@pytest.mark.parametrize(
+    ("url", "asked"),
+    [
+        ("http://example.org", "http://example.org/"),
+        ("HTTP://example.org:80/#part", "http://example.org:80/"),
+        ("http://example.org?q=1", "http://example.org/?q=1"),
+        ("http://[::1]:8080/x", "http://[::1]:8080/x"),
+        ("https://example.org:8443/", "https://example.org:8443/"),
+    ],
+)
+def test_urls(url: str, asked: str) -> None:
+    assert load(url).requests[0].url == asked
+
+
+@pytest.mark.parametrize(
+    ("rate", "stages", "duration_ms"),
+    [
+        ("1000", [(1000, 1000, 10_000)], 10_000),
+        ("2.5k/s", [(2500, 2500, 10_000)], 10_000),
+        ("0:1000/10s,1000/60s", [(0, 1000, 10_000), (1000, 1000, 60_000)], 70_000),
+        ("10:1/500ms", [(10, 1, 500)], 500),
+        ("5/1s, 0/1m", [(5, 5, 1000), (0, 0, 60_000)], 61_000),
+    ],
+)
+def test_rates(rate: str, stages: list[tuple[float, float, int]], duration_ms: int) -> None:
+    made = load(URL, "--rate", rate)
+    assert made.rate == [RateStage(from_per_s=a, to_per_s=b, duration_ms=ms) for a, b, ms in stages]
+    assert made.duration_ms == duration_ms
+
+
+def test_a_request() -> None:
+    [request] = load(URL, "-X", "PURGE", "-H", "A: b", "-H", "c:d : e", "--body", "é").requests
+    assert request.method == "PURGE"
+    assert [(header.name, header.value) for header in request.headers] == [("A", "b"), ("c", "d : e")]
+    assert b64decode(request.body_base64 or "") == "é".encode()
+
+
+def test_a_body_from_a_file_and_from_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "body").write_bytes(b"\x00\xff")
+    assert load(URL, "--body-file", str(tmp_path / "body")).requests[0].body_base64 == "AP8="
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"piped")))
+    assert b64decode(load(URL, "--body-file", "-").requests[0].body_base64 or "") == b"piped"
+
+
+def test_many_urls(tmp_path: Path) -> None:
+    (tmp_path / "login.json").write_text("{}")
+    (tmp_path / "urls").write_text(
+        "# a mix\n\n/a\nweight=3 /b#no-comment # a comment\n"
+        "weight=2 POST http://example.org:80/login @login.json\nhttp://EXAMPLE.org\n"
+    )
+    made = load("http://example.org", "--urls", str(tmp_path / "urls"), "-X", "HEAD", "-H", "A: b")
+    assert [(request.weight, request.method, request.url) for request in made.requests] == [
+        (1, "HEAD", "http://example.org/a"),
+        (3, "HEAD", "http://example.org/b#no-comment"),
+        (2, "POST", "http://example.org/login"),
+        (1, "HEAD", "http://example.org/"),
+    ]
+    assert [request.body_base64 for request in made.requests] == [None, None, b64encode(b"{}").decode(), None]
+    assert all([(header.name, header.value) for header in request.headers] == [("A", "b")] for request in made.requests)
+
+
+def test_authorization(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("Aladdin:open sesame\n")
+    expected = "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="
+    for basic in ("Aladdin:open sesame", f"@{tmp_path}/secret"):
+        [header] = load(URL, "--basic", basic).requests[0].headers
+        assert (header.name, header.value) == ("Authorization", expected)
+    [header] = load(URL, "--bearer", "mF_9.B5f").requests[0].headers
+    assert header.value == "Bearer mF_9.B5f"
+
+
+def test_the_way_to_the_server() -> None:
+    made = load(
+        *("http://example.org:81/", "--no-keep-alive", "--connect-timeout", "1s", "--timeout", "250ms"),
+        *("--redirects", "3", "--bind", "127.0.0.2", "--bind", "::1", "--resolve", "Example.org:81:[fd00::1]"),
+        *("--resolve", "example.org:81:192.0.2.1", "--dns", "connection", "-6", "--proxy", "http://u:p@proxy:3128"),
+        *("--cpus", "0,2-3", "-t", "2", "-c", "4"),
+    )
+    assert (made.requests_per_connection, made.timeouts.connect_ms, made.timeouts.response_ms) == (1, 1000, 250)
+    assert (made.redirects, made.route.bind, made.route.dns) == (3, ["127.0.0.2", "::1"], "connection")
+    assert [(name.host, name.port, name.address) for name in made.route.resolve] == [
+        ("Example.org", 81, "fd00::1"),
+        ("example.org", 81, "192.0.2.1"),
+    ]
+    assert (made.route.proxy, made.ip_version, [cpu.root for cpu in made.cpus]) == (
+        "http://u:p@proxy:3128",
+        "v6",
+        [0, 2, 3],
+    )
+    assert load(URL, "--requests-per-connection", "7").requests_per_connection == 7
+    assert load(URL, "--unix-socket", "/run/x.sock").route.unix_socket == "/run/x.sock"
+
+
+def test_socket_options() -> None:
+    texts = "delay fast-open congestion=bbr send-buffer=64KiB receive-buffer=1MB segment=1000 dscp=46 user-timeout=3s"
+    made = load(URL, *(part for text in texts.split() for part in ("--tcp", text)))
+    assert made.socket.model_dump() == {
+        "delay": True,
+        "fast_open": True,
+        "congestion": "bbr",
+        "send_buffer_bytes": 65536,
+        "receive_buffer_bytes": 1_000_000,
+        "segment_bytes": 1000,
+        "dscp": 46,
+        "user_timeout_ms": 3000,
+    }
+
+
+def test_tls(tmp_path: Path) -> None:
+    plain = load("https://example.org/").tls
+    assert plain is not None
+    assert plain.model_dump(exclude_none=True) == {
+        "verify": True,
+        "oldest": "1.2",
+        "newest": "1.3",
+        "cipher_suites": [],
+        "alpn": ["http/1.1"],
+        "resumption": True,
+        "early_data": False,
+    }
+    pem = tmp_path / "some.pem"
+    pem.write_text(PEM)
+    made = load(
+        *("https://example.org/", "--cert", str(pem), "--key", str(pem), "--ca", str(pem), "--tls", "1.3"),
+        *("--ciphers", "TLS_AES_128_GCM_SHA256, TLS_AES_256_GCM_SHA384", "--alpn", "http/1.0,http/1.1"),
+        *("--server-name", "other.example", "--early-data"),
+    ).tls
+    assert made is not None
+    assert made.identity is not None
+    assert (made.ca_pem, made.identity.certificate_pem, made.identity.key_pem) == (PEM, PEM, PEM)
+    assert (made.oldest, made.newest, made.server_name, made.early_data) == ("1.3", "1.3", "other.example", True)
+    assert made.cipher_suites == ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384"]
+    assert made.alpn == ["http/1.0", "http/1.1"]
+    loose = load("https://example.org/", "--insecure", "--no-resume", "--alpn", "").tls
+    assert loose is not None
+    assert (loose.verify, loose.resumption, loose.alpn) == (False, False, [])
+
+
+def test_a_script_as_wrk_takes_it(tmp_path: Path) -> None:
+    script = tmp_path / "some.lua"
+    script.write_text("wrk.method = 'POST'")
+    made = load("-s", str(script), "-t2", "-c50", "-d5s", URL, "--", "-x", "two words")
+    assert made.script is not None
+    assert (made.script.source, made.script.args) == ("wrk.method = 'POST'", ["-x", "two words"])
+    assert (made.threads, made.connections, made.duration_ms) == (2, 50, 5000)
+    assert load("-s", str(script), URL, "plain").script is not None
+    assert load("-s", str(script), URL, "--rate", "0:5/1s").rate != []
+
+
+def test_how_it_ends(tmp_path: Path) -> None:
+    wanted = given(URL)[2]
+    assert (wanted.calibrate, wanted.format, wanted.hdr, wanted.stop_on_miss, wanted.find_rate) == (
+        True,
+        "text",
+        None,
+        False,
+        None,
+    )
+    options = ["--no-calibrate", "--format", "wrk", "--hdr", "x.hlog", "--target", "requests > 1", "--stop-on-miss"]
+    wanted = given(URL, *options)[2]
+    assert (wanted.calibrate, wanted.format, wanted.hdr, wanted.stop_on_miss) == (False, "wrk", Path("x.hlog"), True)
+    assert given(URL, "--find-rate", "latency_p99_us < 5")[2].find_rate == "latency_p99_us < 5"
+
+
+REFUSALS = [
+    (["ftp://h/"], "ftp://h/ is not an http:// or https:// URL; write http://HOST[:PORT]/PATH"),
+    (["http://u:hunter2@h/"], "http://***@h/ holds credentials; give them with --basic"),
+    (["http://h:99999/"], "is not a URL: Port out of range"),
+    (["http://bücher.example/"], "is not a host name in ASCII; write it as xn--..."),
+    (["http://h/a b"], "'/a b' is not a path"),
+    ([URL, "more"], "'more' is an argument for a script, and there is none; see --script"),
+    ([URL, "--rate", "zoo"], "--rate: 'zoo' is not a rate per second; write 1000 or 1000/s"),
+    ([URL, "--rate", "0:9/1s,x"], "--rate: 'x' is not a stage; write 0:1000/10s (from 0 to 1000 a second) or 1000/60s"),
+    ([URL, "--rate", "0/3s"], "--rate: a rate must be above 0 in some stage"),
+    ([URL, "--rate", "1:2/3"], "--rate: '3' is not a duration; write 3s or 3ms"),
+    ([URL, "--rate", "1:2/3s", "-d", "3s"], "--duration: the rate's stages last 3 s; no other duration is possible"),
+    ([URL, "--rate", "9/1s", "--warmup", "2s"], "--warmup: 2000 ms of warm-up leave nothing of 1000 ms"),
+    ([URL, "-d", "5"], "--duration: '5' is not a duration; write 5s or 5ms"),
+    ([URL, "-t", "3", "-c", "2"], "--threads: 3 threads for 2 connections; at least one for each thread"),
+    ([URL, "--find-rate", "x < 1", "--rate", "9"], "--find-rate and --rate exclude each other"),
+    ([URL, "--find-rate", "x < 1", "-n", "9"], "--find-rate and --number exclude each other"),
+    ([URL, "--cpus", "3-1"], "--cpus: '3-1' is not a list of CPUs; write 0,2-3"),
+    ([URL, "--cpus", ""], "--cpus: '' is not a list of CPUs"),
+    ([URL, "-X", "G T"], "--method: 'G T' is not a request method"),
+    ([URL, "-X", "CONNECT"], "--method: CONNECT opens a tunnel"),
+    ([URL, "-H", "nonsense"], "--header 'nonsense' has no name and colon; write 'Name: value'"),
+    (
+        [URL, "-H", "Transfer-Encoding: chunked"],
+        "--header: Transfer-Encoding follows from the body and cannot be given",
+    ),
+    ([URL, "-H", "A: b\rc: d"], "--header: the value holds a line break"),
+    ([URL, "-H", "Authorization: x", "--bearer", "y"], "--header: an Authorization header beside basic or bearer"),
+    ([URL, "--basic", "x:y", "--bearer", "y"], "--bearer: not together with basic; give only one of them"),
+    ([URL, "--basic", "hunter2"], "--basic: there is no colon in it; it is USER:PASSWORD"),
+    ([URL, "--bearer", "@/none"], "--bearer: /none cannot be read: No such file or directory"),
+    ([URL, "--body", "x", "--body-file", "/dev/null"], "--body-file: not together with body"),
+    ([URL, "--body-file", "/dev/zero"], "--body-file: /dev/zero is too large; at most 8 MiB"),
+    ([URL, "--body-file", "/"], "--body-file: / cannot be read: Is a directory"),
+    ([URL, "--urls", "/none"], "--urls: /none cannot be read: No such file or directory"),
+    (["http://h/", "--urls", "/dev/null"], "/dev/null has no requests"),
+    ([URL, "--urls", "{urls}"], "--urls beside a URL with a path"),
+    (["http://example.org", "--urls", "{urls}", "--body", "x"], "--urls: not together with body; write '@FILE' at the"),
+    (["http://example.org", "--urls", "{urls}", "-s", "{urls}"], "--script: not together with urls"),
+    (["http://h", "--urls", "{urls}"], "urls:2: http://example.org/ is not on the server of the URL"),
+    (["http://example.org", "--urls", "{urls}2"], "urls2:1: 'weight=0 /' is not '[weight=N] [METHOD] URL [@BODYFILE]'"),
+    (["http://example.org", "--urls", "{urls}3"], "none cannot be read: No such file or directory"),
+    ([URL, "--no-keep-alive", "--requests-per-connection", "3"], "--requests-per-connection: without keep-alive"),
+    ([URL, "-4", "-6"], "--ipv4 and --ipv6 exclude each other"),
+    ([URL, "--bind", "eth0"], "--bind: 'eth0' is not an IP address"),
+    ([URL, "--resolve", "example.org:80"], "--resolve: 'example.org:80' is not HOST:PORT:ADDRESS"),
+    ([URL, "--resolve", "other.org:80:::1"], "--resolve other.org:80:::1: the URL's server is another; write"),
+    ([URL, "--resolve", "example.org:80:nine"], "--resolve: 'nine' is not an IP address"),
+    ([URL, "--unix-socket", "/x", "--bind", "::1"], "--unix-socket: not together with bind; a Unix socket has no"),
+    ([URL, "--unix-socket", "/x", "-4"], "--ipv4 and --unix-socket exclude each other"),
+    ([URL, "--unix-socket", "x" * 108], "--unix-socket: a Unix socket's path has 1 to 107 bytes"),
+    ([URL, "--proxy", "proxy:3128"], "--proxy: this is not http://[USER:PASSWORD@]HOST:PORT of a proxy"),
+    ([URL, "--tcp", "nagle"], "--tcp nagle: unknown socket option; there is congestion, delay,"),
+    ([URL, "--tcp", "delay=1"], "--tcp delay=1: not how it is written; write --tcp delay"),
+    ([URL, "--tcp", "segment"], "--tcp segment: not how it is written; write --tcp segment=VALUE"),
+    ([URL, "--tcp", "dscp=EF"], "--tcp dscp=EF: not a code point; write a number from 0 to 63"),
+    ([URL, "--tcp", "dscp=64"], "--tcp dscp: 64 is too large; at most 63"),
+    ([URL, "--tcp", "send-buffer=64K"], "--tcp send-buffer: '64K' is not a size"),
+    ([URL, "--tcp", "delay", "--tcp", "delay"], "--tcp delay: given twice"),
+    ([URL, "--insecure"], "--insecure with an http:// URL; TLS is for https:// URLs"),
+    ([URL, "--no-resume"], "--resume with an http:// URL"),
+    (["https://h/", "--cert", "{pem}"], "--key: key is missing; a certificate and its key go together"),
+    (["https://h/", "--ca", "/dev/null"], "--ca: /dev/null is not PEM"),
+    (["https://h/", "--ca", "{pem}", "--insecure"], "--ca: a CA to check by, and no check"),
+    (["https://h/", "--tls", "1.2", "--early-data"], "--early-data: early data needs TLS 1.3; offer 1.3 too"),
+    (["https://h/", "--no-resume", "--early-data"], "--early-data: early data needs resumed sessions"),
+    (["https://h/", "--ciphers", "AES"], "--ciphers: 'AES' is not a cipher suite's IANA name"),
+    (["https://h/", "--alpn", "h2"], "--alpn: h2 cannot be offered: the load is HTTP/1.1"),
+    ([URL, "--stop-on-miss"], "--stop-on-miss without a target"),
+    ([URL, "--json", "--format", "ab"], "--json and --format ab exclude each other"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), REFUSALS, ids=[said[:60] for _, said in REFUSALS])
+def test_refusals(tmp_path: Path, arguments: list[str], said: str) -> None:
+    (tmp_path / "urls").write_text("/a\nhttp://example.org/\n")
+    (tmp_path / "urls2").write_text("weight=0 /\n")
+    (tmp_path / "urls3").write_text("/ @none\n")
+    (tmp_path / "pem").write_text(PEM)
+    filled = [text.format(urls=tmp_path / "urls", pem=tmp_path / "pem") if "{" in text else text for text in arguments]
+    with pytest.raises(InputError) as refused:
+        given(*filled)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+    assert refused.value.exit_code == 2
+
+
+@pytest.mark.parametrize("arguments", [["-c", "0"], ["--tls", "1.1"], ["--redirects", "-1"], ["--dns", "never"]])
+def test_values_that_typer_refuses(arguments: list[str]) -> None:
+    with pytest.raises(WRONG_USAGE):
+        given(URL, *arguments)
+
+
+def test_a_load_that_no_message_holds(tmp_path: Path) -> None:
+    (tmp_path / "urls").write_text("/\n" * 30_000)
+    with pytest.raises(InputError, match=r"--urls: the requests take 11\.5 MiB; at most 8 MiB"):
+        given("http://h", "--urls", str(tmp_path / "urls"))
+
+
+def test_help_is_grouped_and_fits_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    command: Any = typer.main.get_command(app)
+    context = command.commands["http"].make_context("http", [URL])
+    lines = context.get_help().splitlines()
+    titles = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
+    assert titles == ["Arguments:", "Load:", "Request:", "Connection:", "TLS:", "Output:", "Options:"]
+    assert max(len(line) for line in lines if "leadline http" not in line) <= 80
+    assert max(len(line) for line in lines) <= 84
+
+
+SECRETS = ["hunter2", "mF_9.B5f", "pa55", "c00kie", "b0dy"]
+SENT = [*SECRETS, b64encode(b"me:hunter2").decode(), b64encode(b"b0dy").decode()]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--basic", "me:hunter2"],
+        ["--basic=me:hunter2"],
+        ["--bearer", "mF_9.B5f", "--body", "b0dy"],
+        ["--proxy", "http://me:pa55@proxy:3128"],
+        ["--proxy=http://me:pa55@proxy:3128"],
+        ["-H", "Cookie: c00kie"],
+        ["-HCookie:c00kie "],
+        ["--header=cookie:  c00kie"],
+        ["-4HAuthorization: mF_9.B5f"],
+        ["--body=b0dy"],
+    ],
+)
+def test_nothing_that_is_kept_holds_a_secret(arguments: list[str]) -> None:
+    test, made, _ = given(URL, *arguments)
+    kept = f"{test.model_dump()} {test!r} {redacted(['leadline', 'http', URL, *arguments], test.secrets)}"
+    assert "***" in kept
+    assert not any(secret in kept for secret in SECRETS)
+    assert any(sent in made.model_dump_json() for sent in SENT)
+
+
+def test_only_the_secret_goes_from_a_command_line() -> None:
+    argv = ["leadline", "http", "http://h/x", "-c", "1", "--body", "x", "-d", "1s", "--json"]
+    assert redacted(argv, ["x"]) == ["leadline", "http", "http://h/x", "-c", "1", "--body", "***", "-d", "1s", "--json"]
