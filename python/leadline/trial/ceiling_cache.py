@@ -76,7 +76,8 @@ class CeilingCache:
             self.say(f"the ceilings kept in {self.path} cannot be read ({error.strerror}) and are ignored")
             return {}
         try:
-            document = json.loads(text) if len(text) <= LARGEST_BYTES else None
+            # An integer of any length becomes a float, be it an infinite one.
+            document = json.loads(text, parse_int=float) if len(text) <= LARGEST_BYTES else None
         except (ValueError, RecursionError):
             document = None
         rows = document.get("ceilings") if isinstance(document, dict) and document.get("schema") == SCHEMA else None
@@ -94,6 +95,4 @@ class CeilingCache:
 
 def _number(value: Any) -> float:
     """A finite number as it stands, anything else as not a number, which no comparison holds for."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return math.nan
-    return float(value)
+    return value if isinstance(value, float) and math.isfinite(value) else math.nan
