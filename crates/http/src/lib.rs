@@ -14,6 +14,7 @@ mod request;
 mod requests;
 mod responder;
 mod response;
+mod scan;
 mod schedule;
 mod server;
 mod template;

@@ -3,7 +3,7 @@
 
 use leadline_http::{
     Batch, ClientConnection, End, Malformed, RequestEvent, RequestParser, RequestTemplate, Responder, Response,
-    ResponseParser, ServerConnection, Url,
+    ResponseParser, ServerConnection, Sink, Url,
 };
 use proptest::prelude::*;
 
@@ -140,6 +140,34 @@ proptest! {
         prop_assert_eq!(whole.0.len(), count);
         prop_assert_eq!(&whole.1, &Ok(End::Clean));
         prop_assert_eq!(responses(&stream, &cuts), whole);
+    }
+
+    /// A head that came before is recognised, one that only looks like it is not: whoever is shown the fields reads each head
+    /// anew and finds the same.
+    #[test]
+    fn a_known_head_means_what_an_unknown_one_means(
+        kinds in proptest::collection::vec(one_response(), 1..3),
+        turns in proptest::collection::vec((any::<prop::sample::Index>(), any::<bool>(), proptest::option::of((0usize..60, any::<u8>()))), 1..12),
+    ) {
+        struct Reader;
+        impl Sink for Reader {}
+        let (mut parser, mut reader) = (ResponseParser::new(false), ResponseParser::new(false));
+        for (kind, answers_head, change) in turns {
+            let mut bytes = kind.get(&kinds).clone();
+            if let Some((at, byte)) = change {
+                let at = at % bytes.len();
+                bytes[at] = byte;
+            }
+            parser.expect_no_body(answers_head);
+            reader.expect_no_body(answers_head);
+            let (known, read) = (parser.feed(&bytes), reader.feed_into(&bytes, &mut Reader));
+            prop_assert_eq!(known, read);
+            if !read.is_ok_and(|fed| fed.response.is_some()) {
+                prop_assert_eq!(parser.finish(), reader.finish());
+                parser.reset();
+                reader.reset();
+            }
+        }
     }
 
     #[test]
