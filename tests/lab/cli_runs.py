@@ -15,7 +15,8 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +47,9 @@ def skip_unless_possible() -> None:
         pytest.skip(why_not())
 
 
-def call(*arguments: str | Path, within_s: float = WITHIN_S, **keywords: Any) -> subprocess.CompletedProcess[str]:
+def call(
+    *arguments: str | Path, within_s: float = WITHIN_S, variables: Mapping[str, str] | None = None, **keywords: Any
+) -> subprocess.CompletedProcess[str]:
     """Run the command to its end, whatever that is."""
     return subprocess.run(
         [LEADLINE, *arguments],
@@ -54,9 +57,78 @@ def call(*arguments: str | Path, within_s: float = WITHIN_S, **keywords: Any) ->
         text=True,
         timeout=within_s,
         check=False,
-        env={**os.environ, "PATH": f"{os.environ['PATH']}:{SYSTEM_FOLDERS}"},
+        env=environment(variables),
         **keywords,
     )
+
+
+def start(*arguments: str | Path, variables: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    """Begin to run the command, which its caller waits for."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen([LEADLINE, *arguments], stdout=pipe, stderr=pipe, text=True, env=environment(variables))
+
+
+def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
+    """This process's, in which daemons of the system are found, with some variables more."""
+    return {**os.environ, "PATH": f"{os.environ['PATH']}:{SYSTEM_FOLDERS}", **(variables or {})}
+
+
+ENGINES = ("io_uring", "epoll")
+
+
+@dataclass(frozen=True)
+class Load:
+    """What `leadline http --json` said."""
+
+    run: str
+    """Its requests' field X-Run."""
+    code: int
+    out: str
+    err: str
+
+    @functools.cached_property
+    def document(self) -> dict[str, Any]:
+        assert self.out, self.err
+        document: dict[str, Any] = json.loads(self.out)
+        return document
+
+    @property
+    def errors(self) -> dict[str, int]:
+        errors: dict[str, int] = self.document["errors"]
+        return errors
+
+    def value(self, metric: str) -> float | None:
+        value: float | None = self.document["metrics"][metric]["value"]
+        return value
+
+    def count(self, metric: str) -> int:
+        """A count that is known."""
+        value = self.value(metric)
+        assert value is not None and value == int(value), metric
+        return int(value)
+
+    @property
+    def statuses(self) -> dict[str, int]:
+        """Answers by their class, those that came."""
+        counts = {f"{digit}xx": self.count(f"status_{digit}xx") for digit in range(1, 6)}
+        return {name: count for name, count in counts.items() if count}
+
+
+def load(run: str, *arguments: str | Path, engine: str = "io_uring", within_s: float = 60) -> Load:
+    """`leadline http --json` over an engine, its requests marked with `X-Run: run`."""
+    variables = {"LEADLINE_HTTP_ENGINE": engine}
+    options = ("--json", "--no-calibrate", "-H", f"X-Run: {run}")
+    done = call("http", *options, *arguments, within_s=within_s, variables=variables)
+    found = Load(run, done.returncode, done.stdout, done.stderr)
+    if done.stdout and found.document["schema"] == "leadline.result/1":
+        assert found.document["generator"]["engine"] == engine, found.document["generator"]
+    return found
+
+
+def load_over_both(name: str, *arguments: str | Path) -> list[Load]:
+    """The same load over each engine, side by side."""
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(lambda engine: load(f"{name}-{engine}", *arguments, engine=engine), ENGINES))
 
 
 @dataclass(frozen=True)

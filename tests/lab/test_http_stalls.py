@@ -1,0 +1,73 @@
+"""A server that stalls for a second every five seconds, under 1,000 requests per second: what open and closed loop
+make of it, against latencies computed from when each request was due and when the server did what.
+
+The server writes down when it stood still and when it gave each answer, so that a busy host changes both sides of the
+comparison and neither of them alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+
+import cli_runs as cli
+import http_servers as servers
+import pytest
+from counting_server import Account
+
+pytestmark = pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed")
+
+RATE, LENGTH_S, DELAY_MS = 1000, 10, 100
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "max": 1.0}
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """The smallest value that at least this share of the values does not exceed."""
+    return ordered[max(math.ceil(share * len(ordered)), 1) - 1]
+
+
+def from_schedule(account: Account) -> list[float]:
+    """Latencies as the server's own record has them: request n was due at the n-th millisecond, and answered n-th."""
+    answered = sorted(answered_s for _, answered_s in account.times_s)
+    # No request is read before it is due, and some are read right then.
+    begin_s = min(read_s - number / RATE for number, (read_s, _) in enumerate(account.times_s))
+    return sorted(answered_s - begin_s - number / RATE for number, answered_s in enumerate(answered))
+
+
+def test_open_loop_shows_the_stalls_and_closed_loop_hides_them(tmp_path: Path) -> None:
+    for name in ("io_uring", "epoll", "closed"):
+        (tmp_path / name).mkdir()
+    with (
+        servers.counting(tmp_path / "io_uring", "--stall") as first,
+        servers.counting(tmp_path / "epoll", "--stall") as second,
+        servers.counting(tmp_path / "closed", "--stall") as third,
+        ThreadPoolExecutor() as pool,
+    ):
+        paced = ("--rate", str(RATE), "-n", str(RATE * LENGTH_S), "-d", "60s", "-c", "2000")
+        loads = [
+            pool.submit(cli.load, engine, server.url(f"ok/{DELAY_MS}"), *paced, engine=engine)
+            for engine, server in zip(cli.ENGINES, (first, second), strict=True)
+        ]
+        closed = pool.submit(cli.load, "closed", third.url("ok/10"), "-c", "10", "-d", f"{LENGTH_S}s").result()
+        opened = [load.result() for load in loads]
+    for load, server in zip(opened, (first, second), strict=True):
+        account = server.account
+        assert load.errors == {}
+        assert load.count("requests_due") == load.count("latency_samples") == account.requests["ok"] == RATE * LENGTH_S
+        stalls = account.stalls_s[:2]
+        assert all(to_s - from_s > 0.9 for from_s, to_s in stalls)
+        assert all(later[0] - earlier[0] == pytest.approx(5, abs=0.1) for earlier, later in pairwise(stalls))
+        truth = from_schedule(account)
+        for name, share in QUANTILES.items():
+            value = load.value(f"latency_{name}_us")
+            assert value is not None
+            assert name == "p50" or value > 0.5e6, "each tenth request waits for half of a stall or more"
+            assert value / 1e6 == pytest.approx(quantile(truth, share), rel=0.02), name
+    # One request of each connection is under way in a stall, whatever else would have been asked for in the meantime.
+    assert closed.errors == {}
+    slow_us, most_us = closed.value("latency_p99_us"), closed.value("latency_max_us")
+    assert slow_us is not None and most_us is not None
+    assert slow_us < 0.5e6 and most_us > 0.9e6
