@@ -110,11 +110,15 @@ class Progress:
     def _line(self) -> Text:
         elapsed_s = time.monotonic() - self._began_s
         left_s = self._expected_s - elapsed_s
-        left = f"about {quantities.seconds(round(left_s))} left" if left_s > 0 else "nearly done"
+        left = f"about {_whole(left_s)} left" if left_s > 0 else "nearly done"
         where = f"[{self._number}/{self._trials}] {self._title}  " if self._trials > 1 or self._title else ""
-        elapsed = quantities.seconds(round(elapsed_s))
+        elapsed = _whole(elapsed_s)
         parts = [part for part in (self._doing, self._figures, f"{elapsed}, {left}") if part]
         return Text(where + "  ".join(parts), no_wrap=True, overflow="ellipsis")
+
+
+def _whole(seconds: float) -> str:
+    return f"{round(seconds)} s" if seconds < 99.5 else quantities.seconds(round(seconds))
 
 
 def _figures(notice: LiveFigures) -> str:

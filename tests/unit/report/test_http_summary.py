@@ -1,4 +1,4 @@
-"""The summary of an http test: what it says, that it fits into 80 columns, and that it shows what samples carry, no more."""
+"""The summary of an http test: what it says, that it fits into 80 columns, and shows no more than samples carry."""
 
 from __future__ import annotations
 
