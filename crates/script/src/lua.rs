@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use mlua::{FromLuaMulti, Function, IntoLuaMulti, Lua, LuaString, Table, Value};
 
+use crate::error::OWN_CHUNK;
 use crate::program::{Origin, Output, Outside, Program};
 use crate::ScriptError;
 
@@ -131,8 +132,9 @@ fn prepare(
         })?,
     )?;
     addresses(lua, &native, origin, outside)?;
-    lua.load(STREAMS).set_name("=wrk").call::<()>(&native)?;
-    lua.load(API).set_name("=wrk").call(&native)
+    let own = format!("={OWN_CHUNK}");
+    lua.load(STREAMS).set_name(&own).call::<()>(&native)?;
+    lua.load(API).set_name(&own).call(&native)
 }
 
 /// The `wrk` table as the command line has it.

@@ -28,8 +28,9 @@ class Progress:
     """Draws where a run is: which trial of how many, what it does, live figures, time left."""
 
     def __init__(self, quiet: bool = False) -> None:
+        self.quiet = quiet
+        """Whether only what cannot be left out is said."""
         self._console = Console(stderr=True, highlight=False)
-        self._quiet = quiet
         self._live: Live | None = None
         self._trials = 1
         self._number = 0
@@ -41,7 +42,7 @@ class Progress:
         self._expected_s = 0.0
 
     def __enter__(self) -> Progress:
-        if not self._quiet and self._console.is_terminal:
+        if not self.quiet and self._console.is_terminal:
             self._live = Live(
                 console=self._console,
                 transient=True,
@@ -82,7 +83,8 @@ class Progress:
             case PhaseBegan():
                 self._do(notice.phase)
             case TestBegan():
-                self._expected_s = self._expected_s or notice.duration_s
+                if not self._expected_s:  # a single test, before which there may have been a calibration
+                    self._expected_s, self._began_s = notice.duration_s, time.monotonic()
                 self._do(notice.test)
             case LiveFigures():
                 self._figures, self._health = _figures(notice), _health(notice)
@@ -95,7 +97,7 @@ class Progress:
         self._doing, self._figures, self._health = what, "", ""
 
     def _trial_ended(self, notice: TrialEnded) -> None:
-        if self._quiet:
+        if self.quiet:
             return
         tail = f": {notice.error}" if notice.error else ""
         self.note(f"[{self._number}/{self._trials}] {notice.label} {self._title}  {notice.status}{tail}")
