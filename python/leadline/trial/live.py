@@ -18,6 +18,8 @@ _PERIOD_S = 0.5
 _RECENT_NS = 1_100_000_000
 # Reading a histogram takes some 0.3 ms: of more hosts than these the rates alone are live.
 _MOST_HOSTS_READ = 4
+# A share of less time than this says more of how a thread began than of its load.
+_SHORTEST_ACCOUNT_S = 0.1
 
 
 class Live:
@@ -105,7 +107,7 @@ class BusyThreads:
             key = (host, thread.name)
             used_s, wall_s = self._accounts.get(key, (0.0, 0.0))
             now_s = thread.user_s + thread.system_s
-            if thread.wall_s > wall_s:
+            if thread.wall_s - wall_s >= _SHORTEST_ACCOUNT_S:
                 self._shares[key] = (now_s - used_s) / (thread.wall_s - wall_s)
                 self._accounts[key] = (now_s, thread.wall_s)
 

@@ -94,6 +94,8 @@ def test_each_threads_share_is_between_its_own_last_two_accounts() -> None:
     assert threads.busiest() == 0.25, "the first is since its start"
     threads.take("here", standing(0.5, 2.0))
     assert threads.busiest() == 0.25, "an account that is not new says nothing"
+    threads.take("here", standing(0.55, 2.05))
+    assert threads.busiest() == 0.25, "nor does one of a moment"
     threads.take("there", standing(0.9, 1.0))
     threads.take("here", standing(0.6, 3.0))
     assert threads.busiest() == 0.9
