@@ -1,5 +1,7 @@
 //! The same scripts in wrk itself, where it is installed: a server that records sees the same requests from both.
 
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+
 mod common;
 
 use std::io::{Read, Write};
