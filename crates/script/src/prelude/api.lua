@@ -251,7 +251,10 @@ local fill = loadstring("local names, values = ... return function(headers, coun
    end
 end]], "=(wrk)")(names, values)
 
-local function answered(status)
+local function answered(status, changed)
+   if changed then
+      content = changed
+   end
    local headers = new_table(0, fields)
    fill(headers, fields)
    response(status, headers, content)
@@ -270,5 +273,4 @@ return {
    defines = function(name) return type(_G[name]) == "function" end,
    set_field = function(index, name, value) names[index], values[index] = name, value end,
    set_fields = function(count) fields = count end,
-   set_content = function(bytes) content = bytes end,
 }
