@@ -159,6 +159,19 @@ fn wrks_own_functions_can_be_replaced() {
 }
 
 #[test]
+fn another_host_can_be_resolved() {
+    let own = Origin { host: "elsewhere.test".to_owned(), ..origin() };
+    let source = "function setup(thread)
+                     wrk.resolve('shop.test', 8080)
+                     print(#wrk.addrs, wrk.addrs[1], wrk.addrs[2])
+                     thread.addr = wrk.addrs[2]
+                  end";
+    let load = try_load(source, &[], &own, 1).unwrap();
+    assert_eq!(load.printed(), "2\t192.0.2.2:8080\t2001:db8::1:8080\n");
+    assert_eq!(load.threads[0].address(), Some(address("[2001:db8::1]:8080")));
+}
+
+#[test]
 fn lookup_and_connect_reach_the_world() {
     let source = "local found = wrk.lookup('shop.test', 80)
                   print(#found, tostring(found[3]), type(found[1]), wrk.connect(found[1]), wrk.connect(found[2]))
@@ -365,6 +378,32 @@ fn files_and_commands_work() {
 fn luajit_compiles() {
     let load = try_load("print((jit.status()), jit.version:match('^LuaJIT 2.1') ~= nil)", &[], &origin(), 0).unwrap();
     assert_eq!(load.printed(), "true\ttrue\n");
+}
+
+#[test]
+fn every_library_is_there() {
+    let load = try_load(
+        "local ffi, bit = require('ffi'), require('bit')
+         ffi.cdef('typedef struct { int32_t a, b; } pair;')
+         print(ffi.new('pair', { 1, 2 }).b, tostring(2ULL ^ 3ULL), bit.bxor(6, 3), debug.traceback('t'):match('^t') )
+         for _, name in ipairs({ 'coroutine', 'table', 'io', 'os', 'string', 'bit', 'math', 'package', 'jit', 'debug' }) do
+            if require(name) ~= _G[name] then print(name) end
+         end
+         print(wrk.format('GET', '/', { Host = 5ULL }):match('Host: [^\\r]*'))
+         print(pcall(ffi.load, 'm'))
+         print((select(2, pcall(require, 'cjson')):match('[^\\n]*static[^\\n]*')))",
+        &[],
+        &origin(),
+        0,
+    )
+    .unwrap();
+    let lines = [
+        "2\t8ULL\t5\tt",
+        "Host: 5ULL",
+        "false\tcannot load m: the agent is one static program: no C library can be loaded",
+        "\tthe agent is one static program: no C library can be loaded",
+    ];
+    assert_eq!(load.printed().lines().collect::<Vec<_>>(), lines);
 }
 
 #[test]
