@@ -4,12 +4,15 @@ use std::sync::OnceLock;
 
 use leadline_http::tls::{ClientTls, ServerTls, TlsClient, TlsOptions, TlsServer, TlsVersion, PENDING_LIMIT_BYTES};
 use leadline_http::{
-    Batch, ClientConnection, End, Malformed, RequestEvent, RequestParser, Responder, Response, ResponseParser,
-    ServerConnection, Sink, Url,
+    Batch, Behaviour, ClientConnection, End, Malformed, RequestEvent, RequestParser, Responder, Response,
+    ResponseParser, ServerConnection, Setup, Sink, Url,
 };
 
+/// What is handed random bytes, and must not panic.
+pub type Target = fn(&[u8]);
+
 /// The targets by their names.
-pub const TARGETS: [(&str, fn(&[u8])); 3] = [("http_response", response), ("http_request", request), ("http_tls", tls)];
+pub const TARGETS: [(&str, Target); 3] = [("http_response", response), ("http_request", request), ("http_tls", tls)];
 
 /// Responses: the first byte says how the rest is cut and what was asked.
 pub fn response(data: &[u8]) {
@@ -102,20 +105,29 @@ pub fn request(data: &[u8]) {
     let Some((&size, stream)) = data.split_first() else { return };
     let size = usize::from(size) + 1;
     assert_eq!(requests(stream, size), requests(stream, stream.len().max(1)));
-    let responder = Responder::group(1).remove(0);
+    let setup = Setup { behaviour: Behaviour::default(), stalls: None, started_ns: 0, engine: String::new() };
+    let mut responder = Responder::group(1, setup).remove(0);
     let mut server = ServerConnection::default();
-    let mut answers = stream.chunks(size);
-    loop {
-        if server.wants_input() {
-            let Some(piece) = answers.next() else { break };
-            server.receive(&responder, piece);
-        } else if server.has_output() {
+    let mut asked = stream.chunks(size);
+    let (mut now_ns, mut sent_bytes) = (0, 0);
+    // A query may ask for a gigabyte; some of it is as good as all.
+    while sent_bytes < 1 << 22 {
+        if server.has_output() {
             let (head, body) = server.pieces();
-            let bytes = head.len() + body.len();
             assert!(head.len() < 64 * 1024);
-            server.sent(&responder, bytes);
+            let bytes = head.len() + body.len();
+            assert!(bytes > 0, "there is something to send, and this is it");
+            sent_bytes += bytes;
+            server.sent(&mut responder, now_ns, bytes);
+        } else if let Some(piece) = server.wants_input().then(|| asked.next()).flatten() {
+            now_ns += 1;
+            server.receive(&mut responder, now_ns, piece);
+        } else if let Some(at_ns) = server.wake_at() {
+            now_ns = now_ns.max(at_ns);
+            server.wake(&mut responder, now_ns);
         } else {
-            assert!(server.is_finished());
+            server.end_of_input();
+            assert!(server.is_finished(), "nothing is left to do");
             break;
         }
     }

@@ -2,8 +2,11 @@
 
 use leadline_transport::{encode_frame, DatagramReceiver, FrameDecoder, FromClient, FromServer, Header, HEADER_BYTES};
 
+/// What is handed random bytes, and must not panic.
+pub type Target = fn(&[u8]);
+
 /// The targets by their names.
-pub const TARGETS: [(&str, fn(&[u8])); 2] = [("transport_session", session), ("transport_datagram", datagram)];
+pub const TARGETS: [(&str, Target); 2] = [("transport_session", session), ("transport_datagram", datagram)];
 
 /// A control connection, as the server reads it and as the client does: the first byte says how the rest is cut.
 pub fn session(data: &[u8]) {

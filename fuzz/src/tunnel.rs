@@ -5,8 +5,11 @@ use std::net::SocketAddr;
 use leadline_tunnel::offload::{Cutter, Joiner, FRAME_MAX_BYTES};
 use leadline_tunnel::wireguard::{Machine, Output, PeerConfig, PrivateKey};
 
+/// What is handed random bytes, and must not panic.
+pub type Target = fn(&[u8]);
+
 /// The targets by their names.
-pub const TARGETS: [(&str, fn(&[u8])); 2] = [("tunnel_offload", offload), ("tunnel_wireguard", wireguard)];
+pub const TARGETS: [(&str, Target); 2] = [("tunnel_offload", offload), ("tunnel_wireguard", wireguard)];
 
 /// Packets, each behind its length in two bytes: joined, and what comes of it cut again; and the bytes as one frame.
 pub fn offload(data: &[u8]) {
