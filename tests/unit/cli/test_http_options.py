@@ -285,6 +285,7 @@ REFUSALS = [
     ([URL, "--tcp", "dscp=64"], "--tcp dscp: 64 is too large; at most 63"),
     ([URL, "--tcp", "send-buffer=64K"], "--tcp send-buffer: '64K' is not a size"),
     ([URL, "--tcp", "delay", "--tcp", "delay"], "--tcp delay: given twice"),
+    ([URL, "-s", "{urls}4"], "is not text in UTF-8"),
     ([URL, "--insecure"], "--insecure with an http:// URL; TLS is for https:// URLs"),
     ([URL, "--no-resume"], "--resume with an http:// URL"),
     (["https://h/", "--cert", "{pem}"], "--key: key is missing; a certificate and its key go together"),
@@ -304,6 +305,7 @@ def test_refusals(tmp_path: Path, arguments: list[str], said: str) -> None:
     (tmp_path / "urls").write_text("/a\nhttp://example.org/\n")
     (tmp_path / "urls2").write_text("weight=0 /\n")
     (tmp_path / "urls3").write_text("/ @none\n")
+    (tmp_path / "urls4").write_bytes(b"\xff")
     (tmp_path / "pem").write_text(PEM)
     filled = [text.format(urls=tmp_path / "urls", pem=tmp_path / "pem") if "{" in text else text for text in arguments]
     with pytest.raises(InputError) as refused:
