@@ -27,6 +27,7 @@ from leadline.plan.material import (
     HIDDEN,
     Attached,
     FileContent,
+    FileText,
     Secret,
     SecretText,
     Written,
