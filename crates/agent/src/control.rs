@@ -205,7 +205,7 @@ fn run_task(workload: Workload, task: &Task, processes: &Processes) -> Result<Op
             Ok(None)
         }
         load => {
-            let ready = load::prepare(load)?;
+            let ready = load::prepare(load, task)?;
             say_prepared(task, None, None);
             let Some(at_ns) = task.gate.wait_for_start() else {
                 return Err(input_error("stopped", "stopped before it began"));

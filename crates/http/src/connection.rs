@@ -1,27 +1,41 @@
-//! One connection as a client drives it, the same for closed and open loops. Owns which request is outstanding, how
-//! much of it has gone, and its three instants. Refuses pipelining: one request is outstanding at a time, so that a
-//! latency is the server's and not a queue's in front of it.
+//! One connection as a client drives it, the same for closed and open loops. Owns which requests are outstanding (one, or
+//! the several of a batch that is sent in one piece), how much of them has gone, and their instants. Refuses to begin
+//! before all of a batch has been answered, so that a latency is the server's and not a queue's in front of it.
 //!
-//! | State     | `opened` | `begin` | `sent` (all)  | `receive` (whole answer)        | `ended`, `close` |
-//! |-----------|----------|---------|---------------|---------------------------------|------------------|
-//! | closed    | idle     |         |               |                                 | closed           |
-//! | idle      |          | sending |               | error: unsolicited bytes        | closed           |
-//! | sending   |          |         | receiving     | idle; the caller has to close   | closed           |
-//! | receiving |          |         |               | idle; the caller may have to close | closed        |
+//! | State     | `opened` | `begin`, `follow` | `sent` (all)  | `receive` (the last whole answer)  | `ended`, `close` |
+//! |-----------|----------|-------------------|---------------|------------------------------------|------------------|
+//! | closed    | idle     |                   |               |                                    | closed           |
+//! | idle      |          | sending           |               | error: unsolicited bytes           | closed           |
+//! | sending   |          |                   | receiving     | idle; the caller has to close      | closed           |
+//! | receiving |          |                   |               | idle; the caller may have to close | closed           |
 //!
 //! `take_back` turns receiving into sending: what was said to be sent was not.
 
-use crate::{End, Malformed, RequestTemplate, Response, ResponseParser};
+use crate::response::Sink;
+use crate::{End, Malformed, Response, ResponseParser};
 
-/// The three instants of a request, ns on the monotonic clock.
+/// The instants of a request, ns on the monotonic clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timing {
     /// When it was to be sent.
     pub due_ns: u64,
     /// When its first byte was offered to the system.
     pub sent_ns: u64,
+    /// When the first bytes of its answer had been read.
+    pub first_ns: u64,
     /// When its answer's last byte had been read.
     pub done_ns: u64,
+}
+
+/// What goes out in one piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Its length.
+    pub bytes: usize,
+    /// How many requests it holds.
+    pub requests: u32,
+    /// Whether the answers have no body whatever they say, as those to HEAD.
+    pub expects_no_body: bool,
 }
 
 /// A request and its response.
@@ -31,21 +45,27 @@ pub struct Answer {
     pub response: Response,
     /// When the request was due, sent and done.
     pub timing: Timing,
-    /// Whether the request had gone out whole before its answer came.
+    /// Whether its batch had gone out whole before the answer came.
     pub was_sent: bool,
+    /// How many requests of its batch have yet to be answered.
+    pub left: u32,
 }
 
-/// What received bytes led to.
+impl Answer {
+    /// Whether the connection may carry more. What is left of a batch that was answered early would be read as the next.
+    #[must_use]
+    pub fn goes_on(&self) -> bool {
+        self.response.keep_alive && self.was_sent
+    }
+}
+
+/// Requests that will not be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Received {
-    /// The answer is not whole yet.
-    Partial,
-    /// It is, and the connection may carry the next request.
-    Answered(Answer),
-    /// It is, and the connection has to be closed.
-    AnsweredLast(Answer),
-    /// It is, and more bytes than it has came with it: the connection has to be closed.
-    AnsweredWithSurplus(Answer),
+pub struct Outstanding {
+    /// How many.
+    pub requests: u32,
+    /// Whether they had gone out whole.
+    pub was_sent: bool,
 }
 
 /// What it means that the peer closed.
@@ -53,13 +73,10 @@ pub enum Received {
 pub enum Closed {
     /// Nothing was outstanding.
     Idle,
-    /// That was the end of the answer.
+    /// That was the end of the answer; `left` of its batch get none.
     Answered(Answer),
-    /// The outstanding request will not be answered.
-    Early {
-        /// Whether it had gone out whole.
-        was_sent: bool,
-    },
+    /// What was outstanding will not be answered.
+    Early(Outstanding),
 }
 
 /// One connection's state.
@@ -67,8 +84,12 @@ pub enum Closed {
 pub struct ClientConnection {
     state: State,
     parser: ResponseParser,
-    request_bytes: usize,
+    batch_bytes: usize,
+    batch_requests: u32,
     sent_bytes: usize,
+    outstanding: u32,
+    /// Whether part of the next answer has come.
+    has_begun: bool,
     timing: Timing,
 }
 
@@ -80,41 +101,66 @@ enum State {
     Receiving,
 }
 
-impl ClientConnection {
-    /// A connection, still closed, for one kind of request.
-    #[must_use]
-    pub fn new(template: &RequestTemplate) -> Self {
+impl Default for ClientConnection {
+    fn default() -> Self {
         Self {
             state: State::Closed,
-            parser: ResponseParser::new(template.expects_no_body()),
-            request_bytes: template.bytes().len(),
+            parser: ResponseParser::new(false),
+            batch_bytes: 0,
+            batch_requests: 0,
             sent_bytes: 0,
+            outstanding: 0,
+            has_begun: false,
             timing: Timing::default(),
         }
     }
+}
 
+impl ClientConnection {
     /// Whether a request may begin.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.state == State::Idle
     }
 
-    /// Whether part of a request has still to be sent.
+    /// Whether part of a batch has still to be sent.
     #[must_use]
     pub fn is_sending(&self) -> bool {
         self.state == State::Sending
     }
 
-    /// When the outstanding request was sent, if there is one.
+    /// When the outstanding batch was sent, if there is one.
     #[must_use]
     pub fn outstanding_since_ns(&self) -> Option<u64> {
-        matches!(self.state, State::Sending | State::Receiving).then_some(self.timing.sent_ns)
+        self.has_outstanding().then_some(self.timing.sent_ns)
     }
 
-    /// When the outstanding request was due, if there is one.
+    /// When the outstanding batch was due, if there is one.
     #[must_use]
     pub fn outstanding_due_ns(&self) -> Option<u64> {
-        matches!(self.state, State::Sending | State::Receiving).then_some(self.timing.due_ns)
+        self.has_outstanding().then_some(self.timing.due_ns)
+    }
+
+    fn has_outstanding(&self) -> bool {
+        matches!(self.state, State::Sending | State::Receiving)
+    }
+
+    /// What is outstanding, if anything is.
+    #[must_use]
+    pub fn outstanding(&self) -> Option<Outstanding> {
+        self.has_outstanding().then(|| self.unanswered())
+    }
+
+    /// How many requests the last batch held.
+    #[must_use]
+    pub fn batch_requests(&self) -> u32 {
+        self.batch_requests
+    }
+
+    /// How many bytes of it have not been sent.
+    #[must_use]
+    pub fn unsent_bytes(&self) -> usize {
+        self.batch_bytes - self.sent_bytes
     }
 
     /// Takes up a connection that has just been established.
@@ -123,58 +169,66 @@ impl ClientConnection {
         self.state = State::Idle;
     }
 
-    /// Begins a request on an idle connection; [`ClientConnection::unsent_from`] says what to send.
-    pub fn begin(&mut self, due_ns: u64, now_ns: u64) {
-        debug_assert!(self.is_idle(), "one request at a time");
-        self.timing = Timing { due_ns, sent_ns: now_ns, done_ns: 0 };
+    /// Begins a batch on an idle connection.
+    #[inline]
+    pub fn begin(&mut self, due_ns: u64, now_ns: u64, batch: Batch) {
+        self.timing = Timing { due_ns, sent_ns: now_ns, first_ns: 0, done_ns: 0 };
+        self.follow(batch);
+    }
+
+    /// Begins what follows from the last answer and belongs to the same request, as a redirect's: its instants stay.
+    #[inline]
+    pub fn follow(&mut self, batch: Batch) {
+        debug_assert!(self.is_idle(), "one batch at a time");
+        self.parser.expect_no_body(batch.expects_no_body);
+        (self.batch_bytes, self.batch_requests) = (batch.bytes, batch.requests);
         self.sent_bytes = 0;
+        self.outstanding = batch.requests;
+        self.has_begun = false;
         self.state = State::Sending;
     }
 
-    /// The first byte of the template that has not been sent.
-    #[must_use]
-    pub fn unsent_from(&self) -> usize {
-        self.sent_bytes
-    }
-
-    /// Takes note of bytes that the system accepted; says whether the request is out.
+    /// Takes note of bytes that the system accepted; says whether the batch is out.
+    #[inline]
     pub fn sent(&mut self, bytes: usize) -> bool {
-        self.sent_bytes = self.request_bytes.min(self.sent_bytes + bytes);
-        if self.state == State::Sending && self.sent_bytes == self.request_bytes {
+        self.sent_bytes = self.batch_bytes.min(self.sent_bytes + bytes);
+        if self.state == State::Sending && self.sent_bytes == self.batch_bytes {
             self.state = State::Receiving;
             return true;
         }
         false
     }
 
-    /// Takes back the last bytes of an outstanding request: the system had promised to accept them and did not.
+    /// Takes back the last bytes of an outstanding batch: the system had promised to accept them and did not.
     pub fn take_back(&mut self, bytes: usize) {
-        if bytes > 0 && matches!(self.state, State::Sending | State::Receiving) {
+        if bytes > 0 && self.has_outstanding() {
             self.sent_bytes = self.sent_bytes.saturating_sub(bytes);
             self.state = State::Sending;
         }
     }
 
-    /// Takes bytes from the peer.
+    /// Takes bytes from the peer up to the end of the first answer among them, or all of them. Says how many it took, and
+    /// the answer that they completed. Its header and body go to `sink`.
     ///
     /// # Errors
     /// What is wrong with them; the connection has to be closed then.
     #[inline]
-    pub fn receive(&mut self, input: &[u8], now_ns: u64) -> Result<Received, Malformed> {
-        if !matches!(self.state, State::Sending | State::Receiving) {
+    pub fn receive(
+        &mut self,
+        input: &[u8],
+        now_ns: u64,
+        sink: &mut impl Sink,
+    ) -> Result<(usize, Option<Answer>), Malformed> {
+        if !self.has_outstanding() {
             return Err(Malformed::UnsolicitedBytes);
         }
-        let fed = self.parser.feed(input)?;
-        let Some(response) = fed.response else { return Ok(Received::Partial) };
-        let answer = self.answered(response, now_ns);
-        Ok(if fed.consumed < input.len() {
-            Received::AnsweredWithSurplus(answer)
-        } else if response.keep_alive && answer.was_sent {
-            Received::Answered(answer)
-        } else {
-            // What is left of a request that was answered early would be read as the next one.
-            Received::AnsweredLast(answer)
-        })
+        if !self.has_begun {
+            self.has_begun = true;
+            self.timing.first_ns = now_ns;
+        }
+        let fed = self.parser.feed_into(input, sink)?;
+        let answer = fed.response.map(|response| self.answered(response, now_ns));
+        Ok((fed.consumed, answer))
     }
 
     /// Takes the peer's end of the connection, which is closed then.
@@ -183,110 +237,156 @@ impl ClientConnection {
             State::Closed | State::Idle => Closed::Idle,
             State::Sending | State::Receiving => match self.parser.finish() {
                 End::Response(response) => Closed::Answered(self.answered(response, now_ns)),
-                End::Clean | End::Early => Closed::Early { was_sent: self.state == State::Receiving },
+                End::Clean | End::Early => Closed::Early(self.unanswered()),
             },
         };
         self.state = State::Closed;
         closed
     }
 
-    /// Gives the connection up; says whether a request was outstanding, and if so whether it had gone out whole.
-    pub fn close(&mut self) -> Option<bool> {
-        let outstanding = match self.state {
-            State::Closed | State::Idle => None,
-            State::Sending => Some(false),
-            State::Receiving => Some(true),
-        };
+    /// Gives the connection up; says what was outstanding.
+    pub fn close(&mut self) -> Option<Outstanding> {
+        let outstanding = self.has_outstanding().then(|| self.unanswered());
         self.state = State::Closed;
         outstanding
     }
 
+    fn unanswered(&self) -> Outstanding {
+        Outstanding { requests: self.outstanding, was_sent: self.state == State::Receiving }
+    }
+
+    #[inline]
     fn answered(&mut self, response: Response, now_ns: u64) -> Answer {
         let was_sent = self.state == State::Receiving;
         self.timing.done_ns = now_ns;
-        self.state = State::Idle;
-        Answer { response, timing: self.timing, was_sent }
+        self.outstanding -= 1;
+        self.has_begun = false;
+        if self.outstanding == 0 {
+            self.state = State::Idle;
+        }
+        Answer { response, timing: self.timing, was_sent, left: self.outstanding }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ClientConnection, Closed, Received};
-    use crate::{Malformed, RequestTemplate, Url};
+    use super::{Answer, Batch, ClientConnection, Closed, Outstanding};
+    use crate::Malformed;
 
     const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+    const ONE: Batch = Batch { bytes: 30, requests: 1, expects_no_body: false };
 
-    fn connection() -> (ClientConnection, usize) {
-        let template = RequestTemplate::new("GET", &Url::parse("http://a/").unwrap(), [], None).unwrap();
-        let mut connection = ClientConnection::new(&template);
+    fn connection() -> ClientConnection {
+        let mut connection = ClientConnection::default();
         connection.opened();
-        (connection, template.bytes().len())
+        connection
+    }
+
+    fn receive(connection: &mut ClientConnection, input: &[u8], now_ns: u64) -> Option<Answer> {
+        let (used, answer) = connection.receive(input, now_ns, &mut ()).unwrap();
+        assert_eq!(used, input.len());
+        answer
     }
 
     #[test]
     fn a_request_and_its_answer() {
-        let (mut connection, length) = connection();
-        connection.begin(100, 130);
+        let mut connection = connection();
+        connection.begin(100, 130, ONE);
         assert!(!connection.sent(5));
-        assert_eq!(connection.unsent_from(), 5);
-        assert!(connection.sent(length - 5));
+        assert!(connection.sent(25));
         assert_eq!(connection.outstanding_since_ns(), Some(130));
         assert_eq!(connection.outstanding_due_ns(), Some(100));
-        assert_eq!(connection.receive(&OK[..20], 150), Ok(Received::Partial));
-        let Ok(Received::Answered(answer)) = connection.receive(&OK[20..], 170) else { panic!("no answer") };
-        assert_eq!((answer.timing.due_ns, answer.timing.sent_ns, answer.timing.done_ns), (100, 130, 170));
-        assert!(answer.was_sent && connection.is_idle());
+        assert_eq!(receive(&mut connection, &OK[..20], 150), None);
+        let answer = receive(&mut connection, &OK[20..], 170).unwrap();
+        let timing = answer.timing;
+        assert_eq!((timing.due_ns, timing.sent_ns, timing.first_ns, timing.done_ns), (100, 130, 150, 170));
+        assert!(answer.goes_on() && answer.left == 0 && connection.is_idle());
         assert_eq!(connection.outstanding_since_ns(), None);
     }
 
     #[test]
+    fn a_batch_is_answered_one_by_one() {
+        let mut connection = connection();
+        connection.begin(0, 1, Batch { bytes: 90, requests: 3, expects_no_body: false });
+        connection.sent(90);
+        let all = [OK, OK, OK].concat();
+        let mut at = 0;
+        for left in [2, 1, 0] {
+            let now_ns = 10 * u64::from(3 - left);
+            let (used, answer) = connection.receive(&all[at..], now_ns, &mut ()).unwrap();
+            at += used;
+            let answer = answer.unwrap();
+            assert_eq!((answer.left, answer.timing.first_ns, answer.timing.done_ns), (left, now_ns, now_ns));
+            assert_eq!(connection.is_idle(), left == 0);
+        }
+        assert_eq!(at, all.len());
+        connection.begin(0, 1, Batch { bytes: 90, requests: 3, expects_no_body: false });
+        connection.sent(90);
+        assert_eq!(receive(&mut connection, OK, 2).unwrap().left, 2);
+        assert_eq!(connection.ended(3), Closed::Early(Outstanding { requests: 2, was_sent: true }));
+    }
+
+    #[test]
+    fn what_follows_keeps_the_instants_of_what_it_follows_from() {
+        let mut connection = connection();
+        connection.begin(5, 6, ONE);
+        connection.sent(30);
+        receive(&mut connection, OK, 7).unwrap();
+        connection.follow(Batch { bytes: 10, requests: 1, expects_no_body: true });
+        connection.sent(10);
+        let answer = receive(&mut connection, &OK[..OK.len() - 2], 9).unwrap();
+        assert_eq!((answer.timing.due_ns, answer.timing.sent_ns, answer.timing.done_ns), (5, 6, 9));
+    }
+
+    #[test]
     fn what_was_promised_and_not_sent_is_taken_back() {
-        let (mut connection, length) = connection();
+        let mut connection = connection();
         connection.take_back(1);
         assert!(connection.is_idle());
-        connection.begin(0, 0);
-        assert!(connection.sent(length));
+        connection.begin(0, 0, ONE);
+        assert!(connection.sent(30));
         connection.take_back(3);
         assert!(connection.is_sending());
-        assert_eq!(connection.unsent_from(), length - 3);
-        assert_eq!(connection.close(), Some(false));
+        assert_eq!(connection.close(), Some(Outstanding { requests: 1, was_sent: false }));
     }
 
     #[test]
     fn an_early_answer_is_an_answer_and_the_last() {
-        let (mut connection, _) = connection();
-        connection.begin(0, 0);
+        let mut connection = connection();
+        connection.begin(0, 0, ONE);
         connection.sent(1);
-        let Ok(Received::AnsweredLast(answer)) = connection.receive(OK, 1) else { panic!("no answer") };
-        assert!(!answer.was_sent);
+        let answer = receive(&mut connection, OK, 1).unwrap();
+        assert!(!answer.was_sent && !answer.goes_on());
     }
 
     #[test]
     fn bytes_that_nobody_asked_for() {
-        let (mut connection, length) = connection();
-        assert_eq!(connection.receive(OK, 1), Err(Malformed::UnsolicitedBytes));
-        connection.begin(0, 0);
-        connection.sent(length);
+        let mut connection = connection();
+        assert_eq!(connection.receive(OK, 1, &mut ()), Err(Malformed::UnsolicitedBytes));
+        connection.begin(0, 0, ONE);
+        connection.sent(30);
         let twice = [OK, OK].concat();
-        assert!(matches!(connection.receive(&twice, 1), Ok(Received::AnsweredWithSurplus(_))));
+        let (used, answer) = connection.receive(&twice, 1, &mut ()).unwrap();
+        assert!(used == OK.len() && answer.is_some());
+        assert_eq!(connection.receive(&twice[used..], 1, &mut ()), Err(Malformed::UnsolicitedBytes));
     }
 
     #[test]
     fn ends() {
-        let (mut connection, length) = connection();
+        let mut connection = connection();
         assert_eq!(connection.ended(1), Closed::Idle);
         connection.opened();
-        connection.begin(0, 0);
-        assert_eq!(connection.ended(1), Closed::Early { was_sent: false });
+        connection.begin(0, 0, ONE);
+        assert_eq!(connection.ended(1), Closed::Early(Outstanding { requests: 1, was_sent: false }));
         connection.opened();
-        connection.begin(0, 0);
-        connection.sent(length);
-        connection.receive(&OK[..30], 1).unwrap();
-        assert_eq!(connection.ended(1), Closed::Early { was_sent: true });
+        connection.begin(0, 0, ONE);
+        connection.sent(30);
+        receive(&mut connection, &OK[..30], 1);
+        assert_eq!(connection.ended(1), Closed::Early(Outstanding { requests: 1, was_sent: true }));
         connection.opened();
-        connection.begin(5, 6);
-        connection.sent(length);
-        connection.receive(b"HTTP/1.0 200 OK\r\n\r\nabc", 7).unwrap();
+        connection.begin(5, 6, ONE);
+        connection.sent(30);
+        receive(&mut connection, b"HTTP/1.0 200 OK\r\n\r\nabc", 7);
         let Closed::Answered(answer) = connection.ended(8) else { panic!("no answer") };
         assert_eq!((answer.response.body_bytes, answer.timing.done_ns), (3, 8));
         assert_eq!(connection.close(), None);

@@ -20,7 +20,7 @@ mod template;
 pub mod tls;
 mod url;
 
-pub use connection::{Answer, ClientConnection, Closed, Received, Timing};
+pub use connection::{Answer, Batch, ClientConnection, Closed, Outstanding, Timing};
 pub use error::Malformed;
 pub use lines::HEAD_LIMIT_BYTES;
 pub use request::{FedRequest, Method, Request, RequestEvent, RequestParser};
@@ -29,5 +29,5 @@ pub use responder::{Counters, Responder, BODY_BLOCK, DEFAULT_BODY_BYTES, LARGEST
 pub use response::{End, FedResponse, Response, ResponseParser, Sink, INTERIM_LIMIT};
 pub use schedule::{ClosedLoop, OpenLoop, Schedule};
 pub use server::ServerConnection;
-pub use template::{RequestTemplate, TemplateError};
+pub use template::{expects_no_body, RequestTemplate, TemplateError};
 pub use url::{Url, UrlError};

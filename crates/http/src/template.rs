@@ -70,6 +70,13 @@ impl RequestTemplate {
         Ok(Self { bytes, expects_no_body: method == "HEAD" })
     }
 
+    /// A request that was written elsewhere.
+    #[must_use]
+    pub fn from_bytes(bytes: Vec<u8>) -> Self {
+        let expects_no_body = expects_no_body(&bytes);
+        Self { bytes, expects_no_body }
+    }
+
     /// The request as it goes over the wire.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
@@ -81,6 +88,12 @@ impl RequestTemplate {
     pub fn expects_no_body(&self) -> bool {
         self.expects_no_body
     }
+}
+
+/// Whether the answer to a request has no body whatever it says, as that to HEAD.
+#[must_use]
+pub fn expects_no_body(request: &[u8]) -> bool {
+    request.starts_with(b"HEAD ")
 }
 
 fn check_header(name: &str, value: &str) -> Result<(), TemplateError> {

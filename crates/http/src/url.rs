@@ -1,18 +1,18 @@
-//! The URLs that load can go to (RFC 3986, and RFC 9110, 4.2.1). Owns their parts, parsed once; refuses https (there
-//! is no TLS yet), credentials, and characters that would have to be percent-encoded.
+//! The URLs that load can go to (RFC 3986, and RFC 9110, 4.2). Owns their parts, parsed once, and what a redirect's
+//! reference means; refuses credentials, and characters that would have to be percent-encoded.
 
 use std::net::Ipv6Addr;
 
 use thiserror::Error;
 
-const DEFAULT_PORT: u16 = 80;
-
-/// An `http://` URL in its parts.
+/// An `http://` or `https://` URL in its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
+    /// Whether its scheme is `https`.
+    pub is_https: bool,
     /// Name or address, IPv6 without brackets.
     pub host: String,
-    /// Port, 80 where the URL says none.
+    /// Port, 80 or 443 where the URL says none.
     pub port: u16,
     /// Path and query, as they go into the request line; `/` where the URL has none.
     pub target: String,
@@ -21,11 +21,8 @@ pub struct Url {
 /// Why a URL cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UrlError {
-    /// TLS does not exist here yet.
-    #[error("https is not supported yet; use an http:// URL")]
-    Https,
-    /// There is no `http://`.
-    #[error("`{0}` does not begin with http://; write http://HOST[:PORT]/PATH")]
+    /// There is no `http://` or `https://`.
+    #[error("`{0}` does not begin with http:// or https://; write http://HOST[:PORT]/PATH")]
     Scheme(String),
     /// Nothing stands where the host should.
     #[error("`{0}` has no host; write http://HOST[:PORT]/PATH")]
@@ -51,36 +48,85 @@ impl Url {
     /// Which part is wrong and what would be right.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         let (scheme, rest) = text.split_once("://").ok_or_else(|| UrlError::Scheme(text.to_owned()))?;
-        if scheme.eq_ignore_ascii_case("https") {
-            return Err(UrlError::Https);
-        }
-        if !scheme.eq_ignore_ascii_case("http") {
+        let is_https = scheme.eq_ignore_ascii_case("https");
+        if !is_https && !scheme.eq_ignore_ascii_case("http") {
             return Err(UrlError::Scheme(text.to_owned()));
         }
         let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         if authority.contains('@') {
             return Err(UrlError::Credentials);
         }
-        let (host, port) = split_authority(authority)?;
+        let (host, port) = split_authority(authority, default_port(is_https))?;
         if host.is_empty() {
             return Err(UrlError::NoHost(text.to_owned()));
         }
-        Ok(Self { host: host.to_owned(), port, target: target(tail)? })
+        Ok(Self { is_https, host: host.to_owned(), port, target: target(tail)? })
+    }
+
+    /// What a reference (of a Location field) means on this page (RFC 3986, 5.2).
+    ///
+    /// # Errors
+    /// Which part of the result is wrong.
+    pub fn join(&self, reference: &str) -> Result<Self, UrlError> {
+        let scheme = if self.is_https { "https" } else { "http" };
+        let is_scheme = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if reference.split_once("://").is_some_and(|(before, _)| is_scheme(before)) {
+            return Self::parse(reference);
+        }
+        if reference.starts_with("//") {
+            return Self::parse(&format!("{scheme}:{reference}"));
+        }
+        let (path, _) = self.target.split_at(self.target.find('?').unwrap_or(self.target.len()));
+        let whole = match reference.as_bytes().first() {
+            None | Some(b'#') => self.target.clone(),
+            Some(b'/') => reference.to_owned(),
+            Some(b'?') => format!("{path}{reference}"),
+            Some(_) => format!("{}/{reference}", path.rsplit_once('/').map_or("", |(folder, _)| folder)),
+        };
+        Ok(Self { target: without_dots(&target(&whole)?), ..self.clone() })
+    }
+
+    /// Whether both lead to the same server.
+    #[must_use]
+    pub fn has_origin_of(&self, other: &Self) -> bool {
+        (self.is_https, self.port) == (other.is_https, other.port) && self.host.eq_ignore_ascii_case(&other.host)
+    }
+
+    /// The whole URL, as a request to a proxy has it.
+    #[must_use]
+    pub fn absolute(&self) -> String {
+        format!("{}://{}{}", if self.is_https { "https" } else { "http" }, self.authority(), self.target)
+    }
+
+    /// Host and port, IPv6 in brackets, as CONNECT has them.
+    #[must_use]
+    pub fn host_and_port(&self) -> String {
+        let host = &self.host;
+        if host.contains(':') {
+            format!("[{host}]:{}", self.port)
+        } else {
+            format!("{host}:{}", self.port)
+        }
     }
 
     /// Host and port as they go into the Host field: IPv6 in brackets, the default port left out.
     #[must_use]
     pub fn authority(&self) -> String {
-        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        if self.port == DEFAULT_PORT {
-            host
-        } else {
-            format!("{host}:{}", self.port)
-        }
+        let whole = self.host_and_port();
+        let port = if self.is_https { ":443" } else { ":80" };
+        whole.strip_suffix(port).filter(|_| self.port == default_port(self.is_https)).unwrap_or(&whole).to_owned()
     }
 }
 
-fn split_authority(authority: &str) -> Result<(&str, u16), UrlError> {
+fn default_port(is_https: bool) -> u16 {
+    if is_https {
+        443
+    } else {
+        80
+    }
+}
+
+fn split_authority(authority: &str, default_port: u16) -> Result<(&str, u16), UrlError> {
     let (host, port) = if let Some(literal) = authority.strip_prefix('[') {
         let (address, after) = literal.split_once(']').ok_or_else(|| UrlError::Host(authority.to_owned()))?;
         address.parse::<Ipv6Addr>().map_err(|_| UrlError::Host(address.to_owned()))?;
@@ -99,7 +145,7 @@ fn split_authority(authority: &str) -> Result<(&str, u16), UrlError> {
     };
     let port = match port {
         // RFC 3986, 3.2.3: an empty port is the scheme's default one.
-        None | Some("") => DEFAULT_PORT,
+        None | Some("") => default_port,
         Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
             digits.parse().ok().filter(|&port| port != 0).ok_or_else(|| UrlError::Port(digits.to_owned()))?
         }
@@ -114,6 +160,28 @@ fn target(tail: &str) -> Result<String, UrlError> {
         return Err(UrlError::Character(character));
     }
     Ok(if tail.starts_with('/') { tail.to_owned() } else { format!("/{tail}") })
+}
+
+/// A target whose path goes down and up no more (RFC 3986, 5.2.4).
+fn without_dots(target: &str) -> String {
+    let (path, query) = target.split_at(target.find('?').unwrap_or(target.len()));
+    let mut kept: Vec<&str> = Vec::new();
+    let mut segments = path.split('/').skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        let is_last = segments.peek().is_none();
+        match segment {
+            "." | ".." => {
+                if segment == ".." {
+                    kept.pop();
+                }
+                if is_last {
+                    kept.push("");
+                }
+            }
+            _ => kept.push(segment),
+        }
+    }
+    format!("/{}{query}", kept.join("/"))
 }
 
 #[cfg(test)]
@@ -143,9 +211,38 @@ mod tests {
     }
 
     #[test]
+    fn over_tls() {
+        assert_eq!(parts("https://a"), owned("a", 443, "/", "a"));
+        assert_eq!(parts("HTTPS://a:80/"), owned("a", 80, "/", "a:80"));
+        assert_eq!(Url::parse("https://[::1]:443/x?y").unwrap().absolute(), "https://[::1]/x?y");
+        assert_eq!(Url::parse("http://a/").unwrap().host_and_port(), "a:80");
+    }
+
+    #[test]
+    fn references() {
+        let base = Url::parse("http://a:81/b/c/d?q").unwrap();
+        for (reference, whole) in [
+            ("g", "http://a:81/b/c/g"),
+            ("./g/", "http://a:81/b/c/g/"),
+            ("/g?x=a://b", "http://a:81/g?x=a://b"),
+            ("?y", "http://a:81/b/c/d?y"),
+            ("", "http://a:81/b/c/d?q"),
+            ("#f", "http://a:81/b/c/d?q"),
+            ("../../../g", "http://a:81/g"),
+            ("..", "http://a:81/b/"),
+            (".", "http://a:81/b/c/"),
+            ("//h/g", "http://h/g"),
+            ("https://h/../g", "https://h/../g"),
+        ] {
+            let joined = base.join(reference).unwrap();
+            assert_eq!(joined.absolute(), whole, "{reference}");
+            assert_eq!(joined.has_origin_of(&base), whole.starts_with("http://a:81/"), "{reference}");
+        }
+        assert!(base.join("ftp://x/").is_err() && base.join("/a b").is_err());
+    }
+
+    #[test]
     fn bad() {
-        assert_eq!(Url::parse("https://a/"), Err(UrlError::Https));
-        assert!(UrlError::Https.to_string().contains("not supported yet"));
         assert!(matches!(Url::parse("a:80/x"), Err(UrlError::Scheme(_))));
         assert!(matches!(Url::parse("ftp://a"), Err(UrlError::Scheme(_))));
         assert!(matches!(Url::parse("http:///x"), Err(UrlError::NoHost(_))));
@@ -167,6 +264,8 @@ mod tests {
         fn anything_is_answered(text in ".{0,60}") {
             let _ = Url::parse(&text);
             let _ = Url::parse(&format!("http://{text}"));
+            let joined = Url::parse("http://a/b/c?d").unwrap().join(&text);
+            prop_assert!(joined.map_or(true, |url| url.target.starts_with('/')));
         }
     }
 }

@@ -75,7 +75,7 @@ fn an_authority_as_a_server_is_trusted_only_for_its_own_names_and_time() {
     assert_eq!(names_with(&authority("elsewhere.test", &|_| ())).0, "tls_certificate_name_mismatch");
     assert_eq!(names_with(&authority("example.test", &year(2001))).0, "tls_certificate_expired");
     let (given, own) = (certificate(), authority("example.test", &|_| ()));
-    assert_eq!(names(&client_options(&given.certificate_pem), &server_options(&own)).0, "tls_certificate_rejected");
+    assert_eq!(names(&client_options(&given.certificate_pem), &server_options(&own)).0, "tls_certificate_is_authority");
 }
 
 #[test]

@@ -216,8 +216,8 @@ pub fn set_congestion(stream: &TcpStream, name: &str) -> io::Result<()> {
 }
 
 /// The congestion control that a connection uses.
-pub fn congestion(stream: &TcpStream) -> Option<String> {
-    let name = socket2::SockRef::from(stream).tcp_congestion().ok()?;
+pub fn congestion(stream: impl AsFd) -> Option<String> {
+    let name = socket2::SockRef::from(&stream).tcp_congestion().ok()?;
     let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
     String::from_utf8(name[..end].to_vec()).ok()
 }

@@ -25,7 +25,7 @@ pub enum Workload {
     Rr(RrSpec),
     /// HTTP/1.1 requests.
     #[schemars(title = "HttpWorkload")]
-    Http(HttpSpec),
+    Http(Box<HttpSpec>),
     /// A child process: a daemon under test, or a VPN client.
     #[schemars(title = "ProcessWorkload")]
     Process(ProcessSpec),

@@ -132,6 +132,8 @@ class TestData:
     # By flow and side (`local`, `peer`).
     progress: dict[tuple[FlowKey, str], list[Point]] = field(default_factory=dict)
     interval_histograms: list[IntervalHistogram] = field(default_factory=list)
+    # The latest `Standing` of each task, by host and task.
+    standings: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     started_ns: dict[tuple[str, str], int] = field(default_factory=dict)
     failures: list[tuple[str, str]] = field(default_factory=list)
 
@@ -157,6 +159,16 @@ class TestData:
         """Outcomes of the tasks that generated load; a server's own are none."""
         return [found for found in self.outcomes if not self.hosts or found.host in self.hosts]
 
+    def accounts(self) -> list[Mapping[str, Any]]:
+        """What says `errors` and `counts` of each generating task: its outcome, or how it stood when it was cut off."""
+        finished = {(found.host, found.task) for found in self.load_outcomes()}
+        standing = [
+            account
+            for (host, task), account in self.standings.items()
+            if (host, task) not in finished and (not self.hosts or host in self.hosts)
+        ]
+        return [*(found.outcome for found in self.load_outcomes()), *standing]
+
     def _add_progress(self, host: str, event: Mapping[str, Any], offset_ns: int) -> None:
         t_ns = event["t_ns"] - offset_ns
         for row in event["flows"]:
@@ -165,5 +177,7 @@ class TestData:
                 t_ns, row["sent_bytes"], row["received_bytes"], row.get("sent_units"), row.get("received_units")
             )
             self.progress.setdefault((key, event["side"]), []).append(point)
+        if event.get("standing") is not None:
+            self.standings[(host, event["task"])] = event["standing"]
         for report in event["histograms"]:
             self.interval_histograms.append(IntervalHistogram(host, t_ns, report))

@@ -22,13 +22,16 @@ from hdrh.codec import HdrCookieException, HdrHistogramSettingsException, HdrLen
 from hdrh.histogram import HdrHistogram
 from numpy.typing import NDArray
 
-from leadline.analysis.model import Percentiles
+from leadline.analysis.model import Distribution, Percentiles
 
 NS_PER_US = 1000.0
 
 # HdrHistogram's cookies (V2EncodingCookieBase, V2CompressedEncodingCookieBase, each with its word-size nibble).
 _PLAIN_COOKIE = 0x1C849313
 _DEFLATED_COOKIE = 0x1C849314
+
+DISTRIBUTION_PERCENTILES = (50.0, 66.0, 75.0, 80.0, 90.0, 95.0, 98.0, 99.0, 99.9, 99.99, 99.999)
+"""Percentiles of a `Distribution`: those that Leadline, wrk or ab print."""
 
 # The last percentile of a curve, and how many points halve the distance to 100 %.
 _LAST_PERCENTILE = 99.999
@@ -67,8 +70,29 @@ class Histogram:
         """Mean of the buckets' middles, µs."""
         if not len(self.counts):
             return None
+        return float(np.average(self._middles_us, weights=self.counts))
+
+    @property
+    def _middles_us(self) -> NDArray[np.float64]:
         middles = self.lows_ns + (self.highs_ns - self.lows_ns + 1) // 2
-        return float(np.average(middles.astype(np.float64), weights=self.counts)) / NS_PER_US
+        return middles.astype(np.float64) / NS_PER_US
+
+    @property
+    def stdev_us(self) -> float | None:
+        """Standard deviation of the buckets' middles, over all values (not n - 1), µs."""
+        mean_us = self.mean_us
+        if mean_us is None:
+            return None
+        return math.sqrt(float(np.average((self._middles_us - mean_us) ** 2, weights=self.counts)))
+
+    @property
+    def within_stdev(self) -> float | None:
+        """Share of the values that lie within one standard deviation of the mean."""
+        mean_us, stdev_us = self.mean_us, self.stdev_us
+        if mean_us is None or stdev_us is None:
+            return None
+        near = np.abs(self._middles_us - mean_us) <= stdev_us
+        return int(self.counts[near].sum()) / self.count
 
     def percentile_us(self, percentile: float) -> float | None:
         """The value at or below which `percentile` (0 to 100) of the values lie, µs; None when empty."""
@@ -86,7 +110,7 @@ EMPTY = Histogram(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.i
 def decode(report: Mapping[str, Any]) -> Histogram:
     """Reads a `HistogramReport` of the contract; raises `DamagedHistogram`."""
     try:
-        decoded = HdrHistogram.decode(_deflated(report["hdr_v2"]))
+        decoded = HdrHistogram.decode(deflated(report["hdr_v2"]))
     except (
         HdrCookieException,
         HdrLengthException,
@@ -121,6 +145,35 @@ def merge(histograms: Iterable[Histogram]) -> Histogram:
     return Histogram(lows[first], highs[first], np.add.reduceat(counts, first))
 
 
+def remainder(whole: Histogram, part: Histogram) -> Histogram:
+    """What of `whole` is not in `part`, bucket by bucket; both of one range."""
+    left = dict(zip(part.lows_ns.tolist(), part.counts.tolist(), strict=True))
+    counts = np.array(
+        [count - left.get(low, 0) for low, count in zip(whole.lows_ns.tolist(), whole.counts.tolist(), strict=True)],
+        dtype=np.int64,
+    )
+    kept = counts > 0
+    return Histogram(whole.lows_ns[kept], whole.highs_ns[kept], counts[kept])
+
+
+def distribution(metric: str, histogram: Histogram) -> Distribution:
+    """A histogram's figures, µs."""
+    return Distribution(
+        metric=metric,
+        count=histogram.count,
+        min=histogram.min_us,
+        mean=histogram.mean_us,
+        stdev=histogram.stdev_us,
+        within_stdev=histogram.within_stdev,
+        max=histogram.max_us,
+        percentiles={
+            percentile: value
+            for percentile in DISTRIBUTION_PERCENTILES
+            if (value := histogram.percentile_us(percentile)) is not None
+        },
+    )
+
+
 def curve(metric: str, histogram: Histogram) -> Percentiles:
     """Points for a plot with an axis of nines: 5 for each halving of the distance to 100 %, as HdrHistogram prints.
 
@@ -151,8 +204,8 @@ def _occupied(decoded: Any) -> Histogram:
     return Histogram(lows, lows + (np.int64(1) << shifts) - 1, counters[indexes])
 
 
-def _deflated(encoded: str) -> str:
-    """The encoding in its deflated form, the only one that `hdrh` reads."""
+def deflated(encoded: str) -> str:
+    """The encoding in its deflated form, the one that HdrHistogram's logs hold and `hdrh` reads."""
     content = base64.b64decode(encoded, validate=True)
     if len(content) < 8 or struct.unpack_from(">I", content)[0] != _PLAIN_COOKIE:
         return encoded

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from leadline.analysis import histograms as hdr
-from leadline.analysis import machine, metrics, validity, window
+from leadline.analysis import machine, metrics, requests, validity, window
 from leadline.analysis.flows import build_flows
 from leadline.analysis.gather import TestData
 from leadline.analysis.histograms import DamagedHistogram
-from leadline.analysis.model import Interval, Percentiles, TestResult, Window
+from leadline.analysis.model import Interval, Metric, Percentiles, TestResult, Window
 
 # Order of the latency curves; the first is the one that pages show by default.
-_CURVES = ("latency", "service", "late", "connect")
+_CURVES = ("latency", "service", "late", *requests.PHASES)
 
 # Decoding an interval's histogram takes 0.3 ms: beyond this many, interval latencies are left out (a second of work).
 _MOST_INTERVAL_HISTOGRAMS = 4000
@@ -24,6 +24,7 @@ def analyse_test(data: TestData) -> TestResult:
     flows = build_flows(data)
     steady = window.steady_window(flows, data.spec.warmup_ns, data.start_at_ns)
     merged = metrics.merged_histograms(data)
+    http = data.spec.kind == "http"
     intervals = _with_latency(data, steady, window.intervals(flows, steady, data.spec))
     return TestResult(
         case=data.case,
@@ -33,7 +34,7 @@ def analyse_test(data: TestData) -> TestResult:
         parameters=data.parameters,
         status=data.status,
         error=data.error or (f"{data.failures[0][0]}: {data.failures[0][1]}" if data.failures else None),
-        metrics=metrics.figures(data, flows, steady, merged),
+        metrics=(requests.http_figures if http else metrics.figures)(data, flows, steady, merged),
         validity=validity.assess(data, flows, steady, merged),
         window=steady,
         generator=metrics.generator_cost(data, flows, merged),
@@ -43,7 +44,17 @@ def analyse_test(data: TestData) -> TestResult:
         server=machine.server_statistics(data, steady),
         percentiles=_curves(merged),
         series=machine.series(data, steady),
+        error_examples=metrics.error_examples(data),
+        distributions=requests.distributions(data, steady, merged) if http else (),
     )
+
+
+def figures_so_far(data: TestData, histograms: Mapping[str, hdr.Histogram]) -> dict[str, Metric]:
+    """The metrics of a test that still runs, of what has come of it; its histograms are given added up."""
+    flows = build_flows(data)
+    steady = window.steady_window(flows, data.spec.warmup_ns, data.start_at_ns)
+    read = requests.http_figures if data.spec.kind == "http" else metrics.figures
+    return read(data, flows, steady, metrics.Histograms(histograms, 0))
 
 
 def _curves(merged: metrics.Histograms) -> tuple[Percentiles, ...]:

@@ -6,7 +6,7 @@ side's, warm-up included. A count that one flow does not tell is not known for a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from leadline.analysis.flows import Flow
@@ -16,7 +16,18 @@ from leadline.analysis.model import ClientStatistics, Generator, Metric, Window
 from leadline.analysis.spec import TestSpec
 from leadline.analysis.window import rate_columns, rate_per_s
 
-LATENCY_PERCENTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p999", 99.9))
+PERCENTILES = {
+    "p50": 50.0,
+    "p75": 75.0,
+    "p90": 90.0,
+    "p95": 95.0,
+    "p99": 99.0,
+    "p999": 99.9,
+    "p9999": 99.99,
+    "p99999": 99.999,
+}
+"""Percentiles by their names in metrics."""
+LATENCY_PERCENTILES = ("p50", "p90", "p99", "p999")
 
 PRIMARY = {
     "tcp": "throughput_bps",
@@ -65,21 +76,42 @@ def merged_histograms(data: TestData) -> Histograms:
 
 
 def figures(data: TestData, flows: Sequence[Flow], window: Window | None, histograms: Histograms) -> dict[str, Metric]:
-    """Every metric of the test's kind, unknown ones as None."""
-    spec = data.spec
-    rates = {
-        name: None if (rate := rate_per_s(curves, window)) is None else factor * rate
-        for name, factor, curves in rate_columns(spec, flows)
-    }
+    """Every metric of a tcp, udp or rr test, unknown ones as None; those of http are in `requests`."""
+    spec, rates = data.spec, window_rates(data.spec, flows, window)
     match spec.kind:
         case "udp":
             return _udp(flows, rates)
         case "rr":
-            return _operations("transactions", spec, flows, rates, histograms)
-        case "http":
-            return {**_operations("requests", spec, flows, rates, histograms), **_accounts(data)}
+            return _transactions(flows, rates, histograms)
         case _:
             return _tcp(spec, flows, window, rates)
+
+
+def window_rates(spec: TestSpec, flows: Sequence[Flow], window: Window | None) -> dict[str, float | None]:
+    """The rates that the kind of test has, inside the window."""
+    return {
+        name: None if (rate := rate_per_s(curves, window)) is None else factor * rate
+        for name, factor, curves in rate_columns(spec, flows)
+    }
+
+
+def times(prefix: str, histogram: Histogram, names: Iterable[str]) -> dict[str, Metric]:
+    """`prefix_NAME_us` for each of `min`, `mean`, `stdev`, `max` and the percentiles that are asked for."""
+    found = {}
+    for name in names:
+        match name:
+            case "min":
+                value = histogram.min_us
+            case "mean":
+                value = histogram.mean_us
+            case "stdev":
+                value = histogram.stdev_us
+            case "max":
+                value = histogram.max_us
+            case _:
+                value = histogram.percentile_us(PERCENTILES[name])
+        found[f"{prefix}_{name}_us"] = Metric(value, _MICROSECONDS)
+    return found
 
 
 def client_statistics(flows: Sequence[Flow], window: Window | None) -> ClientStatistics | None:
@@ -115,8 +147,16 @@ def generator_cost(data: TestData, flows: Sequence[Flow], histograms: Histograms
         busiest_thread=max(shares, default=None),
         late_p99_us=generators_late_p99_us(data, histograms),
         cpu_ns_per_unit=cpu_s * 1e9 / units if cpu_s is not None and units else None,
+        engine=_said_by_all(reports, "engine"),
+        engine_reason=_said_by_all(reports, "engine_reason"),
         ceiling_per_s=data.ceiling.per_s if data.ceiling is not None else None,
     )
+
+
+def _said_by_all(reports: Sequence[Mapping[str, object]], name: str) -> str | None:
+    """What the hosts said, each thing once."""
+    said = dict.fromkeys(str(report[name]) for report in reports if report.get(name))
+    return ", ".join(said) or None
 
 
 def generators_late_p99_us(data: TestData, histograms: Histograms) -> float | None:
@@ -129,16 +169,25 @@ def generators_late_p99_us(data: TestData, histograms: Histograms) -> float | No
 def error_counts(data: TestData) -> dict[str, int]:
     """Failed operations by name, all hosts added up; what never happened is left out."""
     counts: dict[str, int] = {}
-    for found in data.load_outcomes():
-        for name, count in found.outcome["errors"].items():
+    for account in data.accounts():
+        for name, count in account["errors"].items():
             if count:
                 counts[name] = counts.get(name, 0) + count
     return dict(sorted(counts.items()))
 
 
+def error_examples(data: TestData) -> dict[str, str]:
+    """What the first failure of each name said, of the first host that told."""
+    examples: dict[str, str] = {}
+    for account in data.accounts():
+        for name, text in (account.get("error_examples") or {}).items():
+            examples.setdefault(name, text)
+    return dict(sorted(examples.items()))
+
+
 def counter(data: TestData, name: str) -> int | None:
     """One of the kind's own counters (`unsent` ...), all hosts added up; None where no host has it."""
-    found = [outcome.outcome["counts"].get(name) for outcome in data.load_outcomes()]
+    found = [account["counts"].get(name) for account in data.accounts()]
     known = [count for count in found if count is not None]
     return sum(known) if known else None
 
@@ -157,20 +206,20 @@ def _tcp(
         **found,
         "retransmits": _reported(flows, "retransmits", _COUNT),
         "rtt_mean_us": Metric(sum(round_trips) / len(round_trips) if round_trips else None, _MICROSECONDS),
-        "sent_bytes": Metric(_sum(flows, lambda flow: flow.sent_bytes), _BYTES),
-        "received_bytes": Metric(_sum(flows, _received_bytes), _BYTES),
+        "sent_bytes": Metric(sum_of_flows(flows, lambda flow: flow.sent_bytes), _BYTES),
+        "received_bytes": Metric(sum_of_flows(flows, received_bytes), _BYTES),
     }
 
 
 def _udp(flows: Sequence[Flow], rates: Mapping[str, float | None]) -> dict[str, Metric]:
-    sent, lost = _sum(flows, lambda flow: flow.sent_units), _reported(flows, "lost", _COUNT)
+    sent, lost = sum_of_flows(flows, lambda flow: flow.sent_units), _reported(flows, "lost", _COUNT)
     jitters = [flow.report["jitter_us"] for flow in flows if flow.report and flow.report.get("jitter_us") is not None]
     ratio = lost.value / sent if lost.value is not None and sent else None
     return {
         "throughput_bps": Metric(rates["throughput_bps"], _BIT_RATE),
         "packets_per_s": Metric(rates["packets_per_s"], _RATE),
         "sent": Metric(sent, _COUNT),
-        "received": Metric(_sum(flows, _received_units), _COUNT),
+        "received": Metric(sum_of_flows(flows, received_units), _COUNT),
         "lost": lost,
         "lost_ratio": Metric(ratio, _RATIO),
         "duplicates": _reported(flows, "duplicates", _COUNT),
@@ -179,76 +228,39 @@ def _udp(flows: Sequence[Flow], rates: Mapping[str, float | None]) -> dict[str, 
     }
 
 
-def _operations(
-    noun: str,
-    spec: TestSpec,
-    flows: Sequence[Flow],
-    rates: Mapping[str, float | None],
-    histograms: Histograms,
+def _transactions(
+    flows: Sequence[Flow], rates: Mapping[str, float | None], histograms: Histograms
 ) -> dict[str, Metric]:
-    found = {
-        noun: Metric(_sum(flows, _received_units), _COUNT),
-        f"{noun}_per_s": Metric(rates[f"{noun}_per_s"], _RATE),
+    return {
+        "transactions": Metric(sum_of_flows(flows, received_units), _COUNT),
+        "transactions_per_s": Metric(rates["transactions_per_s"], _RATE),
+        **times("latency", histograms.named("latency"), ("min", "mean", *LATENCY_PERCENTILES, "max")),
     }
-    if noun == "requests":
-        found["bytes_received"] = Metric(_sum(flows, _received_bytes), _BYTES)
-    found |= _distribution("latency", histograms.named("latency"))
-    if spec.paced:
-        found |= _distribution("service", histograms.named("service"))
-        late = histograms.named("late")
-        for name, percentile in (("p50", 50.0), ("p99", 99.0)):
-            found[f"late_{name}_us"] = Metric(late.percentile_us(percentile), _MICROSECONDS)
-        found["late_max_us"] = Metric(late.max_us, _MICROSECONDS)
-    return found
-
-
-def _accounts(data: TestData) -> dict[str, Metric]:
-    """What the server may have counted that `requests` has not: sent whole, and those of them without an answer."""
-    accounts = {name: Metric(counter(data, name), _COUNT) for name in ("requests_sent", "unanswered", "unsent")}
-    return {**accounts, "error_ratio": Metric(_error_ratio(data), _RATIO)}
-
-
-def _error_ratio(data: TestData) -> float | None:
-    """Failed operations and answers with status 4xx or 5xx, of all that ended; None where nothing did."""
-    failed = sum(count for name, count in error_counts(data).items() if not name.startswith("status_"))
-    refused = sum(counter(data, name) or 0 for name in ("status_4xx", "status_5xx"))
-    answered = counter(data, "responses")
-    if answered is None or not answered + failed:
-        return None
-    return (failed + refused) / (answered + failed)
-
-
-def _distribution(prefix: str, histogram: Histogram) -> dict[str, Metric]:
-    values = {
-        "min": histogram.min_us,
-        "mean": histogram.mean_us,
-        **{name: histogram.percentile_us(percentile) for name, percentile in LATENCY_PERCENTILES},
-        "max": histogram.max_us,
-    }
-    return {f"{prefix}_{name}_us": Metric(value, _MICROSECONDS) for name, value in values.items()}
 
 
 def _moved_units(spec: TestSpec, flows: Sequence[Flow]) -> float | None:
     if spec.kind == "tcp":
-        return _sum(flows, lambda flow: flow.sent_bytes)
+        return sum_of_flows(flows, lambda flow: flow.sent_bytes)
     if spec.kind == "udp":
-        return _sum(flows, lambda flow: flow.sent_units)
-    return _sum(flows, _received_units)
+        return sum_of_flows(flows, lambda flow: flow.sent_units)
+    return sum_of_flows(flows, received_units)
 
 
-def _received_bytes(flow: Flow) -> float | None:
+def received_bytes(flow: Flow) -> float | None:
+    """What the receiving side of a flow counted, bytes."""
     return flow.delivered_bytes.total if flow.delivered_bytes is not None and flow.evidence != "sender" else None
 
 
-def _received_units(flow: Flow) -> float | None:
+def received_units(flow: Flow) -> float | None:
+    """What the receiving side of a flow counted, datagrams or answers."""
     return flow.delivered_units.total if flow.delivered_units is not None and flow.evidence != "sender" else None
 
 
 def _reported(flows: Sequence[Flow], name: str, unit: str) -> Metric:
-    return Metric(_sum(flows, lambda flow: flow.report.get(name) if flow.report else None), unit)
+    return Metric(sum_of_flows(flows, lambda flow: flow.report.get(name) if flow.report else None), unit)
 
 
-def _sum(flows: Sequence[Flow], read: Callable[[Flow], float | None]) -> float | None:
+def sum_of_flows(flows: Sequence[Flow], read: Callable[[Flow], float | None]) -> float | None:
     """All flows that began, added up; None where one of them does not tell."""
     values = [read(flow) for flow in flows if flow.start_ns is not None]
     known = [value for value in values if value is not None]

@@ -92,6 +92,10 @@ class Generator:
     busiest_thread: float | None
     late_p99_us: float | None
     cpu_ns_per_unit: float | None
+    engine: str | None = None
+    """How the threads waited for their sockets, where there is a choice."""
+    engine_reason: str | None = None
+    """Why it was not the faster engine."""
     ceiling_per_s: float | None = None
     """The generator's own ceiling for this load, operations per second; None where it was not measured."""
 
@@ -124,6 +128,28 @@ class Percentiles:
     metric: str
     count: int
     points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """How the values of one metric spread: times in µs, or a thread's requests per second from interval to interval.
+
+    `percentiles` are by nearest rank: the value at or below which that share of the values lie. `within_stdev` is the
+    share of the values within one standard deviation of the mean.
+    """
+
+    metric: str
+    count: int
+    min: float | None
+    mean: float | None
+    stdev: float | None
+    within_stdev: float | None
+    max: float | None
+    percentiles: dict[float, float]
+
+    def supports(self, percentile: float) -> bool:
+        """Whether at least one value lies beyond the percentile; with fewer it only repeats the maximum."""
+        return self.count * (100.0 - percentile) / 100.0 >= 1.0 - 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +204,14 @@ class TestResult:
     server: ServerStatistics | None = None
     percentiles: tuple[Percentiles, ...] = ()
     series: tuple[Series, ...] = ()
+    error_examples: dict[str, str] = field(default_factory=dict)
+    """What the first failure of a name said, where there is more to say than the name."""
+    distributions: tuple[Distribution, ...] = ()
+    """Of http: every histogram that was fed, and `thread_rate`."""
+
+    def distribution(self, metric: str) -> Distribution | None:
+        """The distribution of that name; None where nothing was recorded."""
+        return next((one for one in self.distributions if one.metric == metric), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +254,8 @@ class Summary:
     failed: int
     metrics: dict[str, Metric]
     validity: Validity
+    gaps: dict[str, int] = field(default_factory=dict)
+    """Metrics that some of the repeats know and others do not: how many do not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,10 @@ def summarise(
     done = done or [result for result in results if result.status == "interrupted" and result.window is not None][:1]
     names = dict.fromkeys(name for result in done for name in result.metrics)
     metrics = {name: mean_with_interval([result.metrics.get(name) for result in done]) for name in names}
+    unknown = {
+        name: sum((found := result.metrics.get(name)) is None or found.value is None for result in done)
+        for name in names
+    }
     return Summary(
         case=case,
         test=test,
@@ -50,6 +54,7 @@ def summarise(
         failed=failed,
         metrics=metrics,
         validity=_validity(done, failed, limit, kind),
+        gaps={name: number for name, number in unknown.items() if 0 < number < len(done)},
     )
 
 

@@ -2,7 +2,8 @@
 
 A result that is not valid decides a target only where its bound is certain. A generator or receiver at its limit bounds
 what was measured from below: a rate that is above a `>` target already is met for sure, one that is above a `<` target
-is missed for sure; everything else stays open.
+is missed for sure; everything else stays open. A figure without a sample decides nothing, so its target is not met; nor
+is that of a mean over repeats of which one has no sample.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from leadline.plan.targets import METRICS, Target, read_target
 MET, MISSED, UNDECIDED = "met", "missed", "undecided"
 
 _BOUNDED = frozenset({Verdict.GENERATOR_LIMITED, Verdict.RECEIVER_LIMITED})
+# Counts are of the whole test.
+_GROWING_UNITS = frozenset({"count", "bytes"})
 _WORST_FIRST = (MISSED, UNDECIDED, MET)
 
 
@@ -37,7 +40,7 @@ def judge_summaries(targets: Iterable[Target], summaries: Sequence[Summary]) -> 
 def judge(target: Target, case: str, results: Iterable[Summary | TestResult]) -> TargetResult:
     """One target over the results of one case, or over a single measurement."""
     outcomes = [
-        _judge_one(target, case, result.metrics.get(target.metric), result.validity)
+        _judge_one(target, case, result.metrics.get(target.metric), result.validity, _gap(target, result))
         for result in results
         if (result.test == target.test if target.test else target.metric in METRICS.get(result.kind, ()))
     ]
@@ -46,10 +49,42 @@ def judge(target: Target, case: str, results: Iterable[Summary | TestResult]) ->
     return min(outcomes, key=lambda outcome: _WORST_FIRST.index(outcome.outcome))
 
 
-def _judge_one(target: Target, case: str, metric: Metric | None, validity: Validity) -> TargetResult:
+def missed_so_far(
+    target: Target, test: str, metrics: Mapping[str, Metric], generator_limited: bool
+) -> TargetResult | None:
+    """The target as missed by a running test's present figures; None where they meet it or cannot tell yet.
+
+    What only grows (a count, a maximum) or only shrinks (a minimum) misses a bound for good or not at all before the
+    end. A generator at its limit bounds rates from below only, as at the end.
+    """
+    metric = metrics.get(target.metric)
+    value = metric.value if metric is not None else None
+    if metric is None or value is None or target.test not in (None, test) or target.met_by(value):
+        return None
+    grows, shrinks = (
+        metric.unit in _GROWING_UNITS or target.metric.endswith("_max_us"),
+        target.metric.endswith("_min_us"),
+    )
+    if (target.op in (">", ">=") and grows) or (target.op in ("<", "<=") and shrinks):
+        return None
+    if target.op == "==" and ((grows and value < target.value) or (shrinks and value > target.value)):
+        return None
+    if generator_limited and not _certain_from_below(target, meets=False):
+        return None
+    words = f"{value:.6g} is not {target.op} {target.value:.6g}"
+    return TargetResult(target.text, "c01", MISSED, value, words)
+
+
+def _gap(target: Target, result: Summary | TestResult) -> int:
+    return result.gaps.get(target.metric, 0) if isinstance(result, Summary) else 0
+
+
+def _judge_one(target: Target, case: str, metric: Metric | None, validity: Validity, gap: int) -> TargetResult:
     value = metric.value if metric is not None else None
     if value is None:
         return TargetResult(target.text, case, UNDECIDED, None, "the figure is not known")
+    if gap:
+        return TargetResult(target.text, case, UNDECIDED, value, f"the figure is not known of {gap} of the repeats")
     meets = target.met_by(value)
     outcome = MET if meets else MISSED
     words = f"{value:.6g} is {'' if meets else 'not '}{target.op} {target.value:.6g}"

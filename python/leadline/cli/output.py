@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 MISSED, UNDECIDED = 3, 4
 
+_FOR_PLOTS = ("series", "percentiles", "distributions")
+
 
 def say_error(message: str, code: int) -> int:
     """One line on stderr; returns the exit code."""
@@ -64,6 +66,7 @@ def result_document(result: TestResult, command: str, target: str) -> dict[str, 
         "validity": result.validity,
         "generator": result.generator,
         "errors": result.errors,
+        "error_examples": result.error_examples,
         "window": None
         if result.window is None
         else {"length_s": result.window.length_s, "cut_share": result.window.cut_share},
@@ -74,7 +77,12 @@ def result_document(result: TestResult, command: str, target: str) -> dict[str, 
 def run_document(analysis: RunAnalysis, folder: str, problems: Iterable[str]) -> dict[str, Any]:
     """A run's findings as `leadline.run-result/1`; the series for plots stay in the run's tables."""
     trials = [
-        {**plain(trial), "tests": [{**plain(test), "series": None, "percentiles": None} for test in trial.tests]}
+        {
+            **plain(trial),
+            "tests": [
+                {**plain(test), "series": None, "percentiles": None, "distributions": None} for test in trial.tests
+            ],
+        }
         for trial in analysis.trials
     ]
     return {

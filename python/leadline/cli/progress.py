@@ -36,12 +36,20 @@ class Progress:
         self._title = ""
         self._doing = ""
         self._figures = ""
+        self._health = ""
         self._began_s = time.monotonic()
         self._expected_s = 0.0
 
     def __enter__(self) -> Progress:
         if not self._quiet and self._console.is_terminal:
-            self._live = Live(console=self._console, transient=True, refresh_per_second=4, get_renderable=self._line)
+            self._live = Live(
+                console=self._console,
+                transient=True,
+                refresh_per_second=4,
+                get_renderable=self._lines,
+                # What is printed meanwhile goes above the live lines where both are on one terminal, else to its file.
+                redirect_stdout=sys.stdout.isatty(),
+            )
             self._live.start()
         return self
 
@@ -70,24 +78,34 @@ class Progress:
                 self._trials, self._expected_s, self._began_s = notice.trials, notice.expected_s, time.monotonic()
             case TrialBegan():
                 self._number, self._title = notice.number, notice.case.title
-                self._doing, self._figures = "", ""
+                self._do("")
             case PhaseBegan():
-                self._doing, self._figures = notice.phase, ""
+                self._do(notice.phase)
             case TestBegan():
                 self._expected_s = self._expected_s or notice.duration_s
-                self._doing, self._figures = notice.test, ""
+                self._do(notice.test)
             case LiveFigures():
-                self._figures = _figures(notice)
+                self._figures, self._health = _figures(notice), _health(notice)
             case TrialEnded():
                 self._trial_ended(notice)
             case TestEnded() | RunEnded():
-                self._figures = ""
+                self._figures = self._health = ""
+
+    def _do(self, what: str) -> None:
+        self._doing, self._figures, self._health = what, "", ""
 
     def _trial_ended(self, notice: TrialEnded) -> None:
         if self._quiet:
             return
         tail = f": {notice.error}" if notice.error else ""
         self.note(f"[{self._number}/{self._trials}] {notice.label} {self._title}  {notice.status}{tail}")
+
+    def _lines(self) -> Text:
+        """Where the run is and how fast; below it, where a load tells, how the answers and the generator are."""
+        lines = [self._line()]
+        if self._health:
+            lines.append(Text(f"  {self._health}", no_wrap=True, overflow="ellipsis", style="dim"))
+        return Text("\n", no_wrap=True, overflow="ellipsis").join(lines)
 
     def _line(self) -> Text:
         left_s = self._expected_s - (time.monotonic() - self._began_s)
@@ -103,4 +121,21 @@ def _figures(notice: LiveFigures) -> str:
         parts.append(quantities.per_second(notice.units_per_s))
     if notice.bits_per_s is not None:
         parts.append(quantities.bit_rate(notice.bits_per_s))
+    return "  ".join(parts)
+
+
+def _health(notice: LiveFigures) -> str:
+    """Latency of the last second, errors and connections so far, and whether the generator keeps up."""
+    parts = []
+    if notice.latency_p99_us is not None:
+        p50, p99 = (quantities.microseconds(us) for us in (notice.latency_p50_us, notice.latency_p99_us))
+        parts.append(f"p50 {p50}, p99 {p99}")
+    if notice.errors is not None:
+        parts.append(f"{notice.errors:,} errors")
+    if notice.connections is not None:
+        parts.append(f"{notice.connections:,} connections")
+    if notice.busiest_thread is not None:
+        parts.append(f"thread {quantities.share(notice.busiest_thread)}")
+    if notice.late_p99_us is not None:
+        parts.append(f"late {quantities.microseconds(notice.late_p99_us)}")
     return "  ".join(parts)

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from leadline.analysis import judge, parse_targets
-from leadline.analysis.model import TargetResult, TestResult
-from leadline.cli.output import print_all, print_json, result_document, say_error, say_note, targets_code
+from leadline.analysis.model import TargetResult, TestResult, Verdict
+from leadline.cli.output import MISSED, print_all, print_json, result_document, say_error, say_note, targets_code
 from leadline.cli.progress import Progress
 from leadline.contract.models import HttpWorkload
 from leadline.dataset import Journal, RunFolder
 from leadline.errors import InputError
 from leadline.plan import HttpTest, Test
 from leadline.plan.fields import validate_input
-from leadline.report import measurement
-from leadline.trial import Interrupt, Single, conclude, measure
+from leadline.report import HttpRequested, ab_text, hdr_log, measurement, wrk_text
+from leadline.trial import Interrupt, Notice, Said, Single, TargetWatch, conclude, measure
 from leadline.trial.workloads import LoadWorkload
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -99,18 +101,43 @@ def run(test: Test, workload: LoadWorkload, wanted: Wanted) -> int:
 
         return find_rate.run(test, workload, wanted.find_rate, wanted)
     targets = parse_targets(wanted.targets, {test.name: test.kind})
-    single = Single(test, workload, ["leadline", *sys.argv[1:]])
+    if wanted.stop_on_miss and not targets:
+        raise InputError("--stop-on-miss needs a --target", hint="as in --target 'latency_p99_us < 2000'")
+    watch = TargetWatch(targets, test.name) if wanted.stop_on_miss else None
+    if wanted.hdr is not None:
+        _write(wanted.hdr, "")
+    single = Single(test, workload, ["leadline", *sys.argv[1:]], watch)
     result, folder = asyncio.run(_measured(single, wanted))
-    judged = [judge(target, "c01", [result]) for target in targets]
+    missed = {} if watch is None else {one.target: one for one in watch.missed}
+    judged = [missed.get(target.text) or judge(target, "c01", [result]) for target in targets]
     if wanted.json:
         print_json({**result_document(result, test.kind, wanted.target), "targets": judged})
     else:
-        print_all([measurement(result)])
+        _print(result, workload, wanted)
         for one in judged:
             say_note(f"target {one.target}: {one.outcome} ({one.reason})")
     if folder is not None:
         say_note(f"samples and report in {folder.path}")
-    return _code(result, judged)
+    return MISSED if missed else _code(result, judged)
+
+
+def _print(result: TestResult, load: LoadWorkload, wanted: Wanted) -> None:
+    """The summary, in the layout that was asked for. A layout without room for the verdict has it on stderr."""
+    if wanted.format == "text" or not isinstance(load, HttpWorkload):
+        print_all([measurement(result)])
+        return
+    asked = HttpRequested(
+        url=wanted.target,
+        connections=load.connections,
+        threads=load.threads,
+        duration_s=load.duration_ms / 1e3,
+        keep_alive=load.requests_per_connection != 1,
+        has_body=any(request.body_base64 is not None for request in load.requests),
+    )
+    sys.stdout.write((wrk_text if wanted.format == "wrk" else ab_text)(result, asked))
+    validity = result.validity
+    if validity.verdict is not Verdict.VALID:
+        say_note(f"{validity.verdict.value}: {'; '.join(reason.text for reason in validity.reasons)}")
 
 
 async def _measured(single: Single, wanted: Wanted) -> tuple[TestResult, RunFolder | None]:
@@ -118,15 +145,36 @@ async def _measured(single: Single, wanted: Wanted) -> tuple[TestResult, RunFold
         interrupt = Interrupt(lambda: progress.note("stopping; once more to stop at once"), progress.stop)
         entries: list[dict[str, Any]] = []
         with interrupt.signals_caught():
-            if wanted.out is None:
-                return await measure(single, entries, None, interrupt, (progress,)), None
-            folder = RunFolder.create(wanted.out, single.test.name)
-            folder.write_manifest(single.manifest(folder.run_id))
-            with Journal(folder.journal_path) as journal:
-                result = await measure(single, entries, journal, interrupt, (progress,))
+            observers = (progress, partial(_print_said, progress, wanted.json))
+            try:
+                if wanted.out is None:
+                    return await measure(single, entries, None, interrupt, observers), None
+                folder = RunFolder.create(wanted.out, single.test.name)
+                folder.write_manifest(single.manifest(folder.run_id))
+                with Journal(folder.journal_path) as journal:
+                    result = await measure(single, entries, journal, interrupt, observers)
+            finally:
+                if wanted.hdr is not None:
+                    _write(wanted.hdr, hdr_log(entries, time.time_ns() - time.monotonic_ns()))
     for problem in conclude(folder).problems:
         say_note(problem)
     return result, folder
+
+
+def _print_said(progress: Progress, json: bool, notice: Notice) -> None:
+    """What a script prints is for the user: on stdout, but where a document stands there."""
+    if isinstance(notice, Said):
+        if json:
+            progress.note(notice.line)
+        else:
+            print(notice.line, flush=True)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"--hdr {path}: {error.strerror or error}", hint="name a file that can be written") from None
 
 
 def _code(result: TestResult, judged: list[TargetResult]) -> int:

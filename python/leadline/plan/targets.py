@@ -15,6 +15,8 @@ from leadline.plan import units
 from leadline.plan.source import Mark, Node, did_you_mean
 
 _LATENCIES = tuple(f"latency_{name}_us" for name in ("min", "mean", "p50", "p90", "p99", "p999", "max"))
+_SPREAD = ("min", "mean", "stdev", "p50", "p75", "p90", "p95", "p99", "p999", "p9999", "p99999", "max")
+_PHASES = ("dns", "connect", "tls_full", "tls_resumed", "first_byte", "transfer")
 METRICS: Mapping[str, tuple[str, ...]] = {
     "tcp": ("throughput_bps", "retransmits", "rtt_mean_us"),
     "udp": (
@@ -29,7 +31,31 @@ METRICS: Mapping[str, tuple[str, ...]] = {
         "jitter_us",
     ),
     "rr": ("transactions", "transactions_per_s", *_LATENCIES),
-    "http": ("requests", "requests_per_s", "bytes_received", "error_ratio", *_LATENCIES),
+    "http": (
+        "requests",
+        "requests_per_s",
+        "requests_due",
+        "requests_sent",
+        "unanswered",
+        "unsent",
+        "error_ratio",
+        *(f"status_{digit}xx" for digit in range(1, 6)),
+        "redirects",
+        "bytes_sent",
+        "bytes_received",
+        "body_bytes",
+        "transfer_bps",
+        "connections_opened",
+        "handshakes_full",
+        "handshakes_resumed",
+        *(f"latency_{name}_us" for name in _SPREAD),
+        "latency_samples",
+        "latency_within_stdev_ratio",
+        *(f"service_{name}_us" for name in _SPREAD),
+        *(f"late_{name}_us" for name in ("p50", "p99", "max")),
+        *(f"{phase}_{name}_us" for phase in _PHASES for name in ("mean", "p50", "p99", "max")),
+        "kernel_wait_p99_us",
+    ),
 }
 """What can be a target, by kind of test."""
 

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from leadline.analysis.model import Generator, Metric, TestResult
 from leadline.report import figures, quantities, verdicts
+from leadline.report.http_summary import engine_rows, error_rows, http_rows, http_times
 from leadline.report.text import TONES, verdict_block
 
 _PERCENTILES = (
@@ -23,9 +24,6 @@ _PERCENTILES = (
     ("p999", "p99.9"),
     ("max", "max"),
 )
-
-# Times that are measured per operation: from due to done, from sent to done, from due to sent.
-_DISTRIBUTIONS = ("latency", "service", "late")
 
 # What `cpu_ns_per_unit` counts.
 _UNITS = {"tcp": "byte", "udp": "datagram", "rr": "transaction", "http": "request"}
@@ -41,12 +39,16 @@ def measurement(result: TestResult) -> RenderableType:
         (f"  {_length(result)}", "dim"),
     )
     parts: list[RenderableType] = [headline, Text("")]
-    timed = [name for name in _DISTRIBUTIONS if any(metric.startswith(f"{name}_") for metric in result.metrics)]
-    rows = _figure_rows(result, kind) + _generator_rows(result.generator, result.kind) + _error_rows(result.errors)
-    if rows:
-        parts.append(_pairs(rows))
-    if timed:
-        parts += [Text(""), _distribution_table(timed, result.metrics)]
+    if result.kind == "http":
+        rows = http_rows(result) + _generator_rows(result.generator, result.kind) + error_rows(result)
+        tables = http_times(result)
+    else:
+        rows = _figure_rows(result, kind) + _generator_rows(result.generator, result.kind) + error_rows(result)
+        timed = any(metric.startswith("latency_") for metric in result.metrics)
+        tables = [_latency_table(result.metrics)] if timed else []
+    parts.append(_pairs(rows))
+    if tables:
+        parts += [Text(""), *tables]
     parts.append(Text(""))
     if result.status != "done":
         parts.append(Text(f"{result.status}: {result.error or 'no error was recorded'}", style="bold red"))
@@ -56,11 +58,11 @@ def measurement(result: TestResult) -> RenderableType:
 def _figure_rows(result: TestResult, kind: figures.Kind) -> list[tuple[str, str]]:
     """The kind's own figures first, then whatever else was measured, latencies left to their table."""
     verdict = result.validity.verdict
-    listed = [figure for figure in kind.others if not figure.metric.startswith(_DISTRIBUTIONS)]
+    listed = [figure for figure in kind.others if not figure.metric.startswith("latency_")]
     rows = [(figure.title, figures.written(figure, result.metrics, verdict)) for figure in listed]
     shown = {kind.rate.metric, *(figure.metric for figure in listed)}
     for name, metric in result.metrics.items():
-        if name not in shown and not name.startswith(_DISTRIBUTIONS):
+        if name not in shown and not name.startswith("latency_"):
             rows.append((_spoken(name, result.kind), quantities.metric(metric.value, metric.unit)))
     return rows
 
@@ -73,26 +75,18 @@ def _generator_rows(generator: Generator | None, kind: str) -> list[tuple[str, s
     late = f"sends late by p99 {quantities.microseconds(generator.late_p99_us)}"
     nanoseconds = generator.cpu_ns_per_unit
     each = quantities.microseconds(nanoseconds / 1e3 if nanoseconds is not None else None)
-    return [("generator", f"{cpu}, {busiest}"), ("", f"{late}, {each} of CPU per {_UNITS.get(kind, 'operation')}")]
+    rows = [("generator", f"{cpu}, {busiest}"), ("", f"{late}, {each} of CPU per {_UNITS.get(kind, 'operation')}")]
+    return rows + engine_rows(generator)
 
 
-def _error_rows(errors: dict[str, int]) -> list[tuple[str, str]]:
-    if not errors:
-        return [("errors", "none")]
-    named = sorted(errors.items(), key=lambda item: -item[1])
-    return [("errors" if row == 0 else "", f"{number:,} × {name}") for row, (name, number) in enumerate(named)]
-
-
-def _distribution_table(names: list[str], metrics: dict[str, Metric]) -> RenderableType:
-    """Latency, and where requests had a due time also how long the service took and how late they were sent."""
-    shown = [(key, title) for key, title in _PERCENTILES if any(f"{name}_{key}_us" in metrics for name in names)]
+def _latency_table(metrics: dict[str, Metric]) -> RenderableType:
+    """How the latency spreads, on one line."""
+    shown = [(metrics[name], title) for key, title in _PERCENTILES if (name := f"latency_{key}_us") in metrics]
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("", style="dim")
     for _, title in shown:
         table.add_column(title, justify="right", no_wrap=True)
-    for name in names:
-        found = [metrics.get(f"{name}_{key}_us") for key, _ in shown]
-        table.add_row(name, *("" if metric is None else quantities.microseconds(metric.value) for metric in found))
+    table.add_row("latency", *(quantities.microseconds(metric.value) for metric, _ in shown))
     return Padding(table, (0, 0, 0, 2), expand=False)
 
 

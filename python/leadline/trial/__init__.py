@@ -13,12 +13,14 @@ from leadline.trial.notices import (
     PhaseBegan,
     RunBegan,
     RunEnded,
+    Said,
     TestBegan,
     TestEnded,
     TrialBegan,
     TrialEnded,
 )
 from leadline.trial.single import Single, measure
+from leadline.trial.watch import TargetWatch
 
 __all__ = [
     "Campaign",
@@ -30,7 +32,9 @@ __all__ = [
     "RunBegan",
     "RunEnded",
     "RunOutcome",
+    "Said",
     "Single",
+    "TargetWatch",
     "TestBegan",
     "TestEnded",
     "TrialBegan",

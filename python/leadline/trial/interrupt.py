@@ -13,12 +13,14 @@ _ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupt:
-    """Whether an end was asked for. Make one inside the event loop."""
+    """Whether an end was asked for, and why where it was not the user. Make one inside the event loop."""
 
     def __init__(
         self, on_first: Callable[[], None] = lambda: None, on_second: Callable[[], None] = lambda: None
     ) -> None:
         self.asked = asyncio.Event()
+        self.why: str | None = None
+        self._signalled = False
         self._on_first = on_first
         self._on_second = on_second
 
@@ -40,11 +42,17 @@ class Interrupt:
                 loop.remove_signal_handler(number)
                 signal.signal(number, before[number])
 
+    def ask(self, why: str) -> None:
+        """Ask for the end for a reason of our own; the first Ctrl-C after that is still the first."""
+        self.why = why
+        self.asked.set()
+
     def _ask(self) -> None:
-        if self.asked.is_set():
+        if self._signalled:
             self._on_second()
             # In a jail we are its first process, so the kernel ends every other one; elsewhere the agents end with
             # their stdin. The journal is on disk up to the last event.
             os._exit(EXIT_CODE)
+        self._signalled = True
         self.asked.set()
         self._on_first()

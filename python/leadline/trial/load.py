@@ -7,19 +7,22 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
-from leadline.contract.models import Progress
+from leadline.analysis import TestSpec
+from leadline.contract.models import OutputLine
 from leadline.errors import AgentLost, LeadlineError, TaskFailed
 from leadline.fleet import Agent, ClockComparison, Event, start_instant
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.ledger import Ledger
-from leadline.trial.notices import LiveFigures
+from leadline.trial.live import Live
+from leadline.trial.notices import Said
+from leadline.trial.watch import Follower, TargetWatch
 from leadline.trial.workloads import LoadWorkload
 
 TASK = "load"
 # After its duration a load still drains what is under way (the agents give up after 5 s) and reports.
 _REPORT_WITHIN_S = 30.0
-_LIVE_PERIOD_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,8 @@ class Load:
     """The plan's test as data, for the journal."""
     workloads: Mapping[str, LoadWorkload]
     """By client host."""
+    watch: TargetWatch | None = None
+    """What looks at the figures each second and may end it."""
 
 
 async def run(
@@ -47,13 +52,32 @@ async def run(
         TaskFailed: no client could begin, or one broke off.
         AgentLost: an agent went away.
     """
+    end_hearing = ledger.listen(partial(_pass_on, load.label, ledger))
+    try:
+        await _course(load, agents, clocks, ledger, interrupt)
+    finally:
+        end_hearing()
+
+
+async def _course(
+    load: Load,
+    agents: Mapping[str, Agent],
+    clocks: Mapping[str, ClockComparison],
+    ledger: Ledger,
+    interrupt: Interrupt,
+) -> None:
+    """From the preparation to the last figures."""
     ready = await _prepare(load, agents)
     instants = start_instant({host: clocks[host] for host in ready}, now_ns=time.monotonic_ns())
     first = ready[0]
     start_at_ns = instants[first] - clocks[first].offset_ns
     ledger.record("test-begin", label=load.label, test=load.test, hosts=list(load.workloads), start_at_ns=start_at_ns)
-    live = _Live(load.label, start_at_ns, ledger)
-    end_listening = ledger.listen(live.hear)
+    live = Live(load.label, start_at_ns, len(ready), ledger)
+    listeners = [ledger.listen(live.hear)]
+    if load.watch is not None:
+        offsets_ns = {host: clocks[host].offset_ns for host in ready}
+        follow = Follower(load.label, TestSpec.read(load.test), offsets_ns, load.watch, interrupt)
+        listeners.append(ledger.listen(follow.hear))
     stopper = asyncio.create_task(_stop_when_asked(load.label, ready, agents, interrupt))
     try:
         async with asyncio.TaskGroup() as group:
@@ -66,7 +90,8 @@ async def run(
         raise _first(failures) from failures
     finally:
         stopper.cancel()
-        end_listening()
+        for end_listening in listeners:
+            end_listening()
 
 
 async def stop(label: str, hosts: Sequence[str], agents: Mapping[str, Agent]) -> None:
@@ -92,6 +117,12 @@ async def _prepare(load: Load, agents: Mapping[str, Agent]) -> list[str]:
     return ready
 
 
+def _pass_on(label: str, ledger: Ledger, host: str, event: Event) -> None:
+    """What a script prints, while it is prepared too."""
+    if isinstance(event, OutputLine) and (event.trial, event.task) == (label, TASK):
+        ledger.tell(Said(label, event.line))
+
+
 async def _stop_when_asked(label: str, hosts: Sequence[str], agents: Mapping[str, Agent], interrupt: Interrupt) -> None:
     await interrupt.asked.wait()
     await stop(label, hosts, agents)
@@ -108,36 +139,3 @@ def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
         else:
             flat.append(item)
     return next((failure for failure in flat if isinstance(failure, LeadlineError)), flat[0])
-
-
-class _Live:
-    """Rates over all clients since the last figures, from the counters that come anyway."""
-
-    def __init__(self, label: str, start_at_ns: int, ledger: Ledger) -> None:
-        self._label = label
-        self._start_at_ns = start_at_ns
-        self._ledger = ledger
-        self._latest: dict[tuple[str, int, str], tuple[int, int]] = {}
-        self._told_s = 0.0
-        self._before: tuple[int, int] = (0, 0)
-
-    def hear(self, host: str, event: Event) -> None:
-        """Take a progress event; tells the figures twice a second."""
-        if not isinstance(event, Progress) or event.trial != self._label:
-            return
-        for flow in event.flows:
-            self._latest[host, flow.flow, event.side] = (flow.received_bytes, flow.received_units or 0)
-        elapsed_s = (time.monotonic_ns() - self._start_at_ns) / 1e9
-        since_s = elapsed_s - self._told_s
-        if since_s < _LIVE_PERIOD_S:
-            return
-        # A flow's bytes are received on one side only, requests' answers on the client's.
-        totals = [0, 0]
-        for host_name, flow_number in {key[:2] for key in self._latest}:
-            sides = [self._latest.get((host_name, flow_number, side), (0, 0)) for side in ("local", "peer")]
-            totals[0] += max(side[0] for side in sides)
-            totals[1] += max(side[1] for side in sides)
-        bits = (totals[0] - self._before[0]) * 8 / since_s
-        units = (totals[1] - self._before[1]) / since_s
-        self._before, self._told_s = (totals[0], totals[1]), elapsed_s
-        self._ledger.tell(LiveFigures(self._label, elapsed_s, bits, units if totals[1] else None))

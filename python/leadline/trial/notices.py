@@ -54,6 +54,24 @@ class LiveFigures:
     elapsed_s: float
     bits_per_s: float | None
     units_per_s: float | None
+    latency_p50_us: float | None = None
+    """Of the last second, as are p99 and the lateness."""
+    latency_p99_us: float | None = None
+    late_p99_us: float | None = None
+    errors: int | None = None
+    """Failed operations so far."""
+    connections: int | None = None
+    """Connections that are open."""
+    busiest_thread: float | None = None
+    """Share of the last second that the busiest generating thread was on a CPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A line that a load's script printed."""
+
+    label: str
+    line: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,5 +102,5 @@ class RunEnded:
     status: str
 
 
-Notice = RunBegan | TrialBegan | PhaseBegan | TestBegan | LiveFigures | TestEnded | TrialEnded | RunEnded
+Notice = RunBegan | TrialBegan | PhaseBegan | TestBegan | LiveFigures | Said | TestEnded | TrialEnded | RunEnded
 Observer = Callable[[Notice], None]

@@ -22,6 +22,7 @@ from leadline.trial import load
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.ledger import Ledger, Sheet
 from leadline.trial.notices import Observer, TestBegan, TestEnded
+from leadline.trial.watch import TargetWatch
 from leadline.trial.workloads import LoadWorkload
 
 _OBSERVE_PERIOD_MS = 100
@@ -35,6 +36,8 @@ class Single:
     test: Test
     workload: LoadWorkload
     argv: Sequence[str]
+    watch: TargetWatch | None = None
+    """What ends it before its time."""
     ceiling: Ceiling | None = None
     """What the generator could do at most, where that was measured."""
     case: str = "c01"
@@ -83,15 +86,16 @@ async def measure(
         ledger.record("clock", host=HERE, offset_ns=clock.offset_ns, bound_ns=clock.bound_ns)
         await agent.observe(name, _OBSERVE_PERIOD_MS, True)
         ledger.tell(TestBegan(name, test.name, test.kind, test.duration_ms / 1000))
-        what = load.Load(name, test.model_dump(), {HERE: single.workload})
+        what = load.Load(name, test.model_dump(), {HERE: single.workload}, single.watch)
         await load.run(what, {HERE: agent}, {HERE: clock}, ledger, interrupt)
     except LeadlineError as error:
         failure = error
     finally:
         await agent.close()
     status = "failed" if failure else "interrupted" if interrupt.asked.is_set() else "done"
-    ledger.record("test-end", label=name, status=status, error=str(failure) if failure else None)
-    ledger.tell(TestEnded(name, test.name, status, str(failure) if failure else None))
+    cause = str(failure) if failure else interrupt.why
+    ledger.record("test-end", label=name, status=status, error=cause)
+    ledger.tell(TestEnded(name, test.name, status, cause))
     ledger.record("trial-end", trial=trial, status=status, error=None)
     if single.alone:
         ledger.record("run-end", status=status)

@@ -9,6 +9,7 @@ from typing import Any
 from leadline.analysis.model import (
     ClientBringUp,
     ClientStatistics,
+    Distribution,
     Generator,
     Interval,
     Metric,
@@ -146,13 +147,52 @@ def _test(case: str, repeat: int, name: str, kind: str, gateway: str) -> TestRes
         metrics=_metrics(kind, gateway, repeat),
         validity=GENERATOR_LIMITED if limited else VALID,
         window=Window(_START_NS, _START_NS + 420_000_000, _START_NS + 10_010_000_000, _START_NS + 10_310_000_000),
-        generator=Generator(6.42, 10.31, 0.97 if limited else 0.61, 14.0, 3120.0),
+        generator=Generator(6.42, 10.31, 0.97 if limited else 0.61, 14.0, 3120.0)
+        if kind != "http"
+        else Generator(
+            6.42, 10.31, 0.97 if limited else 0.61, 14.0, 3120.0, "epoll", "io_uring_setup: Operation not permitted"
+        ),
         errors={"connect_timeout": 2} if kind == "http" and gateway == "openvpn" else {},
         intervals=_intervals(kind, rate),
         clients=ClientStatistics(2, rate * 10.31 / 8, rate, rate / 2) if moved else None,
         server=server,
         percentiles=() if moved else (_percentiles(_GATEWAYS[gateway][3], repeat),),
         series=_series(own_cpu),
+        error_examples={"connect_timeout": "192.0.2.7:8080 did not accept within 5 s"} if kind == "http" else {},
+        distributions=_distributions(_GATEWAYS[gateway][3] * 4) if kind == "http" else (),
+    )
+
+
+def _distributions(base_us: float) -> tuple[Distribution, ...]:
+    """What an http test's histograms come to: twice the latency, a lateness, phases, and a thread's rates."""
+
+    def spread(metric: str, count: int, median: float) -> Distribution:
+        factors = {
+            50: 1,
+            66: 1.1,
+            75: 1.2,
+            80: 1.25,
+            90: 1.4,
+            95: 1.7,
+            98: 2.4,
+            99: 3.1,
+            99.9: 9.4,
+            99.99: 31,
+            99.999: 50,
+        }
+        percentiles = {float(percentile): median * factor for percentile, factor in factors.items()}
+        return Distribution(metric, count, median * 0.7, median * 1.1, median * 0.9, 0.968, median * 60, percentiles)
+
+    return (
+        spread("latency", 91_430, base_us),
+        spread("service", 91_430, base_us * 0.9),
+        spread("late", 91_430, 4.5),
+        spread("connect", 20, 310.0),
+        spread("tls_full", 1, 1850.0),
+        spread("tls_resumed", 19, 920.0),
+        spread("first_byte", 91_430, base_us * 0.8),
+        spread("transfer", 91_430, base_us * 0.1),
+        spread("thread_rate", 100, 8_800.0),
     )
 
 
@@ -178,9 +218,26 @@ def _metrics(kind: str, gateway: str, repeat: int) -> dict[str, Metric]:
     named = ("transactions", transactions) if kind == "rr" else ("requests", requests)
     scale = wobble * (1.0 if kind == "rr" else 4.0)
     spread = {"min": 0.7, "mean": 1.1, "p50": 1.0, "p90": 1.4, "p99": 3.1, "p999": 9.4, "max": 60.0}
-    late = {"late_p50_us": Metric(2.1, "us"), "late_p99_us": Metric(14.0, "us"), "late_max_us": Metric(91.0, "us")}
+    served = round(requests * 10.31)
+    http = {
+        "requests_due": Metric(served + 11.0, "count"),
+        "requests_sent": Metric(served + 8.0, "count"),
+        "unanswered": Metric(8.0, "count"),
+        "unsent": Metric(3.0, "count"),
+        "status_2xx": Metric(served - 30.0, "count"),
+        "status_5xx": Metric(30.0, "count"),
+        "error_ratio": Metric(0.00035, "ratio"),
+        "bytes_sent": Metric(3.66e6, "bytes"),
+        "bytes_received": Metric(served * 160.0, "bytes"),
+        "body_bytes": Metric(served * 12.0, "bytes"),
+        "transfer_bps": Metric(11.4e6, "bit/s"),
+        "connections_opened": Metric(20.0, "count"),
+        "handshakes_full": Metric(1.0, "count"),
+        "handshakes_resumed": Metric(19.0, "count"),
+        "late_p99_us": Metric(14.0, "us"),
+    }
     return {
-        **(late if kind == "http" else {}),
+        **(http if kind == "http" else {}),
         named[0]: Metric(round(named[1] * 10.31), "count"),
         f"{named[0]}_per_s": Metric(named[1] * wobble, "1/s"),
         **{f"latency_{name}_us": Metric(latency * factor * scale, "us") for name, factor in spread.items()},

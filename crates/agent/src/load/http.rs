@@ -1,191 +1,271 @@
-//! HTTP load: what is asked for becomes a template, open connections and a schedule per thread. `opening` and
-//! `closing` connect and part, `worker` drives one thread's connections over a `wire` (io_uring or epoll), `report` makes
-//! the threads' figures one outcome.
+//! HTTP load: what is asked for becomes a `plan`, and a thread for each group of connections. `worker` drives one thread's
+//! connections over a `wire` (io_uring or epoll): `link` brings them up, `exchange` sends and receives, `scripted` lets a
+//! script do so. `start` lets the threads go, `closing` parts from the server, `report` makes their figures one outcome.
 
 mod closing;
-mod opening;
+mod exchange;
+mod link;
+mod plan;
+mod redirect;
 mod report;
+mod resolver;
+mod scripted;
+mod start;
 #[cfg(test)]
 mod tests;
 mod wire;
 mod worker;
 
+use std::collections::BTreeMap;
+use std::io;
 use std::sync::{mpsc, Arc};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use base64::prelude::{Engine as _, BASE64_STANDARD};
-use leadline_http::{ClosedLoop, OpenLoop, RequestTemplate, Schedule, Url};
-use leadline_pace::{Stage, Stages};
+use leadline_http::{ClosedLoop, OpenLoop, Schedule};
+use leadline_stats::Histogram;
 use leadline_sys::clock::monotonic_ns;
-use leadline_wire::{ErrorReport, HttpSpec, Outcome, Side};
+use leadline_sys::usage::pin_to;
+use leadline_wire::{Blame, ErrorReport, HttpSpec, Outcome, Side};
 
-use self::opening::{open_all, Opened};
-use self::report::WorkerReport;
+use self::exchange::Source;
+use self::plan::{Destination, Plan};
+use self::report::{Failures, Snapshot, WorkerReport};
+use self::scripted::Cast;
+use self::start::{Begin, Opened, Start};
 use self::wire::{Engine, Wire, Wires};
-use self::worker::{Plan, Worker};
+use self::worker::{Metric, Parts, Worker, METRICS};
 use super::conduct::span;
-use super::session::{parse_bind, resolve_host};
 use super::threads::{Collector, FlowCounters, Recorder, Rolled};
 use super::{Ready, Task};
-use crate::events::{error_code, input_error, system_error};
-use crate::flows::{counters, deal_out};
+use crate::events::system_error;
+use crate::flows::counters;
 
-/// Names of the histograms, in the order of `worker::Metric`.
-const METRICS: &[&str] = &["latency", "service", "late", "connect"];
-
-/// Open the connections.
-pub fn prepare(spec: HttpSpec) -> Result<Box<dyn Ready>, ErrorReport> {
-    prepare_with(spec, Engine::forced())
+/// Start the threads and have them open their connections.
+pub fn prepare(spec: HttpSpec, task: &Task) -> Result<Box<dyn Ready>, ErrorReport> {
+    prepare_with(spec, Engine::forced(), task)
 }
 
-fn prepare_with(spec: HttpSpec, forced: Option<Engine>) -> Result<Box<dyn Ready>, ErrorReport> {
-    if spec.connections == 0 || spec.threads == 0 || spec.timeouts.response_ms == 0 {
-        return Err(input_error("bad_http", "connections, threads and timeouts have to be at least 1"));
+fn prepare_with(spec: HttpSpec, forced: Option<Engine>, task: &Task) -> Result<Box<dyn Ready>, ErrorReport> {
+    let mut plan = Plan::new(&spec)?;
+    let threads = spec.threads.min(spec.connections) as usize;
+    let cast = match &spec.script {
+        Some(script) => Some(Cast::new(script, &spec, &mut plan, threads, task)?),
+        None => None,
+    };
+    let plan = Arc::new(plan);
+    // The first threads have one connection more where they cannot all have as many.
+    let sizes: Vec<usize> = (0..threads).map(|index| (spec.connections as usize - index).div_ceil(threads)).collect();
+    match Wires::new(&plan.payload, &sizes, forced).map_err(failed)? {
+        Wires::IoUring(wires) => HttpLoad::open(spec, plan, cast, wires, (Engine::IoUring, None)),
+        Wires::Epoll(wires, reason) => HttpLoad::open(spec, plan, cast, wires, (Engine::Epoll, Some(reason))),
     }
-    let stages = stages(&spec)?;
-    let plan = plan(&spec)?;
-    let connections = open_all(&plan, spec.connections).map_err(|error| system_error("opening connections", &error))?;
-    if connections.iter().all(Result::is_err) {
-        let doing = format!("connecting to {}", plan.address);
-        let error =
-            connections.into_iter().find_map(Result::err).unwrap_or_else(|| std::io::ErrorKind::TimedOut.into());
-        let blame = leadline_wire::Blame::Peer;
-        return Err(ErrorReport { blame, code: error_code(&error).to_owned(), ..system_error(&doing, &error) });
-    }
-    Ok(Box::new(HttpLoad { spec, stages, plan: Arc::new(plan), connections, forced }))
 }
 
-fn stages(spec: &HttpSpec) -> Result<Option<Stages>, ErrorReport> {
-    if spec.rate.is_empty() {
-        return Ok(None);
-    }
-    let stages = spec.rate.iter().map(|stage| Stage {
-        from_per_s: stage.from_per_s,
-        to_per_s: stage.to_per_s,
-        duration_ns: stage.duration_ms.saturating_mul(1_000_000),
-    });
-    Stages::new(stages).map(Some).map_err(|error| input_error("bad_rate", format!("rate: {error}")))
-}
-
-fn plan(spec: &HttpSpec) -> Result<Plan, ErrorReport> {
-    let [request] = spec.requests.as_slice() else { return Err(input_error("bad_http", "one request")) };
-    let url = Url::parse(&request.url).map_err(|error| input_error("bad_url", error.to_string()))?;
-    let headers = request.headers.iter().map(|header| (header.name.as_str(), header.value.as_str()));
-    let body = request.body_base64.as_deref().map(|text| BASE64_STANDARD.decode(text)).transpose();
-    let body = body.map_err(|error| input_error("bad_body", format!("body_base64: {error}")))?;
-    let template = RequestTemplate::new(&request.method, &url, headers, body.as_deref())
-        .map_err(|error| input_error("bad_request", error.to_string()))?;
-    Ok(Plan {
-        template,
-        address: resolve_host(&url.host, url.port, spec.ip_version)?,
-        bind: parse_bind(spec.route.bind.first().map(String::as_str))?,
-        timeout_ns: u64::from(spec.timeouts.response_ms) * 1_000_000,
-    })
-}
-
+/// A load whose threads have opened their connections and wait.
 struct HttpLoad {
     spec: HttpSpec,
-    stages: Option<Stages>,
     plan: Arc<Plan>,
-    connections: Vec<Opened>,
-    forced: Option<Engine>,
+    cast: Option<Cast>,
+    /// Requests that go out in one piece.
+    batch: u32,
+    engine: (Engine, Option<String>),
+    start: Arc<Start>,
+    counters: Vec<Arc<FlowCounters>>,
+    rolled: mpsc::Receiver<Rolled>,
+    snapshots: mpsc::Receiver<Snapshot>,
+    threads: Vec<JoinHandle<io::Result<Option<WorkerReport>>>>,
+}
+
+impl HttpLoad {
+    /// Starts the threads and waits until they have tried their connections.
+    fn open<W: Wire>(
+        spec: HttpSpec,
+        plan: Arc<Plan>,
+        mut cast: Option<Cast>,
+        wires: Vec<W>,
+        engine: (Engine, Option<String>),
+    ) -> Result<Box<dyn Ready>, ErrorReport> {
+        let (out, rolled) = mpsc::channel();
+        let (tell, snapshots) = mpsc::channel();
+        let (said, opened) = mpsc::channel();
+        let mut scripts = cast.as_mut().and_then(|cast| cast.threads.take()).map(Vec::into_iter);
+        let mut load = Self {
+            counters: counters(wires.len() as u32),
+            start: Arc::default(),
+            threads: Vec::new(),
+            spec,
+            plan,
+            cast,
+            batch: 1,
+            engine,
+            rolled,
+            snapshots,
+        };
+        let count = wires.len();
+        for (number, wire) in wires.into_iter().enumerate() {
+            let script = scripts.as_mut().and_then(Iterator::next);
+            let source = script.map_or_else(
+                || Source::Fixed(load.plan.requests.picker(number as u64, count as u64)),
+                |script| Source::Script(Box::new(script)),
+            );
+            load.batch = source.batch();
+            let worker = Worker::new(Parts {
+                plan: Arc::clone(&load.plan),
+                wire,
+                source,
+                recorder: Recorder::new(METRICS.len(), 0, out.clone()),
+                counters: Arc::clone(&load.counters[number]),
+                snapshots: tell.clone(),
+                number,
+                connections: (load.spec.connections as usize - number).div_ceil(count),
+            });
+            let (start, said) = (Arc::clone(&load.start), said.clone());
+            let cpu = (!load.spec.cpus.is_empty()).then(|| load.spec.cpus[number % load.spec.cpus.len()]);
+            load.threads.push(std::thread::spawn(move || {
+                if let Some(cpu) = cpu {
+                    pin_to(cpu).map_err(|error| io::Error::other(format!("pinning to CPU {cpu}: {error}")))?;
+                }
+                worker.live(&start, said)
+            }));
+        }
+        drop(said);
+        load.await_opened(&opened)?;
+        Ok(Box::new(load))
+    }
+
+    /// Waits until every thread has tried all its connections; it is an error if none came up.
+    fn await_opened(&mut self, opened: &mpsc::Receiver<Opened>) -> Result<(), ErrorReport> {
+        let mut all: Vec<Opened> = opened.iter().collect();
+        if all.len() < self.threads.len() {
+            // A thread ended instead of saying anything; its own error tells why.
+            self.start.cancel();
+            let ended: Vec<_> = self.threads.drain(..).filter_map(|thread| thread.join().ok()?.err()).collect();
+            return Err(failed(ended.into_iter().next().unwrap_or_else(|| io::Error::other("a thread ended early"))));
+        }
+        if all.iter().any(|one| one.up > 0) {
+            return Ok(());
+        }
+        let Failures { counts, examples } = all.swap_remove(0).failures;
+        let (code, _) = counts.into_iter().max_by_key(|(_, count)| *count).unwrap_or(("connect_timeout".to_owned(), 0));
+        let message =
+            examples.get(&code).cloned().unwrap_or_else(|| format!("connecting to {}: {code}", self.plan.way));
+        Err(ErrorReport { blame: Blame::Peer, code, message })
+    }
+}
+
+impl Drop for HttpLoad {
+    /// Threads that wait for a start that never comes end.
+    fn drop(&mut self) {
+        self.start.cancel();
+    }
 }
 
 impl Ready for HttpLoad {
-    fn run(self: Box<Self>, at_ns: u64, task: &Task) -> Result<Outcome, ErrorReport> {
-        let groups = deal_out(self.connections, self.spec.threads);
-        let load = Load { spec: self.spec, stages: self.stages, plan: self.plan, at_ns, task };
-        let sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
-        match Wires::new(&load.plan, &sizes, self.forced).map_err(failed)? {
-            Wires::IoUring(wires) => load.drive(groups, wires, (Engine::IoUring, None)),
-            Wires::Epoll(wires, reason) => load.drive(groups, wires, (Engine::Epoll, Some(reason))),
-        }
-    }
-}
-
-/// A load that is about to start.
-struct Load<'t> {
-    spec: HttpSpec,
-    stages: Option<Stages>,
-    plan: Arc<Plan>,
-    at_ns: u64,
-    task: &'t Task,
-}
-
-impl Load<'_> {
-    /// Each group of connections over a wire of its own, on a thread of its own.
-    fn drive<W: Wire>(
-        self,
-        groups: Vec<Vec<Opened>>,
-        wires: Vec<W>,
-        engine: (Engine, Option<String>),
-    ) -> Result<Outcome, ErrorReport> {
-        let Self { spec, stages, plan, at_ns, task } = self;
-        let span = span(at_ns, spec.duration_ms);
-        let threads = groups.len() as u64;
-        let counters = counters(groups.len() as u32);
-        let (out, rolled) = mpsc::channel();
-        let mut workers = Vec::new();
-        for ((wire, counters), index) in wires.into_iter().zip(&counters).zip(0..) {
-            let schedule = schedule(&spec, stages.as_ref(), span.at_ns, index, threads);
-            let warm_until_ns = span.at_ns.saturating_add(spec.warmup_ms * 1_000_000);
-            let recorder = Recorder::new(METRICS.len(), warm_until_ns, out.clone());
-            workers.push(Worker::new(Arc::clone(&plan), wire, schedule, recorder, Arc::clone(counters)));
-        }
-        drop(out);
-        let mut collector = Collector::new(METRICS);
-        let reports = std::thread::scope(|scope| {
-            let running: Vec<_> = workers
-                .into_iter()
-                .zip(groups)
-                .zip(0..)
-                .map(|((worker, group), index)| {
-                    scope.spawn(move || worker.run(group, span, &task.gate, &format!("http-{index}")))
-                })
-                .collect();
-            report_progress(&spec, span.at_ns, task, &counters, &rolled, &mut collector);
-            running.into_iter().map(|thread| thread.join()).collect::<Vec<_>>()
+    fn run(mut self: Box<Self>, at_ns: u64, task: &Task) -> Result<Outcome, ErrorReport> {
+        let span = span(at_ns, self.spec.duration_ms);
+        self.start.give(Begin {
+            span,
+            warm_until_ns: span.at_ns.saturating_add(self.spec.warmup_ms * 1_000_000),
+            gate: Arc::clone(&task.gate),
+            schedule: self.schedule(span.at_ns),
         });
-        let reports = reports.into_iter().map(|report| report.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        let reports: Vec<WorkerReport> = reports.collect::<Result<_, _>>().map_err(failed)?;
-        Ok(report::outcome(&plan, span.at_ns, engine, reports, &counters, &collector))
+        let mut course = Course::new(&self, span.at_ns);
+        course.follow(&self, task);
+        let reports = std::mem::take(&mut self.threads).into_iter().map(JoinHandle::join);
+        let reports = reports.map(|report| report.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        let reports: Vec<Option<WorkerReport>> = reports.collect::<io::Result<_>>().map_err(failed)?;
+        let mut reports: Vec<WorkerReport> = reports.into_iter().flatten().collect();
+        let ended_ns = reports.iter().filter_map(|report| report.tally.end_ns).max().unwrap_or(span.at_ns);
+        // The main state may look into the threads' until the very end.
+        let _scripts: Vec<_> = reports.iter_mut().filter_map(|report| report.script.take()).collect();
+        let engine = self.engine.clone();
+        let mut outcome = report::outcome(&self.plan, span.at_ns, engine, reports, &self.counters, &course.collector);
+        if let Some(cast) = self.cast.take() {
+            let latency = course.collector.total(Metric::Latency as usize);
+            cast.done(&mut outcome, ended_ns.saturating_sub(span.at_ns), &latency, &course.rates);
+        }
+        Ok(outcome)
     }
 }
 
-fn failed(error: std::io::Error) -> ErrorReport {
+impl HttpLoad {
+    fn schedule(&self, at_ns: u64) -> Arc<dyn Fn(usize) -> Schedule + Send + Sync> {
+        let duration_ns = self.spec.duration_ms * 1_000_000;
+        // What a script makes at a time is taken at a time.
+        let batch = u64::from(self.batch);
+        let number = self.spec.number.map(|number| number.div_ceil(batch));
+        let (threads, stages) = (self.counters.len() as u64, self.plan.stages.clone());
+        Arc::new(move |index| match &stages {
+            Some(stages) => {
+                Schedule::Open(OpenLoop::new(stages.clone(), at_ns, duration_ns, number, index as u64, threads))
+            }
+            None => Schedule::Closed(ClosedLoop::new(at_ns, duration_ns, number, index as u64, threads)),
+        })
+    }
+}
+
+fn failed(error: io::Error) -> ErrorReport {
     system_error("driving HTTP connections", &error)
 }
 
-fn schedule(spec: &HttpSpec, stages: Option<&Stages>, at_ns: u64, index: u64, threads: u64) -> Schedule {
-    let duration_ns = spec.duration_ms * 1_000_000;
-    match stages {
-        Some(stages) => Schedule::Open(OpenLoop::new(stages.clone(), at_ns, duration_ns, spec.number, index, threads)),
-        None => Schedule::Closed(ClosedLoop::new(at_ns, duration_ns, spec.number, index, threads)),
-    }
+/// What is heard from the threads while the load goes on.
+struct Course {
+    collector: Collector,
+    latest: BTreeMap<usize, Snapshot>,
+    /// Each thread's answers per second over short stretches, which only scripts ask for.
+    rates: Histogram,
+    answered: Vec<u64>,
+    interval_ns: u64,
+    next_ns: u64,
 }
 
-/// Tells the task's progress until the last worker has handed over its last histograms.
-fn report_progress(
-    spec: &HttpSpec,
-    at_ns: u64,
-    task: &Task,
-    counters: &[Arc<FlowCounters>],
-    rolled: &mpsc::Receiver<Rolled>,
-    collector: &mut Collector,
-) {
-    let interval_ns = u64::from(spec.interval_ms.max(1)) * 1_000_000;
-    let mut next_ns = at_ns.saturating_add(interval_ns);
-    loop {
-        let now_ns = monotonic_ns();
-        if now_ns >= next_ns {
-            let flows = counters.iter().zip(0..).map(|(counters, flow)| counters.progress(flow, true)).collect();
-            task.progress(Side::Local, now_ns, flows, collector.recent());
-            next_ns += ((now_ns - next_ns) / interval_ns + 1) * interval_ns;
+impl Course {
+    fn new(load: &HttpLoad, at_ns: u64) -> Self {
+        let interval_ns = u64::from(load.spec.interval_ms.max(1)) * 1_000_000;
+        let mut collector = Collector::new(METRICS);
+        if let Destination::Known(_, Some(took_ns)) = load.plan.way.destination {
+            collector.record(Metric::Dns as usize, took_ns);
         }
-        match rolled.recv_timeout(Duration::from_nanos(next_ns.saturating_sub(now_ns))) {
-            Ok(one) => collector.take(one),
-            Err(mpsc::RecvTimeoutError::Timeout) => {}
-            Err(mpsc::RecvTimeoutError::Disconnected) => return,
+        Self {
+            collector,
+            latest: BTreeMap::new(),
+            rates: Histogram::new(),
+            answered: vec![0; load.counters.len()],
+            interval_ns,
+            next_ns: at_ns.saturating_add(interval_ns),
         }
+    }
+
+    /// Tells the task's progress until the last worker has handed over its last histograms.
+    fn follow(&mut self, load: &HttpLoad, task: &Task) {
+        loop {
+            let now_ns = monotonic_ns();
+            if now_ns >= self.next_ns {
+                self.tell(load, task, now_ns);
+                self.next_ns += ((now_ns - self.next_ns) / self.interval_ns + 1) * self.interval_ns;
+            }
+            match load.rolled.recv_timeout(Duration::from_nanos(self.next_ns.saturating_sub(now_ns))) {
+                Ok(one) => self.collector.take(one),
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn tell(&mut self, load: &HttpLoad, task: &Task, now_ns: u64) {
+        let flows = load.counters.iter().zip(0..).map(|(counters, flow)| counters.progress(flow, true)).collect();
+        for (counters, answered) in load.counters.iter().zip(&mut self.answered) {
+            let now = counters.received_units();
+            self.rates.record((now - *answered) * 1_000_000_000 / self.interval_ns);
+            *answered = now;
+        }
+        let mut is_new = false;
+        for snapshot in load.snapshots.try_iter() {
+            is_new = true;
+            self.latest.insert(snapshot.worker, snapshot);
+        }
+        let standing = is_new.then(|| report::standing(&self.latest, &load.counters));
+        task.progress_standing(Side::Local, now_ns, flows, self.collector.recent(), standing);
     }
 }

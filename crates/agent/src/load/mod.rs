@@ -16,7 +16,7 @@ mod udp;
 
 use std::sync::Arc;
 
-use leadline_wire::{Direction, ErrorReport, Event, FlowProgress, HistogramReport, Outcome, Side, Workload};
+use leadline_wire::{Direction, ErrorReport, Event, FlowProgress, HistogramReport, Outcome, Side, Standing, Workload};
 
 use crate::events::{input_error, Events};
 use crate::gate::Gate;
@@ -37,6 +37,18 @@ pub struct Task {
 impl Task {
     /// Tell how far the flows have come.
     pub fn progress(&self, side: Side, t_ns: u64, flows: Vec<FlowProgress>, histograms: Vec<HistogramReport>) {
+        self.progress_standing(side, t_ns, flows, histograms, None);
+    }
+
+    /// Tell it together with how the load stands.
+    pub fn progress_standing(
+        &self,
+        side: Side,
+        t_ns: u64,
+        flows: Vec<FlowProgress>,
+        histograms: Vec<HistogramReport>,
+        standing: Option<Standing>,
+    ) {
         self.events.say(&Event::Progress {
             trial: self.trial.clone(),
             task: self.name.clone(),
@@ -44,7 +56,7 @@ impl Task {
             side,
             flows,
             histograms,
-            standing: None,
+            standing,
         });
     }
 }
@@ -56,12 +68,12 @@ pub trait Ready: Send {
 }
 
 /// Make a measuring workload ready.
-pub fn prepare(workload: Workload) -> Result<Box<dyn Ready>, ErrorReport> {
+pub fn prepare(workload: Workload, task: &Task) -> Result<Box<dyn Ready>, ErrorReport> {
     match workload {
         Workload::Tcp(spec) => tcp::prepare(spec),
         Workload::Udp(spec) => udp::prepare(spec),
         Workload::Rr(spec) => rr::prepare(spec),
-        Workload::Http(spec) => http::prepare(spec),
+        Workload::Http(spec) => http::prepare(*spec, task),
         Workload::Serve(_) | Workload::Process(_) => Err(input_error("not_a_load", "this workload generates no load")),
     }
 }

@@ -122,6 +122,11 @@ impl Recorder {
         }
     }
 
+    /// From now on, what was due before this instant (ns) counts as warm-up.
+    pub fn warm_until(&mut self, warm_until_ns: u64) {
+        self.warm_until_ns = warm_until_ns;
+    }
+
     /// Hand over the rest.
     pub fn finish(mut self) {
         self.hand_over();
@@ -159,6 +164,18 @@ impl Collector {
         for set in [&mut self.totals, &mut self.recent] {
             set.entry(key).or_default().merge(&rolled.histogram);
         }
+    }
+
+    /// Count one value that no thread has.
+    pub fn record(&mut self, metric: usize, value_ns: u64) {
+        for set in [&mut self.totals, &mut self.recent] {
+            set.entry((false, metric)).or_default().record(value_ns);
+        }
+    }
+
+    /// One metric of the whole task, without its warm-up.
+    pub fn total(&self, metric: usize) -> Histogram {
+        self.totals.get(&(false, metric)).cloned().unwrap_or_default()
     }
 
     /// The histograms since the last call.
@@ -215,12 +232,21 @@ impl ThreadMeter {
         self.resting = None;
     }
 
+    /// The account until now, which goes on.
+    pub fn so_far(&self, now_ns: u64) -> ThreadReport {
+        let used = ThreadUsage::now().since(&self.before);
+        self.report(&used, now_ns)
+    }
+
     /// The account until now, or until the silence began that lasts.
     pub fn end(self, now_ns: u64) -> ThreadReport {
         let (usage, now_ns) = self.resting.unwrap_or_else(|| (ThreadUsage::now(), now_ns));
-        let used = usage.since(&self.before);
+        self.report(&usage.since(&self.before), now_ns)
+    }
+
+    fn report(&self, used: &ThreadUsage, now_ns: u64) -> ThreadReport {
         ThreadReport {
-            name: self.name,
+            name: self.name.clone(),
             user_s: used.user_s,
             system_s: used.system_s,
             runnable_wait_s: used.runnable_wait_s,

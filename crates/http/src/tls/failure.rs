@@ -129,6 +129,7 @@ fn certificate_name(problem: &CertificateError) -> &'static str {
         Of::NotValidForName | Of::NotValidForNameContext { .. } => "tls_certificate_name_mismatch",
         Of::InvalidPurpose | Of::InvalidPurposeContext { .. } => "tls_certificate_purpose",
         Of::InvalidOcspResponse => "tls_certificate_ocsp",
+        problem if is_authority(problem) => "tls_certificate_is_authority",
         _ => "tls_certificate_rejected",
     }
 }
@@ -195,11 +196,44 @@ fn detail_of(error: &Error) -> String {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
             "the certificate is not issued by any authority that is trusted".to_owned()
         }
+        Error::InvalidCertificate(CertificateError::NotValidForNameContext { expected, presented }) => {
+            format!("the certificate is for {}, not for {}", listed(presented), expected.to_str())
+        }
+        Error::InvalidCertificate(problem) if is_authority(problem) => {
+            "the certificate is an authority's (CA:TRUE, as self-signed ones often are), and is not itself trusted"
+                .to_owned()
+        }
         Error::InvalidCertificate(CertificateError::Other(cause)) => format!("the certificate is refused: {cause}"),
         Error::NoCertificatesPresented => "the peer gave no certificate".to_owned(),
         other => other.to_string(),
     }
 }
+
+/// Whether a server's certificate was refused for nothing but that it may issue others. webpki has looked at the dates
+/// before, and not yet at the name.
+pub(super) fn is_authority(problem: &CertificateError) -> bool {
+    matches!(problem, CertificateError::Other(cause) if cause.to_string() == "CaUsedAsEndEntity")
+}
+
+/// The names in a certificate, which come as `DnsName("a.example")` or `IpAddress(192.0.2.1)`; some of them where the
+/// peer has given many.
+fn listed(presented: &[String]) -> String {
+    let bare = |name: &String| {
+        let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(name);
+        inner.trim_matches('"').to_owned()
+    };
+    match presented {
+        [] => "no name (subjectAltName)".to_owned(),
+        few if few.len() <= LISTED_NAMES => few.iter().map(bare).collect::<Vec<_>>().join(", "),
+        many => {
+            let first: Vec<_> = many[..LISTED_NAMES].iter().map(bare).collect();
+            format!("{} and {} more", first.join(", "), many.len() - LISTED_NAMES)
+        }
+    }
+}
+
+/// How many of a certificate's names a message has.
+const LISTED_NAMES: usize = 4;
 
 #[cfg(test)]
 mod tests {
@@ -207,7 +241,7 @@ mod tests {
 
     use rustls::{AlertDescription, CertificateError, Error};
 
-    use super::{alert_name, TlsFailure};
+    use super::{alert_name, listed, TlsFailure};
 
     #[test]
     fn every_alert_has_its_own_name() {
@@ -228,5 +262,13 @@ mod tests {
         let expired = TlsFailure::of(&Error::InvalidCertificate(CertificateError::Expired));
         assert_eq!(expired.name, "tls_certificate_expired");
         assert!(!expired.is_alert() && !expired.detail.contains('\n'));
+    }
+
+    #[test]
+    fn names_are_listed_bare_and_not_all() {
+        let dns = |name: &str| format!("DnsName({name:?})");
+        assert_eq!(listed(&[]), "no name (subjectAltName)");
+        assert_eq!(listed(&[dns("a.test"), "IpAddress(192.0.2.1)".to_owned()]), "a.test, 192.0.2.1");
+        assert_eq!(listed(&vec![dns("a"); 9]), "a, a, a, a and 5 more");
     }
 }

@@ -22,10 +22,12 @@ pub const PENDING_LIMIT_BYTES: usize = 96 * 1024;
 const KEPT_BYTES: usize = 2 * 1024;
 /// Plaintext of one record (RFC 8446, 5.1).
 const RECORD_BYTES: usize = 16 * 1024;
+/// A record's type, version and length.
+const HEADER_BYTES: usize = 5;
 /// What a record adds to its plaintext at most: header, explicit nonce, content type and tag.
-const OVERHEAD_BYTES: usize = 5 + 8 + 1 + 16;
+const OVERHEAD_BYTES: usize = HEADER_BYTES + 8 + 1 + 16;
 /// The same for TLS 1.3, where it is exact: header, content type and tag (RFC 8446, 5.2).
-const OVERHEAD_1_3_BYTES: usize = 5 + 1 + 16;
+const OVERHEAD_1_3_BYTES: usize = HEADER_BYTES + 1 + 16;
 /// EndOfEarlyData in its record: a message of nothing but its header of 4 bytes (RFC 8446, 4.5).
 const END_OF_EARLY_DATA_BYTES: usize = 4 + OVERHEAD_1_3_BYTES;
 
@@ -146,14 +148,22 @@ impl<S: Side> Records<S> {
         self.keep(incoming)
     }
 
-    /// Takes ciphertext and decrypts it where it lies; only what is unfinished is copied.
+    /// Takes ciphertext and decrypts it where it lies; only records that begin in one piece and end in another are copied.
     pub(super) fn receive_in_place(&mut self, ciphertext: &mut [u8], deliver: Deliver) -> Result<(), TlsFailure> {
-        if !self.incoming.is_empty() {
-            return self.receive_with(ciphertext, deliver);
+        let mut rest = ciphertext;
+        while !self.incoming.is_empty() {
+            if rest.is_empty() {
+                return Ok(());
+            }
+            let missing =
+                if self.is_handshaking() { rest.len() } else { missing_bytes(&self.incoming).min(rest.len()) };
+            let (first, others) = rest.split_at_mut(missing);
+            self.receive_with(first, deliver)?;
+            rest = others;
         }
-        let used = self.take_in(ciphertext, deliver);
+        let used = self.take_in(rest, deliver);
         let mut incoming = std::mem::take(&mut self.incoming);
-        incoming.extend_from_slice(&ciphertext[used..]);
+        incoming.extend_from_slice(&rest[used..]);
         self.keep(incoming)
     }
 
@@ -382,6 +392,17 @@ impl Records<UnbufferedClientConnection> {
     /// Whether the server took what was sent early.
     pub(super) fn early_accepted(&self) -> bool {
         self.early.accepted
+    }
+}
+
+/// How many bytes end the unfinished record, or its header; at least 1. While a handshake message goes over several
+/// records, what is held begins with no header, and all that is said is that any number will do.
+fn missing_bytes(held: &[u8]) -> usize {
+    match held {
+        [_, _, _, high, low, payload @ ..] => {
+            usize::from(u16::from_be_bytes([*high, *low])).saturating_sub(payload.len()).max(1)
+        }
+        header => HEADER_BYTES - header.len(),
     }
 }
 

@@ -10,6 +10,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
+use super::failure::is_authority;
 use super::setup::certificates;
 use super::TlsSetupError;
 
@@ -60,15 +61,6 @@ struct TrustedRoots {
     given: Vec<CertificateDer<'static>>,
 }
 
-impl TrustedRoots {
-    /// Whether a certificate was refused for nothing but that it may also issue others. Self-signed certificates that
-    /// tools make by default are like that. webpki looks at the dates before it looks at this.
-    fn is_authority_as_server(&self, error: &Error, certificate: &CertificateDer<'_>) -> bool {
-        matches!(error, Error::InvalidCertificate(CertificateError::Other(cause))
-            if cause.to_string() == "CaUsedAsEndEntity" && self.given.contains(certificate))
-    }
-}
-
 impl ServerCertVerifier for TrustedRoots {
     fn verify_server_cert(
         &self,
@@ -79,7 +71,8 @@ impl ServerCertVerifier for TrustedRoots {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         match self.chains.verify_server_cert(certificate, intermediates, name, ocsp_response, now) {
-            Err(error) if self.is_authority_as_server(&error, certificate) => {
+            // Self-signed certificates that tools make by default may also issue others.
+            Err(Error::InvalidCertificate(problem)) if is_authority(&problem) && self.given.contains(certificate) => {
                 verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
                 Ok(ServerCertVerified::assertion())
             }

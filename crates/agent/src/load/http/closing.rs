@@ -1,10 +1,11 @@
 //! Ends a load's connections so that both sides have counted the same. Owns nothing that is measured: the time is over.
 
 use std::io::{self, Read};
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::poll::{Interest, Poll};
+use socket2::Socket;
 
 /// How long answers are still taken in after the end, ns, as closing at once would reset what the server has yet to read.
 const SETTLE_NS: u64 = 1_000_000_000;
@@ -16,10 +17,10 @@ const BUFFER_BYTES: usize = 64 * 1024;
 /// Ends connections whose answers are still under way: tells the server that no more will come, and takes in what it
 /// says. Closing with answers unread would reset the connection, and requests that the server has not read would be
 /// counted here and not there.
-pub fn settle(outstanding: Vec<TcpStream>) -> io::Result<()> {
+pub fn settle(outstanding: Vec<Socket>) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut poll = Poll::new(BATCH)?;
-    let mut open: Vec<Option<TcpStream>> = Vec::with_capacity(outstanding.len());
+    let mut open: Vec<Option<Socket>> = Vec::with_capacity(outstanding.len());
     for (index, socket) in outstanding.into_iter().enumerate() {
         // Fails only where the connection has gone, which the first read tells.
         let _ = socket.shutdown(Shutdown::Write);

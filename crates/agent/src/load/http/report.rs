@@ -4,15 +4,16 @@
 //! at the end or never sent its age then, which its latency is at least.
 
 use std::collections::BTreeMap;
-use std::net::TcpStream;
 use std::sync::Arc;
 
 use leadline_stats::Histogram;
 use leadline_sys::net;
-use leadline_wire::{Direction, FlowReport, LoadReport, Outcome, Side, ThreadReport};
+use leadline_wire::{Direction, FlowReport, LoadReport, Outcome, Side, Standing, ThreadReport};
+use socket2::Socket;
 
+use super::plan::Plan;
+use super::scripted::Scripted;
 use super::wire::Engine;
-use super::worker::Plan;
 use crate::load::threads::{Collector, FlowCounters};
 
 /// What a worker leaves.
@@ -21,18 +22,74 @@ pub struct WorkerReport {
     pub thread: ThreadReport,
     /// What it counted besides what the reporter reads.
     pub tally: Tally,
-    /// Failures by name.
-    pub errors: BTreeMap<String, u64>,
+    /// What went wrong.
+    pub failures: Failures,
     /// What the kernel knew of the connections that were open at the end.
     pub tcp: TcpSummary,
     /// Requests that fell due.
     pub due: u64,
     /// From when it was due and a connection was free to sent, where requests are paced.
     pub late: Option<Histogram>,
+    /// The thread's script, which its main state may still look into.
+    pub script: Option<Box<Scripted>>,
+}
+
+/// Failed operations: how many of each name, and what the first one said.
+#[derive(Clone, Debug, Default)]
+pub struct Failures {
+    /// By name.
+    pub counts: BTreeMap<String, u64>,
+    /// By name too; where there is more to say than the name.
+    pub examples: BTreeMap<String, String>,
+}
+
+/// An example is cut here, bytes.
+const EXAMPLE_BYTES: usize = 500;
+
+impl Failures {
+    /// Count failures of one name; the example is asked for with the first.
+    pub fn count(&mut self, name: &str, number: u64, example: impl FnOnce() -> String) {
+        match self.counts.get_mut(name) {
+            Some(count) => *count += number,
+            None => {
+                self.counts.insert(name.to_owned(), number);
+                self.example(name, example);
+            }
+        }
+    }
+
+    /// Keep the first example of a name.
+    pub fn example(&mut self, name: &str, example: impl FnOnce() -> String) {
+        if !self.examples.contains_key(name) {
+            let mut text = example();
+            if text.len() > EXAMPLE_BYTES {
+                let end = (0..=EXAMPLE_BYTES).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+                text.truncate(end);
+                text.push_str(" ...");
+            }
+            self.examples.insert(name.to_owned(), text);
+        }
+    }
+}
+
+/// How a worker stands in the middle of the load.
+pub struct Snapshot {
+    /// Which one.
+    pub worker: usize,
+    /// Its counts.
+    pub tally: Tally,
+    /// Requests that have fallen due.
+    pub due: u64,
+    /// Connections that are open.
+    pub connections: u64,
+    /// Failures by name.
+    pub errors: BTreeMap<String, u64>,
+    /// What its thread has cost.
+    pub thread: ThreadReport,
 }
 
 /// A worker's own counts.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Tally {
     /// Requests whose last byte was out and whose answer was not in when the time was over.
     pub unanswered: u64,
@@ -52,6 +109,11 @@ pub struct Tally {
     pub body_bytes: u64,
     /// Connections that came up.
     pub connections_opened: u64,
+    /// TLS handshakes that authenticated, and that resumed a session.
+    pub tls_full: u64,
+    pub tls_resumed: u64,
+    /// Redirects that were followed.
+    pub redirects: u64,
     /// Requests that the socket did not take at once.
     pub pushback: u64,
     /// Responses by their status code's first digit.
@@ -87,7 +149,7 @@ const STATUS_NAMES: [&str; 10] = [
 
 impl TcpSummary {
     /// Asks the kernel for each connection.
-    pub fn of<'s>(sockets: impl Iterator<Item = &'s TcpStream>) -> Self {
+    pub fn of<'s>(sockets: impl Iterator<Item = &'s Socket>) -> Self {
         let mut summary = Self::default();
         let (mut rtt_sum_us, mut count) = (0, 0);
         for socket in sockets {
@@ -116,16 +178,17 @@ pub fn outcome(
 ) -> Outcome {
     let late_p99_us = late_p99_us(&reports);
     let mut counts = BTreeMap::new();
-    let mut errors = BTreeMap::new();
+    let mut failures = Failures::default();
     let (mut flows, mut threads) = (Vec::new(), Vec::new());
     let mut pushback = 0;
     for ((report, counters), flow) in reports.into_iter().zip(counters).zip(0..) {
         flows.push(flow_report(plan, at_ns, flow, &report, counters));
-        for (name, count) in worker_counts(&report, counters) {
-            *counts.entry(name.to_owned()).or_insert(0) += count;
+        add(&mut counts, worker_counts(&report.tally, report.due, counters));
+        for (name, count) in report.failures.counts {
+            *failures.counts.entry(name).or_insert(0) += count;
         }
-        for (name, count) in report.errors {
-            *errors.entry(name).or_insert(0) += count;
+        for (name, example) in report.failures.examples {
+            failures.examples.entry(name).or_insert(example);
         }
         pushback += report.tally.pushback;
         threads.push(report.thread);
@@ -147,7 +210,28 @@ pub fn outcome(
         engine: Some(engine.name().to_owned()),
         engine_reason,
     };
-    Outcome { flows, histograms, errors, error_examples: BTreeMap::new(), generator, receiver: None, counts }
+    let Failures { counts: errors, examples: error_examples } = failures;
+    Outcome { flows, histograms, errors, error_examples, generator, receiver: None, counts }
+}
+
+/// How the load stands, from the latest word of each worker that has spoken.
+pub fn standing(snapshots: &BTreeMap<usize, Snapshot>, counters: &[Arc<FlowCounters>]) -> Standing {
+    let mut standing = Standing { counts: BTreeMap::new(), errors: BTreeMap::new(), threads: Vec::new() };
+    for (worker, snapshot) in snapshots {
+        add(&mut standing.counts, worker_counts(&snapshot.tally, snapshot.due, &counters[*worker]));
+        add(&mut standing.counts, [("connections", snapshot.connections)]);
+        for (name, count) in &snapshot.errors {
+            *standing.errors.entry(name.clone()).or_insert(0) += count;
+        }
+        standing.threads.push(snapshot.thread.clone());
+    }
+    standing
+}
+
+fn add(counts: &mut BTreeMap<String, u64>, more: impl IntoIterator<Item = (&'static str, u64)>) {
+    for (name, count) in more {
+        *counts.entry(name.to_owned()).or_insert(0) += count;
+    }
 }
 
 /// `None` for closed loops, whose requests are never due before they can be sent.
@@ -158,10 +242,9 @@ fn late_p99_us(reports: &[WorkerReport]) -> Option<f64> {
 }
 
 /// A status class without a response is left out, and so is what hardly ever happens.
-fn worker_counts(report: &WorkerReport, counters: &FlowCounters) -> Vec<(&'static str, u64)> {
-    let tally = &report.tally;
+fn worker_counts(tally: &Tally, due: u64, counters: &FlowCounters) -> Vec<(&'static str, u64)> {
     let mut counts = vec![
-        ("requests_due", report.due),
+        ("requests_due", due),
         ("requests_sent", counters.sent_units()),
         ("responses", counters.received_units()),
         ("unanswered", tally.unanswered),
@@ -176,6 +259,12 @@ fn worker_counts(report: &WorkerReport, counters: &FlowCounters) -> Vec<(&'stati
     ];
     if tally.unsent_without_age > 0 {
         counts.push(("unsent_without_age", tally.unsent_without_age));
+    }
+    if tally.tls_full + tally.tls_resumed > 0 {
+        counts.extend([("tls_full", tally.tls_full), ("tls_resumed", tally.tls_resumed)]);
+    }
+    if tally.redirects > 0 {
+        counts.push(("redirects", tally.redirects));
     }
     counts.extend(STATUS_NAMES.into_iter().zip(tally.status).filter(|(_, count)| *count > 0));
     counts
@@ -200,6 +289,6 @@ fn flow_report(plan: &Plan, at_ns: u64, flow: u32, report: &WorkerReport, counte
         rtt_mean_us: report.tcp.rtt_mean_us,
         congestion: report.tcp.congestion.clone(),
         local: None,
-        remote: Some(plan.address.to_string()),
+        remote: Some(plan.way.to_string()),
     }
 }

@@ -88,12 +88,16 @@ fn run(engine: Engine, spec: HttpSpec) -> Outcome {
 }
 
 fn run_with(engine: Engine, spec: HttpSpec, gate: Arc<Gate>) -> Outcome {
-    let events = Events::to(Box::new(std::io::sink()));
-    let task = Task { trial: "t".to_owned(), name: "http".to_owned(), gate, events };
-    let outcome = prepare_with(spec, Some(engine)).unwrap().run(0, &task).unwrap();
+    let task = task(gate);
+    let outcome = prepare_with(spec, Some(engine), &task).unwrap().run(0, &task).unwrap();
     assert_eq!(outcome.generator.engine.as_deref(), Some(engine.name()));
     assert_eq!(outcome.generator.engine_reason.is_some(), engine == Engine::Epoll);
     outcome
+}
+
+fn task(gate: Arc<Gate>) -> Task {
+    let events = Events::to(Box::new(std::io::sink()));
+    Task { trial: "t".to_owned(), name: "http".to_owned(), gate, events }
 }
 
 fn listener() -> (TcpListener, SocketAddr) {
@@ -326,15 +330,15 @@ fn each_misbehaviour_has_its_name(engine: Engine) {
         (cuts, "closed_early"),
         (resets, "reset"),
         (babbles, "malformed_content_length"),
-        (sleeps, "timeout"),
+        (sleeps, "response_timeout"),
     ] {
-        let response_ms = if name == "timeout" { 20 } else { 10_000 };
+        let response_ms = if name == "response_timeout" { 20 } else { 10_000 };
         let timeouts = HttpTimeouts { connect_ms: 5000, response_ms };
         let outcome = run(engine, HttpSpec { timeouts, ..spec(address, Some(9)) });
         assert_eq!(outcome.errors, BTreeMap::from([(name.to_owned(), 9)]));
         assert_eq!((outcome.counts["responses"], outcome.counts["requests_sent"]), (0, 9), "{name}");
         assert!(outcome.counts["connections_opened"] >= 9, "a failed connection is opened anew");
-        assert_eq!(histogram_count(&outcome, "latency"), if name == "timeout" { 9 } else { 0 }, "{name}");
+        assert_eq!(histogram_count(&outcome, "latency"), if name == "response_timeout" { 9 } else { 0 }, "{name}");
         assert_accounted(&outcome);
     }
 }
@@ -399,7 +403,8 @@ fn more_connections_than_fit_into_a_batch(engine: Engine) {
 fn bad_input_and_a_server_that_is_not_there_fail_before_the_start() {
     let (listener, address) = listener();
     drop(listener);
-    let code = |spec: HttpSpec| prepare(spec).err().map(|error| error.code).unwrap_or_default();
+    let task = task(Arc::default());
+    let code = |spec: HttpSpec| prepare(spec, &task).err().map(|error| error.code).unwrap_or_default();
     let with = |request| HttpSpec { requests: vec![request], ..spec(address, None) };
     assert_eq!(code(spec(address, None)), "connection_refused");
     assert_eq!(code(with(HttpRequest { url: "ftp://a/".to_owned(), ..request(address, "/") })), "bad_url");

@@ -5,31 +5,32 @@ mod epoll;
 mod ring;
 
 use std::io;
-use std::net::TcpStream;
+use std::ops::Range;
 use std::sync::Arc;
 
 pub use leadline_sys::ring::Completion;
+use socket2::Socket;
 
 pub use self::epoll::EpollWire;
 pub use self::ring::RingWire;
-use super::worker::Plan;
 
 /// Name of the environment variable that forces an engine: for tests and comparisons.
 const FORCED: &str = "LEADLINE_HTTP_ENGINE";
 
 /// One thread's sockets.
-pub trait Wire: Send {
+pub trait Wire: Send + 'static {
     /// Take up work on this thread; nothing else is called before.
     fn begin(&mut self) -> io::Result<()>;
     /// Own a socket whose connection is being made; `Writable` tells that this has ended.
-    fn connect(&mut self, index: usize, socket: TcpStream) -> io::Result<()>;
-    /// Receive on a socket that has been connected, or say why it has not.
-    fn connected(&mut self, index: usize) -> io::Result<()>;
-    /// Own a connected socket and receive on it.
-    fn open(&mut self, index: usize, socket: TcpStream) -> io::Result<()>;
-    /// Send the request from its byte `from` on. Says how many bytes the system takes at once, and is followed by
-    /// `Writable` where that is not all; or `None` where `Sent` will tell. `NotSent` corrects a promise.
-    fn send(&mut self, index: usize, from: usize) -> io::Result<Option<usize>>;
+    fn connect(&mut self, index: usize, socket: Socket) -> io::Result<()>;
+    /// Receive on a socket that has been connected, with the kernel's stamps if it was asked for them, or say why it has
+    /// not been connected.
+    fn connected(&mut self, index: usize, stamped: bool) -> io::Result<()>;
+    /// Send a piece of the payload. Says how many bytes the system takes at once; `Sent` tells of the others, and `NotSent`
+    /// corrects a promise.
+    fn send(&mut self, index: usize, piece: Range<usize>) -> io::Result<usize>;
+    /// Send a copy of these bytes after all that was given before; says the same.
+    fn send_copy(&mut self, index: usize, bytes: &[u8]) -> io::Result<usize>;
     /// Give a socket back. Nothing of it is told any more.
     fn part(&mut self, index: usize) -> Option<Parted>;
     /// Wait until something has happened or `until_ns` has come.
@@ -39,14 +40,18 @@ pub trait Wire: Send {
     fn completion(&mut self) -> io::Result<Option<(usize, u64, Completion)>>;
     /// The bytes of the `Received` that `completion` gave last.
     fn received(&self) -> &[u8];
+    /// When the kernel had the last of them, ns on the real-time clock, where it told.
+    fn stamp_ns(&self) -> Option<u64>;
+    /// A connection's socket.
+    fn socket(&self, index: usize) -> Option<&Socket>;
     /// All sockets.
-    fn sockets(&self) -> impl Iterator<Item = &TcpStream>;
+    fn sockets(&self) -> impl Iterator<Item = &Socket>;
 }
 
 /// A socket that its wire has given back.
 pub struct Parted {
     /// The socket.
-    pub socket: TcpStream,
+    pub socket: Socket,
     /// How many bytes of what `send` promised were not taken.
     pub unsent_bytes: usize,
 }
@@ -87,16 +92,16 @@ pub enum Wires {
 impl Wires {
     /// A wire for each thread with so many connections: by io_uring where it is to be had for all of them, by epoll where
     /// it is missing or forbidden, or asked for.
-    pub fn new(plan: &Arc<Plan>, connections: &[usize], forced: Option<Engine>) -> io::Result<Self> {
+    pub fn new(payload: &Arc<[u8]>, connections: &[usize], forced: Option<Engine>) -> io::Result<Self> {
         let reason = match forced {
             Some(Engine::Epoll) => "epoll was asked for".to_owned(),
-            _ => match connections.iter().map(|&count| RingWire::new(plan, count)).collect() {
+            _ => match connections.iter().map(|&count| RingWire::new(payload, count)).collect() {
                 Ok(rings) => return Ok(Wires::IoUring(rings)),
                 Err(error) if forced.is_some() => return Err(error),
                 Err(error) => why_not(&error),
             },
         };
-        let wires = connections.iter().map(|&count| EpollWire::new(plan, count)).collect::<io::Result<_>>()?;
+        let wires = connections.iter().map(|&count| EpollWire::new(payload, count)).collect::<io::Result<_>>()?;
         Ok(Wires::Epoll(wires, reason))
     }
 }
@@ -116,24 +121,18 @@ fn why_not(error: &io::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, SocketAddr};
-
-    use leadline_http::{RequestTemplate, Url};
-
     use super::*;
 
     #[test]
     fn epoll_takes_over_where_a_ring_is_not_to_be_had() {
         // More files than any ring may have.
         const TOO_MANY: usize = 2_000_000;
-        let template = RequestTemplate::new("GET", &Url::parse("http://a/").unwrap(), [], None).unwrap();
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
-        let plan = Arc::new(Plan { template, address, bind: None, timeout_ns: 1 });
-        let Ok(Wires::Epoll(wires, reason)) = Wires::new(&plan, &[1, TOO_MANY], None) else { panic!("no epoll") };
+        let payload: Arc<[u8]> = b"GET / HTTP/1.1\r\n\r\n".as_slice().into();
+        let Ok(Wires::Epoll(wires, reason)) = Wires::new(&payload, &[1, TOO_MANY], None) else { panic!("no epoll") };
         assert_eq!(wires.len(), 2);
         assert!(reason.contains("ulimit -n"), "{reason}");
-        assert!(Wires::new(&plan, &[TOO_MANY], Some(Engine::IoUring)).is_err(), "what is forced is not replaced");
-        assert!(matches!(Wires::new(&plan, &[1], None), Ok(Wires::IoUring(_))));
+        assert!(Wires::new(&payload, &[TOO_MANY], Some(Engine::IoUring)).is_err(), "what is forced is not replaced");
+        assert!(matches!(Wires::new(&payload, &[1], None), Ok(Wires::IoUring(_))));
     }
 
     #[test]

@@ -1,126 +1,283 @@
 //! One thread's HTTP connections and the loop that drives them. The wire owns the sockets and tells what happens to them;
-//! the schedule says when a request is due, the connection's machine what its bytes mean. On the way of a request there is
-//! no allocation, no formatting and no lock: over epoll two system calls, two looks at the clock and its share of one
-//! wait; over io_uring its share of one system call and of one look at the clock, and one look of its own.
+//! the schedule says when a request is due, the connection's machine what its bytes mean. `link` brings connections up and
+//! down, `exchange` sends requests and takes answers. On the way of a request there is no allocation, no formatting and no
+//! lock: over epoll two system calls, two looks at the clock and its share of one wait; over io_uring its share of one
+//! system call and of one look at the clock, and one look of its own.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::sync::Arc;
+use std::sync::{mpsc, Arc};
 
-use leadline_http::{Answer, ClientConnection, Closed, Malformed, Received, RequestTemplate, Schedule};
+use leadline_http::tls::TlsClient;
+use leadline_http::{ClientConnection, ClosedLoop, Schedule};
 use leadline_stats::Histogram;
 use leadline_sys::clock::{self, monotonic_ns};
+use socket2::Socket;
 
 use super::closing::settle;
-use super::opening::Opened;
-use super::report::{Tally, TcpSummary, WorkerReport};
+use super::exchange::{Capture, Source};
+use super::plan::Plan;
+use super::report::{Failures, Snapshot, Tally, TcpSummary, WorkerReport};
+use super::resolver::Resolver;
+use super::start::{Begin, Opened, Start};
 use super::wire::{Completion, Wire};
-use crate::events::error_code;
-use crate::flows::{count_error, Span, TURN_NS};
-use crate::gate::Gate;
-use crate::load::threads::{FlowCounters, Recorder, ThreadMeter};
-
-/// What all connections of a load have in common.
-pub struct Plan {
-    /// The request.
-    pub template: RequestTemplate,
-    /// The server.
-    pub address: SocketAddr,
-    /// The local address.
-    pub bind: Option<IpAddr>,
-    /// How long a request may take, ns.
-    pub timeout_ns: u64,
-}
+use crate::flows::{Span, TURN_NS};
+use crate::load::threads::{FlowCounters, Recorder, ThreadMeter, ROLL_NS};
 
 /// The histograms, in the order of their names.
 #[derive(Clone, Copy)]
-enum Metric {
+pub enum Metric {
     Latency,
     Service,
     Late,
+    Dns,
     Connect,
+    TlsFull,
+    TlsResumed,
+    FirstByte,
+    Transfer,
+    KernelWait,
 }
 
-/// How long connecting may take while requests run, ns.
-const CONNECT_TIMEOUT_NS: u64 = 5_000_000_000;
-/// Rest after a failed attempt to connect, ns; doubled after each further one.
-const FIRST_REST_NS: u64 = 10_000_000;
-const LONGEST_REST_NS: u64 = 1_000_000_000;
+/// Names of the histograms, in the order of [`Metric`].
+pub const METRICS: &[&str] = &[
+    "latency",
+    "service",
+    "late",
+    "dns",
+    "connect",
+    "tls_full",
+    "tls_resumed",
+    "first_byte",
+    "transfer",
+    "kernel_wait",
+];
+
 /// A request that is outstanding at the end for longer than this is told apart from one that was just sent, ns.
 const LONG_WAIT_NS: u64 = 1_000_000_000;
 /// Requests that were never sent and whose age is still taken, at some 20 ns each; those beyond are counted apart.
 const MOST_AGED: u64 = 10_000_000;
+/// How long all connections of a thread together may take to open, ns.
+const LONGEST_OPENING_NS: u64 = 8_000_000_000;
+/// Connections under way at once while they are opened: a listener's backlog is not to be overrun.
+const AT_ONCE: usize = 128;
+/// The longest wait between looks at whether the load is to start, ns.
+const START_TURN_NS: u64 = 2_000_000;
 
-#[derive(Clone, Copy)]
-enum Link {
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// Not needed yet.
+    Unused,
+    /// To be opened again then.
     Down { retry_ns: u64 },
+    /// Its name is being looked up.
+    Resolving { since_ns: u64 },
+    /// TCP's handshake goes on.
     Connecting { since_ns: u64 },
+    /// The proxy's or TLS's handshake goes on.
+    Greeting { since_ns: u64 },
+    /// Requests may go.
     Up,
 }
 
-struct Connection {
-    link: Link,
-    machine: ClientConnection,
+pub struct Connection {
+    pub link: Link,
+    pub machine: ClientConnection,
+    pub tls: Option<Box<TlsClient>>,
+    /// What the proxy is asked and has answered, until it has let us through.
+    pub proxy: Option<Box<leadline_http::ResponseParser>>,
+    pub capture: Option<Box<Capture>>,
+    /// Grows each time the connection is dropped, so that what is done in several steps sees that it has gone.
+    pub epoch: u32,
     /// Whether it stands in the queue of idle connections, and since when it is idle, ns.
-    is_queued: bool,
-    free_ns: u64,
-    rest_ns: u64,
+    pub is_queued: bool,
+    pub free_ns: u64,
+    /// Since when its next request waits for it to be opened anew, where the server, or the number of requests that a
+    /// connection may have, ended the last one: that is part of the next request's latency.
+    pub owed_since_ns: Option<u64>,
+    pub rest_ns: u64,
     /// Whether the socket did not take the outstanding request at once.
-    is_pushed_back: bool,
+    pub is_pushed_back: bool,
     /// Why sending failed: the connection's error unless an answer is found to have come before.
-    broken: Option<&'static str>,
+    pub broken: Option<&'static str>,
+    /// Requests that it has carried.
+    pub served: u64,
+    /// Which request of the set is outstanding, and how many redirects it may still follow.
+    pub request: u32,
+    pub redirects_left: u32,
+    /// Bytes of handshakes and records that the socket has yet to take.
+    pub records_left: usize,
 }
+
+/// Rest after a failed attempt to connect, ns; doubled after each further one.
+pub const FIRST_REST_NS: u64 = 10_000_000;
+pub const LONGEST_REST_NS: u64 = 1_000_000_000;
 
 /// One thread's connections.
 pub struct Worker<W> {
-    plan: Arc<Plan>,
-    wire: W,
-    connections: Vec<Connection>,
+    pub plan: Arc<Plan>,
+    pub wire: W,
+    pub connections: Vec<Connection>,
     /// Idle connections, the longest idle one first, so that load spreads over all of them.
-    idle: VecDeque<usize>,
-    schedule: Schedule,
-    recorder: Recorder,
+    pub idle: VecDeque<usize>,
+    /// Connections that a script lets wait, by when that is over.
+    pub delayed: BinaryHeap<Reverse<(u64, usize, u32)>>,
+    pub unused: Vec<usize>,
+    /// How many connections are on their way up.
+    pub opening: usize,
+    pub up: usize,
+    pub resolver: Option<Resolver>,
+    pub schedule: Schedule,
+    pub source: Source,
+    pub recorder: Recorder,
     /// How late paced requests were sent, from when they were due and a connection was free.
-    late: Option<Histogram>,
-    counters: Arc<FlowCounters>,
-    next_sweep_ns: u64,
-    tally: Tally,
-    errors: BTreeMap<String, u64>,
+    pub late: Option<Histogram>,
+    pub counters: Arc<FlowCounters>,
+    pub next_sweep_ns: u64,
+    pub next_bind: usize,
+    pub tally: Tally,
+    pub failures: Failures,
+    /// Plaintext that has been received, and what is to be sent: records that hold a request; handshakes or a script's
+    /// request.
+    pub plain: Vec<u8>,
+    pub sealed: Vec<u8>,
+    pub out: Vec<u8>,
+    /// When the script said that this thread is to end, ns.
+    pub stopped_ns: Option<u64>,
+    next_snapshot_ns: u64,
+    snapshots: mpsc::Sender<Snapshot>,
+    number: usize,
+}
+
+/// What a worker is made of.
+pub struct Parts<W> {
+    pub plan: Arc<Plan>,
+    pub wire: W,
+    pub source: Source,
+    pub recorder: Recorder,
+    pub counters: Arc<FlowCounters>,
+    pub snapshots: mpsc::Sender<Snapshot>,
+    /// Which thread it is.
+    pub number: usize,
+    /// How many connections it has.
+    pub connections: usize,
 }
 
 impl<W: Wire> Worker<W> {
-    /// A worker without connections.
-    pub fn new(plan: Arc<Plan>, wire: W, schedule: Schedule, recorder: Recorder, counters: Arc<FlowCounters>) -> Self {
+    /// A worker whose connections are all unused.
+    pub fn new(parts: Parts<W>) -> Self {
+        let Parts { plan, wire, source, recorder, counters, snapshots, number, connections } = parts;
+        let resolver = Resolver::of(&plan.way.destination);
+        let captures = source.captures() || plan.redirects > 0;
+        let connection = |_| Connection {
+            link: Link::Unused,
+            machine: ClientConnection::default(),
+            tls: None,
+            proxy: None,
+            capture: captures.then(|| Box::new(Capture::new(source.captures()))),
+            epoch: 0,
+            is_queued: false,
+            free_ns: 0,
+            owed_since_ns: None,
+            rest_ns: FIRST_REST_NS,
+            is_pushed_back: false,
+            broken: None,
+            served: 0,
+            request: 0,
+            redirects_left: 0,
+            records_left: 0,
+        };
         Self {
-            wire,
-            connections: Vec::new(),
-            idle: VecDeque::new(),
-            late: matches!(schedule, Schedule::Open(_)).then(Histogram::new),
-            schedule,
+            connections: (0..connections).map(connection).collect(),
+            unused: (0..connections).rev().collect(),
+            idle: VecDeque::with_capacity(connections),
+            delayed: BinaryHeap::new(),
+            opening: 0,
+            up: 0,
+            resolver,
+            // Nothing is due before the load has begun.
+            schedule: Schedule::Closed(ClosedLoop::new(u64::MAX, 0, None, 0, 1)),
+            source,
             recorder,
+            late: plan.stages.is_some().then(Histogram::new),
             counters,
             next_sweep_ns: 0,
+            next_bind: number,
             tally: Tally::default(),
-            errors: BTreeMap::new(),
+            failures: Failures::default(),
+            plain: Vec::new(),
+            sealed: Vec::new(),
+            out: Vec::new(),
+            stopped_ns: None,
+            next_snapshot_ns: 0,
+            snapshots,
+            number,
             plan,
+            wire,
         }
     }
 
-    /// Drive connections, as they were opened, from now on, and requests over them in `span`.
-    pub fn run(mut self, opened: Vec<Opened>, span: Span, gate: &Gate, thread: &str) -> io::Result<WorkerReport> {
+    /// The thread's whole life: open connections, say how that went, and drive requests over them once `start` says so.
+    pub fn live(mut self, start: &Start, opened: mpsc::Sender<Opened>) -> io::Result<Option<WorkerReport>> {
         clock::use_precise_timers();
         self.wire.begin()?;
-        self.take_up(opened)?;
+        self.open(start)?;
+        let _ = opened.send(Opened { up: self.up, failures: self.failures.clone() });
+        drop(opened);
+        let Some(begin) = self.await_start(start)? else { return Ok(None) };
+        self.run(begin).map(Some)
+    }
+
+    /// Opens all connections, or those that an open loop begins with; tries each of them once.
+    fn open(&mut self, start: &Start) -> io::Result<()> {
+        let wanted = if self.plan.stages.is_some() { 1 } else { self.connections.len() };
+        let deadline_ns = monotonic_ns() + LONGEST_OPENING_NS;
+        let mut begun = 0;
+        loop {
+            let now_ns = monotonic_ns();
+            while begun < wanted && self.opening < AT_ONCE {
+                begun += 1;
+                self.connect_unused();
+            }
+            // What could not be opened rests and is tried again, which is not waited for here.
+            if (begun == wanted && self.opening == 0) || now_ns >= deadline_ns || start.is_cancelled() {
+                return Ok(());
+            }
+            self.turn(now_ns, deadline_ns)?;
+        }
+    }
+
+    fn await_start(&mut self, start: &Start) -> io::Result<Option<Begin>> {
+        loop {
+            if let Some(begin) = start.begin() {
+                return Ok(Some(begin));
+            }
+            if start.is_cancelled() {
+                return Ok(None);
+            }
+            let now_ns = monotonic_ns();
+            self.turn(now_ns, now_ns + START_TURN_NS)?;
+        }
+    }
+
+    fn run(mut self, begin: Begin) -> io::Result<WorkerReport> {
+        let Begin { span, warm_until_ns, gate, schedule } = begin;
+        self.schedule = schedule(self.number);
+        self.recorder.warm_until(warm_until_ns);
         let mut now_ns = monotonic_ns();
         while now_ns < span.at_ns && !gate.stopped() {
             self.turn(now_ns, span.at_ns)?;
             now_ns = monotonic_ns();
         }
-        let meter = ThreadMeter::begin(thread, now_ns);
+        let meter = ThreadMeter::begin(format!("http-{}", self.number), now_ns);
         while now_ns < span.end_ns && !gate.stopped() && !self.is_done() {
             self.turn(now_ns, span.end_ns)?;
             now_ns = monotonic_ns();
+            if now_ns >= self.next_snapshot_ns {
+                self.tell_standing(&meter, now_ns);
+            }
         }
         let thread = meter.end(now_ns);
         self.tally.end_ns = self.stopped_trying_ns(now_ns, span);
@@ -128,55 +285,37 @@ impl<W: Wire> Worker<W> {
         self.tally.connections_down = self.connections_down(now_ns);
         let tcp = TcpSummary::of(self.wire.sockets());
         let outstanding = self.take_stock(now_ns);
-        self.recorder.finish();
+        let Self { recorder, source, tally, failures, late, .. } = self;
+        recorder.finish();
         settle(outstanding)?;
-        Ok(WorkerReport { thread, tally: self.tally, errors: self.errors, tcp, due, late: self.late })
+        Ok(WorkerReport { thread, tally, failures, tcp, due, late, script: source.into_script() })
     }
 
-    /// Takes up connections; those that could not be opened are tried again.
-    fn take_up(&mut self, opened: Vec<Opened>) -> io::Result<()> {
-        self.connections.reserve_exact(opened.len());
-        self.idle.reserve_exact(opened.len());
-        for (index, opened) in opened.into_iter().enumerate() {
-            let mut machine = ClientConnection::new(&self.plan.template);
-            let is_queued = opened.is_ok();
-            let link = match opened {
-                Ok((socket, connect_ns)) => {
-                    self.wire.open(index, socket)?;
-                    // Never warm-up: opening is not repeated for the measured part.
-                    self.recorder.record(Metric::Connect as usize, u64::MAX, connect_ns);
-                    self.tally.connections_opened += 1;
-                    self.idle.push_back(index);
-                    machine.opened();
-                    Link::Up
-                }
-                Err(error) => {
-                    count_error(&mut self.errors, failure_name(&error));
-                    Link::Down { retry_ns: 0 }
-                }
-            };
-            self.connections.push(Connection {
-                link,
-                machine,
-                is_queued,
-                free_ns: 0,
-                rest_ns: FIRST_REST_NS,
-                is_pushed_back: false,
-                broken: None,
-            });
-        }
-        Ok(())
+    fn tell_standing(&mut self, meter: &ThreadMeter, now_ns: u64) {
+        self.next_snapshot_ns = now_ns + ROLL_NS;
+        let due = self.schedule.due_count(now_ns);
+        let _ = self.snapshots.send(Snapshot {
+            worker: self.number,
+            tally: self.tally.clone(),
+            due: due * u64::from(self.source.batch()),
+            connections: self.up as u64,
+            errors: self.failures.counts.clone(),
+            thread: meter.so_far(now_ns),
+        });
     }
 
-    /// Whether every request has been taken and has ended.
+    /// Whether every request has been taken and has ended, or a script has ended its thread.
     fn is_done(&self) -> bool {
         let busy = |connection: &Connection| connection.machine.outstanding_since_ns().is_some();
-        self.schedule.next_due_ns().is_none() && !self.connections.iter().any(busy)
+        self.stopped_ns.is_some() || (self.schedule.next_due_ns().is_none() && !self.connections.iter().any(busy))
     }
 
     /// When the load ended: with its last request where all had been taken, else only now. A server that fell silent
     /// does not shorten it.
     fn stopped_trying_ns(&self, now_ns: u64, span: Span) -> Option<u64> {
+        if let Some(stopped_ns) = self.stopped_ns {
+            return Some(stopped_ns);
+        }
         if !self.is_done() {
             return Some(now_ns.min(span.end_ns));
         }
@@ -186,11 +325,12 @@ impl<W: Wire> Worker<W> {
 
     /// Counts what fell due and was never taken up, each with its age as a latency; says how much fell due in all.
     fn count_unsent(&mut self, now_ns: u64, span: Span) -> u64 {
+        let batch = u64::from(self.source.batch());
         let due = self.schedule.due_count(now_ns.min(span.end_ns));
         let unsent = due.saturating_sub(self.schedule.taken());
-        self.tally.unsent += unsent;
+        self.tally.unsent += unsent * batch;
         if self.idle.is_empty() {
-            self.tally.unsent_while_busy += unsent;
+            self.tally.unsent_while_busy += unsent * batch;
         }
         let last_ns = now_ns.min(span.end_ns.saturating_sub(1));
         for _ in 0..unsent.min(MOST_AGED) {
@@ -198,18 +338,18 @@ impl<W: Wire> Worker<W> {
             let Some(due_ns) = self.schedule.take(last_ns, last_ns) else { break };
             self.recorder.record(Metric::Latency as usize, due_ns, last_ns - due_ns);
         }
-        self.tally.unsent_without_age += unsent.saturating_sub(MOST_AGED);
-        due
+        self.tally.unsent_without_age += unsent.saturating_sub(MOST_AGED) * batch;
+        due * batch
     }
 
     /// Connections that could not be had again, by their last attempt or by how long it has taken.
     fn connections_down(&self, now_ns: u64) -> u64 {
         let is_down = |connection: &&Connection| match connection.link {
             Link::Down { .. } => connection.rest_ns > FIRST_REST_NS,
-            Link::Connecting { since_ns } => {
+            Link::Resolving { since_ns } | Link::Connecting { since_ns } | Link::Greeting { since_ns } => {
                 connection.rest_ns > FIRST_REST_NS || now_ns.saturating_sub(since_ns) > LONGEST_REST_NS
             }
-            Link::Up => false,
+            Link::Up | Link::Unused => false,
         };
         self.connections.iter().filter(is_down).count() as u64
     }
@@ -219,9 +359,21 @@ impl<W: Wire> Worker<W> {
         if now_ns >= self.next_sweep_ns {
             self.sweep(now_ns);
         }
+        if self.resolver.is_some() {
+            self.take_resolved();
+        }
+        if !self.delayed.is_empty() {
+            self.take_delayed(now_ns);
+        }
         let due_ns = self.dispatch(now_ns);
         self.recorder.roll(now_ns);
-        let until_ns = until_ns.min(due_ns).min(self.next_sweep_ns).min(now_ns + TURN_NS);
+        let mut until_ns = until_ns.min(due_ns).min(self.next_sweep_ns).min(now_ns + TURN_NS);
+        if let Some(Reverse((ready_ns, ..))) = self.delayed.peek() {
+            until_ns = until_ns.min(*ready_ns);
+        }
+        if let Some(resolver) = &self.resolver {
+            until_ns = until_ns.min(resolver.look_again_ns(now_ns));
+        }
         self.wire.wait(until_ns)?;
         while let Some((index, at_ns, completion)) = self.wire.completion()? {
             self.serve(index, at_ns, completion);
@@ -241,299 +393,120 @@ impl<W: Wire> Worker<W> {
             now_ns = monotonic_ns();
             self.begin(index, due_ns, free_ns, now_ns);
         }
-        u64::MAX
+        if self.unused.is_empty() {
+            return u64::MAX;
+        }
+        self.grow(now_ns)
     }
 
-    /// Sends a request; `free_ns` says since when some connection was free for it. Until then it waited for the server,
-    /// which is in its latency; only what came after that is our own lateness.
-    fn begin(&mut self, index: usize, due_ns: u64, free_ns: u64, now_ns: u64) {
-        let connection = &mut self.connections[index];
-        connection.machine.begin(due_ns, now_ns);
-        connection.is_pushed_back = false;
-        self.tally.first_sent_ns.get_or_insert(now_ns);
-        self.tally.due_while_busy += u64::from(free_ns > due_ns);
-        let late_ns = now_ns.saturating_sub(due_ns.max(free_ns));
-        self.recorder.record(Metric::Late as usize, due_ns, late_ns);
-        if let Some(late) = &mut self.late {
-            late.record(late_ns);
+    /// Opens a connection for each request that is due and has none, none being free; says when the next one is due.
+    fn grow(&mut self, now_ns: u64) -> u64 {
+        let waiting = self.schedule.due_count(now_ns).saturating_sub(self.schedule.taken());
+        while (self.opening as u64) < waiting && self.opening < AT_ONCE && !self.unused.is_empty() {
+            self.connect_unused();
         }
-        self.send(index);
-    }
-
-    #[inline]
-    fn send(&mut self, index: usize) {
-        let from = self.connections[index].machine.unsent_from();
-        match self.wire.send(index, from) {
-            Ok(Some(bytes)) => self.sent(index, bytes),
-            Ok(None) => {}
-            Err(error) => self.not_sent(index, &error),
+        // With a request that waits, the next thing to do is told by a connection.
+        if waiting > 0 {
+            return u64::MAX;
         }
-    }
-
-    /// Goes on with a request that the socket did not take at once.
-    fn send_rest(&mut self, index: usize) {
-        if self.connections[index].machine.is_sending() {
-            self.send(index);
-        }
-    }
-
-    /// Counts what the system took of a request.
-    #[inline]
-    fn sent(&mut self, index: usize, bytes: usize) {
-        let connection = &mut self.connections[index];
-        let whole = connection.machine.sent(bytes);
-        self.counters.sent(bytes as u64, u64::from(whole));
-        if connection.machine.is_sending() && !connection.is_pushed_back {
-            connection.is_pushed_back = true;
-            self.tally.pushback += 1;
-        }
-    }
-
-    /// Sending failed. Where the connection has gone, the server may have answered before it hung up: that is seen, and
-    /// the failure counted, when receiving ends.
-    fn not_sent(&mut self, index: usize, error: &io::Error) {
-        match failure_name(error) {
-            name @ "reset" => self.connections[index].broken = Some(name),
-            name => self.fail(index, name),
-        }
+        self.schedule.next_due_ns().unwrap_or(u64::MAX)
     }
 
     #[inline]
     fn serve(&mut self, index: usize, at_ns: u64, completion: Completion) {
         match (self.connections[index].link, completion) {
             (Link::Up, Completion::Received) => self.receive(index, at_ns),
-            (Link::Up, Completion::Ended(Ok(()))) => self.ended(index, at_ns),
-            (Link::Up, Completion::Ended(Err(error))) => self.fail(index, failure_name(&error)),
-            (Link::Up, Completion::Writable) => self.send_rest(index),
             (Link::Up, Completion::Sent(bytes)) => self.sent(index, bytes),
+            (Link::Up, Completion::Ended(Ok(()))) => self.ended(index, at_ns),
+            (Link::Up, Completion::Ended(Err(error))) => self.fail(index, failure_name(&error), || error.to_string()),
             (Link::Up, Completion::NotSent(missing, error)) => {
                 self.take_back(index, missing);
                 self.not_sent(index, &error);
             }
             (Link::Connecting { since_ns }, Completion::Writable) => self.connected(index, since_ns),
+            (Link::Greeting { .. }, Completion::Received) => self.greeted(index, at_ns),
+            (Link::Greeting { .. }, Completion::Sent(bytes)) => self.sent(index, bytes),
+            (Link::Greeting { .. }, Completion::Ended(outcome)) => self.greeting_ended(index, outcome),
+            (Link::Greeting { .. }, Completion::NotSent(_, error)) => self.greeting_ended(index, Err(error)),
             _ => {}
         }
     }
 
-    #[inline]
-    fn receive(&mut self, index: usize, at_ns: u64) {
-        let bytes = self.wire.received();
-        let read = bytes.len();
-        match self.connections[index].machine.receive(bytes, at_ns) {
-            Ok(Received::Partial) => self.counters.received(read as u64, 0),
-            Ok(Received::Answered(answer)) => {
-                self.answered(&answer, read);
-                self.next(index, at_ns);
+    /// Lets connections go on whose script wanted them to wait.
+    fn take_delayed(&mut self, now_ns: u64) {
+        while let Some(&Reverse((ready_ns, index, epoch))) = self.delayed.peek() {
+            if ready_ns > now_ns {
+                return;
             }
-            Ok(Received::AnsweredLast(answer)) => {
-                self.answered(&answer, read);
-                self.reopen(index);
-            }
-            Ok(Received::AnsweredWithSurplus(answer)) => {
-                self.answered(&answer, read);
-                count_error(&mut self.errors, Malformed::UnsolicitedBytes.name());
-                self.reopen(index);
-            }
-            Err(cause) => {
-                self.counters.received(read as u64, 0);
-                self.fail(index, cause.name());
+            self.delayed.pop();
+            let connection = &self.connections[index];
+            if connection.epoch == epoch && connection.link == Link::Up {
+                self.offer(index, ready_ns);
             }
         }
-    }
-
-    /// Corrects what was counted as sent.
-    fn take_back(&mut self, index: usize, bytes: usize) {
-        if bytes > 0 {
-            self.connections[index].machine.take_back(bytes);
-            self.counters.not_sent(bytes as u64, 1);
-        }
-    }
-
-    /// Counts an answer that the last `read` bytes completed.
-    #[inline]
-    fn answered(&mut self, answer: &Answer, read: usize) {
-        let timing = answer.timing;
-        self.counters.received(read as u64, 1);
-        if !answer.was_sent {
-            self.counters.sent(0, 1);
-        }
-        self.tally.body_bytes += answer.response.body_bytes;
-        self.tally.status[usize::from(answer.response.status / 100) % 10] += 1;
-        self.tally.last_ns = Some(timing.done_ns);
-        let mut record = |metric, value_ns| self.recorder.record(metric as usize, timing.due_ns, value_ns);
-        record(Metric::Latency, timing.done_ns.saturating_sub(timing.due_ns));
-        record(Metric::Service, timing.done_ns.saturating_sub(timing.sent_ns));
-    }
-
-    /// Gives a connection that is free since `now_ns` its next request, or lets it wait for one.
-    #[inline]
-    fn next(&mut self, index: usize, now_ns: u64) {
-        match self.schedule.take(now_ns, now_ns) {
-            Some(due_ns) => {
-                // The longest idle connection could have taken it, had this one not come first.
-                let free_ns = self.idle.front().map_or(now_ns, |&idle| self.connections[idle].free_ns);
-                self.begin(index, due_ns, free_ns, monotonic_ns());
-            }
-            None => {
-                let connection = &mut self.connections[index];
-                (connection.is_queued, connection.free_ns) = (true, now_ns);
-                self.idle.push_back(index);
-            }
-        }
-    }
-
-    fn ended(&mut self, index: usize, at_ns: u64) {
-        let connection = &mut self.connections[index];
-        match connection.machine.ended(at_ns) {
-            Closed::Idle => return self.lost_idle(index),
-            Closed::Answered(answer) => self.answered(&answer, 0),
-            Closed::Early { .. } => {
-                self.tally.last_ns = Some(monotonic_ns());
-                count_error(&mut self.errors, connection.broken.unwrap_or("closed_early"));
-            }
-        }
-        self.reopen(index);
-    }
-
-    /// Counts a connection's failure under its one name, with the request that was outstanding if there was one.
-    fn fail(&mut self, index: usize, name: &str) {
-        let had_request = self.connections[index].machine.close().is_some();
-        // A server may drop a connection that is idle; only what it sends unasked is an error then.
-        if !had_request && name != Malformed::UnsolicitedBytes.name() {
-            return self.lost_idle(index);
-        }
-        if had_request {
-            self.tally.last_ns = Some(monotonic_ns());
-        }
-        count_error(&mut self.errors, self.connections[index].broken.unwrap_or(name));
-        self.reopen(index);
-    }
-
-    /// An idle connection is gone. It is opened anew, but not at once: a server that hangs up on whoever comes would
-    /// otherwise be called again and again for nothing.
-    fn lost_idle(&mut self, index: usize) {
-        self.drop_link(index);
-        self.rest(index);
-    }
-
-    /// Closes a connection and begins another in its place, unless no request is left for it.
-    fn reopen(&mut self, index: usize) {
-        self.drop_link(index);
-        if self.schedule.next_due_ns().is_some() {
-            self.connect(index);
-        }
-    }
-
-    fn drop_link(&mut self, index: usize) {
-        if let Some(parted) = self.wire.part(index) {
-            self.take_back(index, parted.unsent_bytes);
-        }
-        let connection = &mut self.connections[index];
-        if std::mem::take(&mut connection.is_queued) {
-            self.idle.retain(|&idle| idle != index);
-        }
-        connection.machine.close();
-        connection.broken = None;
-        connection.link = Link::Down { retry_ns: u64::MAX };
-    }
-
-    fn connect(&mut self, index: usize) {
-        let since_ns = monotonic_ns();
-        let begun = super::opening::connect(&self.plan);
-        match begun.and_then(|socket| self.wire.connect(index, socket)) {
-            Ok(()) => {
-                self.connections[index].link = Link::Connecting { since_ns };
-                self.next_sweep_ns = self.next_sweep_ns.min(since_ns + CONNECT_TIMEOUT_NS);
-            }
-            Err(error) => self.not_connected(index, failure_name(&error)),
-        }
-    }
-
-    fn connected(&mut self, index: usize, since_ns: u64) {
-        match self.wire.connected(index) {
-            Ok(()) => {
-                let now_ns = monotonic_ns();
-                let connection = &mut self.connections[index];
-                connection.link = Link::Up;
-                connection.rest_ns = FIRST_REST_NS;
-                connection.machine.opened();
-                self.tally.connections_opened += 1;
-                self.recorder.record(Metric::Connect as usize, since_ns, now_ns - since_ns);
-                self.next(index, now_ns);
-            }
-            Err(error) => self.not_connected(index, failure_name(&error)),
-        }
-    }
-
-    /// Counts a failed attempt to connect and rests before the next one.
-    fn not_connected(&mut self, index: usize, name: &str) {
-        count_error(&mut self.errors, name);
-        self.drop_link(index);
-        self.rest(index);
-    }
-
-    fn rest(&mut self, index: usize) {
-        let connection = &mut self.connections[index];
-        let retry_ns = monotonic_ns() + connection.rest_ns;
-        connection.rest_ns = (connection.rest_ns * 2).min(LONGEST_REST_NS);
-        connection.link = Link::Down { retry_ns };
-        self.next_sweep_ns = self.next_sweep_ns.min(retry_ns);
     }
 
     /// Ends what has taken too long, opens what has rested, and finds out when to look again. Whatever begins after this
     /// cannot be overdue before its own time-out, so that looking costs nothing per request.
     fn sweep(&mut self, now_ns: u64) {
-        self.next_sweep_ns = now_ns + self.plan.timeout_ns;
+        let (connect_ns, response_ns) = (self.plan.connect_timeout_ns, self.plan.response_timeout_ns);
+        self.next_sweep_ns = now_ns + response_ns;
         for index in 0..self.connections.len() {
             let connection = &self.connections[index];
-            let deadline_ns = match &connection.link {
-                Link::Down { retry_ns } => *retry_ns,
-                Link::Connecting { since_ns } => since_ns + CONNECT_TIMEOUT_NS,
-                Link::Up => connection
-                    .machine
-                    .outstanding_since_ns()
-                    .map_or(u64::MAX, |since_ns| since_ns + self.plan.timeout_ns),
+            let deadline_ns = match connection.link {
+                Link::Unused => continue,
+                Link::Down { retry_ns } => retry_ns,
+                Link::Resolving { since_ns } | Link::Connecting { since_ns } | Link::Greeting { since_ns } => {
+                    since_ns + connect_ns
+                }
+                Link::Up => {
+                    connection.machine.outstanding_since_ns().map_or(u64::MAX, |since_ns| since_ns + response_ns)
+                }
             };
             if deadline_ns > now_ns {
                 self.next_sweep_ns = self.next_sweep_ns.min(deadline_ns);
                 continue;
             }
-            match &connection.link {
+            match connection.link {
+                Link::Unused => {}
                 Link::Down { .. } => self.connect(index),
-                Link::Connecting { .. } => self.not_connected(index, "connect_timeout"),
                 Link::Up => {
                     self.record_age(index, now_ns);
-                    self.fail(index, "timeout");
+                    self.fail(index, "response_timeout", || {
+                        format!("no whole answer within {} ms", response_ns / 1_000_000)
+                    });
                 }
+                link => self.too_slow(index, link),
             }
         }
     }
 
-    /// Takes the age of a request that gets no answer for its latency, which is at least that.
-    fn record_age(&mut self, index: usize, now_ns: u64) {
-        if let Some(due_ns) = self.connections[index].machine.outstanding_due_ns() {
-            self.recorder.record(Metric::Latency as usize, due_ns, now_ns.saturating_sub(due_ns));
+    /// Takes the age of requests that get no answer for their latency, which is at least that.
+    pub fn record_age(&mut self, index: usize, now_ns: u64) {
+        let machine = &self.connections[index].machine;
+        if let (Some(due_ns), Some(outstanding)) = (machine.outstanding_due_ns(), machine.outstanding()) {
+            for _ in 0..outstanding.requests {
+                self.recorder.record(Metric::Latency as usize, due_ns, now_ns.saturating_sub(due_ns));
+            }
         }
     }
 
     /// Counts what is outstanding now that the time is over; gives the sockets of those requests.
-    fn take_stock(&mut self, now_ns: u64) -> Vec<TcpStream> {
+    fn take_stock(&mut self, now_ns: u64) -> Vec<Socket> {
         let mut outstanding = Vec::new();
         for index in 0..self.connections.len() {
             let Some(sent_ns) = self.connections[index].machine.outstanding_since_ns() else { continue };
             self.record_age(index, now_ns);
             let Some(parted) = self.wire.part(index) else { continue };
             self.take_back(index, parted.unsent_bytes);
-            match self.connections[index].machine.close() {
-                None => continue,
-                Some(true) => {
-                    self.tally.unanswered += 1;
-                    self.tally.unanswered_long += u64::from(now_ns.saturating_sub(sent_ns) > LONG_WAIT_NS);
-                }
-                Some(false) => {
-                    self.tally.unsent += 1;
-                    self.tally.unsent_while_busy += 1;
-                }
+            let Some(left) = self.connections[index].machine.close() else { continue };
+            let requests = u64::from(left.requests);
+            if left.was_sent {
+                self.tally.unanswered += requests;
+                self.tally.unanswered_long += requests * u64::from(now_ns.saturating_sub(sent_ns) > LONG_WAIT_NS);
+            } else {
+                self.tally.unsent += requests;
+                self.tally.unsent_while_busy += requests;
             }
             outstanding.push(parted.socket);
         }
@@ -542,8 +515,8 @@ impl<W: Wire> Worker<W> {
 }
 
 /// The name under which an error of the system is counted.
-fn failure_name(error: &io::Error) -> &'static str {
-    match error_code(error) {
+pub fn failure_name(error: &io::Error) -> &'static str {
+    match crate::events::error_code(error) {
         "connection_reset" | "broken_pipe" | "connection_aborted" => "reset",
         name => name,
     }

@@ -1,14 +1,15 @@
 //! The wire by epoll: level-triggered readiness, one read and one write per request.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::ops::Range;
 use std::sync::Arc;
 
 use leadline_sys::clock::monotonic_ns;
+use leadline_sys::connect::receive_stamped;
 use leadline_sys::poll::{Interest, Poll, Ready};
+use socket2::Socket;
 
 use super::{Completion, Parted, Wire};
-use crate::load::http::worker::Plan;
 
 /// One read takes at most this much, bytes.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -17,37 +18,43 @@ const READS_PER_TURN: u32 = 8;
 /// Ready connections per wait.
 const BATCH: usize = 512;
 
-struct Socket {
-    stream: TcpStream,
+struct Place {
+    socket: Socket,
     is_up: bool,
+    is_stamped: bool,
     watches_write: bool,
+    /// What the socket has not taken yet: part of the payload, then copies.
+    piece: Range<usize>,
+    copies: Vec<u8>,
 }
 
 /// See the file's head.
 pub struct EpollWire {
-    plan: Arc<Plan>,
+    payload: Arc<[u8]>,
     poll: Poll,
-    sockets: Vec<Option<Socket>>,
+    places: Vec<Option<Place>>,
     ready: Vec<Ready>,
     next: usize,
     /// Reads that the connection at `next` may still have.
     reads_left: u32,
     buffer: Box<[u8]>,
     filled: usize,
+    stamp_ns: Option<u64>,
 }
 
 impl EpollWire {
     /// A wire for `connections` sockets.
-    pub fn new(plan: &Arc<Plan>, connections: usize) -> io::Result<Self> {
+    pub fn new(payload: &Arc<[u8]>, connections: usize) -> io::Result<Self> {
         Ok(Self {
-            plan: Arc::clone(plan),
+            payload: Arc::clone(payload),
             poll: Poll::new(connections.min(BATCH))?,
-            sockets: (0..connections).map(|_| None).collect(),
+            places: (0..connections).map(|_| None).collect(),
             ready: Vec::with_capacity(BATCH),
             next: 0,
             reads_left: READS_PER_TURN,
             buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
             filled: 0,
+            stamp_ns: None,
         })
     }
 
@@ -60,9 +67,18 @@ impl EpollWire {
     /// Reads once; `None` where there is nothing.
     #[inline]
     fn read(&mut self, index: usize) -> Option<Completion> {
-        let Some(Socket { stream, .. }) = &mut self.sockets[index] else { return None };
+        let Some(Place { socket, is_stamped, .. }) = &mut self.places[index] else { return None };
+        self.stamp_ns = None;
         loop {
-            return match stream.read(&mut self.buffer) {
+            let read = if *is_stamped {
+                receive_stamped(&*socket, &mut self.buffer).map(|(read, stamp_ns)| {
+                    self.stamp_ns = stamp_ns;
+                    read
+                })
+            } else {
+                socket.read(&mut self.buffer)
+            };
+            return match read {
                 Ok(0) => Some(Completion::Ended(Ok(()))),
                 Ok(read) => {
                     self.filled = read;
@@ -74,6 +90,61 @@ impl EpollWire {
             };
         }
     }
+
+    /// Writes what was left; `None` where nothing was, or there is still no room.
+    fn write_rest(&mut self, index: usize) -> Option<Completion> {
+        let place = self.places[index].as_mut()?;
+        match place.write(&self.payload) {
+            Ok(0) => None,
+            Ok(written) => match place.watch(&self.poll, index) {
+                Ok(()) => Some(Completion::Sent(written)),
+                Err(error) => Some(Completion::NotSent(0, error)),
+            },
+            Err(error) => Some(Completion::NotSent(0, error)),
+        }
+    }
+}
+
+impl Place {
+    /// Writes as much of what is left as there is room for; says how much that was.
+    fn write(&mut self, payload: &[u8]) -> io::Result<usize> {
+        let mut written = 0;
+        while !self.is_all_written() {
+            let rest = if self.piece.is_empty() { &self.copies[..] } else { &payload[self.piece.clone()] };
+            match self.socket.write(rest) {
+                Ok(bytes) => {
+                    written += bytes;
+                    if self.piece.is_empty() {
+                        self.copies.drain(..bytes);
+                    } else {
+                        self.piece.start += bytes;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // What was written is told first; the next attempt fails again.
+                Err(_) if written > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(written)
+    }
+
+    fn is_all_written(&self) -> bool {
+        self.piece.is_empty() && self.copies.is_empty()
+    }
+
+    /// Waits for room if something is left, and no longer if not.
+    #[inline]
+    fn watch(&mut self, poll: &Poll, index: usize) -> io::Result<()> {
+        let wants_write = !self.is_all_written();
+        if wants_write == self.watches_write {
+            return Ok(());
+        }
+        self.watches_write = wants_write;
+        let interest = if wants_write { Interest::ReadWrite } else { Interest::Read };
+        poll.modify(&self.socket, index as u64, interest)
+    }
 }
 
 impl Wire for EpollWire {
@@ -81,51 +152,59 @@ impl Wire for EpollWire {
         Ok(())
     }
 
-    fn connect(&mut self, index: usize, stream: TcpStream) -> io::Result<()> {
-        self.poll.add(&stream, index as u64, Interest::Write)?;
-        self.sockets[index] = Some(Socket { stream, is_up: false, watches_write: false });
+    fn connect(&mut self, index: usize, socket: Socket) -> io::Result<()> {
+        self.poll.add(&socket, index as u64, Interest::Write)?;
+        self.places[index] = Some(Place {
+            socket,
+            is_up: false,
+            is_stamped: false,
+            watches_write: false,
+            piece: 0..0,
+            copies: Vec::new(),
+        });
         Ok(())
     }
 
-    fn connected(&mut self, index: usize) -> io::Result<()> {
-        let Some(socket) = &mut self.sockets[index] else { return Err(io::ErrorKind::NotConnected.into()) };
-        if let Some(error) = socket.stream.take_error()? {
+    fn connected(&mut self, index: usize, stamped: bool) -> io::Result<()> {
+        let Some(place) = &mut self.places[index] else { return Err(io::ErrorKind::NotConnected.into()) };
+        if let Some(error) = place.socket.take_error()? {
             return Err(error);
         }
-        socket.is_up = true;
-        self.poll.modify(&socket.stream, index as u64, Interest::Read)
-    }
-
-    fn open(&mut self, index: usize, stream: TcpStream) -> io::Result<()> {
-        self.poll.add(&stream, index as u64, Interest::Read)?;
-        self.sockets[index] = Some(Socket { stream, is_up: true, watches_write: false });
-        Ok(())
+        (place.is_up, place.is_stamped) = (true, stamped);
+        self.poll.modify(&place.socket, index as u64, Interest::Read)
     }
 
     #[inline]
-    fn send(&mut self, index: usize, from: usize) -> io::Result<Option<usize>> {
-        let Some(socket) = &mut self.sockets[index] else { return Err(io::ErrorKind::NotConnected.into()) };
-        let unsent = &self.plan.template.bytes()[from..];
-        let written = match socket.stream.write(unsent) {
+    fn send(&mut self, index: usize, piece: Range<usize>) -> io::Result<usize> {
+        let Some(place) = &mut self.places[index] else { return Err(io::ErrorKind::NotConnected.into()) };
+        place.piece = piece;
+        let written = place.write(&self.payload)?;
+        place.watch(&self.poll, index)?;
+        Ok(written)
+    }
+
+    fn send_copy(&mut self, index: usize, bytes: &[u8]) -> io::Result<usize> {
+        let Some(place) = &mut self.places[index] else { return Err(io::ErrorKind::NotConnected.into()) };
+        if !place.is_all_written() {
+            place.copies.extend_from_slice(bytes);
+            return Ok(0);
+        }
+        let written = match place.socket.write(bytes) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             written => written?,
         };
-        let wants_write = written < unsent.len();
-        if wants_write != socket.watches_write {
-            socket.watches_write = wants_write;
-            let interest = if wants_write { Interest::ReadWrite } else { Interest::Read };
-            self.poll.modify(&socket.stream, index as u64, interest)?;
-        }
-        Ok(Some(written))
+        place.copies.extend_from_slice(&bytes[written..]);
+        place.watch(&self.poll, index)?;
+        Ok(written)
     }
 
     fn part(&mut self, index: usize) -> Option<Parted> {
-        let Socket { stream, .. } = self.sockets[index].take()?;
+        let Place { socket, .. } = self.places[index].take()?;
         // Closing it takes it out of the poll, which costs less than asking for it; what lives on is parted with at the end.
         if self.ready.get(self.next).is_some_and(|ready| ready.token == index as u64) {
             self.advance();
         }
-        Some(Parted { socket: stream, unsent_bytes: 0 })
+        Some(Parted { socket, unsent_bytes: 0 })
     }
 
     fn wait(&mut self, until_ns: u64) -> io::Result<()> {
@@ -139,7 +218,7 @@ impl Wire for EpollWire {
     fn completion(&mut self) -> io::Result<Option<(usize, u64, Completion)>> {
         while let Some(&ready) = self.ready.get(self.next) {
             let index = ready.token as usize;
-            let is_up = self.sockets[index].as_ref().is_some_and(|socket| socket.is_up);
+            let is_up = self.places[index].as_ref().is_some_and(|place| place.is_up);
             if is_up && ready.readable && self.reads_left > 0 {
                 self.reads_left -= 1;
                 let completion = self.read(index);
@@ -156,8 +235,12 @@ impl Wire for EpollWire {
                 continue;
             }
             self.advance();
-            if ready.writable && self.sockets[index].is_some() {
-                return Ok(Some((index, monotonic_ns(), Completion::Writable)));
+            if !ready.writable || self.places[index].is_none() {
+                continue;
+            }
+            let completion = if is_up { self.write_rest(index) } else { Some(Completion::Writable) };
+            if let Some(completion) = completion {
+                return Ok(Some((index, monotonic_ns(), completion)));
             }
         }
         Ok(None)
@@ -168,7 +251,16 @@ impl Wire for EpollWire {
         &self.buffer[..self.filled]
     }
 
-    fn sockets(&self) -> impl Iterator<Item = &TcpStream> {
-        self.sockets.iter().flatten().map(|socket| &socket.stream)
+    #[inline]
+    fn stamp_ns(&self) -> Option<u64> {
+        self.stamp_ns
+    }
+
+    fn socket(&self, index: usize) -> Option<&Socket> {
+        self.places[index].as_ref().map(|place| &place.socket)
+    }
+
+    fn sockets(&self) -> impl Iterator<Item = &Socket> {
+        self.places.iter().flatten().map(|place| &place.socket)
     }
 }

@@ -2,13 +2,13 @@
 //! that are left are the waits.
 
 use std::io;
-use std::net::TcpStream;
+use std::ops::Range;
 use std::sync::Arc;
 
 use leadline_sys::ring::{Completion, Options, Ring, Sending};
+use socket2::Socket;
 
 use super::{Parted, Wire};
-use crate::load::http::worker::Plan;
 
 /// Requests that are handed over by one system call at most. The kernel sends one after the other, so the last one waits
 /// for the others: more of them spare little and would be seen as latency.
@@ -20,30 +20,17 @@ const BUFFER_BYTES: u32 = 32 * 1024;
 /// See the file's head.
 pub struct RingWire {
     ring: Ring,
-    payload_bytes: usize,
-    sockets: Vec<Option<TcpStream>>,
+    sockets: Vec<Option<Socket>>,
     /// What went wrong with the ring itself where it could not be told at once.
     failed: Option<io::Error>,
 }
 
 impl RingWire {
     /// A wire for `connections` sockets, or the reason why there is no io_uring here.
-    pub fn new(plan: &Arc<Plan>, connections: usize) -> io::Result<Self> {
+    pub fn new(payload: &Arc<[u8]>, connections: usize) -> io::Result<Self> {
         let options = Options { slots: connections as u32, buffers: BUFFERS, buffer_bytes: BUFFER_BYTES, batch: BATCH };
-        let ring = Ring::new(&options, plan.template.bytes().into())?;
-        Ok(Self {
-            ring,
-            payload_bytes: plan.template.bytes().len(),
-            sockets: (0..connections).map(|_| None).collect(),
-            failed: None,
-        })
-    }
-
-    /// The ring waits for blocking sockets only; for others it would report what it cannot do at once as an error.
-    fn attach(&mut self, index: usize) -> io::Result<()> {
-        let Some(stream) = &self.sockets[index] else { return Err(io::ErrorKind::NotConnected.into()) };
-        stream.set_nonblocking(false)?;
-        self.ring.attach(index, stream, false)
+        let ring = Ring::new(&options, payload.as_ref().into())?;
+        Ok(Self { ring, sockets: (0..connections).map(|_| None).collect(), failed: None })
     }
 }
 
@@ -52,41 +39,45 @@ impl Wire for RingWire {
         self.ring.enable()
     }
 
-    fn connect(&mut self, index: usize, stream: TcpStream) -> io::Result<()> {
-        self.ring.watch(index, &stream)?;
-        self.sockets[index] = Some(stream);
+    fn connect(&mut self, index: usize, socket: Socket) -> io::Result<()> {
+        self.ring.watch(index, &socket)?;
+        self.sockets[index] = Some(socket);
         Ok(())
     }
 
-    fn connected(&mut self, index: usize) -> io::Result<()> {
-        let pending = self.sockets[index].as_ref().and_then(|stream| stream.take_error().transpose());
-        pending.map_or(Ok(()), |error| Err(error.unwrap_or_else(|error| error)))?;
-        self.attach(index)
-    }
-
-    fn open(&mut self, index: usize, stream: TcpStream) -> io::Result<()> {
-        self.sockets[index] = Some(stream);
-        self.attach(index)
+    fn connected(&mut self, index: usize, stamped: bool) -> io::Result<()> {
+        let Some(socket) = &self.sockets[index] else { return Err(io::ErrorKind::NotConnected.into()) };
+        if let Some(error) = socket.take_error()? {
+            return Err(error);
+        }
+        // The ring waits for blocking sockets only; for others it would report what it cannot do at once as an error.
+        socket.set_nonblocking(false)?;
+        self.ring.attach(index, socket, stamped)
     }
 
     #[inline]
-    fn send(&mut self, index: usize, from: usize) -> io::Result<Option<usize>> {
-        let to = self.payload_bytes;
-        let sending = self.ring.send(index, from..to)?;
-        Ok((sending == Sending::Assumed).then_some(to - from))
+    fn send(&mut self, index: usize, piece: Range<usize>) -> io::Result<usize> {
+        let bytes = piece.len();
+        let sending = self.ring.send(index, piece)?;
+        Ok(if sending == Sending::Assumed { bytes } else { 0 })
+    }
+
+    fn send_copy(&mut self, index: usize, bytes: &[u8]) -> io::Result<usize> {
+        self.ring.send_copy(index, bytes)?;
+        Ok(0)
     }
 
     fn part(&mut self, index: usize) -> Option<Parted> {
-        let stream = self.sockets[index].take()?;
+        let socket = self.sockets[index].take()?;
         let detached = self.ring.detach(index).and_then(|unsent_bytes| {
-            stream.set_nonblocking(true)?;
+            socket.set_nonblocking(true)?;
             Ok(unsent_bytes)
         });
         let unsent_bytes = detached.unwrap_or_else(|error| {
             self.failed = Some(error);
             0
         });
-        Some(Parted { socket: stream, unsent_bytes })
+        Some(Parted { socket, unsent_bytes })
     }
 
     fn wait(&mut self, until_ns: u64) -> io::Result<()> {
@@ -106,7 +97,16 @@ impl Wire for RingWire {
         self.ring.received()
     }
 
-    fn sockets(&self) -> impl Iterator<Item = &TcpStream> {
+    #[inline]
+    fn stamp_ns(&self) -> Option<u64> {
+        self.ring.stamp_ns()
+    }
+
+    fn socket(&self, index: usize) -> Option<&Socket> {
+        self.sockets[index].as_ref()
+    }
+
+    fn sockets(&self) -> impl Iterator<Item = &Socket> {
         self.sockets.iter().flatten()
     }
 }

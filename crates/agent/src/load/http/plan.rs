@@ -1,0 +1,294 @@
+//! What all connections of a load have in common, out of its specification. Owns every check of what was asked for; what
+//! passes cannot fail later for being wrong. Looks names up once, unless each connection is to do so itself.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::prelude::{Engine as _, BASE64_STANDARD};
+use leadline_http::tls::{ClientTls, TlsOptions, TlsVersion};
+use leadline_http::{RequestSet, RequestTemplate, Url};
+use leadline_pace::{Stage, Stages};
+use leadline_sys::clock::monotonic_ns;
+use leadline_sys::connect::{Remote, TcpOptions};
+use leadline_wire::{DnsPolicy, ErrorReport, HttpRequest, HttpSpec, IpVersion, TlsSpec};
+
+use crate::events::input_error;
+use crate::load::session::{parse_bind, resolve_host};
+
+/// See the file's head.
+pub struct Plan {
+    /// The requests.
+    pub requests: RequestSet,
+    /// All their bytes.
+    pub payload: Arc<[u8]>,
+    /// What each was made from, for those that follow from it.
+    pub sources: Vec<RequestSource>,
+    /// The way to the server.
+    pub way: Way,
+    /// TLS, where it is spoken.
+    pub tls: Option<ClientTls>,
+    /// How long each step of opening a connection may take, ns.
+    pub connect_timeout_ns: u64,
+    /// How long a request may take, ns.
+    pub response_timeout_ns: u64,
+    /// Requests after which a connection is closed.
+    pub requests_per_connection: u64,
+    /// Redirects that are followed.
+    pub redirects: u32,
+    /// When requests are due; as fast as answers come where absent.
+    pub stages: Option<Stages>,
+}
+
+/// A request as it was asked for.
+pub struct RequestSource {
+    /// Where it goes.
+    pub url: Url,
+    /// Its method.
+    pub method: String,
+    /// Its header fields, those that the whole load adds included.
+    pub headers: Vec<(String, String)>,
+    /// Its body.
+    pub body: Option<Vec<u8>>,
+    /// Whether its target is absolute, as a proxy wants it.
+    pub is_proxied: bool,
+}
+
+/// The way to the server.
+pub struct Way {
+    /// Where connections go.
+    pub destination: Destination,
+    /// Local addresses that they take in turn.
+    pub binds: Vec<IpAddr>,
+    /// Their options.
+    pub options: TcpOptions,
+    /// What a proxy is asked before all else.
+    pub proxy_request: Option<Vec<u8>>,
+}
+
+/// Where connections go.
+pub enum Destination {
+    /// To what was found before the start, and how long finding it took, ns, where a name had to be asked for.
+    Known(Remote, Option<u64>),
+    /// To what a name means each time.
+    Asked(Name),
+}
+
+/// A name to ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    /// Host.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// Only this family.
+    pub ip_version: Option<IpVersion>,
+}
+
+impl Name {
+    /// Ask the system; blocks.
+    pub fn look_up(&self) -> Result<SocketAddr, ErrorReport> {
+        resolve_host(&self.host, self.port, self.ip_version)
+    }
+}
+
+impl std::fmt::Display for Way {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.destination {
+            Destination::Known(remote, _) => remote.fmt(formatter),
+            Destination::Asked(name) => write!(formatter, "{}:{}", name.host, name.port),
+        }
+    }
+}
+
+impl Plan {
+    /// Check and prepare what was asked for.
+    pub fn new(spec: &HttpSpec) -> Result<Self, ErrorReport> {
+        let timeouts = &spec.timeouts;
+        if [spec.connections, spec.threads, timeouts.response_ms, timeouts.connect_ms].contains(&0) {
+            return Err(input_error("bad_http", "connections, threads and timeouts have to be at least 1"));
+        }
+        if spec.requests_per_connection == Some(0) {
+            return Err(input_error("bad_http", "requests_per_connection has to be at least 1"));
+        }
+        let proxy = spec.route.proxy.as_deref().map(Proxy::parse).transpose()?;
+        let sources = spec.requests.iter().map(|request| source(request, spec, proxy.as_ref()));
+        let sources = sources.collect::<Result<Vec<_>, _>>()?;
+        let Some(RequestSource { url: origin, .. }) = sources.first() else {
+            return Err(input_error("bad_http", "there is no request"));
+        };
+        if let Some(other) = sources.iter().find(|source| !source.url.has_origin_of(origin)) {
+            let (other, origin) = (other.url.absolute(), origin.authority());
+            return Err(input_error(
+                "bad_url",
+                format!("{other} is on another server than {origin}; one load has one"),
+            ));
+        }
+        let templates = sources.iter().zip(&spec.requests).map(|(source, request)| {
+            let template = source.template(&source.method, &source.url, source.body.as_deref())?;
+            Ok((template, request.weight))
+        });
+        let requests = RequestSet::new(templates.collect::<Result<Vec<_>, ErrorReport>>()?)
+            .map_err(|error| input_error("bad_request", error.to_string()))?;
+        Ok(Self {
+            payload: requests.payload().into(),
+            requests,
+            way: way(spec, origin, proxy.as_ref())?,
+            tls: origin.is_https.then(|| tls(spec.tls.as_ref(), origin, spec.connections)).transpose()?,
+            sources,
+            connect_timeout_ns: u64::from(timeouts.connect_ms) * 1_000_000,
+            response_timeout_ns: u64::from(timeouts.response_ms) * 1_000_000,
+            requests_per_connection: spec.requests_per_connection.unwrap_or(u64::MAX),
+            redirects: spec.redirects,
+            stages: stages(spec)?,
+        })
+    }
+}
+
+impl RequestSource {
+    /// A request like this one with another method, URL or body.
+    pub fn template(&self, method: &str, url: &Url, body: Option<&[u8]>) -> Result<RequestTemplate, ErrorReport> {
+        let headers = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let absolute;
+        let url = if self.is_proxied {
+            absolute = Url { target: url.absolute(), ..url.clone() };
+            &absolute
+        } else {
+            url
+        };
+        RequestTemplate::new(method, url, headers, body).map_err(|error| input_error("bad_request", error.to_string()))
+    }
+}
+
+fn source(request: &HttpRequest, spec: &HttpSpec, proxy: Option<&Proxy>) -> Result<RequestSource, ErrorReport> {
+    let url = Url::parse(&request.url).map_err(|error| input_error("bad_url", error.to_string()))?;
+    let body = request.body_base64.as_deref().map(|text| BASE64_STANDARD.decode(text)).transpose();
+    let body = body.map_err(|error| input_error("bad_body", format!("body_base64: {error}")))?;
+    let is_proxied = proxy.is_some() && !url.is_https;
+    let mut headers: Vec<(String, String)> =
+        request.headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect();
+    if let (true, Some(Proxy { authorization: Some(value), .. })) = (is_proxied, proxy) {
+        headers.push(("Proxy-Authorization".to_owned(), value.clone()));
+    }
+    let says_connection = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("connection"));
+    if spec.requests_per_connection == Some(1) && !says_connection {
+        headers.push(("Connection".to_owned(), "close".to_owned()));
+    }
+    Ok(RequestSource { url, method: request.method.clone(), headers, body, is_proxied })
+}
+
+struct Proxy {
+    url: Url,
+    authorization: Option<String>,
+}
+
+impl Proxy {
+    fn parse(text: &str) -> Result<Self, ErrorReport> {
+        // The text may hold a password, so no message repeats it.
+        let bad =
+            |what: &str| input_error("bad_proxy", format!("proxy: {what}; write http://[USER:PASSWORD@]HOST:PORT"));
+        let rest = text.strip_prefix("http://").ok_or_else(|| bad("it does not begin with http://"))?;
+        let (user, host) = rest.rsplit_once('@').map_or((None, rest), |(user, host)| (Some(user), host));
+        let url = Url::parse(&format!("http://{host}")).map_err(|error| bad(&error.to_string()))?;
+        let authorization = user.map(|user| format!("Basic {}", BASE64_STANDARD.encode(user)));
+        Ok(Self { url, authorization })
+    }
+
+    /// Asks for a tunnel (RFC 9110, 9.3.6).
+    fn connect_request(&self, origin: &Url) -> Vec<u8> {
+        let to = origin.host_and_port();
+        let authorization = self.authorization.as_ref();
+        let authorization = authorization.map_or(String::new(), |value| format!("Proxy-Authorization: {value}\r\n"));
+        format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n{authorization}\r\n").into_bytes()
+    }
+}
+
+fn way(spec: &HttpSpec, origin: &Url, proxy: Option<&Proxy>) -> Result<Way, ErrorReport> {
+    let route = &spec.route;
+    let binds = route.bind.iter().map(|text| parse_bind(Some(text)));
+    let binds = binds.filter_map(Result::transpose).collect::<Result<Vec<_>, _>>()?;
+    let towards = proxy.map_or(origin, |proxy| &proxy.url);
+    let destination = match &route.unix_socket {
+        Some(_) if proxy.is_some() => {
+            return Err(input_error("bad_http", "a proxy is not reached over unix_socket; give one of them"));
+        }
+        Some(path) => Destination::Known(Remote::Unix(PathBuf::from(path)), None),
+        None => destination(spec, towards)?,
+    };
+    let options = spec.socket.clone();
+    Ok(Way {
+        destination,
+        binds,
+        options: TcpOptions {
+            delay: options.delay,
+            congestion: options.congestion,
+            send_buffer_bytes: options.send_buffer_bytes,
+            receive_buffer_bytes: options.receive_buffer_bytes,
+            segment_bytes: options.segment_bytes,
+            dscp: options.dscp.filter(|point| *point < 64),
+            user_timeout: options.user_timeout_ms.map(|time_ms| Duration::from_millis(time_ms.into())),
+            fast_open: options.fast_open,
+        },
+        proxy_request: proxy.filter(|_| origin.is_https).map(|proxy| proxy.connect_request(origin)),
+    })
+}
+
+fn destination(spec: &HttpSpec, url: &Url) -> Result<Destination, ErrorReport> {
+    let given = spec.route.resolve.iter().find(|one| one.host.eq_ignore_ascii_case(&url.host) && one.port == url.port);
+    let name = Name { host: url.host.clone(), port: url.port, ip_version: spec.ip_version };
+    let literal = match given {
+        Some(given) => {
+            let bad = |_| input_error("bad_address", format!("resolve: {} is not an IP address", given.address));
+            Some(given.address.parse::<IpAddr>().map_err(bad)?)
+        }
+        None => url.host.parse().ok(),
+    };
+    if let Some(address) = literal {
+        let to = Name { host: address.to_string(), ..name };
+        return Ok(Destination::Known(Remote::Inet(to.look_up()?), None));
+    }
+    let began_ns = monotonic_ns();
+    let address = name.look_up()?;
+    Ok(match spec.route.dns {
+        DnsPolicy::Run => Destination::Known(Remote::Inet(address), Some(monotonic_ns() - began_ns)),
+        DnsPolicy::Connection => Destination::Asked(name),
+    })
+}
+
+fn tls(spec: Option<&TlsSpec>, origin: &Url, connections: u32) -> Result<ClientTls, ErrorReport> {
+    let Some(spec) = spec else {
+        return Err(input_error("bad_tls", format!("{} wants TLS, and the specification has none", origin.absolute())));
+    };
+    let version = |version| match version {
+        leadline_wire::TlsVersion::V1_2 => TlsVersion::V1_2,
+        leadline_wire::TlsVersion::V1_3 => TlsVersion::V1_3,
+    };
+    let identity = spec.identity.as_ref();
+    ClientTls::new(&TlsOptions {
+        verify: spec.verify,
+        ca_pem: spec.ca_pem.as_deref(),
+        identity: identity.map(|identity| (identity.certificate_pem.as_str(), identity.key_pem.as_str())),
+        oldest: version(spec.oldest),
+        newest: version(spec.newest),
+        cipher_suites: &spec.cipher_suites,
+        alpn: &spec.alpn,
+        server_name: spec.server_name.as_deref().unwrap_or(&origin.host),
+        resumption: spec.resumption,
+        early_data: spec.early_data,
+        connections: connections as usize,
+    })
+    .map_err(|error| input_error("bad_tls", error.to_string()))
+}
+
+fn stages(spec: &HttpSpec) -> Result<Option<Stages>, ErrorReport> {
+    if spec.rate.is_empty() {
+        return Ok(None);
+    }
+    let stages = spec.rate.iter().map(|stage| Stage {
+        from_per_s: stage.from_per_s,
+        to_per_s: stage.to_per_s,
+        duration_ns: stage.duration_ms.saturating_mul(1_000_000),
+    });
+    Stages::new(stages).map(Some).map_err(|error| input_error("bad_rate", format!("rate: {error}")))
+}

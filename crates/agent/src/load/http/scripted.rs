@@ -1,0 +1,236 @@
+//! wrk's scripts as a source of requests: the script's states belong to `leadline_script`; here they meet real sockets, the
+//! load's threads and the agent's events.
+
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use leadline_http::{RequestSet, RequestTemplate};
+use leadline_script::{Main, Origin, Outside, Program, Summary, ThreadScript};
+use leadline_stats::Histogram;
+use leadline_sys::clock::monotonic_ns;
+use leadline_sys::connect::Remote;
+use leadline_wire::{ErrorReport, Event, HttpScript, HttpSpec, Outcome};
+
+use super::exchange::Capture;
+use super::plan::{Destination, Plan};
+use crate::events::input_error;
+use crate::load::Task;
+
+/// One thread's script.
+pub struct Scripted(ThreadScript);
+
+impl Scripted {
+    /// Requests that it makes at a time.
+    pub fn batch(&self) -> u32 {
+        self.0.batch()
+    }
+
+    /// Whether it looks at answers.
+    pub fn wants_answers(&self) -> bool {
+        self.0.has_response()
+    }
+
+    /// Where it wants its thread's connections to go.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.0.address()
+    }
+
+    /// Whether it wants its thread to end.
+    pub fn stopped(&self) -> bool {
+        self.0.stopped()
+    }
+
+    /// The next request, or batch.
+    pub fn request(&mut self, out: &mut Vec<u8>) -> Result<(), String> {
+        self.0.request(out).map_err(|error| error.to_string())
+    }
+
+    /// How long to wait before it, ms.
+    pub fn delay_ms(&mut self) -> Result<u64, String> {
+        if self.0.has_delay() {
+            self.0.delay_ms().map_err(|error| error.to_string())
+        } else {
+            Ok(0)
+        }
+    }
+
+    /// Shows it an answer.
+    pub fn response(&mut self, status: u16, answer: &Capture) -> Result<(), String> {
+        if !self.0.has_response() {
+            return Ok(());
+        }
+        if answer.is_cut {
+            return Err("an answer was longer than the 64 MiB that a script is shown".to_owned());
+        }
+        let fields: Vec<_> = answer.fields().collect();
+        self.0.response(status, &fields, &answer.body).map_err(|error| error.to_string())
+    }
+}
+
+/// A load's script: its threads' parts, and what is left to say at the end.
+pub struct Cast {
+    main: Main,
+    voice: Arc<Voice>,
+    /// One for each thread; none where the script says the same always, which needs no script.
+    pub threads: Option<Vec<Scripted>>,
+}
+
+impl Cast {
+    /// Runs the script's file, `setup` and `init`. A script that always makes the same request becomes the plan's.
+    pub fn new(
+        script: &HttpScript,
+        spec: &HttpSpec,
+        plan: &mut Plan,
+        threads: usize,
+        task: &Task,
+    ) -> Result<Self, ErrorReport> {
+        let HttpScript { name, source, args } = script.clone();
+        let voice = Arc::new(Voice { task: task.clone(), line: Mutex::default() });
+        let speaker = Arc::clone(&voice);
+        let output = Arc::new(move |text: &str| speaker.say(text));
+        let origin = origin(spec, plan)?;
+        let (main, scripts) =
+            leadline_script::load(&Program { name, source, args }, &origin, threads, output, Arc::new(World))
+                .map_err(|error| input_error("bad_script", error.to_string()))?;
+        let constant = scripts.first().and_then(|first| first.constant().map(<[u8]>::to_vec));
+        let constant = constant.filter(|bytes| {
+            scripts.iter().all(|script| script.constant() == Some(bytes) && script.address() == scripts[0].address())
+        });
+        let threads = match constant {
+            Some(bytes) => {
+                if let (Some(address), Destination::Known(Remote::Inet(known), _)) =
+                    (scripts[0].address(), &mut plan.way.destination)
+                {
+                    *known = address;
+                }
+                plan.requests = RequestSet::new([(RequestTemplate::from_bytes(bytes), 1)])
+                    .map_err(|error| input_error("bad_script", error.to_string()))?;
+                plan.payload = plan.requests.payload().into();
+                None
+            }
+            None => Some(scripts.into_iter().map(Scripted).collect()),
+        };
+        Ok(Self { main, voice, threads })
+    }
+
+    /// Tells it, and has its last line said.
+    pub fn done(mut self, outcome: &mut Outcome, duration_ns: u64, latency: &Histogram, rates: &Histogram) {
+        let summary = summary(outcome, duration_ns);
+        if let Err(error) = self.main.done(&summary, latency, rates) {
+            *outcome.errors.entry("script_error".to_owned()).or_insert(0) += 1;
+            outcome.error_examples.entry("script_error".to_owned()).or_insert_with(|| error.to_string());
+        }
+        self.voice.finish();
+    }
+}
+
+fn origin(spec: &HttpSpec, plan: &Plan) -> Result<Origin, ErrorReport> {
+    let Some((request, source)) = spec.requests.first().zip(plan.sources.first()) else {
+        return Err(input_error("bad_http", "a script needs a URL"));
+    };
+    let url = &source.url;
+    // wrk knows a port only where the URL names one.
+    let authority =
+        request.url.split("://").nth(1).unwrap_or_default().split(['/', '?', '#']).next().unwrap_or_default();
+    let names_port = authority.rsplit_once(':').is_some_and(|(before, port)| {
+        !port.is_empty()
+            && port.bytes().all(|byte| byte.is_ascii_digit())
+            && (before.ends_with(']') || !before.contains(':'))
+    });
+    Ok(Origin {
+        url: request.url.clone(),
+        scheme: if url.is_https { "https" } else { "http" }.to_owned(),
+        host: url.host.clone(),
+        port: names_port.then_some(url.port),
+        path: if source.is_proxied { url.absolute() } else { url.target.clone() },
+        method: source.method.clone(),
+        headers: source.headers.clone(),
+        body: source.body.clone(),
+        addresses: match &plan.way.destination {
+            Destination::Known(Remote::Inet(address), _) if spec.route.proxy.is_none() => vec![*address],
+            _ => Vec::new(),
+        },
+    })
+}
+
+/// In wrk's five classes.
+fn summary(outcome: &Outcome, duration_ns: u64) -> Summary {
+    let count = |name: &str| outcome.counts.get(name).copied().unwrap_or(0);
+    let mut summary = Summary {
+        duration_us: duration_ns / 1000,
+        requests: count("responses"),
+        bytes: count("bytes"),
+        status: (4..10).map(|class| count(&format!("status_{class}xx"))).sum(),
+        ..Summary::default()
+    };
+    for (name, failed) in &outcome.errors {
+        let class = match name.as_str() {
+            "response_timeout" => &mut summary.timeout,
+            "closed_early" | "reset" | "tls_truncated" => &mut summary.read,
+            "no_buffer_space" | "message_too_long" => &mut summary.write,
+            name if name.starts_with("malformed_") => &mut summary.read,
+            _ => &mut summary.connect,
+        };
+        *class += failed;
+    }
+    summary
+}
+
+/// What a script prints, as events: one for each line.
+struct Voice {
+    task: Task,
+    line: Mutex<String>,
+}
+
+/// A line longer than this is said in pieces, bytes.
+const LINE_BYTES: usize = 4096;
+
+impl Voice {
+    fn say(&self, text: &str) {
+        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        for piece in text.split_inclusive('\n') {
+            line.push_str(piece);
+            if line.ends_with('\n') || line.len() >= LINE_BYTES {
+                self.tell(&std::mem::take(&mut *line));
+            }
+        }
+    }
+
+    fn finish(&self) {
+        let line = std::mem::take(&mut *self.line.lock().unwrap_or_else(PoisonError::into_inner));
+        if !line.is_empty() {
+            self.tell(&line);
+        }
+    }
+
+    fn tell(&self, line: &str) {
+        self.task.events.say(&Event::Output {
+            trial: self.task.trial.clone(),
+            task: self.task.name.clone(),
+            t_ns: monotonic_ns(),
+            line: line.strip_suffix('\n').unwrap_or(line).to_owned(),
+        });
+    }
+}
+
+/// This host, for `wrk.lookup` and `wrk.connect`.
+struct World;
+
+/// How long a script's own connection may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl Outside for World {
+    fn lookup(&self, host: &str, service: &str) -> Result<Vec<SocketAddr>, String> {
+        let port = match service {
+            "http" => 80,
+            "https" => 443,
+            number => number.parse().map_err(|_| format!("{number} is no port; a number, http or https"))?,
+        };
+        (host, port).to_socket_addrs().map(Iterator::collect).map_err(|error| format!("looking up {host}: {error}"))
+    }
+
+    fn connect(&self, address: SocketAddr) -> bool {
+        TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).is_ok()
+    }
+}

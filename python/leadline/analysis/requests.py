@@ -1,0 +1,130 @@
+"""The figures of http tests: requests by their fate, times by phase, connections, and what every thread did.
+
+Names and units are what results, targets and tables share. A value that is not known is None: a histogram that no
+operation fed, a counter that no engine told. Draws nothing and judges nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from leadline.analysis import histograms as hdr
+from leadline.analysis.flows import Flow
+from leadline.analysis.gather import TestData
+from leadline.analysis.metrics import (
+    PERCENTILES,
+    Histograms,
+    counter,
+    error_counts,
+    received_bytes,
+    received_units,
+    sum_of_flows,
+    times,
+    window_rates,
+)
+from leadline.analysis.model import Distribution, Metric, Window
+
+# The whole spread of what a user waits for; of a phase what tells whether it matters.
+_SPREAD = ("min", "mean", "stdev", *PERCENTILES, "max")
+_PHASE = ("mean", "p50", "p99", "max")
+_LATE = ("p50", "p99", "max")
+PHASES = ("dns", "connect", "tls_full", "tls_resumed", "first_byte", "transfer")
+"""Histograms of a connection's and then of a request's phases, in their order."""
+
+_HISTOGRAMS = ("latency", "service", "late", *PHASES, "kernel_wait")
+_STATUS_CLASSES = tuple(f"status_{digit}xx" for digit in range(1, 6))
+_COUNTS = {
+    "requests_due": "requests_due",
+    "requests_sent": "requests_sent",
+    "unanswered": "unanswered",
+    "unsent": "unsent",
+    "redirects": "redirects",
+    "connections_opened": "connections_opened",
+    "handshakes_full": "tls_full",
+    "handshakes_resumed": "tls_resumed",
+}
+
+
+def http_figures(
+    data: TestData, flows: Sequence[Flow], window: Window | None, histograms: Histograms
+) -> dict[str, Metric]:
+    """Every metric of an http test."""
+    rates = window_rates(data.spec, flows, window)
+    latency = histograms.named("latency")
+    return {
+        "requests": Metric(sum_of_flows(flows, received_units), "count"),
+        "requests_per_s": Metric(rates["requests_per_s"], "1/s"),
+        **{name: Metric(counter(data, key), "count") for name, key in _COUNTS.items()},
+        **{name: Metric(_status(data, name), "count") for name in _STATUS_CLASSES},
+        "error_ratio": Metric(_error_ratio(data), "ratio"),
+        "bytes_sent": Metric(sum_of_flows(flows, lambda flow: flow.sent_bytes), "bytes"),
+        "bytes_received": Metric(sum_of_flows(flows, received_bytes), "bytes"),
+        "body_bytes": Metric(counter(data, "body_bytes"), "bytes"),
+        "transfer_bps": Metric(rates["throughput_bps"], "bit/s"),
+        "latency_samples": Metric(latency.count, "count"),
+        **times("latency", latency, _SPREAD),
+        "latency_within_stdev_ratio": Metric(latency.within_stdev, "ratio"),
+        **times("service", histograms.named("service"), _SPREAD),
+        **times("late", histograms.named("late"), _LATE),
+        **{name: one for phase in PHASES for name, one in times(phase, histograms.named(phase), _PHASE).items()},
+        **times("kernel_wait", histograms.named("kernel_wait"), ("p99",)),
+    }
+
+
+def distributions(data: TestData, window: Window | None, histograms: Histograms) -> tuple[Distribution, ...]:
+    """Of every histogram that was fed, and of the threads' rates."""
+    fed = [hdr.distribution(name, histograms.named(name)) for name in _HISTOGRAMS if histograms.named(name).count]
+    rates = _thread_rates(data, window)
+    return (*fed, *([rates] if rates is not None else []))
+
+
+def _status(data: TestData, name: str) -> int | None:
+    """Answers of one class; an engine that counts answers leaves out a class that it never saw."""
+    count = counter(data, name)
+    return 0 if count is None and counter(data, "responses") is not None else count
+
+
+def _error_ratio(data: TestData) -> float | None:
+    """Failures, answers with status 4xx or 5xx, and what had been out for over a second without an answer at the end,
+    of everything that fell due; None where nothing did. What is merely under way at the end is no failure."""
+    failed = sum(count for name, count in error_counts(data).items() if not name.startswith("status_"))
+    refused = sum(counter(data, name) or 0 for name in ("status_4xx", "status_5xx"))
+    answered = counter(data, "responses")
+    whole = (answered or 0) + failed + sum(counter(data, name) or 0 for name in ("unanswered", "unsent"))
+    if answered is None or not whole:
+        return None
+    return (failed + refused + (counter(data, "unanswered_over_1s") or 0)) / whole
+
+
+def _thread_rates(data: TestData, window: Window | None) -> Distribution | None:
+    """Answers per second of each thread in each interval inside the window."""
+    if window is None:
+        return None
+    rates = [
+        (after.received_units - before.received_units) * 1e9 / (after.t_ns - before.t_ns)
+        for (key, side), points in data.progress.items()
+        if side == "local" and (not data.hosts or key.host in data.hosts)
+        for before, after in pairwise(points)
+        if before.received_units is not None
+        and after.received_units is not None
+        and window.start_ns <= before.t_ns < after.t_ns
+        # An interval ends when its counters are read, which is a moment after the tick.
+        and after.t_ns <= window.end_ns + data.spec.interval_ns / 2
+    ]
+    if not rates:
+        return None
+    found = np.array(rates)
+    mean, stdev = float(found.mean()), float(found.std())
+    return Distribution(
+        metric="thread_rate",
+        count=len(rates),
+        min=float(found.min()),
+        mean=mean,
+        stdev=stdev,
+        within_stdev=float(np.count_nonzero(np.abs(found - mean) <= stdev) / len(rates)),
+        max=float(found.max()),
+        percentiles={},
+    )

@@ -1,0 +1,166 @@
+"""Prints an http test in the layout of ApacheBench 2.3 (of httpd 2.4), for scripts that parse that.
+
+The figures are Leadline's; only the layout is ab's, with its whole milliseconds. The time to connect is ab's too: of
+each request, 0 where a connection was there already. What an engine does not tell (`Server Software`) stays empty.
+"""
+
+from __future__ import annotations
+
+import math
+
+from leadline import __version__
+from leadline.analysis.model import Distribution, TestResult
+from leadline.report.request import HttpRequested, error_kinds
+
+_LISTED = (50.0, 66.0, 75.0, 80.0, 90.0, 95.0, 98.0, 99.0)
+_PORTS = {"http": 80, "https": 443}
+_NOTHING = Distribution("", 0, None, None, None, None, None, {})
+
+
+def ab_text(result: TestResult, asked: HttpRequested) -> str:
+    """Everything that ab prints on stdout; what is not known is 0, as this layout has no other word."""
+    host = asked.parts.hostname or ""
+    lines = [
+        f"This is ApacheBench, Version 2.3 <its layout only: measured by Leadline {__version__}>",
+        "Times count from when a request was due; docs/output.md says where figures differ from ab's",
+        "Rates are those of the steady window",
+        "",
+        f"Benchmarking {host} (be patient).....done",
+        "",
+        "",
+        *_subject(result, asked, host),
+        "",
+        *_totals(result, asked),
+        "",
+        *_connection_times(result),
+        *_percentages(result),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _subject(result: TestResult, asked: HttpRequested, host: str) -> list[str]:
+    parts = asked.parts
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    bodies, answers = _value(result, "body_bytes"), _value(result, "requests")
+    length = "Variable" if answers and bodies % answers else f"{bodies / answers if answers else 0:.0f} bytes"
+    return [
+        _pair("Server Software:", ""),
+        _pair("Server Hostname:", host),
+        _pair("Server Port:", str(parts.port or _PORTS.get(parts.scheme, 0))),
+        *([_pair("TLS Server Name:", host)] if parts.scheme == "https" else []),
+        "",
+        _pair("Document Path:", path),
+        _pair("Document Length:", length),
+    ]
+
+
+def _totals(result: TestResult, asked: HttpRequested) -> list[str]:
+    kinds = error_kinds(result.errors)
+    failed = kinds.connect + kinds.read + kinds.timeout
+    answers, received, sent = (_value(result, name) for name in ("requests", "bytes_received", "bytes_sent"))
+    other = answers - _value(result, "status_2xx") if _known(result, "status_2xx") else 0.0
+    reopened = max(0.0, _value(result, "connections_opened") - asked.connections)
+    window = result.window
+    length_s = (window.last_end_ns - window.first_start_ns) / 1e9 if window is not None else 0.0
+    rate = _value(result, "requests_per_s")
+    kilobytes_per_s = _value(result, "transfer_bps") / 8 / 1024
+    sent_per_s = kilobytes_per_s * sent / received if received else 0.0
+    lines = [
+        _pair("Concurrency Level:", str(asked.connections)),
+        _pair("Time taken for tests:", f"{length_s:.3f} seconds"),
+        _pair("Complete requests:", f"{answers:.0f}"),
+        _pair("Failed requests:", f"{failed}"),
+    ]
+    if failed:
+        lines.append(f"   (Connect: {kinds.connect}, Receive: {kinds.read}, Length: 0, Exceptions: {kinds.timeout})")
+    if kinds.write:
+        lines.append(_pair("Write errors:", f"{kinds.write}"))
+    if other > 0:
+        lines.append(_pair("Non-2xx responses:", f"{other:.0f}"))
+    if asked.keep_alive:
+        lines.append(_pair("Keep-Alive requests:", f"{max(0.0, answers - reopened):.0f}"))
+    lines.append(_pair("Total transferred:", f"{received:.0f} bytes"))
+    if asked.has_body:
+        lines.append(_pair("Total body sent:", f"{sent:.0f}"))
+    lines.append(_pair("HTML transferred:", f"{_value(result, 'body_bytes'):.0f} bytes"))
+    if length_s > 0:
+        each_ms = 1e3 / rate if rate else 0.0
+        lines += [
+            _pair("Requests per second:", f"{rate:.2f} [#/sec] (mean)"),
+            _pair("Time per request:", f"{each_ms * asked.connections:.3f} [ms] (mean)"),
+            _pair("Time per request:", f"{each_ms:.3f} [ms] (mean, across all concurrent requests)"),
+            _pair("Transfer rate:", f"{kilobytes_per_s:.2f} [Kbytes/sec] received"),
+        ]
+        if asked.has_body:
+            lines.append(_pair("", f"{sent_per_s:.2f} kb/s sent"))
+            lines.append(_pair("", f"{sent_per_s + kilobytes_per_s:.2f} kb/s total"))
+    return lines
+
+
+def _connection_times(result: TestResult) -> list[str]:
+    if not _value(result, "requests"):
+        return []
+    service = result.distribution("service") or result.distribution("latency") or _NOTHING
+    rows = {
+        "Connect:": _connecting(result),
+        "Processing:": service,
+        "Waiting:": result.distribution("first_byte") or _NOTHING,
+        "Total:": result.distribution("latency") or service,
+    }
+    return [
+        "Connection Times (ms)",
+        "              min  mean[+/-sd] median   max",
+        *(f"{title:<12}{_row(found)}" for title, found in rows.items()),
+    ]
+
+
+def _connecting(result: TestResult) -> Distribution:
+    """Connection times over all requests: 0 for those that found a connection."""
+    connect = result.distribution("connect") or _NOTHING
+    requests = max(int(_value(result, "requests")), connect.count)
+    if not requests or connect.mean is None or connect.stdev is None:
+        return _NOTHING
+    share = connect.count / requests
+    mean = connect.mean * share
+    stdev = math.sqrt(max(0.0, share * (connect.stdev**2 + connect.mean**2) - mean**2))
+    every = share == 1.0
+    percentiles = {50.0: connect.percentiles.get(50.0, 0.0) if every else 0.0}
+    least = connect.min if every else 0.0
+    return Distribution("connect", requests, least, mean, stdev, None, connect.max, percentiles)
+
+
+def _row(found: Distribution) -> str:
+    median = found.percentiles.get(50.0)
+    stdev_ms = (found.stdev or 0.0) / 1e3
+    return f"{_ms(found.min):5d} {_ms(found.mean):4d} {stdev_ms:5.1f} {_ms(median):6d} {_ms(found.max):7d}"
+
+
+def _percentages(result: TestResult) -> list[str]:
+    latency = result.distribution("latency")
+    if latency is None or latency.count < 2:
+        return []
+    return [
+        "",
+        "Percentage of the requests served within a certain time (ms)",
+        *(f"  {percentile:.0f}%  {_ms(latency.percentiles.get(percentile)):5d}" for percentile in _LISTED),
+        f" 100%  {_ms(latency.max):5d} (longest request)",
+    ]
+
+
+def _pair(name: str, value: str) -> str:
+    return f"{name:<24}{value}"
+
+
+def _ms(us: float | None) -> int:
+    """Whole milliseconds, halves upwards."""
+    return int(((us or 0.0) + 500) // 1000)
+
+
+def _known(result: TestResult, metric: str) -> bool:
+    found = result.metrics.get(metric)
+    return found is not None and found.value is not None
+
+
+def _value(result: TestResult, metric: str) -> float:
+    found = result.metrics.get(metric)
+    return found.value or 0.0 if found is not None else 0.0

@@ -1,0 +1,108 @@
+"""Writes a measurement's interval histograms as an HdrHistogram log, format 1.3, from its journal's entries.
+
+One line an interval and metric: latency without a tag, the others tagged with their names (`warmup_*` too). Histograms
+are passed on as the agent encoded them; what came with the final figures alone makes one last interval, so that the
+lines of a metric add up to its total.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from hdrh.histogram import HdrHistogram
+
+from leadline import __version__
+from leadline.analysis.histograms import EMPTY, DamagedHistogram, Histogram, decode, deflated, merge, remainder
+
+UNTAGGED = "latency"
+
+_LEGEND = '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"'
+# HdrHistogram's own unit of the column: values are ns, their maxima are written in ms.
+_NS_PER_MS = 1e6
+# As the agent records: 1 ns to an hour, three digits.
+_HIGHEST_NS = 3_600_000_000_000
+_DIGITS = 3
+
+
+@dataclass(slots=True)
+class _Metric:
+    """What has been written of one metric of one host."""
+
+    end_ns: int
+    written: Histogram = EMPTY
+    lines: list[tuple[float, str]] = field(default_factory=list)
+
+
+def hdr_log(entries: Iterable[Mapping[str, Any]], epoch_ns: int) -> str:
+    """The log's text. `epoch_ns` is what has to be added to an instant of the controller's clock for Unix time."""
+    start_ns, metrics = _intervals(entries)
+    lines = sorted((line for metric in metrics for line in metric.lines), key=lambda line: line[0])
+    start_s = (start_ns + epoch_ns) / 1e9
+    date = datetime.fromtimestamp(start_s, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
+    head = [
+        f"#[Logged with leadline {__version__}]",
+        "#[Histogram log format version 1.3]",
+        f"#[StartTime: {start_s:.3f} (seconds since epoch), {date}]",
+        f"#[BaseTime: {start_s:.3f} (seconds since epoch)]",
+        _LEGEND,
+    ]
+    return "\n".join([*head, *(text for _, text in lines)]) + "\n"
+
+
+def _intervals(entries: Iterable[Mapping[str, Any]]) -> tuple[int, Iterable[_Metric]]:
+    """When the load began, and each metric's lines."""
+    start_ns = 0
+    offsets_ns: dict[str, int] = {}
+    metrics: dict[tuple[str, str], _Metric] = {}
+    for entry in entries:
+        match entry.get("record"):
+            case "clock":
+                offsets_ns[entry["host"]] = entry["offset_ns"]
+            case "test-begin":
+                start_ns = entry.get("start_at_ns") or 0
+        event = entry.get("event") or {}
+        if event.get("type") not in ("progress", "finished"):
+            continue
+        host, final = entry["host"], event["type"] == "finished"
+        end_ns = event["t_ns"] - offsets_ns.get(host, 0)
+        for report in event["outcome"]["histograms"] if final else event["histograms"]:
+            metric = metrics.setdefault((host, report["metric"]), _Metric(start_ns))
+            for since_ns, histogram, encoded in _new(metric, report, end_ns, final):
+                start_s, length_s = (since_ns - start_ns) / 1e9, (end_ns - since_ns) / 1e9
+                metric.lines.append((start_s, _line(report["metric"], start_s, length_s, histogram, encoded)))
+    return start_ns, metrics.values()
+
+
+def _new(metric: _Metric, report: Mapping[str, Any], end_ns: int, final: bool) -> Iterator[tuple[int, Histogram, str]]:
+    """What a report adds, from when, and encoded; nothing where it cannot be read or holds nothing new."""
+    try:
+        histogram = decode(report)
+    except DamagedHistogram:
+        return
+    encoded = deflated(report["hdr_v2"])
+    if final:
+        histogram = remainder(histogram, metric.written)
+        if not histogram.count:
+            return
+        encoded = _encoded(histogram)
+    since_ns, metric.end_ns = min(metric.end_ns, end_ns), end_ns
+    metric.written = merge((metric.written, histogram))
+    yield since_ns, histogram, encoded
+
+
+def _line(metric: str, start_s: float, length_s: float, histogram: Histogram, encoded: str) -> str:
+    tag = "" if metric == UNTAGGED else f"Tag={metric},"
+    highest_ms = float(histogram.highs_ns[-1]) / _NS_PER_MS if histogram.count else 0.0
+    return f"{tag}{start_s:.3f},{length_s:.3f},{highest_ms:.3f},{encoded}"
+
+
+def _encoded(histogram: Histogram) -> str:
+    """Recorded anew, bucket by bucket."""
+    made = HdrHistogram(1, _HIGHEST_NS, _DIGITS)
+    for low, count in zip(np.minimum(histogram.lows_ns, _HIGHEST_NS), histogram.counts, strict=True):
+        made.record_value(int(low), int(count))
+    return str(made.encode().decode("ascii"))

@@ -1,0 +1,189 @@
+"""Draws one http test for a terminal of 80 columns: rates, the fate of every request, times and their phases, errors.
+
+A rendering only. Percentiles are drawn as far as the number of samples carries them, and what is left out is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from leadline.analysis.model import Distribution, Generator, Metric, TestResult, Verdict
+from leadline.report import quantities
+
+_PERCENTILES = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999)
+_WHOLE = {"latency": "latency", "service": "service", "late": "late"}
+_PHASES = {
+    "dns": "DNS",
+    "connect": "connect",
+    "tls_full": "TLS, full",
+    "tls_resumed": "TLS, resumed",
+    "first_byte": "first byte",
+    "transfer": "transfer",
+    "kernel_wait": "kernel wait",
+}
+_LONGEST_EXAMPLE = 200
+
+
+def http_rows(result: TestResult) -> list[tuple[str, str]]:
+    """What happened to the requests and how much was moved, as pairs of a name and a line."""
+    metrics = result.metrics
+    rows = [("requests", _fates(metrics))]
+    seen = [digit for digit in range(1, 6) if _value(metrics, _status(digit))]
+    statuses = [f"{digit}xx {_count(metrics, _status(digit))}" for digit in seen]
+    if statuses:
+        rows.append(("status", ", ".join(statuses)))
+    if (ratio := _value(metrics, "error_ratio")) is not None:
+        rows.append(("error ratio", quantities.share(ratio)))
+    rows.append(("received", _transfer(metrics)))
+    rows.append(("connections", _connections(metrics)))
+    rates = result.distribution("thread_rate")
+    if rates is not None and rates.mean is not None:
+        spread = f"stdev {quantities.per_second(rates.stdev)}, most {quantities.per_second(rates.max)}"
+        within = f"{quantities.share(rates.within_stdev)} within ±1 stdev"
+        bound = "≥ " if result.validity.verdict is Verdict.GENERATOR_LIMITED else ""
+        rows.append(("per thread", f"{bound}{quantities.per_second(rates.mean)}, {spread}, {within}"))
+    return rows
+
+
+def http_times(result: TestResult) -> list[RenderableType]:
+    """The tables of times: how they spread, their percentiles, and the phases; those that have something to show."""
+    whole = {title: found for name, title in _WHOLE.items() if (found := result.distribution(name)) is not None}
+    phases = {title: found for name, title in _PHASES.items() if (found := result.distribution(name)) is not None}
+    tables: list[RenderableType] = []
+    if whole:
+        tables += [_spreads(whole), Text(""), _percentiles(whole)]
+        said = _left_out(whole)
+        if said:
+            tables.append(Padding(Text(said, style="dim"), (0, 0, 0, 2), expand=False))
+    if phases:
+        tables += [Text(""), _phases(phases)]
+    return tables
+
+
+def engine_rows(generator: Generator | None) -> list[tuple[str, str]]:
+    """How the threads waited for their sockets, and why it was not the faster way."""
+    if generator is None or generator.engine is None:
+        return []
+    why = f": {generator.engine_reason}" if generator.engine_reason else ""
+    return [("", f"engine {generator.engine}{why}")]
+
+
+def error_rows(result: TestResult) -> list[tuple[str, str]]:
+    """Errors by name, the most frequent first, each with the first example where there is one."""
+    if not result.errors:
+        return [("errors", "none")]
+    named = sorted(result.errors.items(), key=lambda item: -item[1])
+    rows = []
+    for row, (name, number) in enumerate(named):
+        example = result.error_examples.get(name, "")
+        cut = example if len(example) <= _LONGEST_EXAMPLE else f"{example[:_LONGEST_EXAMPLE]}…"
+        rows.append(("errors" if row == 0 else "", f"{number:,} × {name}{f': {cut}' if cut else ''}"))
+    return rows
+
+
+def phase_cells(found: Distribution) -> tuple[str, ...]:
+    """Count, mean, p50, p99 (where the count carries it) and maximum, as text."""
+    mean, median, highest = (quantities.microseconds(us) for us in (found.mean, found.percentiles.get(50.0), found.max))
+    p99 = quantities.microseconds(found.percentiles.get(99.0)) if found.supports(99.0) else ""
+    return f"{found.count:,}", mean, median, p99, highest
+
+
+def phase_rows(result: TestResult) -> list[tuple[str, tuple[str, ...]]]:
+    """Each phase that was seen, with its cells."""
+    named = (*_WHOLE.items(), *_PHASES.items())
+    return [(title, phase_cells(found)) for name, title in named if (found := result.distribution(name)) is not None]
+
+
+def _fates(metrics: Mapping[str, Metric]) -> str:
+    """From due to answered, and what was left without an answer or never sent."""
+    words = {"due": "requests_due", "sent": "requests_sent", "answered": "requests"}
+    words |= {"unanswered": "unanswered", "unsent": "unsent"}
+    known = [f"{_count(metrics, name)} {word}" for word, name in words.items() if _value(metrics, name) is not None]
+    return ", ".join(known) or quantities.UNKNOWN
+
+
+def _transfer(metrics: Mapping[str, Metric]) -> str:
+    received, bodies, rate = (_value(metrics, name) for name in ("bytes_received", "body_bytes", "transfer_bps"))
+    inside = f" ({quantities.transfer(bodies)} of bodies)" if bodies is not None else ""
+    return f"{quantities.transfer(received)}{inside}, {quantities.bit_rate(rate)}"
+
+
+def _connections(metrics: Mapping[str, Metric]) -> str:
+    parts = [f"{_count(metrics, 'connections_opened')} opened"]
+    full, resumed = _value(metrics, "handshakes_full"), _value(metrics, "handshakes_resumed")
+    if full or resumed:
+        parts.append(f"TLS handshakes {full or 0:,.0f} full, {resumed or 0:,.0f} resumed")
+    if _value(metrics, "redirects"):
+        parts.append(f"{_count(metrics, 'redirects')} redirects followed")
+    return ", ".join(parts)
+
+
+def _spreads(found: Mapping[str, Distribution]) -> RenderableType:
+    table = _table("", "min", "mean", "stdev", "±stdev", "max")
+    for title, one in found.items():
+        within = quantities.share(one.within_stdev)
+        times = [quantities.microseconds(us) for us in (one.min, one.mean, one.stdev)]
+        table.add_row(title, *times, within, quantities.microseconds(one.max))
+    return _indented(table)
+
+
+def _percentiles(found: Mapping[str, Distribution]) -> RenderableType:
+    shown = [percentile for percentile in _PERCENTILES if any(one.supports(percentile) for one in found.values())]
+    table = _table("", *(f"p{percentile:g}" for percentile in shown), narrow=True)
+    for title, one in found.items():
+        cells = [
+            quantities.microseconds(one.percentiles.get(percentile)) if one.supports(percentile) else ""
+            for percentile in shown
+        ]
+        table.add_row(title, *cells)
+    return _indented(table)
+
+
+def _left_out(found: Mapping[str, Distribution]) -> str:
+    """Why the percentiles end where they do; empty where all of the first row's are there."""
+    first = next(iter(found.values()))
+    missing = [percentile for percentile in _PERCENTILES if not first.supports(percentile)]
+    if not missing:
+        return ""
+    return f"{first.count:,} samples carry no p{missing[0]:g}: not one of them would lie beyond it"
+
+
+def _phases(found: Mapping[str, Distribution]) -> RenderableType:
+    table = _table("phase", "count", "mean", "p50", "p99", "max")
+    for title, one in found.items():
+        table.add_row(title, *phase_cells(one))
+    return _indented(table)
+
+
+def _table(first: str, *titles: str, narrow: bool = False) -> Table:
+    """The eight percentiles fit into 80 columns only without air between them."""
+    table = Table(box=None, padding=(0, 1 if narrow else 2, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column(first, style="dim", min_width=_NARROW_COLUMN if narrow else _FIRST_COLUMN, no_wrap=True)
+    for title in titles:
+        table.add_column(title, justify="right", no_wrap=True)
+    return table
+
+
+def _indented(table: Table) -> RenderableType:
+    return Padding(table, (0, 0, 0, 2), expand=False)
+
+
+def _status(digit: int) -> str:
+    return f"status_{digit}xx"
+
+
+def _count(metrics: Mapping[str, Metric], name: str) -> str:
+    return quantities.count(_value(metrics, name))
+
+
+def _value(metrics: Mapping[str, Metric], name: str) -> float | None:
+    found = metrics.get(name)
+    return found.value if found is not None else None
+
+
+_FIRST_COLUMN, _NARROW_COLUMN = 11, 8

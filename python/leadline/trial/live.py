@@ -1,0 +1,103 @@
+"""Live figures of a running load, from the events that come anyway: rates since the figures before, latencies of the
+last second, errors, connections, and how the generator is. Tells them as notices; measures nothing and keeps nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+
+from leadline.analysis.histograms import DamagedHistogram, Histogram, decode, merge
+from leadline.contract.models import Progress, Standing
+from leadline.fleet import Event
+from leadline.trial.ledger import Ledger
+from leadline.trial.notices import LiveFigures
+
+_PERIOD_S = 0.5
+# Threads hand their histograms over once a second, each at a moment of its own.
+_RECENT_NS = 1_100_000_000
+# Reading a histogram takes some 0.3 ms: of more hosts than these the rates alone are live.
+_MOST_HOSTS_READ = 4
+
+
+class Live:
+    """Over all clients of one load."""
+
+    def __init__(self, label: str, start_at_ns: int, hosts: int, ledger: Ledger) -> None:
+        self._label = label
+        self._start_at_ns = start_at_ns
+        self._reads_histograms = hosts <= _MOST_HOSTS_READ
+        self._ledger = ledger
+        self._latest: dict[tuple[str, int, str], tuple[int, int]] = {}
+        self._recent: dict[str, deque[tuple[int, Histogram]]] = {"latency": deque(), "late": deque()}
+        self._standings: dict[str, tuple[Standing | None, Standing]] = {}
+        self._told_s = 0.0
+        self._before: tuple[int, int] = (0, 0)
+
+    def hear(self, host: str, event: Event) -> None:
+        """Take a progress event; tells the figures twice a second."""
+        if not isinstance(event, Progress) or event.trial != self._label:
+            return
+        for flow in event.flows:
+            self._latest[host, flow.flow, event.side] = (flow.received_bytes, flow.received_units or 0)
+        if self._reads_histograms:
+            self._read(event)
+        if event.standing is not None:
+            self._standings[host] = (self._standings.get(host, (None, None))[1], event.standing)
+        elapsed_s = (time.monotonic_ns() - self._start_at_ns) / 1e9
+        since_s = elapsed_s - self._told_s
+        if since_s >= _PERIOD_S:
+            self._tell(elapsed_s, since_s)
+
+    def _read(self, event: Progress) -> None:
+        for report in event.histograms:
+            kept = self._recent.get(report.metric)
+            if kept is None:
+                continue
+            try:
+                kept.append((event.t_ns, decode(report.model_dump())))
+            except DamagedHistogram:
+                continue  # counted where the whole test's histograms are read
+            while kept and kept[0][0] < event.t_ns - _RECENT_NS:
+                kept.popleft()
+
+    def _tell(self, elapsed_s: float, since_s: float) -> None:
+        # A flow's bytes are received on one side only, requests' answers on the client's.
+        totals = [0, 0]
+        for host, flow in {key[:2] for key in self._latest}:
+            sides = [self._latest.get((host, flow, side), (0, 0)) for side in ("local", "peer")]
+            totals[0] += max(side[0] for side in sides)
+            totals[1] += max(side[1] for side in sides)
+        bits = (totals[0] - self._before[0]) * 8 / since_s
+        units = (totals[1] - self._before[1]) / since_s
+        self._before, self._told_s = (totals[0], totals[1]), elapsed_s
+        latency, late = (merge(one for _, one in self._recent[name]) for name in ("latency", "late"))
+        standings = [now for _, now in self._standings.values()]
+        connections = [count for now in standings if (count := now.counts.get("connections")) is not None]
+        self._ledger.tell(
+            LiveFigures(
+                label=self._label,
+                elapsed_s=elapsed_s,
+                bits_per_s=bits,
+                units_per_s=units if totals[1] else None,
+                latency_p50_us=latency.percentile_us(50.0),
+                latency_p99_us=latency.percentile_us(99.0),
+                late_p99_us=late.percentile_us(99.0),
+                errors=sum(sum(now.errors.values()) for now in standings) if standings else None,
+                connections=sum(connections) if connections else None,
+                busiest_thread=max((busiest_share(*pair) or 0.0 for pair in self._standings.values()), default=None),
+            )
+        )
+
+
+def busiest_share(before: Standing | None, now: Standing) -> float | None:
+    """The share of the time between two standings that the busiest thread was on a CPU; None where none was."""
+    earlier = {thread.name: thread for thread in before.threads} if before is not None else {}
+    shares = []
+    for thread in now.threads:
+        then = earlier.get(thread.name)
+        wall_s = thread.wall_s - (then.wall_s if then else 0.0)
+        used_s = thread.user_s + thread.system_s - (then.user_s + then.system_s if then else 0.0)
+        if wall_s > 0:
+            shares.append(used_s / wall_s)
+    return max(shares, default=None)

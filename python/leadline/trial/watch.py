@@ -1,0 +1,108 @@
+"""Stops a load whose target is missed: the figures so far, made as those at the end are, against the targets.
+
+Looks each second, first after two seconds of figures (the warm-up aside), as the mean of a moment decides nothing.
+What may still be met at the end stops nothing (`analysis.targets.missed_so_far`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from leadline.analysis import TestData, TestSpec
+from leadline.analysis.histograms import EMPTY, DamagedHistogram, Histogram, decode, merge
+from leadline.analysis.measure import figures_so_far
+from leadline.analysis.model import Metric, TargetResult
+from leadline.analysis.targets import missed_so_far
+from leadline.analysis.validity import SATURATED_BUSY
+from leadline.contract.models import Finished, Progress, Standing, Started
+from leadline.fleet import Event
+from leadline.plan.targets import Target
+from leadline.trial.interrupt import Interrupt
+from leadline.trial.live import busiest_share
+
+GRACE_S = 2.0
+_PERIOD_NS = 1_000_000_000
+
+
+@dataclass(slots=True)
+class TargetWatch:
+    """The targets of one test, and those that its running figures missed."""
+
+    targets: Sequence[Target]
+    test: str
+    missed: list[TargetResult] = field(default_factory=list)
+
+    def look(self, metrics: Mapping[str, Metric], generator_limited: bool) -> bool:
+        """Whether one is missed; all that are, are kept."""
+        found = (missed_so_far(target, self.test, metrics, generator_limited) for target in self.targets)
+        self.missed = [result for result in found if result is not None]
+        return bool(self.missed)
+
+
+class Follower:
+    """Hears a load's events, keeps what its figures so far are made of, and asks for the end when the watch says so."""
+
+    def __init__(
+        self,
+        label: str,
+        spec: TestSpec,
+        offsets_ns: Mapping[str, int],
+        watch: TargetWatch,
+        interrupt: Interrupt,
+    ) -> None:
+        self._label = label
+        self._offsets_ns = offsets_ns
+        self._data = TestData(spec, tuple(offsets_ns), status="interrupted")
+        self._histograms: dict[str, Histogram] = {}
+        self._watch = watch
+        self._interrupt = interrupt
+        self._standings: dict[str, tuple[Standing | None, Standing]] = {}
+        self._next_look_ns: int | None = None
+
+    def hear(self, host: str, event: Event) -> None:
+        """Take an event; what concerns no figure is passed over."""
+        if not isinstance(event, Started | Progress | Finished) or event.trial != self._label:
+            return
+        offset_ns = self._offsets_ns.get(host, 0)
+        self._data.add(host, event.model_dump(mode="python"), offset_ns)
+        if isinstance(event, Started):
+            self._begin(event.t_ns - offset_ns)
+        self._take_histograms()
+        if not isinstance(event, Progress):
+            return
+        if event.standing is not None:
+            self._standings[host] = (self._standings.get(host, (None, None))[1], event.standing)
+        t_ns = event.t_ns - offset_ns
+        if self._next_look_ns is not None and t_ns >= self._next_look_ns and not self._interrupt.asked.is_set():
+            self._next_look_ns = t_ns + _PERIOD_NS
+            self._look(t_ns)
+
+    def _begin(self, t_ns: int) -> None:
+        """The last host's start counts, as for the steady window."""
+        self._data.start_at_ns = t_ns
+        self._next_look_ns = t_ns + self._data.spec.warmup_ns + round(GRACE_S * 1e9)
+
+    def _take_histograms(self) -> None:
+        """Read once, added up, and forgotten."""
+        for part in self._data.interval_histograms:
+            name = str(part.report["metric"])
+            self._histograms[name] = merge((self._histograms.get(name, EMPTY), *_readable([part.report])))
+        self._data.interval_histograms.clear()
+
+    def _look(self, t_ns: int) -> None:
+        busiest = max((busiest_share(*pair) or 0.0 for pair in self._standings.values()), default=0.0)
+        metrics = figures_so_far(self._data, self._histograms)
+        if self._watch.look(metrics, busiest >= SATURATED_BUSY):
+            after_s = (t_ns - (self._data.start_at_ns or t_ns)) / 1e9
+            said = "; ".join(f"{missed.target} ({missed.reason})" for missed in self._watch.missed)
+            self._interrupt.ask(f"stopped after {after_s:.1f} s, as a target was missed: {said}")
+
+
+def _readable(reports: Iterable[Mapping[str, Any]]) -> Iterable[Histogram]:
+    for report in reports:
+        try:
+            yield decode(report)
+        except DamagedHistogram:
+            continue  # counted where the whole test's histograms are read
