@@ -241,8 +241,6 @@ REFUSALS = [
     ([URL, "--rate", "9/1s", "--warmup", "2s"], "--warmup: 2000 ms of warm-up leave nothing of 1000 ms"),
     ([URL, "-d", "5"], "--duration: '5' is not a duration; write 5s or 5ms"),
     ([URL, "-t", "3", "-c", "2"], "--threads: 3 threads for 2 connections; at least one for each thread"),
-    ([URL, "--find-rate", "x < 1", "--rate", "9"], "--find-rate and --rate exclude each other"),
-    ([URL, "--find-rate", "x < 1", "-n", "9"], "--find-rate and --number exclude each other"),
     ([URL, "--cpus", "3-1"], "--cpus: '3-1' is not a list of CPUs; write 0,2-3"),
     ([URL, "--cpus", ""], "--cpus: '' is not a list of CPUs"),
     ([URL, "-X", "G T"], "--method: 'G T' is not a request method"),
@@ -295,7 +293,7 @@ REFUSALS = [
     (["https://h/", "--no-resume", "--early-data"], "--early-data: early data needs resumed sessions"),
     (["https://h/", "--ciphers", "AES"], "--ciphers: 'AES' is not a cipher suite's IANA name"),
     (["https://h/", "--alpn", "h2"], "--alpn: h2 cannot be offered: the load is HTTP/1.1"),
-    ([URL, "--stop-on-miss"], "--stop-on-miss without a target"),
+    ([URL, "--stop-on-miss", "--find-rate", "requests > 1"], "--find-rate and --stop-on-miss exclude each other"),
     ([URL, "--json", "--format", "ab"], "--json and --format ab exclude each other"),
 ]
 
