@@ -185,6 +185,9 @@ def _conflicts(test: HttpTest) -> Iterator[tuple[str, str, str | None]]:
         yield "headers", "an Authorization header beside basic or bearer", "give only one of them"
     if test.basic is not None and ":" not in test.basic.value:
         yield "basic", "there is no colon in it", "it is USER:PASSWORD"
+    names = [f"{name.host.lower()}:{name.port}" for name in test.resolve]
+    if len(set(names)) < len(names):
+        yield "resolve", "a name has two addresses", "give one of them"
     size = _message_bytes(test)
     if size > MOST_BYTES:
         mebi = f"{size / 2**20:.1f} MiB"

@@ -266,7 +266,8 @@ def _proxy(value: str, info: ValidationInfo) -> Secret:
     return proxy_secret(value)
 
 
-def _is_a_proxy(proxy: Secret) -> Secret:
+def checked_proxy(proxy: Secret) -> Secret:
+    """The same, where it is a proxy's URL for certain."""
     try:
         parts = urlsplit(proxy.value)
         right = parts.scheme == "http" and parts.hostname and parts.port and parts.path in ("", "/")
@@ -301,7 +302,7 @@ ResolvedName = Annotated[
 Proxy = Annotated[
     InstanceOf[Secret],
     from_text(Secret, _proxy),
-    AfterValidator(_is_a_proxy),
+    AfterValidator(checked_proxy),
     PlainSerializer(lambda secret: secret.shown, return_type=str),
     WithJsonSchema({"type": "string"}),
 ]

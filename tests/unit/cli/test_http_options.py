@@ -137,20 +137,15 @@ def test_the_way_to_the_server() -> None:
     made = load(
         *("http://example.org:81/", "--no-keep-alive", "--connect-timeout", "1s", "--timeout", "250ms"),
         *("--redirects", "3", "--bind", "127.0.0.2", "--bind", "::1", "--resolve", "Example.org:81:[fd00::1]"),
-        *("--resolve", "example.org:81:192.0.2.1", "--dns", "connection", "-6", "--proxy", "http://u:p@proxy:3128"),
+        *("--dns", "connection", "-6"),
         *("--cpus", "0,2-3", "-t", "2", "-c", "4"),
     )
     assert (made.requests_per_connection, made.timeouts.connect_ms, made.timeouts.response_ms) == (1, 1000, 250)
     assert (made.redirects, made.route.bind, made.route.dns) == (3, ["127.0.0.2", "::1"], "connection")
-    assert [(name.host, name.port, name.address) for name in made.route.resolve] == [
-        ("Example.org", 81, "fd00::1"),
-        ("example.org", 81, "192.0.2.1"),
-    ]
-    assert (made.route.proxy, made.ip_version, [cpu.root for cpu in made.cpus]) == (
-        "http://u:p@proxy:3128",
-        "v6",
-        [0, 2, 3],
-    )
+    assert [(name.host, name.port, name.address) for name in made.route.resolve] == [("Example.org", 81, "fd00::1")]
+    assert (made.ip_version, [cpu.root for cpu in made.cpus]) == ("v6", [0, 2, 3])
+    proxied = load(URL, "--proxy", "http://u:p@proxy:3128", "--resolve", "proxy:3128:192.0.2.1").route
+    assert (proxied.proxy, proxied.resolve[0].address) == ("http://u:p@proxy:3128", "192.0.2.1")
     assert load(URL, "--requests-per-connection", "7").requests_per_connection == 7
     assert load(URL, "--unix-socket", "/run/x.sock").route.unix_socket == "/run/x.sock"
 
@@ -270,7 +265,9 @@ REFUSALS = [
     ([URL, "-4", "-6"], "--ipv4 and --ipv6 exclude each other"),
     ([URL, "--bind", "eth0"], "--bind: 'eth0' is not an IP address"),
     ([URL, "--resolve", "example.org:80"], "--resolve: 'example.org:80' is not HOST:PORT:ADDRESS"),
-    ([URL, "--resolve", "other.org:80:::1"], "--resolve other.org:80:::1: the URL's server is another; write"),
+    ([URL, "--resolve", "other.org:80:::1"], "that is not the URL's name; write example.org:80:ADDRESS"),
+    ([URL, "--resolve", "example.org:80:[::1]", "--proxy", "http://h:1"], "that is not the proxy's name; write h:1:"),
+    ([URL, *["--resolve", "example.org:80:[::1]"] * 2], "--resolve: a name has two addresses; give one of them"),
     ([URL, "--resolve", "example.org:80:nine"], "--resolve: 'nine' is not an IP address"),
     ([URL, "--unix-socket", "/x", "--bind", "::1"], "--unix-socket: not together with bind; a Unix socket has no"),
     ([URL, "--unix-socket", "/x", "-4"], "--ipv4 and --unix-socket exclude each other"),
