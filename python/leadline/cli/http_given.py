@@ -18,6 +18,7 @@ from leadline.plan.http_parts import (
     SECRET_HEADERS,
     HttpEntry,
     HttpHeader,
+    checked_proxy,
     path_and_query,
     proxy_secret,
     split_entry,
