@@ -1,6 +1,7 @@
 //! The few header fields that decide where a message ends and whether its connection lives on.
 //! Owns their syntax (RFC 9110, 5 and RFC 9112, 6 and 9.3); every other field is checked for form and forgotten.
 
+use crate::scan::holds_return_or_nul;
 use crate::Malformed;
 
 /// What the header section said so far.
@@ -41,7 +42,7 @@ impl Fields {
     /// Takes one line of the header section, without its end.
     #[inline]
     pub(crate) fn take<'l>(&mut self, line: &'l [u8]) -> Result<Field<'l>, Malformed> {
-        if line.iter().any(|&byte| byte == b'\r' || byte == 0) {
+        if holds_return_or_nul(line) {
             return Err(Malformed::ControlCharacter);
         }
         if matches!(line.first(), Some(b' ' | b'\t')) {
@@ -50,11 +51,12 @@ impl Fields {
             }
             return Ok(Field { name: &[], value: trim(line) });
         }
-        let colon = line.iter().position(|&byte| byte == b':').ok_or(Malformed::FieldLine)?;
-        let (name, value) = (&line[..colon], trim(&line[colon + 1..]));
-        if !is_token(name) {
+        // What ends the token in front has to be the colon.
+        let colon = line.iter().position(|&byte| !TOKEN[usize::from(byte)]).unwrap_or(line.len());
+        if colon == 0 || line.get(colon) != Some(&b':') {
             return Err(Malformed::FieldLine);
         }
+        let (name, value) = (&line[..colon], trim(&line[colon + 1..]));
         self.last_was_framing = true;
         // The length tells nearly all other fields apart before a byte is compared.
         match name.len() {
@@ -88,6 +90,11 @@ impl Fields {
     }
 
     fn take_connection(&mut self, value: &[u8]) {
+        match value {
+            b"keep-alive" => return self.keep_alive = true,
+            b"close" => return self.close = true,
+            _ => {}
+        }
         for option in value.split(|&byte| byte == b',').map(trim) {
             self.close |= option.eq_ignore_ascii_case(b"close");
             self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
@@ -96,6 +103,10 @@ impl Fields {
 
     /// RFC 9112, 6.3: a list of equal values is one value.
     fn take_length(&mut self, value: &[u8]) -> Result<(), Malformed> {
+        if let (None, Some(length)) = (self.length, decimal(value)) {
+            self.length = Some(length);
+            return Ok(());
+        }
         for item in value.split(|&byte| byte == b',').map(trim) {
             let length = decimal(item).ok_or(Malformed::ContentLength)?;
             if self.length.is_some_and(|earlier| earlier != length) {

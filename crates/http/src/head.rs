@@ -51,6 +51,12 @@ impl HeadReader {
         }
     }
 
+    /// Whether the next byte is a head's first.
+    #[inline]
+    pub(crate) fn is_at_start(&self) -> bool {
+        !self.started && !self.has_begun()
+    }
+
     /// Whether a head has begun, or is whole and the message not.
     pub(crate) fn has_begun(&self) -> bool {
         self.bytes != 0 || !self.lines.is_empty()

@@ -1,6 +1,8 @@
 //! Lines out of bytes that arrive in any pieces. Owns the one buffer that holds an unfinished line; a line that
 //! arrives whole is handed out where it lies. Refuses lines longer than its caller allows.
 
+use crate::scan::newline;
+
 /// The longest head, and the longest trailer section, that is accepted, in bytes.
 pub const HEAD_LIMIT_BYTES: usize = 64 * 1024;
 
@@ -52,7 +54,7 @@ impl LineReader {
         }
         let room = limit.saturating_sub(self.carry.len());
         let window = &input[..input.len().min(room)];
-        match window.iter().position(|&byte| byte == b'\n') {
+        match newline(window) {
             Some(at) if self.carry.is_empty() => {
                 Next::Line { text: without_return(&input[..at]), used: at + 1, size: at + 1 }
             }

@@ -207,6 +207,9 @@ impl Segment {
     #[inline]
     fn due_ns(&self, target: u128) -> u64 {
         let within = target - self.before;
+        if self.from == self.to {
+            return self.start_ns + (within / (2 * u128::from(self.from))) as u64;
+        }
         let duration = self.duration_ns as f64;
         let (mut low, mut high) = if self.to >= self.from {
             let time = time_of(within, self.from, (self.to - self.from) as f64 / duration);
@@ -232,9 +235,6 @@ impl Segment {
     fn area_until(&self, time_ns: u64) -> u128 {
         let (time, duration) = (u128::from(time_ns), u128::from(self.duration_ns));
         let steady = 2 * u128::from(self.from) * time;
-        if self.from == self.to {
-            return steady;
-        }
         // The change times time² / duration, in two steps that fit 128 bits.
         let change = u128::from(self.from.abs_diff(self.to)) * time;
         let (whole, rest) = (change / duration * time, change % duration * time);

@@ -6,9 +6,11 @@ import asyncio
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 from leadline.analysis.capacity import Conditions, Trial
+from leadline.cli.calibration import calibrated
 from leadline.cli.output import MISSED, print_all, print_json, say_error, say_note
 from leadline.cli.progress import Progress
 from leadline.cli.quick import Wanted
@@ -91,7 +93,9 @@ async def _searched(question: Question, wanted: Wanted) -> tuple[Answer, RunFold
             folder = RunFolder.create(wanted.out, question.test.name)
             folder.write_manifest(question.manifest(folder.run_id))
             journal = stack.enter_context(Journal(folder.journal_path))
-        answer = await Search(question, interrupt, journal, tell, watching).run()
+        with Progress(quiet=quiet) as progress:
+            ceiling = await calibrated(question.workload, wanted.calibrate, interrupt, progress)
+        answer = await Search(replace(question, ceiling=ceiling), interrupt, journal, tell, watching).run()
     if folder is not None:
         for problem in conclude(folder).problems:
             say_note(problem)

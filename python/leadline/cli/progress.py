@@ -28,8 +28,9 @@ class Progress:
     """Draws where a run is: which trial of how many, what it does, live figures, time left."""
 
     def __init__(self, quiet: bool = False) -> None:
+        self.quiet = quiet
+        """Whether only what cannot be left out is said."""
         self._console = Console(stderr=True, highlight=False)
-        self._quiet = quiet
         self._live: Live | None = None
         self._trials = 1
         self._number = 0
@@ -41,7 +42,7 @@ class Progress:
         self._expected_s = 0.0
 
     def __enter__(self) -> Progress:
-        if not self._quiet and self._console.is_terminal:
+        if not self.quiet and self._console.is_terminal:
             self._live = Live(
                 console=self._console,
                 transient=True,
@@ -82,7 +83,8 @@ class Progress:
             case PhaseBegan():
                 self._do(notice.phase)
             case TestBegan():
-                self._expected_s = self._expected_s or notice.duration_s
+                if not self._expected_s:  # a single test, before which there may have been a calibration
+                    self._expected_s, self._began_s = notice.duration_s, time.monotonic()
                 self._do(notice.test)
             case LiveFigures():
                 self._figures, self._health = _figures(notice), _health(notice)
@@ -95,7 +97,7 @@ class Progress:
         self._doing, self._figures, self._health = what, "", ""
 
     def _trial_ended(self, notice: TrialEnded) -> None:
-        if self._quiet:
+        if self.quiet:
             return
         tail = f": {notice.error}" if notice.error else ""
         self.note(f"[{self._number}/{self._trials}] {notice.label} {self._title}  {notice.status}{tail}")
@@ -108,11 +110,17 @@ class Progress:
         return Text("\n", no_wrap=True, overflow="ellipsis").join(lines)
 
     def _line(self) -> Text:
-        left_s = self._expected_s - (time.monotonic() - self._began_s)
-        left = f"about {quantities.seconds(round(left_s))} left" if left_s > 0 else "nearly done"
+        elapsed_s = time.monotonic() - self._began_s
+        left_s = self._expected_s - elapsed_s
+        left = f"about {_whole(left_s)} left" if left_s > 0 else "nearly done"
         where = f"[{self._number}/{self._trials}] {self._title}  " if self._trials > 1 or self._title else ""
-        parts = [part for part in (self._doing, self._figures, left) if part]
+        elapsed = _whole(elapsed_s)
+        parts = [part for part in (self._doing, self._figures, f"{elapsed}, {left}") if part]
         return Text(where + "  ".join(parts), no_wrap=True, overflow="ellipsis")
+
+
+def _whole(seconds: float) -> str:
+    return f"{round(seconds)} s" if seconds < 99.5 else quantities.seconds(round(seconds))
 
 
 def _figures(notice: LiveFigures) -> str:
@@ -121,17 +129,17 @@ def _figures(notice: LiveFigures) -> str:
         parts.append(quantities.per_second(notice.units_per_s))
     if notice.bits_per_s is not None:
         parts.append(quantities.bit_rate(notice.bits_per_s))
+    if notice.errors is not None:
+        parts.append(f"{notice.errors:,} errors")
     return "  ".join(parts)
 
 
 def _health(notice: LiveFigures) -> str:
-    """Latency of the last second, errors and connections so far, and whether the generator keeps up."""
+    """Latency of the last second, open connections, and whether the generator keeps up."""
     parts = []
     if notice.latency_p99_us is not None:
         p50, p99 = (quantities.microseconds(us) for us in (notice.latency_p50_us, notice.latency_p99_us))
         parts.append(f"p50 {p50}, p99 {p99}")
-    if notice.errors is not None:
-        parts.append(f"{notice.errors:,} errors")
     if notice.connections is not None:
         parts.append(f"{notice.connections:,} connections")
     if notice.busiest_thread is not None:

@@ -6,7 +6,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from leadline.analysis import judge, parse_targets
 from leadline.analysis.model import TargetResult, TestResult, Verdict
+from leadline.cli.calibration import calibrated
 from leadline.cli.output import MISSED, print_all, print_json, result_document, say_error, say_note, targets_code
 from leadline.cli.progress import Progress
 from leadline.contract.models import HttpWorkload
@@ -146,6 +147,8 @@ async def _measured(single: Single, wanted: Wanted) -> tuple[TestResult, RunFold
         entries: list[dict[str, Any]] = []
         with interrupt.signals_caught():
             observers = (progress, partial(_print_said, progress, wanted.json))
+            ceiling = await calibrated(single.workload, wanted.calibrate, interrupt, progress)
+            single = replace(single, ceiling=ceiling)
             try:
                 if wanted.out is None:
                     return await measure(single, entries, None, interrupt, observers), None

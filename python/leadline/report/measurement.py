@@ -76,6 +76,8 @@ def _generator_rows(generator: Generator | None, kind: str) -> list[tuple[str, s
     nanoseconds = generator.cpu_ns_per_unit
     each = quantities.microseconds(nanoseconds / 1e3 if nanoseconds is not None else None)
     rows = [("generator", f"{cpu}, {busiest}"), ("", f"{late}, {each} of CPU per {_UNITS.get(kind, 'operation')}")]
+    if generator.ceiling_per_s is not None:
+        rows.append(("", f"its ceiling for such requests is {quantities.per_second(generator.ceiling_per_s)}"))
     return rows + engine_rows(generator)
 
 

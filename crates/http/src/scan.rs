@@ -1,0 +1,82 @@
+//! Looking for bytes eight at a time, in plain integers: most of what a head costs is looking at each of its bytes.
+//! Owns two questions that the syntax asks; each answers as a loop over single bytes would.
+
+/// Each byte's lowest bit.
+const ONES: u64 = 0x0101_0101_0101_0101;
+/// Each byte's highest bit.
+const HIGHS: u64 = 0x8080_8080_8080_8080;
+
+/// Where the first LF is.
+#[inline]
+pub(crate) fn newline(bytes: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    while let Some(word) = word_at(bytes, at) {
+        let found = zeros(word ^ (ONES * u64::from(b'\n')));
+        if found != 0 {
+            return Some(at + first(found));
+        }
+        at += 8;
+    }
+    bytes[at..].iter().position(|&byte| byte == b'\n').map(|place| at + place)
+}
+
+/// Whether there is a CR or a NUL.
+#[inline]
+pub(crate) fn holds_return_or_nul(bytes: &[u8]) -> bool {
+    let low = |found, &byte: &u8| found | (byte <= b'\r');
+    let chunks = bytes.chunks_exact(16);
+    let low = chunks.remainder().iter().fold(false, low) | chunks.flatten().fold(false, low);
+    // Rare: a tab, most often.
+    low && bytes.iter().any(|&byte| byte == b'\r' || byte == 0)
+}
+
+#[inline]
+fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..)?.first_chunk().map(|chunk| u64::from_le_bytes(*chunk))
+}
+
+/// The place of the first byte whose highest bit is set, there being one.
+#[inline]
+fn first(marks: u64) -> usize {
+    marks.trailing_zeros() as usize / 8
+}
+
+/// The highest bit of the first byte that is 0, and perhaps of some behind it.
+#[inline]
+fn zeros(word: u64) -> u64 {
+    word.wrapping_sub(ONES) & !word & HIGHS
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{holds_return_or_nul, newline};
+
+    fn check(bytes: &[u8]) {
+        assert_eq!(newline(bytes), bytes.iter().position(|&byte| byte == b'\n'), "{bytes:?}");
+        assert_eq!(holds_return_or_nul(bytes), bytes.iter().any(|&byte| byte == b'\r' || byte == 0), "{bytes:?}");
+    }
+
+    #[test]
+    fn every_byte_at_every_place() {
+        for length in 0..20 {
+            for place in 0..length {
+                for byte in 0..=255 {
+                    for around in [b'a', b'-', 0x80, 0xff, 0x0b] {
+                        let mut bytes = vec![around; length];
+                        bytes[place] = byte;
+                        check(&bytes);
+                    }
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes(bytes in proptest::collection::vec(prop_oneof![any::<u8>(), Just(b'\n'), Just(b'\r'), Just(b'-'), Just(0)], 0..60)) {
+            check(&bytes);
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! Our reading of responses against hyper's: whatever its client accepts, ours takes for the same status, body length and
+//! future of the connection, or refuses for a reason that is listed here. hyper runs over a pipe in memory, polled by hand:
+//! no runtime, no clock.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use leadline_http::{End, Malformed, Response, ResponseParser, INTERIM_LIMIT};
+use proptest::prelude::*;
+use tokio::io::{duplex, AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+/// Why ours refuses what hyper accepts, none of which a server means to send.
+const STRICTER: [(Malformed, &str); 8] = [
+    (Malformed::StatusLine, "hyper skips empty lines in front of the status line"),
+    (
+        Malformed::LengthAndCoding,
+        "RFC 9112, 6.3: it may be an attempt at splitting and ought to be handled as an error; hyper obeys the coding",
+    ),
+    (Malformed::TransferEncoding, "RFC 9112, 6.1: chunked comes once, and last; hyper looks at the last word alone"),
+    (
+        Malformed::TransferEncodingInHttp10,
+        "hyper ignores codings where no body can be; elsewhere it refuses them as well",
+    ),
+    (Malformed::ContentLength, "hyper ignores what the length says where no body can be"),
+    (Malformed::ContentLengthConflict, "the same of lengths that differ"),
+    (Malformed::UnexpectedUpgrade, "hyper hands a switched connection over; no request of ours asks for one"),
+    (Malformed::TooManyInterim, "hyper skips interim responses for ever"),
+];
+
+/// What a reader makes of the bytes behind one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reading {
+    /// A response; whether another request may follow on the connection.
+    Whole { status: u16, body_bytes: u64, lives_on: bool },
+    /// None yet.
+    Unfinished,
+    /// Never one.
+    Refused,
+}
+
+/// Polls until nothing moves any more: everything is in memory, so that a few turns more than there are layers suffice.
+fn settle<T>(mut turn: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Option<T> {
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..64 {
+        if let Poll::Ready(value) = turn(&mut context) {
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// hyper's reading of `bytes` in answer to a request; `ends` says whether the connection ends with them.
+fn read_by_hyper(bytes: &[u8], method: &str, ends: bool) -> Reading {
+    let (near, far) = duplex(1 << 20);
+    let mut far = Some(far);
+    let handshake = pin!(http1::handshake::<_, Empty<Bytes>>(TokioIo::new(near)));
+    let mut handshake = handshake;
+    let (mut sender, connection) =
+        settle(|context| handshake.as_mut().poll(context)).expect("it does no more than set up").expect("the same");
+    let mut connection = pin!(connection);
+    let mut is_over = false;
+    let request = hyper::Request::builder()
+        .method(method)
+        .uri("/")
+        .header("host", "a")
+        .body(Empty::new())
+        .expect("it is a request");
+    let mut response = pin!(sender.send_request(request));
+    let mut run = |context: &mut Context<'_>| is_over = is_over || connection.as_mut().poll(context).is_ready();
+    let mut answer = |context: &mut Context<'_>| {
+        run(context);
+        response.as_mut().poll(context)
+    };
+    assert!(settle(&mut answer).is_none(), "there is nothing to read yet");
+    serve(far.as_mut().expect("it is open"), bytes);
+    if ends {
+        far = None;
+    }
+    let response = match settle(&mut answer) {
+        None => return Reading::Unfinished,
+        Some(Err(_)) => return Reading::Refused,
+        Some(Ok(response)) => response,
+    };
+    let status = response.status().as_u16();
+    let mut body = pin!(response.into_body().collect());
+    let collected = settle(|context| {
+        run(context);
+        body.as_mut().poll(context)
+    });
+    let body_bytes = match collected {
+        None => return Reading::Unfinished,
+        Some(Err(_)) => return Reading::Refused,
+        Some(Ok(body)) => body.to_bytes().len() as u64,
+    };
+    settle(|context| {
+        run(context);
+        Poll::<()>::Pending
+    });
+    drop(far);
+    Reading::Whole { status, body_bytes, lives_on: !is_over && sender.is_ready() }
+}
+
+/// Takes the request off the pipe and puts `bytes` on it.
+fn serve(far: &mut DuplexStream, bytes: &[u8]) {
+    let mut request = [0; 1024];
+    let mut reading = pin!(far.read(&mut request));
+    let read = settle(|context| reading.as_mut().poll(context))
+        .expect("the request has been sent")
+        .expect("the pipe is whole");
+    assert!(read > 0);
+    let mut writing = pin!(far.write_all(bytes));
+    settle(|context| writing.as_mut().poll(context)).expect("the pipe has room").expect("the pipe is whole");
+}
+
+/// Our reading of the same.
+fn read_by_us(bytes: &[u8], method: &str, ends: bool) -> Result<Reading, Malformed> {
+    let mut parser = ResponseParser::new(method == "HEAD");
+    let fed = parser.feed(bytes)?;
+    let whole = |response: Response, lives_on| Reading::Whole {
+        status: response.status,
+        body_bytes: response.body_bytes,
+        lives_on,
+    };
+    if let Some(response) = fed.response {
+        // With bytes behind it nobody can tell what they answer.
+        return Ok(whole(response, response.keep_alive && fed.consumed == bytes.len() && !ends));
+    }
+    Ok(match parser.finish() {
+        End::Response(response) if ends => whole(response, false),
+        _ if ends => Reading::Refused,
+        _ => Reading::Unfinished,
+    })
+}
+
+fn compare(bytes: &[u8], method: &str) -> Result<(), TestCaseError> {
+    for ends in [false, true] {
+        let theirs = read_by_hyper(bytes, method, ends);
+        let text = || format!("{method}, ends: {ends}: {:?}", String::from_utf8_lossy(bytes));
+        match (theirs, read_by_us(bytes, method, ends)) {
+            (Reading::Whole { .. }, Ok(ours)) => prop_assert_eq!(ours, theirs, "{}", text()),
+            (Reading::Whole { .. }, Err(cause)) => {
+                prop_assert!(STRICTER.iter().any(|(known, _)| *known == cause), "{cause:?}: {}", text());
+            }
+            (Reading::Unfinished | Reading::Refused, _) => {}
+        }
+    }
+    Ok(())
+}
+
+/// One of these texts; the likelier the more often it is there.
+fn one_of(texts: &'static [&'static str]) -> impl Strategy<Value = &'static str> {
+    proptest::sample::select(texts)
+}
+
+fn field() -> impl Strategy<Value = String> {
+    let length = prop_oneof![
+        (0u64..30).prop_map(|length| length.to_string()),
+        Just("5, 5".to_owned()),
+        Just("5,6".to_owned()),
+        Just("+5".to_owned()),
+        Just("".to_owned()),
+        Just("18446744073709551616".to_owned()),
+    ];
+    let coding = one_of(&[
+        "chunked",
+        "chunked",
+        "chunked",
+        "Chunked",
+        "gzip, chunked",
+        "gzip",
+        "chunked, gzip",
+        "identity",
+        "chunked,chunked",
+    ]);
+    let options = one_of(&["close", "keep-alive", "Keep-Alive", "x, close", "keep-alive, close", "CLOSE", ""]);
+    prop_oneof![
+        3 => length.prop_map(|length| format!("Content-Length: {length}")),
+        2 => coding.prop_map(|coding| format!("Transfer-Encoding: {coding}")),
+        2 => options.prop_map(|options| format!("Connection:{options}")),
+        3 => "[A-Za-z0-9!#$%&'*+.^_`|~-]{1,12}:[ \t]?[ -~]{0,20}",
+        1 => Just("X:a\r\n b".to_owned()),
+    ]
+}
+
+fn body() -> impl Strategy<Value = String> {
+    let chunk = ("[a-z]{1,20}", "(;[a-z]{1,4}(=(\"[a-z ]{0,4}\"|[a-z]{1,3}))?)?", any::<bool>()).prop_map(
+        |(data, extension, upper)| {
+            let size = if upper { format!("{:X}", data.len()) } else { format!("{:x}", data.len()) };
+            format!("{size}{extension}\r\n{data}\r\n")
+        },
+    );
+    let trailers = proptest::collection::vec("[A-Za-z-]{1,9}: [ -~]{0,9}\r\n", 0..3).prop_map(|lines| lines.concat());
+    let chunked = (proptest::collection::vec(chunk, 0..4), trailers)
+        .prop_map(|(chunks, trailers)| chunks.concat() + "0\r\n" + &trailers + "\r\n");
+    prop_oneof!["[a-z]{0,30}", chunked]
+}
+
+fn head() -> impl Strategy<Value = String> {
+    let special = proptest::sample::select(vec![200u16, 200, 101, 204, 304, 205]);
+    let status = prop_oneof![special, 100u16..600, 0u16..1000];
+    let version = one_of(&["HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.0", "HTTP/1.0", "HTTP/1.2", "HTTP/2.0"]);
+    let reason = one_of(&[" OK", "", " ", " Not quite, sir"]);
+    let end = one_of(&["\r\n", "\r\n", "\r\n", "\n"]);
+    (version, status, reason, proptest::collection::vec(field(), 0..5), end).prop_map(
+        |(version, status, reason, fields, end)| {
+            let mut text = format!("{version} {status:03}{reason}{end}");
+            for field in fields {
+                text.push_str(&field);
+                text.push_str(end);
+            }
+            text + end
+        },
+    )
+}
+
+/// A response that means to be one, framed by the fields that it has.
+fn sensible() -> impl Strategy<Value = String> {
+    let plain = |fields: String, body: String| format!("{fields}Content-Length: {}\r\n\r\n{body}", body.len());
+    let fields = proptest::collection::vec("[A-Za-z]{1,3}-[A-Za-z-]{1,12}: [ -~]{0,20}\r\n", 0..5)
+        .prop_map(|lines| lines.concat());
+    let options = one_of(&["", "", "Connection: close\r\n", "Connection: keep-alive\r\n"]);
+    let interim = one_of(&["", "", "HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"]);
+    (interim, 200u16..600, 0..2u8, options, fields, body(), any::<bool>()).prop_map(
+        move |(interim, status, minor, options, fields, body, until_close)| {
+            let start = format!("{interim}HTTP/1.{minor} {status} Fine\r\n{options}");
+            let rest = if body.ends_with("0\r\n\r\n") && minor == 1 {
+                format!("{fields}Transfer-Encoding: chunked\r\n\r\n{body}")
+            } else if until_close {
+                format!("{fields}\r\n{body}")
+            } else {
+                plain(fields, body)
+            };
+            start + &rest
+        },
+    )
+}
+
+/// A change to bytes, placed by a share of their length.
+#[derive(Clone, Debug)]
+enum Change {
+    Put(f64, u8),
+    Insert(f64, Vec<u8>),
+    Cut(f64, usize),
+    Repeat(f64, usize),
+    End(f64),
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let odd = prop_oneof![any::<u8>(), proptest::sample::select(b"\r\n\0 \t:;,0159afF-+HhTt".to_vec())];
+    let place = 0.0f64..1.0;
+    prop_oneof![
+        3 => (place.clone(), odd.clone()).prop_map(|(place, byte)| Change::Put(place, byte)),
+        3 => (place.clone(), proptest::collection::vec(odd, 1..3)).prop_map(|(place, bytes)| Change::Insert(place, bytes)),
+        2 => (place.clone(), 1usize..4).prop_map(|(place, length)| Change::Cut(place, length)),
+        1 => (place.clone(), 1usize..30).prop_map(|(place, length)| Change::Repeat(place, length)),
+        1 => place.prop_map(Change::End),
+    ]
+}
+
+fn changed(mut bytes: Vec<u8>, changes: Vec<Change>) -> Vec<u8> {
+    for change in changes {
+        let length = bytes.len();
+        let place = |share: f64| (share * length as f64) as usize;
+        match change {
+            Change::Put(at, byte) => bytes.iter_mut().skip(place(at)).take(1).for_each(|old| *old = byte),
+            Change::Insert(at, new) => drop(bytes.splice(place(at)..place(at), new)),
+            Change::Cut(at, size) => drop(bytes.drain(place(at)..length.min(place(at) + size))),
+            Change::Repeat(at, size) => {
+                let again = bytes[place(at)..length.min(place(at) + size)].to_vec();
+                bytes.splice(place(at)..place(at), again);
+            }
+            Change::End(at) => bytes.truncate(place(at)),
+        }
+    }
+    bytes
+}
+
+/// A few seconds' worth.
+const CASES: u32 = 600;
+
+fn method() -> impl Strategy<Value = &'static str> {
+    one_of(&["GET", "GET", "GET", "HEAD"])
+}
+
+#[test]
+fn hyper_and_we_agree_on_plain_cases() {
+    let whole = |status, body_bytes, lives_on| Reading::Whole { status, body_bytes, lives_on };
+    let cases = [
+        ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", whole(200, 2, true)),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi", whole(200, 2, false)),
+        ("HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nhi", whole(200, 2, false)),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n", whole(200, 2, true)),
+        ("HTTP/1.1 204 No\r\nContent-Length: 2\r\n\r\n", whole(204, 0, true)),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi!", whole(200, 2, false)),
+        ("HTTP/1.1 200 OK\r\n\r\nhi", Reading::Unfinished),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nhi", Reading::Unfinished),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(read_by_hyper(text.as_bytes(), "GET", false), expected, "{text:?}");
+        assert_eq!(read_by_us(text.as_bytes(), "GET", false), Ok(expected), "{text:?}");
+    }
+    let until_close = b"HTTP/1.1 200 OK\r\n\r\nhi";
+    assert_eq!(read_by_hyper(until_close, "GET", true), whole(200, 2, false));
+    assert_eq!(read_by_us(until_close, "GET", true), Ok(whole(200, 2, false)));
+}
+
+#[test]
+fn every_reason_to_be_stricter_is_real() {
+    let interim = "HTTP/1.1 100 Continue\r\n\r\n".repeat(usize::from(INTERIM_LIMIT) + 1);
+    let cases = [
+        "\r\nHTTP/1.1 204 No\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
+        "HTTP/1.0 204 No\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "HTTP/1.1 204 No\r\nContent-Length: x\r\n\r\n",
+        "HTTP/1.1 204 No\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        "HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+        &(interim + "HTTP/1.1 204 No\r\n\r\n"),
+    ];
+    for ((cause, why), text) in STRICTER.into_iter().zip(cases) {
+        assert_eq!(read_by_us(text.as_bytes(), "GET", false), Err(cause), "{why}");
+        assert!(matches!(read_by_hyper(text.as_bytes(), "GET", false), Reading::Whole { .. }), "{why}: {text:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn sensible_responses_read_alike(text in sensible(), method in method()) {
+        compare(text.as_bytes(), method)?;
+    }
+
+    #[test]
+    fn odd_responses_read_alike(head in head(), body in body(), method in method()) {
+        compare((head + &body).as_bytes(), method)?;
+    }
+
+    #[test]
+    fn changed_responses_read_alike(text in sensible(), changes in proptest::collection::vec(change(), 1..4), method in method()) {
+        compare(&changed(text.into_bytes(), changes), method)?;
+    }
+}

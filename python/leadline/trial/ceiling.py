@@ -1,0 +1,235 @@
+"""The most that a generator here can do with requests of one shape: a second of closed loop against a null responder.
+
+Owns how the shape of a load becomes such a calibration, and what its figures mean; `ceiling_cache` keeps the answers.
+Runs before a measurement, never during one, and touches no server but its own; docs/decisions/0004-ceiling.md has why.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from leadline import __version__
+from leadline.analysis import analyse
+from leadline.analysis.model import Ceiling, TestResult
+from leadline.analysis.validity import SATURATED_BUSY
+from leadline.contract.models import HttpRequest, HttpRoute, HttpWorkload, ServeWorkload
+from leadline.errors import LeadlineError
+from leadline.fleet import Agent, Launch, agent_binary
+from leadline.trial import load as loads
+from leadline.trial.ceiling_cache import CeilingCache
+from leadline.trial.interrupt import Interrupt
+from leadline.trial.ledger import Ledger
+from leadline.trial.workloads import PLAIN_ANSWER
+
+CALIBRATION_MS = 1000
+MOST_CONNECTIONS = 1024
+"""More are not opened for a calibration: they take longer to open than it lasts, and change little of its figure."""
+LEAST_BUSY = 0.2
+"""Generating threads that had this little to do say nothing about what they could."""
+LARGEST_ANSWER_BYTES = 1 << 20
+
+_TRIAL, _TEST = "c01/1", "c01/1/http"
+_GENERATOR, _RESPONDER = "this host", "null responder"
+_ENGINE_VARIABLE = "LEADLINE_HTTP_ENGINE"
+# What a script says that chooses its own addresses: load that is meant for the null responder must not reach others.
+_OWN_ADDRESSES = (".addr", "lookup", "connect")
+
+
+async def ceiling_for(
+    load: HttpWorkload, interrupt: Interrupt, began: Callable[[], None], say: Callable[[str], None]
+) -> Ceiling | None:
+    """The ceiling of a generator here for such a load, from the cache or measured now; None where it cannot be known.
+
+    `began` is called where it has to be measured, which takes between one and two seconds; `say` with what went wrong.
+    """
+    if load.script is not None and any(word in load.script.source for word in _OWN_ADDRESSES):
+        return None
+    cache = CeilingCache.here(say)
+    key = key_of(host_fingerprint(), shape_of(load))
+    known = cache.find(key)
+    if known is not None or interrupt.asked.is_set():
+        return known
+    began()
+    try:
+        result = await calibrate(load, interrupt)
+    except LeadlineError as error:
+        say(f"the generator's own ceiling is not known: {error}")
+        return None
+    if result is None or interrupt.asked.is_set():
+        return None
+    found = ceiling_of(result, load.threads, len(load.cpus) or len(os.sched_getaffinity(0)))
+    if found is not None:
+        cache.keep(key, found)
+    return found
+
+
+def ceiling_of(result: TestResult, threads: int, cpus: int) -> Ceiling | None:
+    """What the generating threads would do if they could run all the time.
+
+    A generator that was at its limit has shown it. Otherwise the null responder was the limit, or took the CPUs: the
+    rate is raised to what the same cost per request would allow.
+    """
+    rate, cost = result.metrics["requests_per_s"].value, result.generator
+    if not rate or cost is None or cost.cpu_s is None or not cost.wall_s or result.status != "done":
+        return None
+    most = min(threads, cpus)
+    busy = cost.cpu_s / cost.wall_s / most
+    if busy < LEAST_BUSY:
+        return None
+    if busy >= SATURATED_BUSY:
+        return Ceiling(rate, extrapolated=False)
+    return Ceiling(rate / busy, extrapolated=True)
+
+
+async def calibrate(load: HttpWorkload, interrupt: Interrupt) -> TestResult | None:
+    """One second of the load's shape against a null responder on loopback; None where that cannot answer it.
+
+    What a script prints is heard by nobody.
+
+    Raises:
+        LeadlineError: an agent could not be started, or the load broke off.
+    """
+    entries: list[dict[str, Any]] = []
+    ledger = Ledger(entries)
+    ledger.record("trial-begin", trial=_TRIAL, case="c01", repeat=1, parameters={})
+    async with AsyncExitStack() as stack:
+        launch = Launch((str(agent_binary()),))
+        responder = await Agent.start(_RESPONDER, launch, sink=lambda host, event: None)
+        stack.push_async_callback(responder.close)
+        secure = load.tls is not None and load.requests[0].url.startswith("https:")
+        ready = await responder.prepare("calibration", "serve", _serve(load, secure))
+        port = ready.https_port if secure else ready.http_port
+        if port is None:
+            return None
+        generator = await Agent.start(_GENERATOR, launch, sink=ledger.hear)
+        stack.push_async_callback(generator.close)
+        clock = await generator.compare_clocks()
+        ledger.record("clock", host=_GENERATOR, offset_ns=clock.offset_ns, bound_ns=clock.bound_ns)
+        aimed = aimed_at(load, port, secure)
+        what = loads.Load(_TEST, {"name": "http", **aimed.model_dump()}, {_GENERATOR: aimed})
+        await loads.run(what, {_GENERATOR: generator}, {_GENERATOR: clock}, ledger, interrupt)
+    ledger.record("test-end", label=_TEST, status="done", error=None)
+    ledger.record("trial-end", trial=_TRIAL, status="done", error=None)
+    return analyse({}, entries).trials[0].tests[0]
+
+
+def aimed_at(load: HttpWorkload, port: int, secure: bool) -> HttpWorkload:
+    """The same load as a closed loop on the null responder: as many bytes, threads and connections, another address."""
+    tls = load.tls
+    if tls is not None:
+        tls = tls.model_copy(update={"verify": False, "ca_pem": None, "identity": None, "server_name": None})
+    scheme = "https" if secure else "http"
+    return load.model_copy(
+        update={
+            "requests": [
+                request.model_copy(update={"url": f"{scheme}://127.0.0.1:{port}{_padded(request)}"})
+                for request in load.requests
+            ],
+            "ip_version": None,
+            "connections": min(load.connections, MOST_CONNECTIONS),
+            "threads": min(load.threads, MOST_CONNECTIONS),
+            "duration_ms": CALIBRATION_MS,
+            "warmup_ms": 0,
+            "number": None,
+            "rate": [],
+            "route": HttpRoute(bind=[], resolve=[], dns="run"),
+            "tls": tls,
+        }
+    )
+
+
+def shape_of(load: HttpWorkload) -> dict[str, Any]:
+    """What the cost of a request depends on. Sizes and digests: no address, no header's value, no secret."""
+    tls = load.tls
+    return {
+        "requests": [
+            (
+                request.method,
+                len(_target(request)),
+                sum(len(header.name) + len(header.value) for header in request.headers),
+                len(request.headers),
+                len(request.body_base64 or ""),
+                request.weight,
+            )
+            for request in load.requests
+        ],
+        "script": None if load.script is None else _digest([load.script.source, *load.script.args]),
+        "connections": min(load.connections, MOST_CONNECTIONS),
+        "threads": load.threads,
+        "cpus": load.cpus,
+        "requests_per_connection": load.requests_per_connection,
+        "socket": load.socket.model_dump(),
+        "tls": None
+        if tls is None
+        else [tls.oldest, tls.newest, tls.cipher_suites, tls.alpn, tls.resumption, tls.early_data],
+        "answer_bytes": _answer_bytes(load),
+        "engine": os.environ.get(_ENGINE_VARIABLE),
+    }
+
+
+def host_fingerprint() -> dict[str, Any]:
+    """What a ceiling depends on besides the shape: processor, kernel, agent."""
+    agent = agent_binary().stat()
+    return {
+        "cpu": _cpu_model(),
+        "cpus": len(os.sched_getaffinity(0)),
+        "kernel": platform.release(),
+        # Two builds of one version may differ.
+        "agent": [__version__, agent.st_size, agent.st_mtime_ns],
+    }
+
+
+def key_of(fingerprint: dict[str, Any], shape: dict[str, Any]) -> str:
+    """What a ceiling is kept under."""
+    return _digest([fingerprint, shape])
+
+
+def _serve(load: HttpWorkload, secure: bool) -> ServeWorkload:
+    return ServeWorkload(
+        bind=["127.0.0.1"],
+        http_port=None if secure else 0,
+        https_port=0 if secure else None,
+        answer=PLAIN_ANSWER.model_copy(update={"body_bytes": _answer_bytes(load)}),
+        longest_ms=2 * CALIBRATION_MS,
+        most_flows=1,
+    )
+
+
+def _answer_bytes(load: HttpWorkload) -> int:
+    """What `leadline serve` was asked for; other servers' answers are not known before they came."""
+    for request in load.requests:
+        for text in parse_qs(urlsplit(request.url).query).get("size", []):
+            if text.isascii() and text.isdecimal():
+                return min(int(text), LARGEST_ANSWER_BYTES)
+    return PLAIN_ANSWER.body_bytes
+
+
+def _target(request: HttpRequest) -> str:
+    parts = urlsplit(request.url)
+    return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+
+
+def _padded(request: HttpRequest) -> str:
+    """A target as long as the request's, without what the null responder would obey in its query."""
+    return "/".ljust(len(_target(request)), "x")
+
+
+def _digest(parts: Any) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:32]
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.lower().startswith("model name"))
+    return next(named, platform.machine())

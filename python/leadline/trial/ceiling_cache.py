@@ -1,0 +1,98 @@
+"""Ceilings that were measured before, in `$XDG_CACHE_HOME/leadline/ceilings.json`: found again, kept whole, forgotten.
+
+Nothing depends on it: a file that is damaged, from another version, or cannot be written costs a second's calibration.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from leadline.analysis.model import Ceiling
+from leadline.dataset.atomic import replace
+from leadline.errors import DatasetError
+
+SCHEMA = "leadline.ceilings/1"
+OLDEST_S = 30 * 86_400
+"""A ceiling older than this is measured again: firmware, cooling and neighbours change."""
+MOST_ENTRIES = 200
+LARGEST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class CeilingCache:
+    """The file, and whom to tell where it is damaged. No path is no cache: nothing is found or kept."""
+
+    path: Path | None
+    say: Callable[[str], None]
+    now_s: Callable[[], float] = time.time
+
+    @classmethod
+    def here(cls, say: Callable[[str], None]) -> CeilingCache:
+        """The user's own, by the XDG base directory specification: a relative path there is to be ignored."""
+        named = os.environ.get("XDG_CACHE_HOME", "")
+        if Path(named).is_absolute():
+            return cls(Path(named) / "leadline" / "ceilings.json", say)
+        try:
+            return cls(Path.home() / ".cache" / "leadline" / "ceilings.json", say)
+        except RuntimeError:  # nobody's home
+            return cls(None, say)
+
+    def find(self, key: str) -> Ceiling | None:
+        """The ceiling under a key, unless it is too old."""
+        row = self._rows().get(key)
+        return Ceiling(row["per_s"], row["extrapolated"]) if row is not None else None
+
+    def keep(self, key: str, ceiling: Ceiling) -> None:
+        """Put a ceiling under a key; the oldest go where there are too many."""
+        if self.path is None:
+            return
+        row = {"per_s": ceiling.per_s, "extrapolated": ceiling.extrapolated, "measured_at_s": round(self.now_s())}
+        rows = {**self._rows(), key: row}
+        newest = sorted(rows, key=lambda name: rows[name]["measured_at_s"], reverse=True)[:MOST_ENTRIES]
+        text = json.dumps({"schema": SCHEMA, "ceilings": {name: rows[name] for name in newest}}, indent=1) + "\n"
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            replace(self.path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+        except (OSError, DatasetError) as error:
+            self.say(f"the generator's ceiling is not kept: {error}")
+
+    def _rows(self) -> dict[str, dict[str, Any]]:
+        """Every entry that is whole and not too old."""
+        if self.path is None:
+            return {}
+        try:
+            with self.path.open("rb") as file:
+                text = file.read(LARGEST_BYTES + 1)
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            self.say(f"the ceilings kept in {self.path} cannot be read ({error.strerror}) and are ignored")
+            return {}
+        try:
+            # An integer of any length becomes a float, be it an infinite one.
+            document = json.loads(text, parse_int=float) if len(text) <= LARGEST_BYTES else None
+        except (ValueError, RecursionError):
+            document = None
+        rows = document.get("ceilings") if isinstance(document, dict) and document.get("schema") == SCHEMA else None
+        if not isinstance(rows, dict):
+            self.say(f"the ceilings kept in {self.path} are damaged or of another version, and ignored")
+            return {}
+        return {key: row for key, row in rows.items() if self._is_sound(row)}
+
+    def _is_sound(self, row: Any) -> bool:
+        if not isinstance(row, dict) or not isinstance(row.get("extrapolated"), bool):
+            return False
+        per_s, measured_at_s = _number(row.get("per_s")), _number(row.get("measured_at_s"))
+        return per_s > 0 and abs(self.now_s() - measured_at_s) <= OLDEST_S
+
+
+def _number(value: Any) -> float:
+    """A finite number as it stands, anything else as not a number, which no comparison holds for."""
+    return value if isinstance(value, float) and math.isfinite(value) else math.nan

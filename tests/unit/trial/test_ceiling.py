@@ -1,0 +1,331 @@
+"""What a calibration asks for, what its figures mean, and what is kept of it; the real agents are asked in the last."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leadline.analysis import model
+from leadline.analysis.model import Ceiling, Generator, Metric, Validity, Verdict
+from leadline.contract.models import Header, HttpScript, HttpWorkload, RateStage, TlsIdentity, TlsSpec
+from leadline.errors import MissingBinary
+from leadline.fleet import agent_binary
+from leadline.plan import HttpTest
+from leadline.plan.fields import validate_input
+from leadline.trial import ceiling as calibration
+from leadline.trial.ceiling import aimed_at, ceiling_for, ceiling_of, host_fingerprint, key_of, shape_of
+from leadline.trial.ceiling_cache import MOST_ENTRIES, OLDEST_S, CeilingCache
+from leadline.trial.interrupt import Interrupt
+from leadline.trial.workloads import workload
+
+NOW_S = 1_800_000_000.0
+
+
+def load(url: str = "http://server.example:81/some/path?size=100&delay=5", **changes: Any) -> HttpWorkload:
+    test = validate_input(HttpTest, {"name": "http", "duration": "9s", "connections": 20, "threads": 2})
+    made = workload(test, "server.example")
+    assert isinstance(made, HttpWorkload)
+    made.requests[0].url = url
+    return made.model_copy(update=changes)
+
+
+def secure() -> TlsSpec:
+    return TlsSpec(
+        verify=True,
+        ca_pem="authority",
+        identity=TlsIdentity(certificate_pem="certificate", key_pem="key"),
+        oldest="1.2",
+        newest="1.3",
+        cipher_suites=[],
+        alpn=["http/1.1"],
+        server_name="server.example",
+        resumption=True,
+        early_data=False,
+    )
+
+
+# --- The shape ------------------------------------------------------------------------------------------------------
+
+
+def test_the_null_responder_gets_as_many_bytes_and_nobody_else_any() -> None:
+    given = load(
+        rate=[RateStage(from_per_s=5, to_per_s=5, duration_ms=9000)], number=7, warmup_ms=1000, ip_version="v6"
+    )
+    given.route.bind, given.route.unix_socket, given.route.proxy = ["192.0.2.1"], "/run/socket", "http://proxy:3128"
+    aimed = aimed_at(given, 4711, secure=False)
+    assert aimed.requests[0].url == "http://127.0.0.1:4711/" + "x" * (len("/some/path?size=100&delay=5") - 1)
+    assert (aimed.rate, aimed.number, aimed.warmup_ms, aimed.duration_ms, aimed.ip_version) == ([], None, 0, 1000, None)
+    assert (aimed.route.bind, aimed.route.unix_socket, aimed.route.proxy) == ([], None, None)
+    assert (aimed.connections, aimed.threads) == (20, 2)
+    assert given.requests[0].url.startswith("http://server.example:81/"), "the load itself is as it was"
+
+
+def test_the_null_responder_is_trusted_and_not_told_who_we_are() -> None:
+    aimed = aimed_at(load("https://server.example/", tls=secure()), 4711, secure=True)
+    assert aimed.requests[0].url == "https://127.0.0.1:4711/"
+    assert aimed.tls is not None
+    assert (aimed.tls.verify, aimed.tls.ca_pem, aimed.tls.identity, aimed.tls.server_name) == (False, None, None, None)
+    assert (aimed.tls.oldest, aimed.tls.alpn, aimed.tls.resumption) == ("1.2", ["http/1.1"], True)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"connections": 21},
+        {"threads": 1},
+        {"requests_per_connection": 1},
+        {"cpus": [1]},
+        {"tls": secure()},
+        {"script": HttpScript(name="a", source="x", args=[])},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_another_shape_is_another_key(changes: dict[str, Any]) -> None:
+    assert key_of({}, shape_of(load())) != key_of({}, shape_of(load(**changes)))
+
+
+def test_what_costs_nothing_is_the_same_key() -> None:
+    same = load("http://other.example:8080/some/PATH?size=100&delay=9", duration_ms=50, number=5, warmup_ms=1)
+    assert key_of({}, shape_of(load())) == key_of({}, shape_of(same))
+    assert key_of({"cpu": "a"}, shape_of(same)) != key_of({"cpu": "b"}, shape_of(same))
+
+
+@pytest.mark.parametrize(
+    ("url", "octets"),
+    [
+        ("http://a/?size=100", 100),
+        ("http://a/", 12),
+        ("http://a/?size=-1", 12),
+        ("http://a/?size=many", 12),
+        ("http://a/?size=²", 12),
+        ("http://a/?size=99999999999", 1 << 20),
+    ],
+)
+def test_the_size_of_an_answer_as_far_as_it_is_known(url: str, octets: int) -> None:
+    assert shape_of(load(url))["answer_bytes"] == octets
+
+
+def test_a_shape_has_no_secrets() -> None:
+    given = load("http://server.example/?key=secret", tls=secure())
+    given.requests[0].headers = [Header(name="Authorization", value="Bearer secret")]
+    given.requests[0].body_base64 = "c2VjcmV0"
+    given.script = HttpScript(name="a", source="secret", args=["secret"])
+    written = json.dumps(shape_of(given), default=str)
+    assert not any(word in written for word in ("secret", "c2VjcmV0", "certificate", "server.example"))
+
+
+# --- What the figures mean ------------------------------------------------------------------------------------------
+
+
+def result(per_s: float | None, cpu_s: float | None, wall_s: float = 1.0, status: str = "done") -> model.TestResult:
+    return model.TestResult(
+        case="c01",
+        repeat=1,
+        test="http",
+        kind="http",
+        parameters={},
+        status=status,
+        error=None,
+        metrics={"requests_per_s": Metric(per_s, "1/s")},
+        validity=Validity(Verdict.VALID),
+        window=None,
+        generator=Generator(cpu_s, wall_s, None, None, None),
+        errors={},
+    )
+
+
+def test_a_generator_that_was_busy_has_shown_its_ceiling() -> None:
+    assert ceiling_of(result(100_000.0, 0.97), threads=1, cpus=2) == Ceiling(100_000.0, extrapolated=False)
+
+
+@pytest.mark.parametrize(
+    ("cpu_s", "threads", "cpus", "wanted"),
+    [
+        (0.5, 1, 2, 200_000.0),  # the responder was the limit
+        (1.0, 2, 2, 200_000.0),  # two threads and the responder shared two CPUs
+        (0.5, 4, 1, 200_000.0),  # of four threads one can run
+        (0.8, 4, 4, 500_000.0),
+    ],
+)
+def test_one_that_was_not_is_raised_by_its_share(cpu_s: float, threads: int, cpus: int, wanted: float) -> None:
+    found = ceiling_of(result(100_000.0, cpu_s), threads, cpus)
+    assert found is not None and found.extrapolated
+    assert found.per_s == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        result(100_000.0, 0.1),
+        result(None, 0.9),
+        result(0.0, 0.9),
+        result(100_000.0, None),
+        result(100_000.0, 0.9, wall_s=0.0),
+        result(100_000.0, 0.9, status="interrupted"),
+    ],
+)
+def test_what_says_too_little_is_no_ceiling(made: model.TestResult) -> None:
+    assert ceiling_of(made, threads=1, cpus=2) is None
+
+
+# --- The cache ------------------------------------------------------------------------------------------------------
+
+
+def cache(path: Path | None, said: list[str], now_s: float = NOW_S) -> CeilingCache:
+    return CeilingCache(path, said.append, lambda: now_s)
+
+
+@pytest.mark.parametrize("kept", [Ceiling(123_456.5, extrapolated=True), Ceiling(7.0, extrapolated=False)])
+def test_what_is_kept_is_found_until_it_is_old(tmp_path: Path, kept: Ceiling) -> None:
+    path, said = tmp_path / "deep" / "leadline" / "ceilings.json", list[str]()
+    cache(path, said).keep("one", kept)
+    assert cache(path, said).find("one") == kept
+    assert cache(path, said).find("other") is None
+    assert cache(path, said, NOW_S + OLDEST_S).find("one") == kept
+    assert cache(path, said, NOW_S + OLDEST_S + 1).find("one") is None
+    assert cache(path, said, NOW_S - OLDEST_S - 1).find("one") is None, "from a clock that was wrong"
+    assert said == []
+    assert [found.name for found in path.parent.iterdir()] == ["ceilings.json"]
+
+
+def test_others_stay_and_the_oldest_go(tmp_path: Path) -> None:
+    path = tmp_path / "ceilings.json"
+    for number in range(MOST_ENTRIES + 3):
+        cache(path, [], NOW_S + number).keep(str(number), Ceiling(1.0 + number, extrapolated=False))
+    last = cache(path, [], NOW_S + MOST_ENTRIES)
+    assert [last.find(str(number)) is None for number in range(4)] == [True, True, True, False]
+    assert last.find(str(MOST_ENTRIES + 2)) == Ceiling(MOST_ENTRIES + 3.0, extrapolated=False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"schema": "leadline.ceilings/2", "ceilings": {}}',
+        '{"schema": "leadline.ceilings/1"}',
+        '{"schema": "leadline.ceilings/1", "ceilings": [1]}',
+        "[" * 200_000,
+        " " * 2_000_000,
+        "\x00\xff",
+    ],
+    ids=range(10),
+)
+def test_a_damaged_file_is_told_ignored_and_replaced(tmp_path: Path, text: str) -> None:
+    path, said = tmp_path / "ceilings.json", list[str]()
+    path.write_text(text, encoding="latin-1")
+    assert cache(path, said).find("one") is None
+    assert len(said) == 1 and "damaged" in said[0] and str(path) in said[0]
+    cache(path, []).keep("one", Ceiling(5.0, extrapolated=False))
+    assert cache(path, said).find("one") == Ceiling(5.0, extrapolated=False)
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        None,
+        [],
+        {},
+        {"per_s": "5", "extrapolated": True, "measured_at_s": NOW_S},
+        {"per_s": True, "extrapolated": True, "measured_at_s": NOW_S},
+        {"per_s": 0, "extrapolated": True, "measured_at_s": NOW_S},
+        {"per_s": -1, "extrapolated": True, "measured_at_s": NOW_S},
+        {"per_s": float("inf"), "extrapolated": True, "measured_at_s": NOW_S},
+        {"per_s": float("nan"), "extrapolated": True, "measured_at_s": NOW_S},
+        {"per_s": 5, "extrapolated": 1, "measured_at_s": NOW_S},
+        {"per_s": 5, "extrapolated": True, "measured_at_s": None},
+        {"per_s": 10**400, "extrapolated": True, "measured_at_s": NOW_S},
+    ],
+    ids=range(12),
+)
+def test_a_damaged_entry_is_as_none(tmp_path: Path, row: Any) -> None:
+    path = tmp_path / "ceilings.json"
+    path.write_text(json.dumps({"schema": "leadline.ceilings/1", "ceilings": {"one": row}}))
+    assert cache(path, []).find("one") is None
+
+
+def test_a_cache_that_cannot_be_is_told_and_does_without(tmp_path: Path) -> None:
+    said: list[str] = []
+    (tmp_path / "file").write_text("")
+    under_a_file = cache(tmp_path / "file" / "ceilings.json", said)
+    under_a_file.keep("one", Ceiling(5.0, extrapolated=False))
+    assert under_a_file.find("one") is None
+    assert said and all("\n" not in line for line in said)
+    cache(None, said).keep("one", Ceiling(5.0, extrapolated=False))
+    assert cache(None, said).find("one") is None
+
+
+@pytest.mark.parametrize(
+    ("named", "where"),
+    [("/var/cache/mine", "/var/cache/mine"), ("relative", "/home/me/.cache"), ("", "/home/me/.cache")],
+)
+def test_where_it_is(named: str, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("XDG_CACHE_HOME", named)
+    assert CeilingCache.here(print).path == Path(where) / "leadline" / "ceilings.json"
+
+
+# --- Really ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[HttpWorkload], Any]:
+    """Asks for a ceiling with a cache of its own; gives it with how often it was measured and what was said."""
+    try:
+        agent_binary()
+    except MissingBinary as error:
+        pytest.skip(str(error))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    # On a busy machine the agents may get next to nothing: how little is no matter of this test.
+    monkeypatch.setattr(calibration, "LEAST_BUSY", 0.0)
+
+    async def ask(given: HttpWorkload) -> tuple[Ceiling | None, int, list[str]]:
+        began: list[bool] = []
+        said: list[str] = []
+        found = await ceiling_for(given, Interrupt(), lambda: began.append(True), said.append)
+        return found, len(began), said
+
+    return ask
+
+
+async def test_a_ceiling_is_measured_once(asked: Callable[[HttpWorkload], Any], tmp_path: Path) -> None:
+    found, times, said = await asked(load())
+    assert found is not None and found.per_s > 0 and times == 1 and said == []
+    assert await asked(load("http://elsewhere.example/some/PATH?size=100&delay=7")) == (found, 0, [])
+    mode = (tmp_path / "leadline" / "ceilings.json").stat().st_mode
+    assert not mode & stat.S_IXUSR
+
+
+async def test_a_script_that_chooses_addresses_is_not_run(asked: Callable[[HttpWorkload], Any]) -> None:
+    script = HttpScript(name="a", source="function setup(thread) thread.addr = other end", args=[])
+    assert await asked(load(script=script)) == (None, 0, [])
+
+
+async def test_what_cannot_be_run_is_told_and_unknown(asked: Callable[[HttpWorkload], Any]) -> None:
+    broken = load()
+    broken.requests[0].method = "NOT A METHOD"
+    found, times, said = await asked(broken)
+    assert (found, times) == (None, 1)
+    assert len(said) == 1 and "ceiling is not known" in said[0]
+
+
+async def test_an_interrupt_is_not_kept_waiting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    interrupt = Interrupt()
+    interrupt.asked.set()
+    assert await ceiling_for(load(), interrupt, lambda: pytest.fail("it began"), pytest.fail) is None
+
+
+def test_the_host_is_told_by_what_makes_it_fast() -> None:
+    found = host_fingerprint()
+    assert found["cpus"] == len(os.sched_getaffinity(0))
+    assert all(found.values())
