@@ -54,7 +54,7 @@ format: build ## put all code into the house's shape
 	cargo fmt --all
 
 bench: build ## side by side with peers; writes docs/benchmarks.md
-	@scripts/packages openvpn nginx-light iperf3 wrk apache2-utils
+	@scripts/packages openvpn nginx-light iperf3 wrk apache2-utils nghttp2-client
 	$(PYTHON) bench/run.py
 
 contract: $(VENV)/.installed ## renew the schema and the models after a change in crates/wire
