@@ -42,7 +42,7 @@ function wrk.lookup(host, service)
 end
 
 function wrk.connect(address)
-   return native.connect(text_of(address or false, 2))
+   return native.connect(text_of(address, 2))
 end
 
 -- Who the threads talk to. The load has resolved its origin already, by its own rules; of several addresses those that
@@ -107,6 +107,10 @@ local function put(value)
    elseif kind == "number" and value % 1 == 0 and value ~= 0 and value > -1e9 and value < 1e9 then
       -- The same digits as `tostring` gives, without its search for the shortest decimal.
       text:putf("%d", value)
+   elseif kind == "table" or kind == "userdata" then
+      -- Its `__tostring` is the script's, and may format a request of its own.
+      local before, said = text:tostring(), tostring(value)
+      text:reset():put(before, said)
    else
       text:put(tostring(value))
    end
@@ -201,7 +205,7 @@ local function new_thread(calls)
       if key ~= "addr" then
          error("cannot set '" .. tostring(key) .. "' on thread", 2)
       end
-      calls.set_address(text_of(value or false, 2))
+      calls.set_address(text_of(value, 2))
    end
    return thread
 end
