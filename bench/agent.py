@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from peers import CONNECTIONS, Cost
@@ -20,6 +20,7 @@ from programs import GENERATOR_CPU, cpu_until_end, pinned
 
 from leadline.analysis.histograms import decode
 from leadline.contract.models import (
+    Failed,
     Finished,
     HttpScript,
     HttpWorkload,
@@ -33,6 +34,8 @@ from leadline.contract.models import (
 from leadline.fleet.messages import Command, Event, encode, parse_event
 from leadline.plan import HttpTest
 from leadline.trial.workloads import http_workload
+
+Said = TypeVar("Said")
 
 _TRIAL, _TASK = "bench", "http"
 _ENGINE_VARIABLE = "LEADLINE_HTTP_ENGINE"
@@ -67,11 +70,12 @@ def closed(url: str, seconds: int, script: Path | None = None, engine: str | Non
     if outcome.errors:
         raise RuntimeError(f"errors: {outcome.errors}")
     requests = outcome.counts["responses"]
-    wall_s = (max(flow.end_ns for flow in outcome.flows) - min(flow.due_ns for flow in outcome.flows)) / 1e9
+    began_ns = min(flow.due_ns for flow in outcome.flows)
+    ended_ns = max(flow.end_ns or flow.due_ns for flow in outcome.flows)
     threads = () if outcome.generator is None else outcome.generator.threads
     return Cost(
         requests,
-        requests / wall_s,
+        requests / ((ended_ns - began_ns) / 1e9),
         done.cpu_s,
         sum(thread.user_s + thread.system_s for thread in threads) * 1e6 / requests,
         _p99_us(outcome, "kernel_wait"),
@@ -115,11 +119,11 @@ def _tell(process: subprocess.Popen[str], command: Command) -> None:
     process.stdin.flush()
 
 
-def _expect(events: Iterator[Event], kind: type[Any]) -> Any:
+def _expect(events: Iterator[Event], kind: type[Said]) -> Said:
     for event in events:
         if isinstance(event, kind):
             return event
-        if event.type == "failed":
+        if isinstance(event, Failed):
             raise RuntimeError(f"the agent failed: {event.error.message}")
     raise RuntimeError("the agent ended")
 

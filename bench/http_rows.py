@@ -7,6 +7,7 @@ from __future__ import annotations
 import shutil
 import statistics
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import agent
@@ -64,8 +65,8 @@ def scripts(rounds: Rounds) -> Iterator[Row]:
             script = _SCRIPTS / file
             pairs = _pairs(
                 rounds,
-                lambda script=script: agent.closed(url, rounds.seconds, script),
-                lambda script=script: peers.wrk(url, rounds.seconds, script=script),
+                partial(agent.closed, url, rounds.seconds, script),
+                partial(peers.wrk, url, rounds.seconds, script=script),
             )
             yield _cpu(f"HTTP on nginx with a {what} script, CPU per request", "wrk", pairs, at_most(0.7))
 
@@ -88,11 +89,7 @@ def tls(rounds: Rounds) -> Iterator[Row]:
         for name, peer in (("wrk", peers.wrk), ("h2load --h1", peers.h2load)):
             if shutil.which(name.split()[0]) is None:
                 continue
-            pairs = _pairs(
-                rounds,
-                lambda: agent.closed(url, rounds.seconds),
-                lambda peer=peer: peer(url, rounds.seconds),
-            )
+            pairs = _pairs(rounds, partial(agent.closed, url, rounds.seconds), partial(peer, url, rounds.seconds))
             yield _rate("HTTPS on nginx, requests per second", name, pairs)
             yield _cpu("HTTPS on nginx, CPU per request", name, pairs)
         pairs = _pairs(

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 SERVER_CPU, GENERATOR_CPU = 0, 1
 os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -64,7 +65,7 @@ def timed(argv: Sequence[str]) -> tuple[str, float]:
     return said, cpu_s
 
 
-def cpu_until_end(process: subprocess.Popen[str]) -> float:
+def cpu_until_end(process: subprocess.Popen[Any]) -> float:
     """Wait for a process; CPU time that it and the children it waited for took, user and system, s."""
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
