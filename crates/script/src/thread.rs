@@ -1,6 +1,7 @@
 //! One thread's state: its requests, what it is told of responses, and when it wants to stop.
 //! Owns the calls that happen per request, so nothing here allocates on this side once buffers have grown.
 
+use std::borrow::Borrow;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -127,7 +128,12 @@ impl ThreadScript {
     /// # Errors
     /// The script's.
     #[inline]
-    pub fn response(&mut self, status: u16, headers: &[(&[u8], &[u8])], body: &[u8]) -> Result<(), ScriptError> {
+    pub fn response<'a>(
+        &mut self,
+        status: u16,
+        headers: impl IntoIterator<Item = impl Borrow<(&'a [u8], &'a [u8])>>,
+        body: &[u8],
+    ) -> Result<(), ScriptError> {
         let content = self.answer.update(&self.state, headers, body)?;
         self.state.call(&self.response, (status, content), "response()")
     }
