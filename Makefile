@@ -56,7 +56,7 @@ format: build ## put all code into the house's shape
 	cargo fmt --all
 
 bench: build ## side by side with peers; writes docs/benchmarks.md
-	@scripts/packages openvpn nginx-light iperf3 wrk apache2-utils
+	@scripts/packages openvpn nginx-light iperf3 wrk apache2-utils nghttp2-client
 	$(PYTHON) bench/run.py
 
 fuzz: ## random bytes for each parser that reads from the network, FUZZ_SECONDS=30 apiece
