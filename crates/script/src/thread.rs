@@ -108,19 +108,21 @@ impl ThreadScript {
         request_into(&self.state, &self.request, out)
     }
 
-    /// How long to wait before the next request, ms; what is no number, or below 0, counts as 0.
+    /// How long to wait before the next request, ms; what is no number, or below 0, counts as 0. At most 49 days, so that
+    /// a caller can reckon with it in ns.
     ///
     /// # Errors
     /// The script's.
     pub fn delay_ms(&mut self) -> Result<u64, ScriptError> {
         let delay = self.state.call::<Value>(&self.delay, (), "delay()")?;
         // A cast from `f64` cuts off what does not fit; Lua also takes a string for a number.
-        Ok(match delay {
+        let ms = match delay {
             Value::Integer(number) => u64::try_from(number).unwrap_or(0),
             Value::Number(number) => number as u64,
             Value::String(text) => text.to_string_lossy().trim().parse::<f64>().map_or(0, |number| number as u64),
             _ => 0,
-        })
+        };
+        Ok(ms.min(u64::from(u32::MAX)))
     }
 
     /// Tells the script of a response: names as they were sent; of equal ones the last counts.

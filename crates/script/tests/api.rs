@@ -258,11 +258,11 @@ fn responses_with_many_fields_arrive_whole() {
 #[test]
 fn delays_are_whole_milliseconds() {
     let mut load = loaded(
-        "local answers, n = { 0, 7, 2.9, -3, '12', 'x', false, 0/0 }, 0
+        "local answers, n = { 0, 7, 2.9, -3, '12', 'x', false, 0/0, math.huge }, 0
          function delay() n = n + 1 return answers[n] end",
     );
-    let delays: Vec<u64> = (0..9).map(|_| load.threads[0].delay_ms().unwrap()).collect();
-    assert_eq!(delays, [0, 7, 2, 0, 12, 0, 0, 0, 0]);
+    let delays: Vec<u64> = (0..10).map(|_| load.threads[0].delay_ms().unwrap()).collect();
+    assert_eq!(delays, [0, 7, 2, 0, 12, 0, 0, 0, u64::from(u32::MAX), 0]);
 }
 
 #[test]
