@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{address, loaded, origin, sorted, try_load, try_request};
+use common::{address, loaded, origin, respond, sorted, try_load, try_request};
 use leadline_script::{Origin, Summary};
 use leadline_stats::Histogram;
 
@@ -159,6 +159,19 @@ fn wrks_own_functions_can_be_replaced() {
 }
 
 #[test]
+fn another_host_can_be_resolved() {
+    let own = Origin { host: "elsewhere.test".to_owned(), ..origin() };
+    let source = "function setup(thread)
+                     wrk.resolve('shop.test', 8080)
+                     print(#wrk.addrs, wrk.addrs[1], wrk.addrs[2])
+                     thread.addr = wrk.addrs[2]
+                  end";
+    let load = try_load(source, &[], &own, 1).unwrap();
+    assert_eq!(load.printed(), "2\t192.0.2.2:8080\t2001:db8::1:8080\n");
+    assert_eq!(load.threads[0].address(), Some(address("[2001:db8::1]:8080")));
+}
+
+#[test]
 fn lookup_and_connect_reach_the_world() {
     let source = "local found = wrk.lookup('shop.test', 80)
                   print(#found, tostring(found[3]), type(found[1]), wrk.connect(found[1]), wrk.connect(found[2]))
@@ -187,7 +200,7 @@ fn request_is_looked_up_each_time() {
     for (status, expected) in
         [(200, "/a"), (201, "/b"), (202, "/list?page=1"), (203, "/list?page=1"), (204, "/list?page=1")]
     {
-        load.threads[0].response(status, &[], b"").unwrap();
+        respond(&mut load.threads[0], status, &[], b"").unwrap();
         assert_eq!(path(load.request()), expected);
     }
     assert_eq!(load.printed(), "new\t204\n");
@@ -207,7 +220,7 @@ fn a_response_arrives_as_it_is() {
     );
     let thread = &mut load.threads[0];
     let long = vec![b'z'; 100_000];
-    let mut answer = |headers: &[(&[u8], &[u8])], body: &[u8]| thread.response(200, headers, body).unwrap();
+    let mut answer = |headers: &[(&[u8], &[u8])], body: &[u8]| respond(thread, 200, headers, body).unwrap();
     answer(&[(b"A", b"1"), (b"b", b"2"), (b"A", b"3")], b"body");
     answer(&[(b"A", b"1"), (b"b", b"2"), (b"A", b"3")], b"body");
     answer(&[(b"A", b"1"), (b"b", b"\xff")], b"");
@@ -237,7 +250,7 @@ fn responses_with_many_fields_arrive_whole() {
     for fields in [23usize, 24, 25, 60, 1] {
         let texts: Vec<(String, String)> = (1..=fields).map(|n| (format!("N{n}"), n.to_string())).collect();
         let headers: Vec<(&[u8], &[u8])> = texts.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())).collect();
-        load.threads[0].response(200, &headers, b"").unwrap();
+        respond(&mut load.threads[0], 200, &headers, b"").unwrap();
         assert_eq!(load.printed(), format!("{fields}\t{}\n", fields * (fields + 1) / 2));
     }
 }
@@ -245,11 +258,11 @@ fn responses_with_many_fields_arrive_whole() {
 #[test]
 fn delays_are_whole_milliseconds() {
     let mut load = loaded(
-        "local answers, n = { 0, 7, 2.9, -3, '12', 'x', false, 0/0 }, 0
+        "local answers, n = { 0, 7, 2.9, -3, '12', 'x', false, 0/0, math.huge }, 0
          function delay() n = n + 1 return answers[n] end",
     );
-    let delays: Vec<u64> = (0..9).map(|_| load.threads[0].delay_ms().unwrap()).collect();
-    assert_eq!(delays, [0, 7, 2, 0, 12, 0, 0, 0, 0]);
+    let delays: Vec<u64> = (0..10).map(|_| load.threads[0].delay_ms().unwrap()).collect();
+    assert_eq!(delays, [0, 7, 2, 0, 12, 0, 0, 0, u64::from(u32::MAX), 0]);
 }
 
 #[test]
@@ -365,6 +378,32 @@ fn files_and_commands_work() {
 fn luajit_compiles() {
     let load = try_load("print((jit.status()), jit.version:match('^LuaJIT 2.1') ~= nil)", &[], &origin(), 0).unwrap();
     assert_eq!(load.printed(), "true\ttrue\n");
+}
+
+#[test]
+fn every_library_is_there() {
+    let load = try_load(
+        "local ffi, bit = require('ffi'), require('bit')
+         ffi.cdef('typedef struct { int32_t a, b; } pair;')
+         print(ffi.new('pair', { 1, 2 }).b, tostring(2ULL ^ 3ULL), bit.bxor(6, 3), debug.traceback('t'):match('^t') )
+         for _, name in ipairs({ 'coroutine', 'table', 'io', 'os', 'string', 'bit', 'math', 'package', 'jit', 'debug' }) do
+            if require(name) ~= _G[name] then print(name) end
+         end
+         print(wrk.format('GET', '/', { Host = 5ULL }):match('Host: [^\\r]*'))
+         print(pcall(ffi.load, 'm'))
+         print((select(2, pcall(require, 'cjson')):match('[^\\n]*static[^\\n]*')))",
+        &[],
+        &origin(),
+        0,
+    )
+    .unwrap();
+    let lines = [
+        "2\t8ULL\t5\tt",
+        "Host: 5ULL",
+        "false\tcannot load m: the agent is one static program: no C library can be loaded",
+        "\tthe agent is one static program: no C library can be loaded",
+    ];
+    assert_eq!(load.printed().lines().collect::<Vec<_>>(), lines);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{loaded, origin, refused, try_load, try_request};
+use common::{loaded, origin, refused, respond, try_load, try_request};
 use leadline_script::{ScriptError, Summary};
 use leadline_stats::Histogram;
 
@@ -31,7 +31,7 @@ fn errors_of_each_callback_name_it() {
     );
     let mut load =
         loaded("function response() error('r') end function delay() error('d') end function done() error('e') end");
-    assert_eq!(text(load.threads[0].response(200, &[], b"")), "test.lua:1: r (in response())");
+    assert_eq!(text(respond(&mut load.threads[0], 200, &[], b"")), "test.lua:1: r (in response())");
     assert_eq!(load.threads[0].delay_ms().unwrap_err().to_string(), "test.lua:1: d (in delay())");
     let nothing = Histogram::new();
     assert_eq!(text(load.main.done(&Summary::default(), &nothing, &nothing)), "test.lua:1: e (in done())");
@@ -93,7 +93,7 @@ fn leaving_ends_the_load() {
     assert_eq!(refused("os.exit()"), "test.lua:1: the script called os.exit()");
     assert_eq!(refused("pcall(os.exit, true)"), "test.lua: the script called os.exit(true)");
     let mut load = loaded("function request() return wrk.format() end function response() pcall(os.exit, 2) end");
-    assert_eq!(text(load.threads[0].response(200, &[], b"")), "test.lua: the script called os.exit(2)");
+    assert_eq!(text(respond(&mut load.threads[0], 200, &[], b"")), "test.lua: the script called os.exit(2)");
     assert!(try_request(&mut load.threads[0]).is_err(), "it stays left");
 }
 
@@ -106,7 +106,7 @@ fn a_response_may_change_what_is_sent_next() {
             wrk.path, wrk.method, wrk.body = '/next', 'POST', 'b'
          end",
     );
-    load.threads[0].response(200, &[(b"A", b"1"), (b"Host", b"h")], b"").unwrap();
+    respond(&mut load.threads[0], 200, &[(b"A", b"1"), (b"Host", b"h")], b"").unwrap();
     let lines = common::sorted(&load.request());
     assert_eq!(lines[..], ["POST /next HTTP/1.1", "A: 1", "Content-Length: 1", "Host: h", "", "b"]);
 }
@@ -115,7 +115,7 @@ fn a_response_may_change_what_is_sent_next() {
 fn a_constant_request_stays_whatever_a_response_does() {
     let mut load = loaded("function response() wrk.headers.A = 'b'; request = function() return 'x' end end");
     let before = load.threads[0].constant().unwrap().to_vec();
-    load.threads[0].response(200, &[], b"").unwrap();
+    respond(&mut load.threads[0], 200, &[], b"").unwrap();
     assert_eq!(load.threads[0].constant(), Some(&before[..]));
 }
 
@@ -148,7 +148,22 @@ fn what_cannot_travel_is_named() {
     assert_eq!(setup(deep), format!("{place}cannot transfer tables more than 100 deep to thread{end}"));
     assert_eq!(setup("thread.name = 'x'"), format!("{place}cannot set 'name' on thread{end}"));
     assert_eq!(setup("thread.addr = '1.2.3.4'"), format!("{place}an address expected, got string{end}"));
+    assert_eq!(setup("thread.addr = nil"), format!("{place}an address expected, got nil{end}"));
     assert!(setup("thread:set()").starts_with(place));
+}
+
+#[test]
+fn a_value_may_format_a_request_to_say_what_it_is() {
+    let load = loaded(
+        "function init()
+            local odd = setmetatable({}, { __tostring = function() return #wrk.format('GET', '/inner') .. '' end })
+            print((wrk.format('GET', odd, { Host = odd }, 'b'):gsub('\\r\\n', '|')))
+         end",
+    );
+    // `GET /inner HTTP/1.1`, `Host: shop.test:8080` and the empty line are 45 bytes.
+    let printed = load.printed();
+    assert!(printed.starts_with("GET 45 HTTP/1.1|") && printed.contains("|Host: 45|"), "{printed}");
+    assert!(printed.ends_with("||b\n"), "{printed}");
 }
 
 #[test]

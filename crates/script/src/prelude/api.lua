@@ -42,27 +42,30 @@ function wrk.lookup(host, service)
 end
 
 function wrk.connect(address)
-   return native.connect(text_of(address or false, 2))
+   return native.connect(text_of(address, 2))
 end
 
--- Who the threads talk to. The load has resolved the origin already, by its own rules; of several addresses those that
+-- Who the threads talk to. The load has resolved its origin already, by its own rules; of several addresses those that
 -- refuse are left out, unless all do: then each refusal is the load's to count.
 function wrk.resolve(host, service)
-   local addresses = native.origin_addresses()
-   for index = 1, #addresses do
-      addresses[index] = new_address(addresses[index])
+   local known = native.origin_addresses(host, service)
+   local found = known or wrk.lookup(host, service)
+   if known then
+      for index = 1, #known do
+         found[index] = new_address(known[index])
+      end
    end
-   wrk.addrs = addresses
-   if #addresses < 2 then
+   wrk.addrs = found
+   if known and #known < 2 then
       return
    end
    local reachable = {}
-   for index = 1, #addresses do
-      if wrk.connect(addresses[index]) then
-         reachable[#reachable + 1] = addresses[index]
+   for index = 1, #found do
+      if wrk.connect(found[index]) then
+         reachable[#reachable + 1] = found[index]
       end
    end
-   if #reachable > 0 then
+   if #reachable > 0 or not known then
       wrk.addrs = reachable
    end
 end
@@ -104,6 +107,10 @@ local function put(value)
    elseif kind == "number" and value % 1 == 0 and value ~= 0 and value > -1e9 and value < 1e9 then
       -- The same digits as `tostring` gives, without its search for the shortest decimal.
       text:putf("%d", value)
+   elseif kind == "table" or kind == "userdata" then
+      -- Its `__tostring` is the script's, and may format a request of its own.
+      local before, said = text:tostring(), tostring(value)
+      text:reset():put(before, said)
    else
       text:put(tostring(value))
    end
@@ -198,7 +205,7 @@ local function new_thread(calls)
       if key ~= "addr" then
          error("cannot set '" .. tostring(key) .. "' on thread", 2)
       end
-      calls.set_address(text_of(value or false, 2))
+      calls.set_address(text_of(value, 2))
    end
    return thread
 end
@@ -248,7 +255,10 @@ local fill = loadstring("local names, values = ... return function(headers, coun
    end
 end]], "=(wrk)")(names, values)
 
-local function answered(status)
+local function answered(status, changed)
+   if changed then
+      content = changed
+   end
    local headers = new_table(0, fields)
    fill(headers, fields)
    response(status, headers, content)
@@ -267,5 +277,4 @@ return {
    defines = function(name) return type(_G[name]) == "function" end,
    set_field = function(index, name, value) names[index], values[index] = name, value end,
    set_fields = function(count) fields = count end,
-   set_content = function(bytes) content = bytes end,
 }
