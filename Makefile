@@ -10,6 +10,8 @@ AGENT  := target/$(TARGET)/release/leadline-agent
 # One static file, so that copying it to a host is the whole installation. With --target the flag stays away from build
 # scripts and procedural macros, which cannot be static.
 STATIC := CARGO_BUILD_TARGET=$(TARGET) RUSTFLAGS="-C target-feature=+crt-static"
+# What the tests of `leadline http` run it against, and beside.
+HTTP_SERVERS := nginx-light haproxy apache2-bin nodejs tinyproxy openssl wrk
 
 FUZZ_SECONDS := 30
 
@@ -34,7 +36,7 @@ demo: build ## run examples/gateway.yaml on hosts made here
 	$(VENV)/bin/leadline run examples/gateway.yaml
 
 test: build ## every test: Rust, Python, contract, lab, browser
-	@scripts/packages openvpn openssh-client chromium chromium-driver
+	@scripts/packages openvpn openssh-client chromium chromium-driver $(HTTP_SERVERS)
 	$(MAKE) --no-print-directory test-rust test-python
 
 test-rust:

@@ -1,8 +1,8 @@
 """An HTTP server for tests that behaves as each request asks, and writes down what it did:
 `counting_server.py FILE`.
 
-Prints its port; at SIGTERM it writes its account to FILE and ends. A path is what is to happen: `/ok`, `/ok/50` after so
-many ms, `/reset`, `/hang` and others. With `--stall` it stops for a second, two seconds after its first request and
+Prints its port; at SIGTERM it writes its account to FILE and ends. A path is what is to happen: `/ok`, `/ok/50` after
+so many ms, `/reset`, `/hang` and others. With `--stall` it stops for a second, two seconds after its first request and
 every five seconds from then on; with `--keep` every path is answered, and requests are kept. Only whole ones count.
 """
 

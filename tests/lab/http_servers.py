@@ -102,7 +102,17 @@ def certificates(folder: Path) -> Certificates:
     def make(name: str, *options: str) -> tuple[Path, Path]:
         certificate, key = folder / f"{name}.pem", folder / f"{name}.key"
         new = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1"]
-        command: list[str | Path] = [openssl, *new, "-keyout", key, "-out", certificate, "-subj", f"/CN={name}", *options]
+        command: list[str | Path] = [
+            openssl,
+            *new,
+            "-keyout",
+            key,
+            "-out",
+            certificate,
+            "-subj",
+            f"/CN={name}",
+            *options,
+        ]
         subprocess.run(command, check=True, capture_output=True)
         return certificate, key
 
@@ -359,8 +369,17 @@ def tinyproxy(folder: Path, connect_port: int) -> Iterator[tuple[int, Path]]:
 def openssl_server(folder: Path, made: Certificates, *options: str) -> Iterator[int]:
     """`openssl s_server`, one connection at a time, each answered with a page about itself; its port."""
     path, port = program("openssl", "openssl"), cli.free_port()
-    identity = ["-cert", made.server, "-key", made.server_key]
-    command: list[str | Path] = [path, "s_server", "-accept", f"127.0.0.1:{port}", "-www", "-quiet", *identity, *options]
+    identity = ("-cert", made.server, "-key", made.server_key)
+    command: list[str | Path] = [
+        path,
+        "s_server",
+        "-accept",
+        f"127.0.0.1:{port}",
+        "-www",
+        "-quiet",
+        *identity,
+        *options,
+    ]
     with running(command, folder / "openssl.out", port):
         yield port
 

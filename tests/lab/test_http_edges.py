@@ -15,29 +15,21 @@ import pytest
 pytestmark = pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed")
 
 
-@pytest.mark.parametrize("engine", cli.ENGINES)
-def test_nobody_listens(engine: str) -> None:
-    for pace in (("-c", "3"), ("--rate", "100", "-c", "3")):
-        load = cli.load("nobody", f"http://127.0.0.1:{cli.free_port()}/", *pace, "-d", "1s", engine=engine)
+def test_nobody_listens() -> None:
+    nobody = f"http://127.0.0.1:{cli.free_port()}/"
+    for load in (
+        *cli.load_over_both("closed", nobody, "-c", "3", "-d", "1s"),
+        *cli.load_over_both("open", nobody, "-c", "3", "--rate", "100", "-d", "1s"),
+    ):
         assert (load.code, load.document["error"]["code"]) == (1, "connection_refused")
         assert re.fullmatch(r"leadline: .*127\.0\.0\.1:\d+.*refused.*\n", load.err), load.err
 
 
 def test_too_few_descriptors(tmp_path: Path) -> None:
     with servers.counting(tmp_path) as server:
-        command = [
-            "bash",
-            "-c",
-            'ulimit -n 64; exec "$@"',
-            "bash",
-            cli.LEADLINE,
-            "http",
-            server.url(),
-            "--no-calibrate",
-        ]
-        done = subprocess.run(
-            [*command, "-c", "500", "-d", "1s"], capture_output=True, text=True, timeout=60, check=False
-        )
+        few = ("bash", "-c", 'ulimit -n 64; exec "$@"', "bash", cli.LEADLINE)
+        command = (*few, "http", server.url(), "--no-calibrate", "-c", "500", "-d", "1s")
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode in (1, 2) and done.stdout == ""
     assert done.stderr.count("\n") == 1 and re.search("too many open files|ulimit -n", done.stderr, re.IGNORECASE)
 
