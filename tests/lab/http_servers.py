@@ -285,7 +285,7 @@ TypesConfig /dev/null
 {user}
 DocumentRoot {folder}/pages
 ErrorLog {folder}/error.log
-LogFormat "%{{X-Run}}i %m %U %>s %O %I %k" line
+LogFormat "%{{X-Run}}i %m %U %>s %O %k" line
 CustomLog {folder}/access.log line
 """
 
@@ -297,7 +297,7 @@ class Apache:
     process: subprocess.Popen[bytes]
     port: int
     log: Path
-    """Of each request: run, method, path, status, bytes out, bytes in, requests before it on its connection."""
+    """Of each request: run, method, path, status, bytes out, requests before it on its connection."""
 
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.port}{path}"
