@@ -42,6 +42,7 @@ def document(rows: Sequence[Row], left_out: Sequence[str], rounds: Rounds) -> st
             *table(rows),
             *(["", "Left out: " + "; ".join(left_out) + "."] if left_out else []),
             "",
-            NOTES.read_text(encoding="utf-8"),
+            NOTES.read_text(encoding="utf-8").rstrip(),
+            "",
         ]
     )
