@@ -198,7 +198,7 @@ fn run_task(workload: Workload, task: &Task, processes: &Processes) -> Result<Op
         Workload::Process(spec) => process_task::run(&spec, task, processes).map(Some),
         Workload::Serve(spec) => {
             let server = serve::start(&spec, &task.gate)?;
-            say_prepared(task, server.port, server.http_port);
+            say_prepared(task, server.port, server.http_port, server.https_port);
             // A server has no start: it answers from now on until it is stopped.
             task.gate.wait_for_stop();
             server.join();
@@ -206,7 +206,7 @@ fn run_task(workload: Workload, task: &Task, processes: &Processes) -> Result<Op
         }
         load => {
             let ready = load::prepare(load, task)?;
-            say_prepared(task, None, None);
+            say_prepared(task, None, None, None);
             let Some(at_ns) = task.gate.wait_for_start() else {
                 return Err(input_error("stopped", "stopped before it began"));
             };
@@ -218,7 +218,7 @@ fn run_task(workload: Workload, task: &Task, processes: &Processes) -> Result<Op
     }
 }
 
-fn say_prepared(task: &Task, port: Option<u16>, http_port: Option<u16>) {
+fn say_prepared(task: &Task, port: Option<u16>, http_port: Option<u16>, https_port: Option<u16>) {
     let (trial, name) = (task.trial.clone(), task.name.clone());
     task.events.say(&Event::Prepared {
         trial,
@@ -227,7 +227,7 @@ fn say_prepared(task: &Task, port: Option<u16>, http_port: Option<u16>) {
         pid: None,
         port,
         http_port,
-        https_port: None,
+        https_port,
     });
 }
 

@@ -17,7 +17,7 @@ mod wireguard;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use lexopt::{Arg, Parser, ValueExt};
+use lexopt::{Arg, Parser};
 
 const HELP: &str = "\
 leadline-agent: generates network load, answers it, and watches the host
@@ -28,18 +28,33 @@ leadline-agent: generates network load, answers it, and watches the host
   leadline-agent --version
 
 serve:
-  --bind ADDR       listen on this address; may be repeated (default 127.0.0.1 and ::1)
-  --port PORT       port of tcp, udp and rr (default 5201)
-  --http-port PORT  port of http (default 8080)
-  --http            answer http alone
+  --bind ADDR         listen on this address; may be repeated (default 127.0.0.1 and ::1)
+  --port PORT         port of tcp, udp and rr (default 5201)
+  --http-port PORT    port of http (default 8080)
+  --http              answer http alone
+  --https-port PORT   answer http over TLS, too
+  --certificate FILE  certificate for TLS, PEM (default: one is made), with
+  --key FILE          its key, PEM
+  --threads N         threads that answer http (default: one per CPU, at most 16)
 
-example: leadline-agent serve --bind 0.0.0.0
+what http requests get, unless their query says otherwise (?status=503&size=1000&delay=5ms&...):
+  --status CODE       status code (default 200)
+  --size BYTES        body (default 12)
+  --chunked           send the body in chunks
+  --delay TIME        mean time before the answer: 5ms, 250us, 1.5s
+  --shape SHAPE       how delays are distributed: constant, uniform or exponential (default constant)
+  --errors SHARE      share that is answered with 500 instead: 0.01
+  --close-after N     close a connection after so many answers
+  --stall TIME/TIME   let the whole server stand still: 1s/5s for 1 s every 5 s
+
+examples: leadline-agent serve --bind 0.0.0.0
+          leadline-agent serve --http --delay 5ms --shape exponential --errors 0.01
 ";
 
 /// What the command line asks for.
 enum Mode {
     Obey { cgroup: Option<PathBuf> },
-    Serve(standalone::Options),
+    Serve(Box<standalone::Options>),
     Wireguard(PathBuf),
     Print(String),
 }
@@ -85,7 +100,10 @@ fn parse(mut parser: Parser) -> Result<Mode, lexopt::Error> {
             Arg::Long("version") | Arg::Short('V') => {
                 return Ok(Mode::Print(format!("leadline-agent {}\n", env!("CARGO_PKG_VERSION"))));
             }
-            Arg::Value(value) if value == "serve" => return parse_serve(parser),
+            Arg::Value(value) if value == "serve" => {
+                return Ok(standalone::Options::parse(parser)?
+                    .map_or(Mode::Print(HELP.to_owned()), |options| Mode::Serve(Box::new(options))));
+            }
             Arg::Value(value) if value == "wireguard" => {
                 let config = parser.value()?.into();
                 return match parser.next()? {
@@ -97,19 +115,4 @@ fn parse(mut parser: Parser) -> Result<Mode, lexopt::Error> {
         }
     }
     Ok(Mode::Obey { cgroup })
-}
-
-fn parse_serve(mut parser: Parser) -> Result<Mode, lexopt::Error> {
-    let mut options = standalone::Options::default();
-    while let Some(arg) = parser.next()? {
-        match arg {
-            Arg::Long("bind") => options.bind.push(parser.value()?.string()?),
-            Arg::Long("port") => options.port = Some(parser.value()?.parse()?),
-            Arg::Long("http-port") => options.http_port = Some(parser.value()?.parse()?),
-            Arg::Long("http") => options.port = None,
-            Arg::Long("help") | Arg::Short('h') => return Ok(Mode::Print(HELP.to_owned())),
-            other => return Err(other.unexpected()),
-        }
-    }
-    Ok(Mode::Serve(options))
 }

@@ -4,6 +4,7 @@
 //! Refuses: sockets, clocks, and keeping a body; bodies are counted, never copied. What a peer can make us hold
 //! is bounded by [`HEAD_LIMIT_BYTES`] a connection.
 
+mod behaviour;
 mod body;
 mod connection;
 mod error;
@@ -21,12 +22,15 @@ mod template;
 pub mod tls;
 mod url;
 
+pub use behaviour::{
+    duration_ns, Behaviour, DelayShape, Share, Stalls, DEFAULT_BODY_BYTES, LARGEST_BODY_BYTES, LONGEST_DELAY_NS,
+};
 pub use connection::{Answer, Batch, ClientConnection, Closed, Outstanding, Timing};
 pub use error::Malformed;
 pub use lines::HEAD_LIMIT_BYTES;
 pub use request::{FedRequest, Method, Request, RequestEvent, RequestParser};
 pub use requests::{Picker, Piece, RequestSet, RequestSetError, LONGEST_CYCLE};
-pub use responder::{Counters, Responder, BODY_BLOCK, DEFAULT_BODY_BYTES, LARGEST_BODY_BYTES};
+pub use responder::{Responder, Setup, Stream, BLOCKS};
 pub use response::{End, FedResponse, Response, ResponseParser, Sink, INTERIM_LIMIT};
 pub use schedule::{ClosedLoop, OpenLoop, Schedule};
 pub use server::ServerConnection;

@@ -1,110 +1,123 @@
-//! What the responder says to which target, and what it counts. Owns the answers' heads and the block that bodies are
-//! streamed from; one [`Responder`] a thread, whose counters only that thread writes, so that counting needs no lock.
-//! Refuses bodies beyond [`LARGEST_BODY_BYTES`].
+//! What the responder says to which target, and what it counts. One [`Responder`] a thread: it knows the request that its
+//! thread saw last and the answers that it gave last, so that a load of equal requests costs it comparisons and copies.
+//! Refuses to know a connection or a clock.
+
+mod counters;
+mod render;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-use crate::fields::decimal;
-use crate::Method;
+pub use self::render::{Stream, BLOCKS};
 
-/// A body's size where the target asks for none, in bytes.
-pub const DEFAULT_BODY_BYTES: u64 = LINE.len() as u64;
+pub(crate) use self::counters::Counter;
+pub(crate) use self::render::{push_head, Answer, BodyFraming, Persistence, Rendered, PLAIN};
 
-/// The longest body that can be asked for, in bytes.
-pub const LARGEST_BODY_BYTES: u64 = 1 << 30;
-
-/// What bodies are made of, again and again.
-pub static BODY_BLOCK: [u8; BLOCK_BYTES] = body_block();
-
-const LINE: &[u8; 12] = b"by the mark\n";
-const BLOCK_BYTES: usize = 64 * 1024;
+use self::counters::Ledger;
+use crate::behaviour::{Behaviour, Random, Share, Stalls};
+use crate::{Malformed, Request};
 
 /// Everything under this prefix is the responder's own and not load.
 const OWN_PREFIX: &[u8] = b"/_leadline/";
+/// Requests up to this size, bytes, are known again by their bytes.
+const KNOWN_BYTES: usize = 1024;
+/// Answers that are kept rendered.
+const KEPT: usize = 8;
+/// Sums of shares that are kept apart.
+const SPREADS: usize = 64;
 
-/// What one thread has done. Written by that thread alone, read by any.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub struct Counters {
-    values: [AtomicU64; Counter::ALL.len()],
-}
-
-/// What is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Counter {
-    /// Requests that arrived whole, the responder's own targets not counted.
-    Requests,
-    /// Requests for the responder's own targets.
-    OwnRequests,
-    /// Bytes read from all connections.
-    BytesReceived,
-    /// Bytes written to all connections.
-    BytesSent,
-    /// Connections accepted.
-    Connections,
-    /// Of these, closed at once because there were too many.
-    Refused,
-    /// Of these, closed because nothing had moved on them for too long.
-    Expired,
-    /// Answers 2xx, the responder's own targets not counted.
-    Status2xx,
-    /// Answers 4xx.
-    Status4xx,
-    /// Connections given up because a request was malformed.
-    Malformed,
-}
-
-impl Counter {
-    const ALL: [(Counter, &'static str); 10] = [
-        (Counter::Requests, "requests"),
-        (Counter::OwnRequests, "own_requests"),
-        (Counter::BytesReceived, "bytes_received"),
-        (Counter::BytesSent, "bytes_sent"),
-        (Counter::Connections, "connections"),
-        (Counter::Refused, "refused"),
-        (Counter::Expired, "expired"),
-        (Counter::Status2xx, "status_2xx"),
-        (Counter::Status4xx, "status_4xx"),
-        (Counter::Malformed, "malformed"),
-    ];
-}
-
-impl Counters {
-    fn add(&self, counter: Counter, amount: u64) {
-        // There is one writer, so a load and a store lose nothing and need no locked instruction.
-        let value = &self.values[counter as usize];
-        value.store(value.load(Ordering::Relaxed) + amount, Ordering::Relaxed);
-    }
-
-    fn value(&self, counter: Counter) -> u64 {
-        self.values[counter as usize].load(Ordering::Relaxed)
-    }
+/// What all threads of a responder do.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The answer to requests that ask for nothing else.
+    pub behaviour: Behaviour,
+    /// When all of it stands still.
+    pub stalls: Option<Stalls>,
+    /// When it began, ns of its monotonic clock; stalls are counted from here.
+    pub started_ns: u64,
+    /// How it moves its bytes, in words without quotes or backslashes.
+    pub engine: String,
 }
 
 /// One thread's view of the responder.
 #[derive(Debug)]
 pub struct Responder {
     own: usize,
-    all: Arc<[Counters]>,
+    shared: Arc<Shared>,
+    random: Random,
+    known: Known,
+    kept: [Rendered; KEPT],
+}
+
+#[derive(Debug)]
+struct Shared {
+    setup: Setup,
+    ledger: Ledger,
+    /// For each share of errors the sum of it over all requests that asked for it; whenever it passes a whole number,
+    /// one is answered with an error. Shares that fall into one place share a sum, which is then still kept.
+    spreads: [AtomicU64; SPREADS],
+}
+
+/// The request that was seen last.
+#[derive(Debug)]
+struct Known {
+    /// Its bytes, where it was short and had no body.
+    bytes: Vec<u8>,
+    request: Option<Request>,
+    target: Vec<u8>,
+    route: Route,
 }
 
 /// Which answer a target gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    Body { bytes: u64 },
+    Load(Behaviour),
     Stats,
     NotFound,
-    BadSize,
+    /// What was asked for is out of bounds; the text says what would not be.
+    Unclear(&'static str),
     BadTarget,
 }
 
 impl Responder {
     /// One responder for each of `threads` threads; each tells the sum of all.
     #[must_use]
-    pub fn group(threads: usize) -> Vec<Self> {
-        let all: Arc<[Counters]> = (0..threads).map(|_| Counters::default()).collect();
-        (0..threads).map(|own| Self { own, all: Arc::clone(&all) }).collect()
+    pub fn group(threads: usize, setup: Setup) -> Vec<Self> {
+        let route = Route::Load(setup.behaviour);
+        let spreads = [const { AtomicU64::new(0) }; SPREADS];
+        let shared = Arc::new(Shared { setup, ledger: Ledger::new(threads), spreads });
+        (0..threads)
+            .map(|own| Self {
+                own,
+                shared: Arc::clone(&shared),
+                random: Random(own as u64),
+                known: Known { bytes: Vec::new(), request: None, target: b"/".to_vec(), route },
+                kept: Default::default(),
+            })
+            .collect()
+    }
+
+    /// Until when, ns, nothing may be read or written, where that lies ahead of `now_ns`.
+    #[inline]
+    #[must_use]
+    pub fn stalled_until(&self, now_ns: u64) -> Option<u64> {
+        let Setup { stalls, started_ns, .. } = &self.shared.setup;
+        stalls.as_ref()?.end(now_ns.saturating_sub(*started_ns)).map(|end_ns| started_ns + end_ns)
+    }
+
+    /// When the next stall begins, ns; `None` where there are none.
+    #[inline]
+    #[must_use]
+    pub fn next_stall(&self, now_ns: u64) -> Option<u64> {
+        let Setup { stalls, started_ns, .. } = &self.shared.setup;
+        stalls.as_ref().map(|stalls| started_ns.saturating_add(stalls.next(now_ns.saturating_sub(*started_ns))))
+    }
+
+    /// Whether it stands still now and then.
+    #[inline]
+    #[must_use]
+    pub fn has_stalls(&self) -> bool {
+        self.shared.setup.stalls.is_some()
     }
 
     /// Counts a connection.
@@ -122,29 +135,111 @@ impl Responder {
         self.count(Counter::Expired, 1);
     }
 
+    /// Counts a TLS handshake.
+    pub fn shook_hands(&self, resumed: bool) {
+        self.count(if resumed { Counter::HandshakesResumed } else { Counter::HandshakesFull }, 1);
+    }
+
+    /// Counts a TLS connection that failed, by the failure's stable name.
+    pub fn tls_failed(&self, name: &'static str) {
+        self.shared.ledger.tls_failed(name);
+    }
+
     /// Requests that arrived whole on any thread, the responder's own targets not counted.
     #[must_use]
     pub fn requests(&self) -> u64 {
-        self.sum(Counter::Requests)
+        self.shared.ledger.sum(Counter::Requests)
     }
 
+    #[inline]
     pub(crate) fn count(&self, counter: Counter, amount: u64) {
-        self.all[self.own].add(counter, amount);
+        self.shared.ledger.threads[self.own].add(counter, amount);
     }
 
-    fn sum(&self, counter: Counter) -> u64 {
-        self.all.iter().map(|counters| counters.value(counter)).sum()
+    #[inline]
+    pub(crate) fn count_answer(&self, status: u16) {
+        self.shared.ledger.threads[self.own].answered(status);
     }
 
-    /// All counters as a JSON object.
-    pub(crate) fn stats(&self) -> String {
-        let fields = Counter::ALL.map(|(counter, name)| format!("\"{name}\":{}", self.sum(counter)));
-        format!("{{{}}}\n", fields.join(","))
+    pub(crate) fn count_malformed(&self, cause: Malformed) {
+        self.shared.ledger.threads[self.own].malformed(cause);
+    }
+
+    /// All counters as a JSON object; times are on the responder's monotonic clock.
+    pub(crate) fn stats(&self, now_ns: u64) -> String {
+        let Setup { stalls, started_ns, engine, .. } = &self.shared.setup;
+        let stalls = stalls.map_or(0, |stalls| stalls.begun(now_ns.saturating_sub(*started_ns)));
+        let threads = self.shared.ledger.threads.len();
+        let fields = self.shared.ledger.fields();
+        format!(
+            "{{{fields},\"stalls\":{stalls},\"threads\":{threads},\"engine\":\"{engine}\",\
+             \"started_ns\":{started_ns},\"now_ns\":{now_ns}}}\n"
+        )
+    }
+
+    /// The request that `input` begins with, and how long it is, if it is the last one again, byte by byte.
+    #[inline]
+    pub(crate) fn recognise(&self, input: &[u8]) -> Option<(Request, Route, usize)> {
+        let request = self.known.request?;
+        input.starts_with(&self.known.bytes).then_some((request, self.known.route, self.known.bytes.len()))
+    }
+
+    /// Keeps in mind what these bytes, from a request's first to its last, were found to be.
+    #[inline]
+    pub(crate) fn remember(&mut self, bytes: &[u8], request: Request) {
+        self.known.request = (request.body_bytes == 0 && bytes.len() <= KNOWN_BYTES).then_some(request);
+        if self.known.request.is_some() {
+            self.known.bytes.clear();
+            self.known.bytes.extend_from_slice(bytes);
+        }
+    }
+
+    /// Which answer a target gets. Every path but the responder's own is load.
+    #[inline]
+    pub(crate) fn route(&mut self, target: &[u8]) -> Route {
+        if self.known.target != target {
+            self.known.route = route(&self.shared.setup.behaviour, target);
+            // What bytes were known belongs to the target before.
+            self.known.request = None;
+            self.known.target.clear();
+            self.known.target.extend_from_slice(target);
+        }
+        self.known.route
+    }
+
+    /// How long an answer has to wait, ns.
+    #[inline]
+    pub(crate) fn draw_delay(&mut self, behaviour: &Behaviour) -> u64 {
+        if behaviour.delay_ns == 0 {
+            return 0;
+        }
+        behaviour.shape.draw(behaviour.delay_ns, &mut self.random)
+    }
+
+    /// Whether the next request is one of the share that is answered with an error.
+    #[inline]
+    pub(crate) fn draw_error(&self, share: Share) -> bool {
+        let parts = share.parts();
+        if parts == 0 {
+            return false;
+        }
+        // A multiplicative hash: its high bits depend on all of the share's.
+        let place = (parts.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize;
+        let before = self.shared.spreads[place].fetch_add(parts, Ordering::Relaxed);
+        before / Share::WHOLE != before.wrapping_add(parts) / Share::WHOLE
+    }
+
+    /// An answer's bytes, kept from the last time or made anew.
+    #[inline]
+    pub(crate) fn rendered(&mut self, answer: &Answer) -> &Rendered {
+        let place = usize::from(answer.status) ^ answer.body_bytes as usize ^ (answer.persistence as usize) << 1;
+        let kept = &mut self.kept[place % KEPT];
+        kept.become_answer(answer);
+        kept
     }
 }
 
-/// Which answer a target gets. Every path but the responder's own answers with a body.
-pub(crate) fn route(target: &[u8]) -> Route {
+fn route(default: &Behaviour, target: &[u8]) -> Route {
     let Some(path) = origin_form(target) else { return Route::BadTarget };
     let mut parts = path.splitn(2, |&byte| byte == b'?');
     let path = parts.next().unwrap_or_default();
@@ -154,14 +249,7 @@ pub(crate) fn route(target: &[u8]) -> Route {
     if path.starts_with(OWN_PREFIX) || path == OWN_PREFIX.strip_suffix(b"/").unwrap_or(OWN_PREFIX) {
         return Route::NotFound;
     }
-    let query = parts.next().unwrap_or_default();
-    match query.split(|&byte| byte == b'&').find_map(|pair| pair.strip_prefix(b"size=")) {
-        None => Route::Body { bytes: DEFAULT_BODY_BYTES },
-        Some(size) => match decimal(size) {
-            Some(bytes) if bytes <= LARGEST_BODY_BYTES => Route::Body { bytes },
-            _ => Route::BadSize,
-        },
-    }
+    default.asked_by(parts.next().unwrap_or_default()).map_or_else(Route::Unclear, Route::Load)
 }
 
 /// The path and query of a target.
@@ -173,124 +261,76 @@ fn origin_form(target: &[u8]) -> Option<&[u8]> {
     }
     let scheme_end = target.windows(3).position(|window| window == b"://")?;
     let authority = &target[scheme_end + 3..];
-    let path = authority.iter().position(|&byte| byte == b'/').unwrap_or(authority.len());
-    target[..scheme_end].eq_ignore_ascii_case(b"http").then_some(&authority[path..])
-}
-
-/// What the head says about the connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Persistence {
-    /// Nothing: it lives on, as HTTP/1.1 has it.
-    Implied,
-    /// That it lives on, for HTTP/1.0.
-    KeepAlive,
-    /// That it ends.
-    Close,
-}
-
-/// Appends an answer's head.
-pub(crate) fn push_head(out: &mut Vec<u8>, status: &str, media_type: &str, length: u64, persistence: Persistence) {
-    let mut digits = [0; 20];
-    let connection: &[u8] = match persistence {
-        Persistence::Implied => b"\r\n\r\n",
-        Persistence::KeepAlive => b"\r\nConnection: keep-alive\r\n\r\n",
-        Persistence::Close => b"\r\nConnection: close\r\n\r\n",
-    };
-    for part in [
-        b"HTTP/1.1 ",
-        status.as_bytes(),
-        b"\r\nServer: leadline\r\nContent-Type: ",
-        media_type.as_bytes(),
-        b"\r\nContent-Length: ",
-        decimal_digits(length, &mut digits),
-        connection,
-    ] {
-        out.extend_from_slice(part);
-    }
-}
-
-/// Appends the commonest head of all, which is one copy: a body of the default size over HTTP/1.1.
-pub(crate) fn push_default(out: &mut Vec<u8>) {
-    out.extend_from_slice(DEFAULT_ANSWER);
-}
-
-const DEFAULT_ANSWER: &[u8] =
-    b"HTTP/1.1 200 OK\r\nServer: leadline\r\nContent-Type: text/plain\r\nContent-Length: 12\r\n\r\nby the mark\n";
-
-/// Whether a request gets the precomputed answer.
-pub(crate) fn is_default(method: Method, bytes: u64, persistence: Persistence) -> bool {
-    method != Method::Head && bytes == DEFAULT_BODY_BYTES && persistence == Persistence::Implied
-}
-
-fn decimal_digits(mut value: u64, digits: &mut [u8; 20]) -> &[u8] {
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (value % 10) as u8;
-        value /= 10;
-        if value == 0 {
-            return &digits[at..];
-        }
-    }
-}
-
-const fn body_block() -> [u8; BLOCK_BYTES] {
-    let mut block = [0; BLOCK_BYTES];
-    let mut at = 0;
-    while at < BLOCK_BYTES {
-        block[at] = LINE[at % LINE.len()];
-        at += 1;
-    }
-    block
+    let path = authority.iter().position(|&byte| matches!(byte, b'/' | b'?')).unwrap_or(authority.len());
+    let scheme = &target[..scheme_end];
+    (scheme.eq_ignore_ascii_case(b"http") || scheme.eq_ignore_ascii_case(b"https")).then_some(&authority[path..])
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        decimal_digits, push_default, push_head, route, Counter, Persistence, Route, BODY_BLOCK, DEFAULT_BODY_BYTES,
-        LARGEST_BODY_BYTES,
-    };
+    use super::{route, Responder, Route, Setup};
+    use crate::behaviour::{Behaviour, Share, Stalls, DEFAULT_BODY_BYTES, LARGEST_BODY_BYTES};
+
+    fn setup() -> Setup {
+        Setup { behaviour: Behaviour::default(), stalls: None, started_ns: 0, engine: "none".into() }
+    }
 
     #[test]
     fn routes() {
-        let default = Route::Body { bytes: DEFAULT_BODY_BYTES };
-        let cases: [(&[u8], Route); 14] = [
-            (b"/", default),
-            (b"*", default),
-            (b"/index.html?x=1", default),
-            (b"/?size=0", Route::Body { bytes: 0 }),
-            (b"/a?x=1&size=100", Route::Body { bytes: 100 }),
-            (b"/?size=1073741824", Route::Body { bytes: LARGEST_BODY_BYTES }),
-            (b"/?size=1073741825", Route::BadSize),
-            (b"/?size=-1", Route::BadSize),
-            (b"/?size=", Route::BadSize),
+        let body = |body_bytes| Route::Load(Behaviour { body_bytes, ..Behaviour::default() });
+        let cases: [(&[u8], Route); 13] = [
+            (b"/", body(DEFAULT_BODY_BYTES)),
+            (b"*", body(DEFAULT_BODY_BYTES)),
+            (b"/index.html?x=1", body(DEFAULT_BODY_BYTES)),
+            (b"/?size=0", body(0)),
+            (b"/a?x=1&size=100", body(100)),
+            (b"/?size=1073741824", body(LARGEST_BODY_BYTES)),
             (b"/_leadline/stats", Route::Stats),
             (b"/_leadline/other", Route::NotFound),
             (b"/_leadline", Route::NotFound),
-            (b"http://a:80/?size=7", Route::Body { bytes: 7 }),
+            (b"http://a:80/?size=7", body(7)),
+            (b"HTTPS://a:80?size=7", body(7)),
+            (b"ftp://a/", Route::BadTarget),
             (b"a:80", Route::BadTarget),
         ];
         for (target, expected) in cases {
-            assert_eq!(route(target), expected, "{}", String::from_utf8_lossy(target));
+            assert_eq!(route(&Behaviour::default(), target), expected, "{}", String::from_utf8_lossy(target));
+        }
+        for unclear in ["/?size=1073741825", "/?status=99", "/?delay=5&size=1"] {
+            assert!(matches!(route(&Behaviour::default(), unclear.as_bytes()), Route::Unclear(_)), "{unclear}");
         }
     }
 
     #[test]
-    fn the_precomputed_answer_is_the_computed_one() {
-        let (mut precomputed, mut computed) = (Vec::new(), Vec::new());
-        push_default(&mut precomputed);
-        push_head(&mut computed, "200 OK", "text/plain", DEFAULT_BODY_BYTES, Persistence::Implied);
-        computed.extend_from_slice(&BODY_BLOCK[..DEFAULT_BODY_BYTES as usize]);
-        assert_eq!(precomputed, computed);
+    fn errors_are_spread_evenly_over_all_threads() {
+        for (ratio, requests) in [(0.01, 12_345u64), (0.3, 1000), (1.0, 77), (0.0, 50), (0.000_7, 100_000)] {
+            let group = Responder::group(3, setup());
+            let share = Share::from_ratio(ratio).unwrap();
+            let mut errors = 0;
+            for n in 1..=requests {
+                errors += u64::from(group[n as usize % 3].draw_error(share));
+                let parts = u128::from(n) * u128::from(share.parts());
+                assert_eq!(u128::from(errors), parts / u128::from(Share::WHOLE), "{ratio} after {n}");
+            }
+        }
     }
 
     #[test]
-    fn digits_and_counters() {
-        for value in [0, 9, 10, 12345, u64::MAX] {
-            assert_eq!(decimal_digits(value, &mut [0; 20]), value.to_string().as_bytes());
-        }
-        for (place, (counter, _)) in Counter::ALL.iter().enumerate() {
-            assert_eq!(*counter as usize, place);
-        }
+    fn different_shares_do_not_disturb_each_other() {
+        let responder = Responder::group(1, setup()).remove(0);
+        let (often, seldom) = (Share::from_ratio(0.5).unwrap(), Share::from_ratio(0.1).unwrap());
+        let drawn: Vec<_> = (0..1000).map(|_| (responder.draw_error(often), responder.draw_error(seldom))).collect();
+        assert_eq!(drawn.iter().filter(|(often, _)| *often).count(), 500);
+        assert_eq!(drawn.iter().filter(|(_, seldom)| *seldom).count(), 100);
+    }
+
+    #[test]
+    fn stalls_lie_on_the_responders_clock() {
+        let stalls = Stalls::new(100, 10);
+        let responder = Responder::group(1, Setup { stalls, started_ns: 1000, ..setup() }).remove(0);
+        assert_eq!((responder.stalled_until(1099), responder.next_stall(1099)), (None, Some(1100)));
+        assert_eq!((responder.stalled_until(1100), responder.next_stall(1100)), (Some(1110), Some(1200)));
+        assert_eq!(responder.stalled_until(1110), None);
+        assert!(responder.stats(1205).contains("\"stalls\":2,"));
     }
 }

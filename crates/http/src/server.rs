@@ -1,17 +1,18 @@
-//! One connection as the responder serves it: request bytes in, answer bytes out. Owns the answers that wait to be
-//! sent, in a buffer whose size is bounded; longer bodies are streamed from a static block. Refuses to read on while
-//! answers wait, so that a peer that sends and does not read is held off by TCP.
+//! One connection as the responder serves it: request bytes and a time in, answer bytes and a time to be woken out. Owns
+//! the order of answers, those that have to wait, and a buffer of bounded size; longer bodies are streamed from a static
+//! block. Refuses to read on while answers wait to be sent or too many wait for their time, so that a peer that sends and
+//! does not read is held off by TCP.
 
-use crate::responder::{is_default, push_default, push_head, route, Counter, Persistence, Route, BODY_BLOCK};
+use std::collections::VecDeque;
+
+use crate::behaviour::Behaviour;
+use crate::responder::{push_head, Answer, BodyFraming, Counter, Persistence, Route, Stream, PLAIN};
 use crate::{Malformed, Method, Request, RequestEvent, RequestParser, Responder};
-
-/// Bodies up to this size are copied behind their head, so that a small answer is one piece.
-const INLINE_BODY_BYTES: u64 = 4096;
 
 /// Once so much waits to be sent, no more requests are answered.
 const OUTPUT_LIMIT_BYTES: usize = 16 * 1024;
-
-const PLAIN: &str = "text/plain";
+/// Answers of one connection that wait for their time; then no more requests are read.
+const MOST_WAITING: usize = 128;
 
 /// One connection's state.
 #[derive(Debug, Default)]
@@ -19,22 +20,46 @@ pub struct ServerConnection {
     parser: RequestParser,
     out: Vec<u8>,
     out_sent: usize,
-    body_left: u64,
-    /// Input behind a request whose answer has to go first.
+    /// What follows `out`, and what ends that.
+    stream: Stream,
+    ending: &'static [u8],
+    /// Answers in their requests' order, not before their time.
+    waiting: VecDeque<Waiting>,
+    /// Input behind what has to go first.
     held: Vec<u8>,
+    answers: u64,
+    /// No request will be answered that comes from now on.
     closing: bool,
+    input_ended: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    due_ns: u64,
+    reply: Reply,
+}
+
+/// What a request gets, before it is made bytes.
+#[derive(Clone, Copy, Debug)]
+enum Reply {
+    Load(Answer),
+    Continue,
+    Stats { head_only: bool, persistence: Persistence },
+    NotFound { head_only: bool, persistence: Persistence },
+    Unclear(&'static str),
+    Malformed(Malformed),
 }
 
 impl ServerConnection {
-    /// Takes bytes from the peer.
+    /// Takes bytes from the peer that came by `now_ns`.
     #[inline]
-    pub fn receive(&mut self, responder: &Responder, input: &[u8]) {
+    pub fn receive(&mut self, responder: &mut Responder, now_ns: u64, input: &[u8]) {
         responder.count(Counter::BytesReceived, input.len() as u64);
         if !self.held.is_empty() {
             self.held.extend_from_slice(input);
             return;
         }
-        let used = self.process(responder, input);
+        let used = self.process(responder, now_ns, input);
         if used < input.len() {
             self.held.extend_from_slice(&input[used..]);
         }
@@ -42,83 +67,146 @@ impl ServerConnection {
 
     /// Takes the peer's end of its stream: what waits is still sent, then the connection is finished.
     pub fn end_of_input(&mut self) {
-        if self.held.is_empty() {
-            self.closing = true;
-        }
+        self.input_ended = true;
     }
 
     /// Whether reading makes sense now.
+    #[inline]
     #[must_use]
     pub fn wants_input(&self) -> bool {
-        !self.closing && !self.has_output() && self.held.is_empty()
+        !self.closing
+            && !self.input_ended
+            && !self.has_output()
+            && self.held.is_empty()
+            && self.waiting.len() < MOST_WAITING
+    }
+
+    /// Whether so much is held or waits that no more must be read, whether or not there is something to send.
+    #[inline]
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        !self.held.is_empty() || self.waiting.len() >= MOST_WAITING
     }
 
     /// Whether there is something to send.
+    #[inline]
     #[must_use]
     pub fn has_output(&self) -> bool {
-        self.out_sent < self.out.len() || self.body_left > 0
+        self.out_sent < self.out.len() || self.stream.left() > 0
     }
 
     /// Whether everything has been sent and the connection is to be closed.
+    #[inline]
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        self.closing && !self.has_output()
+        let ends = self.closing || self.input_ended && self.held.is_empty();
+        ends && !self.has_output() && self.waiting.is_empty()
     }
 
-    /// What to send: heads and small bodies, then how many bytes out of [`BODY_BLOCK`], repeated, follow them.
+    /// When to call [`ServerConnection::wake`], ns; `None` where nothing waits for a time alone.
+    #[inline]
     #[must_use]
-    pub fn output(&self) -> (&[u8], u64) {
-        (&self.out[self.out_sent..], self.body_left)
+    pub fn wake_at(&self) -> Option<u64> {
+        self.waiting.front().filter(|_| !self.has_output()).map(|first| first.due_ns)
+    }
+
+    /// Gives out what is due by `now_ns`.
+    pub fn wake(&mut self, responder: &mut Responder, now_ns: u64) {
+        self.go_on(responder, now_ns);
+    }
+
+    /// What to send: heads and small bodies, then what follows them.
+    #[inline]
+    #[must_use]
+    pub fn output(&self) -> (&[u8], Stream) {
+        (&self.out[self.out_sent..], self.stream)
     }
 
     /// The same as two pieces that can be sent as they are: the second is a part of the body, all of it if short.
     #[must_use]
     pub fn pieces(&self) -> (&[u8], &'static [u8]) {
-        let body = usize::try_from(self.body_left).map_or(BODY_BLOCK.len(), |left| left.min(BODY_BLOCK.len()));
-        (&self.out[self.out_sent..], &BODY_BLOCK[..body])
+        let (out, mut stream) = self.output();
+        (out, stream.next().unwrap_or_default())
     }
 
-    /// Takes note of bytes that the system accepted, and goes on with input that waited for that.
+    /// Takes note of bytes that the system accepted by `now_ns`, and goes on with what waited for that.
     #[inline]
-    pub fn sent(&mut self, responder: &Responder, bytes: usize) {
+    pub fn sent(&mut self, responder: &mut Responder, now_ns: u64, bytes: usize) {
         responder.count(Counter::BytesSent, bytes as u64);
         let from_out = bytes.min(self.out.len() - self.out_sent);
         self.out_sent += from_out;
-        self.body_left -= self.body_left.min((bytes - from_out) as u64);
+        self.stream.advance((bytes - from_out) as u64);
         if self.has_output() {
             return;
         }
         self.out.clear();
         self.out_sent = 0;
-        if !self.held.is_empty() {
-            let mut held = std::mem::take(&mut self.held);
-            let used = self.process(responder, &held);
-            held.drain(..used);
-            self.held = held;
+        if self.out.capacity() > OUTPUT_LIMIT_BYTES {
+            self.out.shrink_to(OUTPUT_LIMIT_BYTES);
+        }
+        self.out.extend_from_slice(std::mem::take(&mut self.ending));
+        if !self.waiting.is_empty() || !self.held.is_empty() {
+            self.go_on(responder, now_ns);
         }
     }
 
-    /// Answers requests until the input or the room for answers is used up; says how much input that was.
-    fn process(&mut self, responder: &Responder, input: &[u8]) -> usize {
+    /// Answers what is due, then what was held back.
+    fn go_on(&mut self, responder: &mut Responder, now_ns: u64) {
+        while self.has_room() {
+            match self.waiting.front().copied() {
+                Some(first) if first.due_ns <= now_ns => {
+                    self.waiting.pop_front();
+                    self.give(responder, now_ns, first.reply);
+                }
+                _ => break,
+            }
+        }
+        if !self.held.is_empty() && self.has_room() {
+            let mut held = std::mem::take(&mut self.held);
+            let used = self.process(responder, now_ns, &held);
+            held.drain(..used);
+            self.held = if held.is_empty() { Vec::new() } else { held };
+        }
+    }
+
+    #[inline]
+    fn has_room(&self) -> bool {
+        self.stream.left() == 0 && self.ending.is_empty() && self.out.len() < OUTPUT_LIMIT_BYTES
+    }
+
+    /// Takes requests until the input or the room for answers is used up; says how much input that was.
+    #[inline]
+    fn process(&mut self, responder: &mut Responder, now_ns: u64, input: &[u8]) -> usize {
         let mut at = 0;
-        while at < input.len() && self.body_left == 0 && self.out.len() < OUTPUT_LIMIT_BYTES {
+        while at < input.len() && self.has_room() && self.waiting.len() < MOST_WAITING {
             if self.closing {
                 return input.len();
             }
-            match self.parser.feed(&input[at..]) {
+            let rest = &input[at..];
+            let begins = !self.parser.is_amid_request();
+            if let Some((request, route, length)) = responder.recognise(rest).filter(|_| begins) {
+                at += length;
+                self.answer(responder, now_ns, request, route);
+                continue;
+            }
+            match self.parser.feed(rest) {
                 Ok(fed) => {
                     at += fed.consumed;
                     match fed.event {
-                        Some(RequestEvent::Request(request)) => self.answer(responder, request),
-                        Some(RequestEvent::ContinueExpected) => {
-                            self.out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+                        Some(RequestEvent::Request(request)) => {
+                            let route = responder.route(self.parser.target());
+                            if begins {
+                                responder.remember(&rest[..fed.consumed], request);
+                            }
+                            self.answer(responder, now_ns, request, route);
                         }
+                        Some(RequestEvent::ContinueExpected) => self.reply(responder, now_ns, 0, Reply::Continue),
                         None => {}
                     }
                 }
                 Err(cause) => {
-                    responder.count(Counter::Malformed, 1);
-                    self.refuse(responder, &format!("{cause} ({})\n", cause.name()));
+                    self.closing = true;
+                    self.reply(responder, now_ns, 0, Reply::Malformed(cause));
                     return input.len();
                 }
             }
@@ -126,56 +214,113 @@ impl ServerConnection {
         at
     }
 
-    fn answer(&mut self, responder: &Responder, request: Request) {
-        let persistence = match (request.keep_alive, request.is_http10) {
-            (true, false) => Persistence::Implied,
-            (true, true) => Persistence::KeepAlive,
-            (false, _) => Persistence::Close,
-        };
-        self.closing = !request.keep_alive;
-        let route = route(self.parser.target());
+    #[inline]
+    fn answer(&mut self, responder: &mut Responder, now_ns: u64, request: Request, route: Route) {
         let is_own = matches!(route, Route::Stats | Route::NotFound);
         responder.count(if is_own { Counter::OwnRequests } else { Counter::Requests }, 1);
+        self.closing = !request.keep_alive;
+        let head_only = request.method == Method::Head;
         match route {
-            Route::Body { bytes } => {
-                responder.count(Counter::Status2xx, 1);
-                self.answer_body(request.method, bytes, persistence);
-            }
+            Route::Load(behaviour) => self.answer_load(responder, now_ns, request, &behaviour),
             Route::Stats => {
-                let text = responder.stats();
-                self.answer_text("200 OK", "application/json", &text, request.method, persistence);
+                let reply = Reply::Stats { head_only, persistence: self.persistence(request) };
+                self.reply(responder, now_ns, 0, reply);
             }
             Route::NotFound => {
-                responder.count(Counter::Status4xx, 1);
-                self.answer_text("404 Not Found", PLAIN, "there is /_leadline/stats\n", request.method, persistence);
+                let reply = Reply::NotFound { head_only, persistence: self.persistence(request) };
+                self.reply(responder, now_ns, 0, reply);
             }
-            Route::BadSize => self.refuse(responder, "size is a number of bytes, at most 1073741824\n"),
-            Route::BadTarget => self.refuse(responder, &format!("{}\n", Malformed::Target)),
+            Route::Unclear(says) => {
+                self.closing = true;
+                self.reply(responder, now_ns, 0, Reply::Unclear(says));
+            }
+            Route::BadTarget => {
+                self.closing = true;
+                self.reply(responder, now_ns, 0, Reply::Malformed(Malformed::Target));
+            }
         }
     }
 
-    fn answer_body(&mut self, method: Method, bytes: u64, persistence: Persistence) {
-        if is_default(method, bytes, persistence) {
-            return push_default(&mut self.out);
+    #[inline]
+    fn answer_load(&mut self, responder: &mut Responder, now_ns: u64, request: Request, behaviour: &Behaviour) {
+        self.answers += 1;
+        self.closing |= behaviour.close_after.is_some_and(|most| self.answers >= most);
+        let mut status = behaviour.status;
+        if responder.draw_error(behaviour.errors) {
+            responder.count(Counter::Errors, 1);
+            status = 500;
         }
-        push_head(&mut self.out, "200 OK", PLAIN, bytes, persistence);
-        match usize::try_from(bytes) {
-            _ if method == Method::Head => {}
-            Ok(small) if bytes <= INLINE_BODY_BYTES => self.out.extend_from_slice(&BODY_BLOCK[..small]),
-            _ => self.body_left = bytes,
+        let answer = Answer {
+            status,
+            body_bytes: behaviour.body_bytes,
+            // RFC 9112, 7.1: "A sender MUST NOT send a message ... in the chunked transfer coding" to HTTP/1.0.
+            chunked: behaviour.chunked && !request.is_http10,
+            head_only: request.method == Method::Head,
+            persistence: self.persistence(request),
+        };
+        let delay_ns = responder.draw_delay(behaviour);
+        self.reply(responder, now_ns, delay_ns, Reply::Load(answer));
+    }
+
+    #[inline]
+    fn persistence(&self, request: Request) -> Persistence {
+        match (self.closing, request.is_http10) {
+            (true, _) => Persistence::Close,
+            (false, true) => Persistence::KeepAlive,
+            (false, false) => Persistence::Implied,
         }
     }
 
-    fn answer_text(&mut self, status: &str, media_type: &str, text: &str, method: Method, persistence: Persistence) {
-        push_head(&mut self.out, status, media_type, text.len() as u64, persistence);
-        if method != Method::Head {
+    /// Gives a reply at once if it may go, or queues it.
+    #[inline]
+    fn reply(&mut self, responder: &mut Responder, now_ns: u64, delay_ns: u64, reply: Reply) {
+        if delay_ns > 0 {
+            responder.count(Counter::Delayed, 1);
+        }
+        if delay_ns == 0 && self.waiting.is_empty() {
+            return self.give(responder, now_ns, reply);
+        }
+        self.waiting.push_back(Waiting { due_ns: now_ns.saturating_add(delay_ns), reply });
+    }
+
+    #[inline]
+    fn give(&mut self, responder: &mut Responder, now_ns: u64, reply: Reply) {
+        if let Reply::Load(answer) = &reply {
+            responder.count_answer(answer.status);
+            let rendered = responder.rendered(answer);
+            self.out.extend_from_slice(&rendered.head);
+            (self.stream, self.ending) = (rendered.stream, rendered.ending);
+        } else {
+            self.give_text(responder, now_ns, reply);
+        }
+    }
+
+    #[cold]
+    fn give_text(&mut self, responder: &mut Responder, now_ns: u64, reply: Reply) {
+        let (status, media_type, text, head_only, persistence) = match reply {
+            Reply::Load(_) => return,
+            Reply::Continue => return self.out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n"),
+            Reply::Stats { head_only, persistence } => {
+                (200, "application/json", responder.stats(now_ns), head_only, persistence)
+            }
+            Reply::NotFound { head_only, persistence } => {
+                (404, PLAIN, "there is /_leadline/stats\n".to_owned(), head_only, persistence)
+            }
+            Reply::Unclear(says) => (400, PLAIN, format!("{says}\n"), false, Persistence::Close),
+            Reply::Malformed(cause) => {
+                responder.count_malformed(cause);
+                (400, PLAIN, format!("{cause} ({})\n", cause.name()), false, Persistence::Close)
+            }
+        };
+        if status != 200 {
+            responder.count_answer(status);
+        }
+        push_head(&mut self.out, status, media_type, BodyFraming::Length(text.len() as u64), persistence);
+        if !head_only {
             self.out.extend_from_slice(text.as_bytes());
         }
     }
-
-    fn refuse(&mut self, responder: &Responder, why: &str) {
-        responder.count(Counter::Status4xx, 1);
-        self.answer_text("400 Bad Request", PLAIN, why, Method::Get, Persistence::Close);
-        self.closing = true;
-    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,8 +2,8 @@
 //! or hold more than their bounds.
 
 use leadline_http::{
-    Batch, ClientConnection, End, Malformed, RequestEvent, RequestParser, RequestTemplate, Responder, Response,
-    ResponseParser, ServerConnection, Sink, Url,
+    Batch, Behaviour, ClientConnection, End, Malformed, RequestEvent, RequestParser, RequestTemplate, Responder,
+    Response, ResponseParser, ServerConnection, Setup, Sink, Url,
 };
 use proptest::prelude::*;
 
@@ -197,16 +197,16 @@ proptest! {
 
     #[test]
     fn a_server_connection_survives_garbage(stream in shuffled(), cuts in cuts()) {
-        let responder = Responder::group(1).remove(0);
+        let mut responder = responder();
         let mut server = ServerConnection::default();
         for piece in pieces(&stream, &cuts) {
-            server.receive(&responder, piece);
+            server.receive(&mut responder, 0, piece);
             prop_assert!(server.output().0.len() <= 32 * 1024);
         }
         while server.has_output() {
             let (head, body) = server.pieces();
             let bytes = head.len() + body.len();
-            server.sent(&responder, bytes);
+            server.sent(&mut responder, 0, bytes);
         }
         server.end_of_input();
         prop_assert!(server.is_finished());
@@ -220,7 +220,7 @@ proptest! {
         read_cuts in cuts(),
         write_limit in 1usize..50_000,
     ) {
-        let responder = Responder::group(1).remove(0);
+        let mut responder = responder();
         let mut server = ServerConnection::default();
         let mut stream = Vec::new();
         for size in &sizes {
@@ -230,7 +230,7 @@ proptest! {
         let mut answers = Vec::new();
         let mut parser = ResponseParser::new(false);
         for piece in pieces(&stream, &read_cuts) {
-            server.receive(&responder, piece);
+            server.receive(&mut responder, 0, piece);
             while server.has_output() {
                 let (head, body) = server.pieces();
                 let out = [head, body].concat();
@@ -242,7 +242,7 @@ proptest! {
                     rest = &rest[fed.consumed..];
                 }
                 let bytes = out.len();
-                server.sent(&responder, bytes);
+                server.sent(&mut responder, 0, bytes);
             }
         }
         prop_assert!(server.wants_input());
@@ -252,66 +252,68 @@ proptest! {
     }
 }
 
+fn responder() -> Responder {
+    let setup = Setup { behaviour: Behaviour::default(), stalls: None, started_ns: 0, engine: String::new() };
+    Responder::group(1, setup).remove(0)
+}
+
 /// Sends one request stream and gives back everything that the server said.
-fn exchange(responder: &Responder, request: &str) -> (String, bool) {
+fn exchange(responder: &mut Responder, request: &str) -> (String, bool) {
     let mut server = ServerConnection::default();
-    server.receive(responder, request.as_bytes());
+    server.receive(responder, 0, request.as_bytes());
     let mut said = Vec::new();
     while server.has_output() {
         let (head, body) = server.pieces();
         said.extend_from_slice(head);
         said.extend_from_slice(body);
         let bytes = head.len() + body.len();
-        server.sent(responder, bytes);
+        server.sent(responder, 0, bytes);
     }
     (String::from_utf8(said).expect("answers are ASCII"), server.is_finished())
 }
 
 #[test]
 fn the_responder_answers() {
-    let responder = Responder::group(1).remove(0);
+    let mut responder = responder();
     responder.accepted();
-    let (answer, finished) = exchange(&responder, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let (answer, finished) = exchange(&mut responder, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nby the mark\n") && !finished);
-    let (answer, finished) = exchange(&responder, "GET /?size=3 HTTP/1.0\r\n\r\n");
+    let (answer, finished) = exchange(&mut responder, "GET /?size=3 HTTP/1.0\r\n\r\n");
     assert!(answer.contains("Connection: close\r\n") && answer.ends_with("\r\n\r\nby ") && finished);
-    let (answer, finished) = exchange(&responder, "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    let (answer, finished) = exchange(&mut responder, "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
     assert!(answer.contains("Connection: keep-alive\r\n") && !finished);
-    let (answer, _) = exchange(&responder, "HEAD /?size=99 HTTP/1.1\r\nHost: a\r\n\r\n");
+    let (answer, _) = exchange(&mut responder, "HEAD /?size=99 HTTP/1.1\r\nHost: a\r\n\r\n");
     assert!(answer.contains("Content-Length: 99\r\n") && answer.ends_with("\r\n\r\n"));
-    let (answer, finished) = exchange(&responder, "GET /_leadline/x HTTP/1.1\r\nHost: a\r\n\r\n");
+    let (answer, finished) = exchange(&mut responder, "GET /_leadline/x HTTP/1.1\r\nHost: a\r\n\r\n");
     assert!(answer.starts_with("HTTP/1.1 404 Not Found\r\n") && !finished);
-    let (answer, finished) = exchange(&responder, "GET /?size=x HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\n");
+    let (answer, finished) = exchange(&mut responder, "GET /?size=x HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\n");
     assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n") && answer.matches("HTTP/1.1").count() == 1 && finished);
-    let (answer, finished) = exchange(&responder, "GET / HTTP/1.1\r\n\r\n");
+    let (answer, finished) = exchange(&mut responder, "GET / HTTP/1.1\r\n\r\n");
     assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n") && answer.contains("no Host field") && finished);
     let waiting = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
-    let (answer, _) = exchange(&responder, waiting);
+    let (answer, _) = exchange(&mut responder, waiting);
     assert_eq!(answer, "HTTP/1.1 100 Continue\r\n\r\n");
 
-    let (answer, _) = exchange(&responder, "GET /_leadline/stats HTTP/1.1\r\nHost: a\r\n\r\n");
+    let (answer, _) = exchange(&mut responder, "GET /_leadline/stats HTTP/1.1\r\nHost: a\r\n\r\n");
     let stats = answer.split("\r\n\r\n").nth(1).unwrap();
-    assert!(
-        stats.starts_with("{\"requests\":5,\"own_requests\":2,\"bytes_received\":")
-            && stats.ends_with(
-                "\"connections\":1,\"refused\":0,\"expired\":0,\"status_2xx\":4,\"status_4xx\":3,\"malformed\":1}\n"
-            ),
-        "{stats}"
-    );
+    assert!(stats.starts_with("{\"requests\":5,\"own_requests\":2,\"bytes_received\":"), "{stats}");
+    for field in ["\"connections\":1,", "\"status_2xx\":4,", "\"status_4xx\":3,", "\"malformed\":1,"] {
+        assert!(stats.contains(field), "{field} in {stats}");
+    }
 }
 
 #[test]
 fn a_peer_that_sends_and_does_not_read_is_held_off() {
-    let responder = Responder::group(1).remove(0);
+    let mut responder = responder();
     let mut server = ServerConnection::default();
     let many = "GET /?size=4096 HTTP/1.1\r\nHost: a\r\n\r\n".repeat(1000);
-    server.receive(&responder, many.as_bytes());
+    server.receive(&mut responder, 0, many.as_bytes());
     assert!(!server.wants_input(), "reading stops until answers have gone");
     assert!(server.output().0.len() < 32 * 1024);
     let mut rounds = 0;
     while server.has_output() {
         let bytes = server.output().0.len();
-        server.sent(&responder, bytes);
+        server.sent(&mut responder, 0, bytes);
         rounds += 1;
     }
     assert!(rounds > 100 && server.wants_input());

@@ -296,12 +296,12 @@ fn early_data_arrives_before_the_handshake_ends() {
         pair.server.receive(&wire).unwrap();
         let mut buffer = [0; 10];
         assert_eq!(pair.server.read(&mut buffer), Ok(5));
-        assert!(buffer.starts_with(b"quick") && pair.server.is_handshaking());
+        assert!(buffer.starts_with(b"quick") && pair.server.is_handshaking() && pair.client.offers_early_data());
         assert_eq!(pair.client.early_data_accepted(), None);
         pair.client.write(b" and more");
         pair.carry(sizes);
         assert_eq!(pair.client.early_data_accepted(), Some(true));
-        assert!(pair.client.handshake().unwrap().resumed);
+        assert!(pair.client.handshake().unwrap().resumed && !pair.client.offers_early_data());
         assert_eq!(pair.at_server, b" and more");
     }
 }
@@ -335,6 +335,30 @@ fn early_data_that_is_refused_is_sent_again() {
     assert_eq!(pair.client.early_data_accepted(), Some(false));
     assert!(!pair.client.handshake().unwrap().resumed);
     assert!(pair.at_server == data);
+}
+
+#[test]
+fn early_data_can_be_refused_while_the_session_is_resumed() {
+    let made = certificate();
+    let mut first = raw_server_config(&made);
+    first.max_early_data_size = 1_000_000;
+    first.alpn_protocols = vec![b"a".to_vec()];
+    // The same sessions, but another protocol than the data was meant for.
+    let mut second = first.clone();
+    second.alpn_protocols = vec![b"b".to_vec()];
+    let protocols = strings(&["a", "b"]);
+    let options = TlsOptions { early_data: true, alpn: &protocols, ..client_options(&made.certificate_pem) };
+    let client = ClientTls::new(&options).unwrap();
+    RawServer::new(Arc::new(first)).carry(&mut TlsClient::new(&client).unwrap()).unwrap();
+    let mut server = RawServer::new(Arc::new(second));
+    let mut connection = TlsClient::new(&client).unwrap();
+    assert!(connection.offers_early_data());
+    connection.write(b"for a");
+    server.carry(&mut connection).unwrap();
+    assert_eq!(connection.early_data_accepted(), Some(false));
+    let agreed = connection.handshake().unwrap();
+    assert_eq!((agreed.resumed, agreed.alpn), (true, Some(1)));
+    assert_eq!(server.at_server, b"for a");
 }
 
 #[test]

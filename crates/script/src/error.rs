@@ -1,6 +1,9 @@
 //! What went wrong in a script, in one line with the script's name and line number.
 //! Refuses tracebacks: of one it only takes where the script itself was.
 
+/// What Lua calls the prelude.
+pub(crate) const OWN_CHUNK: &str = "(wrk)";
+
 /// A script cannot be loaded or one of its functions failed. One line: where, what, and in which function.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -20,7 +23,7 @@ impl ScriptError {
 
     fn told(message: &str, trace: &str, chunk: &str, during: &str) -> Self {
         let position = format!("{chunk}:");
-        let mut line = one_line(message);
+        let mut line = without_own_place(one_line(message));
         if !line.contains(&position) {
             // The error arose in what the script called; where it called is in the trace.
             let place = trace.lines().find_map(|step| place_in(step.trim_start(), &position));
@@ -64,6 +67,15 @@ fn one_line(text: &str) -> String {
     line
 }
 
+/// Without the line of the prelude that the error arose in: no reader can look there.
+fn without_own_place(line: String) -> String {
+    let number = line.strip_prefix(OWN_CHUNK).and_then(|rest| rest.strip_prefix(':'));
+    match number.and_then(|rest| rest.split_once(": ")) {
+        Some((digits, rest)) if digits.bytes().all(|byte| byte.is_ascii_digit()) => rest.to_owned(),
+        _ => line,
+    }
+}
+
 /// `script.lua:12` where a step of a traceback is in the script.
 fn place_in(step: &str, position: &str) -> Option<String> {
     let number: String = step.strip_prefix(position)?.chars().take_while(char::is_ascii_digit).collect();
@@ -89,7 +101,7 @@ mod tests {
     #[test]
     fn an_error_elsewhere_is_placed_where_the_script_was() {
         let text =
-            "bad argument\nstack traceback:\n\t[C]: in 'len'\n\twrk:9: in 'format'\n\ta.lua:7: in f\n\ta.lua:8: in g";
+            "bad argument\nstack traceback:\n\t[C]: in 'len'\n\t(wrk):9: in 'format'\n\ta.lua:7: in f\n\ta.lua:8: in g";
         assert_eq!(told(text, ""), "a.lua:7: bad argument");
     }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use mlua::{FromLuaMulti, Function, IntoLuaMulti, Lua, LuaString, Table, Value};
 
+use crate::error::OWN_CHUNK;
 use crate::program::{Origin, Output, Outside, Program};
 use crate::ScriptError;
 
@@ -30,7 +31,7 @@ impl State {
         output: &Output,
         outside: &Arc<dyn Outside>,
     ) -> Result<Self, ScriptError> {
-        let lua = Lua::new();
+        let lua = leadline_sys::lua::lua_state();
         let chunk = chunk_name(&program.name);
         let ended = Arc::new(OnceLock::new());
         let entries = prepare(&lua, origin, output, outside, &ended)
@@ -131,8 +132,9 @@ fn prepare(
         })?,
     )?;
     addresses(lua, &native, origin, outside)?;
-    lua.load(STREAMS).set_name("=wrk").call::<()>(&native)?;
-    lua.load(API).set_name("=wrk").call(&native)
+    let own = format!("={OWN_CHUNK}");
+    lua.load(STREAMS).set_name(&own).call::<()>(&native)?;
+    lua.load(API).set_name(&own).call(&native)
 }
 
 /// The `wrk` table as the command line has it.
@@ -158,8 +160,13 @@ fn fields(lua: &Lua, origin: &Origin) -> mlua::Result<Table> {
 /// Addresses are told apart by their text, which this side can read back; an interface's number (`%2`) is part of it.
 fn addresses(lua: &Lua, native: &Table, origin: &Origin, outside: &Arc<dyn Outside>) -> mlua::Result<()> {
     native.set("shown", lua.create_function(|_, text: String| Ok(parse(&text).map(shown)))?)?;
-    let ours: Vec<String> = origin.addresses.iter().map(SocketAddr::to_string).collect();
-    native.set("origin_addresses", lua.create_function(move |_, ()| Ok(ours.clone()))?)?;
+    let known: Vec<String> = origin.addresses.iter().map(SocketAddr::to_string).collect();
+    let (host, service) = (origin.host.clone(), origin.service());
+    let ours = lua.create_function(move |_, asked: (Value, Value)| {
+        let asked_for_ours = text(&asked.0).as_ref() == Some(&host) && text(&asked.1).as_ref() == Some(&service);
+        Ok(asked_for_ours.then(|| known.clone()))
+    });
+    native.set("origin_addresses", ours?)?;
     let world = Arc::clone(outside);
     native.set(
         "connect",

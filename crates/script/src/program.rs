@@ -38,6 +38,13 @@ pub struct Origin {
     pub addresses: Vec<SocketAddr>,
 }
 
+impl Origin {
+    /// The port, or the name of the scheme's, as `wrk.resolve` gets it.
+    pub(crate) fn service(&self) -> String {
+        self.port.map_or_else(|| self.scheme.clone(), |port| port.to_string())
+    }
+}
+
 /// The world outside, for `wrk.lookup` and `wrk.connect`.
 pub trait Outside: Send + Sync {
     /// The addresses of a host and a service (a name or a number).

@@ -25,8 +25,7 @@ pub fn load(
 ) -> Result<(Main, Vec<ThreadScript>), ScriptError> {
     let new_state = || State::run(program, origin, &output, &outside);
     let main = new_state()?;
-    let service = origin.port.map_or_else(|| origin.scheme.clone(), |port| port.to_string());
-    main.enter::<()>("resolve", (origin.host.as_str(), service), "wrk.resolve()")?;
+    main.enter::<()>("resolve", (origin.host.as_str(), origin.service()), "wrk.resolve()")?;
     let mut scripts: Vec<ThreadScript> = Vec::with_capacity(threads);
     let mut kind = None;
     for _ in 0..threads {

@@ -4,6 +4,7 @@
 pub mod clock;
 pub mod connect;
 pub mod host;
+pub mod lua;
 pub mod net;
 pub mod poll;
 pub mod process;

@@ -8,6 +8,7 @@
 
 mod buffers;
 mod outgoing;
+mod serving;
 mod stamped;
 #[cfg(test)]
 mod tests;
@@ -15,7 +16,7 @@ mod tests;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use io_uring::types::{CancelBuilder, Fd, Fixed, SubmitArgs, Timespec};
 use io_uring::{cqueue, opcode, squeue, EnterFlags, IoUring};
@@ -52,6 +53,8 @@ pub enum Completion {
     NotSent(usize, io::Error),
     /// A watched socket can be written to, or has failed.
     Writable,
+    /// A connection came to a listener.
+    Accepted(OwnedFd),
 }
 
 /// What is known of a send that has been begun.
@@ -75,6 +78,7 @@ const WATCH: u64 = 2;
 const CANCEL: u64 = 3;
 const CANCEL_SEND: u64 = 4;
 const COPY: u64 = 5;
+const ACCEPT: u64 = 6;
 const GENERATIONS: u32 = (1 << 24) - 1;
 
 #[derive(Clone, Copy, Default)]
@@ -82,6 +86,7 @@ struct Slot {
     generation: u32,
     is_registered: bool,
     is_receiving: bool,
+    is_paused: bool,
     is_stamped: bool,
     is_watched: bool,
     flight: Flight,
@@ -319,6 +324,7 @@ impl Ring {
         }
         match user_data & 0xff {
             RECEIVE => self.take_received(slot, result, flags),
+            ACCEPT => self.take_accepted(slot, result, flags).map(Some),
             kind @ (SEND | COPY) => self.take_sent(kind, slot, result).map(Some),
             WATCH => {
                 place.is_watched = false;
@@ -338,15 +344,15 @@ impl Ring {
             let (payload, stamp_ns) = self.stamped.read(self.buffers.filled(*id, part.end))?;
             (bytes, *part, self.stamp_ns) = (payload.len() as i32, payload, stamp_ns);
         }
-        let starved = result == -libc::ENOBUFS;
+        let (starved, paused) = (result == -libc::ENOBUFS, result == -libc::ECANCELED);
         self.starved += u64::from(starved);
-        if (bytes > 0 || starved) && !cqueue::more(flags) {
+        if (bytes > 0 || starved || paused) && !cqueue::more(flags) && !self.slots[slot].is_paused {
             self.receive(slot)?;
         }
         Ok(match bytes {
             1.. => Some(Completion::Received),
             0 => Some(Completion::Ended(Ok(()))),
-            _ if starved => None,
+            _ if starved || paused => None,
             _ => Some(Completion::Ended(Err(io::Error::from_raw_os_error(-result)))),
         })
     }

@@ -223,7 +223,7 @@ pub enum TlsVersion {
 }
 
 /// What the responder does with a request that asks for nothing else. The query of a request can set each of these
-/// (`?status=&size=&delay=&jitter=&shape=&errors=&chunked=`) but for those that concern the whole server.
+/// (`?status=&size=&delay=&shape=&errors=&chunked=&close=`) but for those that concern the whole server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HttpAnswer {

@@ -174,6 +174,8 @@ pub struct ServeSpec {
     pub https_port: Option<u16>,
     /// What the responder does where a request's query does not ask for something else.
     pub answer: HttpAnswer,
+    /// Threads of the responder; one per CPU where absent.
+    pub threads: Option<u32>,
     /// The longest test that a client may ask for, ms.
     pub longest_ms: u64,
     /// The most flows that one client may ask for.

@@ -110,11 +110,17 @@ class Progress:
         return Text("\n", no_wrap=True, overflow="ellipsis").join(lines)
 
     def _line(self) -> Text:
-        left_s = self._expected_s - (time.monotonic() - self._began_s)
-        left = f"about {quantities.seconds(round(left_s))} left" if left_s > 0 else "nearly done"
+        elapsed_s = time.monotonic() - self._began_s
+        left_s = self._expected_s - elapsed_s
+        left = f"about {_whole(left_s)} left" if left_s > 0 else "nearly done"
         where = f"[{self._number}/{self._trials}] {self._title}  " if self._trials > 1 or self._title else ""
-        parts = [part for part in (self._doing, self._figures, left) if part]
+        elapsed = _whole(elapsed_s)
+        parts = [part for part in (self._doing, self._figures, f"{elapsed}, {left}") if part]
         return Text(where + "  ".join(parts), no_wrap=True, overflow="ellipsis")
+
+
+def _whole(seconds: float) -> str:
+    return f"{round(seconds)} s" if seconds < 99.5 else quantities.seconds(round(seconds))
 
 
 def _figures(notice: LiveFigures) -> str:
@@ -123,17 +129,17 @@ def _figures(notice: LiveFigures) -> str:
         parts.append(quantities.per_second(notice.units_per_s))
     if notice.bits_per_s is not None:
         parts.append(quantities.bit_rate(notice.bits_per_s))
+    if notice.errors is not None:
+        parts.append(f"{notice.errors:,} errors")
     return "  ".join(parts)
 
 
 def _health(notice: LiveFigures) -> str:
-    """Latency of the last second, errors and connections so far, and whether the generator keeps up."""
+    """Latency of the last second, open connections, and whether the generator keeps up."""
     parts = []
     if notice.latency_p99_us is not None:
         p50, p99 = (quantities.microseconds(us) for us in (notice.latency_p50_us, notice.latency_p99_us))
         parts.append(f"p50 {p50}, p99 {p99}")
-    if notice.errors is not None:
-        parts.append(f"{notice.errors:,} errors")
     if notice.connections is not None:
         parts.append(f"{notice.connections:,} connections")
     if notice.busiest_thread is not None:

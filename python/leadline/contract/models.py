@@ -1399,7 +1399,7 @@ class HostFacts(BaseModel):
 class HttpAnswer(BaseModel):
     """
     What the responder does with a request that asks for nothing else. The query of a request can set each of these
-    (`?status=&size=&delay=&jitter=&shape=&errors=&chunked=`) but for those that concern the whole server.
+    (`?status=&size=&delay=&shape=&errors=&chunked=&close=`) but for those that concern the whole server.
     """
 
     model_config = ConfigDict(
@@ -1735,6 +1735,10 @@ class ServeWorkload(BaseModel):
     port: Annotated[int | None, Field(ge=0, le=65535)] = None
     """
     Port of the session protocol, TCP and UDP; 0 takes any free one; none where absent.
+    """
+    threads: Annotated[int | None, Field(ge=0)] = None
+    """
+    Threads of the responder; one per CPU where absent.
     """
 
 

@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from leadline.analysis.model import RunAnalysis, Validity
-from leadline.report import charts, figures, quantities, verdicts, views
+from leadline.report import charts, figures, http_summary, quantities, verdicts, views
 
 _MOST_OPEN_CASES = 4
 
@@ -70,6 +70,8 @@ def _environment() -> Environment:
         wording_of=lambda validity: views.wording(validity) if isinstance(validity, Validity) else None,
         headline=views.headline,
         circumstances=views.circumstances,
+        examples_of=views.error_examples,
+        phases_of=http_summary.phase_rows,
     )
     return environment
 

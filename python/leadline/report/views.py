@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from leadline.analysis.model import Metric, Reason, RunAnalysis, Summary, TestResult, TrialResult, Validity, Verdict
-from leadline.report import charts, figures, host_statistics, quantities, verdicts
+from leadline.report import charts, figures, host_statistics, http_summary, quantities, verdicts
 
 MOST_COMPARED_CASES = 7
 
@@ -165,8 +165,15 @@ def circumstances(test: TestResult) -> list[str]:
         busiest, late = test.generator.busiest_thread, test.generator.late_p99_us
         said.append(f"busiest generating thread {quantities.share(busiest)}")
         said.append(f"sends late by p99 {quantities.microseconds(late)}")
+        said += [line for _, line in http_summary.engine_rows(test.generator)]
     errors = [f"{number:,} × {name}" for name, number in sorted(test.errors.items(), key=lambda item: -item[1])]
     return [*said, f"errors: {', '.join(errors) or 'none'}"]
+
+
+def error_examples(test: TestResult) -> list[tuple[str, str, str]]:
+    """Name, count and the first example of each error that has one, the most frequent first."""
+    named = sorted(test.errors.items(), key=lambda item: -item[1])
+    return [(name, f"{count:,}", test.error_examples[name]) for name, count in named if name in test.error_examples]
 
 
 def _figure_row(summary: Summary, kind: figures.Kind, parameters: tuple[str, ...], longest: float) -> FigureRow:

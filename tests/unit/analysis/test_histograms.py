@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import statistics
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_journals import histogram
 
-from leadline.analysis.histograms import EMPTY, DamagedHistogram, curve, decode, merge
+from leadline.analysis.histograms import EMPTY, DamagedHistogram, curve, decode, merge, remainder
 
 # i times the value i² µs for i = 1..40, and one 0 ns, as the Rust crate `hdrhistogram` 7.5 encodes them with bounds of
 # 1 ns and an hour: plain V2, and V2 deflated. Its own answers are in the test.
@@ -103,3 +104,24 @@ def test_a_curve_climbs_to_five_nines_but_not_past_what_was_counted() -> None:
     few = curve("latency", decode(histogram("latency", [1000, 2000, 3000, 4000])))
     assert few.points[-1][0] == 75.0
     assert curve("latency", decode(histogram("latency", [5000]))).points == ((0.0, 5.003),)
+
+
+@given(VALUES_NS, VALUES_NS)
+@settings(max_examples=50, deadline=None)
+def test_a_remainder_is_what_a_part_does_not_hold(part: list[int], rest: list[int]) -> None:
+    whole, first, second = (decode(histogram("latency", values)) for values in (part + rest, part, rest))
+    left = remainder(whole, first)
+    assert left.count == len(rest)
+    assert (left.lows_ns.tolist(), left.counts.tolist()) == (second.lows_ns.tolist(), second.counts.tolist())
+
+
+@given(VALUES_NS)
+@settings(max_examples=50, deadline=None)
+def test_the_standard_deviation_is_that_of_the_values(values: list[int]) -> None:
+    read = decode(histogram("latency", values))
+    if not values:
+        assert (read.stdev_us, read.within_stdev) == (None, None)
+        return
+    wanted_us = statistics.pstdev(values) / 1000
+    assert read.stdev_us == pytest.approx(wanted_us, rel=2e-3, abs=max(values) / 1000 * 1e-3)
+    assert read.within_stdev is not None and 0 < read.within_stdev <= 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from made_journals import steady_test
@@ -11,7 +12,7 @@ from leadline.analysis import analyse_test, judge, parse_targets
 from leadline.analysis.model import Metric, Reason, Summary, Validity, Verdict
 from leadline.analysis.model import TestResult as Result
 from leadline.analysis.repeats import mean_with_interval, summarise
-from leadline.analysis.targets import judge_summaries
+from leadline.analysis.targets import judge_summaries, missed_so_far
 from leadline.errors import PlanError
 
 KINDS = {"bulk": "tcp", "call": "rr"}
@@ -123,3 +124,55 @@ def test_a_target_without_a_result_is_undecided() -> None:
 def test_nonsense_is_refused() -> None:
     with pytest.raises(PlanError):
         parse_targets(["bulk.nothing < 3"], KINDS)
+
+
+def test_a_mean_without_one_of_its_repeats_decides_nothing() -> None:
+    known, unknown = (
+        replace(found, metrics={"throughput_bps": Metric(value, "bit/s")})
+        for found, value in zip(repeats(1e6, 1e6), (2e8, None), strict=True)
+    )
+    found = summary([known, unknown])
+    assert found.gaps == {"throughput_bps": 1}
+    (parsed,) = parse_targets(["throughput_bps > 100mbit"], {"t": "tcp"})
+    judged = judge(parsed, "c01", [found])
+    assert (judged.outcome, judged.reason) == ("undecided", "the figure is not known of 1 of the repeats")
+
+
+@pytest.mark.parametrize(
+    ("target", "metric", "missed"),
+    [
+        ("latency_p99_us < 2000", Metric(2001.0, "us"), True),
+        ("latency_p99_us < 2000", Metric(1999.0, "us"), False),
+        # No sample so far: neither met nor missed.
+        ("latency_p99_us < 2000", Metric(None, "us"), False),
+        # A maximum and a count only grow, a minimum only shrinks: what the end may still meet is not missed.
+        ("latency_max_us > 2000", Metric(100.0, "us"), False),
+        ("latency_max_us < 2000", Metric(2100.0, "us"), True),
+        ("latency_min_us < 20", Metric(100.0, "us"), False),
+        ("latency_min_us > 200", Metric(100.0, "us"), True),
+        ("requests >= 1000", Metric(10.0, "count"), False),
+        ("requests < 1000", Metric(1000.0, "count"), True),
+        ("status_5xx == 0", Metric(1.0, "count"), True),
+        ("requests == 100", Metric(99.0, "count"), False),
+        ("error_ratio < 0.001", Metric(0.01, "ratio"), True),
+    ],
+)
+def test_what_a_running_load_has_missed(target: str, metric: Metric, missed: bool) -> None:
+    (parsed,) = parse_targets([target], {"http": "http"})
+    found = missed_so_far(parsed, "http", {parsed.metric: metric}, generator_limited=False)
+    assert (found is not None) == missed
+    if found is not None:
+        assert (found.outcome, found.target, found.value) == ("missed", target, metric.value)
+
+
+def test_a_generator_at_its_limit_misses_no_rate_from_below() -> None:
+    (above, below) = parse_targets(["requests_per_s > 5000", "requests_per_s < 5000"], {"http": "http"})
+    slow, quick = ({"requests_per_s": Metric(value, "1/s")} for value in (4000.0, 6000.0))
+    assert missed_so_far(above, "http", slow, generator_limited=True) is None
+    assert missed_so_far(above, "http", slow, generator_limited=False) is not None
+    assert missed_so_far(below, "http", quick, generator_limited=True) is not None
+
+
+def test_another_tests_target_is_not_looked_at() -> None:
+    (parsed,) = parse_targets(["other.latency_p99_us < 1"], {"other": "http"})
+    assert missed_so_far(parsed, "http", {"latency_p99_us": Metric(5.0, "us")}, generator_limited=False) is None

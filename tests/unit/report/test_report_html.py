@@ -112,6 +112,18 @@ def test_hostile_strings_stay_text() -> None:
     assert page.text.count("alert(1)") >= 5
 
 
+def test_an_http_test_has_its_phases_its_engine_and_examples_of_its_errors() -> None:
+    text = Page(render_html(gateway_run())).text
+    assert "TLS, resumed 19 1.01 ms 920 µs" in text
+    assert "first byte 91,430" in text
+    assert "engine epoll: io_uring_setup: Operation not permitted" in text
+    assert "192.0.2.7:8080 did not accept within 5 s 2 × connect_timeout" in text
+    run = gateway_run()
+    hostile = replace(run.trials[-2].tests[-1], errors={"x": 1}, error_examples={"x": HOSTILE})
+    page = Page(render_html(replace(run, trials=(replace(run.trials[-2], tests=(hostile,)),))))
+    assert "alert(2)" in page.text and not any(name == "img" for name, _ in page.elements)
+
+
 def test_a_run_that_left_nothing_still_makes_a_page() -> None:
     run = gateway_run(trials=(), summaries=(), targets=(), hosts={}, notes=(), observer_cpu_share={}, started_at="?")
     text = Page(render_html(replace(run, status="killed"))).text

@@ -21,6 +21,8 @@ pub struct Server {
     pub port: Option<u16>,
     /// The HTTP port, as bound.
     pub http_port: Option<u16>,
+    /// The port of HTTP over TLS, as bound.
+    pub https_port: Option<u16>,
     listeners: Vec<JoinHandle<()>>,
 }
 
@@ -36,22 +38,26 @@ impl Server {
 /// Bind every listener, or none: an address that is taken is named.
 pub fn start(spec: &ServeSpec, gate: &Arc<Gate>) -> Result<Server, ErrorReport> {
     let addresses = spec.bind.iter().map(|text| parse_address(text)).collect::<Result<Vec<_>, _>>()?;
-    if addresses.is_empty() || (spec.port.is_none() && spec.http_port.is_none()) {
+    if addresses.is_empty() || (spec.port.is_none() && spec.http_port.is_none() && spec.https_port.is_none()) {
         return Err(input_error("bad_spec", "serve needs an address and at least one port"));
     }
-    let (mut port, mut http_port) = (spec.port, spec.http_port);
+    let (behaviour, stalls) = http::behaviour(&spec.answer)?;
+    let tls = spec.https_port.map(|_| http::tls(&spec.answer, &spec.bind)).transpose()?;
+    let (mut port, mut http_port, mut https_port) = (spec.port, spec.http_port, spec.https_port);
     let mut sessions = Vec::new();
-    let mut http = Vec::new();
+    let (mut plain, mut secure) = (Vec::new(), Vec::new());
     for address in &addresses {
         if let Some(wanted) = port {
             let (listener, socket) = bind_both(SocketAddr::new(*address, wanted))?;
             port = Some(listener.local_addr().map_err(|error| system_error("binding", &error))?.port());
             sessions.push((listener, socket));
         }
-        if let Some(wanted) = http_port {
-            let listener = bind_tcp(SocketAddr::new(*address, wanted))?;
-            http_port = Some(listener.local_addr().map_err(|error| system_error("binding", &error))?.port());
-            http.push(listener);
+        for (port, listeners) in [(&mut http_port, &mut plain), (&mut https_port, &mut secure)] {
+            if let Some(wanted) = *port {
+                let listener = bind_tcp(SocketAddr::new(*address, wanted))?;
+                *port = Some(listener.local_addr().map_err(|error| system_error("binding", &error))?.port());
+                listeners.push(listener);
+            }
         }
     }
     let limits = admission::Limits { longest_ms: spec.longest_ms, most_flows: spec.most_flows };
@@ -61,10 +67,11 @@ pub fn start(spec: &ServeSpec, gate: &Arc<Gate>) -> Result<Server, ErrorReport> 
         .map(|(listener, socket)| entrance::listen(listener, socket, Arc::clone(&house), Arc::clone(gate)))
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| system_error("starting the session listener", &error))?;
-    if !http.is_empty() {
-        http::listen(http, Arc::clone(gate)).map_err(|error| system_error("starting the HTTP responder", &error))?;
+    if !plain.is_empty() || !secure.is_empty() {
+        let service = http::Service { plain, secure, tls, behaviour, stalls, threads: spec.threads };
+        http::listen(service, gate).map_err(|error| system_error("starting the HTTP responder", &error))?;
     }
-    Ok(Server { port, http_port, listeners })
+    Ok(Server { port, http_port, https_port, listeners })
 }
 
 fn parse_address(text: &str) -> Result<IpAddr, ErrorReport> {

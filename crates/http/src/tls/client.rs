@@ -86,7 +86,6 @@ impl ClientTls {
 pub struct TlsClient {
     records: Records<UnbufferedClientConnection>,
     config: Arc<ClientConfig>,
-    early: bool,
     early_written: bool,
 }
 
@@ -98,9 +97,8 @@ impl TlsClient {
     pub fn new(shared: &ClientTls) -> Result<Self, TlsFailure> {
         let connection = UnbufferedClientConnection::new(shared.config.clone(), shared.name.clone())
             .map_err(|error| TlsFailure::of(&error))?;
-        let mut records = Records::new(connection, shared.config.enable_early_data);
-        let early = records.may_write_early();
-        Ok(Self { records, config: shared.config.clone(), early, early_written: false })
+        let records = Records::client(connection, shared.config.enable_early_data);
+        Ok(Self { records, config: shared.config.clone(), early_written: false })
     }
 
     /// Takes ciphertext in pieces of any size; its plaintext waits for [`TlsClient::read`].
@@ -212,10 +210,11 @@ impl TlsClient {
         self.records.peer_closed()
     }
 
-    /// Whether what is written now would travel as early data.
+    /// Whether what is written now travels as early data: a session is resumed whose server allows it, and nothing has
+    /// been received yet.
     #[must_use]
     pub fn offers_early_data(&self) -> bool {
-        self.early
+        self.records.may_write_early()
     }
 
     /// Whether the server took the early data; none where none was sent or the handshake goes on.

@@ -65,6 +65,9 @@ fn name_of(error: &Error) -> &'static str {
         Error::PeerIncompatible(problem) => incompatible_name(problem),
         Error::PeerMisbehaved(problem) => misbehaved_name(problem),
         Error::NoApplicationProtocol => "tls_alpn",
+        // The one thing that rustls has no variant for although it is up to the peer: what a client's hello leaves of
+        // the ways in which our key can sign.
+        Error::General(text) if text == "incompatible signing key" => "tls_signature_scheme",
         _ => "tls_internal",
     }
 }
@@ -204,6 +207,7 @@ fn detail_of(error: &Error) -> String {
                 .to_owned()
         }
         Error::InvalidCertificate(CertificateError::Other(cause)) => format!("the certificate is refused: {cause}"),
+        Error::General(text) => text.clone(),
         Error::NoCertificatesPresented => "the peer gave no certificate".to_owned(),
         other => other.to_string(),
     }

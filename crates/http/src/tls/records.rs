@@ -110,8 +110,8 @@ pub(super) struct Records<S> {
 }
 
 impl<S: Side> Records<S> {
-    /// Begins; a client's hello is to be sent at once. With `early`, a client may send data along with it.
-    pub(super) fn new(connection: S, early: bool) -> Self {
+    /// Begins a connection.
+    fn new(connection: S, early: bool) -> Self {
         let mut records = Self {
             connection,
             incoming: Vec::new(),
@@ -363,14 +363,28 @@ impl<S: Side> Records<S> {
     }
 }
 
+impl Records<UnbufferedServerConnection> {
+    /// Begins; the client is expected to speak.
+    pub(super) fn server(connection: UnbufferedServerConnection) -> Self {
+        Self::new(connection, false)
+    }
+}
+
 impl Records<UnbufferedClientConnection> {
-    /// Whether data may be sent before the handshake's end.
-    pub(super) fn may_write_early(&mut self) -> bool {
-        self.early.open
-            && match self.connection.process(&mut []).state {
+    /// Begins; the hello is to be sent at once. With `early`, data may travel along with it where the session allows it.
+    pub(super) fn client(connection: UnbufferedClientConnection, early: bool) -> Self {
+        let mut records = Self::new(connection, early);
+        records.early.open = early
+            && match records.connection.process(&mut []).state {
                 Ok(ConnectionState::TransmitTlsData(mut transmit)) => transmit.may_encrypt_early_data().is_some(),
                 _ => false,
-            }
+            };
+        records
+    }
+
+    /// Whether data may be sent before the handshake's end.
+    pub(super) fn may_write_early(&self) -> bool {
+        self.early.open
     }
 
     /// Sends as much of `plaintext` with the hello as the server allows, and queues the rest.

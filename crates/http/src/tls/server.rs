@@ -136,7 +136,7 @@ impl TlsServer {
     pub fn new(shared: &ServerTls) -> Result<Self, TlsFailure> {
         let connection =
             UnbufferedServerConnection::new(shared.config.clone()).map_err(|error| TlsFailure::of(&error))?;
-        Ok(Self { records: Records::new(connection, false), config: shared.config.clone() })
+        Ok(Self { records: Records::server(connection), config: shared.config.clone() })
     }
 
     /// Takes ciphertext in pieces of any size; its plaintext waits for [`TlsServer::read`].

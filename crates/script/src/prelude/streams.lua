@@ -1,6 +1,7 @@
 -- What a script prints, and what it may not touch: standard output and input belong to the agent's own messages.
 -- Owns `print`, `io.write`, `io.stdout`, `io.stderr` (all go to the load's output), `io.stdin` (always at its end),
--- `os.exit` (ends the load), and keeps commands that a script starts away from both. Files work as ever.
+-- `os.exit` (ends the load), and keeps commands that a script starts away from both. Files work as ever; modules in Lua
+-- too, but not those in C: the agent is one static program, into which nothing can be loaded.
 
 local native = ...
 
@@ -142,4 +143,17 @@ end
 function os.exit(code)
    local said = code == nil and "" or tostring(code)
    error(native.exit("the script called os.exit(" .. said .. ")"), 2)
+end
+
+local no_library = "the agent is one static program: no C library can be loaded"
+
+package.loaders[3] = function() return "\n\t" .. no_library end
+package.loaders[4] = nil
+
+function package.loadlib()
+   return nil, no_library, "absent"
+end
+
+require("ffi").load = function(name)
+   error("cannot load " .. tostring(name) .. ": " .. no_library, 2)
 end

@@ -15,7 +15,7 @@ use super::{prepare, prepare_with};
 use crate::events::Events;
 use crate::gate::Gate;
 use crate::load::Task;
-use crate::serve::http::listen;
+use crate::serve::http::{listen, Service};
 
 /// Makes a test of each function, for each engine.
 macro_rules! on_both_engines {
@@ -110,7 +110,7 @@ fn listener() -> (TcpListener, SocketAddr) {
 fn responder() -> (SocketAddr, Arc<Gate>) {
     let (listener, address) = listener();
     let gate = Arc::new(Gate::default());
-    listen(vec![listener], Arc::clone(&gate)).unwrap();
+    listen(Service::on(vec![listener]), &gate).unwrap();
     (address, gate)
 }
 
@@ -143,7 +143,9 @@ fn server_counts(server: SocketAddr) -> BTreeMap<String, u64> {
     socket.write_all(b"GET /_leadline/stats HTTP/1.0\r\n\r\n").unwrap();
     let mut answer = String::new();
     socket.read_to_string(&mut answer).unwrap();
-    serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap()
+    let stats: BTreeMap<String, serde_json::Value> =
+        serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+    stats.into_iter().filter_map(|(name, value)| Some((name, value.as_u64()?))).collect()
 }
 
 fn histogram_count(outcome: &Outcome, metric: &str) -> u64 {

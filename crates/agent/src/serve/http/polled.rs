@@ -1,0 +1,253 @@
+//! The responder's loop over epoll, where io_uring is missing. Reads and writes as a socket allows, so many calls per
+//! connection and turn; no allocation per request.
+
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::net::Shutdown;
+
+use leadline_http::{Responder, Stream};
+use leadline_sys::clock::monotonic_ns;
+use leadline_sys::poll::{Interest, Poll, Ready};
+
+use super::crew::{Newcomer, Placement};
+use super::table::Connection;
+use super::worker::{Post, Worker};
+
+/// One read takes at most this much, bytes.
+const BUFFER_BYTES: usize = 64 * 1024;
+/// Blocks of a body per system call, and calls per connection and turn.
+const BLOCKS_PER_WRITE: usize = 16;
+const CALLS_PER_TURN: usize = 8;
+/// Ready connections per wait.
+const BATCH: usize = 512;
+
+/// Tokens from here on are doors; the last token is the bell.
+const DOORS: u64 = 1 << 32;
+const BELL: u64 = u64::MAX;
+
+/// What a connection's socket is watched for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Watch {
+    /// Nothing: its answers are not due, and it may not send more.
+    Nothing,
+    Read,
+    Write,
+}
+
+/// One thread's loop.
+pub struct Polled {
+    worker: Worker<Watch>,
+    poll: Poll,
+    buffer: Box<[u8]>,
+    ready: Vec<Ready>,
+}
+
+impl Polled {
+    pub fn new(post: Post) -> io::Result<Self> {
+        let poll = Poll::new(BATCH)?;
+        for (token, door) in (DOORS..).zip(&post.doors) {
+            door.listener.set_nonblocking(true)?;
+            poll.add(&door.listener, token, Interest::Read)?;
+        }
+        post.bell.set_nonblocking(true)?;
+        poll.add(&post.bell, BELL, Interest::Read)?;
+        let buffer = vec![0; BUFFER_BYTES].into_boxed_slice();
+        let most = post.limits.connections;
+        Ok(Self { worker: Worker::new(post, most), poll, buffer, ready: Vec::with_capacity(BATCH) })
+    }
+
+    pub fn turn(&mut self) -> io::Result<()> {
+        let now_ns = monotonic_ns();
+        if self.worker.is_rested(now_ns) {
+            for (token, door) in (DOORS..).zip(&self.worker.post.doors) {
+                self.poll.add(&door.listener, token, Interest::Read)?;
+            }
+        }
+        for index in self.worker.table.overdue(now_ns) {
+            self.worker.post.responder.expired();
+            self.worker.dismiss(index);
+        }
+        self.ready.clear();
+        self.ready.extend(self.poll.wait(Some(self.worker.until(now_ns)))?);
+        let mut now_ns = self.worker.look();
+        self.fire(now_ns);
+        for place in 0..self.ready.len() {
+            if self.worker.is_timed() {
+                now_ns = self.worker.look();
+                self.fire(now_ns);
+            }
+            let ready = self.ready[place];
+            match (ready.token, ready.token.checked_sub(DOORS)) {
+                (BELL, _) => self.hear(now_ns),
+                (_, Some(door)) => self.accept(door as usize, now_ns)?,
+                (index, None) => self.serve(index as usize, now_ns),
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives out the answers that are due.
+    fn fire(&mut self, now_ns: u64) {
+        while let Some(index) = self.worker.table.pop_due(now_ns) {
+            if let Some(connection) = self.worker.table.find(index) {
+                connection.peer.wake(&mut self.worker.post.responder, now_ns);
+                self.serve(index, now_ns);
+            }
+        }
+    }
+
+    /// Takes one connection: the other threads, which wake too, get theirs.
+    fn accept(&mut self, door: usize, now_ns: u64) -> io::Result<()> {
+        let Worker { post, .. } = &self.worker;
+        let door = &post.doors[door];
+        match door.listener.accept() {
+            Ok((socket, _)) => {
+                post.responder.accepted();
+                match post.crew.place(post.own, Newcomer { socket, over_tls: door.over_tls }) {
+                    Placement::Own(newcomer) => self.adopt(newcomer, now_ns),
+                    Placement::Handed => {}
+                    Placement::Refused => post.responder.refused(),
+                }
+            }
+            Err(error) => match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
+                _ if self.worker.rest() => {
+                    for door in &self.worker.post.doors {
+                        self.poll.remove(&door.listener)?;
+                    }
+                }
+                _ => {}
+            },
+        }
+        Ok(())
+    }
+
+    /// Takes what other threads have handed over.
+    fn hear(&mut self, now_ns: u64) {
+        let mut rung = [0; 16];
+        while matches!((&self.worker.post.bell).read(&mut rung), Ok(1..)) {}
+        for newcomer in self.worker.post.crew.handed_to(self.worker.post.own) {
+            self.adopt(newcomer, now_ns);
+        }
+    }
+
+    /// A connection that fails here is one that its peer has already given up.
+    fn adopt(&mut self, newcomer: Newcomer, now_ns: u64) {
+        let Some(index) = self.worker.welcome(newcomer, Watch::Nothing, now_ns) else { return };
+        let Some(connection) = self.worker.table.find(index) else { return };
+        let ready = connection.socket.set_nonblocking(true);
+        if ready.and_then(|()| connection.watch(&self.poll, index as u64)).is_err() {
+            self.worker.dismiss(index);
+        }
+    }
+
+    fn serve(&mut self, index: usize, now_ns: u64) {
+        let Some(connection) = self.worker.table.find(index) else { return };
+        connection.seen_ns = now_ns;
+        let advanced = connection.advance(&mut self.worker.post.responder, now_ns, &mut self.buffer);
+        let outcome = advanced.and_then(|goes_on| {
+            if goes_on {
+                connection.watch(&self.poll, index as u64)?;
+            }
+            Ok(goes_on)
+        });
+        match outcome {
+            Ok(true) => self.worker.table.set_timer(index),
+            _ => self.worker.dismiss(index),
+        }
+    }
+}
+
+impl Connection<Watch> {
+    /// Reads and writes as far as it goes within a turn; says whether the connection goes on.
+    fn advance(&mut self, responder: &mut Responder, now_ns: u64, buffer: &mut [u8]) -> io::Result<bool> {
+        for _ in 0..CALLS_PER_TURN {
+            if self.linger_bytes.is_some() {
+                return self.drop_input(buffer);
+            }
+            if self.peer.has_output() && !self.flush(responder, now_ns)? {
+                return Ok(true);
+            }
+            if self.peer.is_finished() {
+                self.socket.shutdown(Shutdown::Write)?;
+                self.begin_linger();
+                continue;
+            }
+            if !self.peer.wants_input() {
+                return Ok(true);
+            }
+            match self.socket.read(buffer) {
+                Ok(0) => self.peer.end_of_input(responder),
+                Ok(read) => {
+                    self.peer.receive(responder, now_ns, &buffer[..read]);
+                    if read < buffer.len() && self.peer.has_output() && !self.flush(responder, now_ns)? {
+                        return Ok(true);
+                    }
+                    if read < buffer.len() && !self.peer.is_finished() {
+                        return Ok(true);
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sends what waits; says whether all of it has gone.
+    fn flush(&mut self, responder: &mut Responder, now_ns: u64) -> io::Result<bool> {
+        for _ in 0..CALLS_PER_TURN {
+            let (out, stream) = self.peer.output();
+            let result = if stream.left() == 0 {
+                self.socket.write(out)
+            } else {
+                self.socket.write_vectored(&slices(out, stream))
+            };
+            match result {
+                Ok(bytes) => self.peer.sent(responder, now_ns, bytes),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+            if !self.peer.has_output() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Takes in and drops what the peer sends after the last answer, until it ends.
+    fn drop_input(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
+        match self.socket.read(buffer) {
+            Ok(0) => Ok(false),
+            Ok(read) => Ok(self.linger(read)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn watch(&mut self, poll: &Poll, token: u64) -> io::Result<()> {
+        let wanted = match () {
+            () if self.peer.has_output() => Watch::Write,
+            () if self.linger_bytes.is_some() || self.peer.is_finished() || self.peer.wants_input() => Watch::Read,
+            () => Watch::Nothing,
+        };
+        let before = std::mem::replace(&mut self.engine, wanted);
+        let interest = if wanted == Watch::Write { Interest::Write } else { Interest::Read };
+        match (before, wanted) {
+            _ if before == wanted => Ok(()),
+            // A descriptor in a poll always tells of errors, over and over.
+            (_, Watch::Nothing) => poll.remove(&self.socket),
+            (Watch::Nothing, _) => poll.add(&self.socket, token, interest),
+            _ => poll.modify(&self.socket, token, interest),
+        }
+    }
+}
+
+/// A head, then a body's next blocks; empty slices at the end where the body is shorter.
+fn slices(head: &[u8], stream: Stream) -> [IoSlice<'_>; BLOCKS_PER_WRITE + 1] {
+    let mut slices = [IoSlice::new(&[]); BLOCKS_PER_WRITE + 1];
+    slices[0] = IoSlice::new(head);
+    for (slice, piece) in slices[1..].iter_mut().zip(stream) {
+        *slice = IoSlice::new(piece);
+    }
+    slices
+}

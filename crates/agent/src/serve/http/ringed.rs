@@ -1,0 +1,216 @@
+//! The responder's loop over io_uring: every connection receives all the time, into buffers that all share, and answers go
+//! out in batches with the next wait. Refuses to receive from a peer that is owed too much.
+
+use std::io::{self, ErrorKind};
+use std::net::{Shutdown, TcpStream};
+
+use leadline_http::BLOCKS;
+use leadline_sys::clock::monotonic_ns;
+use leadline_sys::ring::{Completion, Options, Ring};
+
+use super::crew::{Newcomer, Placement};
+use super::worker::{Post, Worker};
+
+/// Buffers that all connections receive into, and a buffer's size.
+const BUFFERS: u16 = 256;
+const BUFFER_BYTES: u32 = 8192;
+/// Answers that are handed to the kernel at a time at most, so that the first does not wait for the last of many.
+const BATCH: u32 = 64;
+/// A piece of a body longer than this is sent from where it lies.
+const COPIED_BYTES: usize = 4096;
+
+/// The ring's slots: the bell, then the doors, then connections.
+const BELL: usize = 0;
+
+/// How far a connection's output has been given to the ring.
+#[derive(Default)]
+pub struct Flow {
+    /// Bytes of the output that the ring has and the socket has not taken, as far as is known.
+    given: usize,
+    is_paused: bool,
+    has_ended: bool,
+}
+
+/// One thread's loop.
+pub struct Ringed {
+    worker: Worker<Flow>,
+    ring: Ring,
+    first: usize,
+}
+
+/// A ring for `connections` at once beside the bell and the doors.
+pub fn ring(doors: usize, connections: usize) -> io::Result<Ring> {
+    let slots = u32::try_from(1 + doors + connections).unwrap_or(u32::MAX);
+    let options = Options { slots, buffers: BUFFERS, buffer_bytes: BUFFER_BYTES, batch: BATCH };
+    Ring::new(&options, BLOCKS.into())
+}
+
+impl Ringed {
+    /// Takes over a ring that was made for as many doors and connections; on the thread that will use it.
+    pub fn new(post: Post, mut ring: Ring, connections: usize) -> io::Result<Self> {
+        ring.enable()?;
+        ring.attach(BELL, &post.bell, false)?;
+        for (slot, door) in (BELL + 1..).zip(&post.doors) {
+            ring.accept(slot, &door.listener)?;
+        }
+        let first = BELL + 1 + post.doors.len();
+        Ok(Self { worker: Worker::new(post, connections), ring, first })
+    }
+
+    pub fn turn(&mut self) -> io::Result<()> {
+        let now_ns = monotonic_ns();
+        if self.worker.is_rested(now_ns) {
+            for (slot, door) in (BELL + 1..).zip(&self.worker.post.doors) {
+                self.ring.accept(slot, &door.listener)?;
+            }
+        }
+        for index in self.worker.table.overdue(now_ns) {
+            self.worker.post.responder.expired();
+            self.close(index)?;
+        }
+        self.ring.wait(self.worker.until(now_ns))?;
+        let mut now_ns = self.worker.look();
+        self.fire(now_ns)?;
+        while let Some((slot, _, completion)) = self.ring.completion()? {
+            if self.worker.is_timed() {
+                now_ns = self.worker.look();
+                self.fire(now_ns)?;
+            }
+            match slot.checked_sub(self.first) {
+                Some(index) => self.serve(index, now_ns, completion)?,
+                None if slot == BELL => self.hear(now_ns)?,
+                None => self.accepted(slot, now_ns, completion)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives out the answers that are due.
+    fn fire(&mut self, now_ns: u64) -> io::Result<()> {
+        while let Some(index) = self.worker.table.pop_due(now_ns) {
+            if let Some(connection) = self.worker.table.find(index) {
+                connection.peer.wake(&mut self.worker.post.responder, now_ns);
+                self.pump(index)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn accepted(&mut self, slot: usize, now_ns: u64, completion: Completion) -> io::Result<()> {
+        let Worker { post, .. } = &self.worker;
+        let door = &post.doors[slot - BELL - 1];
+        match completion {
+            Completion::Accepted(socket) => {
+                post.responder.accepted();
+                let newcomer = Newcomer { socket: TcpStream::from(socket), over_tls: door.over_tls };
+                match post.crew.place(post.own, newcomer) {
+                    Placement::Own(newcomer) => self.adopt(newcomer, now_ns),
+                    Placement::Handed => Ok(()),
+                    Placement::Refused => {
+                        post.responder.refused();
+                        Ok(())
+                    }
+                }
+            }
+            Completion::Ended(Err(error)) => match error.kind() {
+                ErrorKind::ConnectionAborted | ErrorKind::Interrupted | ErrorKind::WouldBlock => {
+                    self.ring.accept(slot, &door.listener)
+                }
+                _ => {
+                    self.worker.rest();
+                    Ok(())
+                }
+            },
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes what other threads have handed over.
+    fn hear(&mut self, now_ns: u64) -> io::Result<()> {
+        for newcomer in self.worker.post.crew.handed_to(self.worker.post.own) {
+            self.adopt(newcomer, now_ns)?;
+        }
+        Ok(())
+    }
+
+    fn adopt(&mut self, newcomer: Newcomer, now_ns: u64) -> io::Result<()> {
+        let Some(index) = self.worker.welcome(newcomer, Flow::default(), now_ns) else { return Ok(()) };
+        let Some(connection) = self.worker.table.find(index) else { return Ok(()) };
+        self.ring.attach(self.first + index, &connection.socket, false)
+    }
+
+    fn close(&mut self, index: usize) -> io::Result<()> {
+        self.ring.detach(self.first + index)?;
+        self.worker.dismiss(index);
+        Ok(())
+    }
+
+    #[inline]
+    fn serve(&mut self, index: usize, now_ns: u64, completion: Completion) -> io::Result<()> {
+        let Some(connection) = self.worker.table.find(index) else { return Ok(()) };
+        connection.seen_ns = now_ns;
+        let responder = &mut self.worker.post.responder;
+        match completion {
+            Completion::Received if connection.linger_bytes.is_some() => {
+                if !connection.linger(self.ring.received().len()) {
+                    return self.close(index);
+                }
+            }
+            Completion::Received => connection.peer.receive(responder, now_ns, self.ring.received()),
+            Completion::Sent(bytes) => {
+                connection.engine.given = connection.engine.given.saturating_sub(bytes);
+                connection.peer.sent(responder, now_ns, bytes);
+            }
+            Completion::Ended(Ok(())) => {
+                connection.engine.has_ended = true;
+                connection.peer.end_of_input(responder);
+            }
+            Completion::Ended(Err(_)) | Completion::NotSent(..) => return self.close(index),
+            Completion::Writable | Completion::Accepted(_) => {}
+        }
+        self.pump(index)
+    }
+
+    /// Gives the ring what there is to send, and looks what a connection waits for now.
+    #[inline]
+    fn pump(&mut self, index: usize) -> io::Result<()> {
+        let slot = self.first + index;
+        let Some(connection) = self.worker.table.find(index) else { return Ok(()) };
+        let flow = &mut connection.engine;
+        let (out, stream) = connection.peer.output();
+        if out.len() > flow.given {
+            self.ring.send_copy(slot, &out[flow.given..])?;
+            flow.given = out.len();
+        } else if flow.given == 0 && stream.left() > 0 {
+            let place = stream.place();
+            flow.given = place.len();
+            if place.len() > COPIED_BYTES {
+                self.ring.send(slot, place)?;
+            } else {
+                self.ring.send_copy(slot, &BLOCKS[place])?;
+            }
+        }
+        if connection.peer.is_finished() {
+            if flow.has_ended {
+                return self.close(index);
+            }
+            if connection.linger_bytes.is_none() {
+                connection.begin_linger();
+                if connection.socket.shutdown(Shutdown::Write).is_err() {
+                    return self.close(index);
+                }
+            }
+        }
+        let is_full = connection.peer.is_full();
+        if connection.engine.is_paused != is_full {
+            connection.engine.is_paused = is_full;
+            if is_full {
+                self.ring.pause(slot)?;
+            } else {
+                self.ring.resume(slot)?;
+            }
+        }
+        self.worker.table.set_timer(index);
+        Ok(())
+    }
+}

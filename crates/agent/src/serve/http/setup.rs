@@ -1,0 +1,72 @@
+//! What the responder was told, as what its machine takes. Refuses what cannot be, in one line that says what could.
+
+use leadline_http::tls::{ServerTls, TlsSetupError};
+use leadline_http::{Behaviour, DelayShape, Share, Stalls};
+use leadline_wire::{ErrorReport, HttpAnswer};
+
+use crate::events::input_error;
+
+/// How requests are answered, and when nothing is.
+pub fn behaviour(answer: &HttpAnswer) -> Result<(Behaviour, Option<Stalls>), ErrorReport> {
+    let refused = |message: &str| input_error("bad_answer", message);
+    let errors = Share::from_ratio(answer.error_ratio).ok_or_else(|| refused("errors is a share between 0 and 1"))?;
+    let behaviour = Behaviour {
+        status: answer.status,
+        body_bytes: answer.body_bytes,
+        chunked: answer.chunked,
+        delay_ns: answer.delay_us.saturating_mul(1_000),
+        shape: match answer.delay_shape {
+            leadline_wire::DelayShape::Constant => DelayShape::Constant,
+            leadline_wire::DelayShape::Uniform => DelayShape::Uniform,
+            leadline_wire::DelayShape::Exponential => DelayShape::Exponential,
+        },
+        errors,
+        close_after: answer.close_after,
+    };
+    let stalls = match answer.stall_every_ms {
+        None => None,
+        Some(every_ms) => {
+            let (every_ns, length_ns) = (every_ms.saturating_mul(1_000_000), answer.stall_ms.saturating_mul(1_000_000));
+            let says =
+                format!("a stall of {} ms every {every_ms} ms: it has to end before the next begins", answer.stall_ms);
+            Some(Stalls::new(every_ns, length_ns).ok_or_else(|| refused(&says))?)
+        }
+    };
+    Ok((behaviour.checked().map_err(refused)?, stalls))
+}
+
+/// The certificate to show: the given one, or one that is made for the addresses that the server listens at.
+pub fn tls(answer: &HttpAnswer, bind: &[String]) -> Result<ServerTls, ErrorReport> {
+    let made = |error: TlsSetupError| input_error("bad_identity", error.to_string());
+    match &answer.identity {
+        Some(given) => ServerTls::from_pem(&given.certificate_pem, &given.key_pem).map_err(made),
+        None => ServerTls::made(bind).map(|(tls, _)| tls).map_err(made),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leadline_wire::HttpAnswer;
+
+    use super::behaviour;
+
+    #[test]
+    fn what_cannot_be_is_named() {
+        let plain = HttpAnswer::default();
+        assert!(behaviour(&plain).is_ok());
+        let cases = [
+            (HttpAnswer { status: 99, ..plain.clone() }, "status is"),
+            (HttpAnswer { body_bytes: u64::MAX, ..plain.clone() }, "size is"),
+            (HttpAnswer { delay_us: u64::MAX, ..plain.clone() }, "delay is"),
+            (HttpAnswer { error_ratio: 1.5, ..plain.clone() }, "errors is"),
+            (HttpAnswer { error_ratio: f64::NAN, ..plain.clone() }, "errors is"),
+            (HttpAnswer { close_after: Some(0), ..plain.clone() }, "close is"),
+            (HttpAnswer { stall_every_ms: Some(5), stall_ms: 5, ..plain.clone() }, "a stall of 5 ms every 5 ms"),
+            (HttpAnswer { stall_every_ms: Some(0), ..plain.clone() }, "a stall of 0 ms every 0 ms"),
+        ];
+        for (answer, says) in cases {
+            let refused = behaviour(&answer).unwrap_err();
+            assert!(refused.message.starts_with(says), "{}", refused.message);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! A thread's connections: who is there, whose answer is due when, who has been silent for too long. Owns what is alike for
+//! every way of moving bytes; refuses more connections than it was made for.
+
+use std::collections::BTreeSet;
+use std::net::TcpStream;
+
+use super::peer::Peer;
+use super::{Limits, LINGER_BYTES};
+
+/// Silent connections are looked for this many times while one becomes overdue.
+const SWEEPS: u64 = 4;
+
+/// One connection, with what its engine needs to know of it.
+pub struct Connection<E> {
+    pub socket: TcpStream,
+    pub peer: Peer,
+    pub engine: E,
+    /// When it last moved, ns.
+    pub seen_ns: u64,
+    /// When its timer is set for, ns.
+    due_ns: Option<u64>,
+    /// Once the last answer is out: how much more input is taken and dropped, bytes.
+    pub linger_bytes: Option<usize>,
+}
+
+impl<E> Connection<E> {
+    pub fn new(socket: TcpStream, peer: Peer, engine: E, now_ns: u64) -> Self {
+        Self { socket, peer, engine, seen_ns: now_ns, due_ns: None, linger_bytes: None }
+    }
+
+    /// From now on only the peer's end is waited for: closing with input unread would reset the answer.
+    pub fn begin_linger(&mut self) {
+        self.linger_bytes = Some(LINGER_BYTES);
+    }
+
+    /// Drops input; says whether the connection goes on.
+    pub fn linger(&mut self, bytes: usize) -> bool {
+        self.linger_bytes = self.linger_bytes.and_then(|left| left.checked_sub(bytes));
+        self.linger_bytes.is_some()
+    }
+}
+
+/// See the file's head.
+pub struct Table<E> {
+    entries: Vec<Option<Connection<E>>>,
+    free: Vec<usize>,
+    most: usize,
+    timers: BTreeSet<(u64, usize)>,
+    limits: Limits,
+    next_sweep_ns: u64,
+}
+
+impl<E> Table<E> {
+    pub fn new(limits: Limits, most: usize) -> Self {
+        let (entries, free, timers) = Default::default();
+        Self { entries, free, most, timers, limits, next_sweep_ns: 0 }
+    }
+
+    /// Takes a connection in; drops it, which closes it, where there is no place.
+    pub fn admit(&mut self, connection: Connection<E>) -> Option<usize> {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if self.entries.len() < self.most => {
+                self.entries.push(None);
+                self.entries.len() - 1
+            }
+            None => return None,
+        };
+        self.entries[index] = Some(connection);
+        Some(index)
+    }
+
+    #[inline]
+    pub fn find(&mut self, index: usize) -> Option<&mut Connection<E>> {
+        self.entries.get_mut(index)?.as_mut()
+    }
+
+    pub fn remove(&mut self, index: usize) {
+        if let Some(due_ns) = self.entries[index].take().map(|connection| connection.due_ns) {
+            if let Some(due_ns) = due_ns {
+                self.timers.remove(&(due_ns, index));
+            }
+            self.free.push(index);
+        }
+    }
+
+    /// Sets a connection's timer for when its next answer is due.
+    #[inline]
+    pub fn set_timer(&mut self, index: usize) {
+        let Some(connection) = self.entries[index].as_mut() else { return };
+        let due_ns = connection.peer.wake_at();
+        if due_ns != connection.due_ns {
+            if let Some(before_ns) = std::mem::replace(&mut connection.due_ns, due_ns) {
+                self.timers.remove(&(before_ns, index));
+            }
+            if let Some(due_ns) = due_ns {
+                self.timers.insert((due_ns, index));
+            }
+        }
+    }
+
+    /// Whether any answer waits for its time.
+    #[inline]
+    pub fn has_timers(&self) -> bool {
+        !self.timers.is_empty()
+    }
+
+    /// A connection whose time has come by `now_ns`.
+    pub fn pop_due(&mut self, now_ns: u64) -> Option<usize> {
+        let &(due_ns, index) = self.timers.first().filter(|(due_ns, _)| *due_ns <= now_ns)?;
+        self.timers.remove(&(due_ns, index));
+        if let Some(connection) = self.find(index) {
+            connection.due_ns = None;
+        }
+        Some(index)
+    }
+
+    /// When something is to be done here, ns.
+    pub fn next_ns(&self) -> u64 {
+        self.timers.first().map_or(self.next_sweep_ns, |(due_ns, _)| self.next_sweep_ns.min(*due_ns))
+    }
+
+    /// Those that have been silent for too long by `now_ns`; looks only every so often.
+    pub fn overdue(&mut self, now_ns: u64) -> Vec<usize> {
+        if now_ns < self.next_sweep_ns {
+            return Vec::new();
+        }
+        self.next_sweep_ns = now_ns + self.limits.idle_ns / SWEEPS;
+        let is_overdue = |connection: &Connection<E>| {
+            // A peer is owed what it does not take, and what is not due yet.
+            let is_owed = connection.peer.has_output() || connection.due_ns.is_some();
+            let allowed_ns = if is_owed { self.limits.stalled_ns } else { self.limits.idle_ns };
+            let since_ns = connection.due_ns.unwrap_or(0).max(connection.seen_ns);
+            now_ns.saturating_sub(since_ns) > allowed_ns
+        };
+        let entries = self.entries.iter().enumerate();
+        entries.filter(|(_, entry)| entry.as_ref().is_some_and(is_overdue)).map(|(index, _)| index).collect()
+    }
+}

@@ -1,0 +1,61 @@
+//! What a server's ring does besides: listeners that accept without being asked again, and sockets that are not received from
+//! for a while.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+use io_uring::types::{CancelBuilder, Fixed};
+use io_uring::{cqueue, opcode, squeue};
+
+use super::{token, Completion, Ring, ACCEPT, CANCEL, RECEIVE};
+
+impl Ring {
+    /// Accept connections of a listener from now on; each is told as [`Completion::Accepted`], in blocking mode. After
+    /// [`Completion::Ended`], which tells an error, it has to be asked again.
+    pub fn accept(&mut self, slot: usize, listener: impl AsFd) -> io::Result<()> {
+        self.uring.submitter().register_files_update(slot as u32, &[listener.as_fd().as_raw_fd()])?;
+        self.slots[slot].is_registered = true;
+        self.accept_on(slot)
+    }
+
+    /// Receive no more from a slot's socket until [`Ring::resume`]. What has been received by now is still told.
+    pub fn pause(&mut self, slot: usize) -> io::Result<()> {
+        let place = &mut self.slots[slot];
+        place.is_paused = true;
+        if !place.is_receiving {
+            return Ok(());
+        }
+        let generation = place.generation;
+        let cancel = opcode::AsyncCancel2::new(CancelBuilder::user_data(token(RECEIVE, slot, generation))).build();
+        self.push(cancel.flags(squeue::Flags::SKIP_SUCCESS).user_data(token(CANCEL, slot, generation)))
+    }
+
+    /// Receive again.
+    pub fn resume(&mut self, slot: usize) -> io::Result<()> {
+        let place = &mut self.slots[slot];
+        place.is_paused = false;
+        // Where the end of the pause is known before its beginning has come about, receiving goes on when that is told.
+        if place.is_receiving || !place.is_registered {
+            return Ok(());
+        }
+        self.receive(slot)
+    }
+
+    fn accept_on(&mut self, slot: usize) -> io::Result<()> {
+        let entry = opcode::AcceptMulti::new(Fixed(slot as u32)).flags(libc::SOCK_CLOEXEC).build();
+        let token = token(ACCEPT, slot, self.slots[slot].generation);
+        self.push(entry.user_data(token))
+    }
+
+    pub(super) fn take_accepted(&mut self, slot: usize, result: i32, flags: u32) -> io::Result<Completion> {
+        if result < 0 {
+            return Ok(Completion::Ended(Err(io::Error::from_raw_os_error(-result))));
+        }
+        // SAFETY: the kernel has made this descriptor for us alone.
+        let socket = unsafe { OwnedFd::from_raw_fd(result) };
+        if !cqueue::more(flags) {
+            self.accept_on(slot)?;
+        }
+        Ok(Completion::Accepted(socket))
+    }
+}

@@ -1,0 +1,171 @@
+"""The figures of http tests: fates, phases, spread and threads, and nulls where nothing is known."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+import pytest
+from made_journals import (
+    EPOCH_NS,
+    MS,
+    S,
+    counters,
+    finished,
+    flow,
+    histogram,
+    load,
+    outcome,
+    progress,
+    steady_test,
+    test_data,
+    thread,
+)
+
+from leadline.analysis import TestData, analyse_test
+from leadline.plan.targets import METRICS
+
+END_NS = EPOCH_NS + 10 * S
+PHASES = ("dns", "connect", "tls_full", "tls_resumed", "first_byte", "transfer")
+
+
+def values(data: TestData) -> dict[str, float | None]:
+    return {name: metric.value for name, metric in analyse_test(data).metrics.items()}
+
+
+def test_every_figure_of_a_target_is_there_and_unknown_ones_are_null() -> None:
+    found = values(steady_test("http"))
+    assert set(METRICS["http"]) == set(found)
+    assert found["requests"] == 10_000
+    known = {"requests", "requests_per_s", "bytes_sent", "bytes_received", "transfer_bps", "latency_samples"}
+    assert {name for name, value in found.items() if value is not None} == known
+    assert found["latency_samples"] == 0, "a count of nothing is a known nothing"
+
+
+def test_units_follow_from_the_names() -> None:
+    for name, metric in analyse_test(steady_test("http")).metrics.items():
+        endings = {"_per_s": "1/s", "_bps": "bit/s", "_us": "us", "_ratio": "ratio", "bytes": "bytes"}
+        expected = next((unit for ending, unit in endings.items() if name.endswith(ending)), None)
+        if name.startswith("bytes_"):
+            expected = "bytes"
+        assert metric.unit == (expected or "count"), name
+
+
+def test_fates_and_connections_are_the_engines_counts() -> None:
+    counts = {
+        "requests_due": 10_012,
+        "requests_sent": 10_005,
+        "responses": 10_000,
+        "unanswered": 5,
+        "unanswered_over_1s": 0,
+        "unsent": 7,
+        "status_2xx": 9_900,
+        "status_5xx": 100,
+        "tls_full": 2,
+        "tls_resumed": 8,
+        "connections_opened": 10,
+        "redirects": 3,
+        "body_bytes": 120_000,
+    }
+    found = values(steady_test("http", counts=counts))
+    for name in ("requests_due", "requests_sent", "unanswered", "unsent", "redirects", "connections_opened"):
+        assert found[name] == counts[name]
+    assert (found["handshakes_full"], found["handshakes_resumed"], found["body_bytes"]) == (2, 8, 120_000)
+    assert [found[f"status_{digit}xx"] for digit in range(1, 6)] == [0, 9_900, 0, 0, 100]
+    assert found["error_ratio"] == pytest.approx(100 / 10_012)
+
+
+def test_what_waits_long_at_the_end_failed_and_what_is_under_way_did_not() -> None:
+    under_way = {"responses": 990, "unanswered": 10, "unanswered_over_1s": 0, "unsent": 0}
+    assert values(steady_test("http", counts=under_way))["error_ratio"] == 0
+    silent = under_way | {"unanswered_over_1s": 10}
+    assert values(steady_test("http", counts=silent))["error_ratio"] == 0.01
+
+
+def test_each_histogram_gives_its_own_figures() -> None:
+    named = {name: (index + 1) * 100_000 for index, name in enumerate((*PHASES, "service", "late", "kernel_wait"))}
+    made = [histogram(name, [value]) for name, value in named.items()]
+    found = values(steady_test("http", histograms=made))
+    for phase in PHASES:
+        for statistic in ("mean", "p50", "p99", "max"):
+            assert found[f"{phase}_{statistic}_us"] == pytest.approx(named[phase] / 1000, rel=1e-3), phase
+    assert found["service_p99999_us"] == pytest.approx(700, rel=1e-3)
+    assert found["late_max_us"] == pytest.approx(800, rel=1e-3)
+    assert found["kernel_wait_p99_us"] == pytest.approx(900, rel=1e-3)
+    assert found["latency_p50_us"] is None
+
+
+def test_the_latencys_spread_is_that_of_its_values() -> None:
+    given = [step * 10_000 for step in range(1, 101)]
+    result = analyse_test(steady_test("http", histograms=[histogram("latency", given)]))
+    found = {name: metric.value for name, metric in result.metrics.items()}
+    wanted_us = statistics.pstdev(given) / 1000
+    mean_us = statistics.fmean(given) / 1000
+    assert found["latency_stdev_us"] == pytest.approx(wanted_us, rel=1e-3)
+    assert found["latency_samples"] == 100
+    within = sum(abs(value / 1000 - mean_us) <= wanted_us for value in given) / 100
+    assert found["latency_within_stdev_ratio"] == pytest.approx(within, abs=0.02)
+    for name, rank in (("p50", 50), ("p75", 75), ("p90", 90), ("p95", 95), ("p99", 99), ("p99999", 100)):
+        assert found[f"latency_{name}_us"] == pytest.approx(rank * 10, rel=1e-3), name
+    latency = result.distribution("latency")
+    assert latency is not None
+    assert latency.supports(99.0) and not latency.supports(99.9)
+
+
+def test_threads_rates_are_taken_between_readings() -> None:
+    data = test_data("http")
+    totals = [0, 0]
+    # One thread answers 100 and 300 requests in turns, the other 200 in each interval of 100 ms.
+    for step in range(1, 101):
+        totals[0] += 100 if step % 2 else 300
+        totals[1] += 200
+        rows = [counters(number, 0, 0, sent_units=total, received_units=total) for number, total in enumerate(totals)]
+        data.add("client1", progress(EPOCH_NS + step * 100 * MS, rows, side="local"))
+    reports = [
+        flow(number, EPOCH_NS, END_NS, sent_units=total, received_units=total) for number, total in enumerate(totals)
+    ]
+    data.add("client1", finished(END_NS, outcome(reports)))
+    rates = analyse_test(data).distribution("thread_rate")
+    assert rates is not None
+    assert rates.count == 198
+    assert (rates.min, rates.max) == (1000, 3000)
+    assert rates.mean == pytest.approx(2000, rel=0.01)
+    assert rates.within_stdev == pytest.approx(0.5, abs=0.01), "the even thread is within, the other is not"
+
+
+def test_a_load_that_was_cut_off_tells_how_it_stood() -> None:
+    data = test_data("http")
+    for step in range(1, 31):
+        row = counters(0, step, step * 160, sent_units=step, received_units=step)
+        event = progress(EPOCH_NS + step * 100 * MS, [row], side="local")
+        if step % 10 == 0:
+            standing = {"counts": {"requests_due": step, "status_2xx": step}, "errors": {"timeout": step // 10}}
+            event["standing"] = {**standing, "threads": [thread()]}
+        data.add("client1", event)
+    data.status = "interrupted"
+    result = analyse_test(data)
+    assert result.errors == {"timeout": 3}
+    assert result.metrics["requests_due"].value == 30
+    assert result.metrics["status_2xx"].value == 30
+    assert result.metrics["requests"].value == 30
+
+
+def test_a_standing_counts_no_more_once_the_figures_are_whole() -> None:
+    data = steady_test("http", errors={"timeout": 5})
+    event = progress(EPOCH_NS + S, [], side="local")
+    event["standing"] = {"counts": {}, "errors": {"timeout": 2}, "threads": []}
+    data.add("client1", event)
+    assert analyse_test(data).errors == {"timeout": 5}
+
+
+def test_examples_of_errors_and_the_engine_are_kept() -> None:
+    made: dict[str, Any] = {
+        "errors": {"connection_refused": 3},
+        "error_examples": {"connection_refused": "127.0.0.1:80 refused"},
+        "generator": load(thread(), engine="epoll", engine_reason="io_uring_setup: Operation not permitted"),
+    }
+    result = analyse_test(steady_test("http", **made))
+    assert result.error_examples == {"connection_refused": "127.0.0.1:80 refused"}
+    assert result.generator is not None
+    assert result.generator.engine == "epoll"
+    assert result.generator.engine_reason == "io_uring_setup: Operation not permitted"

@@ -1,0 +1,105 @@
+"""The live view: what it draws of which notice, that it ends, and that it is silent where it should be."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+from rich.console import Console
+
+from leadline.cli import quick
+from leadline.cli.progress import Progress
+from leadline.trial import LiveFigures, Said, TestBegan, TestEnded
+
+LABEL = "c01/1/http"
+FULL = LiveFigures(
+    LABEL,
+    3.0,
+    11.4e6,
+    88_046.0,
+    latency_p50_us=92.0,
+    latency_p99_us=2_550.0,
+    late_p99_us=3.6,
+    errors=1_234,
+    connections=50,
+    busiest_thread=0.303,
+)
+
+
+def drawn(progress: Progress) -> list[str]:
+    return progress._lines().plain.splitlines()
+
+
+def began() -> Progress:
+    progress = Progress()
+    progress(TestBegan(LABEL, "http", "http", 10.0))
+    return progress
+
+
+def test_a_load_has_its_rate_and_below_it_how_it_does() -> None:
+    progress = began()
+    progress(FULL)
+    first, second = drawn(progress)
+    assert first.startswith("http  88.0 k/s  11.4 Mbit/s  1,234 errors  0 s, about 10 s ") and first.endswith("left")
+    assert second.split("  ")[1:] == [
+        "p50 92.0 µs, p99 2.55 ms",
+        "50 connections",
+        "thread 30.3 %",
+        "late 3.60 µs",
+    ]
+    assert max(len(first), len(second)) <= 80
+
+
+def test_what_is_not_known_is_not_drawn() -> None:
+    progress = began()
+    progress(LiveFigures(LABEL, 1.0, None, None))
+    assert len(drawn(progress)) == 1
+
+
+def test_an_ended_test_leaves_no_figures() -> None:
+    progress = began()
+    progress(FULL)
+    progress(TestEnded(LABEL, "http", "done", None))
+    assert "k/s" not in "".join(drawn(progress)) and len(drawn(progress)) == 1
+
+
+@pytest.mark.parametrize("no_colour", [True, False])
+def test_colours_are_off_by_no_color(monkeypatch: pytest.MonkeyPatch, no_colour: bool) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    if no_colour:
+        monkeypatch.setenv("NO_COLOR", "1")
+    else:
+        monkeypatch.delenv("NO_COLOR", raising=False)
+    terminal = io.StringIO()
+    progress = began()
+    progress._console = Console(file=terminal, force_terminal=True, width=80)
+    with progress:
+        progress(FULL)
+    text = terminal.getvalue()
+    assert "88.0 k/s" in text and "50 connections" in text
+    assert ("\x1b[3" in text) is False
+    assert text.endswith(("\x1b[2K", "\x1b[?25h")), "the lines are taken away and the cursor is given back"
+
+
+def test_without_a_terminal_nothing_is_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress() as progress:
+        progress(TestBegan(LABEL, "http", "http", 10.0))
+        progress(FULL)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_what_a_script_says_is_on_stdout_unless_a_document_is(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress()
+    quick._print_said(progress, json=False, notice=Said(LABEL, "a line [bold]"))
+    assert capsys.readouterr() == ("a line [bold]\n", "")
+    quick._print_said(progress, json=True, notice=Said(LABEL, "a line [bold]"))
+    assert capsys.readouterr() == ("", "a line [bold]\n")
+
+
+def test_what_is_printed_goes_to_its_file_while_the_view_is_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress()
+    progress._console = Console(file=io.StringIO(), force_terminal=True, width=80)
+    with progress:
+        print("for a file", file=sys.stdout)
+    assert capsys.readouterr().out == "for a file\n"

@@ -1,0 +1,94 @@
+"""The summary of an http test: what it says, that it fits into 80 columns, and shows no more than samples carry."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+from sample_runs import VALID, one_result
+
+from leadline.analysis.model import Distribution
+from leadline.analysis.model import TestResult as Result
+from leadline.report import measurement
+
+
+def shown(result: Result, width: int = 80) -> str:
+    console = Console(width=width, color_system=None, legacy_windows=False)
+    with console.capture() as capture:
+        console.print(measurement(result))
+    return capture.get()
+
+
+def counted(result: Result, count: int) -> Result:
+    return replace(result, distributions=tuple(replace(one, count=count) for one in result.distributions))
+
+
+def line_with(text: str, *words: str) -> str:
+    found = [line for line in text.splitlines() if all(word in line for word in words)]
+    assert found, f"no line with {words} in\n{text}"
+    return found[0]
+
+
+@pytest.mark.parametrize("count", [1, 50, 91_430, 10_000_000])
+def test_no_line_is_wider_than_the_terminal_and_none_is_cut(count: int) -> None:
+    text = shown(counted(one_result("http"), count))
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
+    assert "…" not in text
+
+
+def test_what_happened_to_the_requests_stands_in_their_order() -> None:
+    text = shown(one_result("http"))
+    assert "911,415 due, 911,412 sent, 911,404 answered, 8 unanswered, 3 unsent" in " ".join(text.split())
+    assert line_with(text, "status").split() == ["status", "2xx", "911,374,", "5xx", "30"]
+    assert "1 full, 19 resumed" in line_with(text, "connections")
+    assert "engine epoll: io_uring_setup: Operation not permitted" in text
+    assert line_with(text, "TLS, resumed").split()[2:5] == ["19", "1.01", "ms"]
+
+
+def test_each_error_has_its_count_and_first_example() -> None:
+    errors = {"connection_reset": 2, "connect_timeout": 40}
+    result = one_result(
+        "http", errors=errors, error_examples={"connect_timeout": "192.0.2.7:80 did not accept within 5 s [/bold]"}
+    )
+    text = " ".join(shown(result).split())
+    assert "40 × connect_timeout: 192.0.2.7:80 did not accept within 5 s [/bold]" in text
+    assert text.index("40 × connect_timeout") < text.index("2 × connection_reset")
+    long = shown(one_result("http", errors={"x": 1}, error_examples={"x": "y" * 5000}))
+    assert long.count("y") < 300
+
+
+@pytest.mark.parametrize(
+    ("count", "last", "said"),
+    [
+        (50, "p95", "50 samples carry no p99:"),
+        (100, "p99", "100 samples carry no p99.9:"),
+        (99_999, "p99.99", "99,999 samples carry no p99.999:"),
+        (100_000, "p99.999", ""),
+    ],
+)
+def test_percentiles_go_as_far_as_the_samples(count: int, last: str, said: str) -> None:
+    text = shown(counted(one_result("http"), count))
+    head = line_with(text, "p50", "p75")
+    assert head.split()[-1] == last
+    assert said in text and ("samples carry no" in text) == bool(said)
+
+
+def test_what_was_not_measured_is_not_drawn() -> None:
+    latency = one_result("http").distributions[0]
+    text = shown(replace(one_result("http"), distributions=(latency,), validity=VALID))
+    assert "TLS" not in text.replace("TLS handshakes", "") and "first byte" not in text
+    nothing = shown(replace(one_result("http"), distributions=(), metrics={}, errors={}, generator=None))
+    assert "p50" not in nothing and "–  HTTP requests" in nothing
+
+
+def test_a_busy_generator_bounds_the_rates_of_its_threads() -> None:
+    limited = shown(one_result("http"))
+    assert "≥ 88.0 k/s" in limited and "per thread   ≥ " in limited
+    assert "≥" not in shown(replace(one_result("http"), validity=VALID))
+
+
+def test_a_phase_of_few_has_no_p99() -> None:
+    few = Distribution("connect", 5, 1.0, 2.0, 1.0, 0.8, 3.0, {50.0: 2.0, 99.0: 3.0})
+    text = shown(replace(one_result("http"), distributions=(few,)))
+    assert line_with(text, "connect ", "5 ").split() == ["connect", "5", "2.00", "µs", "2.00", "µs", "3.00", "µs"]

@@ -1,0 +1,160 @@
+"""Live figures and the watch on targets, from events with known figures; the clock is the events' own."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+from hdrh.histogram import HdrHistogram
+
+from leadline.analysis import TestSpec, parse_targets
+from leadline.contract.models import FlowProgress, HistogramReport, Progress, Standing, Started, ThreadReport
+from leadline.trial import Interrupt, LiveFigures, Notice, TargetWatch
+from leadline.trial.ledger import Ledger
+from leadline.trial.live import Live, busiest_share
+from leadline.trial.watch import Follower
+
+LABEL, S = "c01/1/http", 1_000_000_000
+BEGAN_NS = 100 * S
+
+
+def histogram(metric: str, values_ns: list[int]) -> HistogramReport:
+    made = HdrHistogram(1, 3_600_000_000_000, 3)
+    for value in values_ns:
+        made.record_value(value)
+    return HistogramReport(metric=metric, count=len(values_ns), hdr_v2=made.encode().decode("ascii"))
+
+
+def standing(used_s: float, wall_s: float, **counts: int) -> Standing:
+    errors = {"timeout": counts.pop("timeouts", 0)}
+    row = ThreadReport(name="http-0", user_s=used_s / 2, system_s=used_s / 2, runnable_wait_s=None, wall_s=wall_s)
+    return Standing(counts=counts, errors=errors, threads=[row])
+
+
+def progress(t_ns: int, answered: int, *reports: HistogramReport, stands: Standing | None = None) -> Progress:
+    row = FlowProgress(
+        flow=0, sent_bytes=answered, received_bytes=answered * 100, sent_units=answered, received_units=answered
+    )
+    return Progress(
+        trial=LABEL, task="load", t_ns=t_ns, side="local", flows=[row], histograms=list(reports), standing=stands
+    )
+
+
+def live_figures(*events: Progress, hosts: int = 1) -> LiveFigures:
+    """What is told after the last of these, half a second after a start that lies in the past."""
+    told: list[Notice] = []
+    live = Live(LABEL, time.monotonic_ns() - 3600 * S, hosts, Ledger([], (told.append,)))
+    for event in events:
+        live._told_s = 0.0
+        live.hear("here", event)
+    (*_, last) = told
+    assert isinstance(last, LiveFigures)
+    return last
+
+
+def test_latencies_are_the_last_seconds() -> None:
+    told = live_figures(
+        progress(BEGAN_NS + 1 * S, 100, histogram("latency", [9_000_000] * 100)),
+        progress(BEGAN_NS + 3 * S, 200, histogram("latency", [1_000_000] * 98 + [5_000_000] * 2)),
+        progress(BEGAN_NS + 3 * S + S // 10, 210, histogram("late", [20_000])),
+    )
+    assert told.latency_p50_us == pytest.approx(1000, rel=1e-3)
+    assert told.latency_p99_us == pytest.approx(5000, rel=1e-3)
+    assert told.late_p99_us == pytest.approx(20, rel=1e-3)
+
+
+def test_errors_and_connections_are_as_of_now_and_the_thread_of_the_last_second() -> None:
+    told = live_figures(
+        progress(BEGAN_NS + 1 * S, 100, stands=standing(0.9, 1.0, connections=10, timeouts=1)),
+        progress(BEGAN_NS + 2 * S, 200, stands=standing(1.1, 2.0, connections=8, timeouts=3)),
+    )
+    assert (told.errors, told.connections) == (3, 8)
+    assert told.busiest_thread == pytest.approx(0.2)
+
+
+def test_what_no_agent_tells_is_not_known() -> None:
+    told = live_figures(progress(BEGAN_NS + S, 100))
+    unknown = (told.latency_p50_us, told.latency_p99_us, told.late_p99_us, told.errors, told.connections)
+    assert unknown == (None,) * 5 and told.busiest_thread is None
+    assert told.units_per_s is not None
+
+
+def test_of_many_hosts_the_histograms_are_not_read() -> None:
+    told = live_figures(progress(BEGAN_NS + S, 100, histogram("latency", [1_000])), hosts=20)
+    assert told.latency_p99_us is None
+
+
+def test_the_busiest_thread_of_a_first_standing_is_since_its_start() -> None:
+    assert busiest_share(None, standing(0.5, 2.0)) == 0.25
+    assert busiest_share(None, Standing(counts={}, errors={}, threads=[])) is None
+
+
+async def follow(targets: list[str], *events: Progress, **test: Any) -> tuple[TargetWatch, Interrupt]:
+    watch = TargetWatch(parse_targets(targets, {"http": "http"}), "http")
+    interrupt = Interrupt()
+    spec = TestSpec.read({"name": "http", "kind": "http", "duration_ms": 60_000, "interval_ms": 100, **test})
+    follower = Follower(LABEL, spec, {"here": 0}, watch, interrupt)
+    follower.hear("here", Started(trial=LABEL, task="load", due_ns=BEGAN_NS, t_ns=BEGAN_NS))
+    for event in events:
+        follower.hear("here", event)
+        await asyncio.sleep(0)
+    return watch, interrupt
+
+
+SLOW = [histogram("latency", [5_000_000] * 100)]
+
+
+def seconds(*marks: float, reports: list[HistogramReport] = SLOW) -> list[Progress]:
+    return [progress(BEGAN_NS + round(mark * S), round(mark * 100), *reports) for mark in marks]
+
+
+async def test_a_missed_target_asks_for_the_end_and_says_why() -> None:
+    watch, interrupt = await follow(["latency_p99_us < 2000", "requests_per_s > 10"], *seconds(1, 2))
+    assert [missed.target for missed in watch.missed] == ["latency_p99_us < 2000"]
+    assert interrupt.asked.is_set()
+    assert interrupt.why is not None
+    assert interrupt.why.startswith("stopped after 2.0 s, as a target was missed: latency_p99_us < 2000 (")
+
+
+async def test_the_first_two_seconds_and_the_warm_up_decide_nothing() -> None:
+    _, early = await follow(["latency_p99_us < 2000"], *seconds(0.5, 1, 1.9))
+    _, warm = await follow(["latency_p99_us < 2000"], *seconds(1, 2, 4.9), warmup_ms=3000)
+    assert not early.asked.is_set() and not warm.asked.is_set()
+
+
+async def test_figures_are_cumulative() -> None:
+    good, bad = histogram("latency", [1_000_000] * 1000), histogram("latency", [9_000_000] * 5)
+    events = [*seconds(1, 2, reports=[good]), *seconds(3, reports=[bad])]
+    watch, interrupt = await follow(["latency_p99_us < 2000"], *events)
+    assert (watch.missed, interrupt.asked.is_set()) == ([], False)
+    _, later = await follow(["latency_p99_us < 2000"], *events, *seconds(4, reports=[bad] * 10))
+    assert later.asked.is_set()
+
+
+async def test_a_target_without_a_sample_stops_nothing_and_is_not_met() -> None:
+    watch, interrupt = await follow(["latency_p99_us < 2000"], *seconds(1, 2, 3, reports=[]))
+    assert (watch.missed, interrupt.asked.is_set()) == ([], False)
+
+
+async def test_errors_so_far_are_looked_at_too() -> None:
+    stands = standing(0.1, 2.0, responses=90, timeouts=10)
+    event = progress(BEGAN_NS + 2 * S, 90, stands=stands)
+    watch, _ = await follow(["error_ratio < 1%"], event)
+    assert [missed.value for missed in watch.missed] == [pytest.approx(0.1)]
+
+
+async def test_a_busy_generator_misses_no_rate() -> None:
+    event = progress(BEGAN_NS + 2 * S, 200, stands=standing(1.99, 2.0))
+    watch, _ = await follow(["requests_per_s > 5000"], event)
+    assert watch.missed == []
+    idle = progress(BEGAN_NS + 2 * S, 200, stands=standing(0.2, 2.0))
+    watch, _ = await follow(["requests_per_s > 5000"], idle)
+    assert len(watch.missed) == 1
+
+
+async def test_another_loads_events_are_not_this_ones() -> None:
+    other = progress(BEGAN_NS + 3 * S, 100, *SLOW).model_copy(update={"trial": "c01/1/other"})
+    watch, interrupt = await follow(["latency_p99_us < 2000"], other)
+    assert (watch.missed, interrupt.asked.is_set()) == ([], False)
