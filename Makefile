@@ -11,7 +11,9 @@ AGENT  := target/$(TARGET)/release/leadline-agent
 # scripts and procedural macros, which cannot be static.
 STATIC := CARGO_BUILD_TARGET=$(TARGET) RUSTFLAGS="-C target-feature=+crt-static"
 
-.PHONY: help build demo test test-rust test-python lint format bench contract reference lock clean system-packages
+FUZZ_SECONDS := 30
+
+.PHONY: help build demo test test-rust test-python lint format bench fuzz contract reference lock clean system-packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -54,8 +56,16 @@ format: build ## put all code into the house's shape
 	cargo fmt --all
 
 bench: build ## side by side with peers; writes docs/benchmarks.md
-	@scripts/packages openvpn nginx-light iperf3 wrk apache2-utils
+	@scripts/packages openvpn nginx-light iperf3 wrk apache2-utils nghttp2-client
 	$(PYTHON) bench/run.py
+
+fuzz: ## random bytes for each parser that reads from the network, FUZZ_SECONDS=30 apiece
+	@cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz
+	@for target in $$(cargo +nightly fuzz list); do \
+	  mkdir -p fuzz/work/$$target; \
+	  cargo +nightly fuzz run $$target fuzz/work/$$target fuzz/corpus/$$target -- \
+	    -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -timeout=10 -rss_limit_mb=1024; \
+	done
 
 contract: $(VENV)/.installed ## renew the schema and the models after a change in crates/wire
 	PYTHON=$(PYTHON) contract/generate.sh

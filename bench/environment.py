@@ -13,6 +13,7 @@ _ASK = (
     ("iperf3", ["iperf3", "--version"]),
     ("wrk", ["wrk", "-v"]),
     ("ab", ["ab", "-V"]),
+    ("h2load", ["h2load", "--version"]),
     ("nginx", ["nginx", "-v"]),
 )
 

@@ -93,11 +93,13 @@ class TaskFailed(AgentError):
 
     code = "task_failed"
 
-    def __init__(self, host: str, task: str, code: str, message: str) -> None:
+    def __init__(self, host: str, task: str, code: str, message: str, *, of_input: bool = False) -> None:
         super().__init__(f"{task} on {host}: {message}")
         self.host = host
         self.task = task
         self.code = code
+        # What only the agent can see to be wrong, such as a cipher that it does not have, is wrong input all the same.
+        self.exit_code = InputError.exit_code if of_input else AgentError.exit_code
 
 
 class LabError(LeadlineError):

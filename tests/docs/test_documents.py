@@ -23,7 +23,6 @@ DOCUMENTS = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 NAMESPACE = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--net"]
-LISTENING = "until (: > /dev/tcp/127.0.0.1/5201) 2>/dev/null && (: > /dev/tcp/127.0.0.1/8080) 2>/dev/null; do :; done"
 
 
 def blocks(document: Path, language: str) -> list[str]:
@@ -42,8 +41,15 @@ def script(lines: list[str]) -> str:
         # The report's command names the run by a pattern: the newest of several is meant.
         parts.append(re.sub(r"runs/\*-(\S+)-\*", r'"$(ls -d runs/*-\1-* | tail -n 1)"', line))
         if line.endswith("&"):
-            parts.append(LISTENING)
+            parts.append(listening(line))
     return "\n".join(parts)
+
+
+def listening(line: str) -> str:
+    """Waits until a server that a line has started answers on all its ports."""
+    named = re.findall(r"--https?-port (\d+)", line)
+    ports = [*([] if "--http " in line else ["5201"]), *([] if "--http-port" in line else ["8080"]), *named]
+    return f"until {' && '.join(f'(: > /dev/tcp/127.0.0.1/{port}) 2>/dev/null' for port in ports)}; do :; done"
 
 
 @pytest.fixture

@@ -215,7 +215,11 @@ def test_a_missed_target_ends_the_load_and_keeps_what_was_measured(nginx: str, t
 
 
 def test_a_target_that_is_met_ends_nothing(nginx: str) -> None:
-    document = json.loads(ours(nginx + "/", "-d", "4s", "--json", "--target", "requests > 1", "--stop-on-miss"))
+    options = ("--json", "--target", "requests > 1", "--stop-on-miss", "--no-calibrate")
+    done = cli.call("http", nginx + "/", "-d", "4s", *options, within_s=60)
+    document = json.loads(done.stdout)
+    # A busy machine may make the result less than valid, which leaves the target undecided.
+    assert (done.returncode, document["targets"][0]["outcome"]) in ((0, "met"), (4, "undecided"))
     assert document["generator"]["wall_s"] > 3.9
 
 

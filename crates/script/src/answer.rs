@@ -1,7 +1,7 @@
 //! A response on its way into Lua. Most responses of a load are alike, so only what differs from the one before crosses;
 //! the rest is there already, as strings that Lua has interned. The table of header fields is new each time.
 
-use mlua::Function;
+use mlua::{Function, LuaString};
 
 use crate::lua::State;
 use crate::ScriptError;
@@ -13,7 +13,6 @@ const LARGEST_KEPT_BODY: usize = 64 * 1024;
 pub(crate) struct Answer {
     set_field: Function,
     set_fields: Function,
-    set_content: Function,
     /// As many as ever were there at once, so that their buffers stay.
     fields: Vec<Field>,
     count: usize,
@@ -32,7 +31,6 @@ impl Answer {
         Ok(Self {
             set_field: state.entry("set_field")?,
             set_fields: state.entry("set_fields")?,
-            set_content: state.entry("set_content")?,
             fields: Vec::new(),
             count: 0,
             content: Vec::new(),
@@ -40,9 +38,14 @@ impl Answer {
         })
     }
 
-    /// Brings what Lua holds up to this response.
+    /// Brings the header fields that Lua holds up to this response's. Gives the body where Lua does not hold it.
     #[inline]
-    pub(crate) fn update(&mut self, state: &State, headers: &[(&[u8], &[u8])], body: &[u8]) -> Result<(), ScriptError> {
+    pub(crate) fn update(
+        &mut self,
+        state: &State,
+        headers: &[(&[u8], &[u8])],
+        body: &[u8],
+    ) -> Result<Option<LuaString>, ScriptError> {
         for (index, (name, value)) in headers.iter().enumerate() {
             let same = self.fields.get(index).is_some_and(|field| field.name == *name && field.value == *value);
             if !same {
@@ -54,9 +57,9 @@ impl Answer {
             self.count = headers.len();
         }
         if !self.is_content_kept || self.content != body {
-            self.renew_content(state, body)?;
+            return self.renew_content(state, body).map(Some);
         }
-        Ok(())
+        Ok(None)
     }
 
     fn renew_field(&mut self, state: &State, index: usize, name: &[u8], value: &[u8]) -> Result<(), ScriptError> {
@@ -73,13 +76,12 @@ impl Answer {
         state.call(&self.set_field, (index + 1, name, value), "response()")
     }
 
-    fn renew_content(&mut self, state: &State, body: &[u8]) -> Result<(), ScriptError> {
+    fn renew_content(&mut self, state: &State, body: &[u8]) -> Result<LuaString, ScriptError> {
         self.content.clear();
         self.is_content_kept = body.len() <= LARGEST_KEPT_BODY;
         if self.is_content_kept {
             self.content.extend_from_slice(body);
         }
-        let content = state.lua.create_string(body).map_err(|error| state.failed(&error))?;
-        state.call(&self.set_content, content, "response()")
+        state.lua.create_string(body).map_err(|error| state.failed(&error))
     }
 }

@@ -128,8 +128,8 @@ impl ThreadScript {
     /// The script's.
     #[inline]
     pub fn response(&mut self, status: u16, headers: &[(&[u8], &[u8])], body: &[u8]) -> Result<(), ScriptError> {
-        self.answer.update(&self.state, headers, body)?;
-        self.state.call(&self.response, i64::from(status), "response()")
+        let content = self.answer.update(&self.state, headers, body)?;
+        self.state.call(&self.response, (status, content), "response()")
     }
 
     /// Whether the script has called `wrk.thread:stop()`.

@@ -148,7 +148,22 @@ fn what_cannot_travel_is_named() {
     assert_eq!(setup(deep), format!("{place}cannot transfer tables more than 100 deep to thread{end}"));
     assert_eq!(setup("thread.name = 'x'"), format!("{place}cannot set 'name' on thread{end}"));
     assert_eq!(setup("thread.addr = '1.2.3.4'"), format!("{place}an address expected, got string{end}"));
+    assert_eq!(setup("thread.addr = nil"), format!("{place}an address expected, got nil{end}"));
     assert!(setup("thread:set()").starts_with(place));
+}
+
+#[test]
+fn a_value_may_format_a_request_to_say_what_it_is() {
+    let load = loaded(
+        "function init()
+            local odd = setmetatable({}, { __tostring = function() return #wrk.format('GET', '/inner') .. '' end })
+            print((wrk.format('GET', odd, { Host = odd }, 'b'):gsub('\\r\\n', '|')))
+         end",
+    );
+    // `GET /inner HTTP/1.1`, `Host: shop.test:8080` and the empty line are 45 bytes.
+    let printed = load.printed();
+    assert!(printed.starts_with("GET 45 HTTP/1.1|") && printed.contains("|Host: 45|"), "{printed}");
+    assert!(printed.ends_with("||b\n"), "{printed}");
 }
 
 #[test]

@@ -122,14 +122,10 @@ def measurement(given: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, Wante
 
 
 def _check(given: Mapping[str, Any]) -> None:
-    """What the options say of the output and the search, which the test knows nothing of."""
+    """What the test knows nothing of, and those that end the measurement cannot see."""
     if given["rest"] and given["script"] is None:
         raise InputError(f"{given['rest'][0]!r} is an argument for a script, and there is none", hint="see --script")
-    if given["stop_on_miss"] and not given["target"]:
-        raise InputError("--stop-on-miss without a target", hint="give --target 'METRIC < VALUE'")
     if given["json"] and given["output_format"] != "text":
         raise InputError(f"--json and --format {given['output_format']} exclude each other", hint="give one of them")
-    for other in ("rate", "number", "stop_on_miss"):
-        if given["find_rate"] is not None and given[other]:
-            option = other.replace("_", "-")
-            raise InputError(f"--find-rate and --{option} exclude each other", hint="the search sets the rates")
+    if given["find_rate"] is not None and given["stop_on_miss"]:
+        raise InputError("--find-rate and --stop-on-miss exclude each other", hint="each trial of a search is whole")

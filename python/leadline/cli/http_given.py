@@ -18,6 +18,7 @@ from leadline.plan.http_parts import (
     SECRET_HEADERS,
     HttpEntry,
     HttpHeader,
+    checked_proxy,
     path_and_query,
     proxy_secret,
     split_entry,
@@ -95,8 +96,9 @@ def options_of(given: Given, origin: Origin) -> dict[str, Any]:
     entries = _entries(given["urls"], origin) if given["urls"] is not None else None
     if entries is not None and origin.path not in ("", "/"):
         raise InputError("--urls beside a URL with a path", hint="every line has its own; write http://HOST[:PORT]")
-    if given["resolve"] and given["script"] is None:
-        _check_names(given["resolve"], origin)
+    proxy = _proxy(given["proxy"])
+    if given["resolve"]:
+        _check_names(given["resolve"], origin, proxy)
     same = (
         "duration", "warmup", "number", "connections", "threads", "rate", "method", "timeout", "connect_timeout",
         "redirects", "keep_alive", "requests_per_connection", "bind", "resolve", "dns", "unix_socket", "cpus", "body",
@@ -112,7 +114,7 @@ def options_of(given: Given, origin: Origin) -> dict[str, Any]:
         "body_file": _body_file(given["body_file"]),
         "basic": _secret(given["basic"], "--basic"),
         "bearer": _secret(given["bearer"], "--bearer"),
-        "proxy": _proxy(given["proxy"]),
+        "proxy": proxy,
         "tcp": _tcp(given["tcp"]),
         "tls": _tls(given, origin),
         **{key: given[key] for key in same},
@@ -165,14 +167,17 @@ def _entry(line: str, origin: Origin, where: str, folder: Path) -> HttpEntry:
     return _told(lambda: HttpEntry(path=path, method=method, weight=weight, body=attached), where)
 
 
-def _check_names(names: Iterable[str], origin: Origin) -> None:
-    """A name that nobody asks for is a mistake."""
-    wanted = f"{origin.host}:{origin.effective_port}"
+def _check_names(names: Iterable[str], origin: Origin, proxy: Secret | None) -> None:
+    """A name that nobody asks for is a mistake; connections go to the proxy where there is one."""
+    host, port = origin.host, origin.effective_port
+    if proxy is not None:
+        parts = urlsplit(proxy.value)
+        host, port = parts.hostname or host, parts.port or port
     for name in names:
-        host, _, rest = name.partition(":")
-        port = rest.partition(":")[0]
-        if port.isdigit() and f"{host.lower()}:{port}" != wanted:
-            raise InputError(f"--resolve {name}: the URL's server is another", hint=f"write {wanted}:ADDRESS")
+        own, _, rest = name.partition(":")
+        if rest.partition(":")[0].isdigit() and (own.lower(), rest.partition(":")[0]) != (host.lower(), str(port)):
+            whose = "the URL's" if proxy is None else "the proxy's"
+            raise InputError(f"--resolve {name}: that is not {whose} name", hint=f"write {host}:{port}:ADDRESS")
 
 
 def _secret(text: str | None, option: str) -> Secret | None:
@@ -186,9 +191,8 @@ def _secret(text: str | None, option: str) -> Secret | None:
 
 
 def _proxy(text: str | None) -> Secret | None:
-    if text is None or text.startswith("@"):
-        return _secret(text, "--proxy")
-    return proxy_secret(text)
+    secret = _secret(text, "--proxy") if text is None or text.startswith("@") else proxy_secret(text)
+    return None if secret is None else _told(lambda: checked_proxy(secret), "--proxy")
 
 
 def _body_file(name: str | None) -> Attached | None:

@@ -112,7 +112,7 @@ class Progress:
     def _line(self) -> Text:
         elapsed_s = time.monotonic() - self._began_s
         left_s = self._expected_s - elapsed_s
-        left = f"about {_whole(left_s)} left" if left_s > 0 else "nearly done"
+        left = f"about {_whole(left_s)} left" if left_s >= 0.5 else "nearly done"
         where = f"[{self._number}/{self._trials}] {self._title}  " if self._trials > 1 or self._title else ""
         elapsed = _whole(elapsed_s)
         parts = [part for part in (self._doing, self._figures, f"{elapsed}, {left}") if part]

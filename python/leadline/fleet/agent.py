@@ -252,7 +252,8 @@ class Agent:
             async with asyncio.timeout(timeout_s):
                 while (value := ready(log)) is None:
                     if log.failed is not None:
-                        raise TaskFailed(self.name, task, log.failed.code, log.failed.message)
+                        failed, of_input = log.failed, log.failed.blame == "input"
+                        raise TaskFailed(self.name, task, failed.code, failed.message, of_input=of_input)
                     self._raise_if_over()
                     await log.change()
                 return value

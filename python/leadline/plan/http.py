@@ -25,7 +25,7 @@ from leadline.plan.http_parts import (
     path_and_query,
     request_method,
 )
-from leadline.plan.material import HIDDEN, MOST_BYTES, Attached, FileContent, SecretText
+from leadline.plan.material import HIDDEN, MOST_BYTES, Attached, FileContent, FileText, SecretText
 from leadline.plan.rate import PerSecondOrStages, Stages
 
 _MOST_CONNECTIONS = 1_000_000
@@ -45,7 +45,7 @@ class HttpTest(EveryTest):
     """Body that each response shall have, asked for as `?size=`; the responder's default where null."""
     urls: Items[UrlLine] = ()
     """Requests that take turns, each as '[weight=N] [METHOD] /PATH [@BODYFILE]'; instead of path."""
-    script: FileContent | None = None
+    script: FileText | None = None
     """A script for wrk (Lua), which makes the requests."""
     script_args: Items[str] = ()
     """What the script's init() gets."""
@@ -185,6 +185,9 @@ def _conflicts(test: HttpTest) -> Iterator[tuple[str, str, str | None]]:
         yield "headers", "an Authorization header beside basic or bearer", "give only one of them"
     if test.basic is not None and ":" not in test.basic.value:
         yield "basic", "there is no colon in it", "it is USER:PASSWORD"
+    names = [f"{name.host.lower()}:{name.port}" for name in test.resolve]
+    if len(set(names)) < len(names):
+        yield "resolve", "a name has two addresses", "give one of them"
     size = _message_bytes(test)
     if size > MOST_BYTES:
         mebi = f"{size / 2**20:.1f} MiB"

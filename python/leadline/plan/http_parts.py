@@ -23,7 +23,18 @@ from pydantic import (
 
 from leadline.plan import units
 from leadline.plan.fields import DurationMs, Items, PlanModel, SizeBytes, complaint, within
-from leadline.plan.material import HIDDEN, Attached, FileContent, Secret, SecretText, Written, attached, referred
+from leadline.plan.material import (
+    HIDDEN,
+    Attached,
+    FileContent,
+    FileText,
+    Secret,
+    SecretText,
+    Written,
+    attached,
+    from_text,
+    referred,
+)
 
 SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "x-api-key", "x-auth-token"})
 """Fields, in lower case, whose values are kept out of everything that is written down."""
@@ -110,9 +121,7 @@ def split_entry(text: str) -> tuple[int, str | None, str, str | None]:
     return int(weight or 1), word, url, body
 
 
-def _entry(value: object, info: ValidationInfo) -> object:
-    if not isinstance(value, str):
-        return value
+def _entry(value: str, info: ValidationInfo) -> HttpEntry:
     weight, word, path, body = split_entry(value)
     if not path.startswith("/"):
         raise ValueError(f"{path!r} is not a path of the run's own server; it starts with '/'")
@@ -171,11 +180,11 @@ class HttpTls(PlanModel):
 
     verify: bool = True
     """Whether the server's certificate is checked."""
-    ca: FileContent | None = None
+    ca: FileText | None = None
     """File with the certificates to trust, PEM; the host's own where null."""
-    cert: FileContent | None = None
+    cert: FileText | None = None
     """File with the client's certificate and those between it and its root, PEM."""
-    key: FileContent | None = None
+    key: FileText | None = None
     """File with the certificate's private key, PEM."""
     versions: Annotated[
         Literal["1.2", "1.3", "1.2-1.3"],
@@ -232,9 +241,7 @@ def address(text: str) -> str:
         raise ValueError(f"{text!r} is not an IP address") from None
 
 
-def _resolve(value: object) -> object:
-    if not isinstance(value, str):
-        return value
+def _resolve(value: str, _: ValidationInfo) -> Resolve:
     match = _RESOLVE.fullmatch(value)
     if match is None:
         raise ValueError(
@@ -251,9 +258,7 @@ def proxy_secret(url: str) -> Secret:
     return Secret(re.sub(r"//[^/@]*@", f"//{HIDDEN}@", url), url)
 
 
-def _proxy(value: object, info: ValidationInfo) -> object:
-    if not isinstance(value, str):
-        return value
+def _proxy(value: str, info: ValidationInfo) -> Secret:
     if value[:1] in ("@", "$"):
         return referred(value, info)
     if "@" in value:
@@ -261,7 +266,8 @@ def _proxy(value: object, info: ValidationInfo) -> object:
     return proxy_secret(value)
 
 
-def _is_a_proxy(proxy: Secret) -> Secret:
+def checked_proxy(proxy: Secret) -> Secret:
+    """The same, where it is a proxy's URL for certain."""
     try:
         parts = urlsplit(proxy.value)
         right = parts.scheme == "http" and parts.hostname and parts.port and parts.path in ("", "/")
@@ -282,21 +288,21 @@ _RESOLVE = re.compile(r"([^\s:\[\]]+):(\d{1,5}):(\[[^\]]+\]|[^:]+)", re.ASCII)
 
 UrlLine = Annotated[
     InstanceOf[HttpEntry],
-    BeforeValidator(_entry),
+    from_text(HttpEntry, _entry),
     PlainSerializer(lambda entry: entry.model_dump()),
     WithJsonSchema({"type": "string", "pattern": r"^(weight=[1-9]\d*\s+)?(\S+\s+)?/"}),
 ]
 Address = Annotated[str, AfterValidator(address)]
 ResolvedName = Annotated[
     InstanceOf[Resolve],
-    BeforeValidator(_resolve),
+    from_text(Resolve, _resolve),
     PlainSerializer(lambda name: name.model_dump()),
     WithJsonSchema({"type": "string", "pattern": r"^[^\s:\[\]]+:\d+:\S+$"}),
 ]
 Proxy = Annotated[
     InstanceOf[Secret],
-    BeforeValidator(_proxy),
-    AfterValidator(_is_a_proxy),
+    from_text(Secret, _proxy),
+    AfterValidator(checked_proxy),
     PlainSerializer(lambda secret: secret.shown, return_type=str),
     WithJsonSchema({"type": "string"}),
 ]

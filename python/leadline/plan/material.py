@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, InstanceOf, PlainSerializer, ValidationInfo, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, InstanceOf, PlainSerializer, ValidationInfo, WithJsonSchema
 
 HIDDEN = "***"
 """Stands where a secret was given itself instead of where it is."""
@@ -123,6 +123,27 @@ def _hidden(argument: str, secrets: Sequence[str]) -> str:
     return argument
 
 
+def from_text(kind: type[object], read: Callable[[str, ValidationInfo], object]) -> BeforeValidator:
+    """A field that a plan writes as text, and code as what `read` makes of it.
+
+    The complaint about anything else does not repeat it, as it may be a secret.
+    """
+
+    def parsed(value: object, info: ValidationInfo) -> object:
+        if isinstance(value, str):
+            return read(value, info)
+        if not isinstance(value, kind):
+            raise ValueError("this is not text")
+        return value
+
+    return BeforeValidator(parsed)
+
+
+def _is_text(attached: Attached) -> Attached:
+    attached.text()
+    return attached
+
+
 def _outside(info: ValidationInfo) -> Outside | None:
     context: Mapping[str, Any] = info.context or {}
     return context.get("outside")
@@ -133,23 +154,19 @@ def _folder_of(text: str) -> Path:
     return text.folder if isinstance(text, Written) else Path()
 
 
-def _from_text(read: Callable[[str, ValidationInfo], object]) -> BeforeValidator:
-    """In code, what was read is given itself."""
-    return BeforeValidator(lambda value, info: read(value, info) if isinstance(value, str) else value)
-
-
 _CREDENTIALS = re.compile(r"(://)[^/@\s]*@")
 _BEFORE_A_SECRET = re.compile(r"(--[a-z-]+=)?([!#$%&'*+.^_`|~0-9A-Za-z-]+:\s*)?|-[A-Za-z0-9]+", re.ASCII)
 
 FileContent = Annotated[
     InstanceOf[Attached],
-    _from_text(attached),
+    from_text(Attached, attached),
     PlainSerializer(lambda attached: attached.name, return_type=str),
     WithJsonSchema({"type": "string"}),
 ]
+FileText = Annotated[FileContent, AfterValidator(_is_text)]
 SecretText = Annotated[
     InstanceOf[Secret],
-    _from_text(referred),
+    from_text(Secret, referred),
     PlainSerializer(lambda secret: secret.shown, return_type=str),
     WithJsonSchema({"type": "string", "pattern": r"^[@$].+"}),
 ]

@@ -18,6 +18,8 @@ _PERIOD_S = 0.5
 _RECENT_NS = 1_100_000_000
 # Reading a histogram takes some 0.3 ms: of more hosts than these the rates alone are live.
 _MOST_HOSTS_READ = 4
+# A share of less time than this says more of how a thread began than of its load.
+_SHORTEST_ACCOUNT_S = 0.1
 
 
 class Live:
@@ -30,7 +32,8 @@ class Live:
         self._ledger = ledger
         self._latest: dict[tuple[str, int, str], tuple[int, int]] = {}
         self._recent: dict[str, deque[tuple[int, Histogram]]] = {"latency": deque(), "late": deque()}
-        self._standings: dict[str, tuple[Standing | None, Standing]] = {}
+        self._standings: dict[str, Standing] = {}
+        self._threads = BusyThreads()
         self._told_s = 0.0
         self._before: tuple[int, int] = (0, 0)
 
@@ -43,7 +46,8 @@ class Live:
         if self._reads_histograms:
             self._read(event)
         if event.standing is not None:
-            self._standings[host] = (self._standings.get(host, (None, None))[1], event.standing)
+            self._standings[host] = event.standing
+            self._threads.take(host, event.standing)
         elapsed_s = (time.monotonic_ns() - self._start_at_ns) / 1e9
         since_s = elapsed_s - self._told_s
         if since_s >= _PERIOD_S:
@@ -72,7 +76,7 @@ class Live:
         units = (totals[1] - self._before[1]) / since_s
         self._before, self._told_s = (totals[0], totals[1]), elapsed_s
         latency, late = (merge(one for _, one in self._recent[name]) for name in ("latency", "late"))
-        standings = [now for _, now in self._standings.values()]
+        standings = list(self._standings.values())
         connections = [count for now in standings if (count := now.counts.get("connections")) is not None]
         self._ledger.tell(
             LiveFigures(
@@ -85,19 +89,28 @@ class Live:
                 late_p99_us=late.percentile_us(99.0),
                 errors=sum(sum(now.errors.values()) for now in standings) if standings else None,
                 connections=sum(connections) if connections else None,
-                busiest_thread=max((busiest_share(*pair) or 0.0 for pair in self._standings.values()), default=None),
+                busiest_thread=self._threads.busiest(),
             )
         )
 
 
-def busiest_share(before: Standing | None, now: Standing) -> float | None:
-    """The share of the time between two standings that the busiest thread was on a CPU; None where none was."""
-    earlier = {thread.name: thread for thread in before.threads} if before is not None else {}
-    shares = []
-    for thread in now.threads:
-        then = earlier.get(thread.name)
-        wall_s = thread.wall_s - (then.wall_s if then else 0.0)
-        used_s = thread.user_s + thread.system_s - (then.user_s + then.system_s if then else 0.0)
-        if wall_s > 0:
-            shares.append(used_s / wall_s)
-    return max(shares, default=None)
+class BusyThreads:
+    """How busy each generating thread was between its last two accounts, which each gives at a moment of its own."""
+
+    def __init__(self) -> None:
+        self._accounts: dict[tuple[str, str], tuple[float, float]] = {}
+        self._shares: dict[tuple[str, str], float] = {}
+
+    def take(self, host: str, standing: Standing) -> None:
+        """Note what the threads of a host have cost so far."""
+        for thread in standing.threads:
+            key = (host, thread.name)
+            used_s, wall_s = self._accounts.get(key, (0.0, 0.0))
+            now_s = thread.user_s + thread.system_s
+            if thread.wall_s - wall_s >= _SHORTEST_ACCOUNT_S:
+                self._shares[key] = (now_s - used_s) / (thread.wall_s - wall_s)
+                self._accounts[key] = (now_s, thread.wall_s)
+
+    def busiest(self) -> float | None:
+        """The share of its time that the busiest thread was on a CPU; None where none has told."""
+        return max(self._shares.values(), default=None)

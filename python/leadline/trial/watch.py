@@ -16,11 +16,11 @@ from leadline.analysis.measure import figures_so_far
 from leadline.analysis.model import Metric, TargetResult
 from leadline.analysis.targets import missed_so_far
 from leadline.analysis.validity import SATURATED_BUSY
-from leadline.contract.models import Finished, Progress, Standing, Started
+from leadline.contract.models import Finished, Progress, Started
 from leadline.fleet import Event
 from leadline.plan.targets import Target
 from leadline.trial.interrupt import Interrupt
-from leadline.trial.live import busiest_share
+from leadline.trial.live import BusyThreads
 
 GRACE_S = 2.0
 _PERIOD_NS = 1_000_000_000
@@ -58,7 +58,7 @@ class Follower:
         self._histograms: dict[str, Histogram] = {}
         self._watch = watch
         self._interrupt = interrupt
-        self._standings: dict[str, tuple[Standing | None, Standing]] = {}
+        self._threads = BusyThreads()
         self._next_look_ns: int | None = None
 
     def hear(self, host: str, event: Event) -> None:
@@ -73,7 +73,7 @@ class Follower:
         if not isinstance(event, Progress):
             return
         if event.standing is not None:
-            self._standings[host] = (self._standings.get(host, (None, None))[1], event.standing)
+            self._threads.take(host, event.standing)
         t_ns = event.t_ns - offset_ns
         if self._next_look_ns is not None and t_ns >= self._next_look_ns and not self._interrupt.asked.is_set():
             self._next_look_ns = t_ns + _PERIOD_NS
@@ -92,7 +92,7 @@ class Follower:
         self._data.interval_histograms.clear()
 
     def _look(self, t_ns: int) -> None:
-        busiest = max((busiest_share(*pair) or 0.0 for pair in self._standings.values()), default=0.0)
+        busiest = self._threads.busiest() or 0.0
         metrics = figures_so_far(self._data, self._histograms)
         if self._watch.look(metrics, busiest >= SATURATED_BUSY):
             after_s = (t_ns - (self._data.start_at_ns or t_ns)) / 1e9

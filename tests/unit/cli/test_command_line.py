@@ -93,6 +93,8 @@ def test_a_wrong_plan(plan: Path, right: str, wrong: str, said: str) -> None:
         (["tcp", "127.0.0.1", "-p", "70000"], "Invalid value for '-p' / '--port'"),
         (["tcp", "127.0.0.1", "--target", "throughputs > 1"], "unknown metric 'throughputs'"),
         (["http", "ftp://127.0.0.1/"], "ftp://127.0.0.1/ is not an http:// or https:// URL"),
+        (["http", "http://127.0.0.1/", "--insecure"], "--insecure with an http:// URL; TLS is for https:// URLs"),
+        (["http", "http://127.0.0.1/", "--rate", "1:2/3s", "-d", "3s"], "--duration: the rate's stages last 3 s"),
         (["http", "http://127.0.0.1/", "-H", "nonsense"], "--header 'nonsense' has no name and colon"),
     ],
 )

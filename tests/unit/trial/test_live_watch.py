@@ -13,7 +13,7 @@ from leadline.analysis import TestSpec, parse_targets
 from leadline.contract.models import FlowProgress, HistogramReport, Progress, Standing, Started, ThreadReport
 from leadline.trial import Interrupt, LiveFigures, Notice, TargetWatch
 from leadline.trial.ledger import Ledger
-from leadline.trial.live import Live, busiest_share
+from leadline.trial.live import BusyThreads, Live
 from leadline.trial.watch import Follower
 
 LABEL, S = "c01/1/http", 1_000_000_000
@@ -86,9 +86,19 @@ def test_of_many_hosts_the_histograms_are_not_read() -> None:
     assert told.latency_p99_us is None
 
 
-def test_the_busiest_thread_of_a_first_standing_is_since_its_start() -> None:
-    assert busiest_share(None, standing(0.5, 2.0)) == 0.25
-    assert busiest_share(None, Standing(counts={}, errors={}, threads=[])) is None
+def test_each_threads_share_is_between_its_own_last_two_accounts() -> None:
+    threads = BusyThreads()
+    threads.take("here", Standing(counts={}, errors={}, threads=[]))
+    assert threads.busiest() is None
+    threads.take("here", standing(0.5, 2.0))
+    assert threads.busiest() == 0.25, "the first is since its start"
+    threads.take("here", standing(0.5, 2.0))
+    assert threads.busiest() == 0.25, "an account that is not new says nothing"
+    threads.take("here", standing(0.55, 2.05))
+    assert threads.busiest() == 0.25, "nor does one of a moment"
+    threads.take("there", standing(0.9, 1.0))
+    threads.take("here", standing(0.6, 3.0))
+    assert threads.busiest() == 0.9
 
 
 async def follow(targets: list[str], *events: Progress, **test: Any) -> tuple[TargetWatch, Interrupt]:

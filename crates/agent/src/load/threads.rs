@@ -88,22 +88,29 @@ pub struct Rolled {
     metric: usize,
     warmup: bool,
     histogram: Histogram,
+    /// Where it goes once it has been read and emptied.
+    home: mpsc::Sender<Histogram>,
 }
 
-/// A thread's own histograms, one pair (measured, warm-up) per metric. Recording costs one histogram increment.
+/// A thread's own histograms, one pair (measured, warm-up) per metric. Recording costs one histogram increment; what is
+/// handed over is replaced by what has come back empty, since copying and clearing would stall the thread for long enough
+/// to be seen in its latencies.
 pub struct Recorder {
     measured: Vec<Histogram>,
     warmup: Vec<Histogram>,
     warm_until_ns: u64,
     next_roll_ns: u64,
     out: mpsc::Sender<Rolled>,
+    home: mpsc::Sender<Histogram>,
+    returned: mpsc::Receiver<Histogram>,
 }
 
 impl Recorder {
     /// For `metrics` metrics; what was due before `warm_until_ns` counts as warm-up.
     pub fn new(metrics: usize, warm_until_ns: u64, out: mpsc::Sender<Rolled>) -> Self {
         let fresh = || (0..metrics).map(|_| Histogram::new()).collect();
-        Self { measured: fresh(), warmup: fresh(), warm_until_ns, next_roll_ns: 0, out }
+        let (home, returned) = mpsc::channel();
+        Self { measured: fresh(), warmup: fresh(), warm_until_ns, next_roll_ns: 0, out, home, returned }
     }
 
     /// Count one duration of a metric for an operation that was due at `due_ns`.
@@ -136,9 +143,10 @@ impl Recorder {
         for (set, warmup) in [(&mut self.measured, false), (&mut self.warmup, true)] {
             for (metric, histogram) in set.iter_mut().enumerate() {
                 if histogram.count() + histogram.overflow() > 0 {
+                    let empty = self.returned.try_recv().unwrap_or_default();
+                    let histogram = std::mem::replace(histogram, empty);
                     // The reader only goes away when the task is over and nobody wants the figures.
-                    let _ = self.out.send(Rolled { metric, warmup, histogram: histogram.clone() });
-                    histogram.clear();
+                    let _ = self.out.send(Rolled { metric, warmup, histogram, home: self.home.clone() });
                 }
             }
         }
@@ -160,10 +168,13 @@ impl Collector {
 
     /// Take what a thread handed over.
     pub fn take(&mut self, rolled: Rolled) {
-        let key = (rolled.warmup, rolled.metric);
+        let Rolled { metric, warmup, mut histogram, home } = rolled;
         for set in [&mut self.totals, &mut self.recent] {
-            set.entry(key).or_default().merge(&rolled.histogram);
+            set.entry((warmup, metric)).or_default().merge(&histogram);
         }
+        histogram.clear();
+        // Its thread may have ended.
+        let _ = home.send(histogram);
     }
 
     /// Count one value that no thread has.

@@ -42,7 +42,7 @@ function wrk.lookup(host, service)
 end
 
 function wrk.connect(address)
-   return native.connect(text_of(address or false, 2))
+   return native.connect(text_of(address, 2))
 end
 
 -- Who the threads talk to. The load has resolved its origin already, by its own rules; of several addresses those that
@@ -107,6 +107,10 @@ local function put(value)
    elseif kind == "number" and value % 1 == 0 and value ~= 0 and value > -1e9 and value < 1e9 then
       -- The same digits as `tostring` gives, without its search for the shortest decimal.
       text:putf("%d", value)
+   elseif kind == "table" or kind == "userdata" then
+      -- Its `__tostring` is the script's, and may format a request of its own.
+      local before, said = text:tostring(), tostring(value)
+      text:reset():put(before, said)
    else
       text:put(tostring(value))
    end
@@ -201,7 +205,7 @@ local function new_thread(calls)
       if key ~= "addr" then
          error("cannot set '" .. tostring(key) .. "' on thread", 2)
       end
-      calls.set_address(text_of(value or false, 2))
+      calls.set_address(text_of(value, 2))
    end
    return thread
 end
@@ -251,7 +255,10 @@ local fill = loadstring("local names, values = ... return function(headers, coun
    end
 end]], "=(wrk)")(names, values)
 
-local function answered(status)
+local function answered(status, changed)
+   if changed then
+      content = changed
+   end
    local headers = new_table(0, fields)
    fill(headers, fields)
    response(status, headers, content)
@@ -270,5 +277,4 @@ return {
    defines = function(name) return type(_G[name]) == "function" end,
    set_field = function(index, name, value) names[index], values[index] = name, value end,
    set_fields = function(count) fields = count end,
-   set_content = function(bytes) content = bytes end,
 }

@@ -345,3 +345,48 @@ fn the_kernels_stamp_comes_with_what_is_received() {
         true
     });
 }
+
+#[test]
+fn a_paused_socket_is_received_from_once_it_goes_on() {
+    let mut ring = ring(1);
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    ring.attach(0, &ours, false).unwrap();
+    for round in 0..3u8 {
+        theirs.write_all(&[round]).unwrap();
+        collect(&mut ring, |_, completion, bytes| matches!(completion, Completion::Received) && bytes == [round]);
+        ring.pause(0).unwrap();
+        nothing_comes(&mut ring);
+        theirs.write_all(b"later").unwrap();
+        nothing_comes(&mut ring);
+        ring.resume(0).unwrap();
+        collect(&mut ring, |_, completion, bytes| matches!(completion, Completion::Received) && bytes == b"later");
+    }
+    // Nor does it matter that the pause has not come about yet when it ends.
+    ring.pause(0).unwrap();
+    ring.resume(0).unwrap();
+    theirs.write_all(b"on").unwrap();
+    collect(&mut ring, |_, completion, bytes| matches!(completion, Completion::Received) && bytes == b"on");
+    drop(theirs);
+    collect(&mut ring, |_, completion, _| matches!(completion, Completion::Ended(Ok(()))));
+}
+
+#[test]
+fn a_listener_accepts_again_and_again() {
+    let mut ring = ring(1);
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    ring.accept(0, &listener).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut accepted = Vec::new();
+    for count in 1..=20 {
+        let _client = std::net::TcpStream::connect(address).unwrap();
+        ring.wait(monotonic_ns() + SOON_NS).unwrap();
+        while let Some((slot, _, completion)) = ring.completion().unwrap() {
+            assert_eq!(slot, 0);
+            if let Completion::Accepted(socket) = completion {
+                accepted.push(std::net::TcpStream::from(socket));
+            }
+        }
+        assert_eq!(accepted.len(), count);
+    }
+    assert!(accepted.iter().all(|socket| socket.local_addr().unwrap() == address));
+}

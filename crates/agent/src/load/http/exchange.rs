@@ -301,7 +301,7 @@ impl<W: Wire> Worker<W> {
         let connection = &mut self.connections[index];
         connection.served += 1;
         if answer.goes_on() && connection.served < self.plan.requests_per_connection {
-            self.next(index, answer.timing.done_ns);
+            self.next(index, answer.timing.done_ns, answer.timing.done_ns);
         } else {
             self.reopen(index, Some(answer.timing.done_ns));
         }
@@ -452,9 +452,10 @@ impl<W: Wire> Worker<W> {
         true
     }
 
-    /// Gives a connection that is free since `free_ns` its next request, or lets it wait for one.
+    /// Gives a connection its next request, or lets it wait for one. It is wanted since `wanted_ns` and can carry one since
+    /// `free_ns`: later, where it had to be opened anew in between.
     #[inline]
-    pub fn next(&mut self, index: usize, free_ns: u64) {
+    pub fn next(&mut self, index: usize, wanted_ns: u64, free_ns: u64) {
         if let Source::Script(script) = &mut self.source {
             if self.stopped_ns.is_some() {
                 return;
@@ -469,14 +470,14 @@ impl<W: Wire> Worker<W> {
                 Err(error) => return self.script_failed(&error),
             }
         }
-        self.offer(index, free_ns);
+        self.offer(index, wanted_ns, free_ns);
     }
 
-    /// Gives a connection that may send its next request, or lets it wait for one.
+    /// As [`Worker::next`], once a script has had its say.
     #[inline]
-    pub fn offer(&mut self, index: usize, free_ns: u64) {
+    pub fn offer(&mut self, index: usize, wanted_ns: u64, free_ns: u64) {
         // Whether it is time is asked of the instant when it became free: answers of one wait are all there at once.
-        match self.schedule.take(free_ns, free_ns) {
+        match self.schedule.take(free_ns, wanted_ns) {
             Some(due_ns) => {
                 // The longest idle connection could have taken it, had this one not come first.
                 let free_ns = self.idle.front().map_or(free_ns, |&idle| self.connections[idle].free_ns);

@@ -221,8 +221,8 @@ impl<W: Wire> Worker<W> {
         connection.rest_ns = FIRST_REST_NS;
         connection.served = 0;
         connection.machine.opened();
-        let free_ns = connection.owed_since_ns.take().unwrap_or(now_ns);
-        self.next(index, free_ns);
+        let wanted_ns = connection.owed_since_ns.take().unwrap_or(now_ns);
+        self.next(index, wanted_ns, now_ns);
     }
 
     /// Counts a failed attempt to connect and rests before the next one.

@@ -41,9 +41,15 @@ impl Scripted {
         self.0.stopped()
     }
 
-    /// The next request, or batch.
+    /// Fills an empty `out` with the next request, or batch.
     pub fn request(&mut self, out: &mut Vec<u8>) -> Result<(), String> {
-        self.0.request(out).map_err(|error| error.to_string())
+        match self.0.constant() {
+            Some(bytes) => {
+                out.extend_from_slice(bytes);
+                Ok(())
+            }
+            None => self.0.request(out).map_err(|error| error.to_string()),
+        }
     }
 
     /// How long to wait before it, ms.
@@ -94,13 +100,16 @@ impl Cast {
             leadline_script::load(&Program { name, source, args }, &origin, threads, output, Arc::new(World))
                 .map_err(|error| input_error("bad_script", error.to_string()))?;
         let constant = scripts.first().and_then(|first| first.constant().map(<[u8]>::to_vec));
+        let first_address = scripts.first().and_then(ThreadScript::address);
+        let is_silent = |script: &ThreadScript| !script.has_response() && !script.has_delay();
         let constant = constant.filter(|bytes| {
-            scripts.iter().all(|script| script.constant() == Some(bytes) && script.address() == scripts[0].address())
+            let says_the_same = |script: &ThreadScript| script.constant() == Some(bytes) && is_silent(script);
+            scripts.iter().all(|script| says_the_same(script) && script.address() == first_address)
         });
         let threads = match constant {
             Some(bytes) => {
                 if let (Some(address), Destination::Known(Remote::Inet(known), _)) =
-                    (scripts[0].address(), &mut plan.way.destination)
+                    (first_address, &mut plan.way.destination)
                 {
                     *known = address;
                 }

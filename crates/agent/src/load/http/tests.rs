@@ -29,6 +29,8 @@ macro_rules! on_both_engines {
     };
 }
 
+mod ways;
+
 on_both_engines!(
     client_and_server_count_the_same_in_a_closed_loop,
     client_and_server_count_the_same_when_time_ends_the_load,

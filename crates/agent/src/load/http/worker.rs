@@ -441,7 +441,7 @@ impl<W: Wire> Worker<W> {
             self.delayed.pop();
             let connection = &self.connections[index];
             if connection.epoch == epoch && connection.link == Link::Up {
-                self.offer(index, ready_ns);
+                self.offer(index, ready_ns, ready_ns);
             }
         }
     }

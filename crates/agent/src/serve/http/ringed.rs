@@ -5,7 +5,6 @@ use std::io::{self, ErrorKind};
 use std::net::{Shutdown, TcpStream};
 
 use leadline_http::BLOCKS;
-use leadline_sys::clock::monotonic_ns;
 use leadline_sys::ring::{Completion, Options, Ring};
 
 use super::crew::{Newcomer, Placement};
@@ -58,7 +57,8 @@ impl Ringed {
     }
 
     pub fn turn(&mut self) -> io::Result<()> {
-        let now_ns = monotonic_ns();
+        // What is queued goes with the wait, so that has to be outside of a stall, too.
+        let now_ns = self.worker.look();
         if self.worker.is_rested(now_ns) {
             for (slot, door) in (BELL + 1..).zip(&self.worker.post.doors) {
                 self.ring.accept(slot, &door.listener)?;
@@ -136,7 +136,11 @@ impl Ringed {
     fn adopt(&mut self, newcomer: Newcomer, now_ns: u64) -> io::Result<()> {
         let Some(index) = self.worker.welcome(newcomer, Flow::default(), now_ns) else { return Ok(()) };
         let Some(connection) = self.worker.table.find(index) else { return Ok(()) };
-        self.ring.attach(self.first + index, &connection.socket, false)
+        match self.ring.attach(self.first + index, &connection.socket, false) {
+            // One that fails here is one that the host has no room for.
+            Err(_) => self.close(index),
+            Ok(()) => Ok(()),
+        }
     }
 
     fn close(&mut self, index: usize) -> io::Result<()> {

@@ -1,0 +1,104 @@
+"""What a row of the benchmarks is: a figure of ours, its peer's, their ratio and a bound. How it is said and written.
+
+Runs nothing. Ratios are taken within a round and only then their median, so that a machine that slows down slows both.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """How long a comparison goes on."""
+
+    count: int
+    seconds: int
+    """Length of each run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a figure or a ratio has to keep to."""
+
+    says: str
+    holds: Callable[[float], bool]
+
+
+def at_most(limit: float, unit: str = "") -> Bound:
+    """Not above."""
+    return Bound(f"at most {limit:g}{unit}", lambda value: value <= limit)
+
+
+def at_least(limit: float) -> Bound:
+    """Not below."""
+    return Bound(f"at least {limit:g}", lambda value: value >= limit)
+
+
+def above(limit: float) -> Bound:
+    """Above."""
+    return Bound(f"above {limit:g}", lambda value: value > limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One bound or comparison."""
+
+    what: str
+    ours: str
+    theirs: str = ""
+    ratio: float | None = None
+    """Ours by theirs."""
+    bound: str = ""
+    holds: bool | None = None
+    """None where there is no bound, or where it cannot be told here."""
+
+
+def compared(
+    what: str, unit: str, peer: str, pairs: Sequence[tuple[float, float]], *, bound: Bound | None = None, note: str = ""
+) -> Row:
+    """Ours against theirs in one unit: a pair per round."""
+    ratio = statistics.median(ours / theirs for ours, theirs in pairs)
+    ours, theirs = (statistics.median(column) for column in zip(*pairs, strict=True))
+    return Row(
+        what,
+        f"{ours:.4g} {unit}" + (f" ({note})" if note else ""),
+        f"{peer}: {theirs:.4g} {unit}",
+        ratio,
+        "" if bound is None else bound.says,
+        None if bound is None else bound.holds(ratio),
+    )
+
+
+def bounded(what: str, value: float, shown: str, bound: Bound | None = None) -> Row:
+    """A figure that has no peer."""
+    return Row(
+        what, shown, bound="" if bound is None else bound.says, holds=None if bound is None else bound.holds(value)
+    )
+
+
+def line(row: Row) -> str:
+    """The row on a terminal."""
+    parts = [f"{row.what}: {row.ours}", row.theirs]
+    parts.append("" if row.ratio is None else f"ratio {row.ratio:.2f}")
+    parts.append(f"({row.bound})" if row.bound else "")
+    parts.append("" if row.holds is None else "holds" if row.holds else "MISSED")
+    return "  ".join(part for part in parts if part)
+
+
+def table(rows: Sequence[Row]) -> list[str]:
+    """The rows as lines of Markdown."""
+    cells = (
+        (
+            row.what,
+            row.ours,
+            row.theirs,
+            "" if row.ratio is None else f"{row.ratio:.2f}",
+            row.bound + ("" if row.holds is None else ", holds" if row.holds else ", **missed**"),
+        )
+        for row in rows
+    )
+    head = ["| What | Leadline | Peer | Ratio | Bound |", "|---|---|---|---|---|"]
+    return head + [f"| {' | '.join(row)} |" for row in cells]

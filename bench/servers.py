@@ -1,0 +1,70 @@
+"""What is measured against, each on loopback and on the servers' CPU."""
+
+from __future__ import annotations
+
+import datetime
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from programs import free_port, program, server
+
+from leadline.sut.pki import issue
+
+
+@contextmanager
+def leadline_server() -> Iterator[int]:
+    """Our server for tcp and udp; gives its port."""
+    port, http_port = free_port(), free_port()
+    argv = ["leadline-agent", "serve", "--bind", "127.0.0.1", "--port", str(port), "--http-port", str(http_port)]
+    with server(argv, port):
+        yield port
+
+
+@contextmanager
+def null_responder() -> Iterator[str]:
+    """Our responder, `leadline serve --http`: 200 at once, with a body of 12 bytes; gives its URL."""
+    port = free_port()
+    with server(["leadline-agent", "serve", "--http", "--bind", "127.0.0.1", "--http-port", str(port)], port):
+        yield f"http://127.0.0.1:{port}/"
+
+
+@contextmanager
+def iperf3_server() -> Iterator[int]:
+    """iperf3's server; gives its port."""
+    port = free_port()
+    with server([program("iperf3"), "-s", "-p", str(port), "-B", "127.0.0.1"], port):
+        yield port
+
+
+@contextmanager
+def nginx(*, tls: bool = False) -> Iterator[str]:
+    """One worker that answers 200 with a body of 12 bytes, and to `/login` with a key besides; gives its URL.
+
+    Over TLS every handshake is a full one, as peers cannot all be told to resume or not to.
+    """
+    port = free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "nginx.conf"
+        config.write_text(_nginx_config(Path(folder), port, tls=tls))
+        with server([program("nginx"), "-c", str(config)], port):
+            yield f"{'https' if tls else 'http'}://127.0.0.1:{port}/"
+
+
+def _nginx_config(folder: Path, port: int, *, tls: bool) -> str:
+    listen = f"listen 127.0.0.1:{port} backlog=4096{' ssl' if tls else ''};"
+    if tls:
+        own = issue(folder / "pki", "localhost", [], now=datetime.datetime.now(datetime.UTC)).server
+        listen += (
+            f" ssl_certificate {own.certificate}; ssl_certificate_key {own.key};"
+            " ssl_session_cache off; ssl_session_tickets off;"
+        )
+    return (
+        f"daemon off; worker_processes 1; worker_rlimit_nofile 16000; pid {folder}/pid; error_log {folder}/log;\n"
+        "events { worker_connections 15000; }\n"
+        "http { access_log off; keepalive_requests 100000000; client_body_temp_path /tmp;\n"
+        f"server {{ {listen}\n"
+        "location / { return 200 'hello world\\n'; }\n"
+        "location /login { add_header X-Key 0123456789abcdef; return 200 'hello world\\n'; } } }\n"
+    )

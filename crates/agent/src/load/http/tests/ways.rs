@@ -1,0 +1,449 @@
+//! Ways to a server and what is sent on them: Unix sockets, names, local addresses, proxies, TLS; connections that are opened
+//! as needed, and anew; redirects; scripts. Over both engines, against servers of a few lines that count.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use leadline_http::tls::{ServerTls, TlsServer};
+use leadline_wire::{HttpScript, Resolution, TlsSpec, TlsVersion};
+
+use super::*;
+
+on_both_engines!(
+    a_unix_socket,
+    names_and_local_addresses,
+    an_open_loop_opens_connections_as_it_needs_them,
+    a_connection_ends_after_its_requests,
+    redirects_are_followed_within_limits,
+    a_proxy_gets_whole_urls,
+    tls_through_a_proxy_and_without,
+    a_certificate_that_nobody_vouches_for,
+    a_script_with_batches_sees_each_answer,
+    a_script_that_says_the_same_needs_no_script,
+    a_script_ends_its_thread,
+    the_first_of_each_failure_is_kept,
+);
+
+/// What a server was asked, one head each.
+type Heard = Arc<Mutex<Vec<String>>>;
+
+/// Reads a head; `None` at the connection's end.
+fn head(reader: &mut impl BufRead) -> Option<String> {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if reader.read_line(&mut head).ok()? == 0 {
+            return None;
+        }
+    }
+    Some(head)
+}
+
+/// A server that answers each head by what `answer` makes of it, on a thread that lives as long as the tests.
+fn answering(answer: impl Fn(&str) -> String + Clone + Send + 'static) -> (SocketAddr, Heard) {
+    let (listener, address) = listener();
+    let heard = Heard::default();
+    let hear = Arc::clone(&heard);
+    std::thread::spawn(move || {
+        for socket in listener.incoming().flatten() {
+            let (answer, hear) = (answer.clone(), Arc::clone(&hear));
+            std::thread::spawn(move || {
+                let mut reader = BufReader::new(socket.try_clone().unwrap());
+                while let Some(head) = head(&mut reader) {
+                    let text = answer(&head);
+                    hear.lock().unwrap().push(head);
+                    if (&socket).write_all(text.as_bytes()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    (address, heard)
+}
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+fn ok(_: &str) -> String {
+    OK.to_owned()
+}
+
+fn a_unix_socket(engine: Engine) {
+    let path = std::env::temp_dir().join(format!("leadline-http-{}-{}", engine.name(), std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    std::thread::spawn(move || {
+        for socket in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut reader = BufReader::new(socket.try_clone().unwrap());
+                while head(&mut reader).is_some() && (&socket).write_all(OK.as_bytes()).is_ok() {}
+            });
+        }
+    });
+    let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+    let mut unix = spec(nowhere, Some(100));
+    unix.route.unix_socket = Some(path.to_str().unwrap().to_owned());
+    let outcome = run(engine, unix);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!((outcome.counts["responses"], outcome.counts["body_bytes"]), (100, 200));
+    assert!(outcome.flows[0].remote.as_ref().unwrap().starts_with("unix:"));
+    assert_accounted(&outcome);
+}
+
+fn names_and_local_addresses(engine: Engine) {
+    let (listener, address) = listener();
+    let from: Arc<Mutex<Vec<SocketAddr>>> = Arc::default();
+    let seen = Arc::clone(&from);
+    std::thread::spawn(move || {
+        for socket in listener.incoming().flatten() {
+            seen.lock().unwrap().push(socket.peer_addr().unwrap());
+            std::thread::spawn(move || {
+                let mut reader = BufReader::new(socket.try_clone().unwrap());
+                while head(&mut reader).is_some() && (&socket).write_all(OK.as_bytes()).is_ok() {}
+            });
+        }
+    });
+    let url = format!("http://somewhere.example:{}/", address.port());
+    let mut named = spec(address, Some(40));
+    named.requests[0].url = url;
+    named.route.bind = vec!["127.0.0.2".to_owned(), "127.0.0.3".to_owned()];
+    named.route.resolve = vec![Resolution {
+        host: "SOMEWHERE.example".to_owned(),
+        port: address.port(),
+        address: address.ip().to_string(),
+    }];
+    let outcome = run(engine, named);
+    assert_eq!(outcome.counts["responses"], 40);
+    assert_eq!(histogram_count(&outcome, "dns"), 0, "nobody was asked");
+    let hosts = from.lock().unwrap().iter().map(|from| from.ip().to_string()).collect::<Vec<_>>();
+    for host in ["127.0.0.2", "127.0.0.3"] {
+        assert_eq!(hosts.iter().filter(|one| *one == host).count(), 2, "{hosts:?}");
+    }
+    // A name that is asked for once, and for each connection.
+    for (dns, questions) in [(DnsPolicy::Run, 1), (DnsPolicy::Connection, 4)] {
+        let mut asked = spec(address, Some(40));
+        asked.requests[0].url = format!("http://localhost:{}/", address.port());
+        asked.ip_version = Some(leadline_wire::IpVersion::V4);
+        asked.route.dns = dns;
+        let outcome = run(engine, asked);
+        assert_eq!((outcome.counts["responses"], histogram_count(&outcome, "dns")), (40, questions));
+    }
+}
+
+fn an_open_loop_opens_connections_as_it_needs_them(engine: Engine) {
+    const CONNECTIONS: usize = 20;
+    // No answer before so many connections have asked.
+    let (listener, address) = listener();
+    let asked = Arc::new(AtomicUsize::new(0));
+    std::thread::spawn(move || {
+        for socket in listener.incoming().flatten() {
+            let asked = Arc::clone(&asked);
+            std::thread::spawn(move || {
+                let mut reader = BufReader::new(socket.try_clone().unwrap());
+                while head(&mut reader).is_some() {
+                    asked.fetch_add(1, Ordering::SeqCst);
+                    while asked.load(Ordering::SeqCst) < CONNECTIONS {
+                        std::thread::yield_now();
+                    }
+                    let _ = (&socket).write_all(OK.as_bytes());
+                }
+            });
+        }
+    });
+    let outcome =
+        run(engine, HttpSpec { connections: 1000, threads: 1, rate: rate(1000.0), ..spec(address, Some(200)) });
+    assert_eq!(outcome.counts["responses"], 200);
+    let opened = outcome.counts["connections_opened"] as usize;
+    assert!((CONNECTIONS..=200).contains(&opened), "{opened} connections");
+    let (quick, gate) = responder();
+    let outcome = run(engine, HttpSpec { connections: 1000, threads: 2, rate: rate(50.0), ..spec(quick, Some(20)) });
+    assert!(outcome.counts["connections_opened"] < 20, "a connection that is free is used again: {:?}", outcome.counts);
+    assert_accounted(&outcome);
+    gate.stop();
+}
+
+fn a_connection_ends_after_its_requests(engine: Engine) {
+    for (limit, connections) in [(1, 60), (7, 10)] {
+        let (address, heard) = answering(ok);
+        let limited = HttpSpec { requests_per_connection: Some(limit), threads: 1, ..spec(address, Some(60)) };
+        let outcome = run(engine, limited);
+        assert_eq!((outcome.counts["responses"], heard.lock().unwrap().len()), (60, 60));
+        let opened = outcome.counts["connections_opened"];
+        assert!((connections - 4..=connections + 4).contains(&opened), "{opened} connections for {limit} each");
+        let closing = heard.lock().unwrap().iter().filter(|head| head.contains("Connection: close\r\n")).count();
+        assert_eq!(closing, if limit == 1 { 60 } else { 0 });
+        assert!(outcome.errors.is_empty(), "{:?}", outcome.errors);
+        assert_accounted(&outcome);
+    }
+}
+
+fn redirects_are_followed_within_limits(engine: Engine) {
+    let (address, heard) = answering(|head| match head.split(' ').nth(1) {
+        Some("/end") => OK.to_owned(),
+        Some("/a") => "HTTP/1.1 302 Found\r\nLocation: b\r\nContent-Length: 3\r\n\r\nsee".to_owned(),
+        Some("/b") => "HTTP/1.1 301 Moved\r\nLocation: /end\r\nContent-Length: 0\r\n\r\n".to_owned(),
+        _ => "HTTP/1.1 302 Found\r\nLocation: http://elsewhere.example/\r\nContent-Length: 0\r\n\r\n".to_owned(),
+    });
+    for (target, redirects, followed, status) in
+        [("/a", 0, 0, "status_3xx"), ("/a", 1, 1, "status_3xx"), ("/a", 5, 2, "status_2xx"), ("/x", 5, 0, "status_3xx")]
+    {
+        heard.lock().unwrap().clear();
+        let outcome =
+            run(engine, HttpSpec { requests: vec![request(address, target)], redirects, ..spec(address, Some(30)) });
+        assert_eq!((outcome.counts["responses"], outcome.counts[status]), (30, 30), "{target} {redirects}");
+        assert_eq!(outcome.counts["requests_sent"], 30);
+        assert_eq!(outcome.counts.get("redirects").copied().unwrap_or(0), 30 * followed);
+        assert_eq!(heard.lock().unwrap().len() as u64, 30 * (1 + followed));
+        assert_eq!(histogram_count(&outcome, "latency"), 30);
+        assert_accounted(&outcome);
+    }
+}
+
+fn a_proxy_gets_whole_urls(engine: Engine) {
+    let (proxy, heard) = answering(ok);
+    let mut proxied = spec(proxy, Some(10));
+    proxied.requests[0].url = "http://behind.example:81/x?y".to_owned();
+    proxied.route.proxy = Some(format!("http://me:secret@{proxy}"));
+    let outcome = run(engine, proxied);
+    assert_eq!(outcome.counts["responses"], 10);
+    let head = heard.lock().unwrap()[0].clone();
+    assert!(head.starts_with("GET http://behind.example:81/x?y HTTP/1.1\r\nHost: behind.example:81\r\n"), "{head}");
+    assert!(head.contains("Proxy-Authorization: Basic bWU6c2VjcmV0\r\n"), "{head}");
+}
+
+/// TLS towards a server whose certificate is in `ca_pem`.
+fn tls_spec(ca_pem: Option<String>, resumption: bool) -> TlsSpec {
+    TlsSpec {
+        verify: true,
+        ca_pem,
+        identity: None,
+        oldest: TlsVersion::V1_2,
+        newest: TlsVersion::V1_3,
+        cipher_suites: Vec::new(),
+        alpn: vec!["http/1.1".to_owned()],
+        server_name: Some("localhost".to_owned()),
+        resumption,
+        early_data: false,
+    }
+}
+
+/// A server that answers over TLS; gives its certificate.
+fn secure() -> (SocketAddr, String) {
+    let (tls, certificate_pem) = ServerTls::made(&["localhost".to_owned()]).unwrap();
+    let (listener, address) = listener();
+    std::thread::spawn(move || {
+        for socket in listener.incoming().flatten() {
+            let mut tls = TlsServer::new(&tls).unwrap();
+            std::thread::spawn(move || answer_sealed(&socket, &mut tls));
+        }
+    });
+    (address, certificate_pem)
+}
+
+fn answer_sealed(mut socket: &TcpStream, tls: &mut TlsServer) {
+    let (mut input, mut plain) = ([0; 4096], Vec::new());
+    while let Ok(read @ 1..) = socket.read(&mut input) {
+        let taken = tls.receive_with(&input[..read], |bytes| plain.extend_from_slice(bytes));
+        while let Some(end) = plain.windows(4).position(|window| window == b"\r\n\r\n") {
+            plain.drain(..end + 4);
+            tls.write(OK.as_bytes());
+        }
+        let mut output = Vec::new();
+        tls.take_output(&mut output);
+        if taken.is_err() || socket.write_all(&output).is_err() {
+            return;
+        }
+    }
+}
+
+/// A proxy that makes tunnels, and how many it made.
+fn tunnelling_proxy() -> (SocketAddr, Arc<AtomicUsize>) {
+    let (listener, address) = listener();
+    let made = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&made);
+    std::thread::spawn(move || {
+        for socket in listener.incoming().flatten() {
+            let count = Arc::clone(&count);
+            std::thread::spawn(move || {
+                let mut reader = BufReader::new(socket.try_clone().unwrap());
+                let asked = head(&mut reader).unwrap();
+                let to = asked.split(' ').nth(1).unwrap().to_owned();
+                if !asked.starts_with("CONNECT ") || !asked.contains("Proxy-Authorization: Basic bWU6c2VjcmV0\r\n") {
+                    let _ = (&socket).write_all(b"HTTP/1.1 407 Who are you\r\nContent-Length: 0\r\n\r\n");
+                    return;
+                }
+                count.fetch_add(1, Ordering::SeqCst);
+                let server = TcpStream::connect(to).unwrap();
+                (&socket).write_all(b"HTTP/1.1 200 Go ahead\r\n\r\n").unwrap();
+                let (mut upward, mut downward) = (server.try_clone().unwrap(), socket.try_clone().unwrap());
+                std::thread::spawn(move || std::io::copy(&mut reader, &mut upward));
+                let _ = std::io::copy(&mut (&server), &mut downward);
+            });
+        }
+    });
+    (address, made)
+}
+
+fn tls_through_a_proxy_and_without(engine: Engine) {
+    let (address, certificate_pem) = secure();
+    let (proxy, tunnels) = tunnelling_proxy();
+    for is_proxied in [false, true] {
+        for resumption in [true, false] {
+            let mut sealed = spec(address, Some(200));
+            sealed.requests[0].url = format!("https://{address}/");
+            sealed.requests_per_connection = Some(10);
+            sealed.tls = Some(tls_spec(Some(certificate_pem.clone()), resumption));
+            sealed.route.proxy = is_proxied.then(|| format!("http://me:secret@{proxy}"));
+            let outcome = run(engine, sealed);
+            assert_eq!((outcome.counts["responses"], outcome.counts["body_bytes"]), (200, 400));
+            let (full, resumed) = (outcome.counts["tls_full"], outcome.counts["tls_resumed"]);
+            // The last ones may still have been on their way when all requests had been answered.
+            assert!((20..=outcome.counts["connections_opened"]).contains(&(full + resumed)), "{full} + {resumed}");
+            assert_eq!(resumed > 0, resumption, "{full} full, {resumed} resumed");
+            assert_eq!(
+                (histogram_count(&outcome, "tls_full"), histogram_count(&outcome, "tls_resumed")),
+                (full, resumed)
+            );
+            assert!(outcome.errors.is_empty(), "{:?}", outcome.errors);
+            assert_accounted(&outcome);
+        }
+    }
+    assert!(tunnels.load(Ordering::SeqCst) >= 40);
+    let mut refused = spec(address, Some(1));
+    refused.requests[0].url = format!("https://{address}/");
+    refused.tls = Some(tls_spec(Some(certificate_pem), true));
+    refused.route.proxy = Some(format!("http://{proxy}"));
+    assert_eq!(refusal(engine, refused), ("proxy_refused".to_owned(), "the proxy answered 407".to_owned()));
+}
+
+fn refusal(engine: Engine, spec: HttpSpec) -> (String, String) {
+    let error = prepare_with(spec, Some(engine), &task(Arc::default())).err().unwrap();
+    (error.code, error.message)
+}
+
+fn a_certificate_that_nobody_vouches_for(engine: Engine) {
+    let (address, certificate_pem) = secure();
+    let (_, another_pem) = ServerTls::made(&["localhost".to_owned()]).unwrap();
+    let mut sealed = spec(address, Some(1));
+    sealed.requests[0].url = format!("https://{address}/");
+    assert_eq!(refusal(engine, sealed.clone()).0, "bad_tls", "https needs a word on TLS");
+    sealed.tls = Some(tls_spec(Some(another_pem), true));
+    assert!(refusal(engine, sealed.clone()).0.starts_with("tls_certificate_"));
+    sealed.tls =
+        Some(TlsSpec { server_name: Some("other.example".to_owned()), ..tls_spec(Some(certificate_pem), true) });
+    assert_eq!(refusal(engine, sealed.clone()).0, "tls_certificate_name_mismatch");
+    sealed.tls = Some(TlsSpec { verify: false, ..tls_spec(None, true) });
+    assert_eq!(run(engine, sealed).counts["responses"], 1);
+}
+
+fn scripted(address: SocketAddr, number: Option<u64>, source: &str) -> HttpSpec {
+    let script = HttpScript { name: "test.lua".to_owned(), source: source.to_owned(), args: Vec::new() };
+    HttpSpec { script: Some(script), ..spec(address, number) }
+}
+
+fn a_script_with_batches_sees_each_answer(engine: Engine) {
+    let (address, heard) = answering(|head| {
+        let target = head.split(' ').nth(1).unwrap();
+        format!("HTTP/1.1 200 OK\r\nX-Asked: {target}\r\nContent-Length: {}\r\n\r\n{target}", target.len())
+    });
+    let source = r#"
+        local n, wrong = 0, 0
+        function request()
+            local three = {}
+            for i = 1, 3 do n = n + 1; three[i] = wrk.format(nil, "/" .. n) end
+            return table.concat(three)
+        end
+        function response(status, headers, body)
+            if status ~= 200 or headers["X-Asked"] ~= body then error("an answer was mixed up") end
+        end
+    "#;
+    let outcome = run(engine, scripted(address, Some(60), source));
+    assert!(outcome.errors.is_empty(), "{:?} {:?}", outcome.errors, outcome.error_examples);
+    assert_eq!((outcome.counts["responses"], outcome.counts["requests_due"]), (60, 60));
+    assert_eq!((outcome.counts["requests_sent"], histogram_count(&outcome, "latency")), (60, 60));
+    assert_eq!(heard.lock().unwrap().len(), 60);
+    assert_accounted(&outcome);
+}
+
+fn a_script_that_says_the_same_needs_no_script(engine: Engine) {
+    let (address, heard) = answering(ok);
+    let outcome =
+        run(engine, scripted(address, Some(50), "wrk.method = 'POST'; wrk.body = 'x=1'; wrk.headers['A'] = 'b'"));
+    // The body is read as the beginning of the next head, which is all the same to counting.
+    assert_eq!(outcome.counts["requests_sent"], 50);
+    let head = heard.lock().unwrap()[0].clone();
+    assert!(
+        head.starts_with("POST / HTTP/1.1\r\n") && head.contains("A: b\r\n") && head.contains("Content-Length: 3\r\n")
+    );
+}
+
+fn a_script_ends_its_thread(engine: Engine) {
+    let (address, heard) = answering(ok);
+    let source = r#"
+        local n = 0
+        function response() n = n + 1; if n == 25 then wrk.thread:stop() end end
+    "#;
+    let outcome = run(engine, HttpSpec { connections: 2, threads: 2, ..scripted(address, None, source) });
+    assert_eq!(outcome.counts["responses"], 50);
+    assert!(heard.lock().unwrap().len() >= 50);
+    let flow = &outcome.flows[0];
+    assert!(flow.end_ns.unwrap() < flow.due_ns + 30_000_000_000, "it did not wait for the duration");
+    let source = r#"
+        local n = 0
+        function request() n = n + 1; if n > 10 then error("no more") end; return wrk.format() end
+    "#;
+    let broken = run(engine, HttpSpec { connections: 1, threads: 1, ..scripted(address, None, source) });
+    // The first call only looked at what kind of requests these are.
+    assert_eq!((broken.counts["responses"], broken.errors["script_error"]), (9, 1));
+    assert!(broken.error_examples["script_error"].contains("no more"), "{:?}", broken.error_examples);
+}
+
+fn the_first_of_each_failure_is_kept(engine: Engine) {
+    let (address, _) = answering(|head| {
+        if head.starts_with("GET /bad ") {
+            "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n".to_owned()
+        } else {
+            "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n".to_owned()
+        }
+    });
+    let requests = vec![request(address, "/bad"), HttpRequest { weight: 3, ..request(address, "/busy") }];
+    let outcome = run(engine, HttpSpec { requests, ..spec(address, Some(40)) });
+    assert_eq!(outcome.errors, BTreeMap::from([("malformed_content_length".to_owned(), 10)]));
+    assert_eq!(outcome.counts["status_5xx"], 30);
+    assert_eq!(outcome.error_examples["status_5xx"], "GET /busy: 503");
+    assert!(!outcome.error_examples["malformed_content_length"].is_empty());
+    assert_accounted(&outcome);
+}
+
+#[test]
+fn the_kernels_stamps_are_compared_with_ours() {
+    // The kernel begins to stamp some time after the first socket has asked.
+    let (address, gate) = responder();
+    let outcome =
+        run(Engine::IoUring, HttpSpec { duration_ms: 300, connections: 1, threads: 1, ..spec(address, None) });
+    assert!(histogram_count(&outcome, "kernel_wait") > 0);
+    gate.stop();
+}
+
+#[test]
+fn what_cannot_be_is_said_in_a_line() {
+    let (address, gate) = responder();
+    let code = |spec: HttpSpec| refusal(Engine::Epoll, spec).0;
+    let mut bad = spec(address, None);
+    bad.route.proxy = Some("socks://x".to_owned());
+    assert_eq!(code(bad), "bad_proxy");
+    let elsewhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+    assert_eq!(
+        code(HttpSpec { requests: vec![request(address, "/"), request(elsewhere, "/")], ..spec(address, None) }),
+        "bad_url"
+    );
+    assert_eq!(code(scripted(address, None, "function request(")), "bad_script");
+    assert_eq!(code(HttpSpec { cpus: vec![9999], ..spec(address, None) }), "system_error");
+    let mut bound = spec(address, None);
+    bound.route.bind = vec!["nowhere".to_owned()];
+    assert_eq!(code(bound), "bad_address");
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    drop(listener);
+    gate.stop();
+}

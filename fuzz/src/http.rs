@@ -1,0 +1,197 @@
+//! HTTP and TLS from a hostile peer: however bytes are cut, and whoever watches, the machines say the same, within their bounds.
+
+use std::sync::OnceLock;
+
+use leadline_http::tls::{ClientTls, ServerTls, TlsClient, TlsOptions, TlsServer, TlsVersion, PENDING_LIMIT_BYTES};
+use leadline_http::{
+    Batch, Behaviour, ClientConnection, End, Malformed, RequestEvent, RequestParser, Responder, Response,
+    ResponseParser, ServerConnection, Setup, Sink, Url,
+};
+
+/// What is handed random bytes, and must not panic.
+pub type Target = fn(&[u8]);
+
+/// The targets by their names.
+pub const TARGETS: [(&str, Target); 3] = [("http_response", response), ("http_request", request), ("http_tls", tls)];
+
+/// Responses: the first byte says how the rest is cut and what was asked.
+pub fn response(data: &[u8]) {
+    let Some((&choice, stream)) = data.split_first() else { return };
+    let (answers_head, size) = (choice & 1 != 0, usize::from(choice >> 1) + 1);
+    let whole = responses(stream, stream.len().max(1), answers_head, &mut ());
+    assert_eq!(responses(stream, size, answers_head, &mut ()), whole);
+    let mut seen = Seen::default();
+    assert_eq!(responses(stream, size, answers_head, &mut seen), whole);
+    let told: u64 = whole.0.iter().map(|response| response.body_bytes).sum();
+    let tail = matches!(whole.1, Ok(End::Clean | End::Response(_)));
+    assert!(if tail { seen.body_bytes == told } else { seen.body_bytes >= told });
+    client(stream, size);
+}
+
+/// All responses of a stream in pieces of one size, then what its end meant.
+fn responses(
+    stream: &[u8],
+    size: usize,
+    answers_head: bool,
+    sink: &mut impl Sink,
+) -> (Vec<Response>, Result<End, Malformed>) {
+    let mut parser = ResponseParser::new(answers_head);
+    let mut found = Vec::new();
+    for mut piece in stream.chunks(size) {
+        while !piece.is_empty() {
+            match parser.feed_into(piece, sink) {
+                Ok(fed) => {
+                    assert!(fed.response.is_some() || fed.consumed == piece.len());
+                    found.extend(fed.response);
+                    piece = &piece[fed.consumed..];
+                }
+                Err(cause) => {
+                    assert_eq!(parser.feed(b"HTTP/1.1 204 x\r\n\r\n"), Err(cause));
+                    return (found, Err(cause));
+                }
+            }
+        }
+    }
+    let end = parser.finish();
+    if let End::Response(response) = end {
+        found.push(response);
+    }
+    (found, Ok(end))
+}
+
+#[derive(Default)]
+struct Seen {
+    body_bytes: u64,
+}
+
+impl Sink for Seen {
+    fn status(&mut self, status: u16) {
+        assert!((100..1000).contains(&status));
+    }
+
+    fn field(&mut self, name: &[u8], value: &[u8]) {
+        let odd = |byte: &u8| matches!(byte, b'\r' | b'\n' | 0);
+        assert!(!name.iter().chain(value).any(odd));
+        if name.eq_ignore_ascii_case(b"location") {
+            let _ = std::str::from_utf8(value).map(Url::parse);
+        }
+    }
+
+    fn body(&mut self, bytes: &[u8]) {
+        assert!(!bytes.is_empty());
+        self.body_bytes += bytes.len() as u64;
+    }
+}
+
+/// A connection that waits for three answers.
+fn client(stream: &[u8], size: usize) {
+    let mut connection = ClientConnection::default();
+    connection.opened();
+    connection.begin(0, 0, Batch { bytes: 30, requests: 3, expects_no_body: false });
+    connection.sent(30);
+    'all: for (mut piece, now_ns) in stream.chunks(size).zip(1..) {
+        while !piece.is_empty() {
+            let Ok((used, _)) = connection.receive(piece, now_ns, &mut ()) else { break 'all };
+            assert!(used > 0);
+            piece = &piece[used..];
+        }
+    }
+    connection.ended(1 << 40);
+    assert!(!connection.is_idle());
+}
+
+/// Requests: the first byte says how the rest is cut.
+pub fn request(data: &[u8]) {
+    let Some((&size, stream)) = data.split_first() else { return };
+    let size = usize::from(size) + 1;
+    assert_eq!(requests(stream, size), requests(stream, stream.len().max(1)));
+    let setup = Setup { behaviour: Behaviour::default(), stalls: None, started_ns: 0, engine: String::new() };
+    let mut responder = Responder::group(1, setup).remove(0);
+    let mut server = ServerConnection::default();
+    let mut asked = stream.chunks(size);
+    let (mut now_ns, mut sent_bytes) = (0, 0);
+    // A query may ask for a gigabyte; some of it is as good as all.
+    while sent_bytes < 1 << 22 {
+        if server.has_output() {
+            let (head, body) = server.pieces();
+            assert!(head.len() < 64 * 1024);
+            let bytes = head.len() + body.len();
+            assert!(bytes > 0, "there is something to send, and this is it");
+            sent_bytes += bytes;
+            server.sent(&mut responder, now_ns, bytes);
+        } else if let Some(piece) = server.wants_input().then(|| asked.next()).flatten() {
+            now_ns += 1;
+            server.receive(&mut responder, now_ns, piece);
+        } else if let Some(at_ns) = server.wake_at() {
+            now_ns = now_ns.max(at_ns);
+            server.wake(&mut responder, now_ns);
+        } else {
+            server.end_of_input();
+            assert!(server.is_finished(), "nothing is left to do");
+            break;
+        }
+    }
+}
+
+/// All requests of a stream in pieces of one size, then what was wrong.
+fn requests(stream: &[u8], size: usize) -> (Vec<RequestEvent>, Option<Malformed>) {
+    let mut parser = RequestParser::default();
+    let mut found = Vec::new();
+    for mut piece in stream.chunks(size) {
+        while !piece.is_empty() {
+            match parser.feed(piece) {
+                Ok(fed) => {
+                    assert!(fed.event.is_some() || fed.consumed == piece.len());
+                    found.extend(fed.event);
+                    piece = &piece[fed.consumed..];
+                }
+                Err(cause) => return (found, Some(cause)),
+            }
+        }
+    }
+    (found, None)
+}
+
+/// Bytes where TLS is spoken: refused or waited for, within the bound, on either side.
+pub fn tls(data: &[u8]) {
+    let Some((&size, stream)) = data.split_first() else { return };
+    let (client, server) = ends();
+    let mut client = TlsClient::new(client).expect("it was prepared");
+    let mut server = TlsServer::new(server).expect("it was prepared");
+    let (mut plaintext, mut output) = ([0; 1024], Vec::new());
+    for piece in stream.chunks(usize::from(size) + 1) {
+        output.clear();
+        let heard = client.receive(piece).is_ok();
+        while client.read(&mut plaintext).is_ok_and(|bytes| bytes > 0) {}
+        client.take_output(&mut output);
+        let asked = server.receive(piece).is_ok();
+        while server.read(&mut plaintext).is_ok_and(|bytes| bytes > 0) {}
+        server.take_output(&mut output);
+        assert!(client.held_bytes() <= 2 * PENDING_LIMIT_BYTES && server.held_bytes() <= 2 * PENDING_LIMIT_BYTES);
+        assert!(client.is_handshaking() || !heard, "nobody without the keys ends a handshake");
+        if !heard && !asked {
+            break;
+        }
+    }
+}
+
+fn ends() -> &'static (ClientTls, ServerTls) {
+    static ENDS: OnceLock<(ClientTls, ServerTls)> = OnceLock::new();
+    ENDS.get_or_init(|| {
+        let (server, certificate_pem) = ServerTls::made(&[]).expect("a certificate can be made");
+        let client = ClientTls::new(&TlsOptions {
+            verify: true,
+            ca_pem: Some(&certificate_pem),
+            identity: None,
+            oldest: TlsVersion::V1_2,
+            newest: TlsVersion::V1_3,
+            cipher_suites: &[],
+            alpn: &[],
+            server_name: "localhost",
+            resumption: true,
+            connections: 1,
+            early_data: true,
+        });
+        (client.expect("these options are possible"), server)
+    })
+}

@@ -1,0 +1,68 @@
+//! Packets and datagrams from anybody: joined, cut, decrypted or dropped and counted, never trusted.
+
+use std::net::SocketAddr;
+
+use leadline_tunnel::offload::{Cutter, Joiner, FRAME_MAX_BYTES};
+use leadline_tunnel::wireguard::{Machine, Output, PeerConfig, PrivateKey};
+
+/// What is handed random bytes, and must not panic.
+pub type Target = fn(&[u8]);
+
+/// The targets by their names.
+pub const TARGETS: [(&str, Target); 2] = [("tunnel_offload", offload), ("tunnel_wireguard", wireguard)];
+
+/// Packets, each behind its length in two bytes: joined, and what comes of it cut again; and the bytes as one frame.
+pub fn offload(data: &[u8]) {
+    let (mut joiner, mut cutter) = (Joiner::new(), Cutter::new());
+    let mut frame = data.to_vec();
+    cutter.cut(&mut frame, |packet| assert!(packet.len() <= data.len()));
+    let mut joined = 0;
+    let mut take = |joiner: &mut Joiner, joined: &mut usize| {
+        if let Some((frame, packets)) = joiner.take() {
+            assert!(frame.len() <= FRAME_MAX_BYTES && packets == *joined);
+            let mut cut = 0;
+            let sound = cutter.cut(&mut frame.to_vec(), |_| cut += 1);
+            assert!(sound && cut == packets, "{cut} packets out of {packets}");
+        }
+        *joined = 0;
+    };
+    let mut rest = data;
+    while let Some((length, after)) = rest.split_first_chunk::<2>() {
+        let length = usize::from(u16::from_be_bytes(*length)) % 2048;
+        let (packet, after) = after.split_at(after.len().min(length));
+        rest = after;
+        if !joiner.push(packet) {
+            take(&mut joiner, &mut joined);
+            assert!(joiner.push(packet), "an empty joiner takes any packet");
+        }
+        joined += 1;
+    }
+    take(&mut joiner, &mut joined);
+}
+
+/// Datagrams, each behind its length in two bytes, to an interface with one peer.
+pub fn wireguard(data: &[u8]) {
+    let peer = PeerConfig {
+        public_key: PrivateKey::from_bytes([2; 32]).public(),
+        endpoint: Some(([127, 0, 0, 1], 9).into()),
+        allowed_ips: ["10.0.0.0/8", "fd00::/8"].map(|text| text.parse().expect("it is a prefix")).to_vec(),
+        keepalive_s: None,
+    };
+    let mut machine = Machine::new(&PrivateKey::from_bytes([1; 32]), &[peer]).expect("it is an interface");
+    let from: SocketAddr = ([127, 0, 0, 1], 9).into();
+    let mut space = vec![0; 4096];
+    let mut rest = data;
+    let mut taken = 0u64;
+    while let Some((length, after)) = rest.split_first_chunk::<2>() {
+        let length = usize::from(u16::from_be_bytes(*length)) % 2048;
+        let (datagram, after) = after.split_at(after.len().min(length));
+        rest = after;
+        taken += 1;
+        let output = machine.handle_datagram(from, datagram, &mut space);
+        assert!(!matches!(output, Output::Deliver { .. }), "nobody without the keys gets a packet through");
+        machine.handle_packet(datagram, &mut space);
+    }
+    let counters = machine.counters();
+    assert_eq!(counters.received.packets, 0);
+    assert!(counters.dropped.from_network() <= taken);
+}

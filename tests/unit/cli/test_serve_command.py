@@ -1,0 +1,108 @@
+"""`leadline serve` with its options for http, real, on loopback; and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import ssl
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.error import HTTPError
+
+import pytest
+
+LEADLINE = str(Path(sys.executable).with_name("leadline"))
+
+
+@contextmanager
+def serving(*options: str) -> Iterator[dict[str, str]]:
+    """A responder on free ports; gives its URLs by their schemes."""
+    argv = [LEADLINE, "serve", "--http", "--bind", "127.0.0.1", *options]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        ports = re.findall(r"(https?)[^;]* on port (\d+)", said)
+        assert ports, process.communicate(timeout=30)
+        try:
+            yield {scheme: f"{scheme}://127.0.0.1:{port}" for scheme, port in ports}
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(timeout=60)
+
+
+@pytest.fixture
+def ports() -> tuple[str, str]:
+    """Two free ports."""
+    import socket
+
+    with socket.socket() as one, socket.socket() as other:
+        for held in (one, other):
+            held.bind(("127.0.0.1", 0))
+        return str(one.getsockname()[1]), str(other.getsockname()[1])
+
+
+def test_options_are_what_requests_get_and_queries_change_it(ports: tuple[str, str]) -> None:
+    options = ["--status", "503", "--size", "1KiB", "--chunked", "--delay", "2ms", "--shape", "uniform"]
+    with serving("--http-port", ports[0], "--threads", "1", "--close-after", "2", *options) as urls:
+        with pytest.raises(HTTPError) as refused:
+            urllib.request.urlopen(urls["http"] + "/", timeout=30)
+        with refused.value as answer:
+            assert (answer.code, len(answer.read())) == (503, 1024)
+            assert answer.headers["Transfer-Encoding"] == "chunked"
+        with urllib.request.urlopen(urls["http"] + "/?status=201&size=7&chunked=0&delay=0", timeout=30) as changed:
+            assert (changed.status, changed.headers["Content-Length"]) == (201, "7")
+        with urllib.request.urlopen(urls["http"] + "/_leadline/stats", timeout=30) as told:
+            stats = json.load(told)
+    assert stats["by_status"] == {"201": 1, "503": 1}
+    assert (stats["requests"], stats["delayed"], stats["threads"]) == (2, 1, 1)
+
+
+def test_a_share_of_errors_is_exact(ports: tuple[str, str]) -> None:
+    with serving("--http-port", ports[0], "--errors", "0.3") as urls:
+        codes = []
+        for _ in range(10):
+            try:
+                with urllib.request.urlopen(urls["http"] + "/", timeout=30) as answer:
+                    codes.append(answer.status)
+            except HTTPError as error:
+                codes.append(error.code)
+                error.close()
+    assert (codes.count(200), codes.count(500)) == (7, 3)
+
+
+def test_tls_with_a_made_certificate(ports: tuple[str, str]) -> None:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with serving("--http-port", ports[0], "--https-port", ports[1]) as urls:
+        with urllib.request.urlopen(urls["https"] + "/?size=100000", timeout=30, context=context) as answer:
+            assert len(answer.read()) == 100_000
+        with urllib.request.urlopen(urls["http"] + "/_leadline/stats", timeout=30) as told:
+            assert json.load(told)["handshakes_full"] == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--delay", "5"], "--delay: '5' is not a duration; write 5s or 5ms"),
+        (["--delay", "2h"], "--delay: 2h is too long; at most 1h"),
+        (["--size", "2GiB"], "--size: 2GiB is too large; at most 1GiB"),
+        (["--stall", "1s"], "--stall: '1s' does not say how long and how often; write 1s/5s"),
+        (["--stall", "5s/5s"], "--stall: '5s/5s' does not end before the next begins; write 1s/5s"),
+        (["--stall", "1us/5s"], "--stall: '1us/5s' has fractions of a millisecond; write 100ms/5s"),
+        (["--key", "key.pem"], "--certificate and --key go together; give both, or none for a made certificate"),
+        (["--certificate", "a", "--key", "b"], "--certificate without --https-port; give --https-port 8443"),
+        (["--errors", "2"], "--errors"),
+        (["--status", "100"], "--status"),
+        (["--shape", "bell"], "--shape"),
+    ],
+)
+def test_what_cannot_be_is_one_line(options: list[str], said: str) -> None:
+    ended = subprocess.run([LEADLINE, "serve", *options], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.count("\n") == 1
+    assert said in ended.stderr
