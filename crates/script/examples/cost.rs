@@ -69,7 +69,7 @@ fn responses(name: &str, script: &mut ThreadScript) -> Result<(), Box<dyn std::e
     ];
     let begin = cpu_ns()?;
     for _ in 0..ROUNDS {
-        script.response(200, &headers, b"hello world\n")?;
+        script.response(200, headers, b"hello world\n")?;
     }
     print(name, "response, alike", begin)?;
     let begin = cpu_ns()?;
@@ -77,7 +77,7 @@ fn responses(name: &str, script: &mut ThreadScript) -> Result<(), Box<dyn std::e
         let digits = round.to_be_bytes().map(|byte| b'a' + byte % 26);
         let mut headers = headers;
         headers[5].1 = &digits;
-        script.response(200, &headers, &digits)?;
+        script.response(200, headers, &digits)?;
     }
     print(name, "response, one field and the body new", begin)?;
     Ok(())

@@ -1,6 +1,8 @@
 //! A response on its way into Lua. Most responses of a load are alike, so only what differs from the one before crosses;
 //! the rest is there already, as strings that Lua has interned. The table of header fields is new each time.
 
+use std::borrow::Borrow;
+
 use mlua::{Function, LuaString};
 
 use crate::lua::State;
@@ -40,21 +42,24 @@ impl Answer {
 
     /// Brings the header fields that Lua holds up to this response's. Gives the body where Lua does not hold it.
     #[inline]
-    pub(crate) fn update(
+    pub(crate) fn update<'a>(
         &mut self,
         state: &State,
-        headers: &[(&[u8], &[u8])],
+        headers: impl IntoIterator<Item = impl Borrow<(&'a [u8], &'a [u8])>>,
         body: &[u8],
     ) -> Result<Option<LuaString>, ScriptError> {
-        for (index, (name, value)) in headers.iter().enumerate() {
-            let same = self.fields.get(index).is_some_and(|field| field.name == *name && field.value == *value);
+        let mut count = 0;
+        for field in headers {
+            let (name, value) = *field.borrow();
+            let same = self.fields.get(count).is_some_and(|field| field.name == name && field.value == value);
             if !same {
-                self.renew_field(state, index, name, value)?;
+                self.renew_field(state, count, name, value)?;
             }
+            count += 1;
         }
-        if self.count != headers.len() {
-            state.call::<()>(&self.set_fields, headers.len(), "response()")?;
-            self.count = headers.len();
+        if self.count != count {
+            state.call::<()>(&self.set_fields, count, "response()")?;
+            self.count = count;
         }
         if !self.is_content_kept || self.content != body {
             return self.renew_content(state, body).map(Some);

@@ -1,6 +1,7 @@
 //! One thread's state: its requests, what it is told of responses, and when it wants to stop.
 //! Owns the calls that happen per request, so nothing here allocates on this side once buffers have grown.
 
+use std::borrow::Borrow;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -107,19 +108,21 @@ impl ThreadScript {
         request_into(&self.state, &self.request, out)
     }
 
-    /// How long to wait before the next request, ms; what is no number, or below 0, counts as 0.
+    /// How long to wait before the next request, ms; what is no number, or below 0, counts as 0. At most 49 days, so that
+    /// a caller can reckon with it in ns.
     ///
     /// # Errors
     /// The script's.
     pub fn delay_ms(&mut self) -> Result<u64, ScriptError> {
         let delay = self.state.call::<Value>(&self.delay, (), "delay()")?;
         // A cast from `f64` cuts off what does not fit; Lua also takes a string for a number.
-        Ok(match delay {
+        let ms = match delay {
             Value::Integer(number) => u64::try_from(number).unwrap_or(0),
             Value::Number(number) => number as u64,
             Value::String(text) => text.to_string_lossy().trim().parse::<f64>().map_or(0, |number| number as u64),
             _ => 0,
-        })
+        };
+        Ok(ms.min(u64::from(u32::MAX)))
     }
 
     /// Tells the script of a response: names as they were sent; of equal ones the last counts.
@@ -127,7 +130,12 @@ impl ThreadScript {
     /// # Errors
     /// The script's.
     #[inline]
-    pub fn response(&mut self, status: u16, headers: &[(&[u8], &[u8])], body: &[u8]) -> Result<(), ScriptError> {
+    pub fn response<'a>(
+        &mut self,
+        status: u16,
+        headers: impl IntoIterator<Item = impl Borrow<(&'a [u8], &'a [u8])>>,
+        body: &[u8],
+    ) -> Result<(), ScriptError> {
         let content = self.answer.update(&self.state, headers, body)?;
         self.state.call(&self.response, (status, content), "response()")
     }

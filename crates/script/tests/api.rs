@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{address, loaded, origin, sorted, try_load, try_request};
+use common::{address, loaded, origin, respond, sorted, try_load, try_request};
 use leadline_script::{Origin, Summary};
 use leadline_stats::Histogram;
 
@@ -200,7 +200,7 @@ fn request_is_looked_up_each_time() {
     for (status, expected) in
         [(200, "/a"), (201, "/b"), (202, "/list?page=1"), (203, "/list?page=1"), (204, "/list?page=1")]
     {
-        load.threads[0].response(status, &[], b"").unwrap();
+        respond(&mut load.threads[0], status, &[], b"").unwrap();
         assert_eq!(path(load.request()), expected);
     }
     assert_eq!(load.printed(), "new\t204\n");
@@ -220,7 +220,7 @@ fn a_response_arrives_as_it_is() {
     );
     let thread = &mut load.threads[0];
     let long = vec![b'z'; 100_000];
-    let mut answer = |headers: &[(&[u8], &[u8])], body: &[u8]| thread.response(200, headers, body).unwrap();
+    let mut answer = |headers: &[(&[u8], &[u8])], body: &[u8]| respond(thread, 200, headers, body).unwrap();
     answer(&[(b"A", b"1"), (b"b", b"2"), (b"A", b"3")], b"body");
     answer(&[(b"A", b"1"), (b"b", b"2"), (b"A", b"3")], b"body");
     answer(&[(b"A", b"1"), (b"b", b"\xff")], b"");
@@ -250,7 +250,7 @@ fn responses_with_many_fields_arrive_whole() {
     for fields in [23usize, 24, 25, 60, 1] {
         let texts: Vec<(String, String)> = (1..=fields).map(|n| (format!("N{n}"), n.to_string())).collect();
         let headers: Vec<(&[u8], &[u8])> = texts.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())).collect();
-        load.threads[0].response(200, &headers, b"").unwrap();
+        respond(&mut load.threads[0], 200, &headers, b"").unwrap();
         assert_eq!(load.printed(), format!("{fields}\t{}\n", fields * (fields + 1) / 2));
     }
 }
@@ -258,11 +258,11 @@ fn responses_with_many_fields_arrive_whole() {
 #[test]
 fn delays_are_whole_milliseconds() {
     let mut load = loaded(
-        "local answers, n = { 0, 7, 2.9, -3, '12', 'x', false, 0/0 }, 0
+        "local answers, n = { 0, 7, 2.9, -3, '12', 'x', false, 0/0, math.huge }, 0
          function delay() n = n + 1 return answers[n] end",
     );
-    let delays: Vec<u64> = (0..9).map(|_| load.threads[0].delay_ms().unwrap()).collect();
-    assert_eq!(delays, [0, 7, 2, 0, 12, 0, 0, 0, 0]);
+    let delays: Vec<u64> = (0..10).map(|_| load.threads[0].delay_ms().unwrap()).collect();
+    assert_eq!(delays, [0, 7, 2, 0, 12, 0, 0, 0, u64::from(u32::MAX), 0]);
 }
 
 #[test]

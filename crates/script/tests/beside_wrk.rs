@@ -9,7 +9,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::mpsc::{channel, Sender};
 
-use common::{sorted, try_load, try_request};
+use common::{respond, sorted, try_load, try_request};
 use leadline_script::Origin;
 
 /// Requests that are answered and compared; then the server falls silent.
@@ -90,7 +90,7 @@ fn requests(source: &str, url: &str, port: u16) -> Vec<String> {
             sent.push(request);
             rest = after;
             if thread.has_response() {
-                thread.response(200, &[(b"Content-Length", b"2"), (b"X-Key", b"k9")], b"ok").unwrap();
+                respond(thread, 200, &[(b"Content-Length", b"2"), (b"X-Key", b"k9")], b"ok").unwrap();
             }
         }
     }

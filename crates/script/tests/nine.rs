@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{address, loaded, origin, sorted, try_load};
+use common::{address, loaded, origin, respond, sorted, try_load};
 use leadline_script::Summary;
 use leadline_stats::Histogram;
 
@@ -24,10 +24,10 @@ fn a_key_from_a_response_goes_into_later_requests() {
     let mut load = loaded(include_str!("scripts/login_first.lua"));
     assert!(load.threads[0].has_response() && load.threads[0].constant().is_none());
     assert_eq!(load.request(), "GET /login HTTP/1.1\r\nHost: shop.test:8080\r\n\r\n");
-    load.threads[0].response(401, &[(b"X-Key", b"wrong")], b"").unwrap();
+    respond(&mut load.threads[0], 401, &[(b"X-Key", b"wrong")], b"").unwrap();
     assert_eq!(load.request(), "GET /login HTTP/1.1\r\nHost: shop.test:8080\r\n\r\n");
-    load.threads[0].response(200, &[(b"Server", b"s"), (b"X-Key", b"k1")], b"hello").unwrap();
-    load.threads[0].response(200, &[(b"X-Key", b"k2")], b"hello").unwrap();
+    respond(&mut load.threads[0], 200, &[(b"Server", b"s"), (b"X-Key", b"k1")], b"hello").unwrap();
+    respond(&mut load.threads[0], 200, &[(b"X-Key", b"k2")], b"hello").unwrap();
     assert_eq!(sorted(&load.request())[..3], ["GET /inside HTTP/1.1", "Host: shop.test:8080", "X-Key: k1"]);
 }
 
@@ -105,7 +105,7 @@ fn main_and_threads_tell_each_other() {
     for _ in 0..3 {
         assert_eq!(load.request(), whole);
     }
-    load.threads[1].response(200, &[], b"").unwrap();
+    respond(&mut load.threads[1], 200, &[], b"").unwrap();
     load.threads.clear();
     load.main.done(&Summary::default(), &Histogram::new(), &Histogram::new()).unwrap();
     // Thread 1's first is the one that was asked for to see what a request is.
@@ -116,9 +116,9 @@ fn main_and_threads_tell_each_other() {
 fn a_thread_stops_itself() {
     let mut load = try_load(include_str!("scripts/stop_early.lua"), &[], &origin(), 2).unwrap();
     for _ in 0..4 {
-        load.threads[0].response(200, &[], b"").unwrap();
+        respond(&mut load.threads[0], 200, &[], b"").unwrap();
         assert!(!load.threads[0].stopped());
     }
-    load.threads[0].response(200, &[], b"").unwrap();
+    respond(&mut load.threads[0], 200, &[], b"").unwrap();
     assert!(load.threads[0].stopped() && !load.threads[1].stopped());
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{loaded, origin, refused, try_load, try_request};
+use common::{loaded, origin, refused, respond, try_load, try_request};
 use leadline_script::{ScriptError, Summary};
 use leadline_stats::Histogram;
 
@@ -31,7 +31,7 @@ fn errors_of_each_callback_name_it() {
     );
     let mut load =
         loaded("function response() error('r') end function delay() error('d') end function done() error('e') end");
-    assert_eq!(text(load.threads[0].response(200, &[], b"")), "test.lua:1: r (in response())");
+    assert_eq!(text(respond(&mut load.threads[0], 200, &[], b"")), "test.lua:1: r (in response())");
     assert_eq!(load.threads[0].delay_ms().unwrap_err().to_string(), "test.lua:1: d (in delay())");
     let nothing = Histogram::new();
     assert_eq!(text(load.main.done(&Summary::default(), &nothing, &nothing)), "test.lua:1: e (in done())");
@@ -93,7 +93,7 @@ fn leaving_ends_the_load() {
     assert_eq!(refused("os.exit()"), "test.lua:1: the script called os.exit()");
     assert_eq!(refused("pcall(os.exit, true)"), "test.lua: the script called os.exit(true)");
     let mut load = loaded("function request() return wrk.format() end function response() pcall(os.exit, 2) end");
-    assert_eq!(text(load.threads[0].response(200, &[], b"")), "test.lua: the script called os.exit(2)");
+    assert_eq!(text(respond(&mut load.threads[0], 200, &[], b"")), "test.lua: the script called os.exit(2)");
     assert!(try_request(&mut load.threads[0]).is_err(), "it stays left");
 }
 
@@ -106,7 +106,7 @@ fn a_response_may_change_what_is_sent_next() {
             wrk.path, wrk.method, wrk.body = '/next', 'POST', 'b'
          end",
     );
-    load.threads[0].response(200, &[(b"A", b"1"), (b"Host", b"h")], b"").unwrap();
+    respond(&mut load.threads[0], 200, &[(b"A", b"1"), (b"Host", b"h")], b"").unwrap();
     let lines = common::sorted(&load.request());
     assert_eq!(lines[..], ["POST /next HTTP/1.1", "A: 1", "Content-Length: 1", "Host: h", "", "b"]);
 }
@@ -115,7 +115,7 @@ fn a_response_may_change_what_is_sent_next() {
 fn a_constant_request_stays_whatever_a_response_does() {
     let mut load = loaded("function response() wrk.headers.A = 'b'; request = function() return 'x' end end");
     let before = load.threads[0].constant().unwrap().to_vec();
-    load.threads[0].response(200, &[], b"").unwrap();
+    respond(&mut load.threads[0], 200, &[], b"").unwrap();
     assert_eq!(load.threads[0].constant(), Some(&before[..]));
 }
 

@@ -55,14 +55,15 @@ def test_charts(test: TestResult) -> dict[str, Any]:
         "span": _span(lines, test.window),
         "cuts": _cuts(test.window),
         "plots": plots,
-        "curves": [curve(line.metric, line) for line in test.percentiles if line.points],
+        "curves": [curve(line.metric, line) for line in test.percentiles if any(y > 0 for _, y in line.points)],
     }
 
 
 def curve(name: str, percentiles: Percentiles, group: int | None = None) -> dict[str, Any]:
     """A latency curve on an axis of nines: x = -log10(1 - p/100), so 90 is 1, 99 is 2, 99.9 is 3; y in µs.
 
-    p = 100 lies at infinity; it is drawn where the number of values puts the last of them, at log10(count).
+    p = 100 lies at infinity; it is drawn where the number of values puts the last of them, at log10(count). A time of 0
+    (an answer that came in one piece has no transfer) has no place on a logarithmic axis.
     """
     points: list[tuple[float, float]] = []
     for percentile, value in percentiles.points:
@@ -71,7 +72,7 @@ def curve(name: str, percentiles: Percentiles, group: int | None = None) -> dict
         elif percentiles.count > 0:
             last = points[-1][0] if points else 0.0
             points.append((max(last, math.log10(percentiles.count)), value))
-    drawn = [(round(x, 4), _rounded(y)) for x, y in points if math.isfinite(y)]
+    drawn = [(round(x, 4), _rounded(y)) for x, y in points if math.isfinite(y) and y > 0]
     return {"name": name, "group": group, "x": [x for x, _ in drawn], "y": [y for _, y in drawn]}
 
 

@@ -111,6 +111,12 @@ def test_a_kept_run_holds_no_secret(server: Server, tmp_path: Path) -> None:
     assert [path for path in kept if any(secret.encode() in path.read_bytes() for secret in secrets)] == []
 
 
+def test_what_only_an_agent_can_see_to_be_wrong_is_wrong_input() -> None:
+    ended = call("http", "https://127.0.0.1:1/", "--ciphers", "TLS_NO_SUCH", "--no-calibrate")
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
+    assert "there is no cipher suite `TLS_NO_SUCH`" in ended.stderr
+
+
 def test_nobody_answers() -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))  # bound, and never listening

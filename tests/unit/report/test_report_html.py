@@ -215,6 +215,14 @@ def test_latency_curves_lie_on_an_axis_of_nines() -> None:
     assert few["x"] == [0, 2, 2]
 
 
+def test_times_of_zero_have_no_place_on_a_logarithmic_axis() -> None:
+    test = gateway_run().trials[0].tests[-1]
+    some = Percentiles("transfer", 100, ((0.0, 0.0), (50.0, 0.0), (90.0, 12.0)))
+    none = Percentiles("connect", 100, ((0.0, 0.0), (90.0, 0.0)))
+    (drawn,) = charts.test_charts(replace(test, percentiles=(some, none)))["curves"]
+    assert (drawn["name"], drawn["x"], drawn["y"]) == ("transfer", [1.0], [12.0])
+
+
 def test_a_figure_without_a_value_has_no_bar() -> None:
     run = gateway_run()
     summary = replace(run.summaries[0], metrics={"throughput_bps": Metric(None, "bit/s")})

@@ -53,6 +53,16 @@ pub fn try_request(thread: &mut ThreadScript) -> Result<String, ScriptError> {
     Ok(String::from_utf8(out).unwrap())
 }
 
+/// A response to this thread's script.
+pub fn respond(
+    thread: &mut ThreadScript,
+    status: u16,
+    headers: &[(&[u8], &[u8])],
+    body: &[u8],
+) -> Result<(), ScriptError> {
+    thread.response(status, headers, body)
+}
+
 pub fn address(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }

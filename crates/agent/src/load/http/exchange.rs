@@ -205,8 +205,11 @@ impl<W: Wire> Worker<W> {
     pub fn sent(&mut self, index: usize, bytes: usize) {
         let connection = &mut self.connections[index];
         let mut bytes = bytes;
+        // What a handshake or a proxy was sent goes before the request.
+        let records = bytes.min(connection.records_left);
+        connection.records_left -= records;
+        bytes -= records;
         if connection.tls.is_some() {
-            connection.records_left = connection.records_left.saturating_sub(bytes);
             bytes = if connection.records_left == 0 { connection.machine.unsent_bytes() } else { 0 };
         }
         if !connection.machine.is_sending() {

@@ -69,8 +69,7 @@ impl Scripted {
         if answer.is_cut {
             return Err("an answer was longer than the 64 MiB that a script is shown".to_owned());
         }
-        let fields: Vec<_> = answer.fields().collect();
-        self.0.response(status, &fields, &answer.body).map_err(|error| error.to_string())
+        self.0.response(status, answer.fields(), &answer.body).map_err(|error| error.to_string())
     }
 }
 

@@ -298,6 +298,11 @@ fn tls_through_a_proxy_and_without(engine: Engine) {
             let outcome = run(engine, sealed);
             assert_eq!((outcome.counts["responses"], outcome.counts["body_bytes"]), (200, 400));
             let (full, resumed) = (outcome.counts["tls_full"], outcome.counts["tls_resumed"]);
+            assert!(
+                (20..=24).contains(&outcome.counts["connections_opened"]),
+                "ten requests on each: {:?}",
+                outcome.counts
+            );
             // The last ones may still have been on their way when all requests had been answered.
             assert!((20..=outcome.counts["connections_opened"]).contains(&(full + resumed)), "{full} + {resumed}");
             assert_eq!(resumed > 0, resumption, "{full} full, {resumed} resumed");
