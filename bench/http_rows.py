@@ -54,7 +54,8 @@ def beside_others(rounds: Rounds) -> Iterator[Row]:
 
         pairs = _pairs(rounds, lambda: agent.closed(url, rounds.seconds), cheapest)
     names = " or ".join("ab -k" if peer is peers.ab else "h2load --h1" for peer in others)
-    yield _cpu("HTTP on nginx, CPU per request", f"{names}, the cheaper", pairs, at_most(0.75))
+    names += ", the cheaper" if len(others) > 1 else ""
+    yield _cpu("HTTP on nginx, CPU per request", names, pairs, at_most(0.75))
 
 
 def on_null(rounds: Rounds) -> Iterator[Row]:
