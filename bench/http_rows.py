@@ -35,6 +35,13 @@ def on_nginx(rounds: Rounds) -> Iterator[Row]:
         yield bounded("HTTP on nginx, p99 from the kernel's receive stamp to ours", wait_us, f"{wait_us:.4g} µs")
 
 
+def beside_bare(rounds: Rounds) -> Iterator[Row]:
+    """Beside a loop that does nothing but wait, receive and send: how near we are to what the kernel alone takes."""
+    with servers.nginx() as url, peers.bare_loop() as bare:
+        pairs = _pairs(rounds, lambda: agent.closed(url, rounds.seconds), lambda: bare(url, rounds.seconds))
+    yield _cpu("HTTP on nginx, CPU per request", "a bare loop of epoll_wait, recv, send", pairs)
+
+
 def beside_others(rounds: Rounds) -> Iterator[Row]:
     """Beside the cheaper of ab and h2load in each round."""
     others = [peer for name, peer in (("ab", peers.ab), ("h2load", peers.h2load)) if shutil.which(name)]

@@ -28,6 +28,7 @@ DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
 
 ROWS: dict[str, Callable[[Rounds], Iterator[Row]]] = {
     "http": http_rows.on_nginx,
+    "bare": http_rows.beside_bare,
     "others": http_rows.beside_others,
     "null": http_rows.on_null,
     "scripts": http_rows.scripts,
