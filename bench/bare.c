@@ -1,5 +1,6 @@
-// The least that a generator can do over epoll: wait, receive, send again. Reads no answer and keeps no figures, so what
-// it takes is the kernel's price of a request. Refuses answers that do not come in one piece: bare PORT SECONDS CONNECTIONS.
+// The least that a generator can do over epoll: wait, receive, send again. Reads no answer and keeps no figures, so
+// what it takes is the kernel's price of a request. Refuses answers that do not come in one piece.
+// bare PORT SECONDS CONNECTIONS
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netinet/in.h>
