@@ -37,9 +37,12 @@ def on_nginx(rounds: Rounds) -> Iterator[Row]:
 
 def beside_bare(rounds: Rounds) -> Iterator[Row]:
     """Beside a loop that does nothing but wait, receive and send: how near we are to what the kernel alone takes."""
+    seconds = rounds.seconds
     with servers.nginx() as url, peers.bare_loop() as bare:
-        pairs = _pairs(rounds, lambda: agent.closed(url, rounds.seconds), lambda: bare(url, rounds.seconds))
-    yield _cpu("HTTP on nginx, CPU per request", "a bare loop of epoll_wait, recv, send", pairs)
+        trios = [(agent.closed(url, seconds), bare(url, seconds), peers.wrk(url, seconds)) for _ in range(rounds.count)]
+    name = "a bare loop of epoll_wait, recv, send"
+    yield _cpu("HTTP on nginx, CPU per request", name, [(ours, loop) for ours, loop, _ in trios])
+    yield _cpu(f"HTTP on nginx, CPU per request of {name}", "wrk", [(loop, theirs) for _, loop, theirs in trios])
 
 
 def beside_others(rounds: Rounds) -> Iterator[Row]:
