@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from environment import describe_machine, versions
 from rows import Rounds, Row, table
+
+NOTES = Path(__file__).with_name("notes.md")
+"""What counts and profiles show, kept by hand."""
 
 _HOW = """\
 Written by `make bench`. Ours and theirs alternate on the same two CPUs, the generator on one and the server on the
@@ -17,7 +21,8 @@ are this machine's; the ratios are what to compare.
 - **HTTP** is 50 connections that stay open, one generating thread, and a body of 12 bytes, from an nginx of one worker
   or from `leadline serve --http`, the null responder.
 - Over loopback the sender's CPU also carries the packet into the receiver's socket, for every tool alike: that part of
-  a ratio no generator can change.
+  a ratio no generator can change. **The bare loop** (`bench/bare.c`) waits, receives and sends, and does nothing else:
+  what it takes is the kernel's price, and where it stands beside a peer is about how low a generator can come.
 - **Scripts** are those of `crates/script/tests/scripts`, the same file for both tools.
 - **Handshakes** are full ones on both sides: the server resumes nothing.
 - **Memory** is the most that the agent's process had resident; the kernel keeps its sockets elsewhere.
@@ -36,6 +41,8 @@ def document(rows: Sequence[Row], left_out: Sequence[str], rounds: Rounds) -> st
             "",
             *table(rows),
             *(["", "Left out: " + "; ".join(left_out) + "."] if left_out else []),
+            "",
+            NOTES.read_text(encoding="utf-8").rstrip(),
             "",
         ]
     )

@@ -35,6 +35,16 @@ def on_nginx(rounds: Rounds) -> Iterator[Row]:
         yield bounded("HTTP on nginx, p99 from the kernel's receive stamp to ours", wait_us, f"{wait_us:.4g} µs")
 
 
+def beside_bare(rounds: Rounds) -> Iterator[Row]:
+    """Beside a loop that does nothing but wait, receive and send: how near we are to what the kernel alone takes."""
+    seconds = rounds.seconds
+    with servers.nginx() as url, peers.bare_loop() as bare:
+        trios = [(agent.closed(url, seconds), bare(url, seconds), peers.wrk(url, seconds)) for _ in range(rounds.count)]
+    name = "a bare loop of epoll_wait, recv, send"
+    yield _cpu("HTTP on nginx, CPU per request", name, [(ours, loop) for ours, loop, _ in trios])
+    yield _cpu(f"HTTP on nginx, CPU per request of {name}", "wrk", [(loop, theirs) for _, loop, theirs in trios])
+
+
 def beside_others(rounds: Rounds) -> Iterator[Row]:
     """Beside the cheaper of ab and h2load in each round."""
     others = [peer for name, peer in (("ab", peers.ab), ("h2load", peers.h2load)) if shutil.which(name)]
@@ -47,7 +57,8 @@ def beside_others(rounds: Rounds) -> Iterator[Row]:
 
         pairs = _pairs(rounds, lambda: agent.closed(url, rounds.seconds), cheapest)
     names = " or ".join("ab -k" if peer is peers.ab else "h2load --h1" for peer in others)
-    yield _cpu("HTTP on nginx, CPU per request", f"{names}, the cheaper", pairs, at_most(0.75))
+    names += ", the cheaper" if len(others) > 1 else ""
+    yield _cpu("HTTP on nginx, CPU per request", names, pairs, at_most(0.75))
 
 
 def on_null(rounds: Rounds) -> Iterator[Row]:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from programs import GENERATOR_CPU, found, pinned, program, run, timed
 
@@ -52,6 +56,21 @@ def h2load(url: str, seconds: int) -> Cost:
     said, cpu_s = timed([program("h2load"), "--h1", "-t1", f"-c{CONNECTIONS}", "-D", str(seconds), url])
     requests = int(found(r"(\d+) succeeded", said))
     return Cost(requests, requests / seconds, cpu_s)
+
+
+@contextmanager
+def bare_loop() -> Iterator[Callable[[str, int], Cost]]:
+    """`bare.c`, compiled: what the kernel alone takes for a request, as a generator that is given URL and seconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        built = f"{folder}/bare"
+        run([program("cc"), "-O2", "-o", built, str(Path(__file__).with_name("bare.c"))])
+
+        def bare(url: str, seconds: int) -> Cost:
+            said, cpu_s = timed([built, str(urlsplit(url).port), str(seconds), str(CONNECTIONS)])
+            requests = int(found(r"(\d+) answers", said))
+            return Cost(requests, requests / float(found(r"in ([\d.]+) s", said)), cpu_s)
+
+        yield bare
 
 
 def leadline_tcp(port: int, seconds: int) -> float:

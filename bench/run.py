@@ -28,6 +28,7 @@ DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
 
 ROWS: dict[str, Callable[[Rounds], Iterator[Row]]] = {
     "http": http_rows.on_nginx,
+    "bare": http_rows.beside_bare,
     "others": http_rows.beside_others,
     "null": http_rows.on_null,
     "scripts": http_rows.scripts,
@@ -50,6 +51,8 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
     rows: list[Row] = []
     left_out = [f"{name} is not installed" for name in PEERS if shutil.which(name) is None]
+    for missing in left_out:
+        print(missing, file=sys.stderr)
     for name in given.only or ROWS:
         try:
             for row in ROWS[name](Rounds(given.rounds, given.seconds)):
@@ -70,10 +73,16 @@ def main() -> int:
 
 def _given() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5, help="rounds per comparison; the ratio is their median")
-    parser.add_argument("--seconds", type=int, default=2, help="length of each run")
+    parser.add_argument("--rounds", type=_positive, default=5, help="rounds per comparison; the ratio is their median")
+    parser.add_argument("--seconds", type=_positive, default=2, help="length of each run")
     parser.add_argument("--only", action="append", choices=ROWS, metavar="NAME", help=f"of {', '.join(ROWS)}")
     return parser.parse_args()
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+    return int(text)
 
 
 if __name__ == "__main__":

@@ -243,7 +243,7 @@ def test_something_else_is_there(server: cli.Server) -> None:
         (("tcp", "127.0.0.1", "-R", "--bidir"), "exclude each other"),
         (("rr", "127.0.0.1", "-p", "99999"), "65535"),
         (("rr", "127.0.0.1", "-n", "0"), "1"),
-        (("rr", "127.0.0.1", "-d", "1s", "--warmup", "2s"), "leadline: 2000 ms of warm-up"),
+        (("rr", "127.0.0.1", "-d", "1s", "--warmup", "2s"), "leadline: --warmup: 2000 ms of warm-up"),
         (("tcp", "127.0.0.1", "--target", "throughput_bps"), "METRIC < VALUE"),
         (("tcp",), "host"),
         (("tcp", "127.0.0.1", "--nope"), "--nope"),

@@ -77,33 +77,48 @@ pub fn begin(to: &Remote, from: Option<IpAddr>, options: &TcpOptions) -> io::Res
     }
 }
 
+/// Whether this host takes the options.
+///
+/// # Errors
+/// Which one it does not take, and why.
+pub fn check(options: &TcpOptions) -> io::Result<()> {
+    let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
+    set(&Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?, &anywhere, options)
+}
+
 fn set(socket: &Socket, to: &SocketAddr, options: &TcpOptions) -> io::Result<()> {
+    let named = |name: &'static str| move |error: io::Error| io::Error::new(error.kind(), format!("{name}: {error}"));
     socket.set_tcp_nodelay(!options.delay)?;
     if let Some(name) = &options.congestion {
-        socket.set_tcp_congestion(name.as_bytes())?;
+        let unknown = |error: io::Error| io::Error::new(error.kind(), format!("congestion {name}: {error}"));
+        socket.set_tcp_congestion(name.as_bytes()).map_err(unknown)?;
     }
     if let Some(bytes) = options.send_buffer_bytes {
-        socket.set_send_buffer_size(bytes as usize)?;
+        socket.set_send_buffer_size(bytes as usize).map_err(named("send buffer"))?;
     }
     if let Some(bytes) = options.receive_buffer_bytes {
-        socket.set_recv_buffer_size(bytes as usize)?;
+        socket.set_recv_buffer_size(bytes as usize).map_err(named("receive buffer"))?;
     }
     if let Some(bytes) = options.segment_bytes {
-        option(socket, libc::IPPROTO_TCP, libc::TCP_MAXSEG, bytes as libc::c_int)?;
+        option(socket, libc::IPPROTO_TCP, libc::TCP_MAXSEG, bytes as libc::c_int).map_err(named("segment"))?;
     }
     if let Some(point) = options.dscp {
+        if point > 63 {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("dscp {point}: a code point is 0 to 63")));
+        }
         // The code point is the upper six bits; the lower two are ECN's.
         let class = libc::c_int::from(point) << 2;
         match to {
-            SocketAddr::V4(_) => option(socket, libc::IPPROTO_IP, libc::IP_TOS, class)?,
-            SocketAddr::V6(_) => option(socket, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, class)?,
+            SocketAddr::V4(_) => option(socket, libc::IPPROTO_IP, libc::IP_TOS, class),
+            SocketAddr::V6(_) => option(socket, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, class),
         }
+        .map_err(named("dscp"))?;
     }
     if options.user_timeout.is_some() {
-        socket.set_tcp_user_timeout(options.user_timeout)?;
+        socket.set_tcp_user_timeout(options.user_timeout).map_err(named("user timeout"))?;
     }
     if options.fast_open {
-        option(socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1)?;
+        option(socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1).map_err(named("fast open"))?;
     }
     Ok(())
 }
@@ -193,7 +208,9 @@ mod tests {
         assert!(socket.tcp_mss().unwrap() <= 1000);
         assert!(established(&listener, None, &TcpOptions::default()).tcp_nodelay().unwrap());
         let unknown = TcpOptions { congestion: Some("none-such".to_owned()), ..TcpOptions::default() };
-        assert!(begin(&Remote::Inet(listener.local_addr().unwrap()), None, &unknown).is_err());
+        assert!(check(&unknown).unwrap_err().to_string().starts_with("congestion none-such: "));
+        assert!(check(&TcpOptions { dscp: Some(64), ..TcpOptions::default() }).is_err());
+        check(&options).unwrap();
     }
 
     #[test]

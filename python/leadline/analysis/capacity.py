@@ -16,7 +16,7 @@ from leadline.analysis.validity import GENERATOR_REASONS, WAITING_FEW
 from leadline.errors import InputError
 from leadline.plan.targets import Target
 
-_AND = re.compile(r"\s+and\s+", re.IGNORECASE)
+_AND = re.compile(r"(?:^|\s)\s*and(?=\s|$)", re.IGNORECASE)
 _ERRORS = "error_ratio"
 
 

@@ -42,6 +42,8 @@ def found_rate(
 
 def interval(rate: Metric) -> str:
     """Both bounds, each as far as it is known."""
+    if rate.low is None and rate.high is None:
+        return "not known"
     low = "no rate that holds" if rate.low is None else f"{_rate(rate.low)}, which holds,"
     high = "no known limit" if rate.high is None else f"{_rate(rate.high)}, which does not"
     return f"{low} and {high}"

@@ -1,7 +1,7 @@
 """The most that a generator here can do with requests of one shape: a second of closed loop against a null responder.
 
 Owns how the shape of a load becomes such a calibration, and what its figures mean; `ceiling_cache` keeps the answers.
-Runs before a measurement, never during one, and touches no server but its own; docs/decisions/0004-ceiling.md has why.
+Runs before a measurement, never during one, and touches no server but its own; docs/decisions/0005-ceiling.md has why.
 """
 
 from __future__ import annotations

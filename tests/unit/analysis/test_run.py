@@ -171,6 +171,29 @@ def test_entries_that_lack_what_they_promise_are_passed_over() -> None:
     assert analyse(MANIFEST, spoiled) == analyse(MANIFEST, entries)
 
 
+@pytest.mark.parametrize(
+    ("record", "wanted"),
+    [
+        ({"per_s": 5000, "extrapolated": True}, 5000.0),
+        ({"per_s": 5000.5}, 5000.5),
+        ({"per_s": 0}, None),
+        ({"per_s": "5000"}, None),
+        ({}, None),
+    ],
+)
+def test_a_ceiling_is_of_the_trial_that_it_was_noted_in(record: dict[str, Any], wanted: float | None) -> None:
+    run = MadeRun()
+    run.begin()
+    for number in (1, 2):
+        run.begin_trial(f"c01/{number}", clients=1)
+        if number == 1:
+            run.record("ceiling", host="client1", **record)
+        run.test(f"c01/{number}", 1e6, begin_ns=EPOCH_NS + number * 60 * S)
+        run.end_trial(f"c01/{number}")
+    found = [trial.tests[0].generator for trial in analyse(MANIFEST, run.entries).trials]
+    assert [generator.ceiling_per_s for generator in found if generator is not None] == [wanted, None]
+
+
 def test_an_empty_journal_is_a_run_without_results() -> None:
     analysis = analyse({}, [])
     assert (analysis.status, analysis.trials, analysis.summaries) == ("killed", (), ())

@@ -25,7 +25,7 @@ from made_journals import (
 )
 
 from leadline.analysis import TestData, analyse_test
-from leadline.analysis.model import ClientBringUp, Validity, Verdict
+from leadline.analysis.model import Ceiling, ClientBringUp, Validity, Verdict
 
 END_NS = EPOCH_NS + 10 * S
 
@@ -371,3 +371,56 @@ def test_clocks_of_several_machines_that_are_loosely_known() -> None:
     assert verdict(data) == ("valid", ["unsynchronised-clock"])
     data.facts = {"client1": facts("a"), "server": facts("a")}
     assert verdict(data) == ("valid", ["shared-cpus"])
+
+
+# --- The generator's own ceiling ------------------------------------------------------------------------------------
+
+
+def near(per_s: float, *threads: dict[str, Any], extrapolated: bool = False) -> TestData:
+    """1000 requests a second by a generator that can do so many."""
+    data = steady_test("http", generator=load(*(threads or (thread(0.9),))))
+    data.ceiling = Ceiling(per_s, extrapolated)
+    return data
+
+
+@pytest.mark.parametrize(
+    ("per_s", "wanted"),
+    [
+        (900.0, ("generator-limited", ["near-ceiling"])),
+        (1000 / 0.901, ("generator-limited", ["near-ceiling"])),
+        (1000 / 0.899, ("valid", [])),
+        (50_000.0, ("valid", [])),
+    ],
+)
+def test_a_rate_near_the_ceiling_is_the_generators(per_s: float, wanted: tuple[str, list[str]]) -> None:
+    assert verdict(near(per_s)) == wanted
+
+
+def test_a_ceiling_is_written_with_how_it_is_known() -> None:
+    (reason,) = analyse_test(near(1000.0)).validity.reasons
+    assert reason.text == "1000 requests/s are 100% of what this generator can do (1000/s against a null responder)"
+    (reason,) = analyse_test(near(1000.0, extrapolated=True)).validity.reasons
+    assert "(about 1000/s against a null responder)" in reason.text
+
+
+@pytest.mark.parametrize("threads", [(thread(0.79),), (thread(0.5, 0.29), thread(0.3))])
+def test_threads_with_time_to_spare_were_not_at_their_ceiling(threads: tuple[dict[str, Any], ...]) -> None:
+    """The null responder let the generator do less than it can: what it did here shows that."""
+    assert verdict(near(1000.0, *threads)) == ("valid", ["ceiling-doubtful"])
+
+
+@pytest.mark.parametrize("threads", [(thread(0.81),), (thread(0.5, 0.31),), (thread(0.2), thread(0.85))])
+def test_one_busy_thread_is_enough(threads: tuple[dict[str, Any], ...]) -> None:
+    assert verdict(near(1000.0, *threads)) == ("generator-limited", ["near-ceiling"])
+
+
+def test_an_unknown_ceiling_is_told_where_it_could_matter() -> None:
+    assert verdict(steady_test("http", generator=load(thread(0.5)))) == ("valid", [])
+    assert verdict(steady_test("http", generator=load(thread(0.9)))) == ("valid", ["ceiling-unknown"])
+    assert verdict(steady_test("rr", generator=load(thread(0.9)))) == ("valid", [])
+
+
+def test_the_ceiling_is_among_the_generators_figures() -> None:
+    for data, wanted in ((near(5000.0), 5000.0), (steady_test("http"), None)):
+        generator = analyse_test(data).generator
+        assert generator is not None and generator.ceiling_per_s == wanted

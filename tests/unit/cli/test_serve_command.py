@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -38,8 +39,6 @@ def serving(*options: str) -> Iterator[dict[str, str]]:
 @pytest.fixture
 def ports() -> tuple[str, str]:
     """Two free ports."""
-    import socket
-
     with socket.socket() as one, socket.socket() as other:
         for held in (one, other):
             held.bind(("127.0.0.1", 0))

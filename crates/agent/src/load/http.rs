@@ -38,7 +38,7 @@ use self::worker::{Metric, Parts, Worker, METRICS};
 use super::conduct::span;
 use super::threads::{Collector, FlowCounters, Recorder, Rolled};
 use super::{Ready, Task};
-use crate::events::system_error;
+use crate::events::{input_error, system_error};
 use crate::flows::counters;
 
 /// Start the threads and have them open their connections.
@@ -56,7 +56,14 @@ fn prepare_with(spec: HttpSpec, forced: Option<Engine>, task: &Task) -> Result<B
     let plan = Arc::new(plan);
     // The first threads have one connection more where they cannot all have as many.
     let sizes: Vec<usize> = (0..threads).map(|index| (spec.connections as usize - index).div_ceil(threads)).collect();
-    match Wires::new(&plan.payload, &sizes, forced).map_err(failed)? {
+    let without_room = |error: io::Error| match error.raw_os_error() {
+        Some(libc::EMFILE | libc::ENFILE) => input_error(
+            "too_many_open_files",
+            format!("{} connections need more descriptors than `ulimit -n` allows: {error}", spec.connections),
+        ),
+        _ => failed(error),
+    };
+    match Wires::new(&plan.payload, &sizes, forced).map_err(without_room)? {
         Wires::IoUring(wires) => HttpLoad::open(spec, plan, cast, wires, (Engine::IoUring, None)),
         Wires::Epoll(wires, reason) => HttpLoad::open(spec, plan, cast, wires, (Engine::Epoll, Some(reason))),
     }

@@ -75,15 +75,15 @@ impl<W: Wire> Worker<W> {
     }
 
     /// The socket is connected, or has failed.
-    pub fn connected(&mut self, index: usize, since_ns: u64) {
+    pub fn connected(&mut self, index: usize, since_ns: u64, at_ns: u64) {
         let stamped = index % STAMPED_EVERY == 0 && self.ask_for_stamps(index);
         if let Err(error) = self.wire.connected(index, stamped) {
             let way = self.plan.way.to_string();
             return self.not_connected(index, failure_name(&error), || format!("connecting to {way}: {error}"));
         }
-        let now_ns = monotonic_ns();
         self.tally.connections_opened += 1;
-        self.recorder.record(Metric::Connect as usize, self.phase_due_ns(since_ns), now_ns - since_ns);
+        self.recorder.record(Metric::Connect as usize, self.phase_due_ns(since_ns), at_ns.saturating_sub(since_ns));
+        let now_ns = monotonic_ns();
         let plan = std::sync::Arc::clone(&self.plan);
         if let Some(request) = &plan.way.proxy_request {
             self.connections[index].proxy = Some(Box::new(ResponseParser::new(true)));

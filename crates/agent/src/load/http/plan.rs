@@ -11,7 +11,7 @@ use leadline_http::tls::{ClientTls, TlsOptions, TlsVersion};
 use leadline_http::{RequestSet, RequestTemplate, Url};
 use leadline_pace::{Stage, Stages};
 use leadline_sys::clock::monotonic_ns;
-use leadline_sys::connect::{Remote, TcpOptions};
+use leadline_sys::connect::{self, Remote, TcpOptions};
 use leadline_wire::{DnsPolicy, ErrorReport, HttpRequest, HttpSpec, IpVersion, TlsSpec};
 
 use crate::events::input_error;
@@ -216,22 +216,28 @@ fn way(spec: &HttpSpec, origin: &Url, proxy: Option<&Proxy>) -> Result<Way, Erro
         Some(path) => Destination::Known(Remote::Unix(PathBuf::from(path)), None),
         None => destination(spec, towards)?,
     };
-    let options = spec.socket.clone();
     Ok(Way {
         destination,
         binds,
-        options: TcpOptions {
-            delay: options.delay,
-            congestion: options.congestion,
-            send_buffer_bytes: options.send_buffer_bytes,
-            receive_buffer_bytes: options.receive_buffer_bytes,
-            segment_bytes: options.segment_bytes,
-            dscp: options.dscp.filter(|point| *point < 64),
-            user_timeout: options.user_timeout_ms.map(|time_ms| Duration::from_millis(time_ms.into())),
-            fast_open: options.fast_open,
-        },
+        options: options(spec)?,
         proxy_request: proxy.filter(|_| origin.is_https).map(|proxy| proxy.connect_request(origin)),
     })
+}
+
+fn options(spec: &HttpSpec) -> Result<TcpOptions, ErrorReport> {
+    let asked = spec.socket.clone();
+    let options = TcpOptions {
+        delay: asked.delay,
+        congestion: asked.congestion,
+        send_buffer_bytes: asked.send_buffer_bytes,
+        receive_buffer_bytes: asked.receive_buffer_bytes,
+        segment_bytes: asked.segment_bytes,
+        dscp: asked.dscp,
+        user_timeout: asked.user_timeout_ms.map(|time_ms| Duration::from_millis(time_ms.into())),
+        fast_open: asked.fast_open,
+    };
+    connect::check(&options).map_err(|error| input_error("bad_socket", format!("socket: {error}")))?;
+    Ok(options)
 }
 
 fn destination(spec: &HttpSpec, url: &Url) -> Result<Destination, ErrorReport> {

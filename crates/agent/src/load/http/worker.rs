@@ -223,6 +223,10 @@ impl<W: Wire> Worker<W> {
     pub fn live(mut self, start: &Start, opened: mpsc::Sender<Opened>) -> io::Result<Option<WorkerReport>> {
         clock::use_precise_timers();
         self.wire.begin()?;
+        if let Some(shared) = &self.plan.tls {
+            // A thread's source of random numbers takes long to begin, which is no connection's time.
+            drop(TlsClient::new(shared));
+        }
         self.open(start)?;
         let _ = opened.send(Opened { up: self.up, failures: self.failures.clone() });
         drop(opened);
@@ -423,7 +427,7 @@ impl<W: Wire> Worker<W> {
                 self.take_back(index, missing);
                 self.not_sent(index, &error);
             }
-            (Link::Connecting { since_ns }, Completion::Writable) => self.connected(index, since_ns),
+            (Link::Connecting { since_ns }, Completion::Writable) => self.connected(index, since_ns, at_ns),
             (Link::Greeting { .. }, Completion::Received) => self.greeted(index, at_ns),
             (Link::Greeting { .. }, Completion::Sent(bytes)) => self.sent(index, bytes),
             (Link::Greeting { .. }, Completion::Ended(outcome)) => self.greeting_ended(index, outcome),

@@ -1,0 +1,59 @@
+"""A capacity search as a terminal shows it: what each ending's headline promises, and every trial's reason."""
+
+from __future__ import annotations
+
+import pytest
+from rich.console import Console
+
+from leadline.analysis.capacity import Trial
+from leadline.analysis.model import Metric, Reason, Validity, Verdict
+from leadline.report.found import found_rate, trial_line
+
+CONDITIONS = "latency_p99_us < 5000"
+VALID = Validity(Verdict.VALID)
+LIMITED = Validity(Verdict.GENERATOR_LIMITED, (Reason("generator-limited-trials", "from 1020/s on it was late"),))
+CUT = Validity(Verdict.INCOMPLETE, (Reason("ended-early", "the search was interrupted"),))
+TRIALS = (
+    Trial(2000.0, 1.0, False, False, 0.5, "latency_p99_us 90000 is not < 5000", {}),
+    Trial(1020.0, 10.0, False, True, 0.98, "sends were late by 3 ms at p99", {}),
+    Trial(0.5, 10.0, True, False, 1.0, "latency_p99_us 1200", {}),
+)
+
+
+def shown(low: float | None, high: float | None, validity: Validity) -> list[str]:
+    console = Console(width=120, color_system=None, highlight=False)
+    with console.capture() as capture:
+        rate = Metric(low, "1/s", low, high)
+        console.print(found_rate(rate, Metric(1050.0, "1/s"), CONDITIONS, TRIALS, validity))
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "validity", "headline", "between"),
+    [
+        (1000.4, 1020.0, VALID, "1,000/s", "1,000/s, which holds, and 1,020/s, which does not"),
+        (12.345, 12.5, VALID, "12.35/s", "12.35/s, which holds, and 12.5/s, which does not"),
+        (1000.0, None, LIMITED, "≥ 1,000/s", "1,000/s, which holds, and no known limit"),
+        (1000.0, 1300.0, CUT, "≥ 1,000/s", "1,000/s, which holds, and 1,300/s, which does not"),
+        (None, 2.0, VALID, "none", "no rate that holds and 2/s, which does not"),
+        (None, None, CUT, "unknown", "not known"),
+    ],
+)
+def test_the_headline_promises_no_more_than_is_known(
+    low: float | None, high: float | None, validity: Validity, headline: str, between: str
+) -> None:
+    lines = shown(low, high, validity)
+    assert lines[0] == f"{headline}  highest rate with {CONDITIONS}"
+    assert lines[2].split(maxsplit=1) == ["between", between]
+    assert lines[3].split() == ["closed", "loop", "1,050/s"]
+    assert any(validity.verdict.value in line for line in lines[-3:])
+
+
+def test_each_trial_has_its_row() -> None:
+    rows = [line.split(maxsplit=3) for line in shown(1000.0, None, LIMITED) if "/s " in line and " s " in line]
+    assert [row[0] for row in rows] == ["2,000/s", "1,020/s", "0.5/s"]
+    assert [row[3].split("  ")[0] for row in rows] == ["does not hold", "generator-limited", "holds"]
+
+
+def test_a_trial_in_a_line() -> None:
+    assert trial_line(7, TRIALS[1]) == ("trial 7: 1,020/s for 10.0 s generator-limited: sends were late by 3 ms at p99")
