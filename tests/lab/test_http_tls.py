@@ -86,7 +86,8 @@ def test_versions_and_resumption(nginx: servers.Nginx, made: servers.Certificate
         assert 0 <= load.count("connections_opened") - full - resumed <= 2
         reused = sum(line.ssl_session_reused == "r" for line in lines)
         assert 0 <= resumed - reused <= 2 and 0 <= full - (100 - reused) <= 2
-        assert (full, resumed > 90) == (2, True) if load.run.startswith("resumed") else resumed == 0
+        # The second connection may find the first one's session, or not yet.
+        assert full in (1, 2) if load.run.startswith("resumed") else resumed == 0
 
 
 def test_versions_that_do_not_meet(nginx: servers.Nginx, made: servers.Certificates) -> None:
