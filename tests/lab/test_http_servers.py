@@ -242,3 +242,24 @@ def test_tinyproxy(nginx: servers.Nginx, tmp_path: Path) -> None:
     assert said.count(f"CONNECT localhost:{nginx.tls} HTTP/1.1") == 6
     assert refused.code == 1 and refused.err.count("\n") == 1
     assert refused.document["error"]["code"].startswith("proxy_"), refused.err
+
+
+def test_our_own_responder(tmp_path: Path) -> None:
+    """Answers, errors and stalls as it was told, closing now and then, plain and over TLS: it counts the same as we do."""
+    options = ("--http", "--errors", "0.1", "--close-after", "25", "--stall", "100ms/300ms", "--size", "1000")
+    with cli.serve(*options) as server:
+        loads = cli.load_over_both("own", server.url("/?chunked=1"), "-n", "1000", "-c", "8", "-t", "2")
+        paced = cli.load("paced", server.url(), "--rate", "500", "-d", "1s", "-c", "200")
+        stats = server.stats()
+    for load in loads:
+        check_all_answered(load, 1000)
+        assert load.count("body_bytes") >= 900 * 1000
+    assert (paced.errors, paced.count("requests_due")) == ({}, 500)
+    loads.append(paced)
+    assert stats["requests"] == sum(load.count("requests_sent") for load in loads)
+    assert stats["bytes_received"] >= sum(load.count("bytes_sent") for load in loads)
+    answered = {name: sum(load.count(f"status_{name}") for load in loads) for name in ("2xx", "5xx")}
+    unanswered = paced.count("unanswered")
+    assert stats["status_2xx"] + stats["status_5xx"] == sum(answered.values()) + unanswered
+    # One in ten, evenly: of what a thread of the server saw, within one.
+    assert abs(stats["status_5xx"] - stats["requests"] / 10) <= 16
