@@ -244,8 +244,8 @@ def test_tinyproxy(nginx: servers.Nginx, tmp_path: Path) -> None:
     assert refused.document["error"]["code"].startswith("proxy_"), refused.err
 
 
-def test_our_own_responder(tmp_path: Path) -> None:
-    """Answers, errors and stalls as it was told, closing now and then, plain and over TLS: it counts the same as we do."""
+def test_our_own_responder() -> None:
+    """Errors, stalls, and connections that it ends: it counts the same as we do."""
     options = ("--http", "--errors", "0.1", "--close-after", "25", "--stall", "100ms/300ms", "--size", "1000")
     with cli.serve(*options) as server:
         loads = cli.load_over_both("own", server.url("/?chunked=1"), "-n", "1000", "-c", "8", "-t", "2")
