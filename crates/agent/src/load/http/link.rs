@@ -182,16 +182,16 @@ impl<W: Wire> Worker<W> {
             Err(cause) => self.not_connected(index, "proxy_malformed", || cause.says().to_owned()),
             Ok(fed) => match fed.response {
                 None => {}
+                Some(response) if response.status / 100 != 2 => {
+                    self.not_connected(index, "proxy_refused", || format!("the proxy answered {}", response.status));
+                }
                 // The server behind it speaks only once it has been spoken to.
                 Some(_) if fed.consumed < bytes.len() => {
                     self.not_connected(index, "proxy_malformed", || Malformed::UnsolicitedBytes.says().to_owned());
                 }
-                Some(response) if response.status / 100 == 2 => {
+                Some(_) => {
                     self.connections[index].proxy = None;
                     self.begin_tls(index, at_ns);
-                }
-                Some(response) => {
-                    self.not_connected(index, "proxy_refused", || format!("the proxy answered {}", response.status));
                 }
             },
         }

@@ -270,7 +270,7 @@ fn tunnelling_proxy() -> (SocketAddr, Arc<AtomicUsize>) {
                 let asked = head(&mut reader).unwrap();
                 let to = asked.split(' ').nth(1).unwrap().to_owned();
                 if !asked.starts_with("CONNECT ") || !asked.contains("Proxy-Authorization: Basic bWU6c2VjcmV0\r\n") {
-                    let _ = (&socket).write_all(b"HTTP/1.1 407 Who are you\r\nContent-Length: 0\r\n\r\n");
+                    let _ = (&socket).write_all(b"HTTP/1.1 407 Who are you\r\nContent-Length: 3\r\n\r\nyou");
                     return;
                 }
                 count.fetch_add(1, Ordering::SeqCst);
