@@ -157,6 +157,12 @@ impl ClientConnection {
         self.batch_requests
     }
 
+    /// Whether all of it has been answered, which stays known when the connection is closed.
+    #[must_use]
+    pub fn is_answered(&self) -> bool {
+        self.outstanding == 0
+    }
+
     /// How many bytes of it have not been sent.
     #[must_use]
     pub fn unsent_bytes(&self) -> usize {

@@ -18,6 +18,9 @@ const BUFFER_BYTES: usize = 64 * 1024;
 /// says. Closing with answers unread would reset the connection, and requests that the server has not read would be
 /// counted here and not there.
 pub fn settle(outstanding: Vec<Socket>) -> io::Result<()> {
+    if outstanding.is_empty() {
+        return Ok(());
+    }
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut poll = Poll::new(BATCH)?;
     let mut open: Vec<Option<Socket>> = Vec::with_capacity(outstanding.len());

@@ -163,7 +163,10 @@ impl<W: Wire> Worker<W> {
                 self.connections[index].machine.begin(due_ns, now_ns, batch);
                 self.send_whole(index, &request);
             }
-            Err(error) => self.script_failed(&error),
+            Err(error) => {
+                let requests = script.batch();
+                self.script_failed(&error, requests);
+            }
         }
         self.out = request;
     }
@@ -238,7 +241,9 @@ impl<W: Wire> Worker<W> {
         if bytes > 0 {
             let machine = &mut self.connections[index].machine;
             machine.take_back(bytes);
-            self.counters.not_sent(bytes as u64, u64::from(machine.batch_requests()));
+            // A request that was answered all the same has been a request.
+            let requests = if machine.is_answered() { 0 } else { machine.batch_requests() };
+            self.counters.not_sent(bytes as u64, u64::from(requests));
         }
     }
 
@@ -302,7 +307,7 @@ impl<W: Wire> Worker<W> {
         }
         self.answered(index, &answer);
         let connection = &mut self.connections[index];
-        connection.served += 1;
+        connection.served += u64::from(connection.machine.batch_requests());
         if answer.goes_on() && connection.served < self.plan.requests_per_connection {
             self.next(index, answer.timing.done_ns, answer.timing.done_ns);
         } else {
@@ -417,7 +422,7 @@ impl<W: Wire> Worker<W> {
         let Source::Script(script) = &mut self.source else { return };
         if let Some(capture) = self.connections[index].capture.as_deref() {
             if let Err(error) = script.response(answer.response.status, capture) {
-                return self.script_failed(&error);
+                return self.script_failed(&error, 1);
             }
         }
         if script.stopped() {
@@ -426,8 +431,8 @@ impl<W: Wire> Worker<W> {
     }
 
     /// A script that fails ends its thread: it would fail again.
-    fn script_failed(&mut self, error: &str) {
-        self.failures.count("script_error", 1, || error.to_owned());
+    fn script_failed(&mut self, error: &str, requests: u32) {
+        self.failures.count("script_error", u64::from(requests), || error.to_owned());
         self.stopped_ns.get_or_insert(monotonic_ns());
     }
 
@@ -470,7 +475,7 @@ impl<W: Wire> Worker<W> {
                     let epoch = self.connections[index].epoch;
                     return self.delayed.push(std::cmp::Reverse((ready_ns, index, epoch)));
                 }
-                Err(error) => return self.script_failed(&error),
+                Err(error) => return self.script_failed(&error, 1),
             }
         }
         self.offer(index, wanted_ns, free_ns);

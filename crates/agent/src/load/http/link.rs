@@ -27,6 +27,8 @@ impl<W: Wire> Worker<W> {
     pub fn connect(&mut self, index: usize) {
         let since_ns = monotonic_ns();
         self.opening += 1;
+        // From here on it counts as opening, also where its socket fails at once.
+        self.connections[index].link = Link::Connecting { since_ns };
         self.next_sweep_ns = self.next_sweep_ns.min(since_ns + self.plan.connect_timeout_ns);
         match (&self.source.address(), &self.plan.way.destination) {
             (Some(address), _) => self.connect_to(index, &Remote::Inet(*address), since_ns),
@@ -38,7 +40,7 @@ impl<W: Wire> Worker<W> {
                 let connection = &mut self.connections[index];
                 connection.link = Link::Resolving { since_ns };
                 if let Some(resolver) = &mut self.resolver {
-                    resolver.ask(index, connection.epoch);
+                    resolver.ask(index, connection.epoch, since_ns + self.plan.connect_timeout_ns);
                 }
             }
         }
@@ -218,7 +220,7 @@ impl<W: Wire> Worker<W> {
         self.up += 1;
         let connection = &mut self.connections[index];
         connection.link = Link::Up;
-        connection.rest_ns = FIRST_REST_NS;
+        (connection.rest_ns, connection.failed_attempts) = (FIRST_REST_NS, 0);
         connection.served = 0;
         connection.machine.opened();
         let wanted_ns = connection.owed_since_ns.take().unwrap_or(now_ns);
@@ -230,6 +232,7 @@ impl<W: Wire> Worker<W> {
         self.failures.count(name, 1, example);
         // What waited for this connection is not kept waiting on its account: a failure has its own place.
         self.connections[index].owed_since_ns = None;
+        self.connections[index].failed_attempts += 1;
         self.drop_link(index);
         self.rest(index);
     }

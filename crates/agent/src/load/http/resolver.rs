@@ -24,7 +24,7 @@ pub struct Resolved {
 
 /// One worker's resolver; its thread ends with it.
 pub struct Resolver {
-    questions: Sender<(usize, u32)>,
+    questions: Sender<(usize, u32, u64)>,
     answers: Receiver<Resolved>,
     awaited: usize,
 }
@@ -34,12 +34,17 @@ impl Resolver {
     pub fn of(destination: &Destination) -> Option<Self> {
         let Destination::Asked(name) = destination else { return None };
         let name: Name = name.clone();
-        let (questions, asked) = mpsc::channel::<(usize, u32)>();
+        let (questions, asked) = mpsc::channel::<(usize, u32, u64)>();
         let (tell, answers) = mpsc::channel();
         std::thread::spawn(move || {
-            for (index, epoch) in asked {
+            for (index, epoch, until_ns) in asked {
                 let began_ns = monotonic_ns();
-                let address = name.look_up().map_err(|error| error.message);
+                // Whoever asked has given up by then; looking up all the same would keep those waiting who have not.
+                let address = if began_ns < until_ns {
+                    name.look_up().map_err(|error| error.message)
+                } else {
+                    Err("it was asked for too late".to_owned())
+                };
                 let took_ns = monotonic_ns() - began_ns;
                 if tell.send(Resolved { index, epoch, address, took_ns }).is_err() {
                     return;
@@ -49,10 +54,10 @@ impl Resolver {
         Some(Self { questions, answers, awaited: 0 })
     }
 
-    /// Ask for a connection.
-    pub fn ask(&mut self, index: usize, epoch: u32) {
+    /// Ask for a connection; the answer is of no use after `until_ns`.
+    pub fn ask(&mut self, index: usize, epoch: u32, until_ns: u64) {
         // The thread ends only when this does.
-        if self.questions.send((index, epoch)).is_ok() {
+        if self.questions.send((index, epoch, until_ns)).is_ok() {
             self.awaited += 1;
         }
     }

@@ -98,6 +98,8 @@ pub struct Connection {
     /// connection may have, ended the last one: that is part of the next request's latency.
     pub owed_since_ns: Option<u64>,
     pub rest_ns: u64,
+    /// Attempts to open it that have failed since it was last up.
+    pub failed_attempts: u32,
     /// Whether the socket did not take the outstanding request at once.
     pub is_pushed_back: bool,
     /// Why sending failed: the connection's error unless an answer is found to have come before.
@@ -182,6 +184,7 @@ impl<W: Wire> Worker<W> {
             free_ns: 0,
             owed_since_ns: None,
             rest_ns: FIRST_REST_NS,
+            failed_attempts: 0,
             is_pushed_back: false,
             broken: None,
             served: 0,
@@ -236,17 +239,14 @@ impl<W: Wire> Worker<W> {
 
     /// Opens all connections, or those that an open loop begins with; tries each of them once.
     fn open(&mut self, start: &Start) -> io::Result<()> {
-        let wanted = if self.plan.stages.is_some() { 1 } else { self.connections.len() };
         let deadline_ns = monotonic_ns() + LONGEST_OPENING_NS;
-        let mut begun = 0;
+        self.connect_unused();
         loop {
             let now_ns = monotonic_ns();
-            while begun < wanted && self.opening < AT_ONCE {
-                begun += 1;
-                self.connect_unused();
-            }
-            // What could not be opened rests and is tried again, which is not waited for here.
-            if (begun == wanted && self.opening == 0) || now_ns >= deadline_ns || start.is_cancelled() {
+            let all_begun = self.plan.stages.is_some() || self.unused.is_empty();
+            // What could not be opened rests and is tried again, which is not waited for here; nor is what is left after
+            // the longest time, which is opened while the load runs.
+            if (all_begun && self.opening == 0) || now_ns >= deadline_ns || start.is_cancelled() {
                 return Ok(());
             }
             self.turn(now_ns, deadline_ns)?;
@@ -285,13 +285,14 @@ impl<W: Wire> Worker<W> {
         }
         let thread = meter.end(now_ns);
         self.tally.end_ns = self.stopped_trying_ns(now_ns, span);
-        let due = self.count_unsent(now_ns, span);
+        let due = self.count_unsent(now_ns, span) + self.count_owed(now_ns);
         self.tally.connections_down = self.connections_down(now_ns);
         let tcp = TcpSummary::of(self.wire.sockets());
         let outstanding = self.take_stock(now_ns);
         let Self { recorder, source, tally, failures, late, .. } = self;
         recorder.finish();
-        settle(outstanding)?;
+        // The time is over: where this fails, the sockets are closed at once, and what was measured stands.
+        let _ = settle(outstanding);
         Ok(WorkerReport { thread, tally, failures, tcp, due, late, script: source.into_script() })
     }
 
@@ -346,14 +347,34 @@ impl<W: Wire> Worker<W> {
         due * batch
     }
 
+    /// Counts the requests of a closed loop that waited for their connections to be opened anew, each with its age; says how
+    /// many.
+    fn count_owed(&mut self, now_ns: u64) -> u64 {
+        if self.plan.stages.is_some() || self.schedule.next_due_ns().is_none() {
+            return 0;
+        }
+        let mut owed = 0;
+        for index in 0..self.connections.len() {
+            let Connection { link, owed_since_ns: Some(since_ns), .. } = self.connections[index] else { continue };
+            if link != Link::Up {
+                self.recorder.record(Metric::Latency as usize, since_ns, now_ns.saturating_sub(since_ns));
+                owed += u64::from(self.source.batch());
+            }
+        }
+        self.tally.unsent += owed;
+        self.tally.unsent_while_busy += owed;
+        owed
+    }
+
     /// Connections that could not be had again, by their last attempt or by how long it has taken.
     fn connections_down(&self, now_ns: u64) -> u64 {
         let is_down = |connection: &&Connection| match connection.link {
-            Link::Down { .. } => connection.rest_ns > FIRST_REST_NS,
+            Link::Down { .. } => connection.failed_attempts > 0,
             Link::Resolving { since_ns } | Link::Connecting { since_ns } | Link::Greeting { since_ns } => {
-                connection.rest_ns > FIRST_REST_NS || now_ns.saturating_sub(since_ns) > LONGEST_REST_NS
+                connection.failed_attempts > 0 || now_ns.saturating_sub(since_ns) > LONGEST_REST_NS
             }
-            Link::Up | Link::Unused => false,
+            Link::Unused => self.plan.stages.is_none(),
+            Link::Up => false,
         };
         self.connections.iter().filter(is_down).count() as u64
     }
@@ -369,7 +390,10 @@ impl<W: Wire> Worker<W> {
         if !self.delayed.is_empty() {
             self.take_delayed(now_ns);
         }
-        let due_ns = self.dispatch(now_ns);
+        let mut due_ns = self.dispatch(now_ns);
+        if !self.unused.is_empty() {
+            due_ns = self.grow(now_ns, due_ns);
+        }
         self.recorder.roll(now_ns);
         let mut until_ns = until_ns.min(due_ns).min(self.next_sweep_ns).min(now_ns + TURN_NS);
         if let Some(Reverse((ready_ns, ..))) = self.delayed.peek() {
@@ -397,14 +421,21 @@ impl<W: Wire> Worker<W> {
             now_ns = monotonic_ns();
             self.begin(index, due_ns, free_ns, now_ns);
         }
-        if self.unused.is_empty() {
-            return u64::MAX;
-        }
-        self.grow(now_ns)
+        u64::MAX
     }
 
-    /// Opens a connection for each request that is due and has none, none being free; says when the next one is due.
-    fn grow(&mut self, now_ns: u64) -> u64 {
+    /// Opens what has not been opened so far: in a closed loop all of it; in an open one a connection for each request that
+    /// is due and has none, none being free. Says when the next request is due.
+    fn grow(&mut self, now_ns: u64, due_ns: u64) -> u64 {
+        if self.plan.stages.is_none() {
+            while self.opening < AT_ONCE && !self.unused.is_empty() {
+                self.connect_unused();
+            }
+            return due_ns;
+        }
+        if !self.idle.is_empty() {
+            return due_ns;
+        }
         let waiting = self.schedule.due_count(now_ns).saturating_sub(self.schedule.taken());
         while (self.opening as u64) < waiting && self.opening < AT_ONCE && !self.unused.is_empty() {
             self.connect_unused();
