@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from leadline.analysis.model import TestResult
 from leadline.analysis.targets import parse_targets
-from leadline.analysis.validity import GENERATOR_REASONS, WAITING_FEW
+from leadline.analysis.validity import GENERATOR_REASONS, leftover
 from leadline.errors import InputError
 from leadline.plan.targets import Target
 
@@ -107,9 +107,10 @@ def _unmet(conditions: Conditions, figures: dict[str, float | None]) -> Iterator
 
 def _undone(conditions: Conditions, figures: dict[str, float | None], connections: int) -> Iterator[str]:
     unsent = figures.get("unsent") or 0.0
-    if unsent > max(WAITING_FEW, connections):
+    backlog = unsent > leftover(connections)
+    if backlog:
         yield f"{unsent:.0f} requests that were due were never sent"
-    if _ERRORS not in conditions.metrics and figures.get(_ERRORS):
+    if not backlog and _ERRORS not in conditions.metrics and figures.get(_ERRORS):
         yield f"{_ERRORS} is {_said(figures[_ERRORS])}"
 
 

@@ -362,6 +362,11 @@ def _undone(data: TestData) -> Iterator[Reason]:
         yield Reason("connections-busy", f"{text}: they waited for the server, which their latency shows")
 
 
+def leftover(connections: int) -> int:
+    """How many requests any end may leave that were due and not sent: one for each connection, or a few."""
+    return max(WAITING_FEW, connections)
+
+
 def _is_many(count: int, whole: int | None) -> bool:
     return count > max(WAITING_FEW, WAITING_SHARE * (whole or 0))
 
