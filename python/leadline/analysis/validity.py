@@ -61,6 +61,16 @@ GENERATOR_REASONS = frozenset(
     {"thread-saturated", "thread-starved", "pushback", "sends-late", "unsent", "near-ceiling"}
 )
 
+# The steady window is shorter than it should be, or too short for any; what was counted is whole.
+SHORT_WINDOW, NO_WINDOW = "window-too-short", "no-steady-window"
+SHORT_WINDOWS = frozenset({SHORT_WINDOW, NO_WINDOW})
+# Flows that never moved a byte.
+NOT_STARTED = "flows-not-started"
+# Parts of a test that differ.
+UNEVEN = frozenset({stability.INTERVALS_DISAGREE, stability.CHANGE_POINT})
+# Many requests waited until a connection was free.
+CONNECTIONS_BUSY = "connections-busy"
+
 _ORDER = list(Verdict)
 
 
@@ -115,22 +125,22 @@ def _completeness(data: TestData, flows: Sequence[Flow], window: Window | None) 
     never = [flow for flow in flows if flow.start_ns is None]
     if never or not flows:
         named = _some(sorted({flow.key.host for flow in never})) if never else "any host"
-        yield incomplete("flows-not-started", f"{len(never)} of {len(flows)} flows never moved a byte, on {named}")
+        yield incomplete(NOT_STARTED, f"{len(never)} of {len(flows)} flows never moved a byte, on {named}")
     if window is None:
         return
     length_ns = window.end_ns - window.start_ns
     if length_ns <= 0:
-        yield incomplete("no-steady-window", "the flows never ran all at once after the warm-up")
+        yield incomplete(NO_WINDOW, "the flows never ran all at once after the warm-up")
     elif length_ns < SHORTEST_WINDOW_INTERVALS * data.spec.interval_ns:
         text = (
             f"the steady window is {length_ns / 1e9:.3g} s, under two intervals of {data.spec.interval_ns / 1e9:.3g} s"
         )
-        yield incomplete("window-too-short", text)
+        yield incomplete(SHORT_WINDOW, text)
     elif data.spec.number is None and data.spec.duration_ns is not None:
         planned_ns = data.spec.duration_ns - data.spec.warmup_ns
         if length_ns < SHORTEST_WINDOW_SHARE * planned_ns:
             text = f"the steady window is {length_ns / 1e9:.3g} s of {planned_ns / 1e9:.3g} s that were planned"
-            yield incomplete("window-too-short", text)
+            yield incomplete(SHORT_WINDOW, text)
 
 
 def _broken_off(data: TestData, flows: Sequence[Flow]) -> Iterator[Finding]:
@@ -359,7 +369,7 @@ def _undone(data: TestData) -> Iterator[Reason]:
     due = counter(data, "requests_due")
     if _is_many(late + unsent, due) or unsent > WAITING_FEW:
         text = f"no connection was free when {late + unsent} of {due} requests fell due, and {unsent} were never sent"
-        yield Reason("connections-busy", f"{text}: they waited for the server, which their latency shows")
+        yield Reason(CONNECTIONS_BUSY, f"{text}: they waited for the server, which their latency shows")
 
 
 def leftover(connections: int) -> int:
