@@ -14,6 +14,7 @@ from leadline.analysis.flows import Flow
 from leadline.analysis.gather import TestData
 from leadline.analysis.metrics import PRIMARY, Histograms, counter, error_counts, generators_late_p99_us
 from leadline.analysis.model import Ceiling, Reason, Validity, Verdict, Window
+from leadline.analysis.spec import TestSpec
 from leadline.analysis.window import rate_columns, rate_per_s
 
 Finding = tuple[Verdict, Reason]
@@ -228,6 +229,11 @@ def _thread_limits(load: Load, where: str) -> Iterator[Reason]:
         yield Reason("thread-starved", text)
 
 
+def late_allowed_us(spec: TestSpec) -> float:
+    """How late paced sends may be at p99, µs, before the generator counts as the limit."""
+    return max(LATE_FLOOR_US, LATE_SHARE_OF_GAP * (spec.send_gap_s or 0.0) * 1e6)
+
+
 def _pace_limits(data: TestData, flows: Sequence[Flow], histograms: Histograms) -> Iterator[Finding]:
     """Sends that were late, left undone, or refused by the own host."""
     limited = Verdict.GENERATOR_LIMITED
@@ -240,7 +246,7 @@ def _pace_limits(data: TestData, flows: Sequence[Flow], histograms: Histograms) 
                 text = f"the socket on {found.host} refused {share:.1%} of the sends: its own host could take no more"
                 yield limited, Reason("pushback", text)
     gap_us = (data.spec.send_gap_s or 0.0) * 1e6
-    allowed_us = max(LATE_FLOOR_US, LATE_SHARE_OF_GAP * gap_us)
+    allowed_us = late_allowed_us(data.spec)
     late_us = _late_p99_us(data, histograms)
     if data.spec.paced and late_us is not None and late_us > allowed_us:
         text = f"sends were late by {late_us / 1e3:.3g} ms at p99; {allowed_us / 1e3:.3g} ms are allowed"
