@@ -10,14 +10,23 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from leadline.analysis.model import TestResult
+from leadline.analysis.model import TestResult, Validity, Verdict
 from leadline.analysis.targets import parse_targets
-from leadline.analysis.validity import GENERATOR_REASONS, WAITING_FEW
+from leadline.analysis.validity import (
+    CONNECTIONS_BUSY,
+    GENERATOR_REASONS,
+    NOT_STARTED,
+    SHORT_WINDOWS,
+    UNEVEN,
+    leftover,
+)
 from leadline.errors import InputError
 from leadline.plan.targets import Target
 
 _AND = re.compile(r"(?:^|\s)\s*and(?=\s|$)", re.IGNORECASE)
 _ERRORS = "error_ratio"
+# What is no gap in a trial: that it is short, that its parts differ, and what its generator is held to account for.
+_WHOLE = frozenset({*SHORT_WINDOWS, *UNEVEN, *GENERATOR_REASONS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +65,18 @@ class Trial:
     duration_s: float
     """For how long, warm-up left out."""
     holds: bool
-    """Whether every condition held, and every request that was due was sent."""
+    """Whether every condition held, every request that was due was sent, and the figures are whole."""
     generator_limited: bool
-    """Whether the generator was at its limit or late: a trial that does not hold says nothing about the server then."""
+    """Whether the generator was at its limit or late, or may have been: a trial that does not hold says nothing about
+    the server then."""
     answered_share: float
     """Answers, of the requests that were due; at most 1."""
     why: str
     """What decided, for a person."""
     metrics: dict[str, float | None]
     """The figures that the conditions look at, and the rate that was answered."""
+    connections_busy: bool = False
+    """Whether many requests waited until a connection was free: more connections may carry more."""
 
 
 def judge_trial(
@@ -76,9 +88,13 @@ def judge_trial(
     time is over; a longer one has been growing. Failed requests do not hold where no condition is about them.
     """
     figures = {name: metric.value for name, metric in result.metrics.items()}
-    against = [*_unmet(conditions, figures), *_undone(conditions, figures, connections)]
-    limits = {reason.code: reason.text for reason in result.validity.reasons if reason.code in GENERATOR_REASONS}
     due = rate_per_s * duration_s
+    against = [
+        *_unmet(conditions, figures),
+        *_undone(conditions, figures, connections),
+        *_doubts(result.validity, is_sparse=due < connections),
+    ]
+    limits = {reason.code: reason.text for reason in result.validity.reasons if reason.code in GENERATOR_REASONS}
     answered = (figures.get("requests_per_s") or 0.0) * duration_s
     if against:
         whose = [text for code, text in limits.items() if code != "unsent"]
@@ -89,10 +105,11 @@ def judge_trial(
         rate_per_s=rate_per_s,
         duration_s=duration_s,
         holds=not against,
-        generator_limited=bool(limits),
+        generator_limited=bool(limits) or result.validity.verdict is Verdict.UNDETERMINED,
         answered_share=min(1.0, answered / due) if due > 0 else 0.0,
         why=why,
         metrics={name: figures.get(name) for name in ("requests_per_s", *conditions.metrics)},
+        connections_busy=any(note.code == CONNECTIONS_BUSY for note in result.validity.notes),
     )
 
 
@@ -107,10 +124,20 @@ def _unmet(conditions: Conditions, figures: dict[str, float | None]) -> Iterator
 
 def _undone(conditions: Conditions, figures: dict[str, float | None], connections: int) -> Iterator[str]:
     unsent = figures.get("unsent") or 0.0
-    if unsent > max(WAITING_FEW, connections):
+    backlog = unsent > leftover(connections)
+    if backlog:
         yield f"{unsent:.0f} requests that were due were never sent"
-    if _ERRORS not in conditions.metrics and figures.get(_ERRORS):
+    if not backlog and _ERRORS not in conditions.metrics and figures.get(_ERRORS):
         yield f"{_ERRORS} is {_said(figures[_ERRORS])}"
+
+
+def _doubts(validity: Validity, is_sparse: bool) -> Iterator[str]:
+    """Why figures that meet the conditions cannot be believed. Where requests are sparse, fewer than connections, a
+    thread may well have had none."""
+    if validity.verdict in (Verdict.INCOMPLETE, Verdict.UNDETERMINED):
+        for reason in validity.reasons:
+            if reason.code not in _WHOLE and not (is_sparse and reason.code == NOT_STARTED):
+                yield reason.text
 
 
 def _said(value: float | None) -> str:

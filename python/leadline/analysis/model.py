@@ -81,6 +81,8 @@ class Ceiling:
     """Operations per second."""
     extrapolated: bool
     """Whether its threads had time to spare then: what they would do with all of it was calculated."""
+    engine: str | None = None
+    """How the threads waited for their sockets then, where that is known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from leadline.analysis.metrics import (
     window_rates,
 )
 from leadline.analysis.model import Distribution, Metric, Window
+from leadline.analysis.validity import leftover
 
 # The whole spread of what a user waits for; of a phase what tells whether it matters.
 _SPREAD = ("min", "mean", "stdev", *PERCENTILES, "max")
@@ -41,10 +42,7 @@ _COUNTS = {
     "requests_sent": "requests_sent",
     "unanswered": "unanswered",
     "unsent": "unsent",
-    "redirects": "redirects",
     "connections_opened": "connections_opened",
-    "handshakes_full": "tls_full",
-    "handshakes_resumed": "tls_resumed",
 }
 
 
@@ -58,7 +56,10 @@ def http_figures(
         "requests": Metric(sum_of_flows(flows, received_units), "count"),
         "requests_per_s": Metric(rates["requests_per_s"], "1/s"),
         **{name: Metric(counter(data, key), "count") for name, key in _COUNTS.items()},
-        **{name: Metric(_status(data, name), "count") for name in _STATUS_CLASSES},
+        "redirects": Metric(_rare(data, "redirects"), "count"),
+        "handshakes_full": Metric(_handshakes(data, "tls_full"), "count"),
+        "handshakes_resumed": Metric(_handshakes(data, "tls_resumed"), "count"),
+        **{name: Metric(_rare(data, name), "count") for name in _STATUS_CLASSES},
         "error_ratio": Metric(_error_ratio(data), "ratio"),
         "bytes_sent": Metric(sum_of_flows(flows, lambda flow: flow.sent_bytes), "bytes"),
         "bytes_received": Metric(sum_of_flows(flows, received_bytes), "bytes"),
@@ -81,22 +82,30 @@ def distributions(data: TestData, window: Window | None, histograms: Histograms)
     return (*fed, *([rates] if rates is not None else []))
 
 
-def _status(data: TestData, name: str) -> int | None:
-    """Answers of one class; an engine that counts answers leaves out a class that it never saw."""
+def _rare(data: TestData, name: str) -> int | None:
+    """A count that an engine leaves out where it is 0: known where it counted answers at all."""
     count = counter(data, name)
     return 0 if count is None and counter(data, "responses") is not None else count
 
 
+def _handshakes(data: TestData, name: str) -> int | None:
+    """Without TLS there is nothing to count."""
+    return _rare(data, name) if data.spec.tls else counter(data, name)
+
+
 def _error_ratio(data: TestData) -> float | None:
-    """Failures, answers with status 4xx or 5xx, and what had been out for over a second without an answer at the end,
-    of everything that fell due; None where nothing did. What is merely under way at the end is no failure."""
+    """Failures, answers with status 4xx or 5xx, what had been out for over a second without an answer at the end, and
+    what was never sent beyond what any end leaves, of everything that fell due; None where nothing did. What is merely
+    under way or just due at the end is no failure."""
     failed = sum(count for name, count in error_counts(data).items() if not name.startswith("status_"))
     refused = sum(counter(data, name) or 0 for name in ("status_4xx", "status_5xx"))
     answered = counter(data, "responses")
-    whole = (answered or 0) + failed + sum(counter(data, name) or 0 for name in ("unanswered", "unsent"))
+    unsent = counter(data, "unsent") or 0
+    whole = (answered or 0) + failed + (counter(data, "unanswered") or 0) + unsent
     if answered is None or not whole:
         return None
-    return (failed + refused + (counter(data, "unanswered_over_1s") or 0)) / whole
+    never = max(0, unsent - leftover((data.spec.connections or 1) * max(1, len(data.hosts))))
+    return (failed + refused + (counter(data, "unanswered_over_1s") or 0) + never) / whole
 
 
 def _thread_rates(data: TestData, window: Window | None) -> Distribution | None:

@@ -30,6 +30,8 @@ class TestSpec:
     send_gap_s: float | None
     # Whether it is to go at one speed: a rate in stages is not, and its intervals differ as they were told to.
     steady: bool
+    # Whether an http test's requests go over TLS.
+    tls: bool
 
     @property
     def paced(self) -> bool:
@@ -55,6 +57,7 @@ class TestSpec:
             connections=test.get("connections"),
             send_gap_s=_send_gap_s(test),
             steady=len({rate for stage in _stages(test) for rate in stage}) < 2,
+            tls=test.get("scheme") == "https" or test.get("tls") is not None,
         )
 
 

@@ -31,6 +31,9 @@ LEAST_INTERVALS_PER_PART = 1
 # |t| above 4 at eight degrees of freedom: under 0.5 % by chance for one test.
 SHIFT_T = 4.0
 
+# Reasons that are told of one test.
+INTERVALS_DISAGREE, CHANGE_POINT = "intervals-disagree", "change-point"
+
 
 def within_test(data: TestData, flows: Sequence[Flow], window: Window | None) -> Iterator[tuple[Verdict, Reason]]:
     """Disagreement of the parts of one test's window; a rate in stages tells them to differ."""
@@ -45,13 +48,13 @@ def within_test(data: TestData, flows: Sequence[Flow], window: Window | None) ->
     deviation = math.sqrt(max(0.0, float(parts.var(ddof=1)) - noise**2)) / mean
     if deviation > limit:
         text = f"parts of the window differ by {deviation:.1%} of their mean; {limit:.1%} are allowed"
-        yield Verdict.UNSTABLE, Reason("intervals-disagree", text)
+        yield Verdict.UNSTABLE, Reason(INTERVALS_DISAGREE, text)
     first, second = parts[: PARTS // 2], parts[PARTS // 2 :]
     shift = float(second.mean() - first.mean())
     error = math.sqrt(max(float(first.var(ddof=1) + second.var(ddof=1)), 2 * noise**2) / (PARTS // 2))
     if abs(shift) > limit * mean and abs(shift) > SHIFT_T * error:
         text = f"the second half of the window is {shift / mean:+.1%} off the first; {limit:.1%} are allowed"
-        yield Verdict.UNSTABLE, Reason("change-point", text)
+        yield Verdict.UNSTABLE, Reason(CHANGE_POINT, text)
 
 
 def between_repeats(values: Sequence[float], limit: float, what: str) -> Reason | None:

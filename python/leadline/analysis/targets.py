@@ -19,6 +19,7 @@ MET, MISSED, UNDECIDED = "met", "missed", "undecided"
 _BOUNDED = frozenset({Verdict.GENERATOR_LIMITED, Verdict.RECEIVER_LIMITED})
 # Counts are of the whole test.
 _GROWING_UNITS = frozenset({"count", "bytes"})
+_RATES = ("_bps", "_per_s")
 _WORST_FIRST = (MISSED, UNDECIDED, MET)
 
 
@@ -50,16 +51,19 @@ def judge(target: Target, case: str, results: Iterable[Summary | TestResult]) ->
 
 
 def missed_so_far(
-    target: Target, test: str, metrics: Mapping[str, Metric], generator_limited: bool
+    target: Target, test: str, metrics: Mapping[str, Metric], generator_limited: bool, steady: bool = True
 ) -> TargetResult | None:
     """The target as missed by a running test's present figures; None where they meet it or cannot tell yet.
 
     What only grows (a count, a maximum) or only shrinks (a minimum) misses a bound for good or not at all before the
-    end. A generator at its limit bounds rates from below only, as at the end.
+    end. A generator at its limit bounds rates from below only, as at the end. Of a load that changes its speed by plan
+    (not `steady`) the mean rate is not known before its end.
     """
     metric = metrics.get(target.metric)
     value = metric.value if metric is not None else None
     if metric is None or value is None or target.test not in (None, test) or target.met_by(value):
+        return None
+    if not steady and target.metric.endswith(_RATES):
         return None
     grows, shrinks = (
         metric.unit in _GROWING_UNITS or target.metric.endswith("_max_us"),
@@ -97,6 +101,6 @@ def _judge_one(target: Target, case: str, metric: Metric | None, validity: Valid
 
 def _certain_from_below(target: Target, meets: bool) -> bool:
     """Whether a rate that could only be higher keeps its side of the target."""
-    if not target.metric.endswith(("_bps", "_per_s")):
+    if not target.metric.endswith(_RATES):
         return False
     return meets if target.op in (">", ">=") else not meets and target.op in ("<", "<=")

@@ -14,6 +14,7 @@ from leadline.analysis.flows import Flow
 from leadline.analysis.gather import TestData
 from leadline.analysis.metrics import PRIMARY, Histograms, counter, error_counts, generators_late_p99_us
 from leadline.analysis.model import Ceiling, Reason, Validity, Verdict, Window
+from leadline.analysis.spec import TestSpec
 from leadline.analysis.window import rate_columns, rate_per_s
 
 Finding = tuple[Verdict, Reason]
@@ -60,6 +61,16 @@ CLOCK_BOUND_NS = 1_000_000
 GENERATOR_REASONS = frozenset(
     {"thread-saturated", "thread-starved", "pushback", "sends-late", "unsent", "near-ceiling"}
 )
+
+# The steady window is shorter than it should be, or too short for any; what was counted is whole.
+SHORT_WINDOW, NO_WINDOW = "window-too-short", "no-steady-window"
+SHORT_WINDOWS = frozenset({SHORT_WINDOW, NO_WINDOW})
+# Flows that never moved a byte.
+NOT_STARTED = "flows-not-started"
+# Parts of a test that differ.
+UNEVEN = frozenset({stability.INTERVALS_DISAGREE, stability.CHANGE_POINT})
+# Many requests waited until a connection was free.
+CONNECTIONS_BUSY = "connections-busy"
 
 _ORDER = list(Verdict)
 
@@ -115,22 +126,22 @@ def _completeness(data: TestData, flows: Sequence[Flow], window: Window | None) 
     never = [flow for flow in flows if flow.start_ns is None]
     if never or not flows:
         named = _some(sorted({flow.key.host for flow in never})) if never else "any host"
-        yield incomplete("flows-not-started", f"{len(never)} of {len(flows)} flows never moved a byte, on {named}")
+        yield incomplete(NOT_STARTED, f"{len(never)} of {len(flows)} flows never moved a byte, on {named}")
     if window is None:
         return
     length_ns = window.end_ns - window.start_ns
     if length_ns <= 0:
-        yield incomplete("no-steady-window", "the flows never ran all at once after the warm-up")
+        yield incomplete(NO_WINDOW, "the flows never ran all at once after the warm-up")
     elif length_ns < SHORTEST_WINDOW_INTERVALS * data.spec.interval_ns:
         text = (
             f"the steady window is {length_ns / 1e9:.3g} s, under two intervals of {data.spec.interval_ns / 1e9:.3g} s"
         )
-        yield incomplete("window-too-short", text)
+        yield incomplete(SHORT_WINDOW, text)
     elif data.spec.number is None and data.spec.duration_ns is not None:
         planned_ns = data.spec.duration_ns - data.spec.warmup_ns
         if length_ns < SHORTEST_WINDOW_SHARE * planned_ns:
             text = f"the steady window is {length_ns / 1e9:.3g} s of {planned_ns / 1e9:.3g} s that were planned"
-            yield incomplete("window-too-short", text)
+            yield incomplete(SHORT_WINDOW, text)
 
 
 def _broken_off(data: TestData, flows: Sequence[Flow]) -> Iterator[Finding]:
@@ -218,6 +229,11 @@ def _thread_limits(load: Load, where: str) -> Iterator[Reason]:
         yield Reason("thread-starved", text)
 
 
+def late_allowed_us(spec: TestSpec) -> float:
+    """How late paced sends may be at p99, µs, before the generator counts as the limit."""
+    return max(LATE_FLOOR_US, LATE_SHARE_OF_GAP * (spec.send_gap_s or 0.0) * 1e6)
+
+
 def _pace_limits(data: TestData, flows: Sequence[Flow], histograms: Histograms) -> Iterator[Finding]:
     """Sends that were late, left undone, or refused by the own host."""
     limited = Verdict.GENERATOR_LIMITED
@@ -230,7 +246,7 @@ def _pace_limits(data: TestData, flows: Sequence[Flow], histograms: Histograms) 
                 text = f"the socket on {found.host} refused {share:.1%} of the sends: its own host could take no more"
                 yield limited, Reason("pushback", text)
     gap_us = (data.spec.send_gap_s or 0.0) * 1e6
-    allowed_us = max(LATE_FLOOR_US, LATE_SHARE_OF_GAP * gap_us)
+    allowed_us = late_allowed_us(data.spec)
     late_us = _late_p99_us(data, histograms)
     if data.spec.paced and late_us is not None and late_us > allowed_us:
         text = f"sends were late by {late_us / 1e3:.3g} ms at p99; {allowed_us / 1e3:.3g} ms are allowed"
@@ -359,7 +375,12 @@ def _undone(data: TestData) -> Iterator[Reason]:
     due = counter(data, "requests_due")
     if _is_many(late + unsent, due) or unsent > WAITING_FEW:
         text = f"no connection was free when {late + unsent} of {due} requests fell due, and {unsent} were never sent"
-        yield Reason("connections-busy", f"{text}: they waited for the server, which their latency shows")
+        yield Reason(CONNECTIONS_BUSY, f"{text}: they waited for the server, which their latency shows")
+
+
+def leftover(connections: int) -> int:
+    """How many requests any end may leave that were due and not sent: one for each connection, or a few."""
+    return max(WAITING_FEW, connections)
 
 
 def _is_many(count: int, whole: int | None) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 from leadline.analysis.capacity import Conditions, Trial
 from leadline.cli.calibration import calibrated
-from leadline.cli.output import MISSED, print_all, print_json, say_error, say_note
+from leadline.cli.output import MISSED, UNDECIDED, print_all, print_json, say_error, say_note
 from leadline.cli.progress import Progress
 from leadline.cli.quick import Wanted
 from leadline.contract.models import HttpWorkload
@@ -20,12 +20,12 @@ from leadline.errors import InputError
 from leadline.plan import HttpTest
 from leadline.report import found
 from leadline.trial import Interrupt, Observer, conclude
-from leadline.trial.capacity_search import Ending
+from leadline.trial.capacity_search import Ending, Found
 from leadline.trial.find_rate import Answer, Question, Search
 
 
 def run(test: HttpTest, workload: HttpWorkload, conditions: str, wanted: Wanted) -> int:
-    """Search, print, and say how it ended: 0 with a rate, 3 where none holds, 1 failed, 130 interrupted."""
+    """Search, print, and say the end: 0 with a rate, 3 where none holds, 4 undecided, 1 failed, 130 interrupted."""
     if wanted.targets:
         raise InputError("--target and --find-rate exclude each other", hint="--find-rate has the conditions")
     if wanted.hdr is not None or wanted.format != "text":
@@ -40,7 +40,7 @@ def run(test: HttpTest, workload: HttpWorkload, conditions: str, wanted: Wanted)
         print_all([found.found_rate(rate, closed_loop, read.text, answer.trials, answer.validity)])
     if folder is not None:
         say_note(f"samples and report in {folder.path}")
-    return _code(answer)
+    return exit_code(answer.found, answer.error)
 
 
 def document(answer: Answer, conditions: Conditions, target: str) -> dict[str, Any]:
@@ -102,13 +102,14 @@ async def _searched(question: Question, wanted: Wanted) -> tuple[Answer, RunFold
     return answer, folder
 
 
-def _code(answer: Answer) -> int:
-    match answer.found.ending:
+def exit_code(found_rate: Found, error: str | None) -> int:
+    """0 with a rate, be it a lower bound; without one 3 where none holds and 4 where that is not known."""
+    match found_rate.ending:
         case Ending.INTERRUPTED:
             return 130
         case Ending.FAILED:
-            return say_error(answer.error or "a trial failed", 1)
+            return say_error(error or "a trial failed", 1)
         case Ending.NONE_HELD:
             return MISSED
         case _:
-            return 0
+            return UNDECIDED if found_rate.low_per_s is None else 0

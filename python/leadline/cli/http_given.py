@@ -15,10 +15,10 @@ from urllib.parse import SplitResult, urlsplit
 
 from leadline.errors import InputError
 from leadline.plan.http_parts import (
-    SECRET_HEADERS,
     HttpEntry,
     HttpHeader,
     checked_proxy,
+    is_secret_header,
     path_and_query,
     proxy_secret,
     split_entry,
@@ -133,7 +133,7 @@ def _header(text: str) -> HttpHeader:
     name, value = name.strip(), value.strip()
     if not colon or not name:
         raise InputError(f"--header {text!r} has no name and colon", hint="write 'Name: value'")
-    if name.lower() in SECRET_HEADERS:
+    if value and is_secret_header(name):
         held = Secret(HIDDEN, _told(lambda: one_line(value, name), "--header"))
         return _told(lambda: HttpHeader(name=name, secret=held), "--header")
     return _told(lambda: HttpHeader(name=name, value=value), "--header")

@@ -54,7 +54,8 @@ FindRate = Annotated[
     str | None,
     typer.Option(
         "--find-rate",
-        help="Find the highest rate for which this holds, as in 'latency_p99_us < 5000 and error_ratio < 0.001'.",
+        help="Find the highest rate over the connections of -c for which this holds, as in "
+        "'latency_p99_us < 5000 and error_ratio < 0.001'.",
         metavar="'METRIC < VALUE'",
         rich_help_panel=_LOAD,
     ),

@@ -134,6 +134,7 @@ def _print(result: TestResult, load: LoadWorkload, wanted: Wanted) -> None:
         duration_s=load.duration_ms / 1e3,
         keep_alive=load.requests_per_connection != 1,
         has_body=any(request.body_base64 is not None for request in load.requests),
+        paced=bool(load.rate),
     )
     sys.stdout.write((wrk_text if wanted.format == "wrk" else ab_text)(result, asked))
     validity = result.validity

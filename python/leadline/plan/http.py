@@ -160,7 +160,8 @@ class HttpTest(EveryTest):
     def secrets(self) -> tuple[str, ...]:
         """What must stand in nothing that is kept."""
         referred = (self.basic, self.bearer, self.proxy, *(header.secret for header in self.headers))
-        return (*(secret.value for secret in referred if secret is not None), self.body or "")
+        hidden = (secret.value for secret in referred if secret is not None and secret.value != secret.shown)
+        return (*hidden, self.body or "")
 
 
 def _conflicts(test: HttpTest) -> Iterator[tuple[str, str, str | None]]:

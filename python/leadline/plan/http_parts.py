@@ -36,8 +36,10 @@ from leadline.plan.material import (
     referred,
 )
 
-SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "x-api-key", "x-auth-token"})
-"""Fields, in lower case, whose values are kept out of everything that is written down."""
+
+def is_secret_header(name: str) -> bool:
+    """Whether a field's value is kept out of everything that is written down."""
+    return _SECRET_HEADER.search(name) is not None
 
 
 def path_and_query(text: str) -> str:
@@ -84,7 +86,7 @@ class HttpHeader(PlanModel):
     def _has_one_value(self) -> Self:
         if (self.value is None) == (self.secret is None):
             raise complaint(f"{self.name} needs either a value or a secret", at=("value",))
-        if self.value is not None and self.name.lower() in SECRET_HEADERS:
+        if self.value and is_secret_header(self.name):
             hint = "write secret: '@FILE' or '$VARIABLE' instead of value"
             raise complaint(f"what {self.name} holds stands in no plan", at=("value",), hint=hint)
         return self
@@ -254,8 +256,8 @@ def _resolve(value: str, _: ValidationInfo) -> Resolve:
 
 
 def proxy_secret(url: str) -> Secret:
-    """A proxy's URL, shown without its credentials."""
-    return Secret(re.sub(r"//[^/@]*@", f"//{HIDDEN}@", url), url)
+    """A proxy's URL, shown without its credentials, which the last `@` ends."""
+    return Secret(re.sub(r"//[^/]*@", f"//{HIDDEN}@", url), url)
 
 
 def _proxy(value: str, info: ValidationInfo) -> Secret:
@@ -279,6 +281,7 @@ def checked_proxy(proxy: Secret) -> Secret:
     return proxy
 
 
+_SECRET_HEADER = re.compile(r"authorization|cookie|token|secret|api-?key|password|session", re.ASCII | re.IGNORECASE)
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _ENTRY = re.compile(
     r"(?:weight=([1-9]\d{0,6})\s+)?(?:([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s+)?((?:/|https?://)\S*)(?:\s+@(\S.*))?",

@@ -110,16 +110,20 @@ def one_line(value: str, name: str) -> str:
 def redacted(argv: Sequence[str], secrets: Iterable[str]) -> list[str]:
     """A command line without the secrets that were given on it, nor the credentials in any URL."""
     known = sorted({secret for secret in secrets if secret}, key=len, reverse=True)
-    return [_hidden(_CREDENTIALS.sub(rf"\1{HIDDEN}@", argument), known) for argument in argv]
+    # Credentials last: a secret that holds such a URL is not found any more once its credentials are gone.
+    return [_CREDENTIALS.sub(rf"\1{HIDDEN}@", _hidden(argument, known)) for argument in argv]
 
 
 def _hidden(argument: str, secrets: Sequence[str]) -> str:
-    """An argument whose end is a secret: all of it, what follows `--option=`, `-o` or `Name:`."""
-    bare = argument.rstrip()
+    """An argument whose end is a secret: all of it, what follows `--option=`, `-o` or `Name:`.
+
+    Some secrets are taken without the blanks around them, others with them.
+    """
     for secret in secrets:
-        head = bare.removesuffix(secret)
-        if head != bare and _BEFORE_A_SECRET.fullmatch(head):
-            return head + HIDDEN
+        for text in (argument, argument.rstrip()):
+            head = text.removesuffix(secret)
+            if head != text and _BEFORE_A_SECRET.fullmatch(head):
+                return head + HIDDEN
     return argument
 
 
@@ -154,8 +158,12 @@ def _folder_of(text: str) -> Path:
     return text.folder if isinstance(text, Written) else Path()
 
 
-_CREDENTIALS = re.compile(r"(://)[^/@\s]*@")
-_BEFORE_A_SECRET = re.compile(r"(--[a-z-]+=)?([!#$%&'*+.^_`|~0-9A-Za-z-]+:\s*)?|-[A-Za-z0-9]+", re.ASCII)
+# A password may have an `@`: the last one ends it.
+_CREDENTIALS = re.compile(r"(://)[^/]*@")
+# A header's name may have blanks around it, of all kinds that `str.strip` takes away.
+_BEFORE_A_SECRET = re.compile(
+    r"(--[a-z-]+=\s*|-[A-Za-z0-9]+\s+|\s*)([!#$%&'*+.^_`|~0-9A-Za-z-]+\s*:\s*)?|-[A-Za-z0-9]+"
+)
 
 FileContent = Annotated[
     InstanceOf[Attached],

@@ -85,9 +85,11 @@ def _totals(result: TestResult, asked: HttpRequested) -> list[str]:
     lines.append(_pair("HTML transferred:", f"{_value(result, 'body_bytes'):.0f} bytes"))
     if length_s > 0:
         each_ms = 1e3 / rate if rate else 0.0
+        # By Little's law where every connection has a request under way all the time, which a rate does not promise.
+        waited_ms = _value(result, "latency_mean_us") / 1e3 if asked.paced else each_ms * asked.connections
         lines += [
             _pair("Requests per second:", f"{rate:.2f} [#/sec] (mean)"),
-            _pair("Time per request:", f"{each_ms * asked.connections:.3f} [ms] (mean)"),
+            _pair("Time per request:", f"{waited_ms:.3f} [ms] (mean)"),
             _pair("Time per request:", f"{each_ms:.3f} [ms] (mean, across all concurrent requests)"),
             _pair("Transfer rate:", f"{kilobytes_per_s:.2f} [Kbytes/sec] received"),
         ]

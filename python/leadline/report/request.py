@@ -17,6 +17,8 @@ class HttpRequested:
     duration_s: float
     keep_alive: bool
     has_body: bool
+    paced: bool = False
+    """Whether requests have a rate of their own, instead of following the answers."""
 
     @property
     def parts(self) -> SplitResult:

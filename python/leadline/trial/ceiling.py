@@ -35,12 +35,18 @@ MOST_CONNECTIONS = 1024
 LEAST_BUSY = 0.2
 """Generating threads that had this little to do say nothing about what they could."""
 LARGEST_ANSWER_BYTES = 1 << 20
+IO_URING_SETTING = Path("/proc/sys/kernel/io_uring_disabled")
+"""Whether the kernel has the faster engine; older kernels lack the file."""
 
 _TRIAL, _TEST = "c01/1", "c01/1/http"
 _GENERATOR, _RESPONDER = "this host", "null responder"
 _ENGINE_VARIABLE = "LEADLINE_HTTP_ENGINE"
-# What a script says that chooses its own addresses: load that is meant for the null responder must not reach others.
-_OWN_ADDRESSES = (".addr", "lookup", "connect")
+# What a script says that chooses its own addresses, or does more than to make requests: load that is meant for the
+# null responder must not reach others, and what a script does to files or programs must not be done twice.
+_MORE_THAN_REQUESTS = (
+    *("addr", "lookup", "connect"),
+    *("require", "dofile", "loadfile", "loadstring", "io.open", "io.popen", "os."),
+)
 
 
 async def ceiling_for(
@@ -50,7 +56,7 @@ async def ceiling_for(
 
     `began` is called where it has to be measured, which takes between one and two seconds; `say` with what went wrong.
     """
-    if load.script is not None and any(word in load.script.source for word in _OWN_ADDRESSES):
+    if not _can_be_calibrated(load):
         return None
     cache = CeilingCache.here(say)
     key = key_of(host_fingerprint(), shape_of(load))
@@ -85,8 +91,8 @@ def ceiling_of(result: TestResult, threads: int, cpus: int) -> Ceiling | None:
     if busy < LEAST_BUSY:
         return None
     if busy >= SATURATED_BUSY:
-        return Ceiling(rate, extrapolated=False)
-    return Ceiling(rate / busy, extrapolated=True)
+        return Ceiling(rate, extrapolated=False, engine=cost.engine)
+    return Ceiling(rate / busy, extrapolated=True, engine=cost.engine)
 
 
 async def calibrate(load: HttpWorkload, interrupt: Interrupt) -> TestResult | None:
@@ -158,6 +164,7 @@ def shape_of(load: HttpWorkload) -> dict[str, Any]:
                 len(request.headers),
                 len(request.body_base64 or ""),
                 request.weight,
+                _answer_bytes_to(request),
             )
             for request in load.requests
         ],
@@ -176,12 +183,13 @@ def shape_of(load: HttpWorkload) -> dict[str, Any]:
 
 
 def host_fingerprint() -> dict[str, Any]:
-    """What a ceiling depends on besides the shape: processor, kernel, agent."""
+    """What a ceiling depends on besides the shape: processor, kernel and which engine it allows, agent."""
     agent = agent_binary().stat()
     return {
         "cpu": _cpu_model(),
         "cpus": len(os.sched_getaffinity(0)),
         "kernel": platform.release(),
+        "io_uring_disabled": _io_uring_disabled(),
         # Two builds of one version may differ.
         "agent": [__version__, agent.st_size, agent.st_mtime_ns],
     }
@@ -203,12 +211,29 @@ def _serve(load: HttpWorkload, secure: bool) -> ServeWorkload:
     )
 
 
+def _can_be_calibrated(load: HttpWorkload) -> bool:
+    """Whether a calibration would be of this load and do no harm.
+
+    The null responder has no Unix socket, no proxy before it and no name that could be asked for: loads that use these
+    have costs which it does not see.
+    """
+    route = load.route
+    if route.unix_socket is not None or route.proxy is not None or route.dns == "connection":
+        return False
+    return load.script is None or not any(word in load.script.source for word in _MORE_THAN_REQUESTS)
+
+
 def _answer_bytes(load: HttpWorkload) -> int:
+    """The body of an answer on average: the null responder has one for all requests."""
+    weighted = sum(request.weight * _answer_bytes_to(request) for request in load.requests)
+    return round(weighted / sum(request.weight for request in load.requests))
+
+
+def _answer_bytes_to(request: HttpRequest) -> int:
     """What `leadline serve` was asked for; other servers' answers are not known before they came."""
-    for request in load.requests:
-        for text in parse_qs(urlsplit(request.url).query).get("size", []):
-            if text.isascii() and text.isdecimal():
-                return min(int(text), LARGEST_ANSWER_BYTES)
+    for text in parse_qs(urlsplit(request.url).query).get("size", []):
+        if text.isascii() and text.isdecimal():
+            return min(int(text), LARGEST_ANSWER_BYTES)
     return PLAIN_ANSWER.body_bytes
 
 
@@ -224,6 +249,13 @@ def _padded(request: HttpRequest) -> str:
 
 def _digest(parts: Any) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:32]
+
+
+def _io_uring_disabled() -> str:
+    try:
+        return IO_URING_SETTING.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return "absent"
 
 
 def _cpu_model() -> str:

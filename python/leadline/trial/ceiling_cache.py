@@ -47,14 +47,14 @@ class CeilingCache:
     def find(self, key: str) -> Ceiling | None:
         """The ceiling under a key, unless it is too old."""
         row = self._rows().get(key)
-        return Ceiling(row["per_s"], row["extrapolated"]) if row is not None else None
+        return Ceiling(row["per_s"], row["extrapolated"], row.get("engine")) if row is not None else None
 
     def keep(self, key: str, ceiling: Ceiling) -> None:
         """Put a ceiling under a key; the oldest go where there are too many."""
         if self.path is None:
             return
-        row = {"per_s": ceiling.per_s, "extrapolated": ceiling.extrapolated, "measured_at_s": round(self.now_s())}
-        rows = {**self._rows(), key: row}
+        row = {"per_s": ceiling.per_s, "extrapolated": ceiling.extrapolated, "engine": ceiling.engine}
+        rows = {**self._rows(), key: {**row, "measured_at_s": round(self.now_s())}}
         newest = sorted(rows, key=lambda name: rows[name]["measured_at_s"], reverse=True)[:MOST_ENTRIES]
         text = json.dumps({"schema": SCHEMA, "ceilings": {name: rows[name] for name in newest}}, indent=1) + "\n"
         try:
@@ -88,6 +88,8 @@ class CeilingCache:
 
     def _is_sound(self, row: Any) -> bool:
         if not isinstance(row, dict) or not isinstance(row.get("extrapolated"), bool):
+            return False
+        if not isinstance(row.get("engine"), str | None):
             return False
         per_s, measured_at_s = _number(row.get("per_s")), _number(row.get("measured_at_s"))
         return per_s > 0 and abs(self.now_s() - measured_at_s) <= OLDEST_S

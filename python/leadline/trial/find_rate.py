@@ -7,13 +7,14 @@ is synchronous: it runs in a thread of its own and hands each trial to the event
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from leadline.analysis.capacity import Conditions, Trial, judge_trial
 from leadline.analysis.model import Ceiling, Metric, Reason, TestResult, Validity, Verdict
+from leadline.analysis.validity import CONNECTIONS_BUSY
 from leadline.contract.models import HttpWorkload, RateStage
 from leadline.errors import InputError, LeadlineError
 from leadline.plan import HttpTest
@@ -170,15 +171,29 @@ class Search:
             return await measure(single, entries, self.sheet, self.interrupt, observers)
 
     def _answer(self, found: Found, closed: TestResult) -> Answer:
-        return Answer(found, closed, tuple(self._trials), _validity(found, self._trials, self._error), self._error)
+        validity = search_validity(found, self._trials, self.question.workload.connections, self._error)
+        return Answer(found, closed, tuple(self._trials), validity, self._error)
 
 
 def _stage(rate_per_s: float, duration_ms: int) -> RateStage:
     return RateStage(from_per_s=rate_per_s, to_per_s=rate_per_s, duration_ms=duration_ms)
 
 
-def _validity(found: Found, trials: Sequence[Trial], error: str | None) -> Validity:
-    """The verdict on what was found: a bound that is missing, and why."""
+def search_validity(found: Found, trials: Sequence[Trial], connections: int, error: str | None) -> Validity:
+    """The verdict on what was found, with a note where the connections were the bound; `error` broke a trial off."""
+    return replace(_verdict(found, trials, error), notes=tuple(_notes(found, trials, connections)))
+
+
+def _notes(found: Found, trials: Sequence[Trial], connections: int) -> Iterator[Reason]:
+    """Of the trials at the upper bound, or of all that failed where there is none."""
+    failed = [trial for trial in trials if not trial.holds and found.high_per_s in (None, trial.rate_per_s)]
+    if any(trial.connections_busy for trial in failed):
+        text = f"the rate is that over {connections} connections, which were all busy above it; more may carry more"
+        yield Reason(CONNECTIONS_BUSY, text)
+
+
+def _verdict(found: Found, trials: Sequence[Trial], error: str | None) -> Validity:
+    """A bound that is missing, and why."""
     match found.ending:
         case Ending.FOUND | Ending.NONE_HELD:
             return Validity(Verdict.VALID)

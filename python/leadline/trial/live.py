@@ -14,6 +14,7 @@ from leadline.trial.ledger import Ledger
 from leadline.trial.notices import LiveFigures
 
 _PERIOD_S = 0.5
+_SHOWN = ("latency", "late")
 # Threads hand their histograms over once a second, each at a moment of its own.
 _RECENT_NS = 1_100_000_000
 # Reading a histogram takes some 0.3 ms: of more hosts than these the rates alone are live.
@@ -31,7 +32,8 @@ class Live:
         self._reads_histograms = hosts <= _MOST_HOSTS_READ
         self._ledger = ledger
         self._latest: dict[tuple[str, int, str], tuple[int, int]] = {}
-        self._recent: dict[str, deque[tuple[int, Histogram]]] = {"latency": deque(), "late": deque()}
+        # By host, whose clock is its own, and metric.
+        self._recent: dict[tuple[str, str], deque[tuple[int, Histogram]]] = {}
         self._standings: dict[str, Standing] = {}
         self._threads = BusyThreads()
         self._told_s = 0.0
@@ -44,7 +46,7 @@ class Live:
         for flow in event.flows:
             self._latest[host, flow.flow, event.side] = (flow.received_bytes, flow.received_units or 0)
         if self._reads_histograms:
-            self._read(event)
+            self._read(host, event)
         if event.standing is not None:
             self._standings[host] = event.standing
             self._threads.take(host, event.standing)
@@ -53,17 +55,24 @@ class Live:
         if since_s >= _PERIOD_S:
             self._tell(elapsed_s, since_s)
 
-    def _read(self, event: Progress) -> None:
+    def _read(self, host: str, event: Progress) -> None:
+        """Take what the event hands over, and forget what is old by its time, be there anything new or not."""
         for report in event.histograms:
-            kept = self._recent.get(report.metric)
-            if kept is None:
+            if report.metric not in _SHOWN:
                 continue
             try:
-                kept.append((event.t_ns, decode(report.model_dump())))
+                made = decode(report.model_dump())
             except DamagedHistogram:
                 continue  # counted where the whole test's histograms are read
+            self._recent.setdefault((host, report.metric), deque()).append((event.t_ns, made))
+        for metric in _SHOWN:
+            kept = self._recent.get((host, metric))
             while kept and kept[0][0] < event.t_ns - _RECENT_NS:
                 kept.popleft()
+
+    def _merged(self, metric: str) -> Histogram:
+        """The last second's, of all hosts."""
+        return merge(one for (_, name), kept in self._recent.items() if name == metric for _, one in kept)
 
     def _tell(self, elapsed_s: float, since_s: float) -> None:
         # A flow's bytes are received on one side only, requests' answers on the client's.
@@ -75,7 +84,7 @@ class Live:
         bits = (totals[0] - self._before[0]) * 8 / since_s
         units = (totals[1] - self._before[1]) / since_s
         self._before, self._told_s = (totals[0], totals[1]), elapsed_s
-        latency, late = (merge(one for _, one in self._recent[name]) for name in ("latency", "late"))
+        latency, late = (self._merged(metric) for metric in _SHOWN)
         standings = list(self._standings.values())
         connections = [count for now in standings if (count := now.counts.get("connections")) is not None]
         self._ledger.tell(

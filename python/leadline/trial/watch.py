@@ -15,7 +15,7 @@ from leadline.analysis.histograms import EMPTY, DamagedHistogram, Histogram, dec
 from leadline.analysis.measure import figures_so_far
 from leadline.analysis.model import Metric, TargetResult
 from leadline.analysis.targets import missed_so_far
-from leadline.analysis.validity import SATURATED_BUSY
+from leadline.analysis.validity import SATURATED_BUSY, late_allowed_us
 from leadline.contract.models import Finished, Progress, Started
 from leadline.fleet import Event
 from leadline.plan.targets import Target
@@ -34,9 +34,9 @@ class TargetWatch:
     test: str
     missed: list[TargetResult] = field(default_factory=list)
 
-    def look(self, metrics: Mapping[str, Metric], generator_limited: bool) -> bool:
-        """Whether one is missed; all that are, are kept."""
-        found = (missed_so_far(target, self.test, metrics, generator_limited) for target in self.targets)
+    def look(self, metrics: Mapping[str, Metric], generator_limited: bool, steady: bool = True) -> bool:
+        """Whether one is missed; all that are, are kept. While a load is not to go at one speed, no rate is."""
+        found = (missed_so_far(target, self.test, metrics, generator_limited, steady) for target in self.targets)
         self.missed = [result for result in found if result is not None]
         return bool(self.missed)
 
@@ -92,12 +92,19 @@ class Follower:
         self._data.interval_histograms.clear()
 
     def _look(self, t_ns: int) -> None:
-        busiest = self._threads.busiest() or 0.0
         metrics = figures_so_far(self._data, self._histograms)
-        if self._watch.look(metrics, busiest >= SATURATED_BUSY):
+        if self._watch.look(metrics, self._generator_limited(), self._data.spec.steady):
             after_s = (t_ns - (self._data.start_at_ns or t_ns)) / 1e9
             said = "; ".join(f"{missed.target} ({missed.reason})" for missed in self._watch.missed)
             self._interrupt.ask(f"stopped after {after_s:.1f} s, as a target was missed: {said}")
+
+    def _generator_limited(self) -> bool:
+        """Whether a thread is busy all the time, or paced sends are late by more than the end would allow."""
+        if (self._threads.busiest() or 0.0) >= SATURATED_BUSY:
+            return True
+        spec = self._data.spec
+        late_us = self._histograms.get("late", EMPTY).percentile_us(99.0)
+        return spec.paced and late_us is not None and late_us > late_allowed_us(spec)
 
 
 def _readable(reports: Iterable[Mapping[str, Any]]) -> Iterable[Histogram]:

@@ -126,6 +126,43 @@ def test_whose_limit_it_was(code: str) -> None:
     assert held.holds and held.generator_limited and held.why == "latency_p99_us 1200; error_ratio 0"
 
 
+@pytest.mark.parametrize("code", ["hosts-without-figures", "connections-lost", "flows-broken-off", "ended-early"])
+def test_an_incomplete_trial_does_not_hold(code: str) -> None:
+    trial = judged(result(Reason(code, "something is missing"), verdict=Verdict.INCOMPLETE))
+    assert not trial.holds and not trial.generator_limited
+    assert trial.why == "something is missing"
+
+
+def test_a_short_window_alone_does_not_make_a_trial_fail() -> None:
+    short = Reason("window-too-short", "short")
+    assert judged(result(short, verdict=Verdict.INCOMPLETE)).holds
+    late = Reason("sends-late", "late")
+    assert judged(result(short, late, verdict=Verdict.INCOMPLETE)).holds
+    uneven = Reason("change-point", "the rate changed")
+    assert judged(result(short, uneven, verdict=Verdict.INCOMPLETE)).holds
+    assert not judged(result(short, Reason("connections-lost", "lost"), verdict=Verdict.INCOMPLETE)).holds
+
+
+def test_a_thread_without_a_request_is_a_gap_only_where_there_were_enough_for_all() -> None:
+    made = result(Reason("flows-not-started", "1 of 2 flows never moved a byte"), verdict=Verdict.INCOMPLETE)
+    assert not judged(made).holds
+    assert judge_trial(conditions(), made, rate_per_s=19.0, duration_s=1.0, connections=20).holds
+
+
+def test_an_undetermined_trial_neither_holds_nor_is_the_servers_failure() -> None:
+    unknown = Reason("no-generator-figures", "no thread figures")
+    trial = judged(result(unknown, verdict=Verdict.UNDETERMINED))
+    assert not trial.holds and trial.generator_limited
+    assert trial.why == "no thread figures"
+
+
+def test_requests_that_waited_for_a_connection_are_told() -> None:
+    made = result(latency_p99_us=9000.0)
+    note = Reason("connections-busy", "no connection was free when 400 of 10000 requests fell due")
+    assert judged(replace(made, validity=Validity(Verdict.VALID, (), (note,)))).connections_busy
+    assert not judged(made).connections_busy
+
+
 def test_other_verdicts_are_no_ones_limit() -> None:
     made = result(Reason("unstable-intervals", "parts differ"), verdict=Verdict.UNSTABLE)
     assert not judged(made).generator_limited

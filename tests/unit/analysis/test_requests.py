@@ -67,7 +67,7 @@ def test_fates_and_connections_are_the_engines_counts() -> None:
         "redirects": 3,
         "body_bytes": 120_000,
     }
-    found = values(steady_test("http", counts=counts))
+    found = values(over(10, **counts))
     for name in ("requests_due", "requests_sent", "unanswered", "unsent", "redirects", "connections_opened"):
         assert found[name] == counts[name]
     assert (found["handshakes_full"], found["handshakes_resumed"], found["body_bytes"]) == (2, 8, 120_000)
@@ -80,6 +80,33 @@ def test_what_waits_long_at_the_end_failed_and_what_is_under_way_did_not() -> No
     assert values(steady_test("http", counts=under_way))["error_ratio"] == 0
     silent = under_way | {"unanswered_over_1s": 10}
     assert values(steady_test("http", counts=silent))["error_ratio"] == 0.01
+
+
+def over(connections: int, scheme: str = "http", **counts: int) -> TestData:
+    """A steady test over so many connections."""
+    data = steady_test("http", counts=counts)
+    spec = {"name": "t", "kind": "http", "duration_ms": 10_000, "connections": connections, "scheme": scheme}
+    data.spec = type(data.spec).read(spec)
+    return data
+
+
+def test_requests_that_were_never_sent_failed_beyond_what_any_end_leaves() -> None:
+    standing_still = over(10, responses=0, unanswered=10, unanswered_over_1s=10, unsent=990)
+    assert values(standing_still)["error_ratio"] == pytest.approx((10 + 980) / 1000)
+    assert values(over(10, responses=990, unsent=10))["error_ratio"] == 0, "one for each connection may be just due"
+    assert values(over(10, responses=989, unsent=11))["error_ratio"] == pytest.approx(1 / 1000)
+    assert values(over(1, responses=997, unsent=3))["error_ratio"] == 0, "nor do a few say anything"
+    both = over(10, responses=980, unsent=20)
+    both.hosts = ("client1", "client2")
+    assert values(both)["error_ratio"] == 0, "each client has as many connections"
+
+
+def test_counts_that_agents_leave_out_where_nothing_happened_are_a_known_nothing() -> None:
+    names = ("redirects", "handshakes_full", "handshakes_resumed")
+    plain, tls = values(over(1, responses=10)), values(over(1, "https", responses=10))
+    assert [plain[name] for name in names] == [0, None, None]
+    assert [tls[name] for name in names] == [0, 0, 0]
+    assert [values(over(1, "https"))[name] for name in names] == [None, None, None], "nothing was counted at all"
 
 
 def test_each_histogram_gives_its_own_figures() -> None:

@@ -335,7 +335,7 @@ def test_help_is_grouped_and_fits_eighty_columns(monkeypatch: pytest.MonkeyPatch
 
 
 SECRETS = ["hunter2", "mF_9.B5f", "pa55", "c00kie", "b0dy"]
-SENT = [*SECRETS, b64encode(b"me:hunter2").decode(), b64encode(b"b0dy").decode()]
+SENT = [*SECRETS, b64encode(b"me:hunter2").decode(), b64encode(b"b0d").decode()]
 
 
 @pytest.mark.parametrize(
@@ -348,9 +348,27 @@ SENT = [*SECRETS, b64encode(b"me:hunter2").decode(), b64encode(b"b0dy").decode()
         ["--proxy=http://me:pa55@proxy:3128"],
         ["-H", "Cookie: c00kie"],
         ["-HCookie:c00kie "],
+        ["-H", "Authorization : Bearer c00kie"],
+        ["-H", " Cookie: c00kie"],
+        ["-H Cookie\t:\u00a0c00kie"],
+        ["--header= cookie : c00kie "],
+        ["-H", "X-Amz-Security-Token: c00kie"],
+        ["-H", "X-Vault-Token: c00kie"],
+        ["-H", "client_SECRET: c00kie"],
+        ["-H", "ApiKey: c00kie"],
+        ["-H", "my-api-key: c00kie"],
+        ["-H", "X-Password: c00kie"],
+        ["-H", "X-Session-Id: c00kie"],
+        ["-H", "Set-Cookie2: c00kie"],
         ["--header=cookie:  c00kie"],
         ["-4HAuthorization: mF_9.B5f"],
+        ["--proxy", "http://me:p@pa55@proxy:3128"],
+        ["--proxy=http://hunter2@me:p@pa55@proxy:3128"],
+        ["--proxy", "http://me:pa 55@hunter2@proxy:3128"],
         ["--body=b0dy"],
+        ["--body", "b0dy \r\n"],
+        ["--body=b0dy\n\n"],
+        ["--body", "b0dy http://b0dy:b0dy@b0dy"],
     ],
 )
 def test_nothing_that_is_kept_holds_a_secret(arguments: list[str]) -> None:
@@ -364,3 +382,13 @@ def test_nothing_that_is_kept_holds_a_secret(arguments: list[str]) -> None:
 def test_only_the_secret_goes_from_a_command_line() -> None:
     argv = ["leadline", "http", "http://h/x", "-c", "1", "--body", "x", "-d", "1s", "--json"]
     assert redacted(argv, ["x"]) == ["leadline", "http", "http://h/x", "-c", "1", "--body", "***", "-d", "1s", "--json"]
+
+
+def test_a_proxy_without_credentials_is_kept() -> None:
+    test, _, _ = given(URL, "--proxy", "http://proxy:3128")
+    assert redacted(["--proxy", "http://proxy:3128"], test.secrets) == ["--proxy", "http://proxy:3128"]
+
+
+def test_a_header_without_a_value_has_no_secret() -> None:
+    [request] = load(URL, "-H", "X-Session-Id:").requests
+    assert [(header.name, header.value) for header in request.headers] == [("X-Session-Id", "")]

@@ -175,6 +175,10 @@ COMPLAINTS = [
     ("bearer: '@none'", "tests.load.bearer: none cannot be read: No such file or directory"),
     ("proxy: http://me:hunter2@h:1", "tests.load.proxy: a proxy's password stands in no plan; write '@FILE', or"),
     (
+        "headers:\n      - {name: X-Amz-Security-Token, value: hunter2}",
+        "plan.yaml:7: tests.load.headers.X-Amz-Security-Token.value: what X-Amz-Security-Token holds",
+    ),
+    (
         "headers:\n      - {name: Cookie, value: hunter2}",
         "plan.yaml:7: tests.load.headers.Cookie.value: what Cookie holds",
     ),

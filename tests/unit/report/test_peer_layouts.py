@@ -101,6 +101,14 @@ def test_ab_is_read_by_what_reads_ab() -> None:
     assert percentages[0][1] == "1" and percentages[-1][1] == "61"
 
 
+def test_abs_time_per_request_is_the_mean_latency_where_requests_have_a_rate() -> None:
+    text = ab_text(with_latency(1_400.0, 61_000.0), replace(ASKED, paced=True))
+    each = re.findall(r"Time per request:\s+([\d.]+) \[ms\] \(mean(, across all concurrent requests)?\)", text)
+    mean_us = with_latency(1_400.0, 61_000.0).metrics["latency_mean_us"].value
+    assert mean_us is not None
+    assert [value for value, _ in each] == [f"{mean_us / 1e3:.3f}", "0.011"]
+
+
 def test_ab_tells_failures_bodies_and_tls() -> None:
     asked = replace(ASKED, url="https://[2001:db8::7]/", keep_alive=False, has_body=True)
     text = ab_text(one_result("http", errors=ERRORS), asked)

@@ -6,6 +6,7 @@ import json
 import os
 import stat
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,36 @@ def test_the_size_of_an_answer_as_far_as_it_is_known(url: str, octets: int) -> N
     assert shape_of(load(url))["answer_bytes"] == octets
 
 
+def mix(*entries: tuple[str, int]) -> HttpWorkload:
+    made = load()
+    [first] = made.requests
+    made.requests = [first.model_copy(update={"url": url, "weight": weight}) for url, weight in entries]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("entries", "octets"),
+    [
+        ([("http://a/?size=100", 1), ("http://a/?size=300", 1)], 200),
+        ([("http://a/?size=100", 3), ("http://a/?size=300", 1)], 150),
+        ([("http://a/", 7), ("http://a/?size=4000", 2)], 898),  # 898.2
+        ([("http://a/?size=0", 1), ("http://a/?size=3", 1)], 2),
+        ([("http://a/?size=99999999999", 1), ("http://a/?size=0", 1)], 1 << 19),
+    ],
+)
+def test_answers_of_several_sizes_are_as_long_on_average(entries: list[tuple[str, int]], octets: int) -> None:
+    assert shape_of(mix(*entries))["answer_bytes"] == octets
+
+
+def test_another_mix_of_one_average_is_another_key() -> None:
+    keys = {
+        key_of({}, shape_of(mix(("http://a/?size=100", 1), ("http://a/?size=300", 1)))),
+        key_of({}, shape_of(mix(("http://a/?size=150", 1), ("http://a/?size=250", 1)))),
+        key_of({}, shape_of(mix(("http://a/?size=100", 2), ("http://a/?size=300", 2)))),
+    }
+    assert len(keys) == 3
+
+
 def test_a_shape_has_no_secrets() -> None:
     given = load("http://server.example/?key=secret", tls=secure())
     given.requests[0].headers = [Header(name="Authorization", value="Bearer secret")]
@@ -142,6 +173,15 @@ def result(per_s: float | None, cpu_s: float | None, wall_s: float = 1.0, status
 
 def test_a_generator_that_was_busy_has_shown_its_ceiling() -> None:
     assert ceiling_of(result(100_000.0, 0.97), threads=1, cpus=2) == Ceiling(100_000.0, extrapolated=False)
+
+
+def test_a_ceiling_says_which_engine_it_is_of() -> None:
+    made = result(100_000.0, 0.97)
+    assert made.generator is not None
+    for cpu_s in (0.97, 0.5):
+        engine = replace(made.generator, cpu_s=cpu_s, engine="epoll")
+        found = ceiling_of(replace(made, generator=engine), threads=1, cpus=2)
+        assert found is not None and found.engine == "epoll"
 
 
 @pytest.mark.parametrize(
@@ -181,7 +221,14 @@ def cache(path: Path | None, said: list[str], now_s: float = NOW_S) -> CeilingCa
     return CeilingCache(path, said.append, lambda: now_s)
 
 
-@pytest.mark.parametrize("kept", [Ceiling(123_456.5, extrapolated=True), Ceiling(7.0, extrapolated=False)])
+@pytest.mark.parametrize(
+    "kept",
+    [
+        Ceiling(123_456.5, extrapolated=True),
+        Ceiling(7.0, extrapolated=False),
+        Ceiling(7.0, extrapolated=False, engine="epoll"),
+    ],
+)
 def test_what_is_kept_is_found_until_it_is_old(tmp_path: Path, kept: Ceiling) -> None:
     path, said = tmp_path / "deep" / "leadline" / "ceilings.json", list[str]()
     cache(path, said).keep("one", kept)
@@ -244,8 +291,9 @@ def test_a_damaged_file_is_told_ignored_and_replaced(tmp_path: Path, text: str) 
         {"per_s": 5, "extrapolated": 1, "measured_at_s": NOW_S},
         {"per_s": 5, "extrapolated": True, "measured_at_s": None},
         {"per_s": 10**400, "extrapolated": True, "measured_at_s": NOW_S},
+        {"per_s": 5, "extrapolated": True, "measured_at_s": NOW_S, "engine": 1},
     ],
-    ids=range(12),
+    ids=range(13),
 )
 def test_a_damaged_entry_is_as_none(tmp_path: Path, row: Any) -> None:
     path = tmp_path / "ceilings.json"
@@ -305,9 +353,46 @@ async def test_a_ceiling_is_measured_once(asked: Callable[[HttpWorkload], Any], 
     assert not mode & stat.S_IXUSR
 
 
-async def test_a_script_that_chooses_addresses_is_not_run(asked: Callable[[HttpWorkload], Any]) -> None:
-    script = HttpScript(name="a", source="function setup(thread) thread.addr = other end", args=[])
-    assert await asked(load(script=script)) == (None, 0, [])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "function setup(thread) thread.addr = other end",
+        "function setup(thread) thread['addr'] = other end",
+        "local socket = require 'socket'",
+        "dofile('other.lua')",
+        "loadfile('other.lua')()",
+        "loadstring('x')()",
+        "local file = io.open('tokens', 'w')",
+        "io.popen('date')",
+        "os.remove('/tmp/x')",
+        "wrk.lookup('other', 80)",
+        "wrk.connect(other)",
+    ],
+)
+async def test_a_script_that_does_more_than_requests_is_not_run(
+    source: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    given = load(script=HttpScript(name="a", source=source, args=[]))
+    assert await ceiling_for(given, Interrupt(), lambda: pytest.fail("it began"), pytest.fail) is None
+
+
+@pytest.mark.parametrize(
+    "way",
+    [{"unix_socket": "/run/socket"}, {"proxy": "http://proxy:3128"}, {"dns": "connection"}],
+    ids=lambda way: next(iter(way)),
+)
+async def test_ways_that_no_calibration_goes_have_no_ceiling(
+    way: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    given = load()
+    # The plain load's ceiling is known, and is not this one's.
+    key = key_of(host_fingerprint(), shape_of(given))
+    CeilingCache.here(pytest.fail).keep(key, Ceiling(5.0, extrapolated=False))
+    assert await ceiling_for(given, Interrupt(), lambda: pytest.fail("it began"), pytest.fail) is not None
+    given.route = given.route.model_copy(update=way)
+    assert await ceiling_for(given, Interrupt(), lambda: pytest.fail("it began"), pytest.fail) is None
 
 
 async def test_what_cannot_be_run_is_told_and_unknown(asked: Callable[[HttpWorkload], Any]) -> None:
@@ -329,3 +414,14 @@ def test_the_host_is_told_by_what_makes_it_fast() -> None:
     found = host_fingerprint()
     assert found["cpus"] == len(os.sched_getaffinity(0))
     assert all(found.values())
+
+
+def test_a_host_that_forbids_io_uring_is_another(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    setting, keys = tmp_path / "io_uring_disabled", []
+    monkeypatch.setattr(calibration, "IO_URING_SETTING", setting)
+    assert host_fingerprint()["io_uring_disabled"] == "absent"
+    for value in ("0\n", "2\n"):
+        setting.write_text(value)
+        keys.append(key_of(host_fingerprint(), shape_of(load())))
+        assert host_fingerprint()["io_uring_disabled"] == value.strip()
+    assert keys[0] != keys[1]

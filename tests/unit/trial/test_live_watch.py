@@ -65,6 +65,26 @@ def test_latencies_are_the_last_seconds() -> None:
     assert told.late_p99_us == pytest.approx(20, rel=1e-3)
 
 
+def test_latencies_of_a_server_that_stands_still_go_away() -> None:
+    before = progress(BEGAN_NS + 1 * S, 100, histogram("latency", [9_000_000] * 100), histogram("late", [20_000]))
+    still = live_figures(before, progress(BEGAN_NS + 2 * S, 100))
+    assert (still.latency_p50_us, still.late_p99_us) == (pytest.approx(9000, rel=1e-3), pytest.approx(20, rel=1e-3))
+    gone = live_figures(before, progress(BEGAN_NS + 2 * S, 100), progress(BEGAN_NS + 2 * S + S // 5, 100))
+    assert (gone.latency_p50_us, gone.latency_p99_us, gone.late_p99_us) == (None, None, None)
+
+
+def test_each_hosts_latencies_are_recent_by_its_own_clock() -> None:
+    told: list[Notice] = []
+    live = Live(LABEL, time.monotonic_ns() - 3600 * S, 2, Ledger([], (told.append,)))
+    live.hear("here", progress(BEGAN_NS, 100, histogram("latency", [1_000_000])))
+    live._told_s = 0.0
+    live.hear("there", progress(BEGAN_NS + 900 * S, 100, histogram("latency", [3_000_000])))
+    (*_, last) = told
+    assert isinstance(last, LiveFigures)
+    assert last.latency_p50_us == pytest.approx(1000, rel=1e-3)
+    assert last.latency_p99_us == pytest.approx(3000, rel=1e-3)
+
+
 def test_errors_and_connections_are_as_of_now_and_the_thread_of_the_last_second() -> None:
     told = live_figures(
         progress(BEGAN_NS + 1 * S, 100, stands=standing(0.9, 1.0, connections=10, timeouts=1)),
@@ -162,6 +182,23 @@ async def test_a_busy_generator_misses_no_rate() -> None:
     idle = progress(BEGAN_NS + 2 * S, 200, stands=standing(0.2, 2.0))
     watch, _ = await follow(["requests_per_s > 5000"], idle)
     assert len(watch.missed) == 1
+
+
+async def test_late_sends_are_the_generators_limit_as_at_the_end() -> None:
+    late = [*SLOW, histogram("late", [2_000_000] * 100)]
+    targets = ["latency_p99_us < 2000", "requests_per_s > 5000"]
+    watch, _ = await follow(targets, *seconds(1, 2, reports=late), rate_per_s=1000.0)
+    assert watch.missed == []
+    # At ten requests a second a tenth of the gap is 10 ms; a closed loop is never late.
+    for given in ({"rate_per_s": 10.0}, {}):
+        watch, _ = await follow(targets, *seconds(1, 2, reports=late), **given)
+        assert len(watch.missed) == 2, given
+
+
+async def test_a_rate_in_stages_may_still_come() -> None:
+    stages = [{"from_per_s": 0.0, "to_per_s": 5000.0, "duration_ms": 60_000}]
+    watch, _ = await follow(["requests_per_s > 2000", "latency_p99_us < 2000"], *seconds(1, 2), rate=stages)
+    assert [missed.target for missed in watch.missed] == ["latency_p99_us < 2000"]
 
 
 async def test_another_loads_events_are_not_this_ones() -> None:

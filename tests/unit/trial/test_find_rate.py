@@ -1,0 +1,48 @@
+"""What a search as a whole is worth, and the exit code of each ending."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from leadline.analysis.capacity import Trial
+from leadline.analysis.model import Verdict
+from leadline.trial.capacity_search import Ending, Found
+from leadline.trial.find_rate import search_validity
+
+HELD = Trial(900.0, 10.0, True, False, 1.0, "latency_p99_us 1200", {})
+FAILED = Trial(1000.0, 10.0, False, False, 0.9, "latency_p99_us 90000 is not < 5000", {})
+BUSY = replace(FAILED, connections_busy=True)
+FOUND = Found(Ending.FOUND, 900.0, 1000.0, 10.0)
+
+
+def test_a_search_that_its_connections_limited_says_so() -> None:
+    validity = search_validity(FOUND, [HELD, BUSY], 20, None)
+    assert validity.verdict is Verdict.VALID
+    (note,) = validity.notes
+    assert note.code == "connections-busy"
+    assert "over 20 connections" in note.text and "more may carry more" in note.text
+
+
+def test_only_the_trials_that_bound_the_rate_tell() -> None:
+    far = replace(BUSY, rate_per_s=2000.0)
+    assert search_validity(FOUND, [far, HELD, FAILED], 20, None).notes == ()
+    late = replace(FAILED, generator_limited=True)
+    open_above = Found(Ending.GENERATOR_LIMITED, 900.0, None, 10.0)
+    assert search_validity(open_above, [far, HELD, late], 20, None).notes[0].code == "connections-busy"
+    assert search_validity(FOUND, [replace(HELD, connections_busy=True), FAILED], 20, None).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("ending", "low_per_s", "verdict"),
+    [
+        (Ending.NONE_HELD, None, Verdict.VALID),
+        (Ending.BUDGET, 900.0, Verdict.INCOMPLETE),
+        (Ending.ALL_HELD, 900.0, Verdict.UNDETERMINED),
+    ],
+)
+def test_the_verdict_is_the_endings(ending: Ending, low_per_s: float | None, verdict: Verdict) -> None:
+    validity = search_validity(Found(ending, low_per_s, None, None), [HELD, BUSY], 20, None)
+    assert validity.verdict is verdict
+    assert [note.code for note in validity.notes] == ["connections-busy"]
