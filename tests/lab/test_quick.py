@@ -255,8 +255,8 @@ def test_wrong_input_is_one_line_and_code_2(command: tuple[str, ...], says: str)
 
 
 def test_an_address_of_the_other_family(server: cli.Server) -> None:
-    assert "IPv6" in fails(1, *arguments(server, "tcp"), "-6", "-d", "1s")
-    assert "IPv4" in fails(1, *arguments(server, "tcp", LOOPBACK[6]), "-4", "-d", "1s")
+    assert "IPv6" in fails(2, *arguments(server, "tcp"), "-6", "-d", "1s")
+    assert "IPv4" in fails(2, *arguments(server, "tcp", LOOPBACK[6]), "-4", "-d", "1s")
 
 
 # --- Interrupted ------------------------------------------------------------------------------------------------------

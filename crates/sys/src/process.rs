@@ -52,6 +52,14 @@ pub fn raise_file_limit() -> io::Result<()> {
     Ok(())
 }
 
+/// How many files we may have open, where the system tells.
+pub fn file_limit() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel fills a live rlimit.
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    (result == 0).then_some(limit.rlim_cur)
+}
+
 /// Become the parent of every descendant whose own parent ends, so that none gets out of our sight. The kernel hands
 /// them to the main thread, which therefore must start no children of its own.
 pub fn adopt_orphans() -> io::Result<()> {

@@ -25,6 +25,7 @@ use std::time::Duration;
 use leadline_http::{ClosedLoop, OpenLoop, Schedule};
 use leadline_stats::Histogram;
 use leadline_sys::clock::monotonic_ns;
+use leadline_sys::process::file_limit;
 use leadline_sys::usage::pin_to;
 use leadline_wire::{Blame, ErrorReport, HttpSpec, Outcome, Side};
 
@@ -56,14 +57,12 @@ fn prepare_with(spec: HttpSpec, forced: Option<Engine>, task: &Task) -> Result<B
     let plan = Arc::new(plan);
     // The first threads have one connection more where they cannot all have as many.
     let sizes: Vec<usize> = (0..threads).map(|index| (spec.connections as usize - index).div_ceil(threads)).collect();
-    let without_room = |error: io::Error| match error.raw_os_error() {
-        Some(libc::EMFILE | libc::ENFILE) => input_error(
-            "too_many_open_files",
-            format!("{} connections need more descriptors than `ulimit -n` allows: {error}", spec.connections),
-        ),
-        _ => failed(error),
-    };
-    match Wires::new(&plan.payload, &sizes, forced).map_err(without_room)? {
+    if let Some(limit) = file_limit().filter(|limit| *limit < u64::from(spec.connections) && plan.stages.is_none()) {
+        let message =
+            format!("{} connections need more descriptors than `ulimit -n` ({limit}) allows", spec.connections);
+        return Err(input_error("too_many_open_files", message));
+    }
+    match Wires::new(&plan.payload, &sizes, forced).map_err(failed)? {
         Wires::IoUring(wires) => HttpLoad::open(spec, plan, cast, wires, (Engine::IoUring, None)),
         Wires::Epoll(wires, reason) => HttpLoad::open(spec, plan, cast, wires, (Engine::Epoll, Some(reason))),
     }
