@@ -2,4 +2,5 @@
 //! the agent moves the bytes.
 
 pub mod offload;
+pub mod openvpn;
 pub mod wireguard;

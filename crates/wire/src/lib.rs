@@ -11,6 +11,7 @@ mod facts;
 mod http;
 mod observation;
 mod outcome;
+mod tunnel;
 mod workload;
 
 pub use command::Command;
@@ -25,6 +26,10 @@ pub use observation::{
     PressureSample, ProcessSample, SoftnetSample, TcpSample, UdpSample,
 };
 pub use outcome::{FlowReport, HistogramReport, LoadReport, Outcome, ThreadReport};
+pub use tunnel::{
+    CryptoReport, CryptoSpec, TunnelAction, TunnelClientReport, TunnelDeed, TunnelExpectation, TunnelIdentities,
+    TunnelIdentity, TunnelReport, TunnelSpec, TunnelState, TunnelTraffic, TunnelUser,
+};
 pub use workload::{
     Direction, IpVersion, ProcessSpec, Protocol, RrSpec, ServeSpec, Target, TcpSpec, UdpSpec, Workload,
 };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Direction, Side};
+use crate::{CryptoReport, Direction, Side, TunnelReport};
 
 /// The figures of one task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -28,6 +28,10 @@ pub struct Outcome {
     /// Counters of the kind's own: `tls_full`, `tls_resumed`, `redirects`, `requests_due`, `requests_sent`, `unsent`, `unanswered`, `status_2xx`, `stale`,
     /// `strays`, `late_answers` ...
     pub counts: BTreeMap<String, u64>,
+    /// A fleet's clients.
+    pub tunnel: Option<Box<TunnelReport>>,
+    /// The figures of `crypto`.
+    pub crypto: Option<Vec<CryptoReport>>,
 }
 
 /// One flow from its first to its last byte.

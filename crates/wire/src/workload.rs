@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{HttpAnswer, HttpSpec};
+use crate::{CryptoSpec, HttpAnswer, HttpSpec, TunnelSpec};
 
 /// A task's kind and its parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -26,6 +26,12 @@ pub enum Workload {
     /// HTTP/1.1 requests.
     #[schemars(title = "HttpWorkload")]
     Http(Box<HttpSpec>),
+    /// A fleet of VPN clients.
+    #[schemars(title = "TunnelWorkload")]
+    Tunnel(Box<TunnelSpec>),
+    /// The cost of a VPN's protocol in memory.
+    #[schemars(title = "CryptoWorkload")]
+    Crypto(CryptoSpec),
     /// A child process: a daemon under test, or a VPN client.
     #[schemars(title = "ProcessWorkload")]
     Process(ProcessSpec),

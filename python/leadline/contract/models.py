@@ -229,6 +229,40 @@ class CpuSample(BaseModel):
     """
 
 
+class CryptoReport(BaseModel):
+    """
+    One figure of the protocol's cost.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    algorithm: str
+    """
+    The cipher, with the digest where there is one: `AES-256-CBC+SHA256`.
+    """
+    bytes: Annotated[int | None, Field(ge=0)] = None
+    """
+    Payload, bytes; absent for a handshake.
+    """
+    cpu_ns: Annotated[int, Field(ge=0)]
+    """
+    Time that they took together, ns of the thread's CPU.
+    """
+    operations: Annotated[int, Field(ge=0)]
+    """
+    Operations that were measured.
+    """
+    wall_ns: Annotated[int, Field(ge=0)]
+    """
+    Time that they took together, ns.
+    """
+    what: str
+    """
+    What was measured: `handshake`, `seal`, `open`, `cipher` (bare), `hmac` (bare).
+    """
+
+
 class ErrorReport(BaseModel):
     """
     An error in words and as a code.
@@ -1096,6 +1130,221 @@ class TlsIdentity(BaseModel):
     """
 
 
+InsideAdditionalProperty = TypeAliasType("InsideAdditionalProperty", Annotated[int, Field(ge=0)])
+
+
+class TunnelExpectation(BaseModel):
+    """
+    What a configured client has been given.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    dns: list[str]
+    """
+    DNS servers that must be pushed.
+    """
+    echo: str | None = None
+    """
+    Where the proving ICMP echo request goes inside of the tunnel; the server's end of it where absent.
+    """
+    options: list[str]
+    """
+    Options that must be pushed word for word.
+    """
+    pools: list[str]
+    """
+    Networks (CIDR) one of which holds each address that the client is given; any address where empty.
+    """
+    routes: list[str]
+    """
+    Networks (CIDR) that must be pushed as routes.
+    """
+
+
+class ProfileIdentity(BaseModel):
+    """
+    The profile's certificate, or none, for every client.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    from_: Annotated[Literal["profile"], Field(alias="from")] = "profile"
+
+
+class IssuedIdentities(BaseModel):
+    """
+    Each client's own, made before the load begins; their keys are ECDSA P-256.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    authority_key_pem: str
+    """
+    The authority's private key, PEM.
+    """
+    authority_pem: str
+    """
+    The authority's certificate, PEM.
+    """
+    from_: Annotated[Literal["issued"], Field(alias="from")] = "issued"
+    name_prefix: str
+    """
+    Common names are this and the client's number.
+    """
+
+
+class TunnelIdentity(BaseModel):
+    """
+    One client's certificate.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    certificate_pem: str
+    """
+    The chain, its own first, PEM.
+    """
+    key_pem: str
+    """
+    Its private key, PEM.
+    """
+
+
+class TunnelEcho(BaseModel):
+    """
+    ICMP echo requests that the far end answers.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    duration_ms: Annotated[int, Field(ge=0)]
+    """
+    How long, ms.
+    """
+    kind: Literal["echo"] = "echo"
+    packet_bytes: Annotated[int, Field(ge=0)]
+    """
+    Bytes of each IP packet.
+    """
+    rate_pps: float
+    """
+    IP packets per second and client.
+    """
+    to: str | None = None
+    """
+    To whom; the server's end of the tunnel where absent.
+    """
+
+
+class TunnelUdp(BaseModel):
+    """
+    Numbered datagrams to a `leadline serve` behind the gateway, or from it.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    datagram_bytes: Annotated[int, Field(ge=0)]
+    """
+    UDP payload, bytes.
+    """
+    direction: Literal["up", "down", "both"]
+    """
+    Which way, as the client sees it.
+    """
+    duration_ms: Annotated[int, Field(ge=0)]
+    """
+    How long, ms.
+    """
+    host: str
+    """
+    The server's address inside.
+    """
+    kind: Literal["udp"] = "udp"
+    port: Annotated[int, Field(ge=0, le=65535)]
+    """
+    Its session port.
+    """
+    rate_pps: float | None = None
+    """
+    Datagrams per second and client; as fast as it goes where absent.
+    """
+
+
+class TunnelTcp(BaseModel):
+    """
+    A TCP stream per client to or from a `leadline serve` behind the gateway.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    direction: Literal["up", "down", "both"]
+    """
+    Which way, as the client sees it.
+    """
+    duration_ms: Annotated[int, Field(ge=0)]
+    """
+    How long, ms.
+    """
+    host: str
+    """
+    The server's address inside.
+    """
+    kind: Literal["tcp"] = "tcp"
+    port: Annotated[int, Field(ge=0, le=65535)]
+    """
+    Its session port.
+    """
+
+
+class TunnelHttp(BaseModel):
+    """
+    HTTP requests over one connection per client, one after another.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    duration_ms: Annotated[int, Field(ge=0)]
+    """
+    How long, ms.
+    """
+    kind: Literal["http"] = "http"
+    rate_per_s: float | None = None
+    """
+    Requests per second and client; the next follows the answer at once where absent.
+    """
+    request: HttpRequest
+    """
+    The request, the URL's host being an address inside.
+    """
+
+
+class TunnelUser(BaseModel):
+    """
+    A user of `auth-user-pass`.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    password: str
+    """
+    The password.
+    """
+    user: str
+    """
+    The name.
+    """
+
+
 class UdpSample(BaseModel):
     """
     UDP counters (RFC 4113 names).
@@ -1301,6 +1550,45 @@ class RrWorkload(BaseModel):
 
 class Cpu(RootModel[int]):
     root: Annotated[int, Field(ge=0)]
+
+
+class Size(RootModel[int]):
+    root: Annotated[int, Field(ge=0)]
+
+
+class CryptoWorkload(BaseModel):
+    """
+    The cost of a VPN's protocol in memory.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    ciphers: list[str]
+    """
+    Data ciphers by OpenVPN's names; with CBC ones, each of `digests`.
+    """
+    digests: list[str]
+    """
+    HMACs by OpenVPN's names.
+    """
+    duration_ms: Annotated[int, Field(ge=0)]
+    """
+    How long each figure is measured, ms.
+    """
+    handshakes: bool
+    """
+    Whether handshakes are measured too.
+    """
+    kind: Literal["crypto"] = "crypto"
+    sizes: list[Size]
+    """
+    Payload sizes, bytes.
+    """
+    spread_bytes: Annotated[int, Field(ge=0)]
+    """
+    Bytes that consecutive packets are spread over, so that the cache is not always hot.
+    """
 
 
 class ProcessWorkload(BaseModel):
@@ -1559,48 +1847,6 @@ class NetworkView(BaseModel):
     """
 
 
-class Outcome(BaseModel):
-    """
-    The figures of one task.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
-    counts: dict[str, CountsAdditionalProperty]
-    """
-    Counters of the kind's own: `tls_full`, `tls_resumed`, `redirects`, `requests_due`, `requests_sent`, `unsent`, `unanswered`, `status_2xx`, `stale`,
-    `strays`, `late_answers` ...
-    """
-    error_examples: dict[str, str]
-    """
-    What the first failure of each name said, where there is more to say than the name.
-    """
-    errors: dict[str, ErrorsAdditionalProperty]
-    """
-    Failed operations by name, the server's as `peer_*`; each is in exactly one.
-    """
-    flows: list[FlowReport]
-    """
-    One row per flow; http reports one per thread.
-    """
-    generator: LoadReport
-    """
-    What generating cost on this host.
-    """
-    histograms: list[HistogramReport]
-    """
-    Whole-task histograms: `latency` (from due), `service` (from sent), `late` (from when it was due and could be sent,
-    to sent), each also as `warmup_*` for what was due in the warm-up. HTTP's phases besides: `dns`, `connect`,
-    `tls_full` and `tls_resumed` per connection, `first_byte` (sent to the answer's first byte) and `transfer` (from there
-    to its last) per request, and `kernel_wait`: from the kernel's stamp on received bytes to our reading them, a sample.
-    """
-    receiver: LoadReport | None = None
-    """
-    What answering cost on the server, where it told.
-    """
-
-
 class Pressure(BaseModel):
     """
     Pressure stall information.
@@ -1696,6 +1942,144 @@ class TlsSpec(BaseModel):
     verify: bool
     """
     Whether the server's certificate is checked.
+    """
+
+
+class TunnelAction(BaseModel):
+    """
+    Something that clients do while they are connected.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    at_ms: Annotated[int, Field(ge=0)]
+    """
+    When, ms after the arrivals began.
+    """
+    over_ms: Annotated[int, Field(ge=0)]
+    """
+    Over how long the clients do it one after another, ms; 0: all at once.
+    """
+    what: Literal["reconnect", "renegotiate"]
+    """
+    What.
+    """
+
+
+class TunnelClientReport(BaseModel):
+    """
+    One client: its state, and when each step of its first successful attempt, else of its last one, was done.
+    Every `*_ns` is a time since `due_ns`.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    addresses: list[str]
+    """
+    Addresses that it was given.
+    """
+    answered_ns: Annotated[int | None, Field(ge=0)] = None
+    """
+    The first answer to it came.
+    """
+    attempts: Annotated[int, Field(ge=0)]
+    """
+    Attempts, the first included.
+    """
+    cause: str | None = None
+    """
+    Why it failed, or the first check that it missed, by name.
+    """
+    cipher: str | None = None
+    """
+    Its data cipher.
+    """
+    client: Annotated[int, Field(ge=0)]
+    """
+    Its number, from 0.
+    """
+    configured_ns: Annotated[int | None, Field(ge=0)] = None
+    """
+    The first data packet came back.
+    """
+    due_ns: Annotated[int, Field(ge=0)]
+    """
+    When the attempt was due, ns.
+    """
+    inside: dict[str, InsideAdditionalProperty]
+    """
+    Pings or datagrams sent and come back inside of the tunnel.
+    """
+    keys_ns: Annotated[int | None, Field(ge=0)] = None
+    """
+    Both halves of the keys were there.
+    """
+    local: str | None = None
+    """
+    Local address and port.
+    """
+    peer_id: Annotated[int | None, Field(ge=0)] = None
+    """
+    The number that the server gave it.
+    """
+    pushed_ns: Annotated[int | None, Field(ge=0)] = None
+    """
+    All pushed options were there.
+    """
+    retransmits: Annotated[int, Field(ge=0)]
+    """
+    Control packets that had to be sent again.
+    """
+    sent_ns: Annotated[int | None, Field(ge=0)] = None
+    """
+    Its first reset was sent.
+    """
+    state: Literal["waiting", "failed", "partial", "configured"]
+    """
+    How it ended.
+    """
+    tls_ns: Annotated[int | None, Field(ge=0)] = None
+    """
+    TLS's handshake was done.
+    """
+
+
+class GivenIdentities(BaseModel):
+    """
+    One for each client, in turn.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    from_: Annotated[Literal["given"], Field(alias="from")] = "given"
+    identities: list[TunnelIdentity]
+    """
+    Certificate chain and private key, PEM, one text for each client.
+    """
+
+
+class TunnelReport(BaseModel):
+    """
+    What became of a fleet.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    clients: list[TunnelClientReport]
+    """
+    One row per client.
+    """
+    ignored_options: list[str]
+    """
+    Options of the profile that mean nothing to a fleet, with their lines: `line 12: persist-tun`.
+    """
+    memory_bytes: Annotated[int | None, Field(ge=0)] = None
+    """
+    Peak of the agent's resident memory less what it held before the fleet was made, bytes.
     """
 
 
@@ -1824,6 +2208,88 @@ class HttpWorkload(BaseModel):
     """
 
 
+class TunnelWorkload(BaseModel):
+    """
+    A fleet of VPN clients.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    actions: list[TunnelAction]
+    """
+    What the connected fleet does later on.
+    """
+    arrivals: list[RateStage]
+    """
+    When the clients arrive: per-second rates in stages, which end when all have come; all at once where empty.
+    """
+    attempt_ms: Annotated[int, Field(ge=0)]
+    """
+    How long one attempt to connect may take, from its first reset until it is configured, ms.
+    """
+    bind: list[str]
+    """
+    Local addresses that the clients' sockets are bound to in turn; the system's choice where empty.
+    """
+    clients: Annotated[int, Field(ge=0)]
+    """
+    Clients.
+    """
+    duration_ms: Annotated[int, Field(ge=0)]
+    """
+    How long the fleet stays after the arrivals have begun, ms. It ends earlier once every client has ended its way up and
+    nothing else is left to do.
+    """
+    expect: TunnelExpectation
+    """
+    What every client must be given to count as configured.
+    """
+    first_data_ms: Annotated[int, Field(ge=0)]
+    """
+    How long a client waits for the answer to its first data packet, ms, before it is `partial`.
+    """
+    identities: ProfileIdentity | GivenIdentities | IssuedIdentities
+    """
+    Who the clients say they are to TLS.
+    """
+    interval_ms: Annotated[int, Field(ge=0)]
+    """
+    Time between `progress` events, ms.
+    """
+    kind: Literal["tunnel"] = "tunnel"
+    ping_ms: Annotated[int | None, Field(ge=0)] = None
+    """
+    Time between pings of each configured client, ms; none where absent.
+    """
+    profile: str
+    """
+    The text of an `.ovpn` file; each file that it refers to is in it as an inline block.
+    """
+    retries: Annotated[int, Field(ge=0)]
+    """
+    How often a client that failed tries again, as the real one does: after 1 s, and twice as long each time up to 300 s.
+    0 leaves it failed.
+    """
+    settled: Annotated[int, Field(ge=0)]
+    """
+    Clients, the first ones, that connect before the others: the arrivals begin when all of them are configured or have
+    failed, and their pings show what the arrivals do to them.
+    """
+    threads: Annotated[int, Field(ge=0)]
+    """
+    Threads that drive them; the clients are dealt out evenly.
+    """
+    traffic: TunnelEcho | TunnelUdp | TunnelTcp | TunnelHttp | None = None
+    """
+    Load through the tunnels, once all arrivals have ended their way up; none where absent.
+    """
+    users: list[TunnelUser]
+    """
+    Users and passwords, dealt out in turn; the profile's own where empty.
+    """
+
+
 class Prepare(BaseModel):
     """
     Make a task ready (sockets open, handshakes done) and answer `prepared` or `failed`.
@@ -1841,7 +2307,16 @@ class Prepare(BaseModel):
     The trial that the task belongs to; every event of the task repeats it.
     """
     type: Literal["prepare"] = "prepare"
-    workload: ServeWorkload | TcpWorkload | UdpWorkload | RrWorkload | HttpWorkload | ProcessWorkload
+    workload: (
+        ServeWorkload
+        | TcpWorkload
+        | UdpWorkload
+        | RrWorkload
+        | HttpWorkload
+        | TunnelWorkload
+        | CryptoWorkload
+        | ProcessWorkload
+    )
     """
     What the task does.
     """
@@ -1944,33 +2419,6 @@ class Progress(BaseModel):
     type: Literal["progress"] = "progress"
 
 
-class Finished(BaseModel):
-    """
-    A measuring task ended by itself or was stopped; its figures are whole.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
-    outcome: Outcome
-    """
-    Its figures.
-    """
-    t_ns: Annotated[int, Field(ge=0)]
-    """
-    When, ns.
-    """
-    task: str
-    """
-    The task.
-    """
-    trial: str
-    """
-    The task's trial.
-    """
-    type: Literal["finished"] = "finished"
-
-
 class MachineSample(BaseModel):
     """
     CPUs, memory, pressure.
@@ -2034,6 +2482,83 @@ class Observation(BaseModel):
     """
     The trial that the control plane named.
     """
+
+
+class Outcome(BaseModel):
+    """
+    The figures of one task.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    counts: dict[str, CountsAdditionalProperty]
+    """
+    Counters of the kind's own: `tls_full`, `tls_resumed`, `redirects`, `requests_due`, `requests_sent`, `unsent`, `unanswered`, `status_2xx`, `stale`,
+    `strays`, `late_answers` ...
+    """
+    crypto: list[CryptoReport] | None = None
+    """
+    The figures of `crypto`.
+    """
+    error_examples: dict[str, str]
+    """
+    What the first failure of each name said, where there is more to say than the name.
+    """
+    errors: dict[str, ErrorsAdditionalProperty]
+    """
+    Failed operations by name, the server's as `peer_*`; each is in exactly one.
+    """
+    flows: list[FlowReport]
+    """
+    One row per flow; http reports one per thread.
+    """
+    generator: LoadReport
+    """
+    What generating cost on this host.
+    """
+    histograms: list[HistogramReport]
+    """
+    Whole-task histograms: `latency` (from due), `service` (from sent), `late` (from when it was due and could be sent,
+    to sent), each also as `warmup_*` for what was due in the warm-up. HTTP's phases besides: `dns`, `connect`,
+    `tls_full` and `tls_resumed` per connection, `first_byte` (sent to the answer's first byte) and `transfer` (from there
+    to its last) per request, and `kernel_wait`: from the kernel's stamp on received bytes to our reading them, a sample.
+    """
+    receiver: LoadReport | None = None
+    """
+    What answering cost on the server, where it told.
+    """
+    tunnel: TunnelReport | None = None
+    """
+    A fleet's clients.
+    """
+
+
+class Finished(BaseModel):
+    """
+    A measuring task ended by itself or was stopped; its figures are whole.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    outcome: Outcome
+    """
+    Its figures.
+    """
+    t_ns: Annotated[int, Field(ge=0)]
+    """
+    When, ns.
+    """
+    task: str
+    """
+    The task.
+    """
+    trial: str
+    """
+    The task's trial.
+    """
+    type: Literal["finished"] = "finished"
 
 
 class ObservationEvent(BaseModel):

@@ -137,6 +137,8 @@ impl Conduct {
             generator: local.load,
             receiver: Some(peer_load),
             counts,
+            tunnel: None,
+            crypto: None,
         })
     }
 }

@@ -211,7 +211,7 @@ pub fn outcome(
         engine_reason,
     };
     let Failures { counts: errors, examples: error_examples } = failures;
-    Outcome { flows, histograms, errors, error_examples, generator, receiver: None, counts }
+    Outcome { flows, histograms, errors, error_examples, generator, receiver: None, counts, tunnel: None, crypto: None }
 }
 
 /// How the load stands, from the latest word of each worker that has spoken.

@@ -1,0 +1,98 @@
+//! Packets in a TCP stream: each behind its length, two bytes. Owns the pieces of a packet that has not come whole.
+
+/// The longest packet that is taken from a stream: what a tunnel of the largest usual MTU can need. A peer that announces a
+/// longer one is broken or hostile.
+pub const LONGEST_PACKET: usize = 65_535;
+
+/// A stream's packets.
+#[derive(Debug, Default)]
+pub struct Unframer {
+    held: Vec<u8>,
+}
+
+/// A stream that announced a packet of no bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a packet of no bytes in the stream")]
+pub struct EmptyPacket;
+
+impl Unframer {
+    /// Take the stream's next bytes and hand each packet that is whole to `each`, in order. What is left is kept, less than
+    /// one packet; nothing is kept, nor copied, where the bytes end with a packet.
+    ///
+    /// # Errors
+    /// The stream is broken; nothing after this makes sense.
+    pub fn take(&mut self, bytes: &mut [u8], mut each: impl FnMut(&mut [u8])) -> Result<(), EmptyPacket> {
+        if self.held.is_empty() {
+            let used = whole_packets(bytes, &mut each)?;
+            self.held.extend_from_slice(&bytes[used..]);
+            return Ok(());
+        }
+        self.held.extend_from_slice(bytes);
+        let used = whole_packets(&mut self.held, &mut each)?;
+        self.held.drain(..used);
+        if self.held.is_empty() {
+            // Thousands of idle clients keep no buffer.
+            self.held = Vec::new();
+        }
+        Ok(())
+    }
+}
+
+/// Put the length before a packet that begins at `start` of `out`, where two bytes have been left for it.
+///
+/// # Panics
+/// Where the packet is longer than `LONGEST_PACKET`, which no sealed packet is.
+pub fn set_length(out: &mut [u8], start: usize) {
+    let length = u16::try_from(out.len() - start - 2).expect("a sealed packet fits its length");
+    out[start..start + 2].copy_from_slice(&length.to_be_bytes());
+}
+
+fn whole_packets(bytes: &mut [u8], each: &mut impl FnMut(&mut [u8])) -> Result<usize, EmptyPacket> {
+    let mut at = 0;
+    while let Some([high, low]) = bytes.get(at..at + 2) {
+        let length = usize::from(u16::from_be_bytes([*high, *low]));
+        if length == 0 {
+            return Err(EmptyPacket);
+        }
+        let Some(packet) = bytes.get_mut(at + 2..at + 2 + length) else { break };
+        each(packet);
+        at += 2 + length;
+    }
+    Ok(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn framed(packets: &[&[u8]]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for packet in packets {
+            let start = out.len();
+            out.extend_from_slice(&[0, 0]);
+            out.extend_from_slice(packet);
+            set_length(&mut out, start);
+        }
+        out
+    }
+
+    #[test]
+    fn packets_come_whole_however_the_stream_is_cut() {
+        let packets: [&[u8]; 4] = [b"a", b"bcd", &[7; 300], b"e"];
+        let stream = framed(&packets);
+        for piece in 1..stream.len() {
+            let mut unframer = Unframer::default();
+            let mut found: Vec<Vec<u8>> = Vec::new();
+            for chunk in stream.chunks(piece) {
+                unframer.take(&mut chunk.to_vec(), |packet| found.push(packet.to_vec())).expect("a good stream");
+            }
+            assert_eq!(found, packets, "pieces of {piece}");
+            assert_eq!(unframer.held.capacity(), 0);
+        }
+    }
+
+    #[test]
+    fn an_empty_packet_breaks_the_stream() {
+        assert_eq!(Unframer::default().take(&mut [0, 0, 1], |_| {}), Err(EmptyPacket));
+    }
+}

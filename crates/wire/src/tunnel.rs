@@ -1,0 +1,314 @@
+//! A fleet of VPN clients: what it is told, and what it tells of each client.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{HttpRequest, RateStage};
+
+/// OpenVPN clients by the thousand, without TUN devices: they connect, prove their tunnels, and carry load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TunnelSpec {
+    /// The text of an `.ovpn` file; each file that it refers to is in it as an inline block.
+    pub profile: String,
+    /// Clients.
+    pub clients: u32,
+    /// Threads that drive them; the clients are dealt out evenly.
+    pub threads: u32,
+    /// Who the clients say they are to TLS.
+    pub identities: TunnelIdentities,
+    /// Users and passwords, dealt out in turn; the profile's own where empty.
+    pub users: Vec<TunnelUser>,
+    /// Local addresses that the clients' sockets are bound to in turn; the system's choice where empty.
+    pub bind: Vec<String>,
+    /// When the clients arrive: per-second rates in stages, which end when all have come; all at once where empty.
+    pub arrivals: Vec<RateStage>,
+    /// Clients, the first ones, that connect before the others: the arrivals begin when all of them are configured or have
+    /// failed, and their pings show what the arrivals do to them.
+    pub settled: u32,
+    /// How long the fleet stays after the arrivals have begun, ms. It ends earlier once every client has ended its way up and
+    /// nothing else is left to do.
+    pub duration_ms: u64,
+    /// How long one attempt to connect may take, from its first reset until it is configured, ms.
+    pub attempt_ms: u32,
+    /// How often a client that failed tries again, as the real one does: after 1 s, and twice as long each time up to 300 s.
+    /// 0 leaves it failed.
+    pub retries: u32,
+    /// What every client must be given to count as configured.
+    pub expect: TunnelExpectation,
+    /// How long a client waits for the answer to its first data packet, ms, before it is `partial`.
+    pub first_data_ms: u32,
+    /// Time between pings of each configured client, ms; none where absent.
+    pub ping_ms: Option<u32>,
+    /// What the connected fleet does later on.
+    pub actions: Vec<TunnelAction>,
+    /// Load through the tunnels, once all arrivals have ended their way up; none where absent.
+    pub traffic: Option<TunnelTraffic>,
+    /// Time between `progress` events, ms.
+    pub interval_ms: u32,
+}
+
+/// Certificates of the fleet's clients.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "from", rename_all = "snake_case", deny_unknown_fields)]
+pub enum TunnelIdentities {
+    /// The profile's certificate, or none, for every client.
+    #[schemars(title = "ProfileIdentity")]
+    Profile {},
+    /// One for each client, in turn.
+    #[schemars(title = "GivenIdentities")]
+    Given {
+        /// Certificate chain and private key, PEM, one text for each client.
+        identities: Vec<TunnelIdentity>,
+    },
+    /// Each client's own, made before the load begins; their keys are ECDSA P-256.
+    #[schemars(title = "IssuedIdentities")]
+    Issued {
+        /// The authority's certificate, PEM.
+        authority_pem: String,
+        /// The authority's private key, PEM.
+        authority_key_pem: String,
+        /// Common names are this and the client's number.
+        name_prefix: String,
+    },
+}
+
+/// One client's certificate.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TunnelIdentity {
+    /// The chain, its own first, PEM.
+    pub certificate_pem: String,
+    /// Its private key, PEM.
+    pub key_pem: String,
+}
+
+/// A user of `auth-user-pass`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TunnelUser {
+    /// The name.
+    pub user: String,
+    /// The password.
+    pub password: String,
+}
+
+/// What a configured client has been given.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TunnelExpectation {
+    /// Networks (CIDR) one of which holds each address that the client is given; any address where empty.
+    pub pools: Vec<String>,
+    /// Networks (CIDR) that must be pushed as routes.
+    pub routes: Vec<String>,
+    /// DNS servers that must be pushed.
+    pub dns: Vec<String>,
+    /// Options that must be pushed word for word.
+    pub options: Vec<String>,
+    /// Where the proving ICMP echo request goes inside of the tunnel; the server's end of it where absent.
+    pub echo: Option<String>,
+}
+
+/// Something that clients do while they are connected.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TunnelAction {
+    /// When, ms after the arrivals began.
+    pub at_ms: u64,
+    /// What.
+    pub what: TunnelDeed,
+    /// Over how long the clients do it one after another, ms; 0: all at once.
+    pub over_ms: u64,
+}
+
+/// What connected clients can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TunnelDeed {
+    /// Leave without a word and connect anew from the same address and port.
+    Reconnect,
+    /// Negotiate new keys (soft reset).
+    Renegotiate,
+}
+
+/// Load inside of the tunnels.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum TunnelTraffic {
+    /// ICMP echo requests that the far end answers.
+    #[schemars(title = "TunnelEcho")]
+    Echo {
+        /// To whom; the server's end of the tunnel where absent.
+        to: Option<String>,
+        /// IP packets per second and client.
+        rate_pps: f64,
+        /// Bytes of each IP packet.
+        packet_bytes: u32,
+        /// How long, ms.
+        duration_ms: u64,
+    },
+    /// Numbered datagrams to a `leadline serve` behind the gateway, or from it.
+    #[schemars(title = "TunnelUdp")]
+    Udp {
+        /// The server's address inside.
+        host: String,
+        /// Its session port.
+        port: u16,
+        /// Which way, as the client sees it.
+        direction: crate::Direction,
+        /// Datagrams per second and client; as fast as it goes where absent.
+        rate_pps: Option<f64>,
+        /// UDP payload, bytes.
+        datagram_bytes: u32,
+        /// How long, ms.
+        duration_ms: u64,
+    },
+    /// A TCP stream per client to or from a `leadline serve` behind the gateway.
+    #[schemars(title = "TunnelTcp")]
+    Tcp {
+        /// The server's address inside.
+        host: String,
+        /// Its session port.
+        port: u16,
+        /// Which way, as the client sees it.
+        direction: crate::Direction,
+        /// How long, ms.
+        duration_ms: u64,
+    },
+    /// HTTP requests over one connection per client, one after another.
+    #[schemars(title = "TunnelHttp")]
+    Http {
+        /// The request, the URL's host being an address inside.
+        request: HttpRequest,
+        /// Requests per second and client; the next follows the answer at once where absent.
+        rate_per_s: Option<f64>,
+        /// How long, ms.
+        duration_ms: u64,
+    },
+}
+
+/// What became of a fleet.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TunnelReport {
+    /// One row per client.
+    pub clients: Vec<TunnelClientReport>,
+    /// Options of the profile that mean nothing to a fleet, with their lines: `line 12: persist-tun`.
+    pub ignored_options: Vec<String>,
+    /// Peak of the agent's resident memory less what it held before the fleet was made, bytes.
+    pub memory_bytes: Option<u64>,
+}
+
+/// How far a client's last attempt got.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TunnelState {
+    /// Never tried.
+    #[default]
+    Waiting,
+    /// Ended without a tunnel.
+    Failed,
+    /// A tunnel came up, and something is missing in it.
+    Partial,
+    /// Everything is there, and a packet came back through the tunnel.
+    Configured,
+}
+
+/// One client: its state, and when each step of its first successful attempt, else of its last one, was done.
+/// Every `*_ns` is a time since `due_ns`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TunnelClientReport {
+    /// Its number, from 0.
+    pub client: u32,
+    /// How it ended.
+    pub state: TunnelState,
+    /// Why it failed, or the first check that it missed, by name.
+    pub cause: Option<String>,
+    /// When the attempt was due, ns.
+    pub due_ns: u64,
+    /// Its first reset was sent.
+    pub sent_ns: Option<u64>,
+    /// The first answer to it came.
+    pub answered_ns: Option<u64>,
+    /// TLS's handshake was done.
+    pub tls_ns: Option<u64>,
+    /// Both halves of the keys were there.
+    pub keys_ns: Option<u64>,
+    /// All pushed options were there.
+    pub pushed_ns: Option<u64>,
+    /// The first data packet came back.
+    pub configured_ns: Option<u64>,
+    /// Attempts, the first included.
+    pub attempts: u32,
+    /// Control packets that had to be sent again.
+    pub retransmits: u32,
+    /// Addresses that it was given.
+    pub addresses: Vec<String>,
+    /// The number that the server gave it.
+    pub peer_id: Option<u32>,
+    /// Its data cipher.
+    pub cipher: Option<String>,
+    /// Local address and port.
+    pub local: Option<String>,
+    /// Pings or datagrams sent and come back inside of the tunnel.
+    pub inside: BTreeMap<String, u64>,
+}
+
+impl std::fmt::Debug for TunnelIdentities {
+    /// Names the kind; keys stay out of logs.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Profile {} => "Profile",
+            Self::Given { .. } => "Given(..)",
+            Self::Issued { .. } => "Issued(..)",
+        })
+    }
+}
+
+impl std::fmt::Debug for TunnelIdentity {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("TunnelIdentity(..)")
+    }
+}
+
+impl std::fmt::Debug for TunnelUser {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "TunnelUser({:?}, ..)", self.user)
+    }
+}
+
+/// OpenVPN's client and server machines back to back, without sockets: what the protocol itself costs here.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CryptoSpec {
+    /// Data ciphers by OpenVPN's names; with CBC ones, each of `digests`.
+    pub ciphers: Vec<String>,
+    /// HMACs by OpenVPN's names.
+    pub digests: Vec<String>,
+    /// Payload sizes, bytes.
+    pub sizes: Vec<u32>,
+    /// How long each figure is measured, ms.
+    pub duration_ms: u64,
+    /// Whether handshakes are measured too.
+    pub handshakes: bool,
+    /// Bytes that consecutive packets are spread over, so that the cache is not always hot.
+    pub spread_bytes: u64,
+}
+
+/// One figure of the protocol's cost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CryptoReport {
+    /// What was measured: `handshake`, `seal`, `open`, `cipher` (bare), `hmac` (bare).
+    pub what: String,
+    /// The cipher, with the digest where there is one: `AES-256-CBC+SHA256`.
+    pub algorithm: String,
+    /// Payload, bytes; absent for a handshake.
+    pub bytes: Option<u32>,
+    /// Operations that were measured.
+    pub operations: u64,
+    /// Time that they took together, ns of the thread's CPU.
+    pub cpu_ns: u64,
+    /// Time that they took together, ns.
+    pub wall_ns: u64,
+}
