@@ -19,7 +19,7 @@ PYTHON_FLOORS = {
 }  # fmt: skip
 RUST_FLOORS = {
     "agent": 5, "script": 4, "transport": 3, "http": 3, "tunnel": 3, "sys": 2, "observe": 2, "wire": 1, "stats": 1,
-    "pace": 1,
+    "pace": 1, "tls": 1,
 }  # fmt: skip
 LONGEST_FILE = 600
 

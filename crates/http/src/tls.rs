@@ -4,7 +4,6 @@
 //! Start with [`ClientTls`] and [`TlsClient`]; the responder's side is [`ServerTls`] and [`TlsServer`].
 
 mod client;
-mod failure;
 mod made;
 mod records;
 mod server;
@@ -13,7 +12,7 @@ mod setup;
 mod trust;
 
 pub use client::{ClientTls, TlsClient, TlsOptions};
-pub use failure::TlsFailure;
+pub use leadline_tls::TlsFailure;
 pub use made::{made_certificate, MadeCertificate};
 pub use records::PENDING_LIMIT_BYTES;
 pub use server::{ServerOptions, ServerTls, TlsServer};

@@ -23,12 +23,13 @@ impl std::error::Error for TlsFailure {}
 
 impl TlsFailure {
     /// More bytes of an unfinished message than we are willing to hold.
-    pub(super) fn too_large(limit_bytes: usize) -> Self {
+    #[must_use]
+    pub fn too_large(limit_bytes: usize) -> Self {
         Self { name: "tls_too_large", detail: format!("a message goes on for more than {limit_bytes} bytes") }
     }
 
     /// The connection ended without saying so.
-    pub(super) fn ended(handshaking: bool) -> Self {
+    pub fn ended(handshaking: bool) -> Self {
         if handshaking {
             Self { name: "tls_handshake_cut", detail: "the connection ended during the handshake".to_owned() }
         } else {
@@ -37,7 +38,7 @@ impl TlsFailure {
     }
 
     /// What must not happen whatever the peer does.
-    pub(super) fn internal(detail: impl std::fmt::Display) -> Self {
+    pub fn internal(detail: impl std::fmt::Display) -> Self {
         Self { name: "tls_internal", detail: detail.to_string() }
     }
 
@@ -47,7 +48,9 @@ impl TlsFailure {
         self.name.starts_with("tls_alert_")
     }
 
-    pub(super) fn of(error: &Error) -> Self {
+    /// What rustls reports.
+    #[must_use]
+    pub fn of(error: &Error) -> Self {
         Self { name: name_of(error), detail: detail_of(error) }
     }
 }
@@ -215,7 +218,7 @@ fn detail_of(error: &Error) -> String {
 
 /// Whether a server's certificate was refused for nothing but that it may issue others. webpki has looked at the dates
 /// before, and not yet at the name.
-pub(super) fn is_authority(problem: &CertificateError) -> bool {
+pub fn is_authority(problem: &CertificateError) -> bool {
     matches!(problem, CertificateError::Other(cause) if cause.to_string() == "CaUsedAsEndEntity")
 }
 
