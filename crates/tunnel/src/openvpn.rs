@@ -3,4 +3,7 @@
 
 pub mod digest;
 pub mod framing;
+pub mod packet;
+pub mod reliable;
 pub mod side;
+pub mod wrap;
