@@ -3,4 +3,7 @@
 
 pub mod digest;
 pub mod framing;
+pub mod message;
+pub mod secret;
 pub mod side;
+pub mod words;
