@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::icmp::{self, Message};
 use super::ip::{protocol, Ends, Packet, PacketError};
-use super::Echo;
+use super::{Echo, Udp};
 use crate::offload::checksum;
 
 fn ends() -> impl Strategy<Value = Ends> {
@@ -25,6 +25,12 @@ fn address(text: &str) -> IpAddr {
 fn echo(v6: bool) -> Echo {
     let (source, destination) = if v6 { ("fd00::2", "fd00::1") } else { ("10.8.0.2", "10.8.0.1") };
     Echo::new(address(source), address(destination), 77).unwrap()
+}
+
+fn udp(v6: bool) -> Udp {
+    let (source, destination) =
+        if v6 { ("[fd00::2]:4000", "[fd00::1]:5000") } else { ("10.8.0.2:4000", "10.8.0.1:5000") };
+    Udp::new(source.parse().unwrap(), destination.parse().unwrap()).unwrap()
 }
 
 /// An ICMP error about a packet, as a router sends it: type, code, the word behind the checksum, and what it quotes.
@@ -83,11 +89,30 @@ proptest! {
     }
 
     #[test]
+    fn a_datagram_is_read_as_it_was_built(v6: bool, head in proptest::collection::vec(any::<u8>(), 0..60), more in 0usize..1400) {
+        let flow = udp(v6);
+        let mut packet = Vec::new();
+        flow.build(&head, head.len() + more, &mut packet);
+        prop_assert_eq!(packet.len(), flow.overhead_bytes() + head.len() + more);
+        let payload = [&head[..], &vec![0; more][..]].concat();
+        prop_assert_eq!(flow.reversed().matches(&packet), Some(&payload[..]));
+        prop_assert_eq!(flow.matches(&packet), None, "what goes out did not come");
+        for length in 0..packet.len() {
+            prop_assert_eq!(flow.reversed().matches(&packet[..length]), None);
+        }
+        let at = more % packet.len();
+        packet[at] ^= 0x40;
+        let uncovered = v6 && matches!(at, 1..4 | 7);
+        prop_assert_eq!(flow.reversed().matches(&packet).is_some(), uncovered);
+    }
+
+    #[test]
     fn any_bytes_and_any_cut_never_panic(mut bytes in proptest::collection::vec(any::<u8>(), 1..200), v6: bool) {
         let first = if v6 { 0x60 } else { 0x45 };
         bytes[0] = first;
         for length in 0..bytes.len() {
             let _ = (echo(v6).matches(&bytes[..length]), echo(v6).refusal(&bytes[..length]));
+            let _ = (udp(v6).matches(&bytes[..length]), udp(v6).refusal(&bytes[..length]));
             icmp::answer(&bytes[..length], &mut Vec::new());
         }
     }
@@ -171,4 +196,46 @@ fn extension_headers_are_skipped_in_bounds() {
     assert_eq!(Packet::parse(&with(&options, 43)), Err(PacketError::Extensions));
     assert_eq!(Packet::parse(&with(&[60, 0, 1, 4, 0, 0, 0, 0].repeat(9), 60)), Err(PacketError::Extensions));
     assert_eq!(Packet::parse(&with(&[58, 200, 1, 4, 0, 0, 0, 0], 60)), Err(PacketError::Short));
+}
+
+#[test]
+fn a_datagram_without_a_checksum_passes_over_ipv4_alone() {
+    for v6 in [false, true] {
+        let flow = udp(v6);
+        let mut packet = Vec::new();
+        flow.build(b"payload", 7, &mut packet);
+        let checksum = flow.overhead_bytes() - 2;
+        packet[checksum..checksum + 2].fill(0);
+        assert_eq!(flow.reversed().matches(&packet).is_some(), !v6);
+    }
+}
+
+#[test]
+fn a_checksum_that_comes_out_as_zero_is_sent_as_ones() {
+    let flow = udp(true);
+    // The head that brings the sum to all ones makes the checksum zero.
+    let mut packet = Vec::new();
+    flow.build(&[0, 0], 2, &mut packet);
+    let checksum = flow.overhead_bytes() - 2;
+    let head = [packet[checksum], packet[checksum + 1]];
+    packet.clear();
+    flow.build(&head, 2, &mut packet);
+    assert_eq!(packet[checksum..checksum + 2], [0xff, 0xff]);
+    assert_eq!(flow.reversed().matches(&packet), Some(&head[..]));
+}
+
+#[test]
+fn a_closed_port_is_named() {
+    for (v6, kind, code) in [(false, 3, 3), (true, 1, 4)] {
+        let flow = udp(v6);
+        let mut datagram = Vec::new();
+        flow.build(b"x", 100, &mut datagram);
+        let quoted = &datagram[..flow.overhead_bytes()];
+        let packet = error(if v6 { echo(true).ends() } else { echo(false).ends() }.reversed(), kind, code, 0, quoted);
+        assert_eq!(flow.refusal(&packet), Some("port_unreachable"));
+        assert_eq!((flow.reversed().refusal(&packet), echo(v6).refusal(&packet)), (None, None));
+        for length in 0..packet.len() {
+            assert_eq!(flow.refusal(&packet[..length]), None);
+        }
+    }
 }
