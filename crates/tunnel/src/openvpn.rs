@@ -3,7 +3,10 @@
 
 pub mod digest;
 pub mod framing;
+pub mod message;
 pub mod packet;
 pub mod reliable;
+pub mod secret;
 pub mod side;
+pub mod words;
 pub mod wrap;
