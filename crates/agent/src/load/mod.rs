@@ -12,6 +12,7 @@ mod rr;
 mod session;
 mod tcp;
 pub mod threads;
+mod tunnel;
 mod udp;
 
 use std::sync::Arc;

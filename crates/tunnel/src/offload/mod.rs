@@ -2,7 +2,7 @@
 //! filled in, behind a `virtio_net_hdr` (VIRTIO 1.2, section 5.1.6). `Cutter` makes ordinary packets of one, `Joiner` makes one of
 //! ordinary packets, so that the kernel's cost per packet is paid once for dozens. Pure bytes; anything odd passes as it is.
 
-mod checksum;
+pub(crate) mod checksum;
 mod cut;
 mod header;
 mod join;
@@ -17,7 +17,7 @@ pub const PACKET_MAX_BYTES: usize = 65_535;
 pub const FRAME_MAX_BYTES: usize = HEADER_BYTES + PACKET_MAX_BYTES + 40;
 
 /// Places in the headers of IP (RFC 791, RFC 8200), TCP (RFC 9293) and UDP (RFC 768), from the start of each.
-mod place {
+pub(crate) mod place {
     pub const V4_BYTES: usize = 20;
     pub const V4_LENGTH: usize = 2;
     pub const V4_ID: usize = 4;
@@ -53,15 +53,15 @@ mod flag {
     pub const CWR: u8 = 0x80;
 }
 
-fn u16_at(bytes: &[u8], place: usize) -> u16 {
+pub(crate) fn u16_at(bytes: &[u8], place: usize) -> u16 {
     u16::from_be_bytes([bytes[place], bytes[place + 1]])
 }
 
-fn u32_at(bytes: &[u8], place: usize) -> u32 {
+pub(crate) fn u32_at(bytes: &[u8], place: usize) -> u32 {
     u32::from_be_bytes([bytes[place], bytes[place + 1], bytes[place + 2], bytes[place + 3]])
 }
 
-fn put_u16(bytes: &mut [u8], place: usize, value: u16) {
+pub(crate) fn put_u16(bytes: &mut [u8], place: usize, value: u16) {
     bytes[place..place + 2].copy_from_slice(&value.to_be_bytes());
 }
 

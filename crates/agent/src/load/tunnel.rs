@@ -1,0 +1,5 @@
+//! A fleet of VPN clients.
+#![allow(dead_code)]
+
+mod metric;
+mod traffic;

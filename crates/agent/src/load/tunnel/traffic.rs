@@ -1,0 +1,110 @@
+//! Load inside of the tunnels, as the fleet's threads see it: a plan that all clients share, and each client's own part,
+//! which is told the time, is handed the IP packets that come, and hands over those that are to go. Owns no socket and no
+//! tunnel; reads no clock. Each kind of traffic has its own file.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use leadline_wire::{ErrorReport, FlowReport, TunnelTraffic};
+
+use super::metric::Metric;
+use crate::events::input_error;
+use crate::load::threads::{FlowCounters, Recorder};
+
+/// What a client is given by its server, and which one it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seat {
+    /// Its number.
+    pub client: u32,
+    /// Clients of the whole fleet: their paced sends are to be spread over one gap.
+    pub clients: u32,
+    /// Its IPv4 address inside of the tunnel.
+    pub ipv4: Option<Ipv4Addr>,
+    /// Its IPv6 address inside of the tunnel.
+    pub ipv6: Option<Ipv6Addr>,
+    /// The server's end of the tunnel.
+    pub server_ipv4: Option<Ipv4Addr>,
+    /// The server's end of the tunnel.
+    pub server_ipv6: Option<Ipv6Addr>,
+    /// The longest IP packet that the tunnel takes, bytes.
+    pub mtu: u16,
+}
+
+/// What a client's traffic may use while it acts.
+pub struct Channel<'a> {
+    /// Seals an IP packet and sends it; says whether the tunnel and its socket took it. Packets of one length that are sent
+    /// in one `poll` leave together.
+    pub send: &'a mut dyn FnMut(&[u8]) -> bool,
+    /// The thread's histograms.
+    pub recorder: &'a mut Recorder,
+    /// The client's own counters.
+    pub counters: &'a FlowCounters,
+}
+
+impl Channel<'_> {
+    /// Counts one duration of something that was due at `due_ns`.
+    pub fn record(&mut self, metric: Metric, due_ns: u64, value_ns: u64) {
+        self.recorder.record(metric as usize, due_ns, value_ns);
+    }
+}
+
+/// What all clients' traffic has in common.
+pub trait TrafficPlan: Send + Sync {
+    /// A client's part of it.
+    ///
+    /// # Errors
+    /// By name, where the client has not been given what it needs, such as an address of the family.
+    fn client(&self, seat: &Seat) -> Result<Box<dyn Traffic>, &'static str>;
+
+    /// How long the traffic lasts from its start, ns, without what is waited for after the last send.
+    fn duration_ns(&self) -> u64;
+}
+
+/// One client's traffic. After each call the fleet asks for `deadline`.
+pub trait Traffic: Send {
+    /// The traffic of the whole fleet begins at `start_ns`, which may still be to come.
+    fn start(&mut self, start_ns: u64);
+
+    /// Sends what is due. Called at `deadline` or soon after, and once after each burst of `payload`.
+    fn poll(&mut self, now_ns: u64, channel: &mut Channel<'_>);
+
+    /// Takes an IP packet that came through the tunnel; what it calls for is sent at the `poll` that follows.
+    fn payload(&mut self, now_ns: u64, packet: &[u8], channel: &mut Channel<'_>);
+
+    /// When `poll` has something to do, ns; `u64::MAX` while it only waits for packets.
+    fn deadline_ns(&self) -> u64;
+
+    /// Whether everything has been sent, and come back or been given up.
+    fn is_done(&self) -> bool;
+
+    /// What has come of it, at its end or when it is broken off.
+    fn finish(&mut self, now_ns: u64, channel: &mut Channel<'_>) -> Figures;
+}
+
+/// What has come of a client's traffic.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    /// Its flow.
+    pub flow: FlowReport,
+    /// Counts by name, which the fleet's are the sums of: `unsent`, `unanswered`, `requests_due` ...
+    pub counts: BTreeMap<&'static str, u64>,
+    /// Failed operations by name.
+    pub errors: BTreeMap<&'static str, u64>,
+    /// What the first failure of a name said, where there is more to say.
+    pub examples: BTreeMap<&'static str, String>,
+}
+
+/// Checks what was asked for.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn plan(spec: &TunnelTraffic) -> Result<Arc<dyn TrafficPlan>, ErrorReport> {
+    let kind = match spec {
+        TunnelTraffic::Echo { .. } => "echo",
+        TunnelTraffic::Udp { .. } => "udp",
+        TunnelTraffic::Tcp { .. } => "tcp",
+        TunnelTraffic::Http { .. } => "http",
+    };
+    Err(input_error("bad_traffic", format!("{kind}: this agent carries no such traffic")))
+}

@@ -1,0 +1,277 @@
+//! Packets of the control channel: the first byte, session ids, acknowledgements, and what a packet carries once its protection
+//! (`wrap`) is off. Owns these bytes alone: it keeps no state, decides nothing about order or time, and does not read data
+//! packets beyond their first byte.
+
+/// A packet's kind: the upper five bits of its first byte. The kinds of OpenVPN 1 (1, 2) are not spoken any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Opcode {
+    /// The other key's negotiation begins within the session.
+    SoftReset = 3,
+    /// TLS bytes.
+    Control = 4,
+    /// Acknowledgements alone.
+    Ack = 5,
+    /// Data without a peer id.
+    DataV1 = 6,
+    /// A client begins.
+    HardResetClientV2 = 7,
+    /// A server's answer to either beginning.
+    HardResetServerV2 = 8,
+    /// Data with a peer id.
+    DataV2 = 9,
+    /// A client begins and shows its wrapped key (`tls-crypt-v2`).
+    HardResetClientV3 = 10,
+    /// TLS bytes, and the wrapped key again, for a server that kept nothing of the beginning.
+    ControlWkc = 11,
+}
+
+impl Opcode {
+    /// The kind with this number.
+    #[must_use]
+    pub fn from_number(number: u8) -> Option<Self> {
+        Some(match number {
+            3 => Self::SoftReset,
+            4 => Self::Control,
+            5 => Self::Ack,
+            6 => Self::DataV1,
+            7 => Self::HardResetClientV2,
+            8 => Self::HardResetServerV2,
+            9 => Self::DataV2,
+            10 => Self::HardResetClientV3,
+            11 => Self::ControlWkc,
+            _ => return None,
+        })
+    }
+
+    /// Whether it belongs to the data channel.
+    #[must_use]
+    pub fn is_data(self) -> bool {
+        matches!(self, Self::DataV1 | Self::DataV2)
+    }
+
+    /// Whether the sender's wrapped key follows the packet.
+    #[must_use]
+    pub fn carries_wrapped_key(self) -> bool {
+        matches!(self, Self::HardResetClientV3 | Self::ControlWkc)
+    }
+}
+
+/// A packet's first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The packet's kind.
+    pub opcode: Opcode,
+    /// Which of the session's keys it is about, 0 to 7: 0 the first, then 1 to 7 in turn.
+    pub key_id: u8,
+}
+
+impl Header {
+    /// The largest key id.
+    pub const KEY_ID_MAX: u8 = 7;
+
+    /// What a first byte says; none where its kind is unknown.
+    #[must_use]
+    pub fn parse(byte: u8) -> Option<Self> {
+        Some(Self { opcode: Opcode::from_number(byte >> 3)?, key_id: byte & Self::KEY_ID_MAX })
+    }
+
+    /// The byte.
+    #[must_use]
+    pub fn byte(self) -> u8 {
+        (self.opcode as u8) << 3 | (self.key_id & Self::KEY_ID_MAX)
+    }
+}
+
+/// A session's name, chosen at random by the end that sends under it; never all zeros on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SessionId(pub [u8; 8]);
+
+impl SessionId {
+    /// Bytes of one.
+    pub const LEN: usize = 8;
+
+    /// Whether it names a session: all zeros do not.
+    #[must_use]
+    pub fn is_defined(self) -> bool {
+        self.0 != [0; Self::LEN]
+    }
+}
+
+/// Acknowledged packet ids, at most as many as a packet can hold.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Acks {
+    ids: [u32; Self::MAX],
+    count: u8,
+}
+
+impl Acks {
+    /// The most that one packet holds.
+    pub const MAX: usize = 8;
+
+    /// Add an id unless it is there. False where there is no room for it.
+    pub fn add(&mut self, id: u32) -> bool {
+        if self.as_slice().contains(&id) {
+            return true;
+        }
+        let Some(place) = self.ids.get_mut(usize::from(self.count)) else { return false };
+        *place = id;
+        self.count += 1;
+        true
+    }
+
+    /// The ids in their order.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u32] {
+        &self.ids[..usize::from(self.count)]
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        usize::from(self.count)
+    }
+}
+
+impl PartialEq for Acks {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl Eq for Acks {}
+
+impl FromIterator<u32> for Acks {
+    /// The first ids that differ, as many as fit.
+    fn from_iter<I: IntoIterator<Item = u32>>(ids: I) -> Self {
+        let mut acks = Self::default();
+        for id in ids {
+            if !acks.add(id) {
+                break;
+            }
+        }
+        acks
+    }
+}
+
+/// What a control packet says, without its protection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ControlBody<'a> {
+    /// The packets of the receiver that have come.
+    pub acks: Acks,
+    /// The receiver's session, there exactly where `acks` is not empty.
+    pub peer: Option<SessionId>,
+    /// The packet's own number, counted from 0 for each key; none in a packet of acknowledgements alone.
+    pub id: Option<u32>,
+    /// TLS bytes, or what a reset says beside itself.
+    pub payload: &'a [u8],
+}
+
+impl<'a> ControlBody<'a> {
+    /// The most bytes before the payload.
+    pub const LONGEST_HEAD: usize = 1 + 4 * Acks::MAX + SessionId::LEN + 4;
+
+    /// Read what follows a control packet's session id once its protection is off.
+    ///
+    /// # Errors
+    /// It is not a control packet, is cut, or acknowledges more than fits.
+    pub fn parse(opcode: Opcode, bytes: &'a [u8]) -> Result<Self, PacketError> {
+        if opcode.is_data() {
+            return Err(PacketError::NotControl);
+        }
+        let (&count, mut rest) = bytes.split_first().ok_or(PacketError::TooShort)?;
+        if usize::from(count) > Acks::MAX {
+            return Err(PacketError::TooManyAcks(count));
+        }
+        let mut acks = Acks::default();
+        for _ in 0..count {
+            acks.add(u32::from_be_bytes(take(&mut rest)?));
+        }
+        let peer = if count > 0 { Some(SessionId(take(&mut rest)?)) } else { None };
+        let id = if opcode == Opcode::Ack { None } else { Some(u32::from_be_bytes(take(&mut rest)?)) };
+        Ok(Self { acks, peer, id, payload: rest })
+    }
+
+    /// Append the bytes that `parse` reads.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        debug_assert_eq!(self.peer.is_none(), self.acks.is_empty(), "acknowledgements name their session");
+        out.push(self.acks.count);
+        for id in self.acks.as_slice() {
+            out.extend_from_slice(&id.to_be_bytes());
+        }
+        if let Some(peer) = self.peer.filter(|_| !self.acks.is_empty()) {
+            out.extend_from_slice(&peer.0);
+        }
+        if let Some(id) = self.id {
+            out.extend_from_slice(&id.to_be_bytes());
+        }
+        out.extend_from_slice(self.payload);
+    }
+}
+
+/// The flag by which a server that kept nothing asks for the wrapped key again, in the first `ControlWkc`.
+pub const RESEND_WRAPPED_KEY: u16 = 1;
+
+/// The type of the flags among what a reset's payload can say, each as type, length and value.
+const FLAGS_TYPE: u16 = 1;
+
+/// The flags in the payload of a server's reset, which a server writes for clients that announced early negotiation: 0 where
+/// there is none. What is of an unknown type is passed over.
+///
+/// # Errors
+/// The payload is cut, or its flags are not two bytes.
+pub fn early_negotiation_flags(payload: &[u8]) -> Result<u16, PacketError> {
+    let (mut rest, mut flags) = (payload, 0);
+    while !rest.is_empty() {
+        let kind = u16::from_be_bytes(take(&mut rest)?);
+        let length = usize::from(u16::from_be_bytes(take(&mut rest)?));
+        let (value, after) = rest.split_at_checked(length).ok_or(PacketError::TooShort)?;
+        rest = after;
+        if kind == FLAGS_TYPE {
+            flags |= u16::from_be_bytes(value.try_into().map_err(|_| PacketError::BadFlags)?);
+        }
+    }
+    Ok(flags)
+}
+
+/// Append the payload that says `flags`.
+pub fn write_early_negotiation_flags(flags: u16, out: &mut Vec<u8>) {
+    for number in [FLAGS_TYPE, 2, flags] {
+        out.extend_from_slice(&number.to_be_bytes());
+    }
+}
+
+/// What is wrong with a packet's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PacketError {
+    /// The bytes end before the packet does.
+    #[error("the packet is cut short")]
+    TooShort,
+    /// A kind nobody speaks.
+    #[error("no packet has the first byte {0:#04x}")]
+    UnknownKind(u8),
+    /// A data packet where one of the control channel belongs.
+    #[error("a data packet where a control packet belongs")]
+    NotControl,
+    /// More acknowledgements than a packet can hold.
+    #[error("{0} acknowledgements where 8 are the most")]
+    TooManyAcks(u8),
+    /// Its session id is all zeros.
+    #[error("the packet names no session")]
+    NoSession,
+    /// The flags of early negotiation are not two bytes.
+    #[error("the flags of early negotiation are not two bytes")]
+    BadFlags,
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], PacketError> {
+    let (taken, after) = rest.split_first_chunk::<N>().ok_or(PacketError::TooShort)?;
+    *rest = after;
+    Ok(*taken)
+}

@@ -1,0 +1,343 @@
+//! How control packets are protected: not at all, by an HMAC (`tls-auth`), or encrypted (`tls-crypt`, with a key for all clients
+//! or, in version 2, one for each). Owns the packets' protection, their numbers and the window that refuses replays; what is
+//! inside is `packet`'s. Keys are shared by all sessions of a profile; a session costs a few words.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::digest::Digest;
+use super::packet::{Header, PacketError, SessionId};
+use super::side::Side;
+
+mod auth;
+mod crypt;
+mod crypt_v2;
+mod static_key;
+
+pub use auth::AuthKeys;
+pub use crypt::CryptKeys;
+pub use crypt_v2::{ClientKey, ServerKey, Unwrapped, LONGEST_WRAPPED_KEY};
+pub use static_key::{KeyDirection, KeyError, StaticKey};
+
+/// Bytes of a packet's kind and session.
+const HEAD_LEN: usize = 1 + SessionId::LEN;
+
+/// Where a `tls-crypt-v2` client's numbers begin: the first byte says that it speaks early negotiation.
+const EARLY_NEGOTIATION: u32 = 0x0f00_0000;
+
+/// The label under which TLS exports the 256 bytes for `Wrap::dynamic`; it has no context.
+pub const DYNAMIC_LABEL: &[u8] = b"EXPORTER-OpenVPN-dynamic-tls-crypt";
+
+/// The keys that control packets are protected with. Cheap to clone.
+#[derive(Clone, Default)]
+pub enum WrapKeys {
+    /// Packets in the clear.
+    #[default]
+    None,
+    /// `tls-auth`.
+    Auth(Arc<AuthKeys>),
+    /// `tls-crypt`; also what a server has once it knows the key of a `tls-crypt-v2` client, and a dynamic key.
+    Crypt(Arc<CryptKeys>),
+    /// `tls-crypt-v2`, a client's end.
+    CryptV2(Arc<ClientKey>),
+    /// `tls-crypt-v2`, a server's end, before it knows its client's key.
+    CryptV2Server(Arc<ServerKey>),
+}
+
+impl WrapKeys {
+    /// `tls-auth`: `direction` is this end's own, the other has the other one, or none as well.
+    #[must_use]
+    pub fn auth(key: &StaticKey, direction: Option<KeyDirection>, digest: Digest) -> Self {
+        Self::Auth(Arc::new(AuthKeys::new(key, direction, digest)))
+    }
+
+    /// `tls-crypt`.
+    #[must_use]
+    pub fn crypt(key: &StaticKey, side: Side) -> Self {
+        Self::Crypt(Arc::new(CryptKeys::new(key.clone(), side)))
+    }
+
+    /// `tls-crypt-v2` for a client, from the text of its file.
+    ///
+    /// # Errors
+    /// It is no such file.
+    pub fn crypt_v2(client_key_pem: &str) -> Result<Self, KeyError> {
+        ClientKey::parse(client_key_pem).map(|key| Self::CryptV2(Arc::new(key)))
+    }
+
+    /// `tls-crypt-v2` for a server, from the text of its file.
+    ///
+    /// # Errors
+    /// It is no such file.
+    pub fn crypt_v2_server(server_key_pem: &str) -> Result<Self, KeyError> {
+        ServerKey::parse(server_key_pem).map(|key| Self::CryptV2Server(Arc::new(key)))
+    }
+
+    /// Whether a client with these begins with `HardResetClientV3`.
+    #[must_use]
+    pub fn is_crypt_v2(&self) -> bool {
+        matches!(self, Self::CryptV2(_) | Self::CryptV2Server(_))
+    }
+
+    fn base(&self) -> Option<&StaticKey> {
+        match self {
+            Self::None | Self::CryptV2Server(_) => None,
+            Self::Auth(keys) => Some(&keys.base),
+            Self::Crypt(keys) => Some(&keys.base),
+            Self::CryptV2(client) => Some(&client.keys.base),
+        }
+    }
+}
+
+impl fmt::Debug for WrapKeys {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::None => "None",
+            Self::Auth(_) => "Auth(..)",
+            Self::Crypt(_) => "Crypt(..)",
+            Self::CryptV2(_) => "CryptV2(..)",
+            Self::CryptV2Server(_) => "CryptV2Server(..)",
+        })
+    }
+}
+
+/// The protection of one session's packets.
+#[derive(Clone, Debug)]
+pub struct Wrap {
+    keys: WrapKeys,
+    /// The last packet that was sealed; its time is that of the first.
+    sent: Option<PacketId>,
+    window: ReplayWindow,
+}
+
+/// A packet whose protection is off.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Opened<'p> {
+    /// Its kind and key.
+    pub header: Header,
+    /// The sender's session.
+    pub session: SessionId,
+    /// For `ControlBody::parse`.
+    pub body: &'p [u8],
+}
+
+impl Wrap {
+    /// For a new session.
+    #[must_use]
+    pub fn new(keys: WrapKeys) -> Self {
+        Self { keys, sent: None, window: ReplayWindow::default() }
+    }
+
+    /// For the negotiations after a session's first (key ids above 0), where both ends agreed on `dyn-tls-crypt`: `exported` is
+    /// what the first one's TLS gives for `DYNAMIC_LABEL`, and is combined with the keys of the session, whichever they are. A
+    /// server gives the keys that its session's `Wrap` has then.
+    #[must_use]
+    pub fn dynamic(keys: &WrapKeys, exported: [u8; StaticKey::LEN], side: Side) -> Self {
+        let exported = StaticKey::from_bytes(exported);
+        let key = match keys.base() {
+            Some(base) => exported.combined(base),
+            None => exported,
+        };
+        Self::new(WrapKeys::Crypt(Arc::new(CryptKeys::new(key, side))))
+    }
+
+    /// The keys, among them what a server learned from its client.
+    #[must_use]
+    pub fn keys(&self) -> &WrapKeys {
+        &self.keys
+    }
+
+    /// How many bytes longer than its body a packet is on the wire.
+    #[must_use]
+    pub fn overhead(&self, header: Header) -> usize {
+        HEAD_LEN
+            + match &self.keys {
+                WrapKeys::None | WrapKeys::CryptV2Server(_) => 0,
+                WrapKeys::Auth(keys) => keys.overhead(),
+                WrapKeys::Crypt(_) => CryptKeys::OVERHEAD,
+                WrapKeys::CryptV2(client) if header.opcode.carries_wrapped_key() => {
+                    CryptKeys::OVERHEAD + client.wrapped.len()
+                }
+                WrapKeys::CryptV2(_) => CryptKeys::OVERHEAD,
+            }
+    }
+
+    /// Append a whole packet. `unix_s` is the time in seconds since 1970, for the first packet's number; a later one's keep it.
+    ///
+    /// A server of `tls-crypt-v2` that does not know its client yet has no key to answer with: nothing is appended.
+    pub fn seal(&mut self, header: Header, session: SessionId, body: &[u8], unix_s: u32, out: &mut Vec<u8>) {
+        let mut head = [0; HEAD_LEN];
+        head[0] = header.byte();
+        head[1..].copy_from_slice(&session.0);
+        match &self.keys {
+            WrapKeys::None => {
+                out.extend_from_slice(&head);
+                out.extend_from_slice(body);
+            }
+            WrapKeys::Auth(keys) => {
+                let id = PacketId::after(&mut self.sent, 0, unix_s);
+                keys.seal(head, id, body, out);
+            }
+            WrapKeys::Crypt(keys) => {
+                let id = PacketId::after(&mut self.sent, 0, unix_s);
+                keys.seal(head, id, body, out);
+            }
+            WrapKeys::CryptV2(client) => {
+                let id = PacketId::after(&mut self.sent, EARLY_NEGOTIATION, unix_s);
+                client.keys.seal(head, id, body, out);
+                if header.opcode.carries_wrapped_key() {
+                    out.extend_from_slice(&client.wrapped);
+                }
+            }
+            WrapKeys::CryptV2Server(_) => {}
+        }
+    }
+
+    /// Take a packet's protection off, in place. What fails changes nothing but the packet's bytes.
+    ///
+    /// # Errors
+    /// It is no control packet, nobody with the keys made it, or it came before.
+    pub fn open<'p>(&mut self, packet: &'p mut [u8]) -> Result<Opened<'p>, WrapError> {
+        let (header, session) = head(packet)?;
+        let mut end = packet.len();
+        let mut learned = None;
+        if header.opcode.carries_wrapped_key() {
+            match &self.keys {
+                WrapKeys::CryptV2Server(server) => {
+                    let length = crypt_v2::wrapped_len(packet).ok_or(WrapError::BadWrappedKey)?;
+                    end -= length;
+                    let unwrapped = server.unwrap_key(&packet[end..])?;
+                    learned = Some(WrapKeys::Crypt(Arc::new(CryptKeys::new(unwrapped.key, Side::Server))));
+                }
+                // The key is known: what is repeated of it is passed over.
+                WrapKeys::Crypt(_) => end -= crypt_v2::wrapped_len(packet).ok_or(WrapError::BadWrappedKey)?,
+                WrapKeys::None | WrapKeys::Auth(_) | WrapKeys::CryptV2(_) => return Err(WrapError::BadWrappedKey),
+            }
+        }
+        let packet = &mut packet[..end];
+        let (id, start) = match learned.as_ref().unwrap_or(&self.keys) {
+            WrapKeys::None => (None, HEAD_LEN),
+            WrapKeys::Auth(keys) => some_id(keys.open(packet)?),
+            WrapKeys::Crypt(keys) => some_id(keys.open(packet)?),
+            WrapKeys::CryptV2(client) => some_id(client.keys.open(packet)?),
+            WrapKeys::CryptV2Server(_) => return Err(WrapError::NoClientKey),
+        };
+        if id.is_some_and(|id| !self.window.take(id)) {
+            return Err(WrapError::Replayed);
+        }
+        if let Some(keys) = learned {
+            self.keys = keys;
+        }
+        Ok(Opened { header, session, body: &packet[start..] })
+    }
+}
+
+/// Whether a client says, by its packet's number, that it speaks early negotiation: `packet` is a whole `HardResetClientV3`.
+#[must_use]
+pub fn speaks_early_negotiation(packet: &[u8]) -> bool {
+    packet.get(HEAD_LEN) == Some(&EARLY_NEGOTIATION.to_be_bytes()[0])
+}
+
+fn some_id((id, start): (PacketId, usize)) -> (Option<PacketId>, usize) {
+    (Some(id), start)
+}
+
+fn head(packet: &[u8]) -> Result<(Header, SessionId), WrapError> {
+    let &[byte, ref session @ ..] = packet.first_chunk::<HEAD_LEN>().ok_or(WrapError::TOO_SHORT)?;
+    let header = Header::parse(byte).ok_or(WrapError::Packet(PacketError::UnknownKind(byte)))?;
+    if header.opcode.is_data() {
+        return Err(WrapError::Packet(PacketError::NotControl));
+    }
+    let session = SessionId(*session);
+    if !session.is_defined() {
+        return Err(WrapError::Packet(PacketError::NoSession));
+    }
+    Ok((header, session))
+}
+
+/// A protected packet's number: counted from the time of the sender's first packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct PacketId {
+    id: u32,
+    unix_s: u32,
+}
+
+impl PacketId {
+    const LEN: usize = 8;
+
+    fn bytes(self) -> [u8; Self::LEN] {
+        (u64::from(self.id) << 32 | u64::from(self.unix_s)).to_be_bytes()
+    }
+
+    fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
+        let [a, b, c, d, time @ ..] = bytes;
+        Self { id: u32::from_be_bytes([a, b, c, d]), unix_s: u32::from_be_bytes(time) }
+    }
+
+    /// The number after `last`, which becomes it; the first one follows `start`.
+    fn after(last: &mut Option<Self>, start: u32, unix_s: u32) -> Self {
+        let Self { id, unix_s: began_s } = last.unwrap_or(Self { id: start, unix_s });
+        let next = match id.checked_add(1) {
+            Some(id) => Self { id, unix_s: began_s },
+            // A number is never used twice: the count begins again at a later time.
+            None => Self { id: 1, unix_s: unix_s.max(began_s.saturating_add(1)) },
+        };
+        *last = Some(next);
+        next
+    }
+}
+
+/// Which numbers have come: a window of 64 below the highest one of the latest time.
+#[derive(Clone, Copy, Debug, Default)]
+struct ReplayWindow {
+    unix_s: u32,
+    highest: u32,
+    /// Bit n: `highest` - n has come.
+    seen: u64,
+}
+
+impl ReplayWindow {
+    /// Take note of a number. False where it has come, or is too old to tell.
+    fn take(&mut self, PacketId { id, unix_s }: PacketId) -> bool {
+        if id == 0 || unix_s < self.unix_s {
+            return false;
+        }
+        if unix_s > self.unix_s {
+            *self = Self { unix_s, highest: id, seen: 1 };
+            return true;
+        }
+        if id > self.highest {
+            self.seen = self.seen.checked_shl(id - self.highest).unwrap_or(0) | 1;
+            self.highest = id;
+            return true;
+        }
+        let bit = 1u64.checked_shl(self.highest - id).unwrap_or(0);
+        let is_new = bit != 0 && self.seen & bit == 0;
+        self.seen |= bit;
+        is_new
+    }
+}
+
+/// Why a packet's protection cannot be taken off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WrapError {
+    /// It is no control packet at all.
+    #[error(transparent)]
+    Packet(#[from] PacketError),
+    /// Nobody with these keys made it, or it was changed on its way.
+    #[error("the packet is not from an end that has the key")]
+    Unauthentic,
+    /// It came before, or is too old to tell.
+    #[error("the packet came before")]
+    Replayed,
+    /// A wrapped key is missing, broken, of another server, or not what this session speaks of.
+    #[error("the packet's wrapped key is none of this server")]
+    BadWrappedKey,
+    /// A packet that needs the client's key, which has not come.
+    #[error("the packet came before the client's key")]
+    NoClientKey,
+}
+
+impl WrapError {
+    const TOO_SHORT: Self = Self::Packet(PacketError::TooShort);
+}
