@@ -5,8 +5,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::config::{ClientConfig, Identity};
-use super::data::{DataCipher, DataOptions};
+use zeroize::Zeroize;
+
+use super::config::{framing_of, ClientConfig, Identity};
+use super::data::{DataCipher, DataError, DataOptions, LARGEST_PAYLOAD};
 use super::keys::Randoms;
 use super::message::control::ControlMessage;
 use super::message::key_method::KeyMethod;
@@ -142,7 +144,7 @@ pub struct Client {
 impl Client {
     /// Begin an attempt; `poll` has the first packet.
     pub fn new(config: &Arc<ClientConfig>, identity: &Identity, now_ns: u64) -> Self {
-        let reset = if config.wrap.has_wrapped_key() { Opcode::HardResetClientV3 } else { Opcode::HardResetClientV2 };
+        let reset = if config.wrap.is_crypt_v2() { Opcode::HardResetClientV3 } else { Opcode::HardResetClientV2 };
         let own = SessionId(random::bytes());
         let tls = TlsMaker::Client(identity.tls.clone());
         let session = Session::new(tls, &config.wrap, reset, own, config.unix_base_s, now_ns)
@@ -219,7 +221,7 @@ impl Client {
                 Received::Payload(payload)
             }
             Err(error) => {
-                match error.is_replay() {
+                match (error == DataError::Replayed) {
                     true => counters.replayed += 1,
                     false => counters.rejected += 1,
                 }
@@ -361,7 +363,10 @@ impl Client {
         let pre_master = random::bytes();
         let own = Randoms { r1: random::bytes(), r2: random::bytes() };
         let (user, password) = match (&self.token, &self.identity.user) {
-            (Some(token), Some((user, _))) => (Some(user.clone()), Some(token.clone())),
+            (Some(token), Some((user, _))) => {
+                let user = self.pushed.auth_token_user.as_ref().unwrap_or(user);
+                (Some(user.clone()), Some(token.clone()))
+            }
             (_, Some((user, password))) => (Some(user.clone()), Some(password.clone())),
             (_, None) => (None, None),
         };
@@ -375,9 +380,11 @@ impl Client {
             peer_info: Some(self.config.peer_info.clone()),
         };
         let mut bytes = Vec::new();
-        method.write(&mut bytes);
+        if let Err(error) = method.write(&mut bytes) {
+            return self.fail("credentials_too_long", error.to_string());
+        }
         self.session.current().write(&bytes);
-        random::wipe(&mut bytes);
+        bytes.zeroize();
         self.own = Some(Box::new((own, pre_master)));
     }
 
@@ -398,16 +405,16 @@ impl Client {
     fn take_message(&mut self, now_ns: u64, message: ControlMessage) {
         match message {
             ControlMessage::PushReply(text) if self.stage == Stage::Pushing => match self.pushed.absorb(&text) {
-                Ok(Completeness::Whole) => self.come_up(now_ns),
+                Ok(Completeness::Complete) => self.come_up(now_ns),
                 Ok(Completeness::More) => {}
                 Err(error) => self.fail("malformed_push", error.to_string()),
             },
             ControlMessage::PushUpdate(text) if self.stage == Stage::Up => match self.pushed.update(&text) {
-                Ok(Completeness::Whole) => self.events.push_back(Event::Updated),
+                Ok(Completeness::Complete) => self.events.push_back(Event::Updated),
                 Ok(Completeness::More) => {}
                 Err(error) => self.fail("malformed_push", error.to_string()),
             },
-            ControlMessage::AuthFailed { reason, temporary } => {
+            ControlMessage::AuthFailed { reason, temporary, .. } => {
                 let name = if temporary { "auth_failed_temporary" } else { "auth_failed" };
                 self.fail(name, reason.unwrap_or_default());
             }
@@ -416,8 +423,8 @@ impl Client {
                 self.window_end_ns = self.window_end_ns.max(now_ns.saturating_add(longest));
                 self.events.push_back(Event::Pending);
             }
-            ControlMessage::Restart { reason } => self.events.push_back(Event::Restart(reason)),
-            ControlMessage::Halt { reason } => self.fail("halted_by_server", reason),
+            ControlMessage::Restart { reason, .. } => self.events.push_back(Event::Restart(reason.unwrap_or_default())),
+            ControlMessage::Halt { reason } => self.fail("halted_by_server", reason.unwrap_or_default()),
             ControlMessage::Exit => self.events.push_back(Event::PeerLeft),
             // A push that is repeated, and what is meant for a person or for nobody.
             _ => {}
@@ -436,11 +443,13 @@ impl Client {
             digest: self.config.digest,
             peer_id: pushed.peer_id,
             epoch: pushed.epoch,
-            framing: pushed.framing.unwrap_or(self.config.framing),
+            framing: pushed.compression.map_or(self.config.framing, framing_of),
+            replay_window: self.config.replay_window,
+            largest_payload: usize::from(pushed.tun_mtu.unwrap_or(0)).max(LARGEST_PAYLOAD),
         });
         self.token = pushed.auth_token.clone();
         if pushed.dyn_tls_crypt {
-            if let Err(failure) = self.session.renew_wrap(&self.config.wrap) {
+            if let Err(failure) = self.session.renew_wrap() {
                 return self.fail(failure.name, failure.detail);
             }
         }

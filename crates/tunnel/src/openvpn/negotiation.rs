@@ -3,10 +3,11 @@
 
 use leadline_tls::TlsFailure;
 
-use super::message::control::ControlMessage;
+use super::message::control::{next_message, ControlMessage};
 use super::message::key_method::KeyMethod;
-use super::packet::{Acks, ControlBody, Opcode, SessionId};
-use super::reliable::{Accepted, Reliable};
+use super::message::MessageError;
+use super::packet::{early_negotiation_flags, Acks, ControlBody, Opcode, SessionId, RESEND_WRAPPED_KEY};
+use super::reliable::{Accepted, Reliable, PIGGYBACKED_ACKS};
 use super::side::Side;
 use super::tls::TlsLine;
 
@@ -16,9 +17,6 @@ const CHUNK: usize = 1_100;
 
 /// TLS bytes in the packet that carries a wrapped key too.
 const CHUNK_BESIDE_KEY: usize = 600;
-
-/// The longest message that is waited for: what OpenVPN itself can send in one, with room.
-const LONGEST_MESSAGE: usize = 70_000;
 
 /// What a step forward brought.
 #[derive(Debug)]
@@ -64,6 +62,7 @@ pub struct Negotiation {
     chunk: Vec<u8>,
     heard: bool,
     peer_reset: bool,
+    tls_heard: bool,
     /// Whether TLS's first packet repeats the wrapped key.
     wrapped_key_again: bool,
     broken: Option<Broken>,
@@ -73,7 +72,8 @@ impl Negotiation {
     /// Begin with a reset of this kind.
     pub fn new(side: Side, key_id: u8, reset: Opcode, tls: TlsLine, now_ns: u64) -> Self {
         let mut reliable = Reliable::new();
-        reliable.send(now_ns, reset, &[]);
+        let fits = reliable.send(now_ns, reset, &[]);
+        debug_assert!(fits, "nothing else is under way");
         Self {
             key_id,
             since_ns: now_ns,
@@ -85,26 +85,28 @@ impl Negotiation {
             chunk: Vec::new(),
             heard: false,
             peer_reset: false,
+            tls_heard: false,
             wrapped_key_again: false,
             broken: None,
         }
     }
 
     /// Take a control packet's content.
-    pub fn receive(&mut self, now_ns: u64, opcode: Opcode, body: &ControlBody<'_>) {
+    pub fn receive(&mut self, now_ns: u64, body: &ControlBody<'_>) {
         self.heard = true;
         self.reliable.acknowledged(now_ns, &body.acks);
         let Some(id) = body.id else { return };
-        if self.reliable.received(id, opcode, body.payload) != Accepted::New {
+        if self.reliable.received(id, body.payload) != Accepted::New {
             return;
         }
-        while let Some((opcode, payload)) = self.reliable.next_in_order() {
-            if opcode.is_reset() {
+        while let Some(payload) = self.reliable.next_in_order() {
+            if !self.peer_reset {
+                // The first packet of a key state is its reset.
                 self.peer_reset = true;
-                if self.side == Side::Client {
-                    self.wrapped_key_again |= super::wrap::crypt_v2::wants_wrapped_key(&payload);
-                }
+                let flags = early_negotiation_flags(&payload).unwrap_or(0);
+                self.wrapped_key_again = self.side == Side::Client && flags & RESEND_WRAPPED_KEY != 0;
             } else if self.broken.is_none() {
+                self.tls_heard = true;
                 if let Err(failure) = self.tls.receive(&payload, &mut self.plain) {
                     self.broken = Some(Broken::Tls(failure));
                 }
@@ -127,8 +129,7 @@ impl Negotiation {
                 return Ok(Some(Advance::Secured));
             }
             Stage::Keys => {
-                let parsed = KeyMethod::parse(&self.plain, self.side.other())
-                    .map_err(|error| Broken::Message(error.to_string()))?;
+                let parsed = KeyMethod::parse(&self.plain, self.side.other()).map_err(malformed)?;
                 if let Some((method, used)) = parsed {
                     self.take_plain(used);
                     self.stage = Stage::Open;
@@ -136,16 +137,16 @@ impl Negotiation {
                 }
             }
             Stage::Open => {
-                if let Some(end) = self.plain.iter().position(|byte| *byte == 0) {
-                    let message = ControlMessage::parse(&self.plain[..end]);
-                    self.take_plain(end + 1);
-                    return Ok(Some(Advance::Message(message)));
+                while let Some((bytes, used)) = next_message(&self.plain).map_err(malformed)? {
+                    let message = ControlMessage::parse(bytes);
+                    self.take_plain(used);
+                    // What cannot be printed is passed over, as OpenVPN does.
+                    if let Ok(message) = message {
+                        return Ok(Some(Advance::Message(message)));
+                    }
                 }
             }
             Stage::Opening | Stage::Handshaking => {}
-        }
-        if self.plain.len() > LONGEST_MESSAGE {
-            return Err(Broken::Message(format!("a message goes on for more than {LONGEST_MESSAGE} bytes")));
         }
         // After all that was whole: what came before a failure counts.
         self.broken.clone().map_or(Ok(None), Err)
@@ -174,24 +175,25 @@ impl Negotiation {
             if self.chunk.is_empty() {
                 break;
             }
-            self.reliable.send(now_ns, opcode, &self.chunk);
+            let fits = self.reliable.send(now_ns, opcode, &self.chunk);
+            debug_assert!(fits, "asked just now");
         }
         if !self.tls.has_output() {
             self.chunk = Vec::new();
         }
         body.clear();
-        // Before the other end's session is known nothing of it can be acknowledged.
-        let acks = if peer.is_some() { self.reliable.acks_beside() } else { Acks::default() };
-        if let Some(outgoing) = self.reliable.next_transmission(now_ns) {
-            let opcode = outgoing.opcode;
+        if self.reliable.deadline().is_some_and(|due_ns| due_ns <= now_ns) {
+            // Before the other end's session is known nothing of it can be acknowledged.
+            let acks = peer.map_or_else(Acks::default, |_| self.reliable.take_acks(PIGGYBACKED_ACKS));
+            let outgoing = self.reliable.next_transmission(now_ns)?;
+            let peer = peer.filter(|_| !acks.is_empty());
             ControlBody { acks, peer, id: Some(outgoing.id), payload: outgoing.payload }.write(body);
-            self.reliable.acks_sent(&acks);
-            return Some(opcode);
+            return Some(outgoing.opcode);
         }
-        let acks = self.reliable.take_acks();
-        if acks.is_empty() || peer.is_none() {
+        if !self.reliable.acks_due() || peer.is_none() {
             return None;
         }
+        let acks = self.reliable.take_acks(Acks::MAX);
         ControlBody { acks, peer, id: None, payload: &[] }.write(body);
         Some(Opcode::Ack)
     }
@@ -219,6 +221,11 @@ impl Negotiation {
     /// Whether TLS's handshake is done.
     pub fn is_secured(&self) -> bool {
         matches!(self.stage, Stage::Keys | Stage::Open)
+    }
+
+    /// Whether any of the other end's TLS has come.
+    pub fn tls_heard(&self) -> bool {
+        self.tls_heard
     }
 
     /// Whether TLS has begun.
@@ -251,4 +258,9 @@ impl Negotiation {
             self.plain = Vec::new();
         }
     }
+}
+
+#[allow(clippy::needless_pass_by_value)] // as `map_err` hands it over
+fn malformed(error: MessageError) -> Broken {
+    Broken::Message(error.to_string())
 }

@@ -1,6 +1,4 @@
-//! Random bytes for session ids and secrets, and wiping what held them.
-
-use zeroize::Zeroize;
+//! Random bytes for session ids and secrets.
 
 /// Bytes that nobody can guess.
 ///
@@ -12,7 +10,3 @@ pub fn bytes<const N: usize>() -> [u8; N] {
     bytes
 }
 
-/// Overwrite what has been used.
-pub fn wipe(bytes: &mut Vec<u8>) {
-    bytes.zeroize();
-}

@@ -6,18 +6,14 @@ use std::sync::Arc;
 use rustls::{ClientConfig, ServerConfig};
 
 use super::data::{DataChannel, DataError, DataOptions};
-use super::keys::{from_exported, from_prf, KeyMaterial, Randoms};
+use super::keys::{from_exported, from_prf, KeyMaterial, Randoms, EXPORT_LABEL};
 use super::negotiation::Negotiation;
 use super::packet::{ControlBody, Header, Opcode, SessionId};
 use super::side::Side;
 use super::tls::TlsLine;
-use super::wrap::{Wrap, WrapKeys};
+use super::wrap::{Wrap, WrapKeys, DYNAMIC_LABEL};
 use leadline_tls::TlsFailure;
 
-/// How the C implementation's exporter labels data keys.
-const DATA_LABEL: &[u8] = b"EXPORTER-OpenVPN-datakeys";
-/// How it labels the keys of a dynamic wrap.
-const WRAP_LABEL: &[u8] = b"EXPORTER-OpenVPN-dynamic-tls-crypt";
 /// How long the keys before the newest are still good, ns (`tran-window`).
 const TRANSITION_NS: u64 = 3_600_000_000_000;
 
@@ -164,18 +160,18 @@ impl Session {
             None => return None,
         }
         if header.key_id == self.current.key_id {
-            self.current.receive(now_ns, header.opcode, &body);
+            self.current.receive(now_ns, &body);
             return Some(Heard::Current);
         }
         if let Some(previous) = self.previous.as_mut().filter(|previous| previous.key_id == header.key_id) {
-            previous.receive(now_ns, header.opcode, &body);
+            previous.receive(now_ns, &body);
             return Some(Heard::Previous);
         }
         let next = next_key_id(self.current.key_id);
         if header.opcode == Opcode::SoftReset && header.key_id == next && self.current.is_open() {
             let tls = self.tls.make().ok()?;
             let mut renewed = Negotiation::new(self.side, next, Opcode::SoftReset, tls, now_ns);
-            renewed.receive(now_ns, header.opcode, &body);
+            renewed.receive(now_ns, &body);
             self.previous = Some(std::mem::replace(&mut self.current, renewed));
             return Some(Heard::Renewed);
         }
@@ -225,9 +221,9 @@ impl Session {
     ///
     /// # Errors
     /// The handshake is not done.
-    pub fn renew_wrap(&mut self, keys: &WrapKeys) -> Result<(), TlsFailure> {
-        let exported = self.current.tls().export::<256>(WRAP_LABEL)?;
-        self.dynamic = Some(Wrap::dynamic(keys, &exported, self.side));
+    pub fn renew_wrap(&mut self) -> Result<(), TlsFailure> {
+        let exported = self.current.tls().export::<256>(DYNAMIC_LABEL)?;
+        self.dynamic = Some(Wrap::dynamic(self.wrap.keys(), exported, self.side));
         Ok(())
     }
 
@@ -242,7 +238,7 @@ impl Session {
         shares: &Shares,
         options: &DataOptions,
     ) -> Result<(), DataError> {
-        let keys = self.derive(derivation, shares).map_err(|_| DataError::NoKeys)?;
+        let keys = self.derive(derivation, shares).map_err(|_| DataError::Library)?;
         let key_id = self.current.key_id;
         let channel = DataChannel::new(&keys, self.side, key_id, options)?;
         if self.data.len() > 1 {
@@ -254,7 +250,7 @@ impl Session {
 
     fn derive(&self, derivation: Derivation, shares: &Shares) -> Result<KeyMaterial, TlsFailure> {
         match (derivation, self.peer) {
-            (Derivation::Exported, _) => self.current.tls().export::<256>(DATA_LABEL).map(from_exported),
+            (Derivation::Exported, _) => self.current.tls().export::<256>(EXPORT_LABEL).map(from_exported),
             (Derivation::Prf, Some(peer)) => {
                 let (client, server) = match self.side {
                     Side::Client => (self.own, peer),
