@@ -3,8 +3,10 @@
 
 pub mod client;
 pub mod config;
+pub mod data;
 pub mod digest;
 pub mod framing;
+pub mod keys;
 pub mod message;
 mod negotiation;
 pub mod packet;

@@ -221,7 +221,7 @@ impl Client {
                 Received::Payload(payload)
             }
             Err(error) => {
-                match (error == DataError::Replayed) {
+                match error == DataError::Replayed {
                     true => counters.replayed += 1,
                     false => counters.rejected += 1,
                 }

@@ -156,7 +156,7 @@ impl Session {
             Some(peer) if peer != opened.session => return None,
             Some(_) => {}
             // Only the answer to our reset tells who the other end is.
-            None if header.opcode.is_reset() => self.peer = Some(opened.session),
+            None if is_reset(header.opcode) => self.peer = Some(opened.session),
             None => return None,
         }
         if header.key_id == self.current.key_id {
@@ -298,4 +298,8 @@ impl Session {
 /// Key states are numbered 0, 1 ... 7, 1 ...: 0 is a session's first.
 fn next_key_id(key_id: u8) -> u8 {
     key_id % 7 + 1
+}
+
+fn is_reset(opcode: Opcode) -> bool {
+    matches!(opcode, Opcode::HardResetClientV2 | Opcode::HardResetClientV3 | Opcode::HardResetServerV2)
 }
