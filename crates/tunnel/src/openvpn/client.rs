@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use zeroize::Zeroize;
 
-use super::config::{framing_of, ClientConfig, Identity};
-use super::data::{DataCipher, DataError, DataOptions, LARGEST_PAYLOAD};
+use super::config::{ClientConfig, Identity};
+use super::data::{DataCipher, DataError, DataOptions, Framing, LARGEST_PAYLOAD};
 use super::keys::Randoms;
 use super::message::control::ControlMessage;
 use super::message::key_method::KeyMethod;
@@ -443,7 +443,7 @@ impl Client {
             digest: self.config.digest,
             peer_id: pushed.peer_id,
             epoch: pushed.epoch,
-            framing: pushed.compression.map_or(self.config.framing, framing_of),
+            framing: pushed.compression.map_or(self.config.framing, Framing::from),
             replay_window: self.config.replay_window,
             largest_payload: usize::from(pushed.tun_mtu.unwrap_or(0)).max(LARGEST_PAYLOAD),
         });

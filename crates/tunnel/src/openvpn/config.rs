@@ -73,15 +73,16 @@ impl ClientConfig {
     }
 }
 
-/// The data channel's framing for an option of a profile or a push.
-pub fn framing_of(compression: Option<Compression>) -> Framing {
-    match compression {
-        None => Framing::None,
-        Some(Compression::Stub) => Framing::Stub,
-        Some(Compression::StubSwapped) => Framing::StubSwap,
-        Some(Compression::StubV2) => Framing::StubV2,
-        Some(Compression::Lzo) => Framing::Lzo,
-        Some(Compression::Lz4) => Framing::Lz4,
-        Some(Compression::Lz4V2) => Framing::Lz4V2,
+impl From<Compression> for Framing {
+    /// What the option makes of the data channel.
+    fn from(compression: Compression) -> Self {
+        match compression {
+            Compression::Stub => Self::Stub,
+            Compression::StubSwapped => Self::StubSwap,
+            Compression::StubV2 => Self::StubV2,
+            Compression::Lzo => Self::Lzo,
+            Compression::Lz4 => Self::Lz4,
+            Compression::Lz4V2 => Self::Lz4V2,
+        }
     }
 }

@@ -69,10 +69,7 @@ impl KeyMaterial {
             Side::Client => 0,
             Side::Server => HALF,
         };
-        DirectionKeys {
-            cipher: part(&self.0, start),
-            hmac: part(&self.0, start + PART),
-        }
+        DirectionKeys { cipher: part(&self.0, start), hmac: part(&self.0, start + PART) }
     }
 
     /// What `side` receives with.
@@ -104,15 +101,17 @@ fn tls1_prf(secret: &[u8], seed: &[&[u8]], out: &mut [u8]) {
     let length = secret.len().div_ceil(2);
     out.fill(0);
     let md5 = Hmac::<Md5>::new_from_slice(&secret[..length]).expect("HMAC takes keys of any length");
-    expand(seed, out, |pieces| {
+    expand(seed, out, |a, seed| {
         let mut mac = md5.clone();
-        pieces.iter().for_each(|piece| mac.update(piece));
+        mac.update(a);
+        seed.iter().for_each(|piece| mac.update(piece));
         Block::from(&mac.finalize().into_bytes())
     });
     let sha1 = fast_hmac::Key::new(fast_hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, &secret[secret.len() - length..]);
-    expand(seed, out, |pieces| {
+    expand(seed, out, |a, seed| {
         let mut mac = fast_hmac::Context::with_key(&sha1);
-        pieces.iter().for_each(|piece| mac.update(piece));
+        mac.update(a);
+        seed.iter().for_each(|piece| mac.update(piece));
         Block::from(mac.sign().as_ref())
     });
 }
@@ -137,18 +136,12 @@ impl Block {
 }
 
 /// RFC 2246, 5: "P_hash(secret, seed) = HMAC_hash(secret, A(1) + seed) + HMAC_hash(secret, A(2) + seed) + ...", put over `out`
-/// by XOR. `hmac` takes pieces that belong together.
-fn expand(seed: &[&[u8]], out: &mut [u8], hmac: impl Fn(&[&[u8]]) -> Block) {
-    let mut a = hmac(seed);
-    let length = a.length;
-    let mut pieces: Vec<&[u8]> = Vec::with_capacity(seed.len() + 1);
-    for chunk in out.chunks_mut(length) {
-        let current = a;
-        pieces.clear();
-        pieces.push(current.as_slice());
-        pieces.extend_from_slice(seed);
-        let block = hmac(&pieces);
+/// by XOR. `hmac` is of its first argument and the pieces after it.
+fn expand(seed: &[&[u8]], out: &mut [u8], hmac: impl Fn(&[u8], &[&[u8]]) -> Block) {
+    let mut a = hmac(&[], seed);
+    for chunk in out.chunks_mut(a.length) {
+        let block = hmac(a.as_slice(), seed);
         chunk.iter_mut().zip(block.as_slice()).for_each(|(out, byte)| *out ^= byte);
-        a = hmac(&[current.as_slice()]);
+        a = hmac(a.as_slice(), &[]);
     }
 }

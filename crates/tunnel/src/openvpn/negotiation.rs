@@ -52,8 +52,6 @@ enum Stage {
 pub struct Negotiation {
     /// The number in the packets' first bytes, 0 to 7.
     pub key_id: u8,
-    /// When it began, ns.
-    pub since_ns: u64,
     side: Side,
     stage: Stage,
     reliable: Reliable,
@@ -76,7 +74,6 @@ impl Negotiation {
         debug_assert!(fits, "nothing else is under way");
         Self {
             key_id,
-            since_ns: now_ns,
             side,
             stage: Stage::Opening,
             reliable,
@@ -236,11 +233,6 @@ impl Negotiation {
     /// The handshake's own TLS, for exporting keys.
     pub fn tls(&self) -> &TlsLine {
         &self.tls
-    }
-
-    /// Whether all that was queued has arrived.
-    pub fn is_flushed(&self) -> bool {
-        !self.tls.has_output() && self.reliable.all_acknowledged()
     }
 
     fn may_speak(&self) -> bool {

@@ -262,11 +262,6 @@ impl Session {
         }
     }
 
-    /// Whether there are data keys.
-    pub fn has_data(&self) -> bool {
-        !self.data.is_empty()
-    }
-
     /// The data channel that sends.
     pub fn sender(&mut self) -> Option<&mut DataChannel> {
         self.data.last_mut().map(|keyed| &mut keyed.channel)
