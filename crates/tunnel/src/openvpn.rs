@@ -17,5 +17,5 @@ pub mod server;
 mod session;
 pub mod side;
 pub mod tls;
-mod words;
+pub mod words;
 pub mod wrap;
