@@ -19,3 +19,8 @@ pub mod side;
 pub mod tls;
 pub mod words;
 pub mod wrap;
+
+#[cfg(test)]
+mod pair;
+#[cfg(test)]
+mod tests;

@@ -65,9 +65,9 @@ impl ClientConfig {
     /// The name of one that was not offered.
     pub fn cipher_for(&self, chosen: Option<&str>) -> Result<DataCipher, String> {
         match chosen {
-            Some(name) => {
-                DataCipher::from_name(name).filter(|cipher| self.ciphers.contains(cipher)).ok_or_else(|| name.to_owned())
-            }
+            Some(name) => DataCipher::from_name(name)
+                .filter(|cipher| self.ciphers.contains(cipher))
+                .ok_or_else(|| name.to_owned()),
             None => self.fallback.ok_or_else(|| "no cipher".to_owned()),
         }
     }

@@ -9,4 +9,3 @@ pub fn bytes<const N: usize>() -> [u8; N] {
     aws_lc_rs::rand::fill(&mut bytes).expect("the system has random bytes");
     bytes
 }
-

@@ -272,7 +272,8 @@ impl Peer {
             (Protocols::DYNAMIC_TLS_CRYPT, "dyn-tls-crypt"),
             (Protocols::DATA_EPOCH, "aead-epoch"),
         ];
-        let words: Vec<_> = flags.iter().filter(|(flag, _)| agreed.protocols.has(*flag)).map(|(_, word)| *word).collect();
+        let words: Vec<_> =
+            flags.iter().filter(|(flag, _)| agreed.protocols.has(*flag)).map(|(_, word)| *word).collect();
         if !words.is_empty() {
             options.push(format!("protocol-flags {}", words.join(" ")));
         }

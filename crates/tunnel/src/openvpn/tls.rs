@@ -137,12 +137,14 @@ pub fn client_config(trust: &Trust<'_>, identity: Option<(&str, &str)>) -> Resul
     let roots = Arc::new(roots(trust.authority_pem)?);
     let refused = |error| format!("ca: {error}");
     let verifier = AuthorityOnly {
-        chains: WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone()).build().map_err(refused)?,
+        chains: WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone())
+            .build()
+            .map_err(refused)?,
         any_usage: match trust.usage {
             true => None,
-            false => Some(
-                WebPkiClientVerifier::builder_with_provider(roots, provider.clone()).build().map_err(refused)?,
-            ),
+            false => {
+                Some(WebPkiClientVerifier::builder_with_provider(roots, provider.clone()).build().map_err(refused)?)
+            }
         },
     };
     let builder = ClientConfig::builder_with_provider(provider)
@@ -167,10 +169,13 @@ pub fn client_config(trust: &Trust<'_>, identity: Option<(&str, &str)>) -> Resul
 ///
 /// # Errors
 /// One line on what cannot be used.
-pub fn server_config(trust: &Trust<'_>, identity: (&str, &str), clients_need_one: bool) -> Result<ServerConfig, String> {
+pub fn server_config(
+    trust: &Trust<'_>,
+    identity: (&str, &str),
+    clients_need_one: bool,
+) -> Result<ServerConfig, String> {
     let provider: Arc<CryptoProvider> = Arc::new(aws_lc_rs::default_provider());
-    let verifier =
-        WebPkiClientVerifier::builder_with_provider(Arc::new(roots(trust.authority_pem)?), provider.clone());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(trust.authority_pem)?), provider.clone());
     let verifier = if clients_need_one { verifier } else { verifier.allow_unauthenticated() };
     let verifier = verifier.build().map_err(|error| format!("ca: {error}"))?;
     let (chain, key) = chain_and_key(identity.0, identity.1)?;

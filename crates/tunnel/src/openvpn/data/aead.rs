@@ -33,21 +33,14 @@ impl AeadKey {
             _ => return Err(DataError::NoAead),
         };
         let key = UnboundKey::new(algorithm, &key[..cipher.key_len()]).map_err(|_| DataError::Library)?;
-        Ok(Self {
-            key: LessSafeKey::new(key),
-            implicit_iv,
-            blocks: 0,
-            failures: 0,
-        })
+        Ok(Self { key: LessSafeKey::new(key), implicit_iv, blocks: 0, failures: 0 })
     }
 
     /// Seal `body` in place; `packet_id` is what the packet says.
     pub fn seal(&mut self, packet_id: &[u8], aad: &[u8], body: &mut [u8], tag: &mut [u8]) -> Result<(), DataError> {
         self.blocks += body.len().div_ceil(16) as u64;
         let nonce = self.nonce(packet_id);
-        self.key
-            .seal_in_place_scatter(nonce, Aad::from(aad), body, &[], tag)
-            .map_err(|_| DataError::Library)
+        self.key.seal_in_place_scatter(nonce, Aad::from(aad), body, &[], tag).map_err(|_| DataError::Library)
     }
 
     /// Prove and open `body` in place; `Forged` leaves it in no known state.
@@ -134,7 +127,8 @@ impl Aead {
 
     /// Whether new keys are due: numbers are running out, or the key has protected as much as is safe.
     pub fn exhausted(&self) -> bool {
-        let used = |key: &AeadKey, packets: u64| self.limit.is_some_and(|limit| key.blocks.saturating_add(packets) > limit);
+        let used =
+            |key: &AeadKey, packets: u64| self.limit.is_some_and(|limit| key.blocks.saturating_add(packets) > limit);
         self.last_sent >= PACKET_ID_WARNING
             || used(&self.sealing, u64::from(self.last_sent))
             || used(&self.opening, self.window.highest())

@@ -38,15 +38,8 @@ pub enum Framing {
 
 impl Framing {
     /// Every framing.
-    pub const ALL: [Self; 7] = [
-        Self::None,
-        Self::Stub,
-        Self::StubSwap,
-        Self::StubV2,
-        Self::Lzo,
-        Self::Lz4,
-        Self::Lz4V2,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::None, Self::Stub, Self::StubSwap, Self::StubV2, Self::Lzo, Self::Lz4, Self::Lz4V2];
 
     /// Bytes that it adds to most payloads.
     #[must_use]

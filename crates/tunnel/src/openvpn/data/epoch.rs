@@ -30,10 +30,7 @@ struct Secret {
 impl Secret {
     /// The first epoch's is the beginning of the cipher's key.
     fn first(keys: DirectionKeys<'_>) -> Self {
-        Self {
-            epoch: 1,
-            bytes: *keys.cipher.first_chunk().expect("32 of 64 bytes"),
-        }
+        Self { epoch: 1, bytes: *keys.cipher.first_chunk().expect("32 of 64 bytes") }
     }
 
     fn step(&mut self) {
@@ -200,10 +197,12 @@ impl Epoch {
         if self.send_secret.epoch == u16::MAX {
             return Ok(());
         }
-        let beyond = |key: &AeadKey, packets: u64| self.limit.is_some_and(|limit| key.blocks.saturating_add(packets) > limit);
+        let beyond =
+            |key: &AeadKey, packets: u64| self.limit.is_some_and(|limit| key.blocks.saturating_add(packets) > limit);
         let peer_should = self.send_secret.epoch == self.current.epoch
             && self.limit.is_some()
-            && (beyond(&self.current.key, self.current.window.highest()) || self.current.key.failures > FAILURES_WARNING);
+            && (beyond(&self.current.key, self.current.window.highest())
+                || self.current.key.failures > FAILURES_WARNING);
         if beyond(&self.sealing, self.last_sent) || peer_should || self.last_sent == HIGHEST_NUMBER {
             self.send_secret.step();
             self.renew_sealing()?;

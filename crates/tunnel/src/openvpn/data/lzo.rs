@@ -4,12 +4,7 @@
 /// Open `compressed` into `out`; what is returned is how many bytes came out. None: it is broken, cut off, followed by other
 /// bytes, or needs more room.
 pub(super) fn decompress(compressed: &[u8], out: &mut [u8]) -> Option<usize> {
-    let mut stream = Stream {
-        compressed,
-        read: 0,
-        out,
-        written: 0,
-    };
+    let mut stream = Stream { compressed, read: 0, out, written: 0 };
     stream.run()?;
     (stream.read == compressed.len()).then_some(stream.written)
 }

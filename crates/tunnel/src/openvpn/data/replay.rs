@@ -16,20 +16,12 @@ impl ReplayWindow {
     /// A window of `width` numbers; 0 for a transport that keeps the order, where none may be missing.
     pub fn new(width: u32) -> Self {
         let words = usize::try_from(width.div_ceil(64)).expect("at most 2^26 words");
-        Self {
-            highest: 0,
-            width: u64::from(width),
-            seen: vec![0; words].into_boxed_slice(),
-        }
+        Self { highest: 0, width: u64::from(width), seen: vec![0; words].into_boxed_slice() }
     }
 
     /// An empty window of the same width.
     pub fn renewed(&self) -> Self {
-        Self {
-            highest: 0,
-            width: self.width,
-            seen: vec![0; self.seen.len()].into_boxed_slice(),
-        }
+        Self { highest: 0, width: self.width, seen: vec![0; self.seen.len()].into_boxed_slice() }
     }
 
     /// The highest number so far; 0: none.
