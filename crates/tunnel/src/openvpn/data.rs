@@ -199,6 +199,7 @@ pub struct DataChannel {
     /// What every sent packet begins with, 1 or 4 bytes.
     header: [u8; 4],
     header_len: usize,
+    key_id: u8,
     options: DataOptions,
     usage: Usage,
     decompressed: Vec<u8>,
@@ -235,6 +236,7 @@ impl DataChannel {
             protection,
             header,
             header_len,
+            key_id,
             options: *options,
             usage: Usage::default(),
             decompressed: Vec::new(),
@@ -337,7 +339,7 @@ impl DataChannel {
             Opcode::DataV2 => 4,
             _ => return Err(DataError::Foreign),
         };
-        if header.byte() & 7 != self.header[0] & 7 {
+        if header.key_id != self.key_id {
             return Err(DataError::Foreign);
         }
         if packet.len() < length {

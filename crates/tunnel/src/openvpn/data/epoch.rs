@@ -230,3 +230,89 @@ fn expand_label(secret: &[u8; 32], label: &[u8], out: &mut [u8]) {
     mac.update(&[0, 1]);
     out.copy_from_slice(&mac.sign().as_ref()[..out.len()]);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The values that OpenVPN's own unit tests expect (`crypto_test_ovpn_label_expand`, `epoch_test_derive_data_key`).
+    #[test]
+    fn labels_expand_to_what_openvpn_expects() {
+        let secret = [
+            0x07, 0x77, 0x09, 0x36, 0x2c, 0x2e, 0x32, 0xdf, 0x0d, 0xdc, 0x3f, 0x0d, 0xc4, 0x7b, 0xba, 0x63, 0x90, 0xb6,
+            0xc7, 0x3b, 0xb5, 0x0f, 0x9c, 0x31, 0x22, 0xec, 0x84, 0x4a, 0xd7, 0xc2, 0xb3, 0xe5,
+        ];
+        let mut out = [0; 16];
+        expand_label(&secret, b"unit test", &mut out);
+        assert_eq!(out, 0x185e_aa1c_7f22_8ab8_eb29_7732_14d9_2046_u128.to_be_bytes());
+
+        let mut epoch_17 = [0; 32];
+        epoch_17[..2].copy_from_slice(&[19, 12]);
+        let mut key = [0; 24];
+        expand_label(&epoch_17, b"data_key", &mut key);
+        assert_eq!(key[..8], 0xed85_33db_1c28_ace4_u64.to_be_bytes());
+        assert_eq!(key[16..], 0x7d60_ebe6_cd90_bf0a_u64.to_be_bytes());
+        let mut iv = [0; 12];
+        expand_label(&epoch_17, b"data_iv", &mut iv);
+        assert_eq!(iv[..4], [0x86, 0x89, 0x0a, 0xab]);
+        assert_eq!(iv[4..], 0xf032_cb59_f4cf_a34e_u64.to_be_bytes());
+    }
+
+    fn pair(cipher: DataCipher) -> (Epoch, Epoch) {
+        let (near, far) = ([1; 64], [2; 64]);
+        let keys = |bytes| DirectionKeys { cipher: bytes, hmac: bytes };
+        let epoch = |sending, receiving| Epoch::new(cipher, keys(sending), keys(receiving), 64).expect("an AEAD");
+        (epoch(&near, &far), epoch(&far, &near))
+    }
+
+    fn send(from: &mut Epoch, to: &mut Epoch) -> Result<u16, DataError> {
+        let mut packet = vec![0];
+        from.begin(&mut packet)?;
+        packet.extend_from_slice(b"payload");
+        from.finish(&mut packet, 0, 1)?;
+        let epoch = u16::from_be_bytes([packet[1], packet[2]]);
+        let (start, end) = to.open(&mut packet, 1)?;
+        assert_eq!(&packet[start..end], b"payload");
+        Ok(epoch)
+    }
+
+    #[test]
+    fn a_key_that_has_protected_enough_is_followed_by_the_next() {
+        let (mut client, mut server) = pair(DataCipher::Aes128Gcm);
+        for epoch in 1..200 {
+            assert_eq!(send(&mut client, &mut server), Ok(epoch));
+            assert_eq!(send(&mut server, &mut client), Ok(epoch));
+            client.sealing.blocks = GCM_LIMIT;
+        }
+        // The receiver pushes a sender that does not look after its own limit.
+        server.current.key.blocks = GCM_LIMIT;
+        client.sealing.blocks = 0;
+        assert_eq!(send(&mut server, &mut client), Ok(200));
+        assert_eq!(send(&mut client, &mut server), Ok(200));
+    }
+
+    #[test]
+    fn chacha_has_no_limit_but_its_numbers() {
+        let (mut client, mut server) = pair(DataCipher::ChaCha20Poly1305);
+        client.sealing.blocks = u64::MAX - 10;
+        client.last_sent = HIGHEST_NUMBER - 1;
+        assert_eq!(send(&mut client, &mut server), Ok(1));
+        assert_eq!(send(&mut client, &mut server), Ok(2));
+    }
+
+    #[test]
+    fn the_chain_ends_and_nothing_is_sealed_twice() {
+        let (mut client, mut server) = pair(DataCipher::ChaCha20Poly1305);
+        let mut last = Ok(0);
+        while !matches!(last, Err(_) | Ok(u16::MAX)) {
+            client.last_sent = HIGHEST_NUMBER;
+            assert_eq!(client.exhausted(), client.send_secret.epoch >= EPOCH_WARNING);
+            last = send(&mut client, &mut server);
+        }
+        // A receiver takes no epoch whose successors it could not make, as OpenVPN does.
+        assert_eq!((last, client.send_secret.epoch), (Err(DataError::UnknownEpoch), 65_531));
+        client.send_secret.epoch = u16::MAX;
+        client.last_sent = HIGHEST_NUMBER;
+        assert_eq!(client.begin(&mut Vec::new()), Err(DataError::Exhausted));
+    }
+}

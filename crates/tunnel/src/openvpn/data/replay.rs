@@ -76,3 +76,56 @@ impl ReplayWindow {
         ((index / 64) as usize, 1 << (index % 64))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn late_packets_are_taken_once_and_only_within_the_window() {
+        let mut window = ReplayWindow::new(64);
+        assert!(!window.accept(0));
+        assert!(window.accept(1));
+        assert!(!window.accept(1));
+        assert!(window.accept(65));
+        assert!(!window.accept(1));
+        assert!(window.accept(2), "63 back");
+        assert!(window.accept(66));
+        assert!(!window.accept(2));
+        assert!(window.accept(u64::from(u32::MAX)));
+        assert!(!window.accept(66));
+        assert_eq!(window.highest(), u64::from(u32::MAX));
+    }
+
+    #[test]
+    fn in_order_every_number_follows_the_one_before() {
+        let mut window = ReplayWindow::new(0);
+        assert!(window.accept(7), "where it begins is the sender's");
+        for refused in [7, 9, 6, 0] {
+            assert!(!window.accept(refused), "{refused}");
+        }
+        assert!(window.accept(8));
+    }
+
+    proptest! {
+        #[test]
+        fn it_decides_as_a_list_of_all_numbers_would(
+            width in 1..200_u32,
+            steps in prop::collection::vec((any::<bool>(), 0..150_u64), 1..400),
+        ) {
+            let mut window = ReplayWindow::new(width);
+            let mut all = BTreeSet::new();
+            let mut highest = 0_u64;
+            for (forward, by) in steps {
+                let number = if forward { highest + by } else { highest.saturating_sub(by) };
+                let fresh = number > 0 && number + u64::from(width) > highest && all.insert(number);
+                prop_assert_eq!(window.accept(number), fresh, "{} after {}", number, highest);
+                highest = highest.max(number);
+            }
+        }
+    }
+}
