@@ -11,7 +11,7 @@ from typing import Any
 
 from leadline.analysis.model import Ceiling, ClientBringUp
 from leadline.analysis.spec import TestSpec
-from leadline.plan.document import StabilityLimit
+from leadline.plan.limits import StabilityLimit
 
 CPU_KINDS = ("user", "system", "softirq", "irq", "steal", "iowait", "idle")
 """Order of the figures in `HostSample.cpu_s`."""

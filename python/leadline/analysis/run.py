@@ -26,8 +26,8 @@ from leadline.analysis.spec import TestSpec
 from leadline.analysis.targets import judge_summaries, parse_targets
 from leadline.dataset import HostClocks
 from leadline.errors import PlanError
-from leadline.plan.document import Limits
 from leadline.plan.fields import validate_input
+from leadline.plan.limits import Limits
 
 Record = Mapping[str, Any]
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from typing import Any
-
-from rich.table import Table
-from rich.text import Text
 
 from leadline.cli import options as o
 from leadline.cli.output import print_all, print_json
@@ -24,6 +20,8 @@ _PROGRAMS = (
 
 def command(json: o.Json = False) -> int:
     """Show what works on this host, and why something does not."""
+    import asyncio
+
     from leadline.lab import jail
 
     lab = jail.available()
@@ -42,6 +40,9 @@ def command(json: o.Json = False) -> int:
     if json:
         print_json({"schema": "leadline.doctor/1", "findings": rows})
         return 0
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("what", "works", "why"):
         table.add_column(title)

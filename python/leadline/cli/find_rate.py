@@ -19,7 +19,7 @@ from leadline.dataset import Journal, RunFolder
 from leadline.errors import InputError
 from leadline.plan import HttpTest
 from leadline.report import found
-from leadline.trial import Interrupt, Observer, conclude
+from leadline.trial import Interrupt, Observer
 from leadline.trial.capacity_search import Ending, Found
 from leadline.trial.find_rate import Answer, Question, Search
 
@@ -97,6 +97,8 @@ async def _searched(question: Question, wanted: Wanted) -> tuple[Answer, RunFold
             ceiling = await calibrated(question.workload, wanted.calibrate, interrupt, progress)
         answer = await Search(replace(question, ceiling=ceiling), interrupt, journal, tell, watching).run()
     if folder is not None:
+        from leadline.trial import conclude
+
         for problem in conclude(folder).problems:
             say_note(problem)
     return answer, folder

@@ -99,7 +99,6 @@ def measurement(given: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, Wante
     """
     from leadline.cli import http_given, quick
     from leadline.plan import HttpTest
-    from leadline.trial.workloads import http_workload
 
     _check(given)
     origin = http_given.origin_of(given["url"])
@@ -118,6 +117,8 @@ def measurement(given: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, Wante
         calibrate=not given["no_calibrate"],
         find_rate=given["find_rate"],
     )
+    from leadline.trial.workloads import http_workload
+
     return test, http_workload(test, origin.host, origin.port, family), wanted
 
 

@@ -23,7 +23,6 @@ from leadline.plan.http_parts import (
     proxy_secret,
     split_entry,
 )
-from leadline.plan.load import read_material
 from leadline.plan.material import HIDDEN, MOST_BYTES, Attached, Secret, one_line
 
 T = TypeVar("T")
@@ -209,6 +208,8 @@ def _file(name: str | None, option: str) -> Attached | None:
 
 
 def _bytes(name: str, option: str) -> bytes:
+    from leadline.plan.load import read_material
+
     return _told(lambda: read_material(Path(name)), option)
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, RenderableType
-
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from leadline.analysis.model import RunAnalysis, TargetResult, TestResult
 
 MISSED, UNDECIDED = 3, 4
@@ -32,6 +32,8 @@ def say_note(message: str) -> None:
 
 def print_all(renderables: Iterable[RenderableType]) -> None:
     """Tables on stdout; colour only where a terminal shows it and NO_COLOR does not forbid it."""
+    from rich.console import Console
+
     console = Console(highlight=False)
     for number, renderable in enumerate(renderables):
         if number:

@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import RenderableType
-from rich.table import Table
-from rich.text import Text
 
 from leadline.cli import options as o
 from leadline.cli.output import print_all, print_json
 from leadline.errors import InputError
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from leadline.plan import PlanDescription
 
 NAME = "plan"
@@ -54,6 +53,9 @@ def show(description: PlanDescription, json: bool) -> None:
 
 def _tables(description: PlanDescription) -> list[RenderableType]:
     """A plan for a terminal."""
+    from rich.table import Table
+    from rich.text import Text
+
     head = Text.assemble((description.name, "bold"), f"  {description.description}" if description.description else "")
     cases = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("case", "what", "clients", "tests", "time"):

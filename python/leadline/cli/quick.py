@@ -1,31 +1,24 @@
-"""What the quick commands share: from options to one measurement, and from its findings to output and exit code."""
+"""What the quick commands share before anything is measured: from options to one test, and where it is aimed.
+
+`measuring` goes on from there. It is imported when everything that was given is right: a command that is refused need
+not wait for what measures.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import sys
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from leadline.analysis import judge, parse_targets
-from leadline.analysis.model import TargetResult, TestResult, Verdict
-from leadline.cli.calibration import calibrated
-from leadline.cli.output import MISSED, print_all, print_json, result_document, say_error, say_note, targets_code
-from leadline.cli.progress import Progress
-from leadline.contract.models import HttpWorkload
-from leadline.dataset import Journal, RunFolder
 from leadline.errors import InputError
-from leadline.plan import HttpTest, Test
 from leadline.plan.fields import validate_input
-from leadline.report import HttpRequested, ab_text, hdr_log, measurement, wrk_text
-from leadline.trial import Interrupt, Notice, Said, Single, TargetWatch, conclude, measure
-from leadline.trial.workloads import LoadWorkload
+
+if TYPE_CHECKING:
+    from leadline.plan import RrTest, TcpTest, Test, UdpTest
+    from leadline.trial.workloads import LoadWorkload
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -87,8 +80,14 @@ def family(ipv4: bool, ipv6: bool) -> Literal["v4", "v6"] | None:
     return "v6" if ipv6 else "v4" if ipv4 else None
 
 
-def aim(load: LoadWorkload, family: Literal["v4", "v6"] | None, bind: str | None) -> LoadWorkload:
-    """The load with what only a command line knows: the address family as given, and the local address."""
+def aim(
+    test: TcpTest | UdpTest | RrTest, host: str, port: int, family: Literal["v4", "v6"] | None, bind: str | None
+) -> LoadWorkload:
+    """The load on a server, with what only a command line knows: the address family as given, and the local address."""
+    from leadline.contract.models import HttpWorkload
+    from leadline.trial.workloads import workload
+
+    load = workload(test, host, port=port)
     if not isinstance(load, HttpWorkload):  # which is made with them
         load.target.ip_version = family
         load.bind = bind
@@ -97,93 +96,6 @@ def aim(load: LoadWorkload, family: Literal["v4", "v6"] | None, bind: str | None
 
 def run(test: Test, workload: LoadWorkload, wanted: Wanted) -> int:
     """Measure, print, and say how it ended."""
-    if wanted.find_rate is not None and isinstance(test, HttpTest) and isinstance(workload, HttpWorkload):
-        from leadline.cli import find_rate
+    from leadline.cli import measuring
 
-        return find_rate.run(test, workload, wanted.find_rate, wanted)
-    targets = parse_targets(wanted.targets, {test.name: test.kind})
-    if wanted.stop_on_miss and not targets:
-        raise InputError("--stop-on-miss needs a --target", hint="as in --target 'latency_p99_us < 2000'")
-    watch = TargetWatch(targets, test.name) if wanted.stop_on_miss else None
-    if wanted.hdr is not None:
-        _write(wanted.hdr, "")
-    single = Single(test, workload, ["leadline", *sys.argv[1:]], watch)
-    result, folder = asyncio.run(_measured(single, wanted))
-    missed = {} if watch is None else {one.target: one for one in watch.missed}
-    judged = [missed.get(target.text) or judge(target, "c01", [result]) for target in targets]
-    if wanted.json:
-        print_json({**result_document(result, test.kind, wanted.target), "targets": judged})
-    else:
-        _print(result, workload, wanted)
-        for one in judged:
-            say_note(f"target {one.target}: {one.outcome} ({one.reason})")
-    if folder is not None:
-        say_note(f"samples and report in {folder.path}")
-    return MISSED if missed else _code(result, judged)
-
-
-def _print(result: TestResult, load: LoadWorkload, wanted: Wanted) -> None:
-    """The summary, in the layout that was asked for. A layout without room for the verdict has it on stderr."""
-    if wanted.format == "text" or not isinstance(load, HttpWorkload):
-        print_all([measurement(result)])
-        return
-    asked = HttpRequested(
-        url=wanted.target,
-        connections=load.connections,
-        threads=load.threads,
-        duration_s=load.duration_ms / 1e3,
-        keep_alive=load.requests_per_connection != 1,
-        has_body=any(request.body_base64 is not None for request in load.requests),
-        paced=bool(load.rate),
-    )
-    sys.stdout.write((wrk_text if wanted.format == "wrk" else ab_text)(result, asked))
-    validity = result.validity
-    if validity.verdict is not Verdict.VALID:
-        say_note(f"{validity.verdict.value}: {'; '.join(reason.text for reason in validity.reasons)}")
-
-
-async def _measured(single: Single, wanted: Wanted) -> tuple[TestResult, RunFolder | None]:
-    with Progress(quiet=wanted.json and not sys.stderr.isatty()) as progress:
-        interrupt = Interrupt(lambda: progress.note("stopping; once more to stop at once"), progress.stop)
-        entries: list[dict[str, Any]] = []
-        with interrupt.signals_caught():
-            observers = (progress, partial(_print_said, progress, wanted.json))
-            ceiling = await calibrated(single.workload, wanted.calibrate, interrupt, progress)
-            single = replace(single, ceiling=ceiling)
-            try:
-                if wanted.out is None:
-                    return await measure(single, entries, None, interrupt, observers), None
-                folder = RunFolder.create(wanted.out, single.test.name)
-                folder.write_manifest(single.manifest(folder.run_id))
-                with Journal(folder.journal_path) as journal:
-                    result = await measure(single, entries, journal, interrupt, observers)
-            finally:
-                if wanted.hdr is not None:
-                    _write(wanted.hdr, hdr_log(entries, time.time_ns() - time.monotonic_ns()))
-    for problem in conclude(folder).problems:
-        say_note(problem)
-    return result, folder
-
-
-def _print_said(progress: Progress, json: bool, notice: Notice) -> None:
-    """What a script prints is for the user: on stdout, but where a document stands there."""
-    if isinstance(notice, Said):
-        if json:
-            progress.note(notice.line)
-        else:
-            print(notice.line, flush=True)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"--hdr {path}: {error.strerror or error}", hint="name a file that can be written") from None
-
-
-def _code(result: TestResult, judged: list[TargetResult]) -> int:
-    if result.status == "interrupted":
-        return 130
-    if result.status == "failed":
-        return say_error(result.error or "the measurement failed", 1)
-    return targets_code(judged)
+    return measuring.run(test, workload, wanted)

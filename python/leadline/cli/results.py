@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from leadline.cli import options as o
 from leadline.cli.output import print_all, print_json
@@ -53,6 +51,9 @@ def command(
         writer.writerow(COLUMNS)
         writer.writerows([[_cell(row[name]) for name in COLUMNS] for row in rows])
     else:
+        from rich.table import Table
+        from rich.text import Text
+
         table = Table(box=None, pad_edge=False, header_style="bold")
         for name in ("trial", "test", "metric", "value", "unit", "validity"):
             table.add_column(name, justify="right" if name == "value" else "left")

@@ -36,7 +36,6 @@ def command(
     """Measure the latency of request and response, one outstanding per flow."""
     from leadline.cli import quick
     from leadline.plan import RrTest
-    from leadline.trial.workloads import workload
 
     test = quick.parse(
         RrTest,
@@ -53,5 +52,5 @@ def command(
             "timeout": timeout,
         },
     )
-    load = quick.aim(workload(test, host, port=port), quick.family(ipv4, ipv6), bind)
+    load = quick.aim(test, host, port, quick.family(ipv4, ipv6), bind)
     return quick.run(test, load, quick.Wanted(host, json, out, target or []))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import sys
 from collections.abc import Sequence
@@ -59,6 +58,8 @@ def command(
 
 def _run(plan: Plan, cases: Sequence[Case], out: Path, json: bool) -> int:
     # These pull in libraries that start threads, which the jail had to come before.
+    import asyncio
+
     from leadline.cli.progress import Progress
     from leadline.report import run_renderables
     from leadline.trial import Campaign, Interrupt, conclude

@@ -38,7 +38,6 @@ def command(
     """Measure TCP throughput to or from a server."""
     from leadline.cli import quick
     from leadline.plan import TcpTest
-    from leadline.trial.workloads import workload
 
     test = quick.parse(
         TcpTest,
@@ -54,5 +53,5 @@ def command(
             "congestion": congestion,
         },
     )
-    load = quick.aim(workload(test, host, port=port), quick.family(ipv4, ipv6), bind)
+    load = quick.aim(test, host, port, quick.family(ipv4, ipv6), bind)
     return quick.run(test, load, quick.Wanted(host, json, out, target or []))

@@ -39,7 +39,6 @@ def command(
     """Measure UDP throughput, loss, order and jitter; each is counted where the datagrams arrive."""
     from leadline.cli import quick
     from leadline.plan import UdpTest
-    from leadline.trial.workloads import workload
 
     test = quick.parse(
         UdpTest,
@@ -55,5 +54,5 @@ def command(
             "packet": size,
         },
     )
-    load = quick.aim(workload(test, host, port=port), quick.family(ipv4, ipv6), bind)
+    load = quick.aim(test, host, port, quick.family(ipv4, ipv6), bind)
     return quick.run(test, load, quick.Wanted(host, json, out, target or []))

@@ -2,12 +2,19 @@
 
 The journal is the only source; every parquet file beside it can be deleted and made again with `rebuild`.
 Figures (what the samples mean) belong to `analysis`, which this package never imports.
+
+What writes tables is imported when it is first asked for: a journal alone needs no library for columns.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from leadline.dataset.clocks import HostClocks
 from leadline.dataset.folder import RunFolder
 from leadline.dataset.journal import Entry, Journal, JournalReader, read_journal
-from leadline.dataset.tables import rebuild, write_results
+
+if TYPE_CHECKING:
+    from leadline.dataset.tables import rebuild, write_results
 
 __all__ = [
     "Entry",
@@ -19,3 +26,9 @@ __all__ = [
     "rebuild",
     "write_results",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("rebuild", "write_results"):
+        return getattr(import_module("leadline.dataset.tables"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,16 +1,36 @@
-"""What to measure: plans in YAML, expanded to cases and put in order. Pure, but `load_plan` reads the file."""
+"""What to measure: plans in YAML, expanded to cases and put in order. Pure, but `load_plan` reads the file.
 
-from leadline.plan.describe import CaseLine, PlanDescription, TestLine, describe
-from leadline.plan.document import Limits, plan_schema
+The model of a whole plan and what reads and describes one are imported when they are first asked for: a quick command
+needs one test's model.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from leadline.plan.estimate import expected_seconds, needs, trial_seconds
 from leadline.plan.hosts import HostAddress, Hosts, LabSpec, LinkSpec, Topology
 from leadline.plan.http import HttpTest
-from leadline.plan.load import load_plan
+from leadline.plan.limits import Limits
 from leadline.plan.model import Case, Need, Plan, Trial
 from leadline.plan.order import expand, schedule, select
 from leadline.plan.sut import OpenvpnSut, RouteSut, Sut, WireguardSut
 from leadline.plan.targets import METRICS, Target
 from leadline.plan.workloads import RrTest, TcpTest, Test, UdpTest
+
+if TYPE_CHECKING:
+    from leadline.plan.description import CaseLine, PlanDescription, TestLine, describe
+    from leadline.plan.document import plan_schema
+    from leadline.plan.load import load_plan
+
+_WHOLE_PLANS = {
+    "CaseLine": "description",
+    "PlanDescription": "description",
+    "TestLine": "description",
+    "describe": "description",
+    "plan_schema": "document",
+    "load_plan": "load",
+}
+"""What is imported late, and from which module."""
 
 __all__ = [
     "METRICS",
@@ -47,3 +67,9 @@ __all__ = [
     "select",
     "trial_seconds",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHOLE_PLANS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"leadline.plan.{_WHOLE_PLANS[name]}"), name)

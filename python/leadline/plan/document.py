@@ -11,9 +11,10 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from leadline.plan.fields import DURATION_PATTERN, Count, Items, PeriodMs, PlanModel, Share, SomeItems, complaint
+from leadline.plan.fields import DURATION_PATTERN, Count, Items, PeriodMs, PlanModel, SomeItems, complaint
 from leadline.plan.hosts import SMALLEST_IPV6_MTU_BYTES, Hosts, LabSpec, Topology
 from leadline.plan.http import HttpTest
+from leadline.plan.limits import Limits
 from leadline.plan.sut import Sut
 from leadline.plan.workloads import Test
 
@@ -23,20 +24,6 @@ class Observe(PlanModel):
 
     period_ms: PeriodMs = Field(default=100, validation_alias="period")
     """Time between two samples of every counter."""
-
-
-class StabilityLimit(PlanModel):
-    """When a figure is called unstable."""
-
-    spread: Annotated[Share, Field(gt=0, le=10)] = 0.1
-    """Most that repeats or intervals may differ, as a share of their mean."""
-
-
-class Limits(PlanModel):
-    """Bounds behind the verdicts."""
-
-    stability: StabilityLimit = StabilityLimit()
-    """When a figure is called unstable."""
 
 
 def _plan_name(text: str) -> str:

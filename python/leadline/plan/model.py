@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from leadline.plan.document import Limits
 from leadline.plan.hosts import Hosts, LinkSpec, Topology
+from leadline.plan.limits import Limits
 from leadline.plan.sut import Sut
 from leadline.plan.targets import Target
 from leadline.plan.workloads import Test

@@ -1,12 +1,20 @@
-"""Text and HTML from what `analysis` found. Draws; never measures, reads no dataset and writes no file."""
+"""Text and HTML from what `analysis` found. Draws; never measures, reads no dataset and writes no file.
+
+The page is imported when it is first asked for: a terminal needs no templates.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from leadline.report.ab_layout import ab_text
 from leadline.report.hdr_log import hdr_log
-from leadline.report.html import render_html
 from leadline.report.measurement import measurement
 from leadline.report.request import HttpRequested
 from leadline.report.text import figures_table, run_renderables
 from leadline.report.wrk_layout import wrk_text
+
+if TYPE_CHECKING:
+    from leadline.report.html import render_html
 
 __all__ = [
     "HttpRequested",
@@ -18,3 +26,9 @@ __all__ = [
     "run_renderables",
     "wrk_text",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "render_html":
+        return getattr(import_module("leadline.report.html"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,9 +2,14 @@
 
 `Campaign` is a plan's whole run, `measure` a single measurement from this host. Both tell what happens as `notices`;
 progress bars, journals and JSON subscribe to them.
+
+What belongs to a whole run is imported when it is first asked for: a single measurement needs no lab, no gateways and
+no tables, and starts in a fraction of the time.
 """
 
-from leadline.trial.campaign import Campaign, RunOutcome, conclude
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.notices import (
     LiveFigures,
@@ -21,6 +26,9 @@ from leadline.trial.notices import (
 )
 from leadline.trial.single import Single, measure
 from leadline.trial.watch import TargetWatch
+
+if TYPE_CHECKING:
+    from leadline.trial.campaign import Campaign, RunOutcome, conclude
 
 __all__ = [
     "Campaign",
@@ -42,3 +50,9 @@ __all__ = [
     "conclude",
     "measure",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Campaign", "RunOutcome", "conclude"):
+        return getattr(import_module("leadline.trial.campaign"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,7 +8,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from leadline.cli import quick
+from leadline.cli import measuring
 from leadline.cli.progress import Progress
 from leadline.trial import LiveFigures, Said, TestBegan, TestEnded
 
@@ -91,9 +91,9 @@ def test_without_a_terminal_nothing_is_drawn(capsys: pytest.CaptureFixture[str])
 
 def test_what_a_script_says_is_on_stdout_unless_a_document_is(capsys: pytest.CaptureFixture[str]) -> None:
     progress = Progress()
-    quick._print_said(progress, json=False, notice=Said(LABEL, "a line [bold]"))
+    measuring._print_said(progress, json=False, notice=Said(LABEL, "a line [bold]"))
     assert capsys.readouterr() == ("a line [bold]\n", "")
-    quick._print_said(progress, json=True, notice=Said(LABEL, "a line [bold]"))
+    measuring._print_said(progress, json=True, notice=Said(LABEL, "a line [bold]"))
     assert capsys.readouterr() == ("", "a line [bold]\n")
 
 
