@@ -12,6 +12,7 @@ pub mod message;
 mod negotiation;
 pub mod packet;
 mod random;
+pub mod rehearsal;
 pub mod reliable;
 pub mod secret;
 pub mod server;
