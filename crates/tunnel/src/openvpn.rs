@@ -7,6 +7,7 @@ pub mod framing;
 pub mod keys;
 pub mod message;
 pub mod packet;
+pub mod profile;
 pub mod reliable;
 pub mod secret;
 pub mod side;
