@@ -10,7 +10,6 @@ pub mod keys;
 pub mod message;
 mod negotiation;
 pub mod packet;
-mod pair;
 pub mod profile;
 mod random;
 pub mod reliable;
@@ -18,10 +17,11 @@ pub mod secret;
 pub mod server;
 mod session;
 pub mod side;
-mod tests;
 pub mod tls;
 pub mod words;
 pub mod wrap;
 
 #[cfg(test)]
+mod pair;
 #[cfg(test)]
+mod tests;
