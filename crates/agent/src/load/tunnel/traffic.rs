@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use leadline_wire::{ErrorReport, FlowReport, TunnelTraffic};
+use leadline_wire::{ErrorReport, FlowProgress, FlowReport, LoadReport, TunnelTraffic};
 
 use super::metric::Metric;
 use crate::events::input_error;
@@ -59,14 +59,35 @@ pub trait TrafficPlan: Send + Sync {
 
     /// How long the traffic lasts from its start, ns, without what is waited for after the last send.
     fn duration_ns(&self) -> u64;
+
+    /// What the far end has told since the last call, for the fleet's task to pass on; asked for each interval and at the end.
+    fn told(&self) -> Told {
+        Told::default()
+    }
+}
+
+/// What a far end that counts for itself has told.
+#[derive(Debug, Default)]
+pub struct Told {
+    /// Its counters at an instant (ns, this host's clock), one row per client that it knows of.
+    pub progress: Vec<(u64, Vec<FlowProgress>)>,
+    /// What it cost the far end, once it is over; one for each session.
+    pub loads: Vec<LoadReport>,
 }
 
 /// One client's traffic. After each call the fleet asks for `deadline`.
 pub trait Traffic: Send {
-    /// The traffic of the whole fleet begins at `start_ns`, which may still be to come.
+    /// Whether it may start: connections are made and flows introduced before, in `poll` and `payload`, or that has failed.
+    fn is_ready(&self) -> bool {
+        true
+    }
+
+    /// The traffic of the whole fleet begins at `start_ns`, which may still be to come. Said once, when all clients are ready
+    /// or have had their time to become it.
     fn start(&mut self, start_ns: u64);
 
-    /// Sends what is due. Called at `deadline` or soon after, and once after each burst of `payload`.
+    /// Sends what is due. Called at `deadline` or soon after, once after each burst of `payload`, and when a socket that took no
+    /// more has room again.
     fn poll(&mut self, now_ns: u64, channel: &mut Channel<'_>);
 
     /// Takes an IP packet that came through the tunnel; what it calls for is sent at the `poll` that follows.
@@ -85,8 +106,8 @@ pub trait Traffic: Send {
 /// What has come of a client's traffic.
 #[derive(Clone, Debug)]
 pub struct Figures {
-    /// Its flow.
-    pub flow: FlowReport,
+    /// Its flow, under the client's number; where payload goes both ways, one row for each.
+    pub flows: Vec<FlowReport>,
     /// Counts by name, which the fleet's are the sums of: `unsent`, `unanswered`, `requests_due` ...
     pub counts: BTreeMap<&'static str, u64>,
     /// Failed operations by name.
