@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use zeroize::Zeroize;
 
-use super::config::{ClientConfig, Identity};
+pub use super::config::{ClientConfig, Identity};
 use super::data::{DataCipher, DataError, DataOptions, Framing, LARGEST_PAYLOAD};
 use super::keys::Randoms;
 use super::message::control::ControlMessage;
