@@ -8,7 +8,7 @@ use super::message::compression::Compression;
 use super::message::peer_info::Protocols;
 use super::profile::{Profile, Transport};
 use super::secret::Secret;
-use super::tls::{self, TlsLine, Trust};
+use super::tls::{self, ClientTrust, TlsLine, Trust};
 use super::wrap::WrapKeys;
 
 /// What a profile says, in the machine's terms.
@@ -42,7 +42,7 @@ pub struct ClientConfig {
     /// When a control packet is sent for the second time, ns.
     pub first_timeout_ns: u64,
     /// Whom clients trust, and what their TLS may agree on.
-    pub trust: Trust,
+    pub trust: ClientTrust,
     /// Unix time at `now_ns` 0, s.
     pub unix_base_s: u64,
 }
@@ -92,7 +92,7 @@ impl ClientConfig {
             ping_s: profile.ping_s,
             ping_restart_s: restarts.into_iter().flatten().filter(|s| *s > 0).min(),
             first_timeout_ns: seconds(profile.tls_timeout_s),
-            trust: Trust::of(profile),
+            trust: ClientTrust::new(&Trust::of(profile))?,
             unix_base_s,
         })
     }

@@ -71,9 +71,13 @@ impl Pki {
         tls::Trust::of(&profile)
     }
 
+    pub fn client_trust(&self) -> tls::ClientTrust {
+        tls::ClientTrust::new(&self.trust()).expect("a good authority")
+    }
+
     pub fn identity(&self) -> Identity {
         let (certificate, key) = &self.client;
-        let tls = tls::client_config(&self.trust(), Some((certificate, key))).expect("a good identity");
+        let tls = tls::client_config(&self.client_trust(), Some((certificate, key))).expect("a good identity");
         Identity { tls: Arc::new(tls), user: None }
     }
 }
@@ -127,7 +131,7 @@ impl Setup {
             ping_s: None,
             ping_restart_s: None,
             first_timeout_ns: 2_000_000_000,
-            trust: pki.trust(),
+            trust: pki.client_trust(),
             unix_base_s: 1_800_000_000,
         };
         Self { client, server, identity: pki.identity() }

@@ -13,8 +13,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{
-    CertificateError, CipherSuite, ClientConfig, ClientConnection, Connection, DigitallySignedStruct, Error, NamedGroup, RootCertStore,
-    ServerConfig, ServerConnection, SignatureScheme, SupportedProtocolVersion,
+    CertificateError, CipherSuite, ClientConfig, ClientConnection, Connection, DigitallySignedStruct, Error,
+    NamedGroup, RootCertStore, ServerConfig, ServerConnection, SignatureScheme, SupportedProtocolVersion,
 };
 
 use super::profile::{Profile, TlsVersion, VerifyName};
@@ -171,30 +171,45 @@ impl Trust {
     }
 }
 
-/// What a client's connections share. Without an identity it shows no certificate.
-///
-/// # Errors
-/// One line on what cannot be used.
-pub fn client_config(trust: &Trust, identity: Option<(&str, &str)>) -> Result<ClientConfig, String> {
-    let provider = Arc::new(trust.provider());
-    let roots = Arc::new(roots(&trust.authority_pem)?);
-    let refused = |error| format!("ca: {error}");
-    let verifier = AuthorityOnly {
-        chains: WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone())
-            .build()
-            .map_err(refused)?,
-        any_usage: match trust.usage {
+/// What all clients of a profile share, so that each of thousands keeps only its own certificate.
+pub struct ClientTrust {
+    provider: Arc<CryptoProvider>,
+    verifier: Arc<AuthorityOnly>,
+    versions: Vec<&'static SupportedProtocolVersion>,
+}
+
+impl ClientTrust {
+    /// Read the authorities.
+    ///
+    /// # Errors
+    /// One line on what cannot be used.
+    pub fn new(trust: &Trust) -> Result<Self, String> {
+        let provider = Arc::new(trust.provider());
+        let roots = Arc::new(roots(&trust.authority_pem)?);
+        let refused = |error| format!("ca: {error}");
+        let servers = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone());
+        let any_usage = match trust.usage {
             true => None,
             false => {
                 Some(WebPkiClientVerifier::builder_with_provider(roots, provider.clone()).build().map_err(refused)?)
             }
-        },
-    };
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&trust.versions())
+        };
+        let chains = servers.build().map_err(refused)?;
+        let verifier = Arc::new(AuthorityOnly { chains, any_usage, name: trust.name.clone() });
+        Ok(Self { provider, verifier, versions: trust.versions() })
+    }
+}
+
+/// What a client's connections share. Without an identity it shows no certificate.
+///
+/// # Errors
+/// One line on what cannot be used.
+pub fn client_config(trust: &ClientTrust, identity: Option<(&str, &str)>) -> Result<ClientConfig, String> {
+    let builder = ClientConfig::builder_with_provider(trust.provider.clone())
+        .with_protocol_versions(&trust.versions)
         .map_err(|error| format!("TLS versions: {error}"))?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier));
+        .with_custom_certificate_verifier(trust.verifier.clone());
     let mut config = match identity {
         Some((certificate, key)) => {
             let (chain, key) = chain_and_key(certificate, key)?;
@@ -212,13 +227,10 @@ pub fn client_config(trust: &Trust, identity: Option<(&str, &str)>) -> Result<Cl
 ///
 /// # Errors
 /// One line on what cannot be used.
-pub fn server_config(
-    trust: &Trust,
-    identity: (&str, &str),
-    clients_need_one: bool,
-) -> Result<ServerConfig, String> {
+pub fn server_config(trust: &Trust, identity: (&str, &str), clients_need_one: bool) -> Result<ServerConfig, String> {
     let provider = Arc::new(trust.provider());
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(&trust.authority_pem)?), provider.clone());
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots(&trust.authority_pem)?), provider.clone());
     let verifier = if clients_need_one { verifier } else { verifier.allow_unauthenticated() };
     let verifier = verifier.build().map_err(|error| format!("ca: {error}"))?;
     let (chain, key) = chain_and_key(identity.0, identity.1)?;
