@@ -9,11 +9,7 @@ from typing import Annotated
 import typer
 
 from leadline import __version__
-<<<<<<< HEAD
-from leadline.cli import crypto, doctor, http, plan, report, results, rr, run, serve, tcp, udp
-=======
-from leadline.cli import doctor, http, plan, report, results, rr, run, serve, tcp, tunnel, udp
->>>>>>> main
+from leadline.cli import crypto, doctor, http, plan, report, results, rr, run, serve, tcp, tunnel, udp
 from leadline.cli.output import print_json, say_error
 from leadline.errors import LeadlineError
 
@@ -29,11 +25,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-<<<<<<< HEAD
-for module in (run, plan, http, tcp, udp, rr, crypto, serve, results, report, doctor):
-=======
-for module in (run, plan, http, tcp, udp, rr, tunnel, serve, results, report, doctor):
->>>>>>> main
+for module in (run, plan, http, tcp, udp, rr, tunnel, crypto, serve, results, report, doctor):
     app.command(module.NAME, cls=getattr(module, "CLASS", None), epilog=module.EXAMPLE)(module.command)
 
 
