@@ -6,10 +6,10 @@ use std::sync::Arc;
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 
 use super::client::{Client, Event, Output, Received};
-use super::config::{ClientConfig, Identity, Wear};
-use super::data::{DataCipher, Framing, REPLAY_WINDOW};
-use super::digest::Digest;
-use super::message::peer_info::{CompressionOffer, PeerInfo, Protocols};
+use super::config::{ClientConfig, Identity};
+use super::data::{DataCipher, Framing};
+use super::message::peer_info::Protocols;
+use super::profile;
 use super::random;
 use super::server::{Peer, PeerEvent, PeerOutput, ServerConfig};
 use super::side::Side;
@@ -44,46 +44,21 @@ impl Rehearsal {
     /// One line on what could not be made.
     pub fn new() -> Result<Self, String> {
         let pki = Pki::new().map_err(|error| format!("making certificates: {error}"))?;
-        let trust = Trust { authority_pem: &pki.authority, versions: &[&rustls::version::TLS13], usage: true };
-        let cipher = DataCipher::Aes256Gcm;
-        let key = StaticKey::from_bytes(random::bytes());
-        let protocols = Protocols::ALL.without(Protocols::DATA_EPOCH);
-        let info = PeerInfo {
-            protocols,
-            ciphers: &[cipher.name()],
-            most_mtu: 1600,
-            compression: CompressionOffer::None,
-            more: &[],
-        };
-        let client = ClientConfig {
-            wrap: WrapKeys::crypt(&key, Side::Client),
-            ciphers: vec![cipher],
-            fallback: None,
-            digest: Digest::Sha256,
-            framing: Framing::None,
-            occ: "V4,dev-type tun".to_owned(),
-            peer_info: info.text(),
-            replay_window: REPLAY_WINDOW,
-            hand_window_ns: 60_000_000_000,
-            renegotiate_after_ns: None,
-            renegotiate_after: Wear::default(),
-            ping_s: None,
-            ping_restart_s: None,
-            unix_base_s: 0,
-        };
+        let key: [u8; StaticKey::LEN] = random::bytes();
+        let profile = profile::parse(&profile_text(&pki.authority, &key)).map_err(|error| error.to_string())?;
+        let client = ClientConfig::new(&profile, 0)?;
+        let identity = client.identity(Some((&pki.client.0, &pki.client.1)), None)?;
         let server = ServerConfig {
-            tls: Arc::new(tls::server_config(&trust, (&pki.server.0, &pki.server.1), true)?),
-            wrap: WrapKeys::crypt(&key, Side::Server),
-            ciphers: vec![cipher],
-            digest: Digest::Sha256,
+            tls: Arc::new(tls::server_config(&Trust::of(&profile), (&pki.server.0, &pki.server.1), true)?),
+            wrap: WrapKeys::crypt(&StaticKey::from_bytes(key), Side::Server),
+            ciphers: vec![DataCipher::Aes256Gcm],
+            digest: profile.auth,
             framing: Framing::None,
             push: vec!["topology subnet".to_owned(), "route-gateway 10.8.0.1".to_owned()],
-            protocols,
+            protocols: Protocols::ALL.without(Protocols::DATA_EPOCH),
             users: Vec::new(),
             unix_base_s: 0,
         };
-        let tls = tls::client_config(&trust, Some((&pki.client.0, &pki.client.1)))?;
-        let identity = Identity { tls: Arc::new(tls), user: None };
         Ok(Self { client: Arc::new(client), identity, server: Arc::new(server) })
     }
 
@@ -142,6 +117,18 @@ impl Rehearsal {
             _ => Err("the handshake stands still".to_owned()),
         }
     }
+}
+
+/// What a client of the rehearsal would be given as a file. Nobody is asked to be at its remote.
+fn profile_text(authority: &str, key: &[u8; StaticKey::LEN]) -> String {
+    let lines: Vec<String> =
+        key.chunks(16).map(|line| line.iter().map(|byte| format!("{byte:02x}")).collect::<String>()).collect();
+    format!(
+        "client\ndev tun\nremote 192.0.2.1 1194 udp\nremote-cert-tls server\ntls-version-min 1.3\n\
+         data-ciphers AES-256-GCM\nauth SHA256\n<ca>\n{authority}</ca>\n<tls-crypt>\n\
+         -----BEGIN OpenVPN Static key V1-----\n{}\n-----END OpenVPN Static key V1-----\n</tls-crypt>\n",
+        lines.join("\n")
+    )
 }
 
 /// An authority, and what it has issued to both ends: certificate and key, PEM.
