@@ -10,6 +10,7 @@ pub mod keys;
 pub mod message;
 mod negotiation;
 pub mod packet;
+pub mod profile;
 mod random;
 pub mod reliable;
 pub mod secret;

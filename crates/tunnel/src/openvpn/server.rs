@@ -200,7 +200,7 @@ impl Peer {
             match self.session.current().advance() {
                 Ok(Some(Advance::Opened | Advance::Secured)) => {}
                 Ok(Some(Advance::Keys(method))) => self.take_keys(now_ns, &method),
-                Ok(Some(Advance::Message(message))) => self.take_message(&message),
+                Ok(Some(Advance::Message(message))) => self.take_message(now_ns, &message),
                 Ok(None) => return,
                 Err(Broken::Tls(failure)) => self.end(failure.name),
                 Err(Broken::Message(_)) => self.end("malformed_message"),
@@ -244,7 +244,9 @@ impl Peer {
         };
         let offered = peer_info::protocols(info);
         self.agreed = Some(Agreed { cipher, protocols: Protocols(offered.0 & self.config.protocols.0) });
-        self.push(now_ns);
+        if offered.has(Protocols::REQUEST_PUSH) {
+            self.push(now_ns);
+        }
     }
 
     fn may_come_in(&self, method: &KeyMethod) -> bool {
@@ -286,11 +288,13 @@ impl Peer {
         }
     }
 
-    fn take_message(&mut self, message: &ControlMessage) {
-        if matches!(message, ControlMessage::Exit) {
-            self.events.push_back(PeerEvent::Left);
+    fn take_message(&mut self, now_ns: u64, message: &ControlMessage) {
+        match message {
+            ControlMessage::Exit => self.events.push_back(PeerEvent::Left),
+            // The keys' shares are there until they have been used.
+            ControlMessage::PushRequest if self.shares.is_some() => self.push(now_ns),
+            _ => {}
         }
-        // What was asked for is pushed already: the client offers to be pushed to without asking.
     }
 
     fn install(&mut self, now_ns: u64) -> bool {
