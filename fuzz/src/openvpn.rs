@@ -9,8 +9,10 @@ use leadline_tunnel::openvpn::framing::Unframer;
 use leadline_tunnel::openvpn::keys;
 use leadline_tunnel::openvpn::message::control::{next_message, ControlMessage, LONGEST_CONTROL};
 use leadline_tunnel::openvpn::message::key_method::KeyMethod;
+use leadline_tunnel::openvpn::message::peer_info::Protocols;
 use leadline_tunnel::openvpn::message::push::{Pushed, MOST_BYTES, MOST_OPTIONS};
 use leadline_tunnel::openvpn::packet::{early_negotiation_flags, ControlBody, Header};
+use leadline_tunnel::openvpn::profile::{self, Transport};
 use leadline_tunnel::openvpn::side::Side;
 use leadline_tunnel::openvpn::wrap::{KeyDirection, StaticKey, Wrap, WrapError, WrapKeys};
 
@@ -18,8 +20,13 @@ use leadline_tunnel::openvpn::wrap::{KeyDirection, StaticKey, Wrap, WrapError, W
 pub type Target = fn(&[u8]);
 
 /// The targets by their names.
-pub const TARGETS: [(&str, Target); 4] =
-    [("openvpn_packet", packet), ("openvpn_wrap", wrap), ("openvpn_message", message), ("openvpn_data", data)];
+pub const TARGETS: [(&str, Target); 5] = [
+    ("openvpn_packet", packet),
+    ("openvpn_wrap", wrap),
+    ("openvpn_message", message),
+    ("openvpn_data", data),
+    ("openvpn_profile", profile),
+];
 
 /// A control packet behind its session, and the bytes as a stream of TCP: the first byte says how that is cut.
 pub fn packet(data: &[u8]) {
@@ -197,13 +204,33 @@ pub fn data(data: &[u8]) {
                 // The head of CBC's packets is not proved.
                 let proved = packet.len() - 4;
                 let at =
-                    4 + piece.iter().fold(0, |sum: usize, byte| sum.wrapping_mul(31) + usize::from(*byte)) % proved;
+                    4 + piece.iter().fold(0, |sum: usize, byte| sum.wrapping_mul(31).wrapping_add(usize::from(*byte)))
+                        % proved;
                 let mut damaged = packet.clone();
                 damaged[at] ^= 1 << (what >> 5);
                 assert!(client.open(&mut damaged).is_err(), "byte {at} was changed");
                 assert_eq!(client.open(&mut packet).as_deref(), Ok(piece));
             }
             _ => {}
+        }
+    }
+}
+
+/// A profile: obeyed, or refused in one line that names one of its lines.
+pub fn profile(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    match profile::parse(&text) {
+        Ok(profile) => {
+            assert!(!profile.remotes.is_empty() && !profile.data_ciphers.is_empty());
+            for transport in [Transport::Udp, Transport::Tcp] {
+                assert!(profile.options_string(transport).starts_with("V4,"));
+            }
+            assert!(profile.peer_info(Protocols::ALL).lines().all(|line| line.contains('=')));
+            let _ = profile.wrap.keys(profile.auth);
+        }
+        Err(error) => {
+            assert!(error.line <= text.split('\n').count(), "{error:?}");
+            assert!(!error.message.is_empty() && !error.message.contains('\n'), "{error:?}");
         }
     }
 }
