@@ -6,6 +6,7 @@ pub mod config;
 pub mod data;
 pub mod digest;
 pub mod framing;
+pub mod identity;
 pub mod keys;
 pub mod message;
 mod negotiation;
