@@ -3,5 +3,6 @@
 
 pub mod http;
 pub mod openvpn;
+pub mod openvpn_client;
 pub mod transport;
 pub mod tunnel;

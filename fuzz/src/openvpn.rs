@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use leadline_tunnel::openvpn::data::{DataChannel, DataCipher, DataError, DataOptions, Framing};
 use leadline_tunnel::openvpn::digest::Digest;
 use leadline_tunnel::openvpn::framing::Unframer;
+use leadline_tunnel::openvpn::identity::common_name;
 use leadline_tunnel::openvpn::keys;
 use leadline_tunnel::openvpn::message::control::{next_message, ControlMessage, LONGEST_CONTROL};
 use leadline_tunnel::openvpn::message::key_method::KeyMethod;
@@ -15,17 +16,19 @@ use leadline_tunnel::openvpn::packet::{early_negotiation_flags, ControlBody, Hea
 use leadline_tunnel::openvpn::profile::{self, Transport};
 use leadline_tunnel::openvpn::side::Side;
 use leadline_tunnel::openvpn::wrap::{KeyDirection, StaticKey, Wrap, WrapError, WrapKeys};
+use rustls::pki_types::CertificateDer;
 
 /// What is handed random bytes, and must not panic.
 pub type Target = fn(&[u8]);
 
 /// The targets by their names.
-pub const TARGETS: [(&str, Target); 5] = [
+pub const TARGETS: [(&str, Target); 6] = [
     ("openvpn_packet", packet),
     ("openvpn_wrap", wrap),
     ("openvpn_message", message),
     ("openvpn_data", data),
     ("openvpn_profile", profile),
+    ("openvpn_certificate", certificate),
 ];
 
 /// A control packet behind its session, and the bytes as a stream of TCP: the first byte says how that is cut.
@@ -232,6 +235,13 @@ pub fn profile(data: &[u8]) {
             assert!(error.line <= text.split('\n').count(), "{error:?}");
             assert!(!error.message.is_empty() && !error.message.contains('\n'), "{error:?}");
         }
+    }
+}
+
+/// A server's certificate, before anybody has said that it is one.
+pub fn certificate(data: &[u8]) {
+    if let Some(name) = common_name(&CertificateDer::from(data)) {
+        assert!(name.len() <= data.len());
     }
 }
 
