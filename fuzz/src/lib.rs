@@ -3,5 +3,7 @@
 
 pub mod http;
 pub mod inside;
+pub mod openvpn;
+pub mod openvpn_client;
 pub mod transport;
 pub mod tunnel;
