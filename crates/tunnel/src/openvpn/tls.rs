@@ -17,6 +17,7 @@ use rustls::{
     NamedGroup, RootCertStore, ServerConfig, ServerConnection, SignatureScheme, SupportedProtocolVersion,
 };
 
+use super::identity::common_name;
 use super::profile::{Profile, TlsVersion, VerifyName};
 
 /// One key state's TLS.
@@ -332,49 +333,7 @@ impl ServerCertVerifier for AuthorityOnly {
 fn is_named(certificate: &CertificateDer<'_>, wanted: &VerifyName) -> bool {
     let Some(name) = common_name(certificate) else { return false };
     match wanted {
-        VerifyName::CommonName(wanted) => name == wanted.as_bytes(),
-        VerifyName::CommonNamePrefix(wanted) => name.starts_with(wanted.as_bytes()),
+        VerifyName::CommonName(wanted) => name == *wanted,
+        VerifyName::CommonNamePrefix(wanted) => name.starts_with(wanted),
     }
-}
-
-/// The subject's common name in a certificate (RFC 5280, 4.1.2.6), as its bytes.
-fn common_name(certificate: &[u8]) -> Option<&[u8]> {
-    const SEQUENCE: u8 = 0x30;
-    const VERSION: u8 = 0xa0;
-    /// The object identifier 2.5.4.3.
-    const COMMON_NAME: [u8; 5] = [0x06, 0x03, 0x55, 0x04, 0x03];
-    let (_, certificate, _) = element(certificate)?;
-    let (_, mut fields, _) = element(certificate)?;
-    if let (VERSION, _, rest) = element(fields)? {
-        fields = rest;
-    }
-    // The serial number, the signature's algorithm, the issuer, and how long it is good.
-    for _ in 0..4 {
-        fields = element(fields)?.2;
-    }
-    let (SEQUENCE, mut subject, _) = element(fields)? else { return None };
-    while let Some((_, set, rest)) = element(subject) {
-        let (_, attribute, _) = element(set)?;
-        if let Some(value) = attribute.strip_prefix(&COMMON_NAME) {
-            return Some(element(value)?.1);
-        }
-        subject = rest;
-    }
-    None
-}
-
-/// The first element of a DER encoding: its tag, its content, and what follows it.
-fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (&[tag, first], rest) = bytes.split_first_chunk()?;
-    let (length, rest) = match first {
-        0..=0x7f => (usize::from(first), rest),
-        0x81 | 0x82 => {
-            let (digits, rest) = rest.split_at_checked(usize::from(first & 0x0f))?;
-            (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest)
-        }
-        // Nothing in a certificate is longer than 64 KiB.
-        _ => return None,
-    };
-    let (content, rest) = rest.split_at_checked(length)?;
-    Some((tag, content, rest))
 }
