@@ -234,6 +234,11 @@ class Server:
         return f"10.{90 + self.number}"
 
     @property
+    def network_v6(self) -> str:
+        """The same of IPv6, as CIDR."""
+        return f"fd{90 + self.number}::/64"
+
+    @property
     def gateway(self) -> str:
         """Its own address inside."""
         return f"{self.network}.0.1"
@@ -345,7 +350,7 @@ class Server:
             return [
                 "topology subnet",
                 f"server {self.network}.0.0 255.255.0.0",
-                f"server-ipv6 fd{90 + self.number}::/64",
+                f"server-ipv6 {self.network_v6}",
             ]
         mask = "255.255.0.0"
         return [
@@ -428,9 +433,11 @@ class Fleet:
 
     @property
     def document(self) -> dict[str, Any]:
-        """Its stdout."""
+        """Its stdout, which must be a result."""
         assert self.out, self.err
-        return dict(json.loads(self.out))
+        document: dict[str, Any] = json.loads(self.out)
+        assert document["schema"] == "leadline.result/1", self.out + self.err
+        return document
 
     def count(self, metric: str) -> int:
         """A count that is known."""
@@ -462,6 +469,12 @@ class Running:
 
     process: subprocess.Popen[bytes]
     folder: Path
+
+    def is_running(self, pause_s: float) -> bool:
+        """Whether it still is, after so long at most."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(pause_s)
+        return self.process.returncode is None
 
     def finish(self, within_s: float = 120) -> Fleet:
         """Its end."""
