@@ -1,0 +1,141 @@
+//! What all clients of a fleet share, made once from a profile, and who each of them is.
+
+use std::sync::Arc;
+
+use super::data::{DataCipher, Framing};
+use super::digest::Digest;
+use super::message::compression::Compression;
+use super::message::peer_info::Protocols;
+use super::profile::{Profile, Transport};
+use super::secret::Secret;
+use super::tls::{self, ClientTrust, TlsLine, Trust};
+use super::wrap::WrapKeys;
+
+/// What a profile says, in the machine's terms.
+pub struct ClientConfig {
+    /// How control packets are wrapped.
+    pub wrap: WrapKeys,
+    /// Data ciphers that are offered, in the profile's order.
+    pub ciphers: Vec<DataCipher>,
+    /// The cipher towards a server that does not negotiate.
+    pub fallback: Option<DataCipher>,
+    /// The digest of CBC ciphers.
+    pub digest: Digest,
+    /// What is before a payload, unless the server pushes something else.
+    pub framing: Framing,
+    /// The options string.
+    pub occ: String,
+    /// What the server is told of this client.
+    pub peer_info: String,
+    /// How far back a late data packet is taken.
+    pub replay_window: u32,
+    /// How long a negotiation may take, ns.
+    pub hand_window_ns: u64,
+    /// When keys are replaced, ns after they came into use; never where absent.
+    pub renegotiate_after_ns: Option<u64>,
+    /// When keys are replaced by what they have carried.
+    pub renegotiate_after: Wear,
+    /// Keepalives unless the server pushes them, s.
+    pub ping_s: Option<u32>,
+    /// How long a silent server is waited for unless it pushes that, s.
+    pub ping_restart_s: Option<u32>,
+    /// When a control packet is sent for the second time, ns.
+    pub first_timeout_ns: u64,
+    /// Whom clients trust, and what their TLS may agree on.
+    pub trust: ClientTrust,
+    /// Unix time at `now_ns` 0, s.
+    pub unix_base_s: u64,
+}
+
+/// What one key may carry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wear {
+    /// Payload bytes, both ways.
+    pub bytes: Option<u64>,
+    /// Packets, both ways.
+    pub packets: Option<u64>,
+}
+
+/// Who a client is.
+#[derive(Clone)]
+pub struct Identity {
+    /// Its certificate, and whom it trusts; see `tls::client_config`.
+    pub tls: Arc<rustls::ClientConfig>,
+    /// Its user and password.
+    pub user: Option<(String, Secret)>,
+}
+
+/// Protocols, by what this client can do: all that there are.
+const PROTOCOLS: Protocols = Protocols::ALL;
+
+impl ClientConfig {
+    /// What a profile asks for. `unix_base_s` is the Unix time at `now_ns` 0, s.
+    ///
+    /// # Errors
+    /// One line on a key that cannot be used; `profile::parse` has refused everything else.
+    pub fn new(profile: &Profile, unix_base_s: u64) -> Result<Self, String> {
+        let transport = profile.remotes.first().map_or(Transport::Udp, |remote| remote.transport);
+        let seconds = |s: u32| u64::from(s) * 1_000_000_000;
+        let restarts = [profile.ping_restart_s, profile.ping_exit_s];
+        Ok(Self {
+            wrap: profile.wrap.keys(profile.auth).map_err(|error| error.to_string())?,
+            ciphers: profile.data_ciphers.clone(),
+            fallback: profile.fallback_cipher,
+            digest: profile.auth,
+            framing: profile.compression.map_or(Framing::None, Framing::from),
+            occ: profile.options_string(transport),
+            peer_info: profile.peer_info(PROTOCOLS),
+            replay_window: profile.replay_window,
+            hand_window_ns: seconds(profile.hand_window_s),
+            renegotiate_after_ns: profile.reneg_s.map(seconds),
+            renegotiate_after: Wear { bytes: profile.reneg_bytes, packets: profile.reneg_packets },
+            ping_s: profile.ping_s,
+            ping_restart_s: restarts.into_iter().flatten().filter(|s| *s > 0).min(),
+            first_timeout_ns: seconds(profile.tls_timeout_s),
+            trust: ClientTrust::new(&Trust::of(profile))?,
+            unix_base_s,
+        })
+    }
+
+    /// Who a client is: its certificate and key (PEM), its user and password.
+    ///
+    /// # Errors
+    /// One line on what cannot be used.
+    pub fn identity(
+        &self,
+        certificate: Option<(&str, &str)>,
+        user: Option<(String, Secret)>,
+    ) -> Result<Identity, String> {
+        let tls = tls::client_config(&self.trust, certificate)?;
+        // What it offers is tried here once, so that no attempt can fail for it.
+        TlsLine::client(&Arc::new(tls.clone())).map_err(|failure| failure.to_string())?;
+        Ok(Identity { tls: Arc::new(tls), user })
+    }
+
+    /// The cipher that the server chose, or the one that is left where it did not.
+    ///
+    /// # Errors
+    /// The name of one that was not offered.
+    pub fn cipher_for(&self, chosen: Option<&str>) -> Result<DataCipher, String> {
+        match chosen {
+            Some(name) => DataCipher::from_name(name)
+                .filter(|cipher| self.ciphers.contains(cipher))
+                .ok_or_else(|| name.to_owned()),
+            None => self.fallback.ok_or_else(|| "no cipher".to_owned()),
+        }
+    }
+}
+
+impl From<Compression> for Framing {
+    /// What the option makes of the data channel.
+    fn from(compression: Compression) -> Self {
+        match compression {
+            Compression::Stub => Self::Stub,
+            Compression::StubSwapped => Self::StubSwap,
+            Compression::StubV2 => Self::StubV2,
+            Compression::Lzo => Self::Lzo,
+            Compression::Lz4 => Self::Lz4,
+            Compression::Lz4V2 => Self::Lz4V2,
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! TLS as the control channel carries it: a stream of bytes cut into packets by someone else. Owns which certificates are
+//! accepted, as OpenVPN decides it: by their chain to the given authority, not by a host name.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use leadline_tls::TlsFailure;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::crypto::{aws_lc_rs, CryptoProvider};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::WebPkiClientVerifier;
+use rustls::{
+    CertificateError, CipherSuite, ClientConfig, ClientConnection, Connection, DigitallySignedStruct, Error,
+    NamedGroup, RootCertStore, ServerConfig, ServerConnection, SignatureScheme, SupportedProtocolVersion,
+};
+
+use super::profile::{Profile, TlsVersion, VerifyName};
+
+/// One key state's TLS.
+pub struct TlsLine {
+    connection: Box<Connection>,
+}
+
+impl TlsLine {
+    /// The asking end. Its first message waits in the output at once.
+    ///
+    /// # Errors
+    /// The configuration offers nothing.
+    pub fn client(config: &Arc<ClientConfig>) -> Result<Self, TlsFailure> {
+        let name = ServerName::try_from("openvpn").expect("a plain word is a name");
+        let connection = ClientConnection::new(config.clone(), name).map_err(|error| TlsFailure::of(&error))?;
+        Ok(Self { connection: Box::new(connection.into()) })
+    }
+
+    /// The answering end.
+    ///
+    /// # Errors
+    /// The configuration offers nothing.
+    pub fn server(config: &Arc<ServerConfig>) -> Result<Self, TlsFailure> {
+        let connection = ServerConnection::new(config.clone()).map_err(|error| TlsFailure::of(&error))?;
+        Ok(Self { connection: Box::new(connection.into()) })
+    }
+
+    /// Take the stream's next bytes; plaintext is appended to `plain`.
+    ///
+    /// # Errors
+    /// The handshake or the stream is broken; an alert for the peer may wait in the output.
+    pub fn receive(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), TlsFailure> {
+        while !bytes.is_empty() {
+            let read = self.connection.read_tls(&mut bytes).map_err(TlsFailure::internal)?;
+            let state = self.connection.process_new_packets().map_err(|error| TlsFailure::of(&error))?;
+            let before = plain.len();
+            plain.resize(before + state.plaintext_bytes_to_read(), 0);
+            self.connection.reader().read_exact(&mut plain[before..]).map_err(TlsFailure::internal)?;
+            if read == 0 {
+                // The peer has closed the stream; what follows is nobody's.
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Queue plaintext; before the handshake's end it waits for it.
+    pub fn write(&mut self, plaintext: &[u8]) {
+        // Into memory; rustls takes 64 KiB before it refuses, and our messages are far smaller.
+        let _ = self.connection.writer().write_all(plaintext);
+    }
+
+    /// Whether bytes wait to be sent.
+    pub fn has_output(&self) -> bool {
+        self.connection.wants_write()
+    }
+
+    /// Replace `chunk` by up to `most` bytes that are to be sent.
+    pub fn take_output(&mut self, most: usize, chunk: &mut Vec<u8>) {
+        chunk.clear();
+        while chunk.len() < most && self.connection.wants_write() {
+            let room = most - chunk.len();
+            // Into memory, which does not fail.
+            let _ = self.connection.write_tls(&mut Limited { into: chunk, room });
+        }
+    }
+
+    /// Whether the handshake goes on.
+    pub fn is_handshaking(&self) -> bool {
+        self.connection.is_handshaking()
+    }
+
+    /// Keying material (RFC 5705) without a context.
+    ///
+    /// # Errors
+    /// The handshake is not done.
+    pub fn export<const N: usize>(&self, label: &[u8]) -> Result<[u8; N], TlsFailure> {
+        let made = match &*self.connection {
+            Connection::Client(connection) => connection.export_keying_material([0; N], label, None),
+            Connection::Server(connection) => connection.export_keying_material([0; N], label, None),
+        };
+        made.map_err(|error| TlsFailure::of(&error))
+    }
+}
+
+struct Limited<'v> {
+    into: &'v mut Vec<u8>,
+    room: usize,
+}
+
+impl Write for Limited<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let taken = bytes.len().min(self.room);
+        self.into.extend_from_slice(&bytes[..taken]);
+        self.room -= taken;
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What one end may negotiate, and whom it trusts.
+#[derive(Clone, Debug)]
+pub struct Trust {
+    /// Certificates of the authorities, PEM.
+    pub authority_pem: String,
+    /// The oldest and the newest version.
+    pub versions: (TlsVersion, TlsVersion),
+    /// Cipher suites, in order; all where empty.
+    pub suites: Vec<CipherSuite>,
+    /// Groups of the key exchange, in order; all where empty.
+    pub groups: Vec<NamedGroup>,
+    /// Whether a server's certificate that is for something else is refused (`remote-cert-tls server`).
+    pub usage: bool,
+    /// The common name that a server's certificate must have (`verify-x509-name`).
+    pub name: Option<VerifyName>,
+}
+
+impl Trust {
+    /// What a profile says.
+    pub fn of(profile: &Profile) -> Self {
+        Self {
+            authority_pem: profile.ca.clone(),
+            versions: (profile.tls_min, profile.tls_max),
+            suites: profile.tls_ciphers.clone(),
+            groups: profile.tls_groups.clone(),
+            usage: profile.server_usage,
+            name: profile.verify_name.clone(),
+        }
+    }
+
+    fn provider(&self) -> CryptoProvider {
+        let mut provider = aws_lc_rs::default_provider();
+        if !self.suites.is_empty() {
+            let wanted = |suite: &CipherSuite| provider.cipher_suites.iter().find(|one| one.suite() == *suite).copied();
+            provider.cipher_suites = self.suites.iter().filter_map(wanted).collect();
+        }
+        if !self.groups.is_empty() {
+            let all = aws_lc_rs::ALL_KX_GROUPS;
+            let wanted = |group: &NamedGroup| all.iter().find(|one| one.name() == *group).copied();
+            provider.kx_groups = self.groups.iter().filter_map(wanted).collect();
+        }
+        provider
+    }
+
+    fn versions(&self) -> Vec<&'static SupportedProtocolVersion> {
+        let (oldest, newest) = self.versions;
+        let known = [(TlsVersion::Tls12, &rustls::version::TLS12), (TlsVersion::Tls13, &rustls::version::TLS13)];
+        known.into_iter().filter(|(version, _)| (oldest..=newest).contains(version)).map(|(_, known)| known).collect()
+    }
+}
+
+/// What all clients of a profile share, so that each of thousands keeps only its own certificate.
+pub struct ClientTrust {
+    provider: Arc<CryptoProvider>,
+    verifier: Arc<AuthorityOnly>,
+    versions: Vec<&'static SupportedProtocolVersion>,
+}
+
+impl ClientTrust {
+    /// Read the authorities.
+    ///
+    /// # Errors
+    /// One line on what cannot be used.
+    pub fn new(trust: &Trust) -> Result<Self, String> {
+        let provider = Arc::new(trust.provider());
+        let roots = Arc::new(roots(&trust.authority_pem)?);
+        let refused = |error| format!("ca: {error}");
+        let servers = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone());
+        let any_usage = match trust.usage {
+            true => None,
+            false => {
+                Some(WebPkiClientVerifier::builder_with_provider(roots, provider.clone()).build().map_err(refused)?)
+            }
+        };
+        let chains = servers.build().map_err(refused)?;
+        let verifier = Arc::new(AuthorityOnly { chains, any_usage, name: trust.name.clone() });
+        Ok(Self { provider, verifier, versions: trust.versions() })
+    }
+}
+
+/// What a client's connections share. Without an identity it shows no certificate.
+///
+/// # Errors
+/// One line on what cannot be used.
+pub fn client_config(trust: &ClientTrust, identity: Option<(&str, &str)>) -> Result<ClientConfig, String> {
+    let builder = ClientConfig::builder_with_provider(trust.provider.clone())
+        .with_protocol_versions(&trust.versions)
+        .map_err(|error| format!("TLS versions: {error}"))?
+        .dangerous()
+        .with_custom_certificate_verifier(trust.verifier.clone());
+    let mut config = match identity {
+        Some((certificate, key)) => {
+            let (chain, key) = chain_and_key(certificate, key)?;
+            builder.with_client_auth_cert(chain, key).map_err(|error| format!("cert and key: {error}"))?
+        }
+        None => builder.with_no_client_auth(),
+    };
+    // OpenVPN makes a whole handshake each time, so that each key stands for itself.
+    config.resumption = Resumption::disabled();
+    config.enable_sni = false;
+    Ok(config)
+}
+
+/// What a server's connections share. Clients need a certificate only where `clients_need_one`.
+///
+/// # Errors
+/// One line on what cannot be used.
+pub fn server_config(trust: &Trust, identity: (&str, &str), clients_need_one: bool) -> Result<ServerConfig, String> {
+    let provider = Arc::new(trust.provider());
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots(&trust.authority_pem)?), provider.clone());
+    let verifier = if clients_need_one { verifier } else { verifier.allow_unauthenticated() };
+    let verifier = verifier.build().map_err(|error| format!("ca: {error}"))?;
+    let (chain, key) = chain_and_key(identity.0, identity.1)?;
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&trust.versions())
+        .map_err(|error| format!("TLS versions: {error}"))?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(chain, key)
+        .map_err(|error| format!("cert and key: {error}"))?;
+    config.send_tls13_tickets = 0;
+    Ok(config)
+}
+
+fn roots(pem: &str) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates("ca", pem)? {
+        roots.add(certificate).map_err(|error| format!("ca: {error}"))?;
+    }
+    Ok(roots)
+}
+
+fn chain_and_key(
+    certificate: &str,
+    key: &str,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
+    let chain = certificates("cert", certificate)?;
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes())
+        .map_err(|error| format!("key: {error}; it has to be an unencrypted PEM private key"))?;
+    Ok((chain, key))
+}
+
+fn certificates(what: &str, pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+    match found {
+        Ok(found) if !found.is_empty() => Ok(found),
+        Ok(_) => Err(format!("{what}: there is no certificate in it; it has to be PEM")),
+        Err(error) => Err(format!("{what}: {error}; it has to be PEM")),
+    }
+}
+
+/// Accepts what the authority has issued, whatever name it is for.
+#[derive(Debug)]
+struct AuthorityOnly {
+    chains: Arc<WebPkiServerVerifier>,
+    /// Also takes certificates that are made for clients, where the purpose does not matter.
+    any_usage: Option<Arc<dyn ClientCertVerifier>>,
+    name: Option<VerifyName>,
+}
+
+impl ServerCertVerifier for AuthorityOnly {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        use CertificateError as Of;
+        match self.chains.verify_server_cert(certificate, intermediates, name, ocsp_response, now) {
+            // That name is looked at last, so the chain is good.
+            Ok(_) | Err(Error::InvalidCertificate(Of::NotValidForName | Of::NotValidForNameContext { .. })) => {}
+            Err(Error::InvalidCertificate(problem @ (Of::InvalidPurpose | Of::InvalidPurposeContext { .. }))) => {
+                // A purpose is looked at before the chain, so a client's certificate is checked as what it is.
+                let any_usage = self.any_usage.as_ref().ok_or(Error::InvalidCertificate(problem))?;
+                any_usage.verify_client_cert(certificate, intermediates, now)?;
+            }
+            Err(other) => return Err(other),
+        }
+        match &self.name {
+            Some(wanted) if !is_named(certificate, wanted) => Err(Error::InvalidCertificate(Of::NotValidForName)),
+            _ => Ok(ServerCertVerified::assertion()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chains.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chains.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.chains.supported_verify_schemes()
+    }
+}
+
+fn is_named(certificate: &CertificateDer<'_>, wanted: &VerifyName) -> bool {
+    let Some(name) = common_name(certificate) else { return false };
+    match wanted {
+        VerifyName::CommonName(wanted) => name == wanted.as_bytes(),
+        VerifyName::CommonNamePrefix(wanted) => name.starts_with(wanted.as_bytes()),
+    }
+}
+
+/// The subject's common name in a certificate (RFC 5280, 4.1.2.6), as its bytes.
+fn common_name(certificate: &[u8]) -> Option<&[u8]> {
+    const SEQUENCE: u8 = 0x30;
+    const VERSION: u8 = 0xa0;
+    /// The object identifier 2.5.4.3.
+    const COMMON_NAME: [u8; 5] = [0x06, 0x03, 0x55, 0x04, 0x03];
+    let (_, certificate, _) = element(certificate)?;
+    let (_, mut fields, _) = element(certificate)?;
+    if let (VERSION, _, rest) = element(fields)? {
+        fields = rest;
+    }
+    // The serial number, the signature's algorithm, the issuer, and how long it is good.
+    for _ in 0..4 {
+        fields = element(fields)?.2;
+    }
+    let (SEQUENCE, mut subject, _) = element(fields)? else { return None };
+    while let Some((_, set, rest)) = element(subject) {
+        let (_, attribute, _) = element(set)?;
+        if let Some(value) = attribute.strip_prefix(&COMMON_NAME) {
+            return Some(element(value)?.1);
+        }
+        subject = rest;
+    }
+    None
+}
+
+/// The first element of a DER encoding: its tag, its content, and what follows it.
+fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (&[tag, first], rest) = bytes.split_first_chunk()?;
+    let (length, rest) = match first {
+        0..=0x7f => (usize::from(first), rest),
+        0x81 | 0x82 => {
+            let (digits, rest) = rest.split_at_checked(usize::from(first & 0x0f))?;
+            (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest)
+        }
+        // Nothing in a certificate is longer than 64 KiB.
+        _ => return None,
+    };
+    let (content, rest) = rest.split_at_checked(length)?;
+    Some((tag, content, rest))
+}
