@@ -44,6 +44,12 @@ def tunnel_rows(result: TestResult) -> list[tuple[str, str]]:
     if (memory := _value(metrics, "memory_bytes")) is not None:
         each = quantities.memory(_value(metrics, "memory_per_client_bytes"))
         rows.append(("memory", f"{quantities.memory(memory)} of the agent, {each} a client"))
+    if (cpu_s := _value(metrics, "server_cpu_s")) is not None:
+        each = quantities.metric(_value(metrics, "server_cpu_per_client_ms"), "ms")
+        grown, own = (quantities.memory(_value(metrics, f"server_memory{name}_bytes")) for name in ("", "_per_client"))
+        rows.append(
+            ("server", f"{quantities.seconds(cpu_s)} of CPU, {each} a client; {grown} more memory, {own} a client")
+        )
     if fleet is not None and fleet.ignored_options:
         shown, rest = fleet.ignored_options[:_MOST_IGNORED], fleet.ignored_options[_MOST_IGNORED:]
         rows.append(("ignored", "; ".join(shown) + (f"; and {len(rest)} more" if rest else "")))

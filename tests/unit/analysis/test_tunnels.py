@@ -113,7 +113,15 @@ def test_traffic_has_the_names_that_it_has_without_tunnels() -> None:
 
 
 def test_units_follow_from_the_names_of_a_fleets_figures() -> None:
-    endings = {"_per_s": "1/s", "_bps": "bit/s", "_us": "us", "_ms": "ms", "_ratio": "ratio", "_bytes": "bytes"}
+    endings = {
+        "_per_s": "1/s",
+        "_s": "s",
+        "_bps": "bit/s",
+        "_us": "us",
+        "_ms": "ms",
+        "_ratio": "ratio",
+        "_bytes": "bytes",
+    }
     for name, metric in analyse_test(carrying()).metrics.items():
         expected = next((unit for ending, unit in endings.items() if name.endswith(ending)), "count")
         assert metric.unit == expected, name
