@@ -1,6 +1,7 @@
 //! OpenVPN as machines: a client and a server of its own kind that are given packets and a time and say what to send.
 //! The protocol is what the C implementation does (2.4 to 2.7); where its published description differs, the code counts.
 
+pub mod bare;
 pub mod client;
 pub mod config;
 pub mod data;
@@ -13,6 +14,7 @@ mod negotiation;
 pub mod packet;
 pub mod profile;
 mod random;
+pub mod rehearsal;
 pub mod reliable;
 pub mod secret;
 pub mod server;

@@ -42,6 +42,7 @@ Workload: TypeAlias = (
     | models.UdpWorkload
     | models.RrWorkload
     | models.HttpWorkload
+    | models.CryptoWorkload
     | models.TunnelWorkload
     | models.ProcessWorkload
 )
