@@ -117,7 +117,7 @@ def _notes(
     if low is None or high is None:
         yield f"{len(numbers)} numbers give no interval: give at least three, better five"
     elif len(points) - 2 < 3:
-        yield f"{len(points)} points leave {len(points) - 2} degrees of freedom: the interval is wide for that reason"
+        yield f"{len(points)} points leave {len(points) - 2} degrees of freedom: that makes the interval wide"
     if numbers[-1] < LEAST_RATIO * numbers[0]:
         ratio = numbers[-1] / numbers[0]
         yield f"the numbers span a factor of {ratio:.3g} only: over {LEAST_RATIO:g} a growth shows more clearly"
@@ -126,10 +126,7 @@ def _notes(
         lower, upper = _between(points, numbers[0], middle), _between(points, middle, numbers[-1])
         if abs(upper - lower) > BEND:
             what = "a fixed cost hides growth at small numbers" if upper > lower else "it levels off"
-            yield (
-                f"the line bends: the exponent is {lower:.2f} up to {middle:g} and {upper:.2f} above ({what}), so one "
-                f"exponent for all of it says little"
-            )
+            yield f"the line bends: {lower:.2f} up to {middle:g}, {upper:.2f} above ({what})"
 
 
 def _few(known: Sequence[tuple[float, float]], missing: int) -> tuple[str, ...]:

@@ -55,9 +55,11 @@ def tunnel_figures(
         **{name: one for step in (*STEPS, *LATER) for name, one in in_ms(times(step, histograms.named(step), _SPREAD))},
         "attempts": Metric(sum(row["attempts"] for row in rows) if rows else None, "count"),
         "retransmits": Metric(sum(row["retransmits"] for row in rows) if rows else None, "count"),
-        "recovered": Metric(_came_back(rows) if rows else None, "count"),
+        "recovered": Metric(_told(data, "recovered", _came_back(rows) if rows else None), "count"),
+        "tunnels_lost": Metric(_told(data, "lost", 0 if rows else None), "count"),
         "returned": Metric(histograms.named("reconnect").count if rows else None, "count"),
         "renegotiated": Metric(histograms.named("renegotiate").count if rows else None, "count"),
+        **{f"pings_lost_{when}": Metric(_pings_lost(data, when), "count") for when in ("before", "during", "after")},
         **times("late", histograms.named("late"), _LATE),
         **{name: one for ping in PINGS for name, one in in_ms(times(ping, histograms.named(ping), _SPREAD))},
         "pings_sent": Metric(_inside(rows, "pings_sent"), "count"),
@@ -79,7 +81,7 @@ def findings(data: TestData) -> FleetFindings | None:
         failed=_misfortunes(rows, "failed"),
         partial=_misfortunes(rows, "partial"),
         waiting=sum(row["state"] == "waiting" for row in rows),
-        recovered=_came_back(rows),
+        recovered=_told(data, "recovered", _came_back(rows)) or 0,
         ciphers=dict(Counter(str(row["cipher"]) for row in rows if row.get("cipher")).most_common()),
         ignored_options=tuple(ignored),
     )
@@ -123,7 +125,7 @@ def _states(data: TestData, rows: Sequence[Mapping[str, Any]]) -> Counter[str] |
     """Clients by their end state; of a test that was cut off as it stood last, if it told."""
     if rows:
         return Counter(str(row["state"]) for row in rows)
-    standing = {name: counter(data, name) for name in ("configured", "partial", "failed", "waiting")}
+    standing = {name: counter(data, name) for name in ("configured", "partial", "failed", "waiting", "connecting")}
     if all(count is None for count in standing.values()):
         return None
     return Counter({name: count for name, count in standing.items() if count})
@@ -146,6 +148,18 @@ def _misfortunes(rows: Iterable[Mapping[str, Any]], state: str) -> tuple[Misfort
 def _came_back(rows: Sequence[Mapping[str, Any]]) -> int:
     """Clients that are configured after an attempt that was not."""
     return sum(row["state"] == "configured" and row["attempts"] > 1 for row in rows)
+
+
+def _told(data: TestData, name: str, otherwise: int | None) -> int | None:
+    """A count of the agent's, or what its rows say; agents leave rare ones out where nothing happened."""
+    count = counter(data, name)
+    return otherwise if count is None else count
+
+
+def _pings_lost(data: TestData, when: str) -> int | None:
+    """Of those that were sent before, during or after the arrivals; None where none was."""
+    sent, answered = counter(data, f"pings_sent_{when}"), counter(data, f"pings_answered_{when}")
+    return None if not sent else max(0, sent - (answered or 0))
 
 
 def _inside(rows: Sequence[Mapping[str, Any]], name: str) -> int | None:

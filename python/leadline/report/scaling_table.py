@@ -23,10 +23,19 @@ def scaling_table(scalings: Sequence[Scaling], what: str) -> RenderableType:
     table.add_column("")
     for one in scalings:
         table.add_row(*scaling_row(one, numbers))
-    notes = [Text(f"{spoken(one.metric)}: {note}", style="dim") for one in scalings for note in one.notes]
+    notes = [Text(f"{', '.join(names)}: {note}", style="dim") for note, names in notes_of(scalings).items()]
     heading = Text.assemble(("Scaling", "bold"), (f"  figure = a × {what} ** exponent", "dim"))
     parts: list[RenderableType] = [heading, Padding(table, (0, 0, 0, 2), expand=False)]
     return Group(*parts, *(Padding(note, (0, 0, 0, 2), expand=False) for note in notes))
+
+
+def notes_of(scalings: Sequence[Scaling]) -> dict[str, list[str]]:
+    """Each note once, with the figures that it is about."""
+    found: dict[str, list[str]] = {}
+    for one in scalings:
+        for note in one.notes:
+            found.setdefault(note, []).append(spoken(one.metric))
+    return found
 
 
 def ends_of(scalings: Sequence[Scaling]) -> tuple[float, ...]:
@@ -48,6 +57,8 @@ def scaling_row(one: Scaling, numbers: Sequence[float]) -> tuple[str, ...]:
 
 def spoken(metric: str) -> str:
     """`connect_p99_ms` as `connect p99`."""
+    if metric == "memory_bytes":
+        return "fleet memory"
     for unit in ("_per_s", "_bps", "_us", "_ms", "_bytes", "_s"):
         metric = metric.removesuffix(unit)
     return metric.replace("_", " ")

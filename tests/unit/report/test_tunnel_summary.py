@@ -76,7 +76,8 @@ def fleet(count: int = 1000, **changes: object) -> Result:
         validity=VALID,
         window=None,
         generator=Generator(0.4, 2.0, 0.31, 90.0, 4e5),
-        errors={"reset_unanswered": 3},
+        errors={"reset_unanswered": 3, "tls_alert_bad_certificate": 5},
+        error_examples={"reset_unanswered": "no answer in 60 s"},
         distributions=tuple(times(step, count, 4200.0) for step in steps),
         fleet=findings,
     )
@@ -94,7 +95,8 @@ def test_end_states_and_their_causes_lead() -> None:
     text = " ".join(shown(measurement(fleet())).split())
     assert "812 /s VPN clients connected" in text
     assert "103: 60 configured, 40 partial, 3 failed" in text
-    assert "3 × reset unanswered (clients 100, 101, 102)" in text
+    assert "3 × reset unanswered (clients 100, 101, 102): no answer in 60 s" in text
+    assert "errors 5 × tls_alert_bad_certificate" in text and "3 × reset_unanswered" not in text
     assert "40 × no address (clients 60, 61, 62, ...)" in text
     assert "109 attempts, 15 control packets sent again, 7 clients came up after a failure; AES-256-GCM" in text
     assert "600 sent, 3 lost" in text
