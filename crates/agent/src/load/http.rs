@@ -1,8 +1,10 @@
 //! HTTP load: what is asked for becomes a `plan`, and a thread for each group of connections. `worker` drives one thread's
 //! connections over a `wire` (io_uring or epoll): `link` brings them up, `exchange` sends and receives, `scripted` lets a
-//! script do so. `start` lets the threads go, `closing` parts from the server, `report` makes their figures one outcome.
+//! script do so. `start` lets the threads go, `ending` counts what is left, `closing` parts from the server, `report` makes
+//! their figures one outcome.
 
 mod closing;
+mod ending;
 mod exchange;
 mod link;
 mod plan;

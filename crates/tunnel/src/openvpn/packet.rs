@@ -275,3 +275,96 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], PacketError> {
     *rest = after;
     Ok(*taken)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SERVER: SessionId = SessionId([9, 8, 7, 6, 5, 4, 3, 2]);
+
+    fn written(body: &ControlBody<'_>) -> Vec<u8> {
+        let mut out = Vec::new();
+        body.write(&mut out);
+        out
+    }
+
+    #[test]
+    fn a_header_is_one_byte() {
+        for byte in 0..=u8::MAX {
+            match Header::parse(byte) {
+                Some(header) => assert_eq!(header.byte(), byte),
+                None => assert!(!(3..=11).contains(&(byte >> 3)), "{byte:#x}"),
+            }
+        }
+        assert_eq!(Header { opcode: Opcode::HardResetClientV2, key_id: 0 }.byte(), 0x38);
+        assert_eq!(Header { opcode: Opcode::DataV2, key_id: 2 }.byte(), 0x4a);
+    }
+
+    #[test]
+    fn bodies_are_what_openvpn_writes() {
+        let reset = ControlBody { acks: Acks::default(), peer: None, id: Some(0), payload: &[] };
+        assert_eq!(written(&reset), [0; 5]);
+        let acks: Acks = [1, 0].into_iter().collect();
+        let control = ControlBody { acks, peer: Some(SERVER), id: Some(2), payload: &[22, 3, 1] };
+        let bytes = [2, 0, 0, 0, 1, 0, 0, 0, 0, 9, 8, 7, 6, 5, 4, 3, 2, 0, 0, 0, 2, 22, 3, 1];
+        assert_eq!(written(&control), bytes);
+        assert_eq!(ControlBody::parse(Opcode::Control, &bytes), Ok(control));
+        for length in 0..21 {
+            assert_eq!(ControlBody::parse(Opcode::Control, &bytes[..length]), Err(PacketError::TooShort), "{length}");
+        }
+        let acks_alone = ControlBody::parse(Opcode::Ack, &bytes[..17]).expect("acknowledgements have no id");
+        assert_eq!((acks_alone.id, acks_alone.payload), (None, &[][..]));
+        assert_eq!(ControlBody::parse(Opcode::DataV1, &bytes), Err(PacketError::NotControl));
+        let mut nine = vec![9];
+        nine.resize(60, 1);
+        assert_eq!(ControlBody::parse(Opcode::Ack, &nine), Err(PacketError::TooManyAcks(9)));
+    }
+
+    #[test]
+    fn acknowledgements_are_few_and_differ() {
+        let mut acks: Acks = [3, 3, 1, 4].into_iter().collect();
+        assert_eq!(acks.as_slice(), [3, 1, 4]);
+        assert!((10..15).all(|id| acks.add(id)));
+        assert!(!acks.add(15) && acks.add(14) && acks.len() == Acks::MAX);
+    }
+
+    #[test]
+    fn a_server_asks_for_the_wrapped_key_again() {
+        let mut payload = vec![0, 9, 0, 3, 1, 2, 3];
+        assert_eq!(early_negotiation_flags(&payload), Ok(0));
+        write_early_negotiation_flags(RESEND_WRAPPED_KEY, &mut payload);
+        assert_eq!(payload[7..], [0, 1, 0, 2, 0, 1]);
+        assert_eq!(early_negotiation_flags(&payload), Ok(RESEND_WRAPPED_KEY));
+        assert_eq!(early_negotiation_flags(&[]), Ok(0));
+        for length in [1, 3, 4, 6, 8, 12] {
+            assert_eq!(early_negotiation_flags(&payload[..length]), Err(PacketError::TooShort), "{length}");
+        }
+        assert_eq!(early_negotiation_flags(&[0, 1, 0, 1, 1]), Err(PacketError::BadFlags));
+    }
+
+    proptest! {
+        #[test]
+        fn any_body_is_read_as_it_was_written(
+            ids in prop::collection::vec(any::<u32>(), 0..10),
+            id in any::<Option<u32>>(),
+            payload in prop::collection::vec(any::<u8>(), 0..40),
+        ) {
+            let acks: Acks = ids.into_iter().collect();
+            let peer = (!acks.is_empty()).then_some(SERVER);
+            let body = ControlBody { acks, peer, id, payload: &payload };
+            let opcode = if id.is_some() { Opcode::Control } else { Opcode::Ack };
+            let bytes = written(&body);
+            prop_assert_eq!(ControlBody::parse(opcode, &bytes), Ok(body));
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(number in 0u8..16, bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+            let _ = early_negotiation_flags(&bytes);
+            if let Some(body) = Opcode::from_number(number).and_then(|kind| ControlBody::parse(kind, &bytes).ok()) {
+                prop_assert!(body.payload.len() < bytes.len());
+            }
+        }
+    }
+}

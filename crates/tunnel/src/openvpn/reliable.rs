@@ -233,3 +233,6 @@ impl Reliable {
 fn comes_before(id: u32, other: u32) -> bool {
     id.wrapping_sub(other) > u32::MAX / 2
 }
+
+#[cfg(test)]
+mod tests;

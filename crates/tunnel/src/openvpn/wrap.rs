@@ -13,6 +13,8 @@ mod auth;
 mod crypt;
 mod crypt_v2;
 mod static_key;
+#[cfg(test)]
+mod tests;
 
 pub use auth::AuthKeys;
 pub use crypt::CryptKeys;

@@ -35,6 +35,7 @@ on_both_engines!(
     client_and_server_count_the_same_in_a_closed_loop,
     client_and_server_count_the_same_when_time_ends_the_load,
     an_open_loop_sends_what_is_due,
+    what_falls_due_just_before_the_end_is_sent,
     long_bodies_both_ways,
     what_was_due_and_never_sent_is_told,
     a_stopped_load_returns_what_it_has,
@@ -195,6 +196,18 @@ fn an_open_loop_sends_what_is_due(engine: Engine) {
     assert_eq!(outcome.counts["responses"], 2000);
     assert_eq!(server_counts(address)["requests"], 2000);
     assert!(outcome.generator.late_p99_us.is_some());
+    gate.stop();
+}
+
+fn what_falls_due_just_before_the_end_is_sent(engine: Engine) {
+    // The second request falls due a quarter of a microsecond before the end, which no wait ends in time for.
+    let (address, gate) = responder();
+    let two = HttpSpec { rate: rate(20.0001), duration_ms: 50, threads: 1, ..spec(address, None) };
+    let outcome = run(engine, two);
+    assert_eq!((outcome.counts["requests_due"], outcome.counts["requests_sent"]), (2, 2));
+    assert_eq!(outcome.counts["unsent"], 0);
+    assert_eq!(outcome.counts["responses"] + outcome.counts["unanswered"], 2);
+    assert_eq!(server_counts(address)["requests"], 2);
     gate.stop();
 }
 

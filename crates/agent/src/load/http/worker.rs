@@ -13,7 +13,6 @@ use leadline_http::tls::TlsClient;
 use leadline_http::{ClientConnection, ClosedLoop, Schedule};
 use leadline_stats::Histogram;
 use leadline_sys::clock::{self, monotonic_ns};
-use socket2::Socket;
 
 use super::closing::settle;
 use super::exchange::{Capture, Source};
@@ -22,7 +21,7 @@ use super::report::{Failures, Snapshot, Tally, TcpSummary, WorkerReport};
 use super::resolver::Resolver;
 use super::start::{Begin, Opened, Start};
 use super::wire::{Completion, Wire};
-use crate::flows::{Span, TURN_NS};
+use crate::flows::TURN_NS;
 use crate::load::threads::{FlowCounters, Recorder, ThreadMeter, ROLL_NS};
 
 /// The histograms, in the order of their names.
@@ -54,10 +53,6 @@ pub const METRICS: &[&str] = &[
     "kernel_wait",
 ];
 
-/// A request that is outstanding at the end for longer than this is told apart from one that was just sent, ns.
-const LONG_WAIT_NS: u64 = 1_000_000_000;
-/// Requests that were never sent and whose age is still taken, at some 20 ns each; those beyond are counted apart.
-const MOST_AGED: u64 = 10_000_000;
 /// How long all connections of a thread together may take to open, ns.
 const LONGEST_OPENING_NS: u64 = 8_000_000_000;
 /// Connections under way at once while they are opened: a listener's backlog is not to be overrun.
@@ -148,6 +143,8 @@ pub struct Worker<W> {
     pub out: Vec<u8>,
     /// When the script said that this thread is to end, ns.
     pub stopped_ns: Option<u64>,
+    /// When a connection was last seen to be free, ns.
+    pub last_free_ns: u64,
     next_snapshot_ns: u64,
     snapshots: mpsc::Sender<Snapshot>,
     number: usize,
@@ -214,6 +211,7 @@ impl<W: Wire> Worker<W> {
             sealed: Vec::new(),
             out: Vec::new(),
             stopped_ns: None,
+            last_free_ns: 0,
             next_snapshot_ns: 0,
             snapshots,
             number,
@@ -283,6 +281,9 @@ impl<W: Wire> Worker<W> {
                 self.tell_standing(&meter, now_ns);
             }
         }
+        if now_ns >= span.end_ns && self.stopped_ns.is_none() {
+            now_ns = self.catch_up(now_ns, span)?;
+        }
         let thread = meter.end(now_ns);
         self.tally.end_ns = self.stopped_trying_ns(now_ns, span);
         let due = self.count_unsent(now_ns, span) + self.count_owed(now_ns);
@@ -310,73 +311,9 @@ impl<W: Wire> Worker<W> {
     }
 
     /// Whether every request has been taken and has ended, or a script has ended its thread.
-    fn is_done(&self) -> bool {
+    pub(super) fn is_done(&self) -> bool {
         let busy = |connection: &Connection| connection.machine.outstanding_since_ns().is_some();
         self.stopped_ns.is_some() || (self.schedule.next_due_ns().is_none() && !self.connections.iter().any(busy))
-    }
-
-    /// When the load ended: with its last request where all had been taken, else only now. A server that fell silent
-    /// does not shorten it.
-    fn stopped_trying_ns(&self, now_ns: u64, span: Span) -> Option<u64> {
-        if let Some(stopped_ns) = self.stopped_ns {
-            return Some(stopped_ns);
-        }
-        if !self.is_done() {
-            return Some(now_ns.min(span.end_ns));
-        }
-        let last_ns = self.tally.last_ns?;
-        Some(self.schedule.following_ns().map_or(last_ns, |following_ns| last_ns.max(following_ns.min(span.end_ns))))
-    }
-
-    /// Counts what fell due and was never taken up, each with its age as a latency; says how much fell due in all.
-    fn count_unsent(&mut self, now_ns: u64, span: Span) -> u64 {
-        let batch = u64::from(self.source.batch());
-        let due = self.schedule.due_count(now_ns.min(span.end_ns));
-        let unsent = due.saturating_sub(self.schedule.taken());
-        self.tally.unsent += unsent * batch;
-        if self.idle.is_empty() {
-            self.tally.unsent_while_busy += unsent * batch;
-        }
-        let last_ns = now_ns.min(span.end_ns.saturating_sub(1));
-        for _ in 0..unsent.min(MOST_AGED) {
-            // A connection's own instant plays no part: of a closed loop nothing is ever left.
-            let Some(due_ns) = self.schedule.take(last_ns, last_ns) else { break };
-            self.recorder.record(Metric::Latency as usize, due_ns, last_ns - due_ns);
-        }
-        self.tally.unsent_without_age += unsent.saturating_sub(MOST_AGED) * batch;
-        due * batch
-    }
-
-    /// Counts the requests of a closed loop that waited for their connections to be opened anew, each with its age; says how
-    /// many.
-    fn count_owed(&mut self, now_ns: u64) -> u64 {
-        if self.plan.stages.is_some() || self.schedule.next_due_ns().is_none() {
-            return 0;
-        }
-        let mut owed = 0;
-        for index in 0..self.connections.len() {
-            let Connection { link, owed_since_ns: Some(since_ns), .. } = self.connections[index] else { continue };
-            if link != Link::Up {
-                self.recorder.record(Metric::Latency as usize, since_ns, now_ns.saturating_sub(since_ns));
-                owed += u64::from(self.source.batch());
-            }
-        }
-        self.tally.unsent += owed;
-        self.tally.unsent_while_busy += owed;
-        owed
-    }
-
-    /// Connections that could not be had again, by their last attempt or by how long it has taken.
-    fn connections_down(&self, now_ns: u64) -> u64 {
-        let is_down = |connection: &&Connection| match connection.link {
-            Link::Down { .. } => connection.failed_attempts > 0,
-            Link::Resolving { since_ns } | Link::Connecting { since_ns } | Link::Greeting { since_ns } => {
-                connection.failed_attempts > 0 || now_ns.saturating_sub(since_ns) > LONGEST_REST_NS
-            }
-            Link::Unused => self.plan.stages.is_none(),
-            Link::Up => false,
-        };
-        self.connections.iter().filter(is_down).count() as u64
     }
 
     /// Sends what is due, then waits for what comes, until `until_ns` at most.
@@ -390,6 +327,9 @@ impl<W: Wire> Worker<W> {
         if !self.delayed.is_empty() {
             self.take_delayed(now_ns);
         }
+        if !self.idle.is_empty() {
+            self.last_free_ns = now_ns;
+        }
         let mut due_ns = self.dispatch(now_ns);
         if !self.unused.is_empty() {
             due_ns = self.grow(now_ns, due_ns);
@@ -402,6 +342,12 @@ impl<W: Wire> Worker<W> {
         if let Some(resolver) = &self.resolver {
             until_ns = until_ns.min(resolver.look_again_ns(now_ns));
         }
+        self.await_completions(until_ns)
+    }
+
+    /// Hands over what was begun, waits until `until_ns` at most, and takes what has come.
+    #[inline]
+    pub(super) fn await_completions(&mut self, until_ns: u64) -> io::Result<()> {
         self.wire.wait(until_ns)?;
         while let Some((index, at_ns, completion)) = self.wire.completion()? {
             self.serve(index, at_ns, completion);
@@ -411,17 +357,25 @@ impl<W: Wire> Worker<W> {
 
     /// Gives idle connections what is due; says when the next request is, if a connection waits for it.
     fn dispatch(&mut self, mut now_ns: u64) -> u64 {
-        while let Some(&index) = self.idle.front() {
-            let free_ns = self.connections[index].free_ns;
-            let Some(due_ns) = self.schedule.take(now_ns, free_ns) else {
-                return self.schedule.next_due_ns().unwrap_or(u64::MAX);
-            };
-            self.idle.pop_front();
-            self.connections[index].is_queued = false;
+        while let Some((index, due_ns, free_ns)) = self.take_due(now_ns) {
             now_ns = monotonic_ns();
             self.begin(index, due_ns, free_ns, now_ns);
         }
-        u64::MAX
+        if self.idle.is_empty() {
+            return u64::MAX;
+        }
+        self.schedule.next_due_ns().unwrap_or(u64::MAX)
+    }
+
+    /// The longest idle connection, what is due on it, and since when it is free.
+    #[inline]
+    pub(super) fn take_due(&mut self, now_ns: u64) -> Option<(usize, u64, u64)> {
+        let index = *self.idle.front()?;
+        let free_ns = self.connections[index].free_ns;
+        let due_ns = self.schedule.take(now_ns, free_ns)?;
+        self.idle.pop_front();
+        self.connections[index].is_queued = false;
+        Some((index, due_ns, free_ns))
     }
 
     /// Opens what has not been opened so far: in a closed loop all of it; in an open one a connection for each request that
@@ -524,28 +478,6 @@ impl<W: Wire> Worker<W> {
                 self.recorder.record(Metric::Latency as usize, due_ns, now_ns.saturating_sub(due_ns));
             }
         }
-    }
-
-    /// Counts what is outstanding now that the time is over; gives the sockets of those requests.
-    fn take_stock(&mut self, now_ns: u64) -> Vec<Socket> {
-        let mut outstanding = Vec::new();
-        for index in 0..self.connections.len() {
-            let Some(sent_ns) = self.connections[index].machine.outstanding_since_ns() else { continue };
-            self.record_age(index, now_ns);
-            let Some(parted) = self.wire.part(index) else { continue };
-            self.take_back(index, parted.unsent_bytes);
-            let Some(left) = self.connections[index].machine.close() else { continue };
-            let requests = u64::from(left.requests);
-            if left.was_sent {
-                self.tally.unanswered += requests;
-                self.tally.unanswered_long += requests * u64::from(now_ns.saturating_sub(sent_ns) > LONG_WAIT_NS);
-            } else {
-                self.tally.unsent += requests;
-                self.tally.unsent_while_busy += requests;
-            }
-            outstanding.push(parted.socket);
-        }
-        outstanding
     }
 }
 

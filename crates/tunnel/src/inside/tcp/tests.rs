@@ -1,0 +1,305 @@
+//! Two stacks over a link in virtual time that delays, loses, repeats and swaps packets as a counter says; and hostile packets.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use proptest::prelude::*;
+
+use super::{Buffers, Connection, Stack, TcpError};
+
+const DELAY_NS: u64 = 5_000_000;
+const SMALL: Buffers = Buffers { receive_bytes: 16 << 10, send_bytes: 16 << 10 };
+
+/// What becomes of every so-manieth packet; 0 is never.
+#[derive(Clone, Copy, Debug, Default)]
+struct Link {
+    lose: u64,
+    swap: u64,
+    repeat: u64,
+}
+
+struct World {
+    now_ns: u64,
+    near: Stack,
+    far: Stack,
+    link: Link,
+    packets: u64,
+    /// When each packet arrives and whether it goes to the far end.
+    flying: VecDeque<(u64, bool, Vec<u8>)>,
+}
+
+fn address(far: bool, v6: bool, port: u16) -> SocketAddr {
+    let text = match (far, v6) {
+        (false, false) => "10.8.0.2",
+        (true, false) => "192.168.7.1",
+        (false, true) => "fd00::2",
+        (true, true) => "2001:db8::1",
+    };
+    SocketAddr::new(text.parse().unwrap(), port)
+}
+
+impl World {
+    fn new(link: Link) -> Self {
+        let stack = |ipv4: &str, ipv6: &str, seed| {
+            Stack::new(Some(ipv4.parse().unwrap()), Some(ipv6.parse().unwrap()), 1500, seed, 0)
+        };
+        let (near, far) = (stack("10.8.0.2", "fd00::2", 3), stack("192.168.7.1", "2001:db8::1", 4));
+        Self { now_ns: 0, near, far, link, packets: 0, flying: VecDeque::new() }
+    }
+
+    fn connected(link: Link, v6: bool) -> (Self, Connection, Connection) {
+        let mut world = Self::new(link);
+        let far = world.far.listen(0, address(true, v6, 5201), SMALL);
+        let near = world.near.connect(0, address(true, v6, 5201), SMALL).unwrap();
+        (world, near, far)
+    }
+
+    /// Everything until nothing is due at this instant, then on to the next one.
+    fn step(&mut self) -> bool {
+        for to_far in [true, false] {
+            let (stack, now_ns) = (if to_far { &mut self.near } else { &mut self.far }, self.now_ns);
+            let (link, packets, flying) = (self.link, &mut self.packets, &mut self.flying);
+            stack.poll(now_ns, &mut |packet| {
+                *packets += 1;
+                let every = |number: u64| number > 0 && *packets % number == 0;
+                if !every(link.lose) {
+                    let late = if every(link.swap) { 3 * DELAY_NS } else { DELAY_NS };
+                    flying.push_back((now_ns + late, to_far, packet.to_vec()));
+                }
+                if every(link.repeat) {
+                    flying.push_back((now_ns + DELAY_NS, to_far, packet.to_vec()));
+                }
+                true
+            });
+        }
+        let arrival = self.flying.iter().map(|(at_ns, ..)| *at_ns).min().unwrap_or(u64::MAX);
+        let next = arrival.min(self.near.deadline_ns(self.now_ns)).min(self.far.deadline_ns(self.now_ns));
+        if next == u64::MAX {
+            return false;
+        }
+        self.now_ns = self.now_ns.max(next);
+        for _ in 0..self.flying.len() {
+            let Some((at_ns, to_far, packet)) = self.flying.pop_front() else { break };
+            if at_ns > self.now_ns {
+                self.flying.push_back((at_ns, to_far, packet));
+            } else if to_far {
+                assert!(self.far.handle(self.now_ns, &packet));
+            } else {
+                assert!(self.near.handle(self.now_ns, &packet));
+            }
+        }
+        true
+    }
+
+    fn until(&mut self, mut done: impl FnMut(&mut Self) -> bool) {
+        while !done(self) {
+            if !self.step() {
+                assert!(done(self), "something is still to come");
+                return;
+            }
+            assert!(self.now_ns < 600_000_000_000, "it comes to an end");
+        }
+    }
+}
+
+/// What byte a stream has at a place.
+fn byte_at(place: usize) -> u8 {
+    (place ^ (place >> 8)).wrapping_mul(31) as u8
+}
+
+/// Sends so many bytes up and ends; says how long it took, and what was sent again.
+fn transfer(link: Link, v6: bool, bytes: usize) -> (u64, u64) {
+    let (mut world, near, far) = World::connected(link, v6);
+    let (mut written, mut read) = (0, 0);
+    world.until(|world| {
+        if written < bytes {
+            let piece: Vec<u8> = (written..bytes.min(written + 4096)).map(byte_at).collect();
+            written += world.near.write(near, &piece);
+            if written == bytes {
+                world.near.close(near);
+            }
+        }
+        world.far.read(far, |piece| {
+            for (place, &byte) in (read..).zip(piece) {
+                assert_eq!(byte, byte_at(place), "byte {place}");
+            }
+            read += piece.len();
+            piece.len()
+        });
+        world.far.is_at_end(far)
+    });
+    assert_eq!(read, bytes);
+    let took_ns = world.now_ns;
+    world.far.close(far);
+    world.until(|world| world.near.is_at_end(near) && world.far.unacknowledged(far) == 0);
+    assert_eq!((world.near.error(near), world.far.error(far)), (None, None));
+    (took_ns, world.near.retransmits(near))
+}
+
+#[test]
+fn a_stream_comes_whole_and_ends_in_order() {
+    for v6 in [false, true] {
+        let (_, again) = transfer(Link::default(), v6, 300_000);
+        assert_eq!(again, 0, "nothing is lost, so nothing is sent again");
+    }
+}
+
+#[test]
+fn a_poor_link_costs_time_and_no_byte() {
+    let (clean_ns, _) = transfer(Link::default(), false, 100_000);
+    for link in [
+        Link { lose: 16, ..Link::default() },
+        Link { swap: 8, ..Link::default() },
+        Link { repeat: 5, ..Link::default() },
+        Link { lose: 17, swap: 7, repeat: 11 },
+    ] {
+        let (took_ns, again) = transfer(link, false, 100_000);
+        assert!(took_ns >= clean_ns, "{link:?}");
+        assert!(link.lose == 0 || again > 0, "{link:?}");
+    }
+}
+
+#[test]
+fn a_window_that_was_closed_opens_again_though_its_news_is_lost() {
+    let (mut world, near, far) = World::connected(Link::default(), false);
+    world.until(|world| world.near.is_writable(near));
+    let written = std::cell::Cell::new(0);
+    world.until(|world| {
+        written.set(written.get() + world.near.fill(near, 1 << 20));
+        written.get() >= SMALL.receive_bytes + SMALL.send_bytes
+    });
+    world.until(|world| world.near.unacknowledged(near) == SMALL.send_bytes && world.flying.is_empty());
+    // All is read at once, and the packet that says so is lost.
+    let mut read = world.far.read(far, |piece| piece.len());
+    world.far.poll(world.now_ns, &mut |_| true);
+    world.until(|world| {
+        read += world.far.read(far, |piece| piece.len());
+        read == written.get()
+    });
+}
+
+#[test]
+fn a_closed_port_refuses_and_silence_times_out() {
+    let mut world = World::new(Link::default());
+    let near = world.near.connect(0, address(true, false, 9), SMALL).unwrap();
+    world.until(|world| world.near.error(near).is_some());
+    assert_eq!(world.near.error(near), Some(TcpError::Refused));
+    let mut world = World::new(Link { lose: 1, ..Link::default() });
+    let near = world.near.connect(0, address(true, false, 9), SMALL).unwrap();
+    world.until(|world| world.near.error(near).is_some());
+    assert_eq!(world.near.error(near), Some(TcpError::Timeout));
+    assert!(world.now_ns >= 30_000_000_000);
+}
+
+#[test]
+fn a_connection_that_the_far_end_breaks_off_is_named() {
+    let (mut world, near, far) = World::connected(Link::default(), true);
+    world.until(|world| world.near.is_writable(near));
+    world.far.abort(far);
+    world.until(|world| world.near.error(near).is_some());
+    assert_eq!((world.near.error(near), world.far.error(far)), (Some(TcpError::Reset), None));
+}
+
+#[test]
+fn a_packet_that_is_not_taken_waits_and_holds_the_others_back() {
+    let (mut world, near, _) = World::connected(Link::default(), false);
+    world.until(|world| world.near.is_writable(near));
+    world.near.fill(near, 1 << 20);
+    let mut offered = Vec::new();
+    world.near.poll(world.now_ns, &mut |packet| {
+        offered.push(packet.to_vec());
+        false
+    });
+    assert_eq!(offered.len(), 1);
+    assert!(world.near.deadline_ns(world.now_ns) > world.now_ns);
+    let mut taken = Vec::new();
+    world.near.poll(world.now_ns, &mut |packet| {
+        taken.push(packet.to_vec());
+        true
+    });
+    assert_eq!(taken[0], offered[0], "the same first");
+    assert!(taken.len() > 1);
+}
+
+#[test]
+fn a_family_without_an_address_is_refused() {
+    let mut stack = Stack::new(Some([10, 8, 0, 2].into()), None, 1500, 0, 0);
+    assert_eq!(stack.connect(0, address(true, true, 5201), SMALL), Err(TcpError::NoAddress));
+    assert!(stack.connect(0, "0.0.0.0:0".parse().unwrap(), SMALL).is_err());
+}
+
+#[test]
+fn an_unreachable_server_is_named_while_connecting() {
+    let mut world = World::new(Link::default());
+    let near = world.near.connect(0, address(true, false, 5201), SMALL).unwrap();
+    let mut first = Vec::new();
+    world.near.poll(0, &mut |packet| {
+        first = packet.to_vec();
+        true
+    });
+    let message = [&[3, 1, 0, 0, 0, 0, 0, 0][..], &first[..28]].concat();
+    let mut sound = message.clone();
+    let sum = crate::offload::checksum::finish(crate::offload::checksum::sum(&message));
+    sound[2..4].copy_from_slice(&sum.to_be_bytes());
+    let mut packet = Vec::new();
+    let ends = super::Ends::new("10.8.0.1".parse().unwrap(), address(false, false, 0).ip()).unwrap();
+    ends.write(1, sound.len(), &mut packet);
+    packet.extend_from_slice(&sound);
+    assert!(world.near.handle(1, &packet));
+    assert_eq!(world.near.error(near), Some(TcpError::Unreachable("host_unreachable")));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Segments of a real connection, damaged anywhere behind their addresses and with their checksums made right again.
+    #[test]
+    fn damaged_segments_never_panic(damage in proptest::collection::vec(any::<(usize, u8)>(), 1..6), cut in 0usize..40) {
+        let (mut world, near, far) = World::connected(Link::default(), false);
+        world.until(|world| world.near.is_writable(near) && world.far.is_writable(far));
+        for round in 0..20 {
+            world.near.fill(near, 3000);
+            world.far.fill(far, 3000);
+            let mut packets = Vec::new();
+            world.far.poll(world.now_ns, &mut |packet| {
+                packets.push(packet.to_vec());
+                true
+            });
+            for mut packet in packets {
+                let length = packet.len() - cut.min(packet.len() - 40);
+                packet.truncate(length);
+                for &(at, byte) in &damage {
+                    let behind = 20 + (at + round) % (length - 20);
+                    packet[behind] = byte;
+                }
+                repair(&mut packet);
+                world.near.handle(world.now_ns, &packet);
+            }
+            world.near.read(near, |piece| piece.len());
+            world.near.poll(world.now_ns, &mut |_| true);
+            world.now_ns += 100_000_000;
+        }
+    }
+
+    #[test]
+    fn any_bytes_never_panic(mut bytes in proptest::collection::vec(any::<u8>(), 1..200), v6: bool) {
+        let (mut world, ..) = World::connected(Link::default(), v6);
+        world.step();
+        bytes[0] = if v6 { 0x60 } else { 0x45 };
+        world.near.handle(world.now_ns, &bytes);
+        world.near.poll(world.now_ns, &mut |_| true);
+    }
+}
+
+/// Makes the length and the checksums of a TCP packet over IPv4 right.
+fn repair(packet: &mut [u8]) {
+    use crate::offload::checksum::{finish, pseudo_header, sum};
+    let length = packet.len() as u16;
+    packet[2..4].copy_from_slice(&length.to_be_bytes());
+    packet[10..12].fill(0);
+    let header = finish(sum(&packet[..20]));
+    packet[10..12].copy_from_slice(&header.to_be_bytes());
+    packet[36..38].fill(0);
+    let whole = finish(sum(&packet[20..]) + pseudo_header(packet, 6, packet.len() - 20));
+    packet[36..38].copy_from_slice(&whole.to_be_bytes());
+}

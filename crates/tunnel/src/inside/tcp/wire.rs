@@ -1,0 +1,159 @@
+//! The device under a stack: one packet that has just come, and a short queue of those that are to go. Counts payload that is sent
+//! again, which smoltcp does not tell.
+
+use std::collections::VecDeque;
+
+use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
+use smoltcp::time::Instant;
+
+use crate::inside::ip::{protocol, Packet};
+use crate::offload::{place, u16_at, u32_at};
+
+/// Packets that may wait. smoltcp stops making more until there is room.
+const MOST_PACKETS: usize = 16;
+
+/// What a stack has sent and not handed over, and what it has sent at all.
+pub struct Wire {
+    mtu: usize,
+    /// The waiting packets one behind the other, and their lengths.
+    bytes: Vec<u8>,
+    lengths: VecDeque<u16>,
+    /// Where the first of them begins.
+    at: usize,
+    sent: Vec<Sent>,
+}
+
+/// What left from one port.
+pub struct Sent {
+    port: u16,
+    /// The sequence number behind the last byte that was sent for the first time.
+    end: Option<u32>,
+    /// Segments of which no byte was new.
+    pub again: u64,
+}
+
+impl Wire {
+    pub fn new(mtu: u16) -> Self {
+        Self { mtu: mtu.into(), bytes: Vec::new(), lengths: VecDeque::new(), at: 0, sent: Vec::new() }
+    }
+
+    /// Counts for one more port.
+    pub fn watch(&mut self, port: u16) {
+        self.sent.push(Sent { port, end: None, again: 0 });
+    }
+
+    pub fn sent(&self, port: u16) -> Option<&Sent> {
+        self.sent.iter().find(|sent| sent.port == port)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.lengths.is_empty()
+    }
+
+    /// Hands the waiting packets over, in order; false where one was not taken.
+    pub fn drain(&mut self, emit: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+        while let Some(&length) = self.lengths.front() {
+            let end = self.at + usize::from(length);
+            if !emit(&self.bytes[self.at..end]) {
+                return false;
+            }
+            self.lengths.pop_front();
+            self.at = end;
+        }
+        self.bytes.clear();
+        self.at = 0;
+        true
+    }
+
+    /// As smoltcp sees it, with a packet that has come, if there is one.
+    pub fn device<'a>(&'a mut self, incoming: &'a [u8]) -> End<'a> {
+        End { wire: self, incoming }
+    }
+
+    fn has_room(&self) -> bool {
+        self.lengths.len() < MOST_PACKETS
+    }
+
+    /// Counts the last packet of the queue.
+    fn count(&mut self, start: usize) {
+        let Ok(packet) = Packet::parse(&self.bytes[start..]) else { return };
+        let segment = packet.transport;
+        if packet.protocol != protocol::TCP || segment.len() < place::TCP_BYTES {
+            return;
+        }
+        let header = usize::from(segment[place::TCP_OFFSET] >> 4) * 4;
+        // A sign of life carries at most one byte, of which the far end has heard.
+        let Some(payload @ 2..) = segment.len().checked_sub(header) else { return };
+        let port = u16_at(segment, 0);
+        let Some(sent) = self.sent.iter_mut().find(|sent| sent.port == port) else { return };
+        let end = u32_at(segment, place::TCP_SEQUENCE).wrapping_add(payload as u32);
+        // RFC 9293, section 3.4: sequence numbers are compared modulo 2^32.
+        if sent.end.is_some_and(|before| before.wrapping_sub(end) < 1 << 31) {
+            sent.again += 1;
+        } else {
+            sent.end = Some(end);
+        }
+    }
+}
+
+/// The device, for one call.
+pub struct End<'a> {
+    wire: &'a mut Wire,
+    incoming: &'a [u8],
+}
+
+impl Device for End<'_> {
+    type RxToken<'t>
+        = Incoming<'t>
+    where
+        Self: 't;
+    type TxToken<'t>
+        = Outgoing<'t>
+    where
+        Self: 't;
+
+    fn receive(&mut self, _timestamp: Instant) -> Option<(Incoming<'_>, Outgoing<'_>)> {
+        let incoming = std::mem::take(&mut self.incoming);
+        (!incoming.is_empty()).then_some((Incoming(incoming), Outgoing(self.wire)))
+    }
+
+    fn transmit(&mut self, _timestamp: Instant) -> Option<Outgoing<'_>> {
+        self.wire.has_room().then_some(Outgoing(self.wire))
+    }
+
+    fn capabilities(&self) -> DeviceCapabilities {
+        let mut capabilities = DeviceCapabilities::default();
+        capabilities.medium = Medium::Ip;
+        capabilities.max_transmission_unit = self.wire.mtu;
+        capabilities
+    }
+}
+
+/// The packet that has come.
+pub struct Incoming<'a>(&'a [u8]);
+
+impl RxToken for Incoming<'_> {
+    fn consume<R, F: FnOnce(&[u8]) -> R>(self, take: F) -> R {
+        take(self.0)
+    }
+}
+
+/// Room for a packet.
+pub struct Outgoing<'a>(&'a mut Wire);
+
+impl TxToken for Outgoing<'_> {
+    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, length: usize, write: F) -> R {
+        let wire = self.0;
+        let start = wire.bytes.len();
+        wire.bytes.resize(start + length, 0);
+        let result = write(&mut wire.bytes[start..]);
+        if wire.has_room() && length <= usize::from(u16::MAX) {
+            wire.lengths.push_back(length as u16);
+            wire.count(start);
+        } else {
+            // An answer to a packet that came while the queue was full is lost, as on a full link.
+            wire.bytes.truncate(start);
+        }
+        result
+    }
+}

@@ -1,0 +1,88 @@
+//! What all clients of a fleet share, made once from a profile, and who each of them is.
+
+use std::sync::Arc;
+
+use super::data::{DataCipher, Framing};
+use super::digest::Digest;
+use super::message::compression::Compression;
+use super::secret::Secret;
+use super::wrap::WrapKeys;
+
+/// What a profile says, in the machine's terms.
+pub struct ClientConfig {
+    /// How control packets are wrapped.
+    pub wrap: WrapKeys,
+    /// Data ciphers that are offered, in the profile's order.
+    pub ciphers: Vec<DataCipher>,
+    /// The cipher towards a server that does not negotiate.
+    pub fallback: Option<DataCipher>,
+    /// The digest of CBC ciphers.
+    pub digest: Digest,
+    /// What is before a payload, unless the server pushes something else.
+    pub framing: Framing,
+    /// The options string.
+    pub occ: String,
+    /// What the server is told of this client.
+    pub peer_info: String,
+    /// How far back a late data packet is taken.
+    pub replay_window: u32,
+    /// How long a negotiation may take, ns.
+    pub hand_window_ns: u64,
+    /// When keys are replaced, ns after they came into use; never where absent.
+    pub renegotiate_after_ns: Option<u64>,
+    /// When keys are replaced by what they have carried.
+    pub renegotiate_after: Wear,
+    /// Keepalives unless the server pushes them, s.
+    pub ping_s: Option<u32>,
+    /// How long a silent server is waited for unless it pushes that, s.
+    pub ping_restart_s: Option<u32>,
+    /// Unix time at `now_ns` 0, s.
+    pub unix_base_s: u64,
+}
+
+/// What one key may carry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wear {
+    /// Payload bytes, both ways.
+    pub bytes: Option<u64>,
+    /// Packets, both ways.
+    pub packets: Option<u64>,
+}
+
+/// Who a client is.
+#[derive(Clone)]
+pub struct Identity {
+    /// Its certificate, and whom it trusts; see `tls::client_config`.
+    pub tls: Arc<rustls::ClientConfig>,
+    /// Its user and password.
+    pub user: Option<(String, Secret)>,
+}
+
+impl ClientConfig {
+    /// The cipher that the server chose, or the one that is left where it did not.
+    ///
+    /// # Errors
+    /// The name of one that was not offered.
+    pub fn cipher_for(&self, chosen: Option<&str>) -> Result<DataCipher, String> {
+        match chosen {
+            Some(name) => DataCipher::from_name(name)
+                .filter(|cipher| self.ciphers.contains(cipher))
+                .ok_or_else(|| name.to_owned()),
+            None => self.fallback.ok_or_else(|| "no cipher".to_owned()),
+        }
+    }
+}
+
+impl From<Compression> for Framing {
+    /// What the option makes of the data channel.
+    fn from(compression: Compression) -> Self {
+        match compression {
+            Compression::Stub => Self::Stub,
+            Compression::StubSwapped => Self::StubSwap,
+            Compression::StubV2 => Self::StubV2,
+            Compression::Lzo => Self::Lzo,
+            Compression::Lz4 => Self::Lz4,
+            Compression::Lz4V2 => Self::Lz4V2,
+        }
+    }
+}

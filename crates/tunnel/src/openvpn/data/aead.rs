@@ -1,0 +1,153 @@
+//! AEAD packets: `op[/peer-id] | packet id | tag | ciphertext`, everything before the tag proved with it. Owns one key's use and
+//! its packet numbers in the format of OpenVPN 2.4 to 2.6; `epoch` builds on its keys. It refuses a number twice.
+
+use aws_lc_rs::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey, NONCE_LEN};
+
+use super::replay::ReplayWindow;
+use super::{DataCipher, DataError, FAILURES_LIMIT, FAILURES_WARNING, GCM_LIMIT, PACKET_ID_WARNING};
+use crate::openvpn::keys::DirectionKeys;
+
+/// Bytes of every AEAD's tag.
+pub(super) const TAG: usize = 16;
+/// Bytes of the packet id.
+pub(super) const PACKET_ID: usize = 4;
+
+/// A key and its implicit IV.
+pub(super) struct AeadKey {
+    key: LessSafeKey,
+    /// XORed with the packet id, followed by zeros, it is the nonce.
+    implicit_iv: [u8; NONCE_LEN],
+    /// Blocks of 16 bytes that it has sealed or opened.
+    pub blocks: u64,
+    /// Packets that did not prove themselves.
+    pub failures: u64,
+}
+
+impl AeadKey {
+    pub fn new(cipher: DataCipher, key: &[u8], implicit_iv: [u8; NONCE_LEN]) -> Result<Self, DataError> {
+        let algorithm = match cipher {
+            DataCipher::Aes128Gcm => &aead::AES_128_GCM,
+            DataCipher::Aes192Gcm => &aead::AES_192_GCM,
+            DataCipher::Aes256Gcm => &aead::AES_256_GCM,
+            DataCipher::ChaCha20Poly1305 => &aead::CHACHA20_POLY1305,
+            _ => return Err(DataError::NoAead),
+        };
+        let key = UnboundKey::new(algorithm, &key[..cipher.key_len()]).map_err(|_| DataError::Library)?;
+        Ok(Self { key: LessSafeKey::new(key), implicit_iv, blocks: 0, failures: 0 })
+    }
+
+    /// Seal `body` in place; `packet_id` is what the packet says.
+    pub fn seal(&mut self, packet_id: &[u8], aad: &[u8], body: &mut [u8], tag: &mut [u8]) -> Result<(), DataError> {
+        self.blocks += body.len().div_ceil(16) as u64;
+        let nonce = self.nonce(packet_id);
+        self.key.seal_in_place_scatter(nonce, Aad::from(aad), body, &[], tag).map_err(|_| DataError::Library)
+    }
+
+    /// Prove and open `body` in place; `Forged` leaves it in no known state.
+    pub fn open(&mut self, packet_id: &[u8], aad: &[u8], body: &mut [u8], tag: &[u8]) -> Result<(), DataError> {
+        if self.failures > FAILURES_LIMIT {
+            return Err(DataError::Exhausted);
+        }
+        let nonce = self.nonce(packet_id);
+        if self.key.open_in_place_separate_tag(nonce, Aad::from(aad), tag, body).is_err() {
+            self.failures += 1;
+            return Err(DataError::Forged);
+        }
+        self.blocks += body.len().div_ceil(16) as u64;
+        Ok(())
+    }
+
+    fn nonce(&self, packet_id: &[u8]) -> Nonce {
+        let mut nonce = self.implicit_iv;
+        nonce.iter_mut().zip(packet_id).for_each(|(nonce, byte)| *nonce ^= byte);
+        Nonce::assume_unique_for_key(nonce)
+    }
+}
+
+/// Both directions, with packet ids of 32 bits.
+pub(super) struct Aead {
+    sealing: AeadKey,
+    opening: AeadKey,
+    last_sent: u32,
+    window: ReplayWindow,
+    /// Packets and blocks that one key may protect.
+    limit: Option<u64>,
+}
+
+impl Aead {
+    pub fn new(
+        cipher: DataCipher,
+        sending: DirectionKeys<'_>,
+        receiving: DirectionKeys<'_>,
+        replay_window: u32,
+    ) -> Result<Self, DataError> {
+        Ok(Self {
+            sealing: short_id_key(cipher, sending)?,
+            opening: short_id_key(cipher, receiving)?,
+            last_sent: 0,
+            window: ReplayWindow::new(replay_window),
+            limit: cipher.is_gcm().then_some(GCM_LIMIT),
+        })
+    }
+
+    /// Append what goes before the ciphertext; `Err` leaves `out` as it was.
+    pub fn begin(&mut self, out: &mut Vec<u8>) -> Result<(), DataError> {
+        self.last_sent = self.last_sent.checked_add(1).ok_or(DataError::Exhausted)?;
+        out.extend_from_slice(&self.last_sent.to_be_bytes());
+        out.extend_from_slice(&[0; TAG]);
+        Ok(())
+    }
+
+    /// Seal a packet that `begin` and a plaintext were appended to. `aad` of its first bytes are proved without the ones
+    /// before `skip`.
+    pub fn finish(&mut self, packet: &mut [u8], header: usize) -> Result<(), DataError> {
+        let (proved, rest) = packet.split_at_mut(header + PACKET_ID);
+        let (tag, body) = rest.split_at_mut(TAG);
+        let (packet_id, aad) = (&proved[header..], &proved[proved_from(header)..]);
+        self.sealing.seal(packet_id, aad, body, tag)
+    }
+
+    /// Prove, open and number a packet; what is returned is where its plaintext starts, which ends with the packet.
+    pub fn open(&mut self, packet: &mut [u8], header: usize) -> Result<usize, DataError> {
+        let start = header + PACKET_ID + TAG;
+        if packet.len() <= start {
+            return Err(DataError::Short);
+        }
+        let (proved, rest) = packet.split_at_mut(header + PACKET_ID);
+        let (tag, body) = rest.split_at_mut(TAG);
+        let (packet_id, aad) = (&proved[header..], &proved[proved_from(header)..]);
+        self.opening.open(packet_id, aad, body, tag)?;
+        let number = u32::from_be_bytes(*packet_id.first_chunk().expect("four bytes"));
+        if self.window.accept(u64::from(number)) {
+            Ok(start)
+        } else {
+            Err(DataError::Replayed)
+        }
+    }
+
+    /// Whether new keys are due: numbers are running out, or the key has protected as much as is safe.
+    pub fn exhausted(&self) -> bool {
+        let used =
+            |key: &AeadKey, packets: u64| self.limit.is_some_and(|limit| key.blocks.saturating_add(packets) > limit);
+        self.last_sent >= PACKET_ID_WARNING
+            || used(&self.sealing, u64::from(self.last_sent))
+            || used(&self.opening, self.window.highest())
+            || self.opening.failures > FAILURES_WARNING
+    }
+}
+
+/// Where the proved bytes begin: `DATA_V2` proves its header, `DATA_V1` does not.
+pub(super) fn proved_from(header: usize) -> usize {
+    if header == 1 {
+        1
+    } else {
+        0
+    }
+}
+
+/// The nonce is the packet id, then 8 bytes of the HMAC's key.
+fn short_id_key(cipher: DataCipher, keys: DirectionKeys<'_>) -> Result<AeadKey, DataError> {
+    let mut implicit_iv = [0; NONCE_LEN];
+    implicit_iv[PACKET_ID..].copy_from_slice(&keys.hmac[..NONCE_LEN - PACKET_ID]);
+    AeadKey::new(cipher, keys.cipher, implicit_iv)
+}

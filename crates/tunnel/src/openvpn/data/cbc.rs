@@ -1,0 +1,133 @@
+//! CBC packets: `op[/peer-id] | HMAC | IV | encrypted (packet id | payload)`; the HMAC proves the IV and what follows, not the
+//! header. Owns both directions' keys and packet numbers. Padding is looked at after the HMAC, so it tells a forger nothing.
+
+use aws_lc_rs::cipher::{
+    DecryptingKey, DecryptionContext, EncryptingKey, EncryptionContext, UnboundCipherKey, AES_128, AES_192, AES_256,
+};
+use aws_lc_rs::iv::FixedLength;
+use aws_lc_rs::{constant_time, hmac, rand};
+
+use super::replay::ReplayWindow;
+use super::{DataCipher, DataError, PACKET_ID_WARNING};
+use crate::openvpn::digest::Digest;
+use crate::openvpn::keys::DirectionKeys;
+
+/// Bytes of an AES block, and of the IV.
+pub(super) const BLOCK: usize = 16;
+/// Bytes of the packet id.
+pub(super) const PACKET_ID: usize = 4;
+/// IVs that are drawn at once: the generator costs more than a packet's cipher when asked for each.
+const IVS: usize = 16;
+
+/// Both directions.
+pub(super) struct Cbc {
+    encrypting: EncryptingKey,
+    decrypting: DecryptingKey,
+    signing: hmac::Key,
+    proving: hmac::Key,
+    digest: Digest,
+    last_sent: u32,
+    window: ReplayWindow,
+    ivs: [u8; IVS * BLOCK],
+    /// IVs of `ivs` that have been used.
+    ivs_used: usize,
+}
+
+impl Cbc {
+    pub fn new(
+        cipher: DataCipher,
+        digest: Digest,
+        sending: DirectionKeys<'_>,
+        receiving: DirectionKeys<'_>,
+        replay_window: u32,
+    ) -> Result<Self, DataError> {
+        let algorithm = match cipher {
+            DataCipher::Aes128Cbc => &AES_128,
+            DataCipher::Aes192Cbc => &AES_192,
+            DataCipher::Aes256Cbc => &AES_256,
+            _ => return Err(DataError::Library),
+        };
+        let key = |keys: DirectionKeys<'_>| UnboundCipherKey::new(algorithm, &keys.cipher[..cipher.key_len()]);
+        Ok(Self {
+            encrypting: key(sending).and_then(EncryptingKey::cbc).map_err(|_| DataError::Library)?,
+            decrypting: key(receiving).and_then(DecryptingKey::cbc).map_err(|_| DataError::Library)?,
+            signing: digest.key(sending.hmac),
+            proving: digest.key(receiving.hmac),
+            digest,
+            last_sent: 0,
+            window: ReplayWindow::new(replay_window),
+            ivs: [0; IVS * BLOCK],
+            ivs_used: IVS,
+        })
+    }
+
+    /// Append what goes before the payload; `Err` leaves `out` as it was.
+    pub fn begin(&mut self, out: &mut Vec<u8>) -> Result<(), DataError> {
+        let number = self.last_sent.checked_add(1).ok_or(DataError::Exhausted)?;
+        let iv = self.next_iv()?;
+        self.last_sent = number;
+        out.extend_from_slice(&[0; Digest::LONGEST][..self.digest.len()]);
+        out.extend_from_slice(&iv);
+        out.extend_from_slice(&number.to_be_bytes());
+        Ok(())
+    }
+
+    /// Pad, encrypt and sign the packet from `start` of `out`, which `begin` and a payload were appended to.
+    pub fn finish(&mut self, out: &mut Vec<u8>, start: usize, header: usize) -> Result<(), DataError> {
+        let signature = start + header;
+        let iv = signature + self.digest.len();
+        let plain = iv + BLOCK;
+        let padding = BLOCK - (out.len() - plain) % BLOCK;
+        out.resize(out.len() + padding, padding as u8);
+        let context = EncryptionContext::Iv128(FixedLength::from(*out[iv..].first_chunk().expect("an IV")));
+        self.encrypting.less_safe_encrypt(&mut out[plain..], context).map_err(|_| DataError::Library)?;
+        let (before, signed) = out.split_at_mut(iv);
+        hmac::sign_to_buffer(&self.signing, signed, &mut before[signature..]).map_err(|_| DataError::Library)?;
+        Ok(())
+    }
+
+    /// Prove, open and number a packet; what is returned is where its payload starts and ends.
+    pub fn open(&mut self, packet: &mut [u8], header: usize) -> Result<(usize, usize), DataError> {
+        let iv = header + self.digest.len();
+        let plain = iv + BLOCK;
+        let length = packet.len().checked_sub(plain).ok_or(DataError::Short)?;
+        let (before, signed) = packet.split_at(iv);
+        let hmac = hmac::sign(&self.proving, signed);
+        constant_time::verify_slices_are_equal(hmac.as_ref(), &before[header..]).map_err(|_| DataError::Forged)?;
+        if length == 0 || length % BLOCK != 0 {
+            return Err(DataError::Short);
+        }
+        let context = DecryptionContext::Iv128(FixedLength::from(*packet[iv..].first_chunk().expect("an IV")));
+        let plaintext = self.decrypting.decrypt(&mut packet[plain..], context).map_err(|_| DataError::Library)?;
+        let unpadded = unpadded(plaintext).ok_or(DataError::Forged)?;
+        let number = plaintext[..unpadded].first_chunk().ok_or(DataError::Short)?;
+        if self.window.accept(u64::from(u32::from_be_bytes(*number))) {
+            Ok((plain + PACKET_ID, plain + unpadded))
+        } else {
+            Err(DataError::Replayed)
+        }
+    }
+
+    /// Whether new keys are due: numbers are running out.
+    pub fn exhausted(&self) -> bool {
+        self.last_sent >= PACKET_ID_WARNING
+    }
+
+    fn next_iv(&mut self) -> Result<[u8; BLOCK], DataError> {
+        if self.ivs_used == IVS {
+            rand::fill(&mut self.ivs).map_err(|_| DataError::Library)?;
+            self.ivs_used = 0;
+        }
+        let iv = *self.ivs[self.ivs_used * BLOCK..].first_chunk().expect("an IV");
+        self.ivs_used += 1;
+        Ok(iv)
+    }
+}
+
+/// How long the plaintext is without its padding (PKCS 7); none where the padding is not one.
+fn unpadded(plaintext: &[u8]) -> Option<usize> {
+    let padding = usize::from(*plaintext.last()?);
+    let rest = plaintext.len().checked_sub(padding)?;
+    let whole = (1..=BLOCK).contains(&padding) && plaintext[rest..].iter().all(|byte| usize::from(*byte) == padding);
+    whole.then_some(rest)
+}

@@ -1,0 +1,125 @@
+//! What stands before a payload where compression was agreed on. Owns the framings and opens what an older peer compressed, into
+//! a buffer that never grows past the tunnel's largest packet. It never compresses: OpenVPN 2.7 does not either, for what is
+//! compressed before it is encrypted tells of itself by its length.
+
+use super::{lzo, DataError};
+
+/// Not compressed.
+const PLAIN: u8 = 0xFA;
+/// Not compressed, and the payload's first byte is its last.
+const PLAIN_SWAPPED: u8 = 0xFB;
+const LZO: u8 = 0x66;
+/// LZ4, and the payload's first byte is its last.
+const LZ4_SWAPPED: u8 = 0x69;
+/// Version 2: a header is there only if the first byte is this; then one byte says which.
+const V2: u8 = 0x50;
+const V2_PLAIN: u8 = 0;
+const V2_LZ4: u8 = 1;
+
+/// How payloads are marked as compressed or not, by the options that ask for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Framing {
+    /// No framing: no compression was agreed on.
+    #[default]
+    None,
+    /// `comp-lzo no`.
+    Stub,
+    /// `compress` or `compress stub`.
+    StubSwap,
+    /// `compress stub-v2`.
+    StubV2,
+    /// `comp-lzo`, `comp-lzo yes`, `comp-lzo adaptive`, `compress lzo`.
+    Lzo,
+    /// `compress lz4`.
+    Lz4,
+    /// `compress lz4-v2`.
+    Lz4V2,
+}
+
+impl Framing {
+    /// Every framing.
+    pub const ALL: [Self; 7] =
+        [Self::None, Self::Stub, Self::StubSwap, Self::StubV2, Self::Lzo, Self::Lz4, Self::Lz4V2];
+
+    /// Bytes that it adds to most payloads.
+    #[must_use]
+    pub fn overhead(self) -> usize {
+        match self {
+            Self::None | Self::StubV2 | Self::Lz4V2 => 0,
+            Self::Stub | Self::StubSwap | Self::Lzo | Self::Lz4 => 1,
+        }
+    }
+
+    /// Append `payload`, which is not empty, as its framing wants it.
+    pub(super) fn frame(self, payload: &[u8], out: &mut Vec<u8>) {
+        match self {
+            Self::None => out.extend_from_slice(payload),
+            Self::Stub | Self::Lzo => {
+                out.push(PLAIN);
+                out.extend_from_slice(payload);
+            }
+            Self::StubSwap | Self::Lz4 => {
+                out.push(PLAIN_SWAPPED);
+                out.extend_from_slice(&payload[1..]);
+                out.push(payload[0]);
+            }
+            Self::StubV2 | Self::Lz4V2 => {
+                if payload[0] == V2 {
+                    out.extend_from_slice(&[V2, V2_PLAIN]);
+                }
+                out.extend_from_slice(payload);
+            }
+        }
+    }
+
+    /// The payload of what a peer framed: in place, or from `buffer` where it was compressed, to at most `largest` bytes.
+    pub(super) fn unframe<'p>(
+        self,
+        framed: &'p mut [u8],
+        buffer: &'p mut Vec<u8>,
+        largest: usize,
+    ) -> Result<&'p mut [u8], DataError> {
+        let first = *framed.first().ok_or(DataError::Framing)?;
+        let payload = match (self, first) {
+            (Self::None, _) => framed,
+            (Self::Stub | Self::Lzo, PLAIN) => &mut framed[1..],
+            (Self::Lzo, LZO) => decompressed(&framed[1..], buffer, largest, lzo::decompress)?,
+            (Self::StubSwap | Self::Lz4, PLAIN_SWAPPED) => unswapped(framed),
+            (Self::Lz4, LZ4_SWAPPED) => decompressed(unswapped(framed), buffer, largest, lz4)?,
+            (Self::StubV2 | Self::Lz4V2, V2) => match (self, framed.get(1)) {
+                (_, Some(&V2_PLAIN)) => &mut framed[2..],
+                (Self::Lz4V2, Some(&V2_LZ4)) => decompressed(&framed[2..], buffer, largest, lz4)?,
+                _ => return Err(DataError::Framing),
+            },
+            (Self::StubV2 | Self::Lz4V2, _) => framed,
+            _ => return Err(DataError::Framing),
+        };
+        if payload.is_empty() {
+            return Err(DataError::Framing);
+        }
+        Ok(payload)
+    }
+}
+
+/// The payload whose first byte is its last, where the mark stands.
+fn unswapped(framed: &mut [u8]) -> &mut [u8] {
+    let last = framed.len() - 1;
+    framed[0] = framed[last];
+    &mut framed[..last]
+}
+
+fn decompressed<'b>(
+    compressed: &[u8],
+    buffer: &'b mut Vec<u8>,
+    largest: usize,
+    decompress: fn(&[u8], &mut [u8]) -> Option<usize>,
+) -> Result<&'b mut [u8], DataError> {
+    // Kept from then on: whoever compresses one packet compresses most.
+    buffer.resize(largest, 0);
+    let length = decompress(compressed, buffer).ok_or(DataError::Framing)?;
+    Ok(&mut buffer[..length])
+}
+
+fn lz4(compressed: &[u8], out: &mut [u8]) -> Option<usize> {
+    lz4_flex::block::decompress_into(compressed, out).ok()
+}

@@ -1,0 +1,123 @@
+//! LZO1X, opened. Owns the reading of its instructions; it writes no byte past the buffer that it is given, reads none that is
+//! not there, and panics at nothing a peer can send.
+
+/// Open `compressed` into `out`; what is returned is how many bytes came out. None: it is broken, cut off, followed by other
+/// bytes, or needs more room.
+pub(super) fn decompress(compressed: &[u8], out: &mut [u8]) -> Option<usize> {
+    let mut stream = Stream { compressed, read: 0, out, written: 0 };
+    stream.run()?;
+    (stream.read == compressed.len()).then_some(stream.written)
+}
+
+/// Literals that the instruction before copied, as far as the next one's meaning depends on it: 4 is "four or more".
+const MANY: usize = 4;
+
+struct Stream<'a> {
+    compressed: &'a [u8],
+    read: usize,
+    out: &'a mut [u8],
+    written: usize,
+}
+
+impl Stream<'_> {
+    /// Follow the instructions up to the one that ends the stream.
+    fn run(&mut self) -> Option<()> {
+        let mut literals = self.first()?;
+        loop {
+            let instruction = usize::from(self.byte()?);
+            if instruction < 16 && literals == 0 {
+                let length = 3 + self.length(instruction, 15)?;
+                self.copy_literals(length)?;
+                literals = MANY;
+                continue;
+            }
+            let (length, distance, following) = match instruction {
+                64.. => {
+                    let distance = (usize::from(self.byte()?) << 3) + (instruction >> 2 & 7) + 1;
+                    ((instruction >> 5) + 1, distance, instruction & 3)
+                }
+                32.. => {
+                    let length = 2 + self.length(instruction & 31, 31)?;
+                    let word = self.word()?;
+                    (length, (word >> 2) + 1, word & 3)
+                }
+                16.. => {
+                    let length = 2 + self.length(instruction & 7, 7)?;
+                    let word = self.word()?;
+                    let distance = (instruction & 8) << 11 | word >> 2;
+                    if distance == 0 {
+                        return Some(());
+                    }
+                    (length, distance + 16_384, word & 3)
+                }
+                _ => {
+                    let near = (usize::from(self.byte()?) << 2) + (instruction >> 2) + 1;
+                    let (length, distance) = if literals == MANY { (3, near + 2048) } else { (2, near) };
+                    (length, distance, instruction & 3)
+                }
+            };
+            self.copy_match(length, distance)?;
+            self.copy_literals(following)?;
+            literals = following;
+        }
+    }
+
+    /// A first byte above 17 is a run of literals; any other is an instruction already.
+    fn first(&mut self) -> Option<usize> {
+        let run = usize::from(*self.compressed.first()?);
+        if run <= 17 {
+            return Some(0);
+        }
+        self.read = 1;
+        self.copy_literals(run - 17)?;
+        Some((run - 17).min(MANY))
+    }
+
+    /// A length that may go on: 0 in the instruction stands for `base` and 255 for each zero byte that follows, and the byte
+    /// after those.
+    fn length(&mut self, in_instruction: usize, base: usize) -> Option<usize> {
+        if in_instruction != 0 {
+            return Some(in_instruction);
+        }
+        let mut length = base;
+        loop {
+            match self.byte()? {
+                // As long as packets are, this cannot overflow: each 255 takes a byte of the stream.
+                0 => length += 255,
+                last => return Some(length + usize::from(last)),
+            }
+        }
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        let byte = *self.compressed.get(self.read)?;
+        self.read += 1;
+        Some(byte)
+    }
+
+    fn word(&mut self) -> Option<usize> {
+        let low = usize::from(self.byte()?);
+        Some(low | usize::from(self.byte()?) << 8)
+    }
+
+    fn copy_literals(&mut self, length: usize) -> Option<()> {
+        let from = self.compressed.get(self.read..self.read + length)?;
+        self.out.get_mut(self.written..self.written + length)?.copy_from_slice(from);
+        self.read += length;
+        self.written += length;
+        Some(())
+    }
+
+    /// Copy `length` bytes from `distance` before the end; they may overlap what they make.
+    fn copy_match(&mut self, length: usize, distance: usize) -> Option<()> {
+        let from = self.written.checked_sub(distance)?;
+        if length > self.out.len() - self.written {
+            return None;
+        }
+        for index in from..from + length {
+            self.out[index + distance] = self.out[index];
+        }
+        self.written += length;
+        Some(())
+    }
+}

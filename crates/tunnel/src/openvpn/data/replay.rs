@@ -1,0 +1,131 @@
+//! Which packets have been seen already. Owns the numbers of one key's received packets; it is asked after a packet has proved
+//! itself, for a forged number must not move the window. It forgets no number by age: a packet may be as late as the window
+//! allows, where OpenVPN also wants it within 15 s.
+
+/// Numbers of received packets: the highest one, and which of those shortly before it have come.
+#[derive(Debug)]
+pub(super) struct ReplayWindow {
+    highest: u64,
+    /// How many numbers, the highest one included, can still be told apart; 0: each must follow the one before.
+    width: u64,
+    /// A ring of bits, one for each number of the window: `number % (64 * seen.len())`.
+    seen: Box<[u64]>,
+}
+
+impl ReplayWindow {
+    /// A window of `width` numbers; 0 for a transport that keeps the order, where none may be missing.
+    pub fn new(width: u32) -> Self {
+        let words = usize::try_from(width.div_ceil(64)).expect("at most 2^26 words");
+        Self { highest: 0, width: u64::from(width), seen: vec![0; words].into_boxed_slice() }
+    }
+
+    /// An empty window of the same width.
+    pub fn renewed(&self) -> Self {
+        Self { highest: 0, width: self.width, seen: vec![0; self.seen.len()].into_boxed_slice() }
+    }
+
+    /// The highest number so far; 0: none.
+    pub fn highest(&self) -> u64 {
+        self.highest
+    }
+
+    /// Note a packet's number. False: it has come before, may have, or (in order) is not the next one.
+    #[must_use]
+    pub fn accept(&mut self, number: u64) -> bool {
+        if number == 0 {
+            return false;
+        }
+        if self.width == 0 {
+            let next = self.highest == 0 || number == self.highest + 1;
+            if next {
+                self.highest = number;
+            }
+            return next;
+        }
+        if number > self.highest {
+            self.advance(number);
+        } else if self.highest - number >= self.width || self.has(number) {
+            return false;
+        }
+        let (word, bit) = self.place(number);
+        self.seen[word] |= bit;
+        true
+    }
+
+    /// Make `number` the highest: nothing between it and the old one has been seen.
+    fn advance(&mut self, number: u64) {
+        let ring = 64 * self.seen.len() as u64;
+        if number - self.highest >= ring {
+            self.seen.fill(0);
+        } else {
+            for skipped in self.highest + 1..=number {
+                let (word, bit) = self.place(skipped);
+                self.seen[word] &= !bit;
+            }
+        }
+        self.highest = number;
+    }
+
+    fn has(&self, number: u64) -> bool {
+        let (word, bit) = self.place(number);
+        self.seen[word] & bit != 0
+    }
+
+    fn place(&self, number: u64) -> (usize, u64) {
+        let index = number % (64 * self.seen.len() as u64);
+        ((index / 64) as usize, 1 << (index % 64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn late_packets_are_taken_once_and_only_within_the_window() {
+        let mut window = ReplayWindow::new(64);
+        assert!(!window.accept(0));
+        assert!(window.accept(1));
+        assert!(!window.accept(1));
+        assert!(window.accept(65));
+        assert!(!window.accept(1));
+        assert!(window.accept(2), "63 back");
+        assert!(window.accept(66));
+        assert!(!window.accept(2));
+        assert!(window.accept(u64::from(u32::MAX)));
+        assert!(!window.accept(66));
+        assert_eq!(window.highest(), u64::from(u32::MAX));
+    }
+
+    #[test]
+    fn in_order_every_number_follows_the_one_before() {
+        let mut window = ReplayWindow::new(0);
+        assert!(window.accept(7), "where it begins is the sender's");
+        for refused in [7, 9, 6, 0] {
+            assert!(!window.accept(refused), "{refused}");
+        }
+        assert!(window.accept(8));
+    }
+
+    proptest! {
+        #[test]
+        fn it_decides_as_a_list_of_all_numbers_would(
+            width in 1..200_u32,
+            steps in prop::collection::vec((any::<bool>(), 0..150_u64), 1..400),
+        ) {
+            let mut window = ReplayWindow::new(width);
+            let mut all = BTreeSet::new();
+            let mut highest = 0_u64;
+            for (forward, by) in steps {
+                let number = if forward { highest + by } else { highest.saturating_sub(by) };
+                let fresh = number > 0 && number + u64::from(width) > highest && all.insert(number);
+                prop_assert_eq!(window.accept(number), fresh, "{} after {}", number, highest);
+                highest = highest.max(number);
+            }
+        }
+    }
+}

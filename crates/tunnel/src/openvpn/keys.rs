@@ -1,0 +1,147 @@
+//! The keys of the data channel, and how both sides come by the same ones: exported from TLS, or made by TLS 1.0's PRF of what
+//! they told each other inside of it. Owns key bytes, and wipes them; it never shows them.
+
+use aws_lc_rs::hmac as fast_hmac;
+use hmac::{Hmac, KeyInit, Mac};
+use md5::Md5;
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+use super::side::Side;
+
+/// Label under which TLS exports the data channel's keys, without a context.
+pub const EXPORT_LABEL: &[u8] = b"EXPORTER-OpenVPN-datakeys";
+/// Bytes of both directions' keys together.
+pub const KEY_MATERIAL_BYTES: usize = 256;
+
+const HALF: usize = KEY_MATERIAL_BYTES / 2;
+const PART: usize = HALF / 2;
+
+/// Keys of both directions: for each a cipher's and an HMAC's, 64 bytes each, of which only the first ones are used.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct KeyMaterial([u8; KEY_MATERIAL_BYTES]);
+
+/// The keys of one direction.
+#[derive(Clone, Copy)]
+pub(super) struct DirectionKeys<'a> {
+    /// The cipher's key is its first bytes.
+    pub cipher: &'a [u8; PART],
+    /// The HMAC's key, or an AEAD's implicit IV, is its first bytes.
+    pub hmac: &'a [u8; PART],
+}
+
+/// What one side contributes to the PRF.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct Randoms {
+    /// For the master secret.
+    pub r1: [u8; 32],
+    /// For the keys.
+    pub r2: [u8; 32],
+}
+
+/// The keys that the two sides' contributions and session ids make: OpenVPN's way before keys were exported from TLS.
+#[must_use]
+pub fn from_prf(
+    pre_master: &[u8; 48],
+    client: &Randoms,
+    server: &Randoms,
+    client_session: &[u8; 8],
+    server_session: &[u8; 8],
+) -> KeyMaterial {
+    let mut master = [0; 48];
+    tls1_prf(pre_master, &[b"OpenVPN master secret", &client.r1, &server.r1], &mut master);
+    let mut keys = KeyMaterial([0; KEY_MATERIAL_BYTES]);
+    let seed: [&[u8]; 5] = [b"OpenVPN key expansion", &client.r2, &server.r2, client_session, server_session];
+    tls1_prf(&master, &seed, &mut keys.0);
+    master.zeroize();
+    keys
+}
+
+/// The keys that TLS exported.
+#[must_use]
+pub fn from_exported(bytes: [u8; KEY_MATERIAL_BYTES]) -> KeyMaterial {
+    KeyMaterial(bytes)
+}
+
+impl KeyMaterial {
+    /// What `side` sends with: the client with the first half, the server with the second.
+    pub(super) fn sending(&self, side: Side) -> DirectionKeys<'_> {
+        let start = match side {
+            Side::Client => 0,
+            Side::Server => HALF,
+        };
+        DirectionKeys { cipher: part(&self.0, start), hmac: part(&self.0, start + PART) }
+    }
+
+    /// What `side` receives with.
+    pub(super) fn receiving(&self, side: Side) -> DirectionKeys<'_> {
+        self.sending(side.other())
+    }
+}
+
+impl std::fmt::Debug for KeyMaterial {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("KeyMaterial(..)")
+    }
+}
+
+impl std::fmt::Debug for Randoms {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Randoms(..)")
+    }
+}
+
+fn part(bytes: &[u8; KEY_MATERIAL_BYTES], start: usize) -> &[u8; PART] {
+    bytes[start..].first_chunk().expect("four parts")
+}
+
+/// RFC 2246, 5: "PRF(secret, label, seed) = P_MD5(S1, label + seed) XOR P_SHA-1(S2, label + seed)"; the label is the first of
+/// `seed`.
+fn tls1_prf(secret: &[u8], seed: &[&[u8]], out: &mut [u8]) {
+    // "their length is ... the length of the secret ... divided by two"; of an odd one both have the middle byte.
+    let length = secret.len().div_ceil(2);
+    out.fill(0);
+    let md5 = Hmac::<Md5>::new_from_slice(&secret[..length]).expect("HMAC takes keys of any length");
+    expand(seed, out, |a, seed| {
+        let mut mac = md5.clone();
+        mac.update(a);
+        seed.iter().for_each(|piece| mac.update(piece));
+        Block::from(&mac.finalize().into_bytes())
+    });
+    let sha1 = fast_hmac::Key::new(fast_hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, &secret[secret.len() - length..]);
+    expand(seed, out, |a, seed| {
+        let mut mac = fast_hmac::Context::with_key(&sha1);
+        mac.update(a);
+        seed.iter().for_each(|piece| mac.update(piece));
+        Block::from(mac.sign().as_ref())
+    });
+}
+
+/// An HMAC of at most SHA1's length.
+#[derive(Clone, Copy)]
+struct Block {
+    bytes: [u8; 20],
+    length: usize,
+}
+
+impl Block {
+    fn from(hmac: &[u8]) -> Self {
+        let mut bytes = [0; 20];
+        bytes[..hmac.len()].copy_from_slice(hmac);
+        Self { bytes, length: hmac.len() }
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+/// RFC 2246, 5: "P_hash(secret, seed) = HMAC_hash(secret, A(1) + seed) + HMAC_hash(secret, A(2) + seed) + ...", put over `out`
+/// by XOR. `hmac` is of its first argument and the pieces after it.
+fn expand(seed: &[&[u8]], out: &mut [u8], hmac: impl Fn(&[u8], &[&[u8]]) -> Block) {
+    let mut a = hmac(&[], seed);
+    for chunk in out.chunks_mut(a.length) {
+        let block = hmac(a.as_slice(), seed);
+        chunk.iter_mut().zip(block.as_slice()).for_each(|(out, byte)| *out ^= byte);
+        a = hmac(a.as_slice(), &[]);
+    }
+}

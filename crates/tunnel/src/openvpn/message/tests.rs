@@ -1,0 +1,329 @@
+//! The messages as a peer would cut, grow and invent them: each truncation is refused or wants more, and what is written is read
+//! again.
+
+use proptest::prelude::*;
+
+use super::control::{next_message, ControlMessage, LONGEST_CONTROL};
+use super::key_method::KeyMethod;
+use super::push::{bundles, Completeness, Pushed, Topology, MOST_BYTES, MOST_OPTIONS};
+use super::MessageError;
+use crate::openvpn::secret::Secret;
+use crate::openvpn::side::Side;
+
+fn key_method(side: Side) -> KeyMethod {
+    let mut half = KeyMethod::default();
+    half.pre_master = (side == Side::Client).then_some([1; 48]);
+    (half.random1, half.random2) = ([2; 32], [3; 32]);
+    half.options = "V4,dev-type tun".into();
+    if side == Side::Client {
+        half.user = Some("anna".into());
+        half.password = Some(Secret::from("hunter2"));
+        half.peer_info = Some("IV_PROTO=2\n".into());
+    }
+    half
+}
+
+fn written(half: &KeyMethod) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    half.write(&mut bytes).expect("short texts");
+    bytes
+}
+
+fn control(text: &str) -> ControlMessage {
+    ControlMessage::parse(text.as_bytes()).expect("a printable string")
+}
+
+fn pushed(options: &str) -> Pushed {
+    let mut pushed = Pushed::default();
+    assert_eq!(pushed.absorb(options), Ok(Completeness::Complete));
+    pushed
+}
+
+#[test]
+fn key_method_has_openvpns_layout() {
+    let bytes = written(&key_method(Side::Client));
+    assert_eq!(bytes[..5], [0, 0, 0, 0, 2]);
+    assert_eq!((&bytes[5..53], &bytes[53..85], &bytes[85..117]), (&[1; 48][..], &[2; 32][..], &[3; 32][..]));
+    assert_eq!(bytes[117..119], [0, 16]);
+    assert!(bytes.ends_with(b"\0\x05anna\0\0\x08hunter2\0\0\x0cIV_PROTO=2\n\0"));
+    assert!(written(&key_method(Side::Server)).ends_with(b"V4,dev-type tun\0\0\0\0\0\0\0"));
+}
+
+#[test]
+fn a_key_method_that_is_cut_wants_more() {
+    for side in [Side::Client, Side::Server] {
+        let half = key_method(side);
+        let mut bytes = written(&half);
+        let whole = bytes.len();
+        for length in 0..whole {
+            let found = KeyMethod::parse(&bytes[..length], side).expect("nothing wrong with it");
+            // A server may leave out what it has nothing to say in.
+            let may_end = side == Side::Server && [6, 4, 2].contains(&(whole - length));
+            assert_eq!(found.is_some(), may_end, "{side:?}, {length} of {whole} bytes");
+        }
+        bytes.extend_from_slice(b"PUSH");
+        assert_eq!(KeyMethod::parse(&bytes, side), Ok(Some((half, whole))));
+    }
+}
+
+#[test]
+fn a_key_method_that_is_wrong_is_refused() {
+    let mut bytes = written(&key_method(Side::Client));
+    bytes[117..119].copy_from_slice(&513_u16.to_be_bytes());
+    let too_long = MessageError::TooLong { what: "options string", bytes: 513, most: 512 };
+    assert_eq!(KeyMethod::parse(&bytes[..119], Side::Client), Err(too_long));
+    let mut bytes = written(&key_method(Side::Client));
+    bytes[120] = 0xff;
+    assert_eq!(KeyMethod::parse(&bytes, Side::Client), Err(MessageError::NotText("options string")));
+    bytes[4] = 1;
+    assert_eq!(KeyMethod::parse(&bytes[..5], Side::Client), Err(MessageError::KeyMethod(1)));
+    let mut half = key_method(Side::Client);
+    half.password = Some(Secret::new("x".repeat(5000)));
+    assert!(half.write(&mut Vec::new()).is_err());
+}
+
+#[test]
+fn debug_of_messages_tells_no_secret() {
+    let mut told = pushed("auth-token SESS_ID_AT_x,ping 10");
+    assert_eq!(told.auth_token, Some(Secret::from("SESS_ID_AT_x")));
+    assert_eq!(told.texts, ["auth-token [hidden]", "ping 10"]);
+    told.absorb("auth-token SESS_ID_AT_y").expect("a push");
+    assert_eq!(told.auth_token, Some(Secret::from("SESS_ID_AT_y")));
+    let reply = control("PUSH_REPLY,auth-token SESS_ID_AT_x");
+    let text = format!("{:?} {told:?} {reply:?}", key_method(Side::Client));
+    assert!(text.contains("anna") && text.contains("ping 10"), "{text}");
+    assert!(!text.contains("hunter2") && !text.contains("SESS_ID"), "{text}");
+}
+
+#[test]
+fn control_messages_are_told_apart() {
+    let owned = |text: &str| Some(text.to_owned());
+    for (text, expected) in [
+        ("PUSH_REQUEST", ControlMessage::PushRequest),
+        ("PUSH_REPLY", ControlMessage::PushReply(String::new())),
+        ("PUSH_REPLY,ping 10,peer-id 0", ControlMessage::PushReply("ping 10,peer-id 0".into())),
+        ("PUSH_UPDATE,-dns", ControlMessage::PushUpdate("-dns".into())),
+        ("PUSH_OVER", ControlMessage::Other("PUSH_OVER".into())),
+        ("PUSH_REPLYX", ControlMessage::Other("PUSH_REPLYX".into())),
+        ("AUTH_FAILED", ControlMessage::AuthFailed { reason: None, temporary: false, backoff_s: None }),
+        (
+            "AUTH_FAILED,Data channel cipher negotiation failed",
+            ControlMessage::AuthFailed {
+                reason: owned("Data channel cipher negotiation failed"),
+                temporary: false,
+                backoff_s: None,
+            },
+        ),
+        (
+            "AUTH_FAILED,TEMP[backoff 42,advance no]:Come back",
+            ControlMessage::AuthFailed { reason: owned("Come back"), temporary: true, backoff_s: Some(42) },
+        ),
+        ("AUTH_FAILED,TEMP", ControlMessage::AuthFailed { reason: None, temporary: true, backoff_s: None }),
+        ("AUTH_FAILED,TEMP[x", ControlMessage::AuthFailed { reason: owned("[x"), temporary: true, backoff_s: None }),
+        ("AUTH_PENDING", ControlMessage::AuthPending { timeout_s: None }),
+        ("AUTH_PENDING,timeout 60", ControlMessage::AuthPending { timeout_s: Some(60) }),
+        ("AUTH_PENDING,x,timeout 99999999999", ControlMessage::AuthPending { timeout_s: None }),
+        ("RESTART", ControlMessage::Restart { reason: None, next: false }),
+        ("RESTART,[N]full", ControlMessage::Restart { reason: owned("[N]full"), next: true }),
+        ("HALT,go away", ControlMessage::Halt { reason: owned("go away") }),
+        ("INFO_PRE,OPEN_URL:https://a.example", ControlMessage::Info("OPEN_URL:https://a.example".into())),
+        ("INFO,hello", ControlMessage::Info("hello".into())),
+        ("EXIT", ControlMessage::Exit),
+        ("", ControlMessage::Other(String::new())),
+        ("NEWS,today", ControlMessage::Other("NEWS,today".into())),
+    ] {
+        assert_eq!(control(text), expected, "{text}");
+        assert_eq!(control(&format!("{text}\r\n\0")), expected, "{text}");
+    }
+}
+
+#[test]
+fn control_messages_come_one_by_one() {
+    let bytes = b"INFO,a\0\0EXIT\0PUSH";
+    assert_eq!(next_message(bytes), Ok(Some((&b"INFO,a"[..], 7))));
+    assert_eq!(next_message(&bytes[7..]), Ok(Some((&b""[..], 1))));
+    assert_eq!(next_message(&bytes[13..]), Ok(None));
+    assert_eq!(next_message(&vec![b'x'; LONGEST_CONTROL]), Ok(None));
+    assert!(next_message(&vec![b'x'; LONGEST_CONTROL + 1]).is_err());
+    assert!(ControlMessage::parse(&vec![b'x'; LONGEST_CONTROL + 1]).is_err());
+    for unprintable in [&b"INFO,\x1b[2J"[..], b"INFO,a\nb", b"INFO\0x\0", b"INFO,\xff"] {
+        assert_eq!(ControlMessage::parse(unprintable), Err(MessageError::NotText("control message")));
+    }
+}
+
+#[test]
+fn a_usual_push_is_understood() {
+    let told = pushed(
+        "route 10.9.0.0 255.255.0.0,route 192.0.2.7,route vpn_gateway,route-ipv6 fd00:9::/48,dhcp-option DNS 10.8.0.1,\
+         dhcp-option DOMAIN a.example,dns server 0 address 10.8.0.1 [fd00::53]:5353,route-gateway 10.8.0.1,topology subnet,\
+         ping 10,ping-restart 60,ifconfig-ipv6 fd00:8::2/64 fd00:8::1,ifconfig 10.8.0.2 255.255.255.0,peer-id 7,\
+         cipher AES-256-GCM,protocol-flags cc-exit tls-ekm dyn-tls-crypt aead-epoch,tun-mtu 1400,explicit-exit-notify,\
+         setenv-safe A \"b c\"",
+    );
+    let text = |item: &dyn ToString| item.to_string();
+    assert_eq!(
+        told.routes.iter().map(|net| text(net)).collect::<Vec<_>>(),
+        ["10.9.0.0/16", "192.0.2.7/32", "fd00:9::/48"]
+    );
+    assert_eq!(told.dns.iter().map(|server| text(server)).collect::<Vec<_>>(), ["10.8.0.1", "fd00::53"]);
+    assert_eq!(told.ifconfig, Some(([10, 8, 0, 2].into(), [255, 255, 255, 0].into())));
+    let (address, bits, peer) = told.ifconfig_ipv6.expect("an IPv6 address");
+    assert_eq!(
+        (text(&address).as_str(), bits, peer.map(|peer| text(&peer)).as_deref()),
+        ("fd00:8::2", 64, Some("fd00:8::1"))
+    );
+    assert_eq!((told.topology, told.peer_id, told.tun_mtu), (Some(Topology::Subnet), Some(7), Some(1400)));
+    assert_eq!((told.ping_s, told.ping_restart_s, told.explicit_exit_notify), (Some(10), Some(60), Some(1)));
+    assert!(told.cc_exit && told.tls_ekm && told.dyn_tls_crypt && told.epoch);
+    assert_eq!(told.cipher.as_deref(), Some("AES-256-GCM"));
+    assert_eq!(told.malformed, [""; 0]);
+    assert_eq!(told.texts.len(), 19);
+    assert_eq!(told.texts.last().map(String::as_str), Some("setenv-safe A \"b c\""));
+}
+
+#[test]
+fn options_that_say_nothing_are_told() {
+    let told = pushed(
+        "ifconfig 10.8.0.2,ifconfig 10.8.0.x 255.0.0.0,peer-id 16777216,route 10.0.0.0 255.0.255.0,tun-mtu 99999,\
+         topology star,ifconfig-ipv6 fd00::1/129 fd00::2,route-ipv6 10.0.0.0/8,ping x,key-derivation none,protocol-flags x",
+    );
+    assert_eq!(told.malformed.len(), 11);
+    assert_eq!((told.ifconfig, told.peer_id, told.topology, told.ifconfig_ipv6), (None, None, None, None));
+    assert!(told.routes.is_empty());
+}
+
+#[test]
+fn a_push_in_bundles_is_whole_with_its_last() {
+    let options: Vec<String> = (0..200).map(|number| format!("route 10.{number}.0.0 255.255.0.0")).collect();
+    let bundles = bundles(&options).expect("short options");
+    assert!(bundles.len() > 5);
+    let mut told = Pushed::default();
+    for (number, bundle) in bundles.iter().enumerate() {
+        assert!("PUSH_REPLY,".len() + bundle.len() < 1024);
+        let last = number + 1 == bundles.len();
+        let expected = if last { Completeness::Complete } else { Completeness::More };
+        assert_eq!(told.absorb(bundle), Ok(expected));
+    }
+    assert_eq!(told.texts, options);
+    assert_eq!(told.routes.len(), 200);
+    // The server repeats itself where the client asks again after 30 s.
+    told.absorb(&bundles[0]).expect("a push");
+    assert_eq!((told.texts.len(), told.routes.len()), (200, 200));
+}
+
+#[test]
+fn a_flood_of_options_is_refused() {
+    let mut told = Pushed::default();
+    let refused = (0..1024).map(|part| {
+        let options: Vec<String> =
+            (0..25).map(|number| format!("setenv-safe n{part}x{number} {}", "v".repeat(20))).collect();
+        told.absorb(&options.join(","))
+    });
+    assert!(refused.last().is_some_and(|last| last == Err(MessageError::TooMany { most: MOST_OPTIONS })));
+    assert_eq!(told.texts.len(), MOST_OPTIONS);
+    let mut told = Pushed::default();
+    for part in 0..1024 {
+        let _ = told.absorb(&format!("setenv-safe n{part} {}", "v".repeat(1000)));
+    }
+    assert!(told.texts.iter().map(String::len).sum::<usize>() <= MOST_BYTES);
+    let mut told = Pushed::default();
+    assert!(told.absorb(&"v".repeat(1 << 20)).is_err());
+    assert!(told.texts.is_empty());
+    assert!(bundles(&["v".repeat(1000)]).is_err());
+}
+
+#[test]
+fn updates_replace_and_remove() {
+    let mut told = pushed(
+        "route 10.1.0.0 255.255.0.0,route 10.2.0.0 255.255.0.0,route-ipv6 fd00:9::/48,dns server 0 address 10.8.0.1,\
+         dhcp-option DNS 10.8.0.2,ifconfig 10.8.0.2 255.255.255.0,peer-id 7,auth-token t,tun-mtu 1400,protocol-flags tls-ekm",
+    );
+    // Routes of both parts take the place of the old ones together.
+    assert_eq!(told.update("route 10.3.0.0 255.255.0.0,push-continuation 2"), Ok(Completeness::More));
+    assert_eq!(
+        told.update("route 10.4.0.0 255.255.0.0,-dns,-?block-ipv6,?unheard of,push-continuation 1"),
+        Ok(Completeness::Complete)
+    );
+    let routes: Vec<String> = told.routes.iter().map(ToString::to_string).collect();
+    assert_eq!(routes, ["fd00:9::/48", "10.3.0.0/16", "10.4.0.0/16"]);
+    assert_eq!(told.dns, ["10.8.0.2".parse::<std::net::IpAddr>().expect("an address")]);
+    assert_eq!((told.peer_id, told.tls_ekm, told.tun_mtu), (Some(7), true, Some(1400)));
+    assert_eq!(told.auth_token, Some(Secret::from("t")));
+    assert_eq!(told.update("ifconfig 10.8.0.9 255.255.255.0,-tun-mtu"), Ok(Completeness::Complete));
+    assert_eq!((told.ifconfig.map(|(local, _)| local), told.tun_mtu), (Some([10, 8, 0, 9].into()), None));
+    // And the next update begins anew.
+    told.update("route 10.5.0.0 255.255.0.0").expect("an update");
+    assert_eq!(told.routes.len(), 2);
+    for refused in ["cipher AES-128-GCM", "-peer-id", "unheard of", "-", "?-dns", "-?"] {
+        let message = told.update(refused);
+        assert_eq!(message, Err(MessageError::NotUpdatable(refused.into())), "{refused}");
+    }
+}
+
+fn texts() -> impl Strategy<Value = Option<String>> {
+    proptest::option::of("[^\u{0}]{0,60}")
+}
+
+proptest! {
+    #[test]
+    fn key_methods_come_back(
+        client: bool, options in "[ -~]{0,200}", user in texts(), password in texts(), peer_info in texts(), seed: [u8; 32],
+    ) {
+        let side = if client { Side::Client } else { Side::Server };
+        let mut half = key_method(side);
+        (half.random1, half.options, half.user, half.peer_info) = (seed, options, user, peer_info);
+        half.password = password.map(Secret::new);
+        let bytes = written(&half);
+        let whole = bytes.len();
+        prop_assert_eq!(KeyMethod::parse(&bytes, side), Ok(Some((half, whole))));
+    }
+
+    #[test]
+    fn any_key_method_is_read_or_refused(mut bytes: Vec<u8>, client: bool) {
+        let side = if client { Side::Client } else { Side::Server };
+        let _ = KeyMethod::parse(&bytes, side);
+        bytes.splice(0..0, written(&key_method(side)));
+        bytes.truncate(bytes.len() / 2);
+        if let Ok(Some((_, length))) = KeyMethod::parse(&bytes, side) {
+            prop_assert!(length <= bytes.len());
+        }
+    }
+
+    #[test]
+    fn control_messages_come_back(name in 0..6_usize, text in "[ -~]{0,100}", seconds: u32) {
+        let message = match name {
+            0 => ControlMessage::PushReply(text),
+            1 => ControlMessage::PushUpdate(text),
+            2 => ControlMessage::AuthPending { timeout_s: Some(seconds) },
+            3 => ControlMessage::Info(text),
+            4 => ControlMessage::AuthFailed { reason: None, temporary: true, backoff_s: Some(seconds) },
+            _ => ControlMessage::Halt { reason: Some(text).filter(|text| !text.is_empty()) },
+        };
+        let mut bytes = Vec::new();
+        message.write(&mut bytes);
+        let (found, length) = next_message(&bytes).expect("a short one").expect("a whole one");
+        prop_assert_eq!(length, bytes.len());
+        prop_assert_eq!(ControlMessage::parse(found), Ok(message));
+    }
+
+    #[test]
+    fn any_push_is_read_or_refused(reply in "[ -~]{0,300}", update in "(([-?]{0,2}(route|dns|ifconfig|x))?[ -~]{0,9},){0,9}") {
+        let mut told = Pushed::default();
+        let _ = told.absorb(&reply);
+        let _ = told.update(&update);
+        let _ = control(&reply);
+        prop_assert!(told.texts.len() <= 300);
+    }
+
+    #[test]
+    fn bundles_hold_every_option(options in proptest::collection::vec("[a-z][a-z0-9 ]{0,200}[a-z]", 0..60)) {
+        let mut told = Pushed::default();
+        let mut last = Completeness::More;
+        for bundle in bundles(&options).expect("short options") {
+            prop_assert!("PUSH_REPLY,".len() + bundle.len() < 1024);
+            last = told.absorb(&bundle).expect("few options");
+        }
+        prop_assert_eq!(last, Completeness::Complete);
+        prop_assert!(options.iter().all(|option| told.texts.contains(option) || option.starts_with("auth-token ")));
+    }
+}

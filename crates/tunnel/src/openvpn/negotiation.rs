@@ -1,0 +1,258 @@
+//! One key state: a reset, TLS inside of reliable packets, the exchange of key methods, and the messages after it. The same
+//! at both ends. Owns no wrap and no session: those outlive a renegotiation.
+
+use leadline_tls::TlsFailure;
+
+use super::message::control::{next_message, ControlMessage};
+use super::message::key_method::KeyMethod;
+use super::message::MessageError;
+use super::packet::{early_negotiation_flags, Acks, ControlBody, Opcode, SessionId, RESEND_WRAPPED_KEY};
+use super::reliable::{Accepted, Reliable, PIGGYBACKED_ACKS};
+use super::side::Side;
+use super::tls::TlsLine;
+
+/// TLS bytes in one packet. With the longest wrap, four acknowledgements and the headers of IPv6 this stays within 1,280
+/// bytes, which every path carries whole.
+const CHUNK: usize = 1_100;
+
+/// TLS bytes in the packet that carries a wrapped key too.
+const CHUNK_BESIDE_KEY: usize = 600;
+
+/// What a step forward brought.
+#[derive(Debug)]
+pub enum Advance {
+    /// The other end's reset came, and ours was acknowledged: TLS begins.
+    Opened,
+    /// TLS's handshake is done.
+    Secured,
+    /// The other end's half of the keys.
+    Keys(Box<KeyMethod>),
+    /// A message after the keys.
+    Message(ControlMessage),
+}
+
+/// Why a negotiation cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// TLS failed, here or there.
+    Tls(TlsFailure),
+    /// What came inside of TLS is no message.
+    Message(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Opening,
+    Handshaking,
+    Keys,
+    Open,
+}
+
+/// A key state.
+pub struct Negotiation {
+    /// The number in the packets' first bytes, 0 to 7.
+    pub key_id: u8,
+    side: Side,
+    stage: Stage,
+    reliable: Reliable,
+    tls: TlsLine,
+    plain: Vec<u8>,
+    chunk: Vec<u8>,
+    heard: bool,
+    peer_reset: bool,
+    tls_heard: bool,
+    /// Whether TLS's first packet repeats the wrapped key.
+    wrapped_key_again: bool,
+    broken: Option<Broken>,
+}
+
+impl Negotiation {
+    /// Begin with a reset of this kind.
+    pub fn new(side: Side, key_id: u8, reset: Opcode, tls: TlsLine, now_ns: u64) -> Self {
+        let mut reliable = Reliable::new();
+        let fits = reliable.send(now_ns, reset, &[]);
+        debug_assert!(fits, "nothing else is under way");
+        Self {
+            key_id,
+            side,
+            stage: Stage::Opening,
+            reliable,
+            tls,
+            plain: Vec::new(),
+            chunk: Vec::new(),
+            heard: false,
+            peer_reset: false,
+            tls_heard: false,
+            wrapped_key_again: false,
+            broken: None,
+        }
+    }
+
+    /// Take a control packet's content.
+    pub fn receive(&mut self, now_ns: u64, body: &ControlBody<'_>) {
+        self.heard = true;
+        self.reliable.acknowledged(now_ns, &body.acks);
+        let Some(id) = body.id else { return };
+        if self.reliable.received(id, body.payload) != Accepted::New {
+            return;
+        }
+        while let Some(payload) = self.reliable.next_in_order() {
+            if !self.peer_reset {
+                // The first packet of a key state is its reset.
+                self.peer_reset = true;
+                let flags = early_negotiation_flags(&payload).unwrap_or(0);
+                self.wrapped_key_again = self.side == Side::Client && flags & RESEND_WRAPPED_KEY != 0;
+            } else if self.broken.is_none() {
+                self.tls_heard = true;
+                if let Err(failure) = self.tls.receive(&payload, &mut self.plain) {
+                    self.broken = Some(Broken::Tls(failure));
+                }
+            }
+        }
+    }
+
+    /// The next thing that what was received has brought.
+    ///
+    /// # Errors
+    /// Nothing more will come; an alert may still have to be sent.
+    pub fn advance(&mut self) -> Result<Option<Advance>, Broken> {
+        match self.stage {
+            Stage::Opening if self.peer_reset && self.reset_acknowledged() => {
+                self.stage = Stage::Handshaking;
+                return Ok(Some(Advance::Opened));
+            }
+            Stage::Handshaking if !self.tls.is_handshaking() => {
+                self.stage = Stage::Keys;
+                return Ok(Some(Advance::Secured));
+            }
+            Stage::Keys => {
+                let parsed = KeyMethod::parse(&self.plain, self.side.other()).map_err(malformed)?;
+                if let Some((method, used)) = parsed {
+                    self.take_plain(used);
+                    self.stage = Stage::Open;
+                    return Ok(Some(Advance::Keys(Box::new(method))));
+                }
+            }
+            Stage::Open => {
+                while let Some((bytes, used)) = next_message(&self.plain).map_err(malformed)? {
+                    let message = ControlMessage::parse(bytes);
+                    self.take_plain(used);
+                    // What cannot be printed is passed over, as OpenVPN does.
+                    if let Ok(message) = message {
+                        return Ok(Some(Advance::Message(message)));
+                    }
+                }
+            }
+            Stage::Opening | Stage::Handshaking => {}
+        }
+        // After all that was whole: what came before a failure counts.
+        self.broken.clone().map_or(Ok(None), Err)
+    }
+
+    /// Queue plaintext inside of TLS.
+    pub fn write(&mut self, plaintext: &[u8]) {
+        self.tls.write(plaintext);
+    }
+
+    /// Queue a message.
+    pub fn say(&mut self, message: &str) {
+        let mut bytes = message.as_bytes().to_vec();
+        bytes.push(0);
+        self.tls.write(&bytes);
+    }
+
+    /// The next packet's opcode and content, if one is due.
+    pub fn transmit(&mut self, now_ns: u64, peer: Option<SessionId>, body: &mut Vec<u8>) -> Option<Opcode> {
+        while self.may_speak() && self.tls.has_output() && self.reliable.can_send() {
+            let (opcode, most) = match std::mem::take(&mut self.wrapped_key_again) {
+                true => (Opcode::ControlWkc, CHUNK_BESIDE_KEY),
+                false => (Opcode::Control, CHUNK),
+            };
+            self.tls.take_output(most, &mut self.chunk);
+            if self.chunk.is_empty() {
+                break;
+            }
+            let fits = self.reliable.send(now_ns, opcode, &self.chunk);
+            debug_assert!(fits, "asked just now");
+        }
+        if !self.tls.has_output() {
+            self.chunk = Vec::new();
+        }
+        body.clear();
+        if self.reliable.deadline().is_some_and(|due_ns| due_ns <= now_ns) {
+            // Before the other end's session is known nothing of it can be acknowledged.
+            let acks = peer.map_or_else(Acks::default, |_| self.reliable.take_acks(PIGGYBACKED_ACKS));
+            let outgoing = self.reliable.next_transmission(now_ns)?;
+            let peer = peer.filter(|_| !acks.is_empty());
+            ControlBody { acks, peer, id: Some(outgoing.id), payload: outgoing.payload }.write(body);
+            return Some(outgoing.opcode);
+        }
+        if !self.reliable.acks_due() || peer.is_none() {
+            return None;
+        }
+        let acks = self.reliable.take_acks(Acks::MAX);
+        ControlBody { acks, peer, id: None, payload: &[] }.write(body);
+        Some(Opcode::Ack)
+    }
+
+    /// When a packet has to be sent again, ns.
+    pub fn deadline(&self) -> Option<u64> {
+        self.reliable.deadline()
+    }
+
+    /// Packets that were sent again.
+    pub fn retransmits(&self) -> u32 {
+        self.reliable.retransmits()
+    }
+
+    /// Whether anything has come from the other end.
+    pub fn heard(&self) -> bool {
+        self.heard
+    }
+
+    /// Whether the other end's half of the keys has come.
+    pub fn is_open(&self) -> bool {
+        self.stage == Stage::Open
+    }
+
+    /// Whether TLS's handshake is done.
+    pub fn is_secured(&self) -> bool {
+        matches!(self.stage, Stage::Keys | Stage::Open)
+    }
+
+    /// Whether any of the other end's TLS has come.
+    pub fn tls_heard(&self) -> bool {
+        self.tls_heard
+    }
+
+    /// Whether TLS has begun.
+    pub fn is_opened(&self) -> bool {
+        self.stage != Stage::Opening
+    }
+
+    /// The handshake's own TLS, for exporting keys.
+    pub fn tls(&self) -> &TlsLine {
+        &self.tls
+    }
+
+    fn may_speak(&self) -> bool {
+        self.stage != Stage::Opening
+    }
+
+    fn reset_acknowledged(&self) -> bool {
+        self.reliable.all_acknowledged()
+    }
+
+    fn take_plain(&mut self, used: usize) {
+        self.plain.drain(..used);
+        if self.plain.is_empty() {
+            // Thousands of idle clients keep no buffer.
+            self.plain = Vec::new();
+        }
+    }
+}
+
+#[allow(clippy::needless_pass_by_value)] // as `map_err` hands it over
+fn malformed(error: MessageError) -> Broken {
+    Broken::Message(error.to_string())
+}

@@ -1,0 +1,245 @@
+//! A client and a server of our own kind on a link in virtual time, for the tests: the link drops, reorders and damages as told.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+
+use super::client::{Client, Event, Output, Received};
+use super::config::{ClientConfig, Identity, Wear};
+use super::data::{DataCipher, Framing};
+use super::digest::Digest;
+use super::message::peer_info::{CompressionOffer, PeerInfo, Protocols};
+use super::server::{Peer, PeerEvent, PeerOutput, ServerConfig};
+use super::tls;
+use super::wrap::WrapKeys;
+
+/// One way of the link: packets and when they arrive, ns.
+#[derive(Default)]
+pub struct Way {
+    packets: VecDeque<(u64, Vec<u8>)>,
+}
+
+/// What a link does to a packet: when it arrives, after it was sent at this time; none drops it.
+pub type Fate<'f> = &'f mut dyn FnMut(&mut Vec<u8>) -> Option<u64>;
+
+/// Both ends and the link between them.
+pub struct Pair {
+    pub now_ns: u64,
+    pub client: Client,
+    pub server: Option<Peer>,
+    pub events: Vec<Event>,
+    pub peer_events: Vec<PeerEvent>,
+    /// Payloads that came out at the client, and at the server.
+    pub at_client: Vec<Vec<u8>>,
+    pub at_server: Vec<Vec<u8>>,
+    server_config: Arc<ServerConfig>,
+    up: Way,
+    down: Way,
+    client_wakes_ns: Option<u64>,
+    server_wakes_ns: Option<u64>,
+}
+
+/// Certificates of an authority, a server and a client, with their keys, PEM.
+pub struct Pki {
+    pub authority: String,
+    pub server: (String, String),
+    pub client: (String, String),
+}
+
+impl Pki {
+    pub fn new() -> Self {
+        let authority_key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = params.self_signed(&authority_key).expect("a certificate").pem();
+        let issuer = Issuer::new(params, authority_key);
+        let issue = |usage| {
+            let key = KeyPair::generate().expect("a key");
+            let mut params = CertificateParams::default();
+            params.extended_key_usages = vec![usage];
+            (params.signed_by(&key, &issuer).expect("a certificate").pem(), key.serialize_pem())
+        };
+        let server = issue(ExtendedKeyUsagePurpose::ServerAuth);
+        let client = issue(ExtendedKeyUsagePurpose::ClientAuth);
+        Self { authority, server, client }
+    }
+
+    pub fn trust(&self) -> tls::Trust<'_> {
+        tls::Trust { authority_pem: &self.authority, versions: rustls::ALL_VERSIONS, usage: true }
+    }
+
+    pub fn identity(&self) -> Identity {
+        let (certificate, key) = &self.client;
+        let tls = tls::client_config(&self.trust(), Some((certificate, key))).expect("a good identity");
+        Identity { tls: Arc::new(tls), user: None }
+    }
+}
+
+/// What both ends are told; change what a test is about.
+pub struct Setup {
+    pub client: ClientConfig,
+    pub server: ServerConfig,
+    pub identity: Identity,
+}
+
+impl Setup {
+    /// No wrap, AES-256-GCM, everything of 2.6 agreed on.
+    pub fn new(pki: &Pki) -> Self {
+        Self::with(pki, DataCipher::Aes256Gcm, Protocols::ALL.without(Protocols::DATA_EPOCH))
+    }
+
+    /// With this cipher, and these protocols at the server.
+    pub fn with(pki: &Pki, cipher: DataCipher, protocols: Protocols) -> Self {
+        let (certificate, key) = &pki.server;
+        let server = ServerConfig {
+            tls: Arc::new(tls::server_config(&pki.trust(), (certificate, key), true).expect("a good server")),
+            wrap: WrapKeys::None,
+            ciphers: vec![cipher],
+            digest: Digest::Sha256,
+            framing: Framing::None,
+            push: vec!["route-gateway 10.8.0.1".to_owned(), "topology subnet".to_owned()],
+            protocols,
+            users: Vec::new(),
+            unix_base_s: 1_800_000_000,
+        };
+        let info = PeerInfo {
+            protocols: Protocols::ALL,
+            ciphers: &[cipher.name()],
+            most_mtu: 1600,
+            compression: CompressionOffer::None,
+            more: &[],
+        };
+        let client = ClientConfig {
+            wrap: WrapKeys::None,
+            ciphers: vec![cipher],
+            fallback: None,
+            digest: Digest::Sha256,
+            framing: Framing::None,
+            occ: "V4,dev-type tun".to_owned(),
+            peer_info: info.text(),
+            replay_window: 64,
+            hand_window_ns: 60_000_000_000,
+            renegotiate_after_ns: None,
+            renegotiate_after: Wear::default(),
+            ping_s: None,
+            ping_restart_s: None,
+            unix_base_s: 1_800_000_000,
+        };
+        Self { client, server, identity: pki.identity() }
+    }
+
+    pub fn pair(self) -> Pair {
+        let client = Client::new(&Arc::new(self.client), &self.identity, 0);
+        Pair {
+            now_ns: 0,
+            client,
+            server: None,
+            events: Vec::new(),
+            peer_events: Vec::new(),
+            at_client: Vec::new(),
+            at_server: Vec::new(),
+            server_config: Arc::new(self.server),
+            up: Way::default(),
+            down: Way::default(),
+            client_wakes_ns: Some(0),
+            server_wakes_ns: None,
+        }
+    }
+}
+
+impl Way {
+    fn carry(&mut self, now_ns: u64, packet: &[u8], fate: Fate<'_>) {
+        let mut packet = packet.to_vec();
+        if let Some(delay_ns) = fate(&mut packet) {
+            let arrives = now_ns + delay_ns;
+            let place = self.packets.partition_point(|(at_ns, _)| *at_ns <= arrives);
+            self.packets.insert(place, (arrives, packet));
+        }
+    }
+
+    fn next_ns(&self) -> Option<u64> {
+        self.packets.front().map(|(at_ns, _)| *at_ns)
+    }
+
+    fn arrived(&mut self, now_ns: u64) -> Option<Vec<u8>> {
+        self.next_ns().filter(|at_ns| *at_ns <= now_ns)?;
+        self.packets.pop_front().map(|(_, packet)| packet)
+    }
+}
+
+impl Pair {
+    /// Let time pass until nothing is under way, `until_ns` at the latest.
+    pub fn run(&mut self, until_ns: u64, fate: Fate<'_>) {
+        self.settle(fate);
+        loop {
+            let next = [self.up.next_ns(), self.down.next_ns(), self.client_wakes_ns, self.server_wakes_ns];
+            match next.into_iter().flatten().min() {
+                Some(next_ns) if next_ns <= until_ns => self.now_ns = self.now_ns.max(next_ns),
+                _ => break,
+            }
+            while let Some(mut packet) = self.up.arrived(self.now_ns) {
+                self.serve(&mut packet);
+            }
+            while let Some(mut packet) = self.down.arrived(self.now_ns) {
+                if let Received::Payload(payload) = self.client.handle(self.now_ns, &mut packet) {
+                    self.at_client.push(payload.to_vec());
+                }
+            }
+            self.settle(fate);
+        }
+        self.now_ns = self.now_ns.max(until_ns);
+    }
+
+    /// A perfect link of 1 ms each way, for a virtual second.
+    pub fn run_a_second(&mut self) {
+        self.run(self.now_ns + 1_000_000_000, &mut |_| Some(1_000_000));
+    }
+
+    /// Send a payload from the client.
+    pub fn send_up(&mut self, payload: &[u8], fate: Fate<'_>) {
+        let mut out = Vec::new();
+        self.client.send(self.now_ns, payload, &mut out).expect("the tunnel is up");
+        self.up.carry(self.now_ns, &out, fate);
+    }
+
+    /// Send a payload from the server.
+    pub fn send_down(&mut self, payload: &[u8], fate: Fate<'_>) {
+        let mut out = Vec::new();
+        self.server.as_mut().expect("a server").send(payload, &mut out).expect("the tunnel is up");
+        self.down.carry(self.now_ns, &out, fate);
+    }
+
+    fn serve(&mut self, packet: &mut [u8]) {
+        match &mut self.server {
+            Some(peer) => {
+                if let Received::Payload(payload) = peer.handle(self.now_ns, packet) {
+                    self.at_server.push(payload.to_vec());
+                }
+            }
+            None => {
+                let given = vec!["ifconfig 10.8.0.2 255.255.255.0".to_owned()];
+                self.server = Peer::accept(&self.server_config, given, 7, self.now_ns, packet);
+            }
+        }
+    }
+
+    fn settle(&mut self, fate: Fate<'_>) {
+        let mut out = Vec::new();
+        self.client_wakes_ns = loop {
+            match self.client.poll(self.now_ns, &mut out) {
+                Output::Send => self.up.carry(self.now_ns, &out, fate),
+                Output::Event(event) => self.events.push(event),
+                Output::Wait(at_ns) => break at_ns,
+            }
+        };
+        let Some(peer) = &mut self.server else { return };
+        self.server_wakes_ns = loop {
+            match peer.poll(self.now_ns, &mut out) {
+                PeerOutput::Send => self.down.carry(self.now_ns, &out, fate),
+                PeerOutput::Event(event) => self.peer_events.push(event),
+                PeerOutput::Wait(at_ns) => break at_ns,
+            }
+        };
+    }
+}

@@ -1,0 +1,248 @@
+//! Reliability in virtual time: its windows and times one by one, then both ends over a link that loses, repeats and reorders.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const SECOND: u64 = 1_000_000_000;
+
+fn acks(ids: &[u32]) -> Acks {
+    ids.iter().copied().collect()
+}
+
+/// What is due, as ids.
+fn due(reliable: &mut Reliable, now_ns: u64) -> Vec<u32> {
+    std::iter::from_fn(|| reliable.next_transmission(now_ns).map(|packet| packet.id)).collect()
+}
+
+#[test]
+fn six_packets_are_under_way_counted_from_the_oldest() {
+    let mut reliable = Reliable::new();
+    for number in 0..6 {
+        assert!(reliable.send(0, Opcode::Control, &[number]));
+    }
+    assert!(!reliable.can_send() && !reliable.send(0, Opcode::Control, b"seventh"));
+    assert_eq!(due(&mut reliable, 0), [0, 1, 2, 3, 4, 5]);
+    reliable.acknowledged(1, &acks(&[1, 2, 3]));
+    assert!(!reliable.can_send(), "0 is still out");
+    reliable.acknowledged(1, &acks(&[0]));
+    assert!(reliable.can_send() && !reliable.all_acknowledged());
+    reliable.acknowledged(1, &acks(&[4, 5]));
+    assert!(reliable.all_acknowledged() && reliable.deadline().is_none());
+    assert_eq!(reliable.sent.capacity(), 0);
+}
+
+#[test]
+fn what_is_not_acknowledged_is_sent_after_twice_the_time_each_time() {
+    let mut reliable = Reliable::new();
+    assert!(reliable.send(7, Opcode::HardResetClientV2, b""));
+    let (mut now_ns, mut times) = (0, Vec::new());
+    while times.len() < 6 {
+        now_ns = reliable.deadline().expect("it is under way");
+        let packet = reliable.next_transmission(now_ns).expect("its time has come");
+        assert_eq!(packet, Outgoing { opcode: Opcode::HardResetClientV2, id: 0, payload: b"" });
+        assert_eq!(reliable.next_transmission(now_ns), None);
+        times.push(now_ns - 7);
+    }
+    assert_eq!(times, [0, 2, 6, 14, 30, 62].map(|second| second * SECOND));
+    assert_eq!(reliable.retransmits(), 5);
+    reliable.acknowledged(now_ns, &acks(&[0]));
+    assert_eq!(reliable.deadline(), None);
+}
+
+#[test]
+fn three_acknowledgements_of_later_packets_send_a_lost_one_at_once() {
+    let mut reliable = Reliable::new();
+    for _ in 0..5 {
+        assert!(reliable.send(0, Opcode::Control, b"x"));
+    }
+    due(&mut reliable, 0);
+    reliable.acknowledged(10, &acks(&[1, 2]));
+    assert_eq!(due(&mut reliable, 10), [0; 0]);
+    reliable.acknowledged(11, &acks(&[4]));
+    assert_eq!((reliable.deadline(), due(&mut reliable, 11)), (Some(11), vec![0]));
+    assert_eq!((reliable.retransmits(), reliable.deadline()), (1, Some(2 * SECOND)));
+}
+
+#[test]
+fn acknowledgements_of_what_was_never_sent_change_nothing() {
+    let mut reliable = Reliable::new();
+    assert!(reliable.send(0, Opcode::Control, b"x"));
+    due(&mut reliable, 0);
+    for _ in 0..9 {
+        reliable.acknowledged(1, &acks(&[1, 2, 77, u32::MAX / 2, u32::MAX]));
+    }
+    assert_eq!((due(&mut reliable, 1), reliable.deadline()), (vec![], Some(2 * SECOND)));
+}
+
+#[test]
+fn twelve_packets_are_kept_and_handed_on_in_order() {
+    let mut reliable = Reliable::new();
+    for id in (1..12).rev() {
+        assert_eq!(reliable.received(id, &[id.to_le_bytes()[0]]), Accepted::New);
+        assert_eq!(reliable.received(id, b"another"), Accepted::Repeated);
+    }
+    assert_eq!(reliable.received(12, b""), Accepted::OutsideWindow);
+    assert_eq!(reliable.received(u32::MAX, b""), Accepted::Repeated);
+    assert_eq!(reliable.received(0, &[0; LONGEST_PAYLOAD + 1]), Accepted::TooLong);
+    assert_eq!(reliable.next_in_order(), None);
+    assert_eq!(reliable.received(0, &[0]), Accepted::New);
+    let handed: Vec<_> = std::iter::from_fn(|| reliable.next_in_order()).collect();
+    assert_eq!(handed, (0..12).map(|id| vec![id]).collect::<Vec<_>>());
+    assert_eq!(reliable.waiting.capacity(), 0);
+    assert_eq!(reliable.received(0, b""), Accepted::Repeated);
+    assert_eq!(reliable.received(12, b""), Accepted::New);
+}
+
+#[test]
+fn acknowledgements_due_come_first_and_the_latest_come_again() {
+    let mut reliable = Reliable::new();
+    for id in 0..5 {
+        let _ = reliable.received(id, b"");
+    }
+    assert!(reliable.acks_due());
+    assert_eq!(reliable.take_acks(PIGGYBACKED_ACKS).as_slice(), [0, 1, 2, 3]);
+    assert!(reliable.acks_due());
+    assert_eq!(reliable.take_acks(PIGGYBACKED_ACKS).as_slice(), [4, 0, 1, 2]);
+    assert!(!reliable.acks_due());
+    assert_eq!(reliable.take_acks(Acks::MAX).as_slice(), [4, 0, 1, 2, 3]);
+    let _ = reliable.received(2, b"");
+    assert_eq!(reliable.take_acks(2).as_slice(), [2, 4]);
+    assert_eq!(reliable.take_acks(0).len(), 0);
+}
+
+#[test]
+fn numbers_may_wrap() {
+    let mut sender = Reliable { next_send: u32::MAX - 1, ..Reliable::new() };
+    let mut receiver = Reliable { next_receive: u32::MAX - 1, ..Reliable::new() };
+    let mut handed = Vec::new();
+    for number in 0..4 {
+        assert!(sender.send(0, Opcode::Control, &[number]));
+        let packet = sender.next_transmission(0).expect("it is new");
+        assert_eq!(receiver.received(packet.id, packet.payload), Accepted::New);
+        handed.extend(receiver.next_in_order());
+        let acks = receiver.take_acks(1);
+        sender.acknowledged(0, &acks);
+    }
+    assert!(sender.all_acknowledged());
+    assert_eq!(handed, [[0], [1], [2], [3]]);
+}
+
+/// What the link does with a packet.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Lost,
+    /// It comes after this many tens of milliseconds, each time.
+    Comes {
+        after: u8,
+        again: Option<u8>,
+    },
+}
+
+fn fate() -> impl Strategy<Value = Fate> {
+    prop_oneof![
+        1 => Just(Fate::Lost),
+        3 => (any::<u8>(), prop::option::weighted(0.2, any::<u8>())).prop_map(|(after, again)| Fate::Comes { after, again }),
+    ]
+}
+
+/// A packet on its way.
+struct Flying {
+    at_ns: u64,
+    to: usize,
+    acks: Acks,
+    packet: Option<(u32, Vec<u8>)>,
+}
+
+/// Both ends, each with something to say, over the link. Returns what each end heard, and when all was done.
+fn converse(says: [&[Vec<u8>]; 2], fates: &[Fate]) -> ([Vec<Vec<u8>>; 2], u64) {
+    let mut ends = [Reliable::new(), Reliable::new()];
+    let mut said = [0, 0];
+    let mut heard = [Vec::new(), Vec::new()];
+    let mut flying: Vec<Flying> = Vec::new();
+    let (mut now_ns, mut used) = (0, 0);
+    loop {
+        for (from, end) in ends.iter_mut().enumerate() {
+            while let Some(payload) = says[from].get(said[from]).filter(|_| end.can_send()) {
+                assert!(end.send(now_ns, Opcode::Control, payload));
+                said[from] += 1;
+            }
+            loop {
+                let packet = end.next_transmission(now_ns).map(|packet| (packet.id, packet.payload.to_vec()));
+                if packet.is_none() && !end.acks_due() {
+                    break;
+                }
+                let most = if packet.is_some() { PIGGYBACKED_ACKS } else { Acks::MAX };
+                let acks = end.take_acks(most);
+                // Once the fates are used up the link is good.
+                let fate = fates.get(used).copied().unwrap_or(Fate::Comes { after: 1, again: None });
+                used += 1;
+                if let Fate::Comes { after, again } = fate {
+                    for after in [Some(after), again].into_iter().flatten() {
+                        let at_ns = now_ns + u64::from(after) * SECOND / 100;
+                        flying.push(Flying { at_ns, to: 1 - from, acks, packet: packet.clone() });
+                    }
+                }
+            }
+            assert!(end.sent.len() <= 6 && end.waiting.len() <= 12);
+        }
+        let next = flying.iter().map(|packet| packet.at_ns).chain(ends.iter().filter_map(Reliable::deadline)).min();
+        let Some(next_ns) = next else { return (heard, now_ns) };
+        now_ns = now_ns.max(next_ns);
+        let (arrived, still): (Vec<_>, Vec<_>) = flying.into_iter().partition(|packet| packet.at_ns <= now_ns);
+        flying = still;
+        for Flying { to, acks, packet, .. } in arrived {
+            ends[to].acknowledged(now_ns, &acks);
+            if let Some((id, payload)) = packet {
+                let _ = ends[to].received(id, &payload);
+            }
+            heard[to].extend(std::iter::from_fn(|| ends[to].next_in_order()));
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn all_comes_once_and_in_order_whatever_the_link_does(
+        first in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..40),
+        second in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..40),
+        fates in prop::collection::vec(fate(), 0..300),
+    ) {
+        let (heard, _) = converse([&first, &second], &fates);
+        prop_assert_eq!(heard, [second, first]);
+    }
+
+    #[test]
+    fn any_packets_leave_it_within_its_bounds(
+        steps in prop::collection::vec((0u32..40, prop::collection::vec(any::<u32>(), 0..8), 0u64..5), 0..200),
+    ) {
+        let mut reliable = Reliable::new();
+        let mut now_ns = 0;
+        for (id, acknowledged, seconds) in steps {
+            now_ns += seconds * SECOND;
+            let _ = reliable.received(id, b"payload");
+            let _ = reliable.send(now_ns, Opcode::Control, b"mine");
+            let _ = reliable.next_in_order();
+            reliable.acknowledged(now_ns, &acks(&acknowledged));
+            prop_assert!(due(&mut reliable, now_ns).len() <= 6);
+            prop_assert!(reliable.sent.len() <= 6 && reliable.waiting.len() <= 12);
+            prop_assert!(reliable.deadline().is_none_or(|deadline| deadline > now_ns));
+        }
+    }
+}
+
+#[test]
+fn a_link_that_loses_a_third_costs_time_alone() {
+    let says: Vec<_> = (0..30).map(|number| vec![number]).collect();
+    let (_, without_loss) = converse([&says, &says], &[]);
+    // Squares modulo a prime: a loss that keeps step with the repetitions would be another link.
+    let lossy: Vec<_> = (0..200u64)
+        .map(|number| match number * number % 101 % 3 {
+            0 => Fate::Lost,
+            _ => Fate::Comes { after: 1, again: None },
+        })
+        .collect();
+    let (heard, with_loss) = converse([&says, &says], &lossy);
+    assert_eq!(heard, [says.clone(), says]);
+    assert!(without_loss < 2 * SECOND && with_loss >= 2 * SECOND, "{without_loss} {with_loss}");
+}

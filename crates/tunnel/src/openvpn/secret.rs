@@ -1,0 +1,49 @@
+//! A text that nobody else may read: it is wiped when dropped and Debug hides it. It does not lock its memory: what the kernel
+//! swaps out is the host's to protect.
+
+use std::fmt;
+
+use zeroize::Zeroizing;
+
+/// A password, token or private key.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Secret(Zeroizing<String>);
+
+impl Secret {
+    /// Keep a text secret from now on.
+    #[must_use]
+    pub fn new(text: String) -> Self {
+        Self(Zeroizing::new(text))
+    }
+
+    /// The text, for the one place that has to send it.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for Secret {
+    fn from(text: &str) -> Self {
+        Self::new(text.to_owned())
+    }
+}
+
+impl fmt::Debug for Secret {
+    /// Tells that there is one, not even how long it is.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Secret(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_hides_the_text() {
+        let secret = Secret::from("hunter2");
+        assert_eq!(format!("{secret:?}, {:#?}", Some(&secret)), "Secret(..), Some(\n    Secret(..),\n)");
+        assert_eq!(secret.expose(), "hunter2");
+    }
+}

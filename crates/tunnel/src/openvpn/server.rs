@@ -1,0 +1,323 @@
+//! The other end of our own kind, for tests and for measuring the protocol alone: one session of a server. Owns what a
+//! server decides (the cipher, who may come in, what is pushed); refuses to manage a pool: the caller says what a client gets.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::client::{Counters, NotUp, Received, EXIT, PING};
+use super::data::{DataCipher, DataError, DataOptions, Framing};
+use super::digest::Digest;
+use super::keys::Randoms;
+use super::message::control::ControlMessage;
+use super::message::key_method::KeyMethod;
+use super::message::peer_info::{self, Protocols};
+use super::negotiation::{Advance, Broken};
+use super::packet::{Header, Opcode, SessionId};
+use super::random;
+use super::session::{Derivation, Heard, Session, Shares, TlsMaker};
+use super::wrap::WrapKeys;
+
+/// What all sessions of a server share.
+pub struct ServerConfig {
+    /// TLS; see `tls::server_config`.
+    pub tls: Arc<rustls::ServerConfig>,
+    /// How control packets are wrapped.
+    pub wrap: WrapKeys,
+    /// Data ciphers, the best first.
+    pub ciphers: Vec<DataCipher>,
+    /// The digest of CBC ciphers.
+    pub digest: Digest,
+    /// What is before a payload.
+    pub framing: Framing,
+    /// Options that every client is pushed, without those that are made up for each.
+    pub push: Vec<String>,
+    /// What it agrees to where a client offers it.
+    pub protocols: Protocols,
+    /// Users who may come in, with their passwords; anybody where empty.
+    pub users: Vec<(String, String)>,
+    /// Unix time at `now_ns` 0, s.
+    pub unix_base_s: u64,
+}
+
+/// What has happened to a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerEvent {
+    /// The client has its options; data goes both ways.
+    Up,
+    /// New keys are in use.
+    Renegotiated,
+    /// The client has left.
+    Left,
+    /// It is over; the reason's name.
+    Failed(&'static str),
+}
+
+/// What the caller does next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum PeerOutput {
+    /// Send what is in the buffer: one packet.
+    Send,
+    /// Something has happened.
+    Event(PeerEvent),
+    /// Nothing until a packet comes, or this time, ns.
+    Wait(Option<u64>),
+}
+
+/// One client as the server sees it.
+pub struct Peer {
+    config: Arc<ServerConfig>,
+    /// Options for this client alone: its addresses, its number.
+    given: Vec<String>,
+    peer_id: u32,
+    session: Session,
+    events: VecDeque<PeerEvent>,
+    shares: Option<Box<Shares>>,
+    agreed: Option<Agreed>,
+    is_over: bool,
+    counters: Counters,
+}
+
+#[derive(Clone, Copy)]
+struct Agreed {
+    cipher: DataCipher,
+    protocols: Protocols,
+}
+
+impl Peer {
+    /// Take a client's first packet, a reset. None where it is no such thing, or its wrap is wrong. `given` is pushed to this
+    /// client besides what all get.
+    pub fn accept(
+        config: &Arc<ServerConfig>,
+        given: Vec<String>,
+        peer_id: u32,
+        now_ns: u64,
+        packet: &mut [u8],
+    ) -> Option<Self> {
+        let opcode = Header::parse(*packet.first()?)?.opcode;
+        if !matches!(opcode, Opcode::HardResetClientV2 | Opcode::HardResetClientV3) {
+            return None;
+        }
+        let tls = TlsMaker::Server(config.tls.clone());
+        let own = SessionId(random::bytes());
+        let reset = Opcode::HardResetServerV2;
+        let mut session = Session::new(tls, &config.wrap, reset, own, config.unix_base_s, now_ns).ok()?;
+        (session.receive(now_ns, packet) == Heard::Current).then(|| Self {
+            config: config.clone(),
+            given,
+            peer_id,
+            session,
+            events: VecDeque::new(),
+            shares: None,
+            agreed: None,
+            is_over: false,
+            counters: Counters::default(),
+        })
+    }
+
+    /// Take one packet from the client.
+    pub fn handle<'p>(&'p mut self, now_ns: u64, packet: &'p mut [u8]) -> Received<'p> {
+        let Some(header) = packet.first().and_then(|byte| Header::parse(*byte)) else { return Received::Nothing };
+        if matches!(header.opcode, Opcode::DataV1 | Opcode::DataV2) {
+            return self.handle_data(now_ns, header.key_id, packet);
+        }
+        if self.is_over || self.session.receive(now_ns, packet) == Heard::Foreign {
+            return Received::Nothing;
+        }
+        self.advance(now_ns);
+        Received::Control
+    }
+
+    fn handle_data<'p>(&'p mut self, now_ns: u64, key_id: u8, packet: &'p mut [u8]) -> Received<'p> {
+        let counters = &mut self.counters;
+        let Some(channel) = self.session.receiver(now_ns, key_id) else {
+            counters.rejected += 1;
+            return Received::Nothing;
+        };
+        match channel.open(packet) {
+            Ok(payload) if *payload == PING => {
+                counters.opened += 1;
+                counters.pings += 1;
+                Received::Nothing
+            }
+            Ok(payload) if *payload == EXIT => {
+                self.events.push_back(PeerEvent::Left);
+                Received::Control
+            }
+            Ok(payload) => {
+                counters.opened += 1;
+                Received::Payload(payload)
+            }
+            Err(DataError::Replayed) => {
+                counters.replayed += 1;
+                Received::Nothing
+            }
+            Err(_) => {
+                counters.rejected += 1;
+                Received::Nothing
+            }
+        }
+    }
+
+    /// As `Client::poll`.
+    pub fn poll(&mut self, now_ns: u64, out: &mut Vec<u8>) -> PeerOutput {
+        out.clear();
+        if self.session.transmit(now_ns, out) {
+            return PeerOutput::Send;
+        }
+        match self.events.pop_front() {
+            Some(event) => PeerOutput::Event(event),
+            None => PeerOutput::Wait(self.session.deadline().filter(|_| !self.is_over)),
+        }
+    }
+
+    /// As `Client::send`.
+    ///
+    /// # Errors
+    /// Before the client has its keys, or after they are used up.
+    pub fn send(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), NotUp> {
+        self.session.sender().ok_or(NotUp)?.seal(payload, out).map_err(|_| NotUp)
+    }
+
+    /// Negotiate new keys, where nothing is being negotiated.
+    pub fn renegotiate(&mut self, now_ns: u64) {
+        if !self.is_over && self.session.renegotiate(now_ns).is_err() {
+            self.end("tls_internal");
+        }
+    }
+
+    /// Send a message, word for word.
+    pub fn say(&mut self, message: &str) {
+        self.session.current().say(message);
+    }
+
+    /// What has come and gone.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    fn advance(&mut self, now_ns: u64) {
+        while !self.is_over {
+            match self.session.current().advance() {
+                Ok(Some(Advance::Opened | Advance::Secured)) => {}
+                Ok(Some(Advance::Keys(method))) => self.take_keys(now_ns, &method),
+                Ok(Some(Advance::Message(message))) => self.take_message(now_ns, &message),
+                Ok(None) => return,
+                Err(Broken::Tls(failure)) => self.end(failure.name),
+                Err(Broken::Message(_)) => self.end("malformed_message"),
+            }
+        }
+    }
+
+    fn take_keys(&mut self, now_ns: u64, method: &KeyMethod) {
+        let server = Randoms { r1: random::bytes(), r2: random::bytes() };
+        let answer = KeyMethod {
+            pre_master: None,
+            random1: server.r1,
+            random2: server.r2,
+            options: method.options.clone(),
+            user: None,
+            password: None,
+            peer_info: None,
+        };
+        let mut bytes = Vec::new();
+        if answer.write(&mut bytes).is_err() {
+            return self.end("tls_internal");
+        }
+        self.session.current().write(&bytes);
+        let client = Randoms { r1: method.random1, r2: method.random2 };
+        let pre_master = method.pre_master.unwrap_or([0; 48]);
+        self.shares = Some(Box::new(Shares { pre_master, client, server }));
+        if self.agreed.is_some() {
+            if self.install(now_ns) {
+                self.events.push_back(PeerEvent::Renegotiated);
+            }
+            return;
+        }
+        if !self.may_come_in(method) {
+            self.session.current().say("AUTH_FAILED");
+            return self.end("auth_failed");
+        }
+        let info = method.peer_info.as_deref().unwrap_or_default();
+        let Some(cipher) = self.choose(info) else {
+            self.session.current().say("AUTH_FAILED,Data channel cipher negotiation failed (no shared cipher)");
+            return self.end("cipher_not_offered");
+        };
+        let offered = peer_info::protocols(info);
+        self.agreed = Some(Agreed { cipher, protocols: Protocols(offered.0 & self.config.protocols.0) });
+        if offered.has(Protocols::REQUEST_PUSH) {
+            self.push(now_ns);
+        }
+    }
+
+    fn may_come_in(&self, method: &KeyMethod) -> bool {
+        let given = method.user.as_deref().zip(method.password.as_ref().map(|password| password.expose()));
+        self.config.users.is_empty()
+            || self.config.users.iter().any(|(user, password)| given == Some((user.as_str(), password.as_str())))
+    }
+
+    /// The first of the server's ciphers that the client has too.
+    fn choose(&self, info: &str) -> Option<DataCipher> {
+        let offered: Vec<_> = peer_info::ciphers(info).filter_map(DataCipher::from_name).collect();
+        self.config.ciphers.iter().copied().find(|cipher| offered.contains(cipher))
+    }
+
+    fn push(&mut self, now_ns: u64) {
+        let Some(agreed) = self.agreed else { return };
+        let mut options = vec!["PUSH_REPLY".to_owned()];
+        options.extend(self.config.push.iter().cloned());
+        options.extend(self.given.iter().cloned());
+        options.push(format!("peer-id {}", self.peer_id));
+        options.push(format!("cipher {}", agreed.cipher.name()));
+        let flags = [
+            (Protocols::CONTROL_EXIT, "cc-exit"),
+            (Protocols::TLS_KEY_EXPORT, "tls-ekm"),
+            (Protocols::DYNAMIC_TLS_CRYPT, "dyn-tls-crypt"),
+            (Protocols::DATA_EPOCH, "aead-epoch"),
+        ];
+        let words: Vec<_> =
+            flags.iter().filter(|(flag, _)| agreed.protocols.has(*flag)).map(|(_, word)| *word).collect();
+        if !words.is_empty() {
+            options.push(format!("protocol-flags {}", words.join(" ")));
+        }
+        self.session.current().say(&options.join(","));
+        if agreed.protocols.has(Protocols::DYNAMIC_TLS_CRYPT) && self.session.renew_wrap().is_err() {
+            return self.end("tls_internal");
+        }
+        if self.install(now_ns) {
+            self.events.push_back(PeerEvent::Up);
+        }
+    }
+
+    fn take_message(&mut self, now_ns: u64, message: &ControlMessage) {
+        match message {
+            ControlMessage::Exit => self.events.push_back(PeerEvent::Left),
+            // The keys' shares are there until they have been used.
+            ControlMessage::PushRequest if self.shares.is_some() => self.push(now_ns),
+            _ => {}
+        }
+    }
+
+    fn install(&mut self, now_ns: u64) -> bool {
+        let (Some(shares), Some(agreed)) = (self.shares.take(), self.agreed) else { return false };
+        let exported = agreed.protocols.has(Protocols::TLS_KEY_EXPORT);
+        let derivation = if exported { Derivation::Exported } else { Derivation::Prf };
+        let options = DataOptions {
+            cipher: agreed.cipher,
+            digest: self.config.digest,
+            peer_id: Some(self.peer_id),
+            epoch: agreed.protocols.has(Protocols::DATA_EPOCH) && agreed.cipher.is_aead(),
+            framing: self.config.framing,
+            ..DataOptions::new(agreed.cipher)
+        };
+        let installed = self.session.install(now_ns, derivation, &shares, &options).is_ok();
+        if !installed {
+            self.end("data_keys");
+        }
+        installed
+    }
+
+    fn end(&mut self, name: &'static str) {
+        self.is_over = true;
+        self.events.push_back(PeerEvent::Failed(name));
+    }
+}

@@ -1,0 +1,300 @@
+//! A session: two session ids, how its control packets are wrapped, the key state in use and the one before it, and the
+//! data channels of both. The same at both ends; `client` and `server` decide what is said.
+
+use std::sync::Arc;
+
+use rustls::{ClientConfig, ServerConfig};
+
+use super::data::{DataChannel, DataError, DataOptions};
+use super::keys::{from_exported, from_prf, KeyMaterial, Randoms, EXPORT_LABEL};
+use super::negotiation::Negotiation;
+use super::packet::{ControlBody, Header, Opcode, SessionId};
+use super::side::Side;
+use super::tls::TlsLine;
+use super::wrap::{Wrap, WrapKeys, DYNAMIC_LABEL};
+use leadline_tls::TlsFailure;
+
+/// How long the keys before the newest are still good, ns (`tran-window`).
+const TRANSITION_NS: u64 = 3_600_000_000_000;
+
+/// Where new key states get their TLS.
+#[derive(Clone)]
+pub enum TlsMaker {
+    /// As the end that asks.
+    Client(Arc<ClientConfig>),
+    /// As the end that answers.
+    Server(Arc<ServerConfig>),
+}
+
+impl TlsMaker {
+    fn make(&self) -> Result<TlsLine, TlsFailure> {
+        match self {
+            Self::Client(config) => TlsLine::client(config),
+            Self::Server(config) => TlsLine::server(config),
+        }
+    }
+
+    fn side(&self) -> Side {
+        match self {
+            Self::Client(_) => Side::Client,
+            Self::Server(_) => Side::Server,
+        }
+    }
+}
+
+/// What a control packet was about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// The key state in use, which may have come a step further.
+    Current,
+    /// The one before it.
+    Previous,
+    /// A key state that the other end has just begun; it is the current one now.
+    Renewed,
+    /// Nothing that belongs to this session: another's, a repeated packet, a forgery, noise.
+    Foreign,
+}
+
+/// Both ends' shares of the keys, for the derivation without an exporter.
+pub struct Shares {
+    /// The client's secret.
+    pub pre_master: [u8; 48],
+    /// The client's random values.
+    pub client: Randoms,
+    /// The server's.
+    pub server: Randoms,
+}
+
+/// How data keys are derived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Derivation {
+    /// From TLS (RFC 5705).
+    Exported,
+    /// From the key methods, with the pseudo-random function of TLS 1.0.
+    Prf,
+}
+
+/// A session.
+pub struct Session {
+    side: Side,
+    own: SessionId,
+    peer: Option<SessionId>,
+    wrap: Wrap,
+    /// For all key states after the first, where it was agreed on.
+    dynamic: Option<Wrap>,
+    unix_base_s: u64,
+    tls: TlsMaker,
+    current: Negotiation,
+    previous: Option<Negotiation>,
+    /// The newest last; at most two.
+    data: Vec<Keyed>,
+    body: Vec<u8>,
+}
+
+struct Keyed {
+    key_id: u8,
+    since_ns: u64,
+    channel: DataChannel,
+}
+
+impl Session {
+    /// Begin with a reset.
+    ///
+    /// # Errors
+    /// TLS cannot be set up.
+    pub fn new(
+        tls: TlsMaker,
+        wrap: &WrapKeys,
+        reset: Opcode,
+        own: SessionId,
+        unix_base_s: u64,
+        now_ns: u64,
+    ) -> Result<Self, TlsFailure> {
+        let current = Negotiation::new(tls.side(), 0, reset, tls.make()?, now_ns);
+        Ok(Self {
+            side: tls.side(),
+            own,
+            peer: None,
+            wrap: Wrap::new(wrap.clone()),
+            dynamic: None,
+            unix_base_s,
+            tls,
+            current,
+            previous: None,
+            data: Vec::new(),
+            body: Vec::new(),
+        })
+    }
+
+    /// The key state in use.
+    pub fn current(&mut self) -> &mut Negotiation {
+        &mut self.current
+    }
+
+    /// The key state in use, to look at.
+    pub fn negotiation(&self) -> &Negotiation {
+        &self.current
+    }
+
+    /// Take a control packet.
+    pub fn receive(&mut self, now_ns: u64, packet: &mut [u8]) -> Heard {
+        self.receive_checked(now_ns, packet).unwrap_or(Heard::Foreign)
+    }
+
+    fn receive_checked(&mut self, now_ns: u64, packet: &mut [u8]) -> Option<Heard> {
+        let header = Header::parse(*packet.first()?)?;
+        let wrap = match &mut self.dynamic {
+            Some(dynamic) if header.key_id > 0 => dynamic,
+            _ => &mut self.wrap,
+        };
+        let opened = wrap.open(packet).ok()?;
+        let body = ControlBody::parse(header.opcode, opened.body).ok()?;
+        if body.peer.is_some_and(|session| session != self.own) {
+            return None;
+        }
+        match self.peer {
+            Some(peer) if peer != opened.session => return None,
+            Some(_) => {}
+            // Only the answer to our reset tells who the other end is.
+            None if is_reset(header.opcode) => self.peer = Some(opened.session),
+            None => return None,
+        }
+        if header.key_id == self.current.key_id {
+            self.current.receive(now_ns, &body);
+            return Some(Heard::Current);
+        }
+        if let Some(previous) = self.previous.as_mut().filter(|previous| previous.key_id == header.key_id) {
+            previous.receive(now_ns, &body);
+            return Some(Heard::Previous);
+        }
+        let next = next_key_id(self.current.key_id);
+        if header.opcode == Opcode::SoftReset && header.key_id == next && self.current.is_open() {
+            let tls = self.tls.make().ok()?;
+            let mut renewed = Negotiation::new(self.side, next, Opcode::SoftReset, tls, now_ns);
+            renewed.receive(now_ns, &body);
+            self.previous = Some(std::mem::replace(&mut self.current, renewed));
+            return Some(Heard::Renewed);
+        }
+        None
+    }
+
+    /// Begin a new key state, where the current one is done.
+    ///
+    /// # Errors
+    /// TLS cannot be set up.
+    pub fn renegotiate(&mut self, now_ns: u64) -> Result<bool, TlsFailure> {
+        if !self.current.is_open() {
+            return Ok(false);
+        }
+        let next = next_key_id(self.current.key_id);
+        let renewed = Negotiation::new(self.side, next, Opcode::SoftReset, self.tls.make()?, now_ns);
+        self.previous = Some(std::mem::replace(&mut self.current, renewed));
+        Ok(true)
+    }
+
+    /// Append the next control packet that is due, if there is one.
+    pub fn transmit(&mut self, now_ns: u64, out: &mut Vec<u8>) -> bool {
+        let states = [self.previous.as_mut(), Some(&mut self.current)];
+        for state in states.into_iter().flatten() {
+            let Some(opcode) = state.transmit(now_ns, self.peer, &mut self.body) else { continue };
+            let header = Header { opcode, key_id: state.key_id };
+            let wrap = match &mut self.dynamic {
+                Some(dynamic) if state.key_id > 0 => dynamic,
+                _ => &mut self.wrap,
+            };
+            let unix_s = self.unix_base_s + now_ns / 1_000_000_000;
+            // Packets count their seconds in 32 bits.
+            wrap.seal(header, self.own, &self.body, unix_s as u32, out);
+            return true;
+        }
+        self.body = Vec::new();
+        false
+    }
+
+    /// When a packet has to be sent again, ns.
+    pub fn deadline(&self) -> Option<u64> {
+        let previous = self.previous.as_ref().and_then(Negotiation::deadline);
+        [self.current.deadline(), previous].into_iter().flatten().min()
+    }
+
+    /// Wrap the control packets of all later key states with keys from this one's TLS.
+    ///
+    /// # Errors
+    /// The handshake is not done.
+    pub fn renew_wrap(&mut self) -> Result<(), TlsFailure> {
+        let exported = self.current.tls().export::<256>(DYNAMIC_LABEL)?;
+        self.dynamic = Some(Wrap::dynamic(self.wrap.keys(), exported, self.side));
+        Ok(())
+    }
+
+    /// Use the current key state's data keys from now on.
+    ///
+    /// # Errors
+    /// The handshake is not done, or the options do not fit together.
+    pub fn install(
+        &mut self,
+        now_ns: u64,
+        derivation: Derivation,
+        shares: &Shares,
+        options: &DataOptions,
+    ) -> Result<(), DataError> {
+        let keys = self.derive(derivation, shares).map_err(|_| DataError::Library)?;
+        let key_id = self.current.key_id;
+        let channel = DataChannel::new(&keys, self.side, key_id, options)?;
+        if self.data.len() > 1 {
+            self.data.remove(0);
+        }
+        self.data.push(Keyed { key_id, since_ns: now_ns, channel });
+        Ok(())
+    }
+
+    fn derive(&self, derivation: Derivation, shares: &Shares) -> Result<KeyMaterial, TlsFailure> {
+        match (derivation, self.peer) {
+            (Derivation::Exported, _) => self.current.tls().export::<256>(EXPORT_LABEL).map(from_exported),
+            (Derivation::Prf, Some(peer)) => {
+                let (client, server) = match self.side {
+                    Side::Client => (self.own, peer),
+                    Side::Server => (peer, self.own),
+                };
+                Ok(from_prf(&shares.pre_master, &shares.client, &shares.server, &client.0, &server.0))
+            }
+            (Derivation::Prf, None) => Err(TlsFailure::internal("the other end's session is not known")),
+        }
+    }
+
+    /// The data channel that sends.
+    pub fn sender(&mut self) -> Option<&mut DataChannel> {
+        self.data.last_mut().map(|keyed| &mut keyed.channel)
+    }
+
+    /// When the newest data keys came into use, ns.
+    pub fn keys_since_ns(&self) -> Option<u64> {
+        self.data.last().map(|keyed| keyed.since_ns)
+    }
+
+    /// The data channel of a packet's key state.
+    pub fn receiver(&mut self, now_ns: u64, key_id: u8) -> Option<&mut DataChannel> {
+        let newest_since_ns = self.keys_since_ns()?;
+        let is_newest = |keyed: &Keyed| keyed.since_ns == newest_since_ns;
+        self.data
+            .iter_mut()
+            .rev()
+            .find(|keyed| keyed.key_id == key_id)
+            .filter(|keyed| is_newest(keyed) || now_ns < newest_since_ns + TRANSITION_NS)
+            .map(|keyed| &mut keyed.channel)
+    }
+
+    /// Control packets that were sent again, by the key state in use.
+    pub fn retransmits(&self) -> u32 {
+        self.current.retransmits()
+    }
+}
+
+/// Key states are numbered 0, 1 ... 7, 1 ...: 0 is a session's first.
+fn next_key_id(key_id: u8) -> u8 {
+    key_id % 7 + 1
+}
+
+fn is_reset(opcode: Opcode) -> bool {
+    matches!(opcode, Opcode::HardResetClientV2 | Opcode::HardResetClientV3 | Opcode::HardResetServerV2)
+}

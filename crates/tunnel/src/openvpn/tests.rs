@@ -1,0 +1,371 @@
+//! The client machine against the server machine, in virtual time.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::client::{Client, Event, Output};
+use super::data::DataCipher;
+use super::digest::Digest;
+use super::message::peer_info::Protocols;
+use super::pair::{Pair, Pki, Setup};
+use super::server::PeerEvent;
+use super::side::Side;
+use super::wrap::{StaticKey, WrapKeys};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Everything of 2.6, the newest that Debian has.
+fn of_2_6() -> Protocols {
+    Protocols::ALL.without(Protocols::DATA_EPOCH)
+}
+
+fn assert_carries(pair: &mut Pair, what: &str) {
+    let (up, down) = (pair.at_server.len(), pair.at_client.len());
+    for number in 0..10 {
+        pair.send_up(&[number; 100], &mut |_| Some(1));
+        pair.send_down(&[number; 200], &mut |_| Some(1));
+    }
+    pair.run_a_second();
+    assert_eq!((pair.at_server.len() - up, pair.at_client.len() - down), (10, 10), "{what}");
+}
+
+fn assert_connects_and_renews(setup: Setup, what: &str) {
+    let mut pair = setup.pair();
+    pair.run_a_second();
+    assert_eq!(pair.events, [Event::Answered, Event::TlsDone, Event::KeysDone, Event::Up], "{what}");
+    assert_eq!(pair.peer_events, [PeerEvent::Up], "{what}");
+    assert_carries(&mut pair, what);
+    pair.client.renegotiate(pair.now_ns);
+    pair.run_a_second();
+    assert_eq!(pair.events.last(), Some(&Event::Renegotiated), "{what}");
+    assert_carries(&mut pair, what);
+    pair.server.as_mut().expect("a server").renegotiate(pair.now_ns);
+    pair.run_a_second();
+    let renewed = pair.events.iter().filter(|event| **event == Event::Renegotiated).count();
+    assert_eq!(renewed, 2, "{what}");
+    assert_eq!(pair.peer_events[1..], [PeerEvent::Renegotiated, PeerEvent::Renegotiated], "{what}");
+    assert_carries(&mut pair, what);
+    pair.client.leave(pair.now_ns);
+    pair.run_a_second();
+    assert_eq!(pair.peer_events.last(), Some(&PeerEvent::Left), "{what}");
+    assert_eq!(pair.client.retransmits(), 0, "{what}");
+    assert_eq!((pair.client.counters().rejected, pair.client.counters().replayed), (0, 0), "{what}");
+}
+
+#[test]
+fn every_cipher_connects_and_renews() {
+    let pki = Pki::new();
+    for cipher in DataCipher::ALL {
+        assert_connects_and_renews(Setup::with(&pki, cipher, of_2_6()), cipher.name());
+    }
+}
+
+#[test]
+fn every_wrap_connects_and_renews_with_and_without_keys_of_its_own() {
+    let pki = Pki::new();
+    let key = || StaticKey::from_bytes(std::array::from_fn(|at| at as u8));
+    for protocols in [of_2_6(), of_2_6().without(Protocols::DYNAMIC_TLS_CRYPT)] {
+        for (name, client, server) in [
+            ("none", WrapKeys::None, WrapKeys::None),
+            ("auth", WrapKeys::auth(&key(), None, Digest::Sha1), WrapKeys::auth(&key(), None, Digest::Sha1)),
+            ("crypt", WrapKeys::crypt(&key(), Side::Client), WrapKeys::crypt(&key(), Side::Server)),
+        ] {
+            let mut setup = Setup::with(&pki, DataCipher::Aes256Gcm, protocols);
+            setup.client.wrap = client;
+            setup.server.wrap = server;
+            assert_connects_and_renews(setup, name);
+        }
+    }
+}
+
+#[test]
+fn servers_of_all_ages_agree_with_the_client() {
+    let pki = Pki::new();
+    let keys_from_key_methods = of_2_6().without(Protocols::TLS_KEY_EXPORT).without(Protocols::CONTROL_EXIT);
+    for (name, protocols) in [("2.7", Protocols::ALL), ("2.6", of_2_6()), ("2.4", keys_from_key_methods)] {
+        let protocols = if name == "2.4" { protocols.without(Protocols::DYNAMIC_TLS_CRYPT) } else { protocols };
+        assert_connects_and_renews(Setup::with(&pki, DataCipher::Aes128Gcm, protocols), name);
+    }
+}
+
+/// A generator of numbers that is the same each time (SplitMix64).
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.next() % n == 0
+    }
+
+    /// 1/16 dropped, 1/32 damaged, 1/8 so late that others overtake it.
+    fn fate(&mut self, packet: &mut [u8]) -> Option<u64> {
+        if self.one_in(16) {
+            return None;
+        }
+        if self.one_in(32) {
+            let at = self.next() as usize % packet.len();
+            packet[at] ^= 1 << (self.next() % 8);
+        }
+        Some(10_000_000 + if self.one_in(8) { self.next() % 50_000_000 } else { 0 })
+    }
+}
+
+#[test]
+fn a_bad_link_costs_time_and_nothing_else() {
+    let pki = Pki::new();
+    let key = || StaticKey::from_bytes(std::array::from_fn(|at| (at * 7) as u8));
+    for seed in 0..12 {
+        let mut chance = Chance(seed);
+        let mut setup = Setup::new(&pki);
+        setup.client.wrap = WrapKeys::crypt(&key(), Side::Client);
+        setup.server.wrap = WrapKeys::crypt(&key(), Side::Server);
+        let mut pair = setup.pair();
+        pair.run(30 * SECOND_NS, &mut |packet| chance.fate(packet));
+        assert!(pair.events.contains(&Event::Up), "seed {seed}: {:?}", pair.events);
+        let mut sent = 0u32;
+        for second in 31..150 {
+            for _ in 0..10 {
+                sent += 1;
+                pair.send_up(&sent.to_be_bytes(), &mut |packet| chance.fate(packet));
+                pair.send_down(&sent.to_be_bytes(), &mut |packet| chance.fate(packet));
+            }
+            match second % 40 {
+                0 => pair.client.renegotiate(pair.now_ns),
+                20 => pair.server.as_mut().expect("a server").renegotiate(pair.now_ns),
+                _ => {}
+            }
+            pair.run(second * SECOND_NS, &mut |packet| chance.fate(packet));
+        }
+        pair.run(210 * SECOND_NS, &mut |_| Some(1_000_000));
+        assert!(!pair.events.iter().any(|event| matches!(event, Event::Failed(_))), "seed {seed}: {:?}", pair.events);
+        let renewed = pair.events.iter().filter(|event| **event == Event::Renegotiated).count();
+        assert_eq!(renewed, 6, "seed {seed}");
+        for (side, came) in [("client", &pair.at_client), ("server", &pair.at_server)] {
+            let distinct: HashSet<_> = came.iter().collect();
+            assert_eq!(distinct.len(), came.len(), "seed {seed}: a packet came out twice at the {side}");
+            let numbers: Vec<u32> =
+                came.iter().map(|p| u32::from_be_bytes(p[..].try_into().expect("as sent"))).collect();
+            assert!(numbers.iter().all(|number| (1..=sent).contains(number)), "seed {seed}: nobody sent that");
+            // 1/16 dropped and 1/32 damaged leave 90.8 %; what is late by more than the replay window is rare.
+            assert!(came.len() > sent as usize * 8 / 10, "seed {seed}: {} of {sent} at the {side}", came.len());
+        }
+        pair.at_client.clear();
+        pair.at_server.clear();
+        assert_carries(&mut pair, "after the bad times");
+    }
+}
+
+#[test]
+fn what_comes_again_is_not_taken_again() {
+    let mut pair = Setup::new(&Pki::new()).pair();
+    pair.run_a_second();
+    let mut packets = Vec::new();
+    for number in 0..100u8 {
+        pair.send_down(&[number], &mut |packet| {
+            packets.push(packet.clone());
+            Some(1)
+        });
+    }
+    pair.run_a_second();
+    assert_eq!(pair.at_client.len(), 100);
+    for packet in &mut packets {
+        pair.client.handle(pair.now_ns, packet);
+    }
+    assert_eq!(pair.at_client.len(), 100);
+    assert_eq!(pair.client.counters().replayed, 100);
+}
+
+#[test]
+fn silence_has_a_name_for_each_step() {
+    let pki = Pki::new();
+    let failed = |pair: &Pair| match pair.events.last() {
+        Some(Event::Failed(failure)) => failure.name,
+        other => panic!("{other:?}"),
+    };
+    let mut unanswered = Setup::new(&pki).pair();
+    unanswered.run(61 * SECOND_NS, &mut |_| None);
+    assert_eq!(failed(&unanswered), "reset_unanswered");
+    // 2 + 4 + 8 + 16 s after the first one there are four more within the hand window.
+    assert_eq!(unanswered.client.retransmits(), 4);
+
+    let mut answered = Setup::new(&pki).pair();
+    let mut seen = 0;
+    answered.run(61 * SECOND_NS, &mut |_| {
+        seen += 1;
+        (seen <= 2).then_some(1)
+    });
+    assert_eq!(failed(&answered), "silence_after_reset");
+}
+
+#[test]
+fn a_wrong_password_and_a_foreign_cipher_are_told_apart() {
+    let pki = Pki::new();
+    let failure = |setup: Setup| {
+        let mut pair = setup.pair();
+        pair.run_a_second();
+        match pair.events.pop() {
+            Some(Event::Failed(failure)) => failure,
+            other => panic!("{other:?}"),
+        }
+    };
+    let mut refused = Setup::new(&pki);
+    refused.server.users = vec![("user".to_owned(), "right".to_owned())];
+    refused.identity.user = Some(("user".to_owned(), "wrong".into()));
+    assert_eq!(failure(refused).name, "auth_failed");
+    let mut foreign = Setup::new(&pki);
+    foreign.server.ciphers = vec![DataCipher::Aes128Cbc];
+    let failure = failure(foreign);
+    assert_eq!(failure.name, "auth_failed");
+    assert!(failure.detail.contains("no shared cipher"), "{failure:?}");
+}
+
+#[test]
+fn a_certificate_of_someone_else_ends_both() {
+    let mut setup = Setup::new(&Pki::new());
+    setup.identity = Pki::new().identity();
+    let mut pair = setup.pair();
+    pair.run_a_second();
+    let Some(Event::Failed(failure)) = pair.events.last() else { panic!("{:?}", pair.events) };
+    assert!(failure.name.starts_with("tls_certificate_"), "{failure:?}");
+}
+
+#[test]
+fn a_server_that_pushes_only_when_asked_is_asked() {
+    let mut setup = Setup::new(&Pki::new());
+    // Nothing of what the client can do is known to such a server: keys come from the key methods.
+    setup.client.peer_info = setup.client.peer_info.replace("IV_PROTO", "IV_NO_PROTO");
+    let mut pair = setup.pair();
+    pair.run(SECOND_NS / 2, &mut |_| Some(1_000_000));
+    assert_eq!(pair.events, [Event::Answered, Event::TlsDone, Event::KeysDone]);
+    // The first request is lost; the next one comes by itself, since the control channel is reliable.
+    let mut lost = false;
+    pair.run(2 * SECOND_NS, &mut |_| std::mem::replace(&mut lost, true).then_some(1_000_000));
+    assert!(!pair.events.contains(&Event::Up));
+    pair.run(4 * SECOND_NS, &mut |_| Some(1_000_000));
+    assert_eq!(pair.events.last(), Some(&Event::Up));
+    assert_carries(&mut pair, "with keys from the key methods");
+}
+
+#[test]
+fn keepalives_go_out_and_a_silent_server_is_noticed() {
+    let mut setup = Setup::new(&Pki::new());
+    setup.server.push.extend(["ping 10".to_owned(), "ping-restart 60".to_owned()]);
+    let mut pair = setup.pair();
+    pair.run(100 * SECOND_NS, &mut |_| Some(1_000_000));
+    // Our server does not ping by itself; what it acknowledged last came in the first second.
+    let Some(Event::Failed(failure)) = pair.events.last() else { panic!("{:?}", pair.events) };
+    assert_eq!(failure.name, "ping_restart");
+    assert_eq!(pair.server.as_ref().expect("a server").counters().pings, 5);
+}
+
+#[test]
+fn keys_that_are_worn_are_renewed() {
+    let mut setup = Setup::new(&Pki::new());
+    setup.client.renegotiate_after.packets = Some(50);
+    setup.client.renegotiate_after_ns = Some(3600 * SECOND_NS);
+    let mut pair = setup.pair();
+    pair.run_a_second();
+    for _ in 0..6 {
+        assert_carries(&mut pair, "while keys wear");
+    }
+    let renewed = |pair: &Pair| pair.events.iter().filter(|event| **event == Event::Renegotiated).count();
+    assert_eq!(renewed(&pair), 2);
+    pair.run(3700 * SECOND_NS, &mut |_| Some(1_000_000));
+    assert_eq!(renewed(&pair), 3);
+}
+
+#[test]
+fn noise_is_counted_and_changes_nothing() {
+    let mut pair = Setup::new(&Pki::new()).pair();
+    pair.run_a_second();
+    let mut chance = Chance(1);
+    for length in 0..2000 {
+        let mut packet: Vec<u8> = (0..length).map(|_| chance.next() as u8).collect();
+        pair.client.handle(pair.now_ns, &mut packet);
+    }
+    assert_eq!(pair.client.counters().rejected, 2000);
+    assert_carries(&mut pair, "after the noise");
+}
+
+#[test]
+fn a_client_that_gets_nothing_asks_for_nothing_but_time() {
+    let setup = Setup::new(&Pki::new());
+    let mut client = Client::new(&Arc::new(setup.client), &setup.identity, 5);
+    let mut out = Vec::new();
+    assert_eq!(client.poll(5, &mut out), Output::Send);
+    assert_eq!(out.len(), 14);
+    assert_eq!(client.poll(5, &mut out), Output::Wait(Some(5 + 2 * SECOND_NS)));
+    assert!(client.send(5, b"early", &mut out).is_err());
+}
+
+#[test]
+fn a_connected_client_is_small() {
+    let mut pair = Setup::new(&Pki::new()).pair();
+    let spent = allocation_counter::measure(|| pair.run_a_second());
+    assert!(pair.events.contains(&Event::Up));
+    // Both ends together: the states of TLS and of the keys, the data channels, what was pushed.
+    assert!(spent.bytes_current < 64 * 1024, "{} bytes", spent.bytes_current);
+}
+
+#[test]
+fn a_server_that_never_stops_talking_costs_little_memory() {
+    let pki = Pki::new();
+    let mut pair = Setup::new(&pki).pair();
+    pair.run_a_second();
+    let spent = allocation_counter::measure(|| {
+        for round in 0..200 {
+            let peer = pair.server.as_mut().expect("a server");
+            // Messages that mean nothing, and a push that goes on and on.
+            peer.say(&format!("INFO,{}", "x".repeat(8000)));
+            peer.say(&format!("PUSH_REPLY,{},push-continuation 2", "route 10.0.0.0 255.0.0.0,".repeat(300)));
+            pair.run((round + 2) * SECOND_NS, &mut |_| Some(1_000));
+        }
+    });
+    assert!(spent.bytes_current < 256 * 1024, "{} bytes", spent.bytes_current);
+    assert_carries(&mut pair, "after all that");
+}
+
+#[test]
+fn a_push_without_an_end_is_refused() {
+    let pki = Pki::new();
+    let mut setup = Setup::new(&pki);
+    setup.server.push =
+        (0..40_000).map(|number| format!("route 10.{}.{}.0 255.255.255.0", number / 250, number % 250)).collect();
+    let mut pair = setup.pair();
+    let spent = allocation_counter::measure(|| pair.run(60 * SECOND_NS, &mut |_| Some(1_000)));
+    let Some(Event::Failed(failure)) = pair.events.last() else { panic!("{:?}", pair.events) };
+    assert!(["malformed_message", "malformed_push"].contains(&failure.name), "{failure:?}");
+    // The server's own buffers are in it: the message of 1.2 MB that waits there.
+    assert!(spent.bytes_current < 4 * 1024 * 1024, "{} bytes", spent.bytes_current);
+}
+
+#[test]
+fn resets_in_a_flood_are_passed_over() {
+    let pki = Pki::new();
+    let mut pair = Setup::new(&pki).pair();
+    let mut first = Vec::new();
+    pair.run(SECOND_NS, &mut |packet| {
+        // The server's reset: 8 in the upper bits.
+        if packet[0] >> 3 == 8 {
+            first.clone_from(packet);
+        }
+        Some(1_000)
+    });
+    let spent = allocation_counter::measure(|| {
+        for number in 0..10_000u32 {
+            let mut packet = first.clone();
+            packet[1..5].copy_from_slice(&number.to_be_bytes());
+            pair.client.handle(pair.now_ns, &mut packet);
+            pair.client.handle(pair.now_ns, &mut first.clone());
+        }
+    });
+    assert!(spent.bytes_current < 16 * 1024, "{} bytes", spent.bytes_current);
+    assert_carries(&mut pair, "after the flood");
+}

@@ -1,0 +1,274 @@
+//! TLS as the control channel carries it: a stream of bytes cut into packets by someone else. Owns which certificates are
+//! accepted, as OpenVPN decides it: by their chain to the given authority, not by a host name.
+
+use std::sync::Arc;
+
+use leadline_tls::TlsFailure;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::crypto::{aws_lc_rs, CryptoProvider};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::WebPkiClientVerifier;
+use rustls::{
+    CertificateError, ClientConfig, ClientConnection, Connection, DigitallySignedStruct, Error, RootCertStore,
+    ServerConfig, ServerConnection, SignatureScheme, SupportedProtocolVersion,
+};
+use std::io::{Read, Write};
+
+/// One key state's TLS.
+pub struct TlsLine {
+    connection: Box<Connection>,
+}
+
+impl TlsLine {
+    /// The asking end. Its first message waits in the output at once.
+    ///
+    /// # Errors
+    /// The configuration offers nothing.
+    pub fn client(config: &Arc<ClientConfig>) -> Result<Self, TlsFailure> {
+        let name = ServerName::try_from("openvpn").expect("a plain word is a name");
+        let connection = ClientConnection::new(config.clone(), name).map_err(|error| TlsFailure::of(&error))?;
+        Ok(Self { connection: Box::new(connection.into()) })
+    }
+
+    /// The answering end.
+    ///
+    /// # Errors
+    /// The configuration offers nothing.
+    pub fn server(config: &Arc<ServerConfig>) -> Result<Self, TlsFailure> {
+        let connection = ServerConnection::new(config.clone()).map_err(|error| TlsFailure::of(&error))?;
+        Ok(Self { connection: Box::new(connection.into()) })
+    }
+
+    /// Take the stream's next bytes; plaintext is appended to `plain`.
+    ///
+    /// # Errors
+    /// The handshake or the stream is broken; an alert for the peer may wait in the output.
+    pub fn receive(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), TlsFailure> {
+        while !bytes.is_empty() {
+            let read = self.connection.read_tls(&mut bytes).map_err(TlsFailure::internal)?;
+            let state = self.connection.process_new_packets().map_err(|error| TlsFailure::of(&error))?;
+            let before = plain.len();
+            plain.resize(before + state.plaintext_bytes_to_read(), 0);
+            self.connection.reader().read_exact(&mut plain[before..]).map_err(TlsFailure::internal)?;
+            if read == 0 {
+                // The peer has closed the stream; what follows is nobody's.
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Queue plaintext; before the handshake's end it waits for it.
+    pub fn write(&mut self, plaintext: &[u8]) {
+        // Into memory; rustls takes 64 KiB before it refuses, and our messages are far smaller.
+        let _ = self.connection.writer().write_all(plaintext);
+    }
+
+    /// Whether bytes wait to be sent.
+    pub fn has_output(&self) -> bool {
+        self.connection.wants_write()
+    }
+
+    /// Replace `chunk` by up to `most` bytes that are to be sent.
+    pub fn take_output(&mut self, most: usize, chunk: &mut Vec<u8>) {
+        chunk.clear();
+        while chunk.len() < most && self.connection.wants_write() {
+            let room = most - chunk.len();
+            // Into memory, which does not fail.
+            let _ = self.connection.write_tls(&mut Limited { into: chunk, room });
+        }
+    }
+
+    /// Whether the handshake goes on.
+    pub fn is_handshaking(&self) -> bool {
+        self.connection.is_handshaking()
+    }
+
+    /// Keying material (RFC 5705) without a context.
+    ///
+    /// # Errors
+    /// The handshake is not done.
+    pub fn export<const N: usize>(&self, label: &[u8]) -> Result<[u8; N], TlsFailure> {
+        let made = match &*self.connection {
+            Connection::Client(connection) => connection.export_keying_material([0; N], label, None),
+            Connection::Server(connection) => connection.export_keying_material([0; N], label, None),
+        };
+        made.map_err(|error| TlsFailure::of(&error))
+    }
+}
+
+struct Limited<'v> {
+    into: &'v mut Vec<u8>,
+    room: usize,
+}
+
+impl Write for Limited<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let taken = bytes.len().min(self.room);
+        self.into.extend_from_slice(&bytes[..taken]);
+        self.room -= taken;
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What one end may negotiate, and whom it trusts.
+pub struct Trust<'t> {
+    /// Certificates of the authorities, PEM.
+    pub authority_pem: &'t str,
+    /// Protocol versions.
+    pub versions: &'t [&'static SupportedProtocolVersion],
+    /// Whether a server's certificate that is for something else is refused (`remote-cert-tls server`).
+    pub usage: bool,
+}
+
+/// What a client's connections share. Without an identity it shows no certificate.
+///
+/// # Errors
+/// One line on what cannot be used.
+pub fn client_config(trust: &Trust<'_>, identity: Option<(&str, &str)>) -> Result<ClientConfig, String> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let roots = Arc::new(roots(trust.authority_pem)?);
+    let refused = |error| format!("ca: {error}");
+    let verifier = AuthorityOnly {
+        chains: WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone())
+            .build()
+            .map_err(refused)?,
+        any_usage: match trust.usage {
+            true => None,
+            false => {
+                Some(WebPkiClientVerifier::builder_with_provider(roots, provider.clone()).build().map_err(refused)?)
+            }
+        },
+    };
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(trust.versions)
+        .map_err(|error| format!("TLS versions: {error}"))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier));
+    let mut config = match identity {
+        Some((certificate, key)) => {
+            let (chain, key) = chain_and_key(certificate, key)?;
+            builder.with_client_auth_cert(chain, key).map_err(|error| format!("cert and key: {error}"))?
+        }
+        None => builder.with_no_client_auth(),
+    };
+    // OpenVPN makes a whole handshake each time, so that each key stands for itself.
+    config.resumption = Resumption::disabled();
+    config.enable_sni = false;
+    Ok(config)
+}
+
+/// What a server's connections share. Clients need a certificate only where `clients_need_one`.
+///
+/// # Errors
+/// One line on what cannot be used.
+pub fn server_config(
+    trust: &Trust<'_>,
+    identity: (&str, &str),
+    clients_need_one: bool,
+) -> Result<ServerConfig, String> {
+    let provider: Arc<CryptoProvider> = Arc::new(aws_lc_rs::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(trust.authority_pem)?), provider.clone());
+    let verifier = if clients_need_one { verifier } else { verifier.allow_unauthenticated() };
+    let verifier = verifier.build().map_err(|error| format!("ca: {error}"))?;
+    let (chain, key) = chain_and_key(identity.0, identity.1)?;
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(trust.versions)
+        .map_err(|error| format!("TLS versions: {error}"))?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(chain, key)
+        .map_err(|error| format!("cert and key: {error}"))?;
+    config.send_tls13_tickets = 0;
+    Ok(config)
+}
+
+fn roots(pem: &str) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates("ca", pem)? {
+        roots.add(certificate).map_err(|error| format!("ca: {error}"))?;
+    }
+    Ok(roots)
+}
+
+fn chain_and_key(
+    certificate: &str,
+    key: &str,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
+    let chain = certificates("cert", certificate)?;
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes())
+        .map_err(|error| format!("key: {error}; it has to be an unencrypted PEM private key"))?;
+    Ok((chain, key))
+}
+
+fn certificates(what: &str, pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+    match found {
+        Ok(found) if !found.is_empty() => Ok(found),
+        Ok(_) => Err(format!("{what}: there is no certificate in it; it has to be PEM")),
+        Err(error) => Err(format!("{what}: {error}; it has to be PEM")),
+    }
+}
+
+/// Accepts what the authority has issued, whatever name it is for.
+#[derive(Debug)]
+struct AuthorityOnly {
+    chains: Arc<WebPkiServerVerifier>,
+    /// Also takes certificates that are made for clients, where the purpose does not matter.
+    any_usage: Option<Arc<dyn ClientCertVerifier>>,
+}
+
+impl ServerCertVerifier for AuthorityOnly {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        use CertificateError as Of;
+        match self.chains.verify_server_cert(certificate, intermediates, name, ocsp_response, now) {
+            // The name is looked at last, so the chain is good.
+            Err(Error::InvalidCertificate(Of::NotValidForName | Of::NotValidForNameContext { .. })) => {
+                Ok(ServerCertVerified::assertion())
+            }
+            // A purpose is looked at before the chain, so a client's certificate is checked as what it is.
+            Err(Error::InvalidCertificate(Of::InvalidPurpose | Of::InvalidPurposeContext { .. }))
+                if self.any_usage.is_some() =>
+            {
+                let verifier = self.any_usage.as_ref().expect("just seen");
+                verifier.verify_client_cert(certificate, intermediates, now).map(|_| ServerCertVerified::assertion())
+            }
+            checked => checked,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chains.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chains.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.chains.supported_verify_schemes()
+    }
+}
