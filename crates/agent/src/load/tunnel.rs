@@ -3,6 +3,7 @@
 //! `fleet` is what the threads share, `report` makes their figures one outcome.
 
 mod attempt;
+mod carriage;
 mod deeds;
 mod fleet;
 mod given;
@@ -13,8 +14,6 @@ mod memory;
 mod metric;
 mod plan;
 mod report;
-#[cfg(test)]
-mod tests;
 mod traffic;
 mod worker;
 
@@ -25,7 +24,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use leadline_sys::clock::monotonic_ns;
-use leadline_wire::{ErrorReport, Outcome, Side, TunnelSpec};
+use leadline_wire::{ErrorReport, LoadReport, Outcome, Side, TunnelSpec};
 
 use self::fleet::Fleet;
 use self::memory::Before;
@@ -88,14 +87,17 @@ impl Ready for TunnelLoad {
             latest: BTreeMap::new(),
             interval_ns,
             next_ns: at_ns.saturating_add(interval_ns),
+            far_loads: Vec::new(),
         };
         course.follow(&fleet, &rolled, &snapshots, task);
+        course.tell_far_end(&fleet, task);
         let reports = threads.into_iter().map(JoinHandle::join);
         let reports = reports.map(|report| report.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         let reports = reports.collect::<io::Result<Vec<_>>>();
         let reports = reports.map_err(|error| system_error("driving VPN clients", &error))?;
         let memory_bytes = memory.and_then(Before::peak_since);
-        Ok(report::outcome(&fleet, reports, &course.collector, memory_bytes))
+        let Course { collector, far_loads, .. } = course;
+        Ok(report::outcome(&fleet, reports, &collector, far_loads, memory_bytes))
     }
 }
 
@@ -105,6 +107,8 @@ struct Course {
     latest: BTreeMap<u32, Snapshot>,
     interval_ns: u64,
     next_ns: u64,
+    /// What the traffic cost its far end.
+    far_loads: Vec<LoadReport>,
 }
 
 impl Course {
@@ -139,5 +143,16 @@ impl Course {
         let standing = is_new.then(|| report::standing(&self.latest));
         let flows = report::progress(&fleet.counters);
         task.progress_standing(Side::Local, now_ns, flows, self.collector.recent(), standing);
+        self.tell_far_end(fleet, task);
+    }
+
+    /// Passes on what the traffic's far end has told.
+    fn tell_far_end(&mut self, fleet: &Fleet, task: &Task) {
+        let Some(traffic) = &fleet.plan.traffic else { return };
+        let told = traffic.told();
+        for (t_ns, rows) in told.progress {
+            task.progress(Side::Peer, t_ns, rows, Vec::new());
+        }
+        self.far_loads.extend(told.loads);
     }
 }

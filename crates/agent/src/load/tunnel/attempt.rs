@@ -12,8 +12,8 @@ use leadline_wire::TunnelDeed;
 
 use super::given::Given;
 use super::inside::{Ledger, Proven};
-use super::link::{Link, Outbox, Sent};
-use super::member::{Member, Occasion, Phase, Success, Steps};
+use super::link::{Link, Sent};
+use super::member::{Member, Occasion, Phase, Steps, Success};
 use super::metric::Metric;
 use super::worker::Worker;
 use crate::events::error_code;
@@ -158,7 +158,8 @@ impl Worker {
         let missing = plan.expectation.missing(pushed, &given);
         // Whatever else is missing, others must not have the same.
         let shared = self.fleet.register.enter(member.number, &given);
-        let has_proof = member.inside.prove(now_ns, plan.first_data_ns, given.echo_ends(plan.expectation.echo));
+        let until_ns = now_ns.saturating_add(plan.first_data_ns).min(member.give_up_ns);
+        let has_proof = member.inside.prove(now_ns, until_ns, given.echo_ends(plan.expectation.echo));
         member.given = Some(Box::new(given));
         let order = ["partial_no_address", "partial_address_outside_pool"];
         let first = missing.filter(|missing| order.contains(missing)).or(shared_first(shared)).or(missing).or(shared);
@@ -413,10 +414,13 @@ impl Worker {
             member.cause = Some("unfinished");
             self.failures.count("unfinished", 1, || "the fleet's time was over".into());
         }
+        // From here on only the machines' own timers count.
+        (member.give_up_ns, member.retry_ns) = (u64::MAX, u64::MAX);
         if !member.phase.is_up() {
-            member.machine = None;
+            (member.machine, member.machine_due_ns) = (None, u64::MAX);
             return;
         }
+        member.inside.end();
         if let Some(machine) = &mut member.machine {
             machine.leave(now_ns);
             self.drive(index);
@@ -518,10 +522,14 @@ fn shared_first(shared: Option<&'static str>) -> Option<&'static str> {
 /// What a failure by silence may come from.
 fn explanation(name: &str) -> &'static str {
     match name {
-        "reset_unanswered" => "no answer to any reset: the server is not there, does not know the key of the control \
-                               channel, or has had too many new clients (connect-freq-initial)",
-        "silence_after_reset" => "the reset was answered and nothing after it: the server has as many clients as it takes \
-                                  (max-clients), or has had too many new ones (connect-freq)",
+        "reset_unanswered" => {
+            "no answer to any reset: the server is not there, does not know the key of the control \
+                               channel, or has had too many new clients (connect-freq-initial)"
+        }
+        "silence_after_reset" => {
+            "the reset was answered and nothing after it: the server has as many clients as it takes \
+                                  (max-clients), or has had too many new ones (connect-freq)"
+        }
         _ => "",
     }
 }

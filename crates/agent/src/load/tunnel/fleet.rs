@@ -27,6 +27,9 @@ pub struct Fleet {
     settling: AtomicUsize,
     /// Others that will come or are on their way up.
     coming: AtomicUsize,
+    /// When the traffic begins, and threads with clients that are not ready for it.
+    traffic_ns: AtomicU64,
+    unready: AtomicUsize,
     /// Threads that have something left to do.
     busy: AtomicUsize,
 }
@@ -44,6 +47,8 @@ impl Fleet {
             at_ns: AtomicU64::new(u64::MAX),
             arrivals_ns: AtomicU64::new(u64::MAX),
             arrived_ns: AtomicU64::new(u64::MAX),
+            traffic_ns: AtomicU64::new(u64::MAX),
+            unready: AtomicUsize::new(threads),
             busy: AtomicUsize::new(threads),
         }
     }
@@ -71,8 +76,22 @@ impl Fleet {
     }
 
     /// When the traffic begins, ns; `u64::MAX`: not known yet.
+    #[inline]
     pub fn traffic_ns(&self) -> u64 {
-        self.times().arrived_ns.saturating_add(AHEAD_NS)
+        self.traffic_ns.load(Ordering::Acquire)
+    }
+
+    /// All clients of a thread are ready for the traffic, or carry none.
+    pub fn ready(&self, now_ns: u64) {
+        if self.unready.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.begin_traffic(now_ns);
+        }
+    }
+
+    /// The traffic begins, whoever is not ready.
+    pub fn begin_traffic(&self, now_ns: u64) {
+        // Whoever was faster has said when.
+        let _ = self.traffic_ns.compare_exchange(u64::MAX, now_ns + AHEAD_NS, Ordering::AcqRel, Ordering::Acquire);
     }
 
     /// When the fleet leaves at the latest, ns. Settling may take as long again as what comes after it.

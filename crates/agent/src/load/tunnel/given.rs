@@ -124,7 +124,8 @@ impl Expectation {
     /// A network or address that is none.
     pub fn new(spec: &TunnelExpectation, offered: Vec<DataCipher>) -> Result<Self, ErrorReport> {
         let nets = |name: &str, texts: &[String]| -> Result<Vec<Net>, ErrorReport> {
-            let net = |text: &String| text.parse().map_err(|error| input_error("bad_network", format!("{name}: {error}")));
+            let net =
+                |text: &String| text.parse().map_err(|error| input_error("bad_network", format!("{name}: {error}")));
             texts.iter().map(net).collect()
         };
         let address = |name: &str, text: &String| -> Result<IpAddr, ErrorReport> {

@@ -125,10 +125,9 @@ pub enum Proven {
 }
 
 impl Inside {
-    /// A tunnel has come up: prove it within this time. False where there is nobody to ask.
-    pub fn prove(&mut self, now_ns: u64, within_ns: u64, ends: Option<(std::net::IpAddr, std::net::IpAddr)>) -> bool {
+    /// A tunnel has come up: prove it until then, ns. False where there is nobody to ask.
+    pub fn prove(&mut self, now_ns: u64, until_ns: u64, ends: Option<(std::net::IpAddr, std::net::IpAddr)>) -> bool {
         self.echo = ends.and_then(|(own, to)| Echo::new(own, to, IDENTIFIER));
-        let until_ns = now_ns.saturating_add(within_ns);
         self.proof = Proof { is_wanted: true, sent: 0, next_ns: now_ns, until_ns, answered_ns: None };
         self.echo.is_some()
     }
@@ -141,7 +140,7 @@ impl Inside {
     /// The tunnel has gone.
     pub fn end(&mut self) {
         self.echo = None;
-        self.proof.is_wanted = false;
+        (self.proof.is_wanted, self.proof.next_ns, self.proof.until_ns) = (false, u64::MAX, u64::MAX);
         self.pings.next_ns = u64::MAX;
     }
 
@@ -160,15 +159,30 @@ impl Inside {
         self.traffic.is_some()
     }
 
+    /// Whether its load may begin, or there is none.
+    pub fn is_traffic_ready(&self) -> bool {
+        self.traffic.as_ref().is_none_or(|traffic| traffic.is_ready())
+    }
+
+    /// The fleet's load begins then, ns.
+    pub fn start_traffic(&mut self, start_ns: u64) {
+        if let Some(traffic) = &mut self.traffic {
+            traffic.start(start_ns);
+        }
+    }
+
+    /// When the proving echo is to be looked at again, ns.
     pub fn proof_due_ns(&self) -> u64 {
         self.proof.next_ns.min(self.proof.until_ns)
     }
 
+    /// When the next ping is due, ns.
     #[inline]
     pub fn ping_due_ns(&self) -> u64 {
         self.pings.next_ns
     }
 
+    /// When the traffic has something to do, ns.
     #[inline]
     pub fn traffic_due_ns(&self) -> u64 {
         self.traffic.as_ref().map_or(u64::MAX, |traffic| traffic.deadline_ns())
@@ -182,6 +196,7 @@ impl Inside {
         packet.clear();
         echo.build(self.proof.sent, now_ns, ECHO_PACKET_BYTES, packet);
         self.sent += u64::from(send(packet));
+        // Sent or not: a socket that is full has no use for more.
         let wait_ns = FIRST_RESEND_NS.saturating_mul(1 << self.proof.sent.min(16)).min(LONGEST_RESEND_NS);
         self.proof.sent += 1;
         self.proof.next_ns = now_ns + wait_ns;
@@ -228,12 +243,7 @@ impl Inside {
     }
 
     /// Let the traffic send what is due.
-    pub fn poll_traffic(
-        &mut self,
-        now_ns: u64,
-        ledger: &mut Ledger<'_>,
-        send: &mut dyn FnMut(&[u8]) -> bool,
-    ) {
+    pub fn poll_traffic(&mut self, now_ns: u64, ledger: &mut Ledger<'_>, send: &mut dyn FnMut(&[u8]) -> bool) {
         let (Some(traffic), Some(counters)) = (&mut self.traffic, ledger.counters) else { return };
         let mut sent = 0;
         let mut counted = |packet: &[u8]| {
@@ -301,11 +311,6 @@ impl Inside {
             };
             ledger.recorder.record(metric as usize, sent_ns, now_ns - sent_ns);
         }
-    }
-
-    /// Packets that went through the tunnel: in and out.
-    pub fn packets(&self) -> (u64, u64) {
-        (self.sent, self.received)
     }
 
     /// Send packets of our own that stand one behind the other.

@@ -295,11 +295,7 @@ impl Outbox {
     ///
     /// # Errors
     /// The socket's.
-    pub fn push<E>(
-        &mut self,
-        link: &mut Link,
-        seal: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
-    ) -> io::Result<bool> {
+    pub fn push<E>(&mut self, link: &mut Link, seal: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> io::Result<bool> {
         if link.is_blocked() {
             return Ok(false);
         }
@@ -443,9 +439,7 @@ mod tests {
             };
             sent += u32::from(outbox.push(&mut link, seal).unwrap());
         }
-        let taking = std::thread::spawn(move || {
-            (0..sent).all(|number| receive()[..4] == number.to_be_bytes())
-        });
+        let taking = std::thread::spawn(move || (0..sent).all(|number| receive()[..4] == number.to_be_bytes()));
         while !link.resume().unwrap() {
             std::thread::yield_now();
         }

@@ -35,11 +35,6 @@ pub enum Phase {
 pub const PHASES: usize = 8;
 
 impl Phase {
-    /// Whether nothing more happens by itself.
-    pub fn is_end(self) -> bool {
-        matches!(self, Self::Configured | Self::Partial | Self::Failed)
-    }
-
     /// Whether there is a tunnel.
     pub fn is_up(self) -> bool {
         matches!(self, Self::Proving | Self::Configured | Self::Partial)
@@ -156,7 +151,7 @@ impl Member {
             Phase::Waiting | Phase::Failed => return u64::MAX,
             Phase::Resting => return self.retry_ns,
             Phase::Connecting | Phase::Negotiating => self.give_up_ns,
-            Phase::Proving => self.give_up_ns.min(self.inside.proof_due_ns()),
+            Phase::Proving => self.inside.proof_due_ns(),
             Phase::Configured => self.inside.ping_due_ns(),
             Phase::Partial => u64::MAX,
         };

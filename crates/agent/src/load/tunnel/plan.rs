@@ -7,9 +7,9 @@ use std::sync::Arc;
 use leadline_pace::{Stage, Stages};
 use leadline_sys::clock::{monotonic_ns, realtime_ns};
 use leadline_sys::process::file_limit;
-use leadline_tunnel::openvpn::client::{ClientConfig, Identity};
+use leadline_tunnel::openvpn::config::{identity as make_identity, ClientConfig, Identity};
 use leadline_tunnel::openvpn::identity::Authority;
-use leadline_tunnel::openvpn::profile::{self, Profile, Remote, Transport};
+use leadline_tunnel::openvpn::profile::{self, Family, Profile, Remote, Transport};
 use leadline_tunnel::openvpn::secret::Secret;
 use leadline_wire::{ErrorReport, IpVersion, TunnelAction, TunnelIdentities, TunnelSpec};
 
@@ -75,16 +75,15 @@ impl Plan {
     /// What is wrong, and what would be right.
     pub fn new(spec: &TunnelSpec) -> Result<Self, ErrorReport> {
         check_numbers(spec)?;
-        let profile = profile::parse(&spec.profile).map_err(|error| {
-            input_error("bad_profile", format!("profile, line {}: {}", error.line, error.message))
-        })?;
+        let profile = profile::parse(&spec.profile);
+        let profile = profile.map_err(|error| input_error("bad_profile", format!("profile: {error}")))?;
         let unix_base_s = realtime_ns().saturating_sub(monotonic_ns()) / 1_000_000_000;
         let config = ClientConfig::new(&profile, unix_base_s).map_err(|message| input_error("bad_profile", message))?;
         let config = Arc::new(config);
         let binds = spec.bind.iter().filter_map(|bind| parse_bind(Some(bind)).transpose());
         let binds = binds.collect::<Result<Vec<IpAddr>, _>>()?;
         Ok(Self {
-            identities: identities(&config, &profile, spec)?,
+            identities: identities(&profile, spec)?,
             remotes: profile.remotes.iter().map(|remote| resolve(remote, &binds)).collect::<Result<_, _>>()?,
             binds,
             clients: spec.clients,
@@ -99,7 +98,7 @@ impl Plan {
             ping_ns: spec.ping_ms.map(|ms| u64::from(ms) * 1_000_000),
             actions: spec.actions.clone(),
             traffic: spec.traffic.as_ref().map(traffic::plan).transpose()?,
-            ignored: profile.ignored.iter().map(|ignored| format!("line {}: {}", ignored.line, ignored.text)).collect(),
+            ignored: profile.ignored.iter().map(ToString::to_string).collect(),
             config,
         })
     }
@@ -139,7 +138,9 @@ fn check_numbers(spec: &TunnelSpec) -> Result<(), ErrorReport> {
     let bad = |message: String| Err(input_error("bad_tunnel", message));
     let least_one = [spec.clients, spec.threads, spec.attempt_ms, spec.first_data_ms, spec.interval_ms];
     if least_one.contains(&0) || spec.duration_ms == 0 || spec.ping_ms == Some(0) {
-        return bad("clients, threads, duration, interval, ping and the times of an attempt have to be at least 1".into());
+        return bad(
+            "clients, threads, duration, interval, ping and the times of an attempt have to be at least 1".into()
+        );
     }
     if spec.settled > spec.clients {
         return bad(format!("settled: {} of {} clients", spec.settled, spec.clients));
@@ -174,7 +175,11 @@ fn resolve(remote: &Remote, binds: &[IpAddr]) -> Result<Server, ErrorReport> {
         [first, ..] if first.is_ipv4() => Some(IpVersion::V4),
         _ => Some(IpVersion::V6),
     };
-    let address = resolve_host(&remote.host, remote.port, remote.family.or(bound))?;
+    let family = remote.family.map(|family| match family {
+        Family::V4 => IpVersion::V4,
+        Family::V6 => IpVersion::V6,
+    });
+    let address = resolve_host(&remote.host, remote.port, family.or(bound))?;
     if let Some(other) = binds.iter().find(|bind| bind.is_ipv4() != address.is_ipv4()) {
         let message = format!("bind: {other} cannot reach {address}: they are of different families");
         return Err(input_error("bad_address", message));
@@ -183,11 +188,7 @@ fn resolve(remote: &Remote, binds: &[IpAddr]) -> Result<Server, ErrorReport> {
 }
 
 /// As many as differ; client n has number n of them, from the first again after the last.
-fn identities(
-    config: &Arc<ClientConfig>,
-    profile: &Profile,
-    spec: &TunnelSpec,
-) -> Result<Vec<Identity>, ErrorReport> {
+fn identities(profile: &Profile, spec: &TunnelSpec) -> Result<Vec<Identity>, ErrorReport> {
     let bad = |who: &str| {
         let who = who.to_owned();
         move |message: String| input_error("bad_identity", format!("{who}: {message}"))
@@ -197,18 +198,20 @@ fn identities(
         return Err(input_error("no_users", "the profile asks for a user and a password (auth-user-pass): give users"));
     }
     let make = |certificate: Option<(&str, &str)>, who: &str| {
-        config.identity(certificate, own_user.clone()).map_err(bad(who))
+        make_identity(profile, certificate, own_user.clone()).map_err(bad(who))
     };
     let certified: Vec<Identity> = match &spec.identities {
-        TunnelIdentities::Profile {} => vec![make(profile.identity(), "the profile's certificate")?],
+        TunnelIdentities::Profile {} => {
+            let own = profile.cert.as_deref().zip(profile.key.as_ref().map(Secret::expose));
+            vec![make(own, "the profile's certificate")?]
+        }
         TunnelIdentities::Given { identities } if identities.is_empty() => {
             return Err(input_error("bad_identity", "there are no identities"));
         }
         TunnelIdentities::Given { identities } => {
             let numbered = identities.iter().zip(1..);
-            let each = numbered.map(|(one, number)| {
-                make(Some((&one.certificate_pem, &one.key_pem)), &format!("identity {number}"))
-            });
+            let each = numbered
+                .map(|(one, number)| make(Some((&one.certificate_pem, &one.key_pem)), &format!("identity {number}")));
             each.collect::<Result<_, _>>()?
         }
         TunnelIdentities::Issued { authority_pem, authority_key_pem, name_prefix } => {
@@ -225,7 +228,7 @@ fn identities(
         return Ok(certified);
     }
     // Client n has user n and certificate n, each from the first again after its last.
-    let combined = (0..(spec.clients as usize).min(least_common_multiple(certified.len(), spec.users.len())));
+    let combined = 0..(spec.clients as usize).min(least_common_multiple(certified.len(), spec.users.len()));
     let user = |number: usize| {
         let user = &spec.users[number % spec.users.len()];
         (user.user.clone(), Secret::from(user.password.as_str()))

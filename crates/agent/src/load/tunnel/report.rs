@@ -11,7 +11,7 @@ use super::fleet::Fleet;
 use super::inside::PingTally;
 use super::member::{Phase, PHASES};
 use super::traffic::Figures;
-use crate::load::http::report::Failures;
+pub use crate::load::http::report::Failures;
 use crate::load::threads::{Collector, FlowCounters};
 
 /// What a worker leaves.
@@ -124,6 +124,7 @@ pub fn outcome(
     fleet: &Fleet,
     reports: Vec<WorkerReport>,
     collector: &Collector,
+    far_loads: Vec<LoadReport>,
     memory_bytes: Option<u64>,
 ) -> Outcome {
     let mut counts = BTreeMap::new();
@@ -135,7 +136,7 @@ pub fn outcome(
         pushback += report.tally.pushback;
         merge(&mut failures, report.failures);
         for figures in report.figures {
-            flows.push(figures.flow);
+            flows.extend(figures.flows);
             add(&mut counts, figures.counts);
             for (name, count) in figures.errors {
                 let example = figures.examples.get(name);
@@ -174,11 +175,23 @@ pub fn outcome(
             engine: None,
             engine_reason: None,
         },
-        receiver: None,
+        receiver: receiver(far_loads),
         counts,
         tunnel: Some(Box::new(TunnelReport { clients, ignored_options: fleet.plan.ignored.clone(), memory_bytes })),
         crypto: None,
     }
+}
+
+/// What the traffic cost its far end: all sessions together.
+fn receiver(loads: Vec<LoadReport>) -> Option<LoadReport> {
+    loads.into_iter().reduce(|mut all, one| {
+        all.wall_s = all.wall_s.max(one.wall_s);
+        all.threads.extend(one.threads);
+        all.pushback += one.pushback;
+        all.socket_drops = all.socket_drops.zip(one.socket_drops).map(|(a, b)| a + b);
+        all.late_p99_us = all.late_p99_us.zip(one.late_p99_us).map(|(a, b)| a.max(b));
+        all
+    })
 }
 
 /// How the load stands, from the latest word of each worker that has spoken.

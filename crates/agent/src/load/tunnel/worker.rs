@@ -12,6 +12,7 @@ use leadline_sys::poll::{Interest, Poll, Ready};
 use leadline_tunnel::openvpn::client::Received;
 use leadline_tunnel::openvpn::profile::Transport;
 
+use super::carriage::Carriage;
 use super::deeds::Deeds;
 use super::fleet::Fleet;
 use super::inside::Ledger;
@@ -59,7 +60,7 @@ pub struct Worker {
     next_arrival: usize,
     /// Answers to packets from inside, of the batch that is being read.
     answers: Vec<u8>,
-    has_traffic_begun: bool,
+    pub carriage: Carriage,
     /// Renewals that were asked for and have not come.
     pub renewals: u32,
     /// Clients that carry load.
@@ -111,7 +112,7 @@ impl Worker {
             failures: Failures::default(),
             next_arrival: 0,
             answers: Vec::new(),
-            has_traffic_begun: false,
+            carriage: Carriage::default(),
             renewals: 0,
             carrying: 0,
             is_busy: true,
@@ -157,7 +158,7 @@ impl Worker {
     /// Let everything happen that is due, then wait for what comes, until `until_ns` at most.
     fn turn(&mut self, now_ns: u64, until_ns: u64) -> io::Result<()> {
         let mut next_ns = self.begin_arrivals(now_ns).min(self.do_deeds(now_ns));
-        self.begin_traffic(now_ns);
+        self.look_after_traffic(now_ns);
         next_ns = next_ns.min(self.expire(now_ns));
         self.recorder.roll(now_ns);
         self.tell_busy();
@@ -174,7 +175,7 @@ impl Worker {
         }
         for source in &ready[..count] {
             self.serve(source.token as usize, *source);
-            if self.timers.peek().is_some_and(|Reverse((due_ns, _))| *due_ns != u64::MAX) {
+            if !self.timers.is_empty() {
                 self.expire(monotonic_ns());
             }
         }
@@ -294,7 +295,9 @@ impl Worker {
 
     /// Let timers run that have run out; says when the next one does.
     fn expire(&mut self, now_ns: u64) -> u64 {
-        while let Some(&Reverse((due_ns, index))) = self.timers.peek() {
+        // As many as there are now: what is set while they run has its turn after the sockets.
+        for _ in 0..self.timers.len() {
+            let Some(&Reverse((due_ns, index))) = self.timers.peek() else { break };
             if due_ns > now_ns {
                 return due_ns;
             }
@@ -306,7 +309,7 @@ impl Worker {
             member.armed_ns = u64::MAX;
             self.wake(index as usize, monotonic_ns());
         }
-        u64::MAX
+        self.timers.peek().map_or(u64::MAX, |Reverse((due_ns, _))| *due_ns)
     }
 
     /// See to it that a client is woken when something is to be done for it.
@@ -339,30 +342,6 @@ impl Worker {
         Ok(())
     }
 
-    /// Give every configured client its part of the traffic once that is about to begin.
-    fn begin_traffic(&mut self, now_ns: u64) {
-        if self.has_traffic_begun || self.fleet.times().arrived_ns > now_ns {
-            return;
-        }
-        self.has_traffic_begun = true;
-        let fleet = Arc::clone(&self.fleet);
-        let Some(plan) = &fleet.plan.traffic else { return };
-        let start_ns = fleet.traffic_ns();
-        for index in 0..self.members.len() {
-            let member = &mut self.members[index];
-            let (Phase::Configured, Some(given)) = (member.phase, &member.given) else { continue };
-            match plan.client(&given.seat(member.number, fleet.plan.clients)) {
-                Ok(mut traffic) => {
-                    traffic.start(start_ns);
-                    member.inside.carry(traffic);
-                    self.carrying += 1;
-                    self.rearm(index);
-                }
-                Err(name) => self.failures.count(name, 1, || "the server gave the client no address for it".into()),
-            }
-        }
-    }
-
     /// Whether the thread still has something to do by itself.
     fn tell_busy(&mut self) {
         let in_phase = |phase: Phase| self.phases[phase as usize];
@@ -375,7 +354,7 @@ impl Worker {
             || self.renewals > 0
             || self.carrying > 0
             || plan.ping_ns.is_some()
-            || (plan.traffic.is_some() && !self.has_traffic_begun);
+            || (plan.traffic.is_some() && self.carriage != Carriage::Begun);
         if is_busy != self.is_busy {
             self.is_busy = is_busy;
             self.fleet.set_busy(is_busy);
