@@ -1,4 +1,4 @@
-"""Our own HTTP generator as the bench runs it: one agent, told over its pipe what `leadline http` would tell it.
+"""Our own generators as the bench runs them: one agent, told over its pipe what the command would tell it.
 
 The command's own work (Python, calibration) is no part of generating, so the agent is driven directly; its account is
 its whole process's, from its start to its end, as the peers' is. `observer_share` asks the agent's observer likewise.
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -30,12 +31,16 @@ from leadline.contract.models import (
     Prepare,
     Prepared,
     Start,
+    Target,
+    TunnelWorkload,
+    UdpWorkload,
 )
 from leadline.fleet.messages import Command, Event, encode, parse_event
 from leadline.plan import HttpTest
 from leadline.trial.workloads import http_workload
 
 Said = TypeVar("Said")
+Workload = HttpWorkload | TunnelWorkload | UdpWorkload
 
 _TRIAL, _TASK = "bench", "http"
 _ENGINE_VARIABLE = "LEADLINE_HTTP_ENGINE"
@@ -54,8 +59,13 @@ class Load:
 
 def load(url: str, script: Path | None = None, engine: str | None = None, **options: Any) -> Load:
     """Run one load; `options` are the keys of a plan's `http` test."""
-    with _agent({} if engine is None else {_ENGINE_VARIABLE: engine}) as (process, events):
-        _tell(process, Prepare(type="prepare", trial=_TRIAL, task=_TASK, workload=_workload(url, script, options)))
+    return run(_workload(url, script, options), environment={} if engine is None else {_ENGINE_VARIABLE: engine})
+
+
+def run(workload: Workload, prefix: Sequence[str] = (), environment: Mapping[str, str] = MappingProxyType({})) -> Load:
+    """Run any load, on a host that commands get to by `prefix`."""
+    with _agent(environment, prefix) as (process, events):
+        _tell(process, Prepare(type="prepare", trial=_TRIAL, task=_TASK, workload=workload))
         _expect(events, Prepared)
         _tell(process, Start(type="start", trial=_TRIAL, at_ns=0))
         outcome = _expect(events, Finished).outcome
@@ -82,6 +92,22 @@ def closed(url: str, seconds: int, script: Path | None = None, engine: str | Non
     )
 
 
+def datagrams(host: str, port: int, seconds: int, datagram_bytes: int, rate_pps: float) -> UdpWorkload:
+    """One flow of paced datagrams to our server."""
+    return UdpWorkload(
+        kind="udp",
+        target=Target(host=host, port=port),
+        flows=1,
+        threads=1,
+        direction="up",
+        duration_ms=seconds * 1000,
+        warmup_ms=0,
+        datagram_bytes=datagram_bytes,
+        rate_pps=rate_pps,
+        interval_ms=1000,
+    )
+
+
 def observer_share() -> float:
     """CPU time that the agent's observer takes at 10 Hz, as a share of one core, from its own account."""
     with _agent({}) as (process, events):
@@ -93,10 +119,12 @@ def observer_share() -> float:
 
 
 @contextmanager
-def _agent(environment: Mapping[str, str]) -> Iterator[tuple[subprocess.Popen[str], Iterator[Event]]]:
+def _agent(
+    environment: Mapping[str, str], prefix: Sequence[str] = ()
+) -> Iterator[tuple[subprocess.Popen[str], Iterator[Event]]]:
     """An agent that ends with this; the caller waits for that."""
     process = subprocess.Popen(
-        pinned(GENERATOR_CPU, ["leadline-agent"]),
+        [*prefix, *pinned(GENERATOR_CPU, ["leadline-agent"])],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from programs import GENERATOR_CPU, found, pinned, program, run, timed
 
 CONNECTIONS = 50
-PEERS = ("iperf3", "wrk", "ab", "h2load", "nginx")
+PEERS = ("iperf3", "wrk", "ab", "h2load", "nginx", "openvpn")
 """Every program that some row compares with or measures against."""
 
 

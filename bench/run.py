@@ -18,6 +18,7 @@ from pathlib import Path
 
 import host_rows
 import http_rows
+import tunnel_rows
 from document import document
 from memory_rows import memory
 from peers import PEERS
@@ -40,6 +41,10 @@ ROWS: dict[str, Callable[[Rounds], Iterator[Row]]] = {
     "udp": host_rows.udp,
     "observing": host_rows.observing,
     "link": host_rows.link,
+    "storm": tunnel_rows.storm,
+    "fleet": tunnel_rows.many,
+    "paced": tunnel_rows.paced,
+    "tunnel": tunnel_rows.data,
 }
 
 

@@ -1,16 +1,20 @@
 //! OpenVPN as machines: a client and a server of its own kind that are given packets and a time and say what to send.
 //! The protocol is what the C implementation does (2.4 to 2.7); where its published description differs, the code counts.
 
+pub mod bare;
 pub mod client;
 pub mod config;
 pub mod data;
 pub mod digest;
 pub mod framing;
+pub mod identity;
 pub mod keys;
 pub mod message;
 mod negotiation;
 pub mod packet;
+pub mod profile;
 mod random;
+pub mod rehearsal;
 pub mod reliable;
 pub mod secret;
 pub mod server;

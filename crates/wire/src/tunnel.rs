@@ -282,7 +282,7 @@ impl std::fmt::Debug for TunnelUser {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CryptoSpec {
-    /// Data ciphers by OpenVPN's names; with CBC ones, each of `digests`.
+    /// Data ciphers by OpenVPN's names; with CBC ones, each of `digests`. `DES-EDE3-CBC` is measured bare only.
     pub ciphers: Vec<String>,
     /// HMACs by OpenVPN's names.
     pub digests: Vec<String>,
@@ -299,9 +299,10 @@ pub struct CryptoSpec {
 /// One figure of the protocol's cost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CryptoReport {
-    /// What was measured: `handshake`, `seal`, `open`, `cipher` (bare), `hmac` (bare).
+    /// What was measured: `seal`, `open`, `cipher` (bare), `hmac` (bare), `handshake` (both ends), and of it what
+    /// `handshake_client` and `handshake_server` take.
     pub what: String,
-    /// The cipher, with the digest where there is one: `AES-256-CBC+SHA256`.
+    /// The cipher, with the digest where there is one: `AES-256-CBC+SHA256`; of a handshake, its settings.
     pub algorithm: String,
     /// Payload, bytes; absent for a handshake.
     pub bytes: Option<u32>,

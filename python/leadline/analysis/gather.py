@@ -5,7 +5,7 @@ A `TestData` is filled event by event, from a journal or straight from agents, i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -134,6 +134,8 @@ class TestData:
     interval_histograms: list[IntervalHistogram] = field(default_factory=list)
     # The latest `Standing` of each task, by host and task.
     standings: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    # What the threads of a fleet had cost at each `Standing`, with its instant, by host and task.
+    accounts_told: dict[tuple[str, str], list[tuple[int, Sequence[Mapping[str, Any]]]]] = field(default_factory=dict)
     started_ns: dict[tuple[str, str], int] = field(default_factory=dict)
     failures: list[tuple[str, str]] = field(default_factory=list)
 
@@ -179,5 +181,8 @@ class TestData:
             self.progress.setdefault((key, event["side"]), []).append(point)
         if event.get("standing") is not None:
             self.standings[(host, event["task"])] = event["standing"]
+            if self.spec.kind == "tunnel":
+                told = self.accounts_told.setdefault((host, event["task"]), [])
+                told.append((t_ns, event["standing"]["threads"]))
         for report in event["histograms"]:
             self.interval_histograms.append(IntervalHistogram(host, t_ns, report))

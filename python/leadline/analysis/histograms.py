@@ -103,6 +103,12 @@ class Histogram:
         rank = max(1, math.ceil(percentile / 100.0 * int(reached[-1]) * (1 - 1e-12)))
         return float(self.highs_ns[int(np.searchsorted(reached, rank))]) / NS_PER_US
 
+    def share_above_us(self, limit_us: float) -> float | None:
+        """The share of the values whose bucket lies above a limit, µs; None when empty."""
+        if not len(self.counts):
+            return None
+        return int(self.counts[self.lows_ns > limit_us * NS_PER_US].sum()) / self.count
+
 
 EMPTY = Histogram(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
 

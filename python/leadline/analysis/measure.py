@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from leadline.analysis import fleet_validity, machine, metrics, requests, tunnels, validity, window
 from leadline.analysis import histograms as hdr
-from leadline.analysis import machine, metrics, requests, validity, window
-from leadline.analysis.flows import build_flows
+from leadline.analysis.flows import Flow, build_flows
 from leadline.analysis.gather import TestData
 from leadline.analysis.histograms import DamagedHistogram
-from leadline.analysis.model import Interval, Metric, Percentiles, TestResult, Window
+from leadline.analysis.model import Distribution, Generator, Interval, Metric, Percentiles, TestResult, Window
 
 # Order of the latency curves; the first is the one that pages show by default.
-_CURVES = ("latency", "service", "late", *requests.PHASES)
+_CURVES = ("latency", *tunnels.STEPS, *tunnels.LATER, *tunnels.PINGS, "service", "late", *requests.PHASES)
 
 # Decoding an interval's histogram takes 0.3 ms: beyond this many, interval latencies are left out (a second of work).
 _MOST_INTERVAL_HISTOGRAMS = 4000
@@ -24,7 +24,6 @@ def analyse_test(data: TestData) -> TestResult:
     flows = build_flows(data)
     steady = window.steady_window(flows, data.spec.warmup_ns, data.start_at_ns)
     merged = metrics.merged_histograms(data)
-    http = data.spec.kind == "http"
     intervals = _with_latency(data, steady, window.intervals(flows, steady, data.spec))
     return TestResult(
         case=data.case,
@@ -34,10 +33,10 @@ def analyse_test(data: TestData) -> TestResult:
         parameters=data.parameters,
         status=data.status,
         error=data.error or (f"{data.failures[0][0]}: {data.failures[0][1]}" if data.failures else None),
-        metrics=(requests.http_figures if http else metrics.figures)(data, flows, steady, merged),
+        metrics=_figures(data, flows, steady, merged),
         validity=validity.assess(data, flows, steady, merged),
         window=steady,
-        generator=metrics.generator_cost(data, flows, merged),
+        generator=_generator(data, flows, merged),
         errors=metrics.error_counts(data),
         intervals=intervals,
         clients=metrics.client_statistics(flows, steady),
@@ -45,7 +44,8 @@ def analyse_test(data: TestData) -> TestResult:
         percentiles=_curves(merged),
         series=machine.series(data, steady),
         error_examples=metrics.error_examples(data),
-        distributions=requests.distributions(data, steady, merged) if http else (),
+        distributions=_distributions(data, steady, merged),
+        fleet=tunnels.findings(data) if data.spec.kind == "tunnel" else None,
     )
 
 
@@ -53,8 +53,37 @@ def figures_so_far(data: TestData, histograms: Mapping[str, hdr.Histogram]) -> d
     """The metrics of a test that still runs, of what has come of it; its histograms are given added up."""
     flows = build_flows(data)
     steady = window.steady_window(flows, data.spec.warmup_ns, data.start_at_ns)
-    read = requests.http_figures if data.spec.kind == "http" else metrics.figures
-    return read(data, flows, steady, metrics.Histograms(histograms, 0))
+    return _figures(data, flows, steady, metrics.Histograms(histograms, 0))
+
+
+def _figures(
+    data: TestData, flows: Sequence[Flow], steady: Window | None, merged: metrics.Histograms
+) -> dict[str, Metric]:
+    match data.spec.kind:
+        case "http":
+            return requests.http_figures(data, flows, steady, merged)
+        case "tunnel":
+            return tunnels.tunnel_figures(data, flows, steady, merged)
+        case _:
+            return metrics.figures(data, flows, steady, merged)
+
+
+def _distributions(data: TestData, steady: Window | None, merged: metrics.Histograms) -> tuple[Distribution, ...]:
+    match data.spec.kind:
+        case "http":
+            return requests.distributions(data, steady, merged)
+        case "tunnel":
+            return tunnels.distributions(merged)
+        case _:
+            return ()
+
+
+def _generator(data: TestData, flows: Sequence[Flow], merged: metrics.Histograms) -> Generator | None:
+    """A fleet's busiest thread is told of its busiest stretch."""
+    cost = metrics.generator_cost(data, flows, merged)
+    if cost is None or data.spec.kind != "tunnel":
+        return cost
+    return replace(cost, busiest_thread=fleet_validity.busiest_stretch(data) or cost.busiest_thread)
 
 
 def _curves(merged: metrics.Histograms) -> tuple[Percentiles, ...]:

@@ -34,6 +34,7 @@ PRIMARY = {
     "udp": "throughput_bps",
     "rr": "transactions_per_s",
     "http": "requests_per_s",
+    "tunnel": "handshakes_per_s",
 }
 """The figure that stands for a test: what repeats are compared by."""
 
@@ -132,7 +133,8 @@ def client_statistics(flows: Sequence[Flow], window: Window | None) -> ClientSta
 def generator_cost(data: TestData, flows: Sequence[Flow], histograms: Histograms) -> Generator | None:
     """What generating cost on the generators' own hosts, all of them added up.
 
-    A unit of `cpu_ns_per_unit` is a datagram, a transaction, a request, or a byte of TCP payload moved.
+    A unit of `cpu_ns_per_unit` is a datagram, a transaction, a request, a client of a fleet that carries nothing, or a
+    byte of TCP payload moved.
     """
     reports = [found.outcome["generator"] for found in data.load_outcomes()]
     if not reports:
@@ -140,7 +142,9 @@ def generator_cost(data: TestData, flows: Sequence[Flow], histograms: Histograms
     threads = [thread for report in reports for thread in report["threads"]]
     cpu_s = sum(thread["user_s"] + thread["system_s"] for thread in threads) if threads else None
     shares = [(thread["user_s"] + thread["system_s"]) / thread["wall_s"] for thread in threads if thread["wall_s"] > 0]
-    units = _moved_units(data.spec, flows)
+    fleets = (found.outcome.get("tunnel") for found in data.load_outcomes())
+    clients = sum(row["state"] == "configured" for fleet in fleets if fleet for row in fleet["clients"])
+    units = _moved_units(data.spec, flows, clients)
     return Generator(
         cpu_s=cpu_s,
         wall_s=max(report["wall_s"] for report in reports),
@@ -238,9 +242,11 @@ def _transactions(
     }
 
 
-def _moved_units(spec: TestSpec, flows: Sequence[Flow]) -> float | None:
+def _moved_units(spec: TestSpec, flows: Sequence[Flow], clients: int) -> float | None:
     if spec.kind == "tcp":
         return sum_of_flows(flows, lambda flow: flow.sent_bytes)
+    if spec.kind == "tunnel" and not spec.carries:
+        return clients
     if spec.kind == "udp":
         return sum_of_flows(flows, lambda flow: flow.sent_units)
     return sum_of_flows(flows, received_units)

@@ -186,6 +186,31 @@ class ClientStatistics:
 
 
 @dataclass(frozen=True, slots=True)
+class Misfortune:
+    """One cause for which clients of a fleet are not configured, and the first of them."""
+
+    cause: str
+    clients: int
+    examples: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FleetFindings:
+    """What became of a fleet's clients, beyond their counts. Causes come the most frequent first."""
+
+    failed: tuple[Misfortune, ...]
+    partial: tuple[Misfortune, ...]
+    waiting: int
+    """Clients that never tried."""
+    recovered: int
+    """Clients that are configured after an attempt that was not."""
+    ciphers: dict[str, int]
+    """Clients by the data cipher that they were given."""
+    ignored_options: tuple[str, ...]
+    """Lines of the profile that mean nothing to a fleet."""
+
+
+@dataclass(frozen=True, slots=True)
 class TestResult:
     """One test of one trial."""
 
@@ -209,7 +234,9 @@ class TestResult:
     error_examples: dict[str, str] = field(default_factory=dict)
     """What the first failure of a name said, where there is more to say than the name."""
     distributions: tuple[Distribution, ...] = ()
-    """Of http: every histogram that was fed, and `thread_rate`."""
+    """Of http and tunnel: every histogram that was fed; of http also `thread_rate`."""
+    fleet: FleetFindings | None = None
+    """Of tunnel."""
 
     def distribution(self, metric: str) -> Distribution | None:
         """The distribution of that name; None where nothing was recorded."""

@@ -25,13 +25,18 @@ class TestSpec:
     interval_ns: int
     number: int | None
     connections: int | None
-    # Mean time between two sends of one flow (udp) or of one client (http), s, where the rate is highest; None for as
-    # fast as it goes.
+    # Mean time between two sends of one flow (udp) or of one client (http), or between two arrivals (tunnel), s, where
+    # the rate is highest; None for as fast as it goes, or all at once.
     send_gap_s: float | None
     # Whether it is to go at one speed: a rate in stages is not, and its intervals differ as they were told to.
     steady: bool
     # Whether an http test's requests go over TLS.
     tls: bool
+    # Clients of a fleet that connect before the others.
+    settled: int = 0
+    # Whether a fleet carries load, and the time between two sends of one client, s.
+    carries: bool = False
+    inside_gap_s: float | None = None
 
     @property
     def paced(self) -> bool:
@@ -50,7 +55,7 @@ class TestSpec:
             name=str(test.get("name") or test.get("kind") or "test"),
             kind=str(test.get("kind") or "tcp"),
             direction=str(test.get("direction") or "up"),
-            duration_ns=_ns(test.get("duration_ms")),
+            duration_ns=_duration_ns(test),
             warmup_ns=_ns(test.get("warmup_ms")) or 0,
             interval_ns=_ns(test.get("interval_ms")) or _DEFAULT_INTERVAL_MS * _NS_PER_MS,
             number=test.get("number"),
@@ -58,6 +63,9 @@ class TestSpec:
             send_gap_s=_send_gap_s(test),
             steady=len({rate for stage in _stages(test) for rate in stage}) < 2,
             tls=test.get("scheme") == "https" or test.get("tls") is not None,
+            settled=int(test.get("settled") or 0),
+            carries=test.get("kind") == "tunnel" and bool(test.get("traffic")),
+            inside_gap_s=_inside_gap_s(test),
         )
 
 
@@ -65,10 +73,24 @@ def _ns(milliseconds: Any) -> int | None:
     return round(milliseconds * _NS_PER_MS) if isinstance(milliseconds, int | float) else None
 
 
+def _duration_ns(test: Mapping[str, Any]) -> int | None:
+    """Of a fleet that of its traffic: it stays as long as its clients take."""
+    if test.get("kind") == "tunnel":
+        return _ns((test.get("traffic") or {}).get("duration_ms"))
+    return _ns(test.get("duration_ms"))
+
+
+def _inside_gap_s(test: Mapping[str, Any]) -> float | None:
+    """A plan's traffic has a rate, a workload's one in packets or requests."""
+    traffic = test.get("traffic") if test.get("kind") == "tunnel" else None
+    rate = next((rate for key in ("rate_per_s", "rate_pps") if (rate := (traffic or {}).get(key))), None)
+    return 1.0 / float(rate) if rate else None
+
+
 def _send_gap_s(test: Mapping[str, Any]) -> float | None:
     """A plan gives a client's rate, a workload a flow's."""
     kind = test.get("kind")
-    if kind == "http":
+    if kind in ("http", "tunnel"):
         highest = max((rate for stage in _stages(test) for rate in stage), default=0.0)
         return 1.0 / highest if highest else None
     if kind == "udp" and test.get("rate_pps"):
@@ -85,8 +107,10 @@ def _send_gap_s(test: Mapping[str, Any]) -> float | None:
 
 
 def _stages(test: Mapping[str, Any]) -> list[tuple[float, float]]:
-    """First and last rate of each stage of an http test: a plan's (one number, or stages) or a workload's (stages)."""
-    given = test.get("rate_per_s", test.get("rate")) if test.get("kind") == "http" else None
+    """First and last rate of each stage of an http or tunnel test: a plan's (one number, or stages) or a workload's
+    (stages)."""
+    keys = {"http": ("rate_per_s", "rate"), "tunnel": ("rate_per_s", "arrivals")}.get(str(test.get("kind")), ())
+    given = next((test[key] for key in keys if key in test), None)
     if isinstance(given, int | float):
         return [(float(given), float(given))]
     return [(float(stage["from_per_s"]), float(stage["to_per_s"])) for stage in given or ()]

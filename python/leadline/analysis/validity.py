@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from leadline.analysis import machine, stability
+from leadline.analysis import fleet_validity, machine, stability
 from leadline.analysis.flows import Flow
 from leadline.analysis.gather import TestData
 from leadline.analysis.metrics import PRIMARY, Histograms, counter, error_counts, generators_late_p99_us
@@ -85,6 +85,7 @@ def assess(
     findings = [
         *_completeness(data, flows, window),
         *_broken_off(data, flows),
+        *(fleet_validity.gaps(data) if data.spec.kind == "tunnel" else ()),
         *_loads(data, flows, histograms),
         *_near_ceiling(data, flows, window),
         *stability.within_test(data, flows, window),
@@ -124,7 +125,8 @@ def _completeness(data: TestData, flows: Sequence[Flow], window: Window | None) 
     if silent and data.status == "done":
         yield incomplete("hosts-without-figures", f"no figures from {_some(silent)}")
     never = [flow for flow in flows if flow.start_ns is None]
-    if never or not flows:
+    idle = data.spec.kind == "tunnel" and not data.spec.carries
+    if (never or not flows) and not idle:
         named = _some(sorted({flow.key.host for flow in never})) if never else "any host"
         yield incomplete(NOT_STARTED, f"{len(never)} of {len(flows)} flows never moved a byte, on {named}")
     if window is None:
@@ -150,8 +152,8 @@ def _broken_off(data: TestData, flows: Sequence[Flow]) -> Iterator[Finding]:
     if lost:
         text = f"{lost} connections were down at the end and could not be opened again ({_errors(data)})"
         yield Verdict.INCOMPLETE, Reason("connections-lost", text)
-    if data.status != "done" or data.spec.kind == "http":
-        return  # what was stopped ends early by right, and HTTP connections are opened again
+    if data.status != "done" or data.spec.kind in ("http", "tunnel"):
+        return  # what was stopped ends early by right, HTTP connections are opened again, and tunnels have their states
     erring = {(found.host, found.task) for found in data.load_outcomes() if found.outcome["errors"]}
     early = [flow for flow in flows if (flow.key.host, flow.key.task) in erring and _ended_early(data, flow)]
     if data.spec.kind == "rr" and data.spec.number is not None:
@@ -189,6 +191,11 @@ def _errors(data: TestData) -> str:
 
 def _loads(data: TestData, flows: Sequence[Flow], histograms: Histograms) -> Iterator[Finding]:
     """Limits of the hosts that generate and of those that answer."""
+    if data.spec.kind == "tunnel":
+        for reason in fleet_validity.limits(data, histograms, SATURATED_BUSY, STARVED_BUSY_AND_WAITING):
+            yield Verdict.GENERATOR_LIMITED, reason
+        yield from _late_sends(data, histograms)
+        return
     for found in data.load_outcomes():
         own, far = found.outcome["generator"], found.outcome.get("receiver")
         for verdict, load, where in _roles(data, found.host, own, far):
@@ -245,18 +252,22 @@ def _pace_limits(data: TestData, flows: Sequence[Flow], histograms: Histograms) 
                 share = refused / (sends + refused)
                 text = f"the socket on {found.host} refused {share:.1%} of the sends: its own host could take no more"
                 yield limited, Reason("pushback", text)
+    yield from _late_sends(data, histograms)
     gap_us = (data.spec.send_gap_s or 0.0) * 1e6
     allowed_us = late_allowed_us(data.spec)
-    late_us = _late_p99_us(data, histograms)
-    if data.spec.paced and late_us is not None and late_us > allowed_us:
-        text = f"sends were late by {late_us / 1e3:.3g} ms at p99; {allowed_us / 1e3:.3g} ms are allowed"
-        yield limited, Reason("sends-late", text)
     # What no connection was free for waited for the peer.
     unsent = (counter(data, "unsent") or 0) - (counter(data, "unsent_while_busy") or 0)
     # What fell due in the last moment may still have been on its way out, once per pacer, without any being late.
     pacers = len(data.load_outcomes()) if data.spec.kind == "http" else len(flows)
     if data.spec.paced and unsent > pacers * (1 + allowed_us / gap_us):
         yield limited, Reason("unsent", f"{unsent} operations that were due were never sent")
+
+
+def _late_sends(data: TestData, histograms: Histograms) -> Iterator[Finding]:
+    allowed_us, late_us = late_allowed_us(data.spec), _late_p99_us(data, histograms)
+    if data.spec.paced and late_us is not None and late_us > allowed_us:
+        text = f"sends were late by {late_us / 1e3:.3g} ms at p99; {allowed_us / 1e3:.3g} ms are allowed"
+        yield Verdict.GENERATOR_LIMITED, Reason("sends-late", text)
 
 
 def _near_ceiling(data: TestData, flows: Sequence[Flow], window: Window | None) -> Iterator[Finding]:
@@ -322,8 +333,8 @@ def _evidence(data: TestData, flows: Sequence[Flow]) -> Iterator[Finding]:
     if without_threads:
         text = f"no thread figures from {_some(without_threads)}: whether the generator was the limit is not known"
         yield Verdict.UNDETERMINED, Reason("no-generator-figures", text)
-    if data.spec.kind == "http":
-        # An HTTP server is what is measured; it keeps no account for its clients.
+    if data.spec.kind in ("http", "tunnel"):
+        # An HTTP or VPN server is what is measured; it keeps no account for its clients.
         return
     silent = sorted({found.host for found in outcomes if not _answering_figures(found.outcome)})
     if silent:
@@ -348,6 +359,8 @@ def _notes(data: TestData, flows: Sequence[Flow], window: Window | None, histogr
         yield _shared_cpus(data, host, together, window)
     yield from _undone(data)
     yield from _ceiling_notes(data, flows, window)
+    if data.spec.kind == "tunnel":
+        yield from fleet_validity.notes(data)
     if data.spec.kind == "http" and any(found.outcome.get("receiver") is None for found in data.load_outcomes()):
         text = "an HTTP server keeps no account of its threads for its clients: whether it was the limit is not known"
         yield Reason("answering-side-unknown", text)

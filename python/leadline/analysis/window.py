@@ -82,7 +82,7 @@ def rate_columns(spec: TestSpec, flows: Sequence[Flow]) -> list[tuple[str, float
             return [("transactions_per_s", 1.0, unit_curves(flows)), throughput]
         case "http":
             return [("requests_per_s", 1.0, unit_curves(flows)), throughput]
-        case "udp":
+        case "udp" | "tunnel":
             return [throughput, ("packets_per_s", 1.0, unit_curves(flows))]
         case _:
             return [throughput]

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from leadline import __version__
-from leadline.cli import doctor, http, plan, report, results, rr, run, serve, tcp, udp
+from leadline.cli import crypto, doctor, http, plan, report, results, rr, run, serve, tcp, tunnel, udp
 from leadline.cli.output import print_json, say_error
 from leadline.errors import LeadlineError
 
@@ -25,7 +25,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for module in (run, plan, http, tcp, udp, rr, serve, results, report, doctor):
+for module in (run, plan, http, tcp, udp, rr, tunnel, crypto, serve, results, report, doctor):
     app.command(module.NAME, cls=getattr(module, "CLASS", None), epilog=module.EXAMPLE)(module.command)
 
 

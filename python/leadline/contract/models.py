@@ -239,7 +239,7 @@ class CryptoReport(BaseModel):
     )
     algorithm: str
     """
-    The cipher, with the digest where there is one: `AES-256-CBC+SHA256`.
+    The cipher, with the digest where there is one: `AES-256-CBC+SHA256`; of a handshake, its settings.
     """
     bytes: Annotated[int | None, Field(ge=0)] = None
     """
@@ -259,7 +259,8 @@ class CryptoReport(BaseModel):
     """
     what: str
     """
-    What was measured: `handshake`, `seal`, `open`, `cipher` (bare), `hmac` (bare).
+    What was measured: `seal`, `open`, `cipher` (bare), `hmac` (bare), `handshake` (both ends), and of it what
+    `handshake_client` and `handshake_server` take.
     """
 
 
@@ -1566,7 +1567,7 @@ class CryptoWorkload(BaseModel):
     )
     ciphers: list[str]
     """
-    Data ciphers by OpenVPN's names; with CBC ones, each of `digests`.
+    Data ciphers by OpenVPN's names; with CBC ones, each of `digests`. `DES-EDE3-CBC` is measured bare only.
     """
     digests: list[str]
     """

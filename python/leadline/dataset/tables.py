@@ -52,6 +52,31 @@ FLOWS_SCHEMA: dict[str, Any] = {
     "local": pl.String,
     "remote": pl.String,
 }
+CLIENTS_SCHEMA: dict[str, Any] = {
+    "host": pl.String,
+    "trial": pl.String,
+    "task": pl.String,
+    "client": pl.Int64,
+    "state": pl.String,
+    "cause": pl.String,
+    "due_ns": pl.Int64,
+    # When each step of its first success, else of its last attempt, was done: ns since `due_ns`.
+    "sent_ns": pl.Int64,
+    "answered_ns": pl.Int64,
+    "tls_ns": pl.Int64,
+    "keys_ns": pl.Int64,
+    "pushed_ns": pl.Int64,
+    "configured_ns": pl.Int64,
+    "attempts": pl.Int64,
+    "retransmits": pl.Int64,
+    # A JSON list.
+    "addresses": pl.String,
+    "peer_id": pl.Int64,
+    "cipher": pl.String,
+    "local": pl.String,
+    # Counts of what went through its tunnel, a JSON object.
+    "inside": pl.String,
+}
 HISTOGRAMS_SCHEMA: dict[str, Any] = {
     "host": pl.String,
     "trial": pl.String,
@@ -85,7 +110,8 @@ _INSTANTS = ("due_ns", "start_ns", "end_ns")
 
 
 def rebuild(run: RunFolder) -> None:
-    """Makes `samples.parquet`, `flows.parquet` and `histograms.parquet` anew from the journal.
+    """Makes `samples.parquet`, `flows.parquet` and `histograms.parquet` anew from the journal; `clients.parquet`, one
+    row per client, where it tells of a fleet.
 
     Each file is written beside its place and renamed, so that a reader sees the old or the new one, whole.
     Raises `DatasetError` where the journal cannot be read or a table cannot be written.
@@ -96,6 +122,8 @@ def rebuild(run: RunFolder) -> None:
     tables.samples.write(run.path / "samples.parquet")
     tables.flows.write(run.path / "flows.parquet")
     tables.histograms.write(run.path / "histograms.parquet")
+    if tables.clients.has_rows:
+        tables.clients.write(run.path / "clients.parquet")
 
 
 def write_results(run: RunFolder, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -116,6 +144,11 @@ class _Table:
         self._schema = schema
         self._rows: list[tuple[Any, ...]] = []
         self._frames: list[pl.DataFrame] = []
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether anything was appended."""
+        return bool(self._rows or self._frames)
 
     def append(self, row: tuple[Any, ...]) -> None:
         self._rows.append(row)
@@ -143,6 +176,7 @@ class _Tables:
         self.samples = _Table(SAMPLES_SCHEMA)
         self.flows = _Table(FLOWS_SCHEMA)
         self.histograms = _Table(HISTOGRAMS_SCHEMA)
+        self.clients = _Table(CLIENTS_SCHEMA)
         self._clocks = HostClocks()
         self._trial: str | None = None
 
@@ -188,6 +222,9 @@ class _Tables:
             self.flows.append(tuple(row.get(name) for name in FLOWS_SCHEMA))
         for report in outcome["histograms"]:
             self._histogram(host, trial, task, report, None)
+        for client in (outcome.get("tunnel") or {}).get("clients") or ():
+            row = {**client, "due_ns": client["due_ns"] - offset_ns, "host": host, "trial": trial, "task": task}
+            self.clients.append(tuple(_plain(row.get(name)) for name in CLIENTS_SCHEMA))
 
     def _histogram(
         self, host: str, trial: str | None, task: str, report: dict[str, Any], interval_end_ns: int | None

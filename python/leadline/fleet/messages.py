@@ -42,6 +42,8 @@ Workload: TypeAlias = (
     | models.UdpWorkload
     | models.RrWorkload
     | models.HttpWorkload
+    | models.CryptoWorkload
+    | models.TunnelWorkload
     | models.ProcessWorkload
 )
 
@@ -79,7 +81,7 @@ def parse_command(line: bytes | str) -> Command:
 
 def encode(command: Command) -> bytes:
     """The command as a line, its end included."""
-    return command.model_dump_json().encode() + b"\n"
+    return command.model_dump_json(by_alias=True).encode() + b"\n"
 
 
 def _complaint(error: ValidationError) -> str:

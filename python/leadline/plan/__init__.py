@@ -15,6 +15,7 @@ from leadline.plan.model import Case, Need, Plan, Trial
 from leadline.plan.order import expand, schedule, select
 from leadline.plan.sut import OpenvpnSut, RouteSut, Sut, WireguardSut
 from leadline.plan.targets import METRICS, Target
+from leadline.plan.tunnel import TunnelTest
 from leadline.plan.workloads import RrTest, TcpTest, Test, UdpTest
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ __all__ = [
     "TestLine",
     "Topology",
     "Trial",
+    "TunnelTest",
     "UdpTest",
     "WireguardSut",
     "describe",

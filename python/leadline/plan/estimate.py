@@ -13,7 +13,7 @@ def trial_seconds(case: Case) -> float:
     """Estimate for one trial of a case: build, bring-up, every test to its full length, and tear-down."""
     fixed, per_client = _bring_up_seconds(case.sut)
     hosts = case.clients + (3 if case.topology == "site-to-site" else 2)
-    tests = sum(test.duration_ms / 1000 + _BETWEEN_TESTS_S for test in case.tests)
+    tests = sum(test.expected_ms / 1000 + _BETWEEN_TESTS_S for test in case.tests)
     return hosts * _PER_HOST_S + fixed + case.clients * per_client + tests + _TEAR_DOWN_S
 
 

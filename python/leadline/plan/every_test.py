@@ -39,6 +39,16 @@ class EveryTest(PlanModel):
     threads: Annotated[int, Field(ge=1, le=256)] = 1
     """Generating threads per client."""
 
+    @property
+    def expected_ms(self) -> int:
+        """How long it will take, as far as that can be told."""
+        return self.duration_ms
+
+    @property
+    def longest_ms(self) -> int:
+        """How long it may take."""
+        return self.duration_ms
+
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.name in RESERVED_NAMES:

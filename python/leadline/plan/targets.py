@@ -17,6 +17,9 @@ from leadline.plan.source import Mark, Node, did_you_mean
 _LATENCIES = tuple(f"latency_{name}_us" for name in ("min", "mean", "p50", "p90", "p99", "p999", "max"))
 _SPREAD = ("min", "mean", "stdev", "p50", "p75", "p90", "p95", "p99", "p999", "p9999", "p99999", "max")
 _PHASES = ("dns", "connect", "tls_full", "tls_resumed", "first_byte", "transfer")
+_STEPS = ("connect", "answer", "tls", "keys", "push", "first_data", "reconnect", "recovered", "renegotiate")
+_PINGS = ("ping_before", "ping_during", "ping_after")
+_TIMES = ("min", "mean", "p50", "p90", "p99", "max")
 METRICS: Mapping[str, tuple[str, ...]] = {
     "tcp": ("throughput_bps", "retransmits", "rtt_mean_us"),
     "udp": (
@@ -55,6 +58,36 @@ METRICS: Mapping[str, tuple[str, ...]] = {
         *(f"late_{name}_us" for name in ("p50", "p99", "max")),
         *(f"{phase}_{name}_us" for phase in _PHASES for name in ("mean", "p50", "p99", "max")),
         "kernel_wait_p99_us",
+    ),
+    "tunnel": (
+        "clients",
+        "configured",
+        "partial",
+        "failed",
+        "failed_ratio",
+        "unconfigured_ratio",
+        "handshakes_per_s",
+        *(f"{step}_{name}_ms" for step in _STEPS for name in _TIMES),
+        "attempts",
+        "retransmits",
+        "recovered",
+        "returned",
+        "renegotiated",
+        *(f"late_{name}_us" for name in ("p50", "p99", "max")),
+        *(f"{ping}_{name}_ms" for ping in _PINGS for name in _TIMES),
+        "pings_sent",
+        "pings_lost",
+        "memory_bytes",
+        "memory_per_client_bytes",
+        "throughput_bps",
+        "packets_per_s",
+        "sent",
+        "received",
+        "lost",
+        "lost_ratio",
+        *_LATENCIES,
+        "sends_late_p99_us",
+        "sends_late_ratio",
     ),
 }
 """What can be a target, by kind of test."""
@@ -111,6 +144,8 @@ def _value(written: str, metric: str, text: str, mark: Mark) -> float:
             return float(units.rate_bps(written))
         if metric.endswith("_us"):
             return float(units.duration_us(written))
+        if metric.endswith("_ms"):
+            return units.duration_us(written) / 1000
         if metric.endswith("_ratio"):
             return units.fraction(written)
     except units.UnitError as error:

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from leadline.plan.every_test import EveryTest
 from leadline.plan.fields import Count, DurationMs, RateBps, SizeBytes, Total, complaint, within
 from leadline.plan.http import HttpTest
+from leadline.plan.tunnel import TunnelTest
 
 SMALLEST_UDP_PAYLOAD_BYTES = 40
 """The measuring header: session, flow, sequence number, and when the datagram was due and sent."""
@@ -104,4 +105,4 @@ class RrTest(EveryTest):
         return self
 
 
-Test = Annotated[TcpTest | UdpTest | RrTest | HttpTest, Field(discriminator="kind")]
+Test = Annotated[TcpTest | UdpTest | RrTest | HttpTest | TunnelTest, Field(discriminator="kind")]

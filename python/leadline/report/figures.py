@@ -98,6 +98,10 @@ def _latency(percentile: str, title: str) -> Figure:
     return Figure(f"latency_{percentile}_us", title, quantities.microseconds)
 
 
+def _milliseconds(value: float | None) -> str:
+    return quantities.metric(value, "ms")
+
+
 _KINDS: dict[str, Kind] = {
     "tcp": Kind(
         "TCP throughput",
@@ -126,5 +130,17 @@ _KINDS: dict[str, Kind] = {
         "HTTP requests",
         Figure("requests_per_s", "requests", quantities.per_second, capacity=True),
         (_latency("p50", "p50"), _latency("p90", "p90"), _latency("p99", "p99"), _latency("p999", "p99.9")),
+    ),
+    "tunnel": Kind(
+        "VPN clients connected",
+        Figure("handshakes_per_s", "handshakes", quantities.per_second, capacity=True),
+        (
+            Figure("configured", "configured", quantities.count),
+            Figure("partial", "partial", quantities.count),
+            Figure("failed", "failed", quantities.count),
+            Figure("connect_p50_ms", "connect p50", _milliseconds),
+            Figure("connect_p99_ms", "connect p99", _milliseconds),
+            Figure("throughput_bps", "throughput", quantities.bit_rate, capacity=True),
+        ),
     ),
 }

@@ -14,6 +14,7 @@ from leadline.analysis.model import Generator, Metric, TestResult
 from leadline.report import figures, quantities, verdicts
 from leadline.report.http_summary import engine_rows, error_rows, http_rows, http_times
 from leadline.report.text import TONES, verdict_block
+from leadline.report.tunnel_summary import tunnel_rows, tunnel_times
 
 _PERCENTILES = (
     ("min", "min"),
@@ -26,7 +27,7 @@ _PERCENTILES = (
 )
 
 # What `cpu_ns_per_unit` counts.
-_UNITS = {"tcp": "byte", "udp": "datagram", "rr": "transaction", "http": "request"}
+_UNITS = {"tcp": "byte", "udp": "datagram", "rr": "transaction", "http": "request", "tunnel": "client"}
 
 
 def measurement(result: TestResult) -> RenderableType:
@@ -42,6 +43,9 @@ def measurement(result: TestResult) -> RenderableType:
     if result.kind == "http":
         rows = http_rows(result) + _generator_rows(result.generator, result.kind) + error_rows(result)
         tables = http_times(result)
+    elif result.kind == "tunnel":
+        rows = tunnel_rows(result) + _generator_rows(result.generator, result.kind) + error_rows(result)
+        tables = tunnel_times(result)
     else:
         rows = _figure_rows(result, kind) + _generator_rows(result.generator, result.kind) + error_rows(result)
         timed = any(metric.startswith("latency_") for metric in result.metrics)

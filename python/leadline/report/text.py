@@ -47,8 +47,10 @@ def client_table(analysis: RunAnalysis) -> RenderableType | None:
     rows = host_statistics.client_rows(analysis)
     if not rows:
         return None
-    table = _table("Client statistics", "rates of payload; means over the repeats")
-    _columns(table, left=("case", "test"), right=("clients", "transfer MB", "total Mbit/s", "MB/s", "average Mbit/s"))
+    table = titled_table("Client statistics", "rates of payload; means over the repeats")
+    add_columns(
+        table, left=("case", "test"), right=("clients", "transfer MB", "total Mbit/s", "MB/s", "average Mbit/s")
+    )
     for row in rows:
         table.add_row(
             Text(row.case),
@@ -67,8 +69,8 @@ def server_table(analysis: RunAnalysis) -> RenderableType | None:
     rows = host_statistics.server_rows(analysis)
     if not rows:
         return None
-    table = _table("Server statistics", "s: real length; else percent of one CPU; means")
-    _columns(
+    table = titled_table("Server statistics", "s: real length; else percent of one CPU; means")
+    add_columns(
         table,
         left=("case", "test"),
         right=("s", "usr", "sys", "softirq", "total", "wait", "SUT", "SUT MiB"),
@@ -91,9 +93,9 @@ def bring_up_table(analysis: RunAnalysis) -> RenderableType | None:
     rows = host_statistics.bring_up_rows(analysis)
     if not rows:
         return None
-    table = _table("Bring-up of clients", "clients counted over all repeats")
-    _columns(table, left=("case",), right=())
-    _columns(table, left=(), right=("connected", "partial", "failed", "time p50", "time max"))
+    table = titled_table("Bring-up of clients", "clients counted over all repeats")
+    add_columns(table, left=("case",), right=())
+    add_columns(table, left=(), right=("connected", "partial", "failed", "time p50", "time max"))
     systems: list[Text] = []
     causes: list[Text] = []
     for row in rows:
@@ -132,7 +134,7 @@ def targets_table(analysis: RunAnalysis) -> RenderableType | None:
     """Each target with its outcome; None where the plan has none."""
     if not analysis.targets:
         return None
-    table = _table("Targets", verdicts.target_tally(analysis))
+    table = titled_table("Targets", verdicts.target_tally(analysis))
     table.add_column("outcome", no_wrap=True)
     table.add_column("case", no_wrap=True)
     table.add_column("target")
@@ -187,8 +189,8 @@ class _FiguresTable:
         """Every parameter that varies in a column of its own."""
         cases = figures.case_parameters(self.analysis)
         names = figures.varying(cases)
-        table = _table(_FIGURES_TITLE, _FIGURES_NOTE)
-        _columns(table, left=("case", *names, "test"), right=("rate", "±95 %", "lost", "p50", "p99"))
+        table = titled_table(_FIGURES_TITLE, _FIGURES_NOTE)
+        add_columns(table, left=("case", *names, "test"), right=("rate", "±95 %", "lost", "p50", "p99"))
         table.add_column("verdict", no_wrap=True)
         for case, parameters in cases.items():
             values = [Text(figures.parameter(parameters.get(name))) for name in names]
@@ -250,7 +252,8 @@ def _aligned(cells: list[Text], widths: list[int]) -> Text:
     return line
 
 
-def _table(title: str, note: str) -> Table:
+def titled_table(title: str, note: str) -> Table:
+    """An empty table in the house's shape."""
     return Table(
         title=_heading(title, note),
         title_justify="left",
@@ -263,7 +266,8 @@ def _table(title: str, note: str) -> Table:
     )
 
 
-def _columns(table: Table, *, left: Sequence[str], right: Sequence[str]) -> None:
+def add_columns(table: Table, *, left: Sequence[str], right: Sequence[str]) -> None:
+    """Columns of words, then columns of numbers."""
     for title in left:
         table.add_column(Text(title), no_wrap=True)
     for title in right:

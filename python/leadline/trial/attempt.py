@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from leadline.errors import AgentError, DatasetError, LeadlineError, MissingBinary, SutFailed, TaskFailed
-from leadline.plan import Test, Trial
+from leadline.plan import Test, Trial, TunnelTest
 from leadline.sut import BringUp, ClientState, NobodyConnected, SystemUnderTest, create
 from leadline.trial import load, place
 from leadline.trial.interrupt import Interrupt
@@ -141,9 +141,11 @@ async def _test(test: Test, label: str, up: _Up, spot: Place, around: Surroundin
     address = spot.server_address.get(test.ip)
     if address is None:
         raise LeadlineError(f"{test.name}: the hosts have no IPv{test.ip}")
+    if isinstance(test, TunnelTest):
+        raise LeadlineError(f"{test.name}: a tunnel test needs a fleet", hint="give the plan clients: {fleet: true}")
     workloads = {client: workload(test, address) for client in able}
     await place.observe(spot, name, around.observe_period_ms, ledger)
-    ledger.tell(TestBegan(name, test.name, test.kind, test.duration_ms / 1000))
+    ledger.tell(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
     status, error = "done", None
     try:
         course = load.run(

@@ -10,19 +10,23 @@ from dataclasses import dataclass
 from functools import partial
 
 from leadline.analysis import TestSpec
-from leadline.contract.models import OutputLine
+from leadline.contract.models import OutputLine, TunnelWorkload
 from leadline.errors import AgentLost, LeadlineError, TaskFailed
 from leadline.fleet import Agent, ClockComparison, Event, start_instant
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.ledger import Ledger
 from leadline.trial.live import Live
 from leadline.trial.notices import Said
+from leadline.trial.tunnel_workload import longest_ms
 from leadline.trial.watch import Follower, TargetWatch
 from leadline.trial.workloads import LoadWorkload
 
 TASK = "load"
 # After its duration a load still drains what is under way (the agents give up after 5 s) and reports.
 _REPORT_WITHIN_S = 30.0
+_PREPARE_S = 30.0
+# A key, a signature and a TLS configuration take a fraction of a millisecond, on a busy host some of them.
+_PER_IDENTITY_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ async def _course(
         async with asyncio.TaskGroup() as group:
             for host in ready:
                 await agents[host].begin(load.label, instants[host])
-            limit_s = max(work.duration_ms for work in load.workloads.values()) / 1000 + _REPORT_WITHIN_S
+            limit_s = max(_longest_ms(work) for work in load.workloads.values()) / 1000 + _REPORT_WITHIN_S
             for host in ready:
                 group.create_task(agents[host].finished(load.label, TASK, limit_s))
     except BaseExceptionGroup as failures:
@@ -104,7 +108,10 @@ async def stop(label: str, hosts: Sequence[str], agents: Mapping[str, Agent]) ->
 async def _prepare(load: Load, agents: Mapping[str, Agent]) -> list[str]:
     hosts = list(load.workloads)
     prepared = await asyncio.gather(
-        *(agents[host].prepare(load.label, TASK, load.workloads[host], timeout_s=30) for host in hosts),
+        *(
+            agents[host].prepare(load.label, TASK, load.workloads[host], timeout_s=_prepare_s(load.workloads[host]))
+            for host in hosts
+        ),
         return_exceptions=True,
     )
     failures = [found for found in prepared if isinstance(found, BaseException)]
@@ -115,6 +122,15 @@ async def _prepare(load: Load, agents: Mapping[str, Agent]) -> list[str]:
     if not ready:
         raise failures[0]
     return ready
+
+
+def _prepare_s(work: LoadWorkload) -> float:
+    """A fleet makes its certificates before it is ready."""
+    return _PREPARE_S + (work.clients * _PER_IDENTITY_S if isinstance(work, TunnelWorkload) else 0.0)
+
+
+def _longest_ms(work: LoadWorkload) -> int:
+    return longest_ms(work) if isinstance(work, TunnelWorkload) else work.duration_ms
 
 
 def _pass_on(label: str, ledger: Ledger, host: str, event: Event) -> None:

@@ -111,7 +111,7 @@ async def build(case: Case, label: str, ledger: Ledger) -> Place:
         await _start_agents(place, launches, ledger)
         await _compare_clocks(place, ledger)
         bind = await _bind(place)
-        longest_ms = max(test.duration_ms for test in case.tests) + _PROBE_MS
+        longest_ms = max(test.longest_ms for test in case.tests) + _PROBE_MS
         https = any(isinstance(test, HttpTest) and test.scheme == "https" for test in case.tests)
         serving = serve_everything(bind, longest_ms, https=https)
         await place.agents[SERVER].prepare(f"{label}/setup", SERVE_TASK, serving)

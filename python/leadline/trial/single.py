@@ -85,7 +85,7 @@ async def measure(
         clock = await agent.compare_clocks()
         ledger.record("clock", host=HERE, offset_ns=clock.offset_ns, bound_ns=clock.bound_ns)
         await agent.observe(name, _OBSERVE_PERIOD_MS, True)
-        ledger.tell(TestBegan(name, test.name, test.kind, test.duration_ms / 1000))
+        ledger.tell(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
         what = load.Load(name, test.model_dump(), {HERE: single.workload}, single.watch)
         await load.run(what, {HERE: agent}, {HERE: clock}, ledger, interrupt)
     except LeadlineError as error:

@@ -23,9 +23,10 @@ from leadline.contract.models import (
     TcpWorkload,
     TlsIdentity,
     TlsSpec,
+    TunnelWorkload,
     UdpWorkload,
 )
-from leadline.plan import HttpTest, RrTest, TcpTest, Test, UdpTest
+from leadline.plan import HttpTest, RrTest, TcpTest, UdpTest
 from leadline.plan.http_parts import HttpEntry, HttpTcp, HttpTls
 
 SESSION_PORT = 5201
@@ -45,7 +46,7 @@ PLAIN_ANSWER = HttpAnswer(
 )
 """What a responder says that nobody told anything else."""
 
-LoadWorkload = TcpWorkload | UdpWorkload | RrWorkload | HttpWorkload
+LoadWorkload = TcpWorkload | UdpWorkload | RrWorkload | HttpWorkload | TunnelWorkload
 
 
 def serve_everything(bind: list[str], longest_ms: int, *, https: bool = False) -> ServeWorkload:
@@ -61,7 +62,13 @@ def serve_everything(bind: list[str], longest_ms: int, *, https: bool = False) -
     )
 
 
-def workload(test: Test, host: str, *, port: int = SESSION_PORT) -> LoadWorkload:
+ServedTest = TcpTest | UdpTest | RrTest | HttpTest
+"""Tests between a client and a server; a fleet's clients have a gateway, and `tunnel_workload` makes theirs."""
+
+
+def workload(
+    test: ServedTest, host: str, *, port: int = SESSION_PORT
+) -> TcpWorkload | UdpWorkload | RrWorkload | HttpWorkload:
     """What one client does in a test against the server at `host` (an address or a name)."""
     version: Literal["v4", "v6"] = "v6" if test.ip == 6 else "v4"
     target = Target(host=host, port=port, ip_version=version)

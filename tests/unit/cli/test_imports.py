@@ -45,6 +45,8 @@ def outcome_of(program: str) -> tuple[int, set[str]]:
         (["http", "ftp://192.0.2.7/"], 2),
         (["tcp", "192.0.2.7", "--size", "0"], 2),
         (["udp", "192.0.2.7", "--reverse", "--bidir"], 2),
+        (["tunnel", "--help"], 0),
+        (["tunnel", "client.ovpn", "--number", "many"], 2),
         (["run"], 2),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,

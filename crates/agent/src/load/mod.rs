@@ -7,6 +7,7 @@
 //! what it has: an early end is no error.
 
 mod conduct;
+mod crypto;
 pub mod http;
 mod rr;
 mod session;
@@ -76,9 +77,8 @@ pub fn prepare(workload: Workload, task: &Task) -> Result<Box<dyn Ready>, ErrorR
         Workload::Rr(spec) => rr::prepare(spec),
         Workload::Http(spec) => http::prepare(*spec, task),
         Workload::Tunnel(spec) => tunnel::prepare(&spec),
-        Workload::Serve(_) | Workload::Process(_) | Workload::Crypto(_) => {
-            Err(input_error("not_a_load", "this workload generates no load"))
-        }
+        Workload::Crypto(spec) => crypto::prepare(spec),
+        Workload::Serve(_) | Workload::Process(_) => Err(input_error("not_a_load", "this workload generates no load")),
     }
 }
 

@@ -7,17 +7,17 @@ use std::sync::Arc;
 
 use zeroize::Zeroize;
 
-use super::config::{ClientConfig, Identity};
+pub use super::config::{ClientConfig, Identity};
 use super::data::{DataCipher, DataError, DataOptions, Framing, LARGEST_PAYLOAD};
 use super::keys::Randoms;
 use super::message::control::ControlMessage;
 use super::message::key_method::KeyMethod;
 use super::message::push::{Completeness, Pushed};
 use super::negotiation::{Advance, Broken};
-use super::packet::{Header, Opcode, SessionId};
+use super::packet::{Header, Opcode};
 use super::random;
 use super::secret::Secret;
-use super::session::{Derivation, Heard, Session, Shares, TlsMaker};
+use super::session::{Derivation, Heard, Session, Shares, Times, TlsMaker};
 
 /// What keeps an idle tunnel alive, inside of the data channel.
 pub const PING: [u8; 16] =
@@ -145,9 +145,9 @@ impl Client {
     /// Begin an attempt; `poll` has the first packet.
     pub fn new(config: &Arc<ClientConfig>, identity: &Identity, now_ns: u64) -> Self {
         let reset = if config.wrap.is_crypt_v2() { Opcode::HardResetClientV3 } else { Opcode::HardResetClientV2 };
-        let own = SessionId(random::bytes());
         let tls = TlsMaker::Client(identity.tls.clone());
-        let session = Session::new(tls, &config.wrap, reset, own, config.unix_base_s, now_ns)
+        let times = Times { unix_base_s: config.unix_base_s, first_timeout_ns: config.first_timeout_ns };
+        let session = Session::new(tls, &config.wrap, reset, times, now_ns)
             .expect("the identity's configuration was tried when it was made");
         Self {
             config: config.clone(),

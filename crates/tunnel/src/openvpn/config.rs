@@ -5,7 +5,10 @@ use std::sync::Arc;
 use super::data::{DataCipher, Framing};
 use super::digest::Digest;
 use super::message::compression::Compression;
+use super::message::peer_info::Protocols;
+use super::profile::{Profile, Transport};
 use super::secret::Secret;
+use super::tls::{self, ClientTrust, TlsLine, Trust};
 use super::wrap::WrapKeys;
 
 /// What a profile says, in the machine's terms.
@@ -36,6 +39,10 @@ pub struct ClientConfig {
     pub ping_s: Option<u32>,
     /// How long a silent server is waited for unless it pushes that, s.
     pub ping_restart_s: Option<u32>,
+    /// When a control packet is sent for the second time, ns.
+    pub first_timeout_ns: u64,
+    /// Whom clients trust, and what their TLS may agree on.
+    pub trust: ClientTrust,
     /// Unix time at `now_ns` 0, s.
     pub unix_base_s: u64,
 }
@@ -58,7 +65,53 @@ pub struct Identity {
     pub user: Option<(String, Secret)>,
 }
 
+/// Protocols, by what this client can do: all that there are.
+const PROTOCOLS: Protocols = Protocols::ALL;
+
 impl ClientConfig {
+    /// What a profile asks for. `unix_base_s` is the Unix time at `now_ns` 0, s.
+    ///
+    /// # Errors
+    /// One line on a key that cannot be used; `profile::parse` has refused everything else.
+    pub fn new(profile: &Profile, unix_base_s: u64) -> Result<Self, String> {
+        let transport = profile.remotes.first().map_or(Transport::Udp, |remote| remote.transport);
+        let seconds = |s: u32| u64::from(s) * 1_000_000_000;
+        let restarts = [profile.ping_restart_s, profile.ping_exit_s];
+        Ok(Self {
+            wrap: profile.wrap.keys(profile.auth).map_err(|error| error.to_string())?,
+            ciphers: profile.data_ciphers.clone(),
+            fallback: profile.fallback_cipher,
+            digest: profile.auth,
+            framing: profile.compression.map_or(Framing::None, Framing::from),
+            occ: profile.options_string(transport),
+            peer_info: profile.peer_info(PROTOCOLS),
+            replay_window: profile.replay_window,
+            hand_window_ns: seconds(profile.hand_window_s),
+            renegotiate_after_ns: profile.reneg_s.map(seconds),
+            renegotiate_after: Wear { bytes: profile.reneg_bytes, packets: profile.reneg_packets },
+            ping_s: profile.ping_s,
+            ping_restart_s: restarts.into_iter().flatten().filter(|s| *s > 0).min(),
+            first_timeout_ns: seconds(profile.tls_timeout_s),
+            trust: ClientTrust::new(&Trust::of(profile))?,
+            unix_base_s,
+        })
+    }
+
+    /// Who a client is: its certificate and key (PEM), its user and password.
+    ///
+    /// # Errors
+    /// One line on what cannot be used.
+    pub fn identity(
+        &self,
+        certificate: Option<(&str, &str)>,
+        user: Option<(String, Secret)>,
+    ) -> Result<Identity, String> {
+        let tls = tls::client_config(&self.trust, certificate)?;
+        // What it offers is tried here once, so that no attempt can fail for it.
+        TlsLine::client(&Arc::new(tls.clone())).map_err(|failure| failure.to_string())?;
+        Ok(Identity { tls: Arc::new(tls), user })
+    }
+
     /// The cipher that the server chose, or the one that is left where it did not.
     ///
     /// # Errors

@@ -67,9 +67,9 @@ pub struct Negotiation {
 }
 
 impl Negotiation {
-    /// Begin with a reset of this kind.
-    pub fn new(side: Side, key_id: u8, reset: Opcode, tls: TlsLine, now_ns: u64) -> Self {
-        let mut reliable = Reliable::new();
+    /// Begin with a reset of this kind. A packet is first sent again after `first_timeout_ns`.
+    pub fn new(side: Side, key_id: u8, reset: Opcode, tls: TlsLine, first_timeout_ns: u64, now_ns: u64) -> Self {
+        let mut reliable = Reliable::with_timeout(first_timeout_ns);
         let fits = reliable.send(now_ns, reset, &[]);
         debug_assert!(fits, "nothing else is under way");
         Self {

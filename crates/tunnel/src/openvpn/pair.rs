@@ -10,6 +10,7 @@ use super::config::{ClientConfig, Identity, Wear};
 use super::data::{DataCipher, Framing};
 use super::digest::Digest;
 use super::message::peer_info::{CompressionOffer, PeerInfo, Protocols};
+use super::profile::Profile;
 use super::server::{Peer, PeerEvent, PeerOutput, ServerConfig};
 use super::tls;
 use super::wrap::WrapKeys;
@@ -65,13 +66,18 @@ impl Pki {
         Self { authority, server, client }
     }
 
-    pub fn trust(&self) -> tls::Trust<'_> {
-        tls::Trust { authority_pem: &self.authority, versions: rustls::ALL_VERSIONS, usage: true }
+    pub fn trust(&self) -> tls::Trust {
+        let profile = Profile { ca: self.authority.clone(), server_usage: true, ..Profile::default() };
+        tls::Trust::of(&profile)
+    }
+
+    pub fn client_trust(&self) -> tls::ClientTrust {
+        tls::ClientTrust::new(&self.trust()).expect("a good authority")
     }
 
     pub fn identity(&self) -> Identity {
         let (certificate, key) = &self.client;
-        let tls = tls::client_config(&self.trust(), Some((certificate, key))).expect("a good identity");
+        let tls = tls::client_config(&self.client_trust(), Some((certificate, key))).expect("a good identity");
         Identity { tls: Arc::new(tls), user: None }
     }
 }
@@ -124,6 +130,8 @@ impl Setup {
             renegotiate_after: Wear::default(),
             ping_s: None,
             ping_restart_s: None,
+            first_timeout_ns: 2_000_000_000,
+            trust: pki.client_trust(),
             unix_base_s: 1_800_000_000,
         };
         Self { client, server, identity: pki.identity() }

@@ -12,9 +12,10 @@ use super::message::control::ControlMessage;
 use super::message::key_method::KeyMethod;
 use super::message::peer_info::{self, Protocols};
 use super::negotiation::{Advance, Broken};
-use super::packet::{Header, Opcode, SessionId};
+use super::packet::{Header, Opcode};
 use super::random;
-use super::session::{Derivation, Heard, Session, Shares, TlsMaker};
+use super::reliable::FIRST_TIMEOUT_NS;
+use super::session::{Derivation, Heard, Session, Shares, Times, TlsMaker};
 use super::wrap::WrapKeys;
 
 /// What all sessions of a server share.
@@ -98,9 +99,8 @@ impl Peer {
             return None;
         }
         let tls = TlsMaker::Server(config.tls.clone());
-        let own = SessionId(random::bytes());
-        let reset = Opcode::HardResetServerV2;
-        let mut session = Session::new(tls, &config.wrap, reset, own, config.unix_base_s, now_ns).ok()?;
+        let times = Times { unix_base_s: config.unix_base_s, first_timeout_ns: FIRST_TIMEOUT_NS };
+        let mut session = Session::new(tls, &config.wrap, Opcode::HardResetServerV2, times, now_ns).ok()?;
         (session.receive(now_ns, packet) == Heard::Current).then(|| Self {
             config: config.clone(),
             given,

@@ -9,6 +9,7 @@ use super::data::{DataChannel, DataError, DataOptions};
 use super::keys::{from_exported, from_prf, KeyMaterial, Randoms, EXPORT_LABEL};
 use super::negotiation::Negotiation;
 use super::packet::{ControlBody, Header, Opcode, SessionId};
+use super::random;
 use super::side::Side;
 use super::tls::TlsLine;
 use super::wrap::{Wrap, WrapKeys, DYNAMIC_LABEL};
@@ -74,6 +75,15 @@ pub enum Derivation {
     Prf,
 }
 
+/// A session's relation to time.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// Unix time at `now_ns` 0, s.
+    pub unix_base_s: u64,
+    /// When a control packet is sent for the second time, ns.
+    pub first_timeout_ns: u64,
+}
+
 /// A session.
 pub struct Session {
     side: Side,
@@ -82,7 +92,7 @@ pub struct Session {
     wrap: Wrap,
     /// For all key states after the first, where it was agreed on.
     dynamic: Option<Wrap>,
-    unix_base_s: u64,
+    times: Times,
     tls: TlsMaker,
     current: Negotiation,
     previous: Option<Negotiation>,
@@ -102,22 +112,15 @@ impl Session {
     ///
     /// # Errors
     /// TLS cannot be set up.
-    pub fn new(
-        tls: TlsMaker,
-        wrap: &WrapKeys,
-        reset: Opcode,
-        own: SessionId,
-        unix_base_s: u64,
-        now_ns: u64,
-    ) -> Result<Self, TlsFailure> {
-        let current = Negotiation::new(tls.side(), 0, reset, tls.make()?, now_ns);
+    pub fn new(tls: TlsMaker, wrap: &WrapKeys, reset: Opcode, times: Times, now_ns: u64) -> Result<Self, TlsFailure> {
+        let current = Negotiation::new(tls.side(), 0, reset, tls.make()?, times.first_timeout_ns, now_ns);
         Ok(Self {
             side: tls.side(),
-            own,
+            own: SessionId(random::bytes()),
             peer: None,
             wrap: Wrap::new(wrap.clone()),
             dynamic: None,
-            unix_base_s,
+            times,
             tls,
             current,
             previous: None,
@@ -170,7 +173,8 @@ impl Session {
         let next = next_key_id(self.current.key_id);
         if header.opcode == Opcode::SoftReset && header.key_id == next && self.current.is_open() {
             let tls = self.tls.make().ok()?;
-            let mut renewed = Negotiation::new(self.side, next, Opcode::SoftReset, tls, now_ns);
+            let mut renewed =
+                Negotiation::new(self.side, next, Opcode::SoftReset, tls, self.times.first_timeout_ns, now_ns);
             renewed.receive(now_ns, &body);
             self.previous = Some(std::mem::replace(&mut self.current, renewed));
             return Some(Heard::Renewed);
@@ -187,7 +191,8 @@ impl Session {
             return Ok(false);
         }
         let next = next_key_id(self.current.key_id);
-        let renewed = Negotiation::new(self.side, next, Opcode::SoftReset, self.tls.make()?, now_ns);
+        let renewed =
+            Negotiation::new(self.side, next, Opcode::SoftReset, self.tls.make()?, self.times.first_timeout_ns, now_ns);
         self.previous = Some(std::mem::replace(&mut self.current, renewed));
         Ok(true)
     }
@@ -202,7 +207,7 @@ impl Session {
                 Some(dynamic) if state.key_id > 0 => dynamic,
                 _ => &mut self.wrap,
             };
-            let unix_s = self.unix_base_s + now_ns / 1_000_000_000;
+            let unix_s = self.times.unix_base_s + now_ns / 1_000_000_000;
             // Packets count their seconds in 32 bits.
             wrap.seal(header, self.own, &self.body, unix_s as u32, out);
             return true;

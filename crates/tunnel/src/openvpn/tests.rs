@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::client::{Client, Event, Output};
+use super::client::{Client, ClientConfig, Event, Output};
 use super::data::DataCipher;
 use super::digest::Digest;
 use super::message::peer_info::Protocols;
 use super::pair::{Pair, Pki, Setup};
+use super::profile;
 use super::server::PeerEvent;
 use super::side::Side;
 use super::wrap::{StaticKey, WrapKeys};
@@ -368,4 +369,38 @@ fn resets_in_a_flood_are_passed_over() {
     });
     assert!(spent.bytes_current < 16 * 1024, "{} bytes", spent.bytes_current);
     assert_carries(&mut pair, "after the flood");
+}
+
+/// Test certificates have this common name, which is what their maker calls them where nobody does.
+const NAME: &str = "rcgen self signed cert";
+
+#[test]
+fn a_profile_makes_a_client_that_connects() {
+    let pki = Pki::new();
+    let (certificate, key) = &pki.client;
+    let connect = |more: &str| {
+        let text = format!(
+            "client\nremote 192.0.2.1 1194\nremote-cert-tls server\n{more}\n<ca>\n{}</ca>\n<cert>\n{certificate}</cert>\n\
+             <key>\n{key}</key>\n",
+            pki.authority
+        );
+        let profile = profile::parse(&text).expect("a good profile");
+        let config = ClientConfig::new(&profile, 1_800_000_000).expect("good keys");
+        let key = profile.key.as_ref().expect("a key").expose();
+        let identity = config.identity(profile.cert.as_deref().zip(Some(key)), None).expect("a good identity");
+        let mut pair = Setup { client: config, identity, ..Setup::new(&pki) }.pair();
+        pair.run_a_second();
+        pair.events.pop()
+    };
+    assert_eq!(connect(""), Some(Event::Up));
+    assert_eq!(
+        connect("auth SHA512\ndata-ciphers AES-256-GCM:CHACHA20-POLY1305\ntls-version-max 1.2"),
+        Some(Event::Up)
+    );
+    assert_eq!(connect(&format!("verify-x509-name '{NAME}' name")), Some(Event::Up));
+    assert_eq!(connect("verify-x509-name rcgen name-prefix"), Some(Event::Up));
+    let Some(Event::Failed(failure)) = connect("verify-x509-name server name") else { panic!("it is not its name") };
+    assert_eq!(failure.name, "tls_certificate_name_mismatch");
+    let Some(Event::Failed(failure)) = connect("data-ciphers AES-128-GCM") else { panic!("the server has another") };
+    assert_eq!(failure.name, "auth_failed");
 }

@@ -1,6 +1,7 @@
 //! TLS as the control channel carries it: a stream of bytes cut into packets by someone else. Owns which certificates are
 //! accepted, as OpenVPN decides it: by their chain to the given authority, not by a host name.
 
+use std::io::{Read, Write};
 use std::sync::Arc;
 
 use leadline_tls::TlsFailure;
@@ -12,10 +13,11 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{
-    CertificateError, ClientConfig, ClientConnection, Connection, DigitallySignedStruct, Error, RootCertStore,
-    ServerConfig, ServerConnection, SignatureScheme, SupportedProtocolVersion,
+    CertificateError, CipherSuite, ClientConfig, ClientConnection, Connection, DigitallySignedStruct, Error,
+    NamedGroup, RootCertStore, ServerConfig, ServerConnection, SignatureScheme, SupportedProtocolVersion,
 };
-use std::io::{Read, Write};
+
+use super::profile::{Profile, TlsVersion, VerifyName};
 
 /// One key state's TLS.
 pub struct TlsLine {
@@ -119,39 +121,95 @@ impl Write for Limited<'_> {
 }
 
 /// What one end may negotiate, and whom it trusts.
-pub struct Trust<'t> {
+#[derive(Clone, Debug)]
+pub struct Trust {
     /// Certificates of the authorities, PEM.
-    pub authority_pem: &'t str,
-    /// Protocol versions.
-    pub versions: &'t [&'static SupportedProtocolVersion],
+    pub authority_pem: String,
+    /// The oldest and the newest version.
+    pub versions: (TlsVersion, TlsVersion),
+    /// Cipher suites, in order; all where empty.
+    pub suites: Vec<CipherSuite>,
+    /// Groups of the key exchange, in order; all where empty.
+    pub groups: Vec<NamedGroup>,
     /// Whether a server's certificate that is for something else is refused (`remote-cert-tls server`).
     pub usage: bool,
+    /// The common name that a server's certificate must have (`verify-x509-name`).
+    pub name: Option<VerifyName>,
+}
+
+impl Trust {
+    /// What a profile says.
+    pub fn of(profile: &Profile) -> Self {
+        Self {
+            authority_pem: profile.ca.clone(),
+            versions: (profile.tls_min, profile.tls_max),
+            suites: profile.tls_ciphers.clone(),
+            groups: profile.tls_groups.clone(),
+            usage: profile.server_usage,
+            name: profile.verify_name.clone(),
+        }
+    }
+
+    fn provider(&self) -> CryptoProvider {
+        let mut provider = aws_lc_rs::default_provider();
+        if !self.suites.is_empty() {
+            let wanted = |suite: &CipherSuite| provider.cipher_suites.iter().find(|one| one.suite() == *suite).copied();
+            provider.cipher_suites = self.suites.iter().filter_map(wanted).collect();
+        }
+        if !self.groups.is_empty() {
+            let all = aws_lc_rs::ALL_KX_GROUPS;
+            let wanted = |group: &NamedGroup| all.iter().find(|one| one.name() == *group).copied();
+            provider.kx_groups = self.groups.iter().filter_map(wanted).collect();
+        }
+        provider
+    }
+
+    fn versions(&self) -> Vec<&'static SupportedProtocolVersion> {
+        let (oldest, newest) = self.versions;
+        let known = [(TlsVersion::Tls12, &rustls::version::TLS12), (TlsVersion::Tls13, &rustls::version::TLS13)];
+        known.into_iter().filter(|(version, _)| (oldest..=newest).contains(version)).map(|(_, known)| known).collect()
+    }
+}
+
+/// What all clients of a profile share, so that each of thousands keeps only its own certificate.
+pub struct ClientTrust {
+    provider: Arc<CryptoProvider>,
+    verifier: Arc<AuthorityOnly>,
+    versions: Vec<&'static SupportedProtocolVersion>,
+}
+
+impl ClientTrust {
+    /// Read the authorities.
+    ///
+    /// # Errors
+    /// One line on what cannot be used.
+    pub fn new(trust: &Trust) -> Result<Self, String> {
+        let provider = Arc::new(trust.provider());
+        let roots = Arc::new(roots(&trust.authority_pem)?);
+        let refused = |error| format!("ca: {error}");
+        let servers = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone());
+        let any_usage = match trust.usage {
+            true => None,
+            false => {
+                Some(WebPkiClientVerifier::builder_with_provider(roots, provider.clone()).build().map_err(refused)?)
+            }
+        };
+        let chains = servers.build().map_err(refused)?;
+        let verifier = Arc::new(AuthorityOnly { chains, any_usage, name: trust.name.clone() });
+        Ok(Self { provider, verifier, versions: trust.versions() })
+    }
 }
 
 /// What a client's connections share. Without an identity it shows no certificate.
 ///
 /// # Errors
 /// One line on what cannot be used.
-pub fn client_config(trust: &Trust<'_>, identity: Option<(&str, &str)>) -> Result<ClientConfig, String> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let roots = Arc::new(roots(trust.authority_pem)?);
-    let refused = |error| format!("ca: {error}");
-    let verifier = AuthorityOnly {
-        chains: WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone())
-            .build()
-            .map_err(refused)?,
-        any_usage: match trust.usage {
-            true => None,
-            false => {
-                Some(WebPkiClientVerifier::builder_with_provider(roots, provider.clone()).build().map_err(refused)?)
-            }
-        },
-    };
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(trust.versions)
+pub fn client_config(trust: &ClientTrust, identity: Option<(&str, &str)>) -> Result<ClientConfig, String> {
+    let builder = ClientConfig::builder_with_provider(trust.provider.clone())
+        .with_protocol_versions(&trust.versions)
         .map_err(|error| format!("TLS versions: {error}"))?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier));
+        .with_custom_certificate_verifier(trust.verifier.clone());
     let mut config = match identity {
         Some((certificate, key)) => {
             let (chain, key) = chain_and_key(certificate, key)?;
@@ -169,18 +227,15 @@ pub fn client_config(trust: &Trust<'_>, identity: Option<(&str, &str)>) -> Resul
 ///
 /// # Errors
 /// One line on what cannot be used.
-pub fn server_config(
-    trust: &Trust<'_>,
-    identity: (&str, &str),
-    clients_need_one: bool,
-) -> Result<ServerConfig, String> {
-    let provider: Arc<CryptoProvider> = Arc::new(aws_lc_rs::default_provider());
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(trust.authority_pem)?), provider.clone());
+pub fn server_config(trust: &Trust, identity: (&str, &str), clients_need_one: bool) -> Result<ServerConfig, String> {
+    let provider = Arc::new(trust.provider());
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots(&trust.authority_pem)?), provider.clone());
     let verifier = if clients_need_one { verifier } else { verifier.allow_unauthenticated() };
     let verifier = verifier.build().map_err(|error| format!("ca: {error}"))?;
     let (chain, key) = chain_and_key(identity.0, identity.1)?;
     let mut config = ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(trust.versions)
+        .with_protocol_versions(&trust.versions())
         .map_err(|error| format!("TLS versions: {error}"))?
         .with_client_cert_verifier(verifier)
         .with_single_cert(chain, key)
@@ -222,6 +277,7 @@ struct AuthorityOnly {
     chains: Arc<WebPkiServerVerifier>,
     /// Also takes certificates that are made for clients, where the purpose does not matter.
     any_usage: Option<Arc<dyn ClientCertVerifier>>,
+    name: Option<VerifyName>,
 }
 
 impl ServerCertVerifier for AuthorityOnly {
@@ -235,18 +291,18 @@ impl ServerCertVerifier for AuthorityOnly {
     ) -> Result<ServerCertVerified, Error> {
         use CertificateError as Of;
         match self.chains.verify_server_cert(certificate, intermediates, name, ocsp_response, now) {
-            // The name is looked at last, so the chain is good.
-            Err(Error::InvalidCertificate(Of::NotValidForName | Of::NotValidForNameContext { .. })) => {
-                Ok(ServerCertVerified::assertion())
+            // That name is looked at last, so the chain is good.
+            Ok(_) | Err(Error::InvalidCertificate(Of::NotValidForName | Of::NotValidForNameContext { .. })) => {}
+            Err(Error::InvalidCertificate(problem @ (Of::InvalidPurpose | Of::InvalidPurposeContext { .. }))) => {
+                // A purpose is looked at before the chain, so a client's certificate is checked as what it is.
+                let any_usage = self.any_usage.as_ref().ok_or(Error::InvalidCertificate(problem))?;
+                any_usage.verify_client_cert(certificate, intermediates, now)?;
             }
-            // A purpose is looked at before the chain, so a client's certificate is checked as what it is.
-            Err(Error::InvalidCertificate(Of::InvalidPurpose | Of::InvalidPurposeContext { .. }))
-                if self.any_usage.is_some() =>
-            {
-                let verifier = self.any_usage.as_ref().expect("just seen");
-                verifier.verify_client_cert(certificate, intermediates, now).map(|_| ServerCertVerified::assertion())
-            }
-            checked => checked,
+            Err(other) => return Err(other),
+        }
+        match &self.name {
+            Some(wanted) if !is_named(certificate, wanted) => Err(Error::InvalidCertificate(Of::NotValidForName)),
+            _ => Ok(ServerCertVerified::assertion()),
         }
     }
 
@@ -271,4 +327,54 @@ impl ServerCertVerifier for AuthorityOnly {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.chains.supported_verify_schemes()
     }
+}
+
+fn is_named(certificate: &CertificateDer<'_>, wanted: &VerifyName) -> bool {
+    let Some(name) = common_name(certificate) else { return false };
+    match wanted {
+        VerifyName::CommonName(wanted) => name == wanted.as_bytes(),
+        VerifyName::CommonNamePrefix(wanted) => name.starts_with(wanted.as_bytes()),
+    }
+}
+
+/// The subject's common name in a certificate (RFC 5280, 4.1.2.6), as its bytes.
+fn common_name(certificate: &[u8]) -> Option<&[u8]> {
+    const SEQUENCE: u8 = 0x30;
+    const VERSION: u8 = 0xa0;
+    /// The object identifier 2.5.4.3.
+    const COMMON_NAME: [u8; 5] = [0x06, 0x03, 0x55, 0x04, 0x03];
+    let (_, certificate, _) = element(certificate)?;
+    let (_, mut fields, _) = element(certificate)?;
+    if let (VERSION, _, rest) = element(fields)? {
+        fields = rest;
+    }
+    // The serial number, the signature's algorithm, the issuer, and how long it is good.
+    for _ in 0..4 {
+        fields = element(fields)?.2;
+    }
+    let (SEQUENCE, mut subject, _) = element(fields)? else { return None };
+    while let Some((_, set, rest)) = element(subject) {
+        let (_, attribute, _) = element(set)?;
+        if let Some(value) = attribute.strip_prefix(&COMMON_NAME) {
+            return Some(element(value)?.1);
+        }
+        subject = rest;
+    }
+    None
+}
+
+/// The first element of a DER encoding: its tag, its content, and what follows it.
+fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (&[tag, first], rest) = bytes.split_first_chunk()?;
+    let (length, rest) = match first {
+        0..=0x7f => (usize::from(first), rest),
+        0x81 | 0x82 => {
+            let (digits, rest) = rest.split_at_checked(usize::from(first & 0x0f))?;
+            (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest)
+        }
+        // Nothing in a certificate is longer than 64 KiB.
+        _ => return None,
+    };
+    let (content, rest) = rest.split_at_checked(length)?;
+    Some((tag, content, rest))
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use leadline_pace::{Stage, Stages};
 use leadline_sys::clock::{monotonic_ns, realtime_ns};
 use leadline_sys::process::file_limit;
-use leadline_tunnel::openvpn::config::{identity as make_identity, ClientConfig, Identity};
+use leadline_tunnel::openvpn::config::{ClientConfig, Identity};
 use leadline_tunnel::openvpn::identity::Authority;
 use leadline_tunnel::openvpn::profile::{self, Family, Profile, Remote, Transport};
 use leadline_tunnel::openvpn::secret::Secret;
@@ -83,7 +83,7 @@ impl Plan {
         let binds = spec.bind.iter().filter_map(|bind| parse_bind(Some(bind)).transpose());
         let binds = binds.collect::<Result<Vec<IpAddr>, _>>()?;
         Ok(Self {
-            identities: identities(&profile, spec)?,
+            identities: identities(&config, &profile, spec)?,
             remotes: profile.remotes.iter().map(|remote| resolve(remote, &binds)).collect::<Result<_, _>>()?,
             binds,
             clients: spec.clients,
@@ -188,7 +188,7 @@ fn resolve(remote: &Remote, binds: &[IpAddr]) -> Result<Server, ErrorReport> {
 }
 
 /// As many as differ; client n has number n of them, from the first again after the last.
-fn identities(profile: &Profile, spec: &TunnelSpec) -> Result<Vec<Identity>, ErrorReport> {
+fn identities(config: &ClientConfig, profile: &Profile, spec: &TunnelSpec) -> Result<Vec<Identity>, ErrorReport> {
     let bad = |who: &str| {
         let who = who.to_owned();
         move |message: String| input_error("bad_identity", format!("{who}: {message}"))
@@ -197,9 +197,8 @@ fn identities(profile: &Profile, spec: &TunnelSpec) -> Result<Vec<Identity>, Err
     if profile.wants_user && own_user.is_none() && spec.users.is_empty() {
         return Err(input_error("no_users", "the profile asks for a user and a password (auth-user-pass): give users"));
     }
-    let make = |certificate: Option<(&str, &str)>, who: &str| {
-        make_identity(profile, certificate, own_user.clone()).map_err(bad(who))
-    };
+    let make =
+        |certificate: Option<(&str, &str)>, who: &str| config.identity(certificate, own_user.clone()).map_err(bad(who));
     let certified: Vec<Identity> = match &spec.identities {
         TunnelIdentities::Profile {} => {
             let own = profile.cert.as_deref().zip(profile.key.as_ref().map(Secret::expose));
@@ -215,11 +214,13 @@ fn identities(profile: &Profile, spec: &TunnelSpec) -> Result<Vec<Identity>, Err
             each.collect::<Result<_, _>>()?
         }
         TunnelIdentities::Issued { authority_pem, authority_key_pem, name_prefix } => {
-            let authority = Authority::new(authority_pem, authority_key_pem).map_err(bad("the authority"))?;
+            let now_unix_s = realtime_ns() / 1_000_000_000;
+            let authority = Authority::new(authority_pem, authority_key_pem, now_unix_s);
+            let authority = authority.map_err(|error| bad("issued")(error.to_string()))?;
             let each = (0..spec.clients).map(|number| {
-                let name = format!("{name_prefix}{number}");
-                let (certificate, key) = authority.issue(&name).map_err(bad(&name))?;
-                make(Some((&certificate, key.expose())), &name)
+                let who = format!("{name_prefix}{number}");
+                let one = authority.issue(name_prefix, number).map_err(|error| bad(&who)(error.to_string()))?;
+                make(Some((&one.certificate_pem, one.key_pem.expose())), &who)
             });
             each.collect::<Result<_, _>>()?
         }

@@ -123,3 +123,105 @@ fn decompressed<'b>(
 fn lz4(compressed: &[u8], out: &mut [u8]) -> Option<usize> {
     lz4_flex::block::decompress_into(compressed, out).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LARGEST: usize = 1600;
+
+    fn unframed(framing: Framing, framed: &[u8]) -> Result<Vec<u8>, DataError> {
+        framing.unframe(&mut framed.to_vec(), &mut Vec::new(), LARGEST).map(|payload| payload.to_vec())
+    }
+
+    /// A payload as an old peer compresses it, with the framing's mark.
+    fn compressed(framing: Framing, payload: &[u8]) -> Vec<u8> {
+        match framing {
+            Framing::Lzo => [&[LZO], &lzokay_native::compress(payload).expect("compressed")[..]].concat(),
+            Framing::Lz4 => {
+                let mut framed = lz4_flex::block::compress(payload);
+                framed.push(framed[0]);
+                framed[0] = LZ4_SWAPPED;
+                framed
+            }
+            _ => [&[V2, V2_LZ4], &lz4_flex::block::compress(payload)[..]].concat(),
+        }
+    }
+
+    #[test]
+    fn marks_stand_where_openvpn_puts_them() {
+        let framed = |framing: Framing, payload: &[u8]| {
+            let mut out = Vec::new();
+            framing.frame(payload, &mut out);
+            out
+        };
+        assert_eq!(framed(Framing::None, b"abc"), b"abc");
+        assert_eq!(framed(Framing::Stub, b"abc"), b"\xfaabc");
+        assert_eq!(framed(Framing::Lzo, b"abc"), b"\xfaabc");
+        assert_eq!(framed(Framing::StubSwap, b"abc"), b"\xfbbca");
+        assert_eq!(framed(Framing::Lz4, b"a"), b"\xfba");
+        assert_eq!(framed(Framing::StubV2, b"abc"), b"abc");
+        assert_eq!(framed(Framing::Lz4V2, b"\x50bc"), b"\x50\0\x50bc");
+    }
+
+    #[test]
+    fn what_an_old_peer_compressed_is_opened_up_to_the_largest_packet() {
+        for framing in [Framing::Lzo, Framing::Lz4, Framing::Lz4V2] {
+            let largest = [7; LARGEST];
+            assert_eq!(unframed(framing, &compressed(framing, &largest)).expect("compressed"), largest, "{framing:?}");
+            let bomb = compressed(framing, &[0; 60_000]);
+            assert!(bomb.len() < 600);
+            assert_eq!(unframed(framing, &bomb), Err(DataError::Framing), "{framing:?}");
+            assert_eq!(unframed(Framing::StubSwap, &bomb), Err(DataError::Framing));
+        }
+    }
+
+    #[test]
+    fn other_marks_and_empty_payloads_are_refused() {
+        for framing in Framing::ALL {
+            assert_eq!(unframed(framing, b""), Err(DataError::Framing));
+        }
+        for (framing, framed) in [
+            (Framing::Stub, &b"\xfa"[..]),
+            (Framing::Stub, b"\xfba"),
+            (Framing::StubSwap, b"\xfb"),
+            (Framing::StubSwap, b"\xfaa"),
+            (Framing::StubV2, b"\x50"),
+            (Framing::StubV2, b"\x50\0"),
+            (Framing::StubV2, b"\x50\x01a"),
+            (Framing::Lz4V2, b"\x50\x02a"),
+            (Framing::Lz4V2, b"\x50\x01"),
+            (Framing::Lz4, b"\x69"),
+            (Framing::Lzo, b"\x66"),
+            (Framing::Lzo, b"\x69a"),
+        ] {
+            assert_eq!(unframed(framing, framed), Err(DataError::Framing), "{framing:?} {framed:x?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn made_up_payloads_never_exceed_the_largest(
+            framing in prop::sample::select(Framing::ALL.to_vec()),
+            mark in prop::sample::select(vec![PLAIN, PLAIN_SWAPPED, LZO, LZ4_SWAPPED, V2]),
+            bytes in prop::collection::vec(any::<u8>(), 0..1200),
+        ) {
+            let framed = [&[mark], &bytes[..]].concat();
+            if let Ok(payload) = unframed(framing, &framed) {
+                prop_assert!(payload.len() <= LARGEST && !payload.is_empty());
+            }
+        }
+
+        #[test]
+        fn what_was_compressed_comes_back(
+            framing in prop::sample::select(vec![Framing::Lzo, Framing::Lz4, Framing::Lz4V2]),
+            piece in prop::collection::vec(any::<u8>(), 1..50),
+            times in 1..30_usize,
+        ) {
+            let payload = piece.repeat(times);
+            prop_assert_eq!(unframed(framing, &compressed(framing, &payload)).expect("compressed"), payload);
+        }
+    }
+}

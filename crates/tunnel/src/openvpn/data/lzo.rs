@@ -121,3 +121,59 @@ impl Stream<'_> {
         Some(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn opened(compressed: &[u8], room: usize) -> Option<Vec<u8>> {
+        let mut out = vec![0; room];
+        let length = decompress(compressed, &mut out)?;
+        out.truncate(length);
+        Some(out)
+    }
+
+    /// Streams that liblzo 2.10 made of the same text: `lzo1x_999_compress`, and `lzo1x_1_15_compress` as OpenVPN calls it.
+    #[test]
+    fn liblzos_streams_are_opened() {
+        let text = [b"0123456789", &b"AB".repeat(30)[..], b"0123456789xyz", &[0; 400], b"0123456789end"].concat();
+        let thorough = b"\x1d0123456789AB \x19\x04\0(\x14\x01\x01xyz\0 \0o\0\0(s\x06end\x11\0\0";
+        let quick = b"\x090123456789AB \x19\x04\0(\x14\x01\x01xyz\0 \0l\0\0\r\0\0\x000123456789end\x11\0\0";
+        for stream in [&thorough[..], quick] {
+            assert_eq!(opened(stream, text.len()).as_deref(), Some(&text[..]));
+            assert_eq!(opened(stream, text.len() - 1), None, "one byte too little room");
+            assert_eq!(opened(&[stream, b"x"].concat(), text.len()), None, "one byte too many");
+            for length in 0..stream.len() {
+                assert_eq!(opened(&stream[..length], text.len()), None, "cut at {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_copy_from_before_the_beginning_is_refused() {
+        for stream in [&b"\x15abcd\x40\x01\x11\0\0"[..], b"\x40\0\x11\0\0", b"\x12a\x04\0\x11\0\0", b"\x21\xff\xff"] {
+            assert_eq!(opened(stream, 1600), None, "{stream:x?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_compressed_comes_back(
+            pieces in prop::collection::vec((prop::collection::vec(any::<u8>(), 1..40), 1..60_usize), 1..60),
+        ) {
+            let text: Vec<u8> = pieces.into_iter().flat_map(|(piece, times)| piece.repeat(times)).collect();
+            let compressed = lzokay_native::compress(&text).expect("compressed");
+            let room = text.len();
+            prop_assert_eq!(opened(&compressed, room), Some(text));
+        }
+
+        #[test]
+        fn made_up_streams_end_within_their_room(stream in prop::collection::vec(any::<u8>(), 0..600), room in 0..2000_usize) {
+            if let Some(out) = opened(&stream, room) {
+                prop_assert!(out.len() <= room);
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+"""A VPN server and its clients for the tunnel rows: two network namespaces with a link between them, on this machine.
+
+Owns the namespaces, which end with the process that holds them, and the real OpenVPN server in one of them. Needs root.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from programs import GENERATOR_CPU, SERVER_CPU, PeerMissing, pinned, program, run
+
+from leadline.sut.pki import Pki, issue
+
+GATEWAY, CLIENT, INSIDE = "192.0.2.1", "192.0.2.2", "10.8.0.1"
+_PORT = 1194
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where the server runs, and where clients do."""
+
+    folder: Path
+    pki: Pki
+    server_pid: int
+    gateway_end: Sequence[str]
+    """What a command that runs beside the server begins with."""
+    client_end: Sequence[str]
+    """What a command that runs on the other end of the link begins with."""
+
+    @property
+    def server_cpu_s(self) -> float:
+        """CPU time that the server's process has taken so far, user and system."""
+        return process_cpu_s(self.server_pid)
+
+    def profile(self, *more: str) -> str:
+        """A client's `.ovpn`, everything in it."""
+        own = self.pki.clients["client"]
+        inline = {
+            "ca": self.pki.authority,
+            "cert": own.certificate,
+            "key": own.key,
+            "tls-crypt": self.folder / "wrap.key",
+        }
+        blocks = [f"<{name}>\n{path.read_text()}</{name}>" for name, path in inline.items()]
+        lines = ["client", "dev tun", f"remote {GATEWAY} {_PORT} udp", "nobind", "remote-cert-tls server", *more]
+        return "\n".join([*lines, *blocks, ""])
+
+
+@contextmanager
+def openvpn_site(*more: str) -> Iterator[Site]:
+    """An OpenVPN server with certificates on P-256 and tls-crypt, its guards against storms off; `more` of its options.
+
+    Raises:
+        PeerMissing: OpenVPN is not installed, or this is not root.
+    """
+    openvpn = program("openvpn")
+    if os.geteuid() != 0:
+        raise PeerMissing("namespaces and a TUN device need root")
+    with tempfile.TemporaryDirectory() as name, _namespace() as gateway, _namespace() as clients:
+        folder = Path(name)
+        _link(gateway, clients)
+        pki = issue(folder / "pki", "server", ["client"], now=datetime.datetime.now(datetime.UTC))
+        run([openvpn, "--genkey", "secret", str(folder / "wrap.key")])
+        log = folder / "server.log"
+        argv = [
+            *[openvpn, "--dev", "tun", "--server", "10.8.0.0", "255.255.0.0", "--topology", "subnet"],
+            *["--local", GATEWAY, "--port", str(_PORT), "--ca", str(pki.authority), "--dh", "none"],
+            *["--cert", str(pki.server.certificate), "--key", str(pki.server.key), "--verb", "1"],
+            *["--tls-crypt", str(folder / "wrap.key"), "--max-clients", "20000", "--duplicate-cn"],
+            *["--connect-freq-initial", "1000000", "1", "--rcvbuf", "4194304", "--sndbuf", "4194304"],
+            *["--cipher", "AES-256-GCM", "--log", str(log), *more],
+        ]
+        process = subprocess.Popen(_inside(gateway, pinned(SERVER_CPU, argv)), stdout=subprocess.DEVNULL)
+        try:
+            _await_line(log, "Initialization Sequence Completed", process)
+            yield Site(folder, pki, process.pid, _inside(gateway, []), _inside(clients, []))
+        finally:
+            process.terminate()
+            process.wait()
+
+
+@contextmanager
+def openvpn_client(site: Site, *more: str) -> Iterator[int]:
+    """The peer's own client, connected, with its TUN device; gives its process id."""
+    profile, log = site.folder / "client.ovpn", site.folder / "client.log"
+    profile.write_text(site.profile(*more))
+    log.unlink(missing_ok=True)
+    argv = [*site.client_end, *pinned(GENERATOR_CPU, [program("openvpn"), "--config", str(profile), "--log", str(log)])]
+    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL)
+    try:
+        _await_line(log, "Initialization Sequence Completed", process)
+        yield process.pid
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def process_cpu_s(pid: int) -> float:
+    """CPU time of a process so far, user and system."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def _namespace() -> Iterator[int]:
+    """A network namespace that lives as long as the process that is given."""
+    # It ends with its input, so also when the bench is killed.
+    holder = subprocess.Popen(
+        ["unshare", "--net", "sh", "-c", "ip link set lo up && echo up && exec cat"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert holder.stdin is not None
+    assert holder.stdout is not None
+    try:
+        if holder.stdout.readline().strip() != "up":
+            raise PeerMissing("no network namespace can be made")
+        yield holder.pid
+    finally:
+        holder.stdin.close()
+        holder.stdout.close()
+        holder.wait()
+
+
+def _link(gateway: int, clients: int) -> None:
+    run(["ip", "link", "add", "bench0", "netns", str(gateway), "type", "veth", "peer", "bench0", "netns", str(clients)])
+    for pid, address in ((gateway, GATEWAY), (clients, CLIENT)):
+        run(_inside(pid, ["ip", "address", "add", f"{address}/24", "dev", "bench0"]))
+        run(_inside(pid, ["ip", "link", "set", "bench0", "up"]))
+
+
+def _inside(pid: int, argv: Sequence[str]) -> list[str]:
+    return ["nsenter", f"--net=/proc/{pid}/ns/net", *argv]
+
+
+def _await_line(log: Path, line: str, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 20
+    while not (log.exists() and line in log.read_text(errors="replace")):
+        if process.poll() is not None or time.monotonic() > deadline:
+            said = log.read_text(errors="replace")[-500:] if log.exists() else ""
+            raise RuntimeError(f"{process.args!r} did not come up: {said}")
+        # Its log is a file, which nothing announces.
+        time.sleep(0.01)

@@ -1,0 +1,305 @@
+//! Certificates of a fleet's clients, made from an authority's: each client has its own, as real ones have, without thousands of
+//! files. Owns their shape (ECDSA P-256, for TLS clients, named by prefix and number) and the name in a certificate; it reads no
+//! clock and keeps nothing.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rcgen::{
+    date_time_ymd, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair,
+    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
+};
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{CertificateError, RootCertStore};
+
+use super::secret::Secret;
+
+/// How long before its time a certificate is good, so that clocks may differ: two days.
+const BEFORE: Duration = Duration::from_secs(2 * 86_400);
+/// And how long after it: no run lasts longer than 90 days.
+const AFTER: Duration = Duration::from_secs(90 * 86_400);
+/// What X.509 allows for a common name.
+const LONGEST_NAME: usize = 64;
+
+/// An authority that certificates are made from.
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    now_unix_s: u64,
+}
+
+/// A client's certificate with its key.
+#[derive(Clone, Debug)]
+pub struct IssuedIdentity {
+    /// The certificate alone, PEM.
+    pub certificate_pem: String,
+    /// Its private key, PKCS #8, PEM.
+    pub key_pem: Secret,
+}
+
+/// Why no certificate can be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IdentityError {
+    /// The authority's certificate is none.
+    #[error("the authority's certificate cannot be read: it should be one PEM section, -----BEGIN CERTIFICATE-----")]
+    Certificate,
+    /// The authority's key is none.
+    #[error("the authority's key cannot be read: it should be one PEM section without a passphrase")]
+    Key,
+    /// They do not belong together.
+    #[error("the authority's key is not its certificate's: what it signs does not verify")]
+    Mismatch,
+    /// The certificate is not one for an authority.
+    #[error("the authority's certificate may not sign others: it is no CA's")]
+    NoAuthority,
+    /// The common name does not fit.
+    #[error("the common name `{0}` is not 1 to {LONGEST_NAME} bytes long")]
+    Name(String),
+    /// The library refused.
+    #[error("the certificate was not made: {0}")]
+    Library(String),
+}
+
+impl fmt::Debug for Authority {
+    /// Shows no key.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Authority(..)")
+    }
+}
+
+impl Authority {
+    /// Take an authority's certificate and key, PEM; `now_unix_s` is about when its certificates will be shown. What it signs is
+    /// tried once.
+    ///
+    /// # Errors
+    /// They cannot be read, or what they sign would not verify.
+    pub fn new(certificate_pem: &str, key_pem: &str, now_unix_s: u64) -> Result<Self, IdentityError> {
+        let certificate =
+            CertificateDer::from_pem_slice(certificate_pem.as_bytes()).map_err(|_| IdentityError::Certificate)?;
+        let key = KeyPair::from_pem(key_pem).map_err(|_| IdentityError::Key)?;
+        let issuer = Issuer::from_ca_cert_der(&certificate, key).map_err(|_| IdentityError::Certificate)?;
+        let authority = Self { issuer, now_unix_s };
+        authority.try_out(certificate)?;
+        Ok(authority)
+    }
+
+    /// Make the certificate of client `number`, with a new key; its common name is `prefix` and the number.
+    ///
+    /// # Errors
+    /// The name is too long, or the library refused.
+    pub fn issue(&self, prefix: &str, number: u32) -> Result<IssuedIdentity, IdentityError> {
+        let name = format!("{prefix}{number}");
+        if name.len() > LONGEST_NAME {
+            return Err(IdentityError::Name(name));
+        }
+        let refused = |error: rcgen::Error| IdentityError::Library(error.to_string());
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(refused)?;
+        let certificate = self.parameters(name).signed_by(&key, &self.issuer).map_err(refused)?;
+        Ok(IssuedIdentity { certificate_pem: certificate.pem(), key_pem: Secret::new(key.serialize_pem()) })
+    }
+
+    fn parameters(&self, name: String) -> CertificateParams {
+        let mut parameters = CertificateParams::default();
+        parameters.distinguished_name = DistinguishedName::new();
+        parameters.distinguished_name.push(DnType::CommonName, name);
+        // Reckoned from 1970, for the type of the fields is not ours to name.
+        let now = date_time_ymd(1970, 1, 1) + Duration::from_secs(self.now_unix_s);
+        parameters.not_before = now - BEFORE;
+        parameters.not_after = now + AFTER;
+        parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        parameters.use_authority_key_identifier_extension = true;
+        parameters
+    }
+
+    /// A server decides by the certificate's bytes, not by what was read out of them: verify one as it would.
+    fn try_out(&self, certificate: CertificateDer<'_>) -> Result<(), IdentityError> {
+        let library = |error: &dyn fmt::Display| IdentityError::Library(error.to_string());
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.into_owned()).map_err(|_| IdentityError::Certificate)?;
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+        let verifier = verifier.map_err(|error| library(&error))?;
+        let probe = self.issue("probe", 0)?;
+        let probe =
+            CertificateDer::from_pem_slice(probe.certificate_pem.as_bytes()).map_err(|error| library(&error))?;
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(self.now_unix_s));
+        match verifier.verify_client_cert(&probe, &[], now) {
+            Err(rustls::Error::InvalidCertificate(
+                CertificateError::BadSignature | CertificateError::UnknownIssuer,
+            )) => Err(IdentityError::Mismatch),
+            _ if !self.may_sign() => Err(IdentityError::NoAuthority),
+            // Anything else is for the server to refuse: a test may want just that.
+            _ => Ok(()),
+        }
+    }
+
+    /// A certificate that says nothing of its use may be used for anything.
+    fn may_sign(&self) -> bool {
+        let usages = self.issuer.key_usages();
+        usages.is_empty() || usages.contains(&KeyUsagePurpose::KeyCertSign)
+    }
+}
+
+/// The common name of a certificate's subject, for `verify-x509-name`: the last one where it has several, as OpenVPN takes it.
+/// None where it has none, or is no certificate.
+#[must_use]
+pub fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
+    // Certificate ::= SEQUENCE { tbsCertificate SEQUENCE { [0] version, serialNumber, signature, issuer, validity, subject, .. } .. }
+    let (SEQUENCE, certificate, _) = element(certificate)? else { return None };
+    let (SEQUENCE, mut rest, _) = element(certificate)? else { return None };
+    if rest.first() == Some(&VERSION) {
+        rest = element(rest)?.2;
+    }
+    for _ in ["serialNumber", "signature", "issuer", "validity"] {
+        rest = element(rest)?.2;
+    }
+    let (SEQUENCE, mut names, _) = element(rest)? else { return None };
+    let mut found = None;
+    while !names.is_empty() {
+        let (SET, mut set, behind) = element(names)? else { return None };
+        names = behind;
+        while !set.is_empty() {
+            let (SEQUENCE, attribute, behind) = element(set)? else { return None };
+            set = behind;
+            let (_, kind, value) = element(attribute)?;
+            if kind == COMMON_NAME {
+                let text = std::str::from_utf8(element(value)?.1).ok()?;
+                found = Some(text.to_owned());
+            }
+        }
+    }
+    found
+}
+
+const SEQUENCE: u8 = 0x30;
+const SET: u8 = 0x31;
+/// The tag `[0]`.
+const VERSION: u8 = 0xa0;
+/// The object identifier 2.5.4.3.
+const COMMON_NAME: [u8; 3] = [0x55, 0x04, 0x03];
+
+/// DER: a tag, what is in the element, and what is behind it.
+fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (tag, rest) = bytes.split_first()?;
+    let (first, rest) = rest.split_first()?;
+    let (length, rest) = match usize::from(*first) {
+        length @ 0..=0x7f => (length, rest),
+        // No certificate is longer than a length of four bytes can say.
+        marked @ 0x81..=0x84 => {
+            let (digits, rest) = rest.split_at_checked(marked - 0x80)?;
+            (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest)
+        }
+        _ => return None,
+    };
+    let (inside, behind) = rest.split_at_checked(length)?;
+    Some((*tag, inside, behind))
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{BasicConstraints, IsCa, PKCS_ED25519};
+    use rustls::pki_types::PrivateKeyDer;
+
+    use super::*;
+
+    const NOW: u64 = 1_800_000_000;
+
+    fn authority(change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
+        let key = KeyPair::generate_for(&PKCS_ED25519).expect("a key");
+        let mut parameters = CertificateParams::default();
+        parameters.distinguished_name = DistinguishedName::new();
+        parameters.distinguished_name.push(DnType::OrganizationName, "Test");
+        parameters.distinguished_name.push(DnType::CommonName, "Test authority");
+        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        change(&mut parameters);
+        (parameters.self_signed(&key).expect("a certificate").pem(), key.serialize_pem())
+    }
+
+    fn verify(authority_pem: &str, certificate: &CertificateDer<'_>, unix_s: u64) -> Result<(), rustls::Error> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(authority_pem.as_bytes()).expect("PEM")).expect("a root");
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let verifier =
+            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().expect("a verifier");
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(unix_s));
+        verifier.verify_client_cert(certificate, &[], now).map(|_| ())
+    }
+
+    #[test]
+    fn certificates_are_for_clients_of_their_time_and_verify() {
+        let (certificate, key) = authority(|_| {});
+        let authority = Authority::new(&certificate, &key, NOW).expect("an authority");
+        let first = authority.issue("fleet-", 0).expect("a certificate");
+        let second = authority.issue("fleet-", 9999).expect("a certificate");
+        assert_ne!(first.key_pem, second.key_pem);
+        for (identity, name) in [(&first, "fleet-0"), (&second, "fleet-9999")] {
+            let der = CertificateDer::from_pem_slice(identity.certificate_pem.as_bytes()).expect("PEM");
+            assert_eq!(common_name(&der).as_deref(), Some(name));
+            assert_eq!(verify(&certificate, &der, NOW), Ok(()));
+            assert!(verify(&certificate, &der, NOW + 91 * 86_400).is_err());
+            assert!(verify(&certificate, &der, NOW - 3 * 86_400).is_err());
+            // The key is the certificate's, and one that rustls takes.
+            let key = PrivateKeyDer::from_pem_slice(identity.key_pem.expose().as_bytes()).expect("a key");
+            let key = aws_lc_rs::sign::any_ecdsa_type(&key).expect("an ECDSA key");
+            let public = key.public_key().expect("its public half");
+            assert!(der.windows(public.len()).any(|part| part == public.as_ref()));
+        }
+        assert!(!format!("{first:?} {authority:?}").contains("PRIVATE"));
+    }
+
+    #[test]
+    fn an_authority_that_cannot_sign_is_refused() {
+        let (certificate, key) = authority(|_| {});
+        let (other, other_key) = authority(|_| {});
+        let refused = |certificate: &str, key: &str| Authority::new(certificate, key, NOW).err();
+        assert_eq!(refused(&certificate, &other_key), Some(IdentityError::Mismatch));
+        assert_eq!(refused(&other, &key), Some(IdentityError::Mismatch));
+        assert_eq!(refused("", &key), Some(IdentityError::Certificate));
+        assert_eq!(refused(&key, &key), Some(IdentityError::Certificate));
+        assert_eq!(refused(&certificate, &certificate), Some(IdentityError::Key));
+        let (leaf, key) = authority(|parameters| {
+            parameters.is_ca = IsCa::NoCa;
+            parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        });
+        assert_eq!(refused(&leaf, &key), Some(IdentityError::NoAuthority));
+        let (expired, key) = authority(|parameters| parameters.not_after = date_time_ymd(2001, 1, 1));
+        assert_eq!(refused(&expired, &key), None, "for the server to refuse");
+    }
+
+    #[test]
+    fn a_name_has_its_bounds() {
+        let (certificate, key) = authority(|_| {});
+        let authority = Authority::new(&certificate, &key, NOW).expect("an authority");
+        assert!(authority.issue(&"x".repeat(63), 7).is_ok());
+        assert_eq!(
+            authority.issue(&"x".repeat(63), 10).err(),
+            Some(IdentityError::Name(format!("{}10", "x".repeat(63))))
+        );
+    }
+
+    #[test]
+    fn a_certificate_that_is_cut_has_no_name() {
+        let (certificate, _) = authority(|_| {});
+        let whole = CertificateDer::from_pem_slice(certificate.as_bytes()).expect("PEM");
+        assert_eq!(common_name(&whole).as_deref(), Some("Test authority"));
+        for length in 0..whole.len() {
+            assert_eq!(common_name(&CertificateDer::from(&whole[..length])), None, "{length} bytes");
+        }
+        for byte in 0..whole.len().min(200) {
+            let mut changed = whole.to_vec();
+            changed[byte] ^= 0xff;
+            let _ = common_name(&CertificateDer::from(changed));
+        }
+        let nameless = KeyPair::generate().and_then(|key| {
+            let mut parameters = CertificateParams::default();
+            parameters.distinguished_name = DistinguishedName::new();
+            parameters.self_signed(&key)
+        });
+        assert_eq!(common_name(nameless.expect("a certificate").der()), None);
+    }
+}

@@ -1,0 +1,342 @@
+//! A client's profile, an `.ovpn` file with every file that it refers to in an inline block: read into what the fleet's machine
+//! needs. Owns which options are obeyed. One that cannot be obeyed is refused with its line, and one that means nothing to clients
+//! without a host of their own is listed. It reads no file, and no error of its tells a key or a password.
+
+use std::fmt;
+
+use rustls::{CipherSuite, NamedGroup};
+
+use self::lines::directives;
+use self::read::Reader;
+use super::data::DataCipher;
+use super::digest::Digest;
+use super::message::compression::Compression;
+use super::message::occ::OptionsString;
+use super::message::peer_info::{CompressionOffer, PeerInfo, Protocols};
+use super::secret::Secret;
+use super::side::Side;
+use super::wrap::{KeyDirection, KeyError, StaticKey, WrapKeys};
+
+pub use self::suites::TlsVersion;
+
+mod lines;
+mod names;
+mod read;
+mod suites;
+#[cfg(test)]
+mod tests;
+
+/// Data ciphers where a profile names none: OpenVPN 2.6's own.
+const USUAL_CIPHERS: [DataCipher; 3] = [DataCipher::Aes256Gcm, DataCipher::Aes128Gcm, DataCipher::ChaCha20Poly1305];
+/// MTU of a tunnel where a profile names none, bytes.
+const USUAL_MTU: u16 = 1500;
+/// The largest MTU that may be pushed where a profile names none, bytes.
+const USUAL_MOST_MTU: u16 = 1600;
+
+/// What a client is told to be.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    /// Servers, in the order in which they are tried; at least one.
+    pub remotes: Vec<Remote>,
+    /// Each client begins with another one of them.
+    pub remote_random: bool,
+    /// Authorities that a server's certificate may come from, PEM.
+    pub ca: String,
+    /// The client's certificate and what links it to its authority, PEM.
+    pub cert: Option<String>,
+    /// Its private key, PEM.
+    pub key: Option<Secret>,
+    /// How control packets are protected.
+    pub wrap: WrapProfile,
+    /// Data ciphers that are offered, in order; at least one.
+    pub data_ciphers: Vec<DataCipher>,
+    /// The data cipher towards a server that does not negotiate one.
+    pub fallback_cipher: Option<DataCipher>,
+    /// The option `cipher`: it counts in the options string only.
+    pub cipher: Option<String>,
+    /// The digest of CBC's packets and of `tls-auth`.
+    pub auth: Digest,
+    /// Clients say who they are by user and password.
+    pub wants_user: bool,
+    /// The user and password of every client that is given no other.
+    pub user: Option<(String, Secret)>,
+    /// Framing of the data unless the server pushes another.
+    pub compression: Option<Compression>,
+    /// What is announced of compression.
+    pub compression_offer: CompressionOffer,
+    /// The lowest version of TLS.
+    pub tls_min: TlsVersion,
+    /// The highest version of TLS.
+    pub tls_max: TlsVersion,
+    /// TLS cipher suites, in order; all where empty.
+    pub tls_ciphers: Vec<CipherSuite>,
+    /// Groups of TLS's key exchange, in order; all where empty.
+    pub tls_groups: Vec<NamedGroup>,
+    /// The common name that the server's certificate must have.
+    pub verify_name: Option<VerifyName>,
+    /// The server's certificate must be one for servers.
+    pub server_usage: bool,
+    /// Age at which keys are renewed, seconds; never where absent.
+    pub reneg_s: Option<u32>,
+    /// Payload bytes after which keys are renewed.
+    pub reneg_bytes: Option<u64>,
+    /// Packets after which keys are renewed.
+    pub reneg_packets: Option<u64>,
+    /// How long a negotiation may take, seconds.
+    pub hand_window_s: u32,
+    /// When a control packet is sent for the second time, seconds.
+    pub tls_timeout_s: u32,
+    /// The peer info tells more than the protocol needs.
+    pub push_peer_info: bool,
+    /// Names and values that the peer info carries with `push_peer_info`: `UV_..`, `IV_PLAT_VER`.
+    pub peer_info_more: Vec<(String, String)>,
+    /// Those that it carries in any case: `IV_GUI_VER`, `IV_SSO`.
+    pub peer_info_always: Vec<(String, String)>,
+    /// How many packet numbers back a late packet is taken.
+    pub replay_window: u32,
+    /// The tunnel's MTU, bytes.
+    pub tun_mtu: Option<u16>,
+    /// The largest MTU that may be pushed, bytes.
+    pub most_mtu: u16,
+    /// How often a client says that it leaves, where it does so in data packets.
+    pub explicit_exit_notify: Option<u32>,
+    /// Silence after which a client sends a ping, seconds.
+    pub ping_s: Option<u32>,
+    /// Silence after which a client gives the server up and comes back, seconds.
+    pub ping_restart_s: Option<u32>,
+    /// Silence after which a client gives the server up for good, seconds.
+    pub ping_exit_s: Option<u32>,
+    /// Options that were passed over.
+    pub ignored: Vec<Ignored>,
+}
+
+/// A server as a profile names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// Name or address.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// What carries the packets.
+    pub transport: Transport,
+    /// The only family that its name is looked up in; either where absent.
+    pub family: Option<Family>,
+}
+
+/// What carries a tunnel's packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// Datagrams.
+    Udp,
+    /// A stream with a length before each packet.
+    Tcp,
+}
+
+/// A family of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+/// How a profile protects control packets.
+#[derive(Clone)]
+pub enum WrapProfile {
+    /// Not.
+    None,
+    /// `tls-auth`.
+    Auth {
+        /// The key.
+        key: StaticKey,
+        /// Which halves this end uses; both ends the same one where absent.
+        direction: Option<KeyDirection>,
+    },
+    /// `tls-crypt`.
+    Crypt {
+        /// The key.
+        key: StaticKey,
+    },
+    /// `tls-crypt-v2`.
+    CryptV2 {
+        /// The client's key file.
+        key: Secret,
+    },
+}
+
+/// The name that a server's certificate must have (`verify-x509-name`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VerifyName {
+    /// Its common name is this.
+    CommonName(String),
+    /// Its common name begins with this.
+    CommonNamePrefix(String),
+}
+
+/// An option that was passed over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ignored {
+    /// Its line, from 1.
+    pub line: usize,
+    /// The option, without what may be a secret.
+    pub text: String,
+}
+
+/// A profile that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct ProfileError {
+    /// The line, from 1; 0 where something is missing from the whole.
+    pub line: usize,
+    /// What is wrong with it and what would be right; tells no secret.
+    pub message: String,
+}
+
+/// Read a profile.
+///
+/// # Errors
+/// The first option that cannot be obeyed, or what is missing.
+pub fn parse(text: &str) -> Result<Profile, ProfileError> {
+    let mut reader = Reader::default();
+    for directive in directives(text, 1)? {
+        reader.read(directive)?;
+    }
+    reader.finish()
+}
+
+impl Profile {
+    /// The options string of a client of this profile.
+    #[must_use]
+    pub fn options_string(&self, transport: Transport) -> String {
+        let offered = |name: &str| self.data_ciphers.iter().any(|cipher| cipher.name().eq_ignore_ascii_case(name));
+        let key_direction = match self.wrap {
+            WrapProfile::Auth { direction, .. } => direction.map(|direction| match direction {
+                KeyDirection::Normal => 0,
+                KeyDirection::Inverse => 1,
+            }),
+            _ => None,
+        };
+        OptionsString {
+            side: Side::Client,
+            tcp: transport == Transport::Tcp,
+            tun_mtu: self.tun_mtu.unwrap_or(USUAL_MTU),
+            cipher: self.cipher.as_deref(),
+            cipher_is_offered: self.cipher.as_deref().is_some_and(offered),
+            auth: self.auth,
+            compression: self.compression,
+            tls_auth: matches!(self.wrap, WrapProfile::Auth { .. }),
+            key_direction,
+        }
+        .text()
+    }
+
+    /// The peer info of a client of this profile that can do `protocols`.
+    #[must_use]
+    pub fn peer_info(&self, protocols: Protocols) -> String {
+        let ciphers: Vec<&str> = self.data_ciphers.iter().map(|cipher| cipher.name()).collect();
+        let mut more = self.peer_info_always.clone();
+        if self.push_peer_info {
+            more.extend_from_slice(&self.peer_info_more);
+        }
+        PeerInfo {
+            protocols,
+            ciphers: &ciphers,
+            most_mtu: self.most_mtu,
+            compression: self.compression_offer,
+            more: &more,
+        }
+        .text()
+    }
+}
+
+impl WrapProfile {
+    /// The keys of a client; `auth` is the digest of `tls-auth`.
+    ///
+    /// # Errors
+    /// The key of `tls-crypt-v2` is none; `parse` has refused such a one already.
+    pub fn keys(&self, auth: Digest) -> Result<WrapKeys, KeyError> {
+        Ok(match self {
+            Self::None => WrapKeys::None,
+            Self::Auth { key, direction } => WrapKeys::auth(key, *direction, auth),
+            Self::Crypt { key } => WrapKeys::crypt(key, Side::Client),
+            Self::CryptV2 { key } => WrapKeys::crypt_v2(key.expose())?,
+        })
+    }
+}
+
+impl fmt::Debug for WrapProfile {
+    /// Names the kind; keys stay out of logs.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::None => "None",
+            Self::Auth { .. } => "Auth(..)",
+            Self::Crypt { .. } => "Crypt(..)",
+            Self::CryptV2 { .. } => "CryptV2(..)",
+        })
+    }
+}
+
+impl fmt::Display for Ignored {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "line {}: {}", self.line, self.text)
+    }
+}
+
+impl fmt::Display for ProfileError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => formatter.write_str(&self.message),
+            line => write!(formatter, "line {line}: {}", self.message),
+        }
+    }
+}
+
+impl ProfileError {
+    fn at(line: usize, message: impl Into<String>) -> Self {
+        Self { line, message: message.into() }
+    }
+}
+
+impl Default for Profile {
+    /// OpenVPN 2.6's own settings, without a server.
+    fn default() -> Self {
+        Self {
+            remotes: Vec::new(),
+            remote_random: false,
+            ca: String::new(),
+            cert: None,
+            key: None,
+            wrap: WrapProfile::None,
+            data_ciphers: USUAL_CIPHERS.to_vec(),
+            fallback_cipher: None,
+            cipher: None,
+            auth: Digest::Sha1,
+            wants_user: false,
+            user: None,
+            compression: None,
+            compression_offer: CompressionOffer::All,
+            tls_min: TlsVersion::Tls12,
+            tls_max: TlsVersion::Tls13,
+            tls_ciphers: Vec::new(),
+            tls_groups: Vec::new(),
+            verify_name: None,
+            server_usage: false,
+            reneg_s: Some(3600),
+            reneg_bytes: None,
+            reneg_packets: None,
+            hand_window_s: 60,
+            tls_timeout_s: 2,
+            push_peer_info: false,
+            peer_info_more: Vec::new(),
+            peer_info_always: Vec::new(),
+            replay_window: 64,
+            tun_mtu: None,
+            most_mtu: USUAL_MOST_MTU,
+            explicit_exit_notify: None,
+            ping_s: None,
+            ping_restart_s: None,
+            ping_exit_s: None,
+            ignored: Vec::new(),
+        }
+    }
+}

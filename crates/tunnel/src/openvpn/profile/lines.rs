@@ -1,0 +1,63 @@
+//! A profile's text as options with their lines and inline blocks. It knows what a block is, and no option.
+
+use zeroize::Zeroizing;
+
+use super::ProfileError;
+use crate::openvpn::words::words;
+
+/// An option as it stands in a profile.
+pub(super) struct Directive {
+    /// Its line, from 1.
+    pub line: usize,
+    /// Its name and parameters; a block's name stands without its brackets.
+    pub words: Vec<String>,
+    /// A block's text, without its marks.
+    pub block: Option<Zeroizing<String>>,
+}
+
+impl Directive {
+    pub fn name(&self) -> &str {
+        &self.words[0]
+    }
+
+    pub fn parameters(&self) -> Vec<&str> {
+        self.words[1..].iter().map(String::as_str).collect()
+    }
+}
+
+/// The options of a text whose first line is `first`.
+pub(super) fn directives(text: &str, first: usize) -> Result<Vec<Directive>, ProfileError> {
+    let mut found = Vec::new();
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut lines = text.lines().zip(first..);
+    while let Some((content, line)) = lines.next() {
+        let mut words = words(content).map_err(|error| ProfileError::at(line, error.to_string()))?;
+        let Some(name) = words.first_mut() else { continue };
+        let mut block = None;
+        if let Some(bare) = name.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')) {
+            *name = bare.to_owned();
+            if words.len() > 1 {
+                return Err(ProfileError::at(line, "nothing may follow the mark that opens a block"));
+            }
+            block = Some(block_text(&mut lines, line, &format!("</{}>", words[0]))?);
+        }
+        found.push(Directive { line, words, block });
+    }
+    Ok(found)
+}
+
+fn block_text<'t>(
+    lines: &mut impl Iterator<Item = (&'t str, usize)>,
+    line: usize,
+    closing: &str,
+) -> Result<Zeroizing<String>, ProfileError> {
+    let mut text = Zeroizing::new(String::new());
+    for (content, _) in lines {
+        if content.trim_start().starts_with(closing) {
+            return Ok(text);
+        }
+        text.push_str(content);
+        text.push('\n');
+    }
+    Err(ProfileError::at(line, format!("the block is not closed: `{closing}` is missing")))
+}

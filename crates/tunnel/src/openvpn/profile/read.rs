@@ -1,0 +1,587 @@
+//! One option after another into a profile. Owns what each option means and what is right for it; `names` has those that are not
+//! read.
+
+use std::collections::BTreeSet;
+
+use rustls::CipherSuite;
+use zeroize::Zeroizing;
+
+use super::lines::{directives, Directive};
+use super::names::{fate, Fate};
+use super::{
+    suites, Family, Ignored, Profile, ProfileError, Remote, Transport, VerifyName, WrapProfile, USUAL_CIPHERS,
+};
+use crate::openvpn::data::DataCipher;
+use crate::openvpn::digest::Digest;
+use crate::openvpn::message::compression::Compression;
+use crate::openvpn::message::peer_info::CompressionOffer;
+use crate::openvpn::secret::Secret;
+use crate::openvpn::wrap::{KeyDirection, StaticKey};
+
+/// OpenVPN's port.
+const USUAL_PORT: u16 = 1194;
+/// A version of OpenVPN before which `cipher` was offered too, and one before which it was the fallback as well.
+const CIPHER_OFFERED_BEFORE: [u32; 2] = [2, 5];
+const CIPHER_FALLBACK_BEFORE: [u32; 2] = [2, 4];
+
+/// A profile on its way.
+#[derive(Default)]
+pub(super) struct Reader {
+    profile: Profile,
+    is_client: bool,
+    endpoint: Endpoint,
+    /// `remote` lines of the whole profile, completed by `endpoint` at the end.
+    remotes: Vec<(usize, RemoteLine)>,
+    /// Remotes of `<connection>` blocks, which take the others' place.
+    connections: Vec<Remote>,
+    only: Option<Transport>,
+    tls_auth: Option<StaticKey>,
+    key_direction: Option<KeyDirection>,
+    /// The kind of wrapping and its line, to find two of them.
+    wrapped: Option<(usize, String)>,
+    extra_certificates: String,
+    /// TLS 1.2's, TLS 1.3's.
+    suites: (Vec<CipherSuite>, Vec<CipherSuite>),
+    /// `auth` of a digest that is not supported: an error only where something would use it.
+    strange_auth: Option<(usize, String)>,
+    cipher_line: usize,
+    compatible_with: Option<[u32; 2]>,
+    may_be_unknown: BTreeSet<String>,
+    forward_compatible: bool,
+}
+
+/// `port`, `proto`: of the profile or of one connection.
+#[derive(Clone, Copy, Default)]
+struct Endpoint {
+    port: Option<u16>,
+    protocol: Option<(Transport, Option<Family>)>,
+}
+
+struct RemoteLine {
+    host: String,
+    endpoint: Endpoint,
+}
+
+/// What is wrong with an option, for its line.
+type Wrong = String;
+
+impl Reader {
+    /// Take one option.
+    pub fn read(&mut self, mut directive: Directive) -> Result<(), ProfileError> {
+        let line = directive.line;
+        let at = |message: Wrong| ProfileError::at(line, message);
+        let mut tolerated = false;
+        if directive.name() == "setenv" && directive.words.get(1).is_some_and(|word| word == "opt") {
+            // `setenv opt NAME ..`: NAME may be unknown.
+            directive.words.drain(..2);
+            tolerated = true;
+            if directive.words.is_empty() {
+                return Err(at("an option must follow `setenv opt`".into()));
+            }
+        }
+        if directive.name() == "connection" {
+            return self.connection(directive);
+        }
+        let known = match &directive.block {
+            Some(text) => self.block(&directive, text),
+            None => self.option(&directive),
+        };
+        if known.map_err(at)? {
+            return Ok(());
+        }
+        tolerated |= self.forward_compatible || self.may_be_unknown.contains(directive.name());
+        match fate(directive.name()) {
+            Fate::Ignored => {}
+            Fate::Unknown(_) if tolerated => {}
+            Fate::Refused(advice) => return Err(at(format!("`{}` is not supported: {advice}", directive.name()))),
+            Fate::Unknown(Some(known)) => return Err(at(format!("there is no such option; `{known}` is one"))),
+            // The text is not repeated: it may be a line of a key that has lost its block.
+            Fate::Unknown(None) => return Err(at("this begins with no option of OpenVPN's".into())),
+        }
+        self.ignore(&directive);
+        Ok(())
+    }
+
+    fn ignore(&mut self, directive: &Directive) {
+        // The values of these may be secrets.
+        let private = directive.block.is_some() || directive.name().starts_with("setenv");
+        let shown = if private { directive.words.len().min(2) } else { directive.words.len() };
+        self.profile.ignored.push(Ignored { line: directive.line, text: directive.words[..shown].join(" ") });
+    }
+
+    /// The option is an inline block; whether it is known.
+    fn block(&mut self, directive: &Directive, text: &Zeroizing<String>) -> Result<bool, Wrong> {
+        match directive.name() {
+            "ca" => self.profile.ca = pem(text, "CERTIFICATE")?,
+            "cert" => self.profile.cert = Some(pem(text, "CERTIFICATE")?),
+            "extra-certs" => self.extra_certificates = pem(text, "CERTIFICATE")?,
+            "key" => {
+                if text.contains("ENCRYPTED") {
+                    return Err("the key is under a passphrase: write it without one".into());
+                }
+                self.profile.key = Some(Secret::new(pem(text, "PRIVATE KEY")?));
+            }
+            "auth-user-pass" => {
+                let mut lines = text.lines();
+                let (Some(user), Some(password)) = (lines.next(), lines.next()) else {
+                    return Err("the block has two lines: the user and the password".into());
+                };
+                self.profile.wants_user = true;
+                self.profile.user = Some((user.to_owned(), Secret::from(password)));
+            }
+            "tls-auth" => {
+                self.wraps(directive)?;
+                self.tls_auth = Some(StaticKey::parse(text).map_err(|error| error.to_string())?);
+            }
+            "tls-crypt" => {
+                self.wraps(directive)?;
+                self.profile.wrap =
+                    WrapProfile::Crypt { key: StaticKey::parse(text).map_err(|error| error.to_string())? };
+            }
+            "tls-crypt-v2" => {
+                self.wraps(directive)?;
+                let wrap = WrapProfile::CryptV2 { key: Secret::from(text.as_str()) };
+                wrap.keys(Digest::default()).map_err(|error| error.to_string())?;
+                self.profile.wrap = wrap;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// One kind of wrapping is all that a profile may have.
+    fn wraps(&mut self, directive: &Directive) -> Result<(), Wrong> {
+        match &self.wrapped {
+            Some((line, other)) if other != directive.name() => {
+                return Err(format!("`{}` and `{other}` (line {line}) exclude each other: keep one", directive.name()));
+            }
+            _ => self.wrapped = Some((directive.line, directive.name().to_owned())),
+        }
+        Ok(())
+    }
+
+    /// The option is a line; whether it is known.
+    fn option(&mut self, directive: &Directive) -> Result<bool, Wrong> {
+        let parameters = directive.parameters();
+        Ok(self.file(directive, &parameters)?
+            || self.server(directive, &parameters)?
+            || self.security(directive, &parameters)?
+            || self.data(directive, &parameters)?
+            || self.session(directive, &parameters)?)
+    }
+
+    /// Options that name a file unless they are blocks.
+    fn file(&mut self, directive: &Directive, parameters: &[&str]) -> Result<bool, Wrong> {
+        let name = directive.name();
+        if !matches!(
+            name,
+            "ca" | "cert" | "extra-certs" | "key" | "auth-user-pass" | "tls-auth" | "tls-crypt" | "tls-crypt-v2"
+        ) {
+            return Ok(false);
+        }
+        match parameters {
+            [] if name == "auth-user-pass" => self.profile.wants_user = true,
+            // An old way to say that the block follows.
+            ["[inline]"] => {}
+            ["[inline]", direction] if name == "tls-auth" => self.key_direction = Some(key_direction(direction)?),
+            [] => return Err(format!("`{name}` has no file: its text belongs between <{name}> and </{name}>")),
+            _ => return Err(format!("`{name}` names a file: its text belongs here, between <{name}> and </{name}>")),
+        }
+        Ok(true)
+    }
+
+    /// Whom to connect to, and how.
+    fn server(&mut self, directive: &Directive, parameters: &[&str]) -> Result<bool, Wrong> {
+        match (directive.name(), parameters) {
+            ("client" | "tls-client", []) => self.is_client = true,
+            ("pull", []) | ("mode", ["p2p"]) => {}
+            ("mode", _) => return Err("a fleet consists of clients: write `client`".into()),
+            ("remote", _) => self.remotes.push((directive.line, remote(parameters)?)),
+            ("remote-random", []) => self.profile.remote_random = true,
+            ("proto", [name]) => self.endpoint.protocol = Some(protocol(name)?),
+            ("port" | "rport", [number]) => self.endpoint.port = Some(port(number)?),
+            ("proto-force", ["udp"]) => self.only = Some(Transport::Udp),
+            ("proto-force", ["tcp"]) => self.only = Some(Transport::Tcp),
+            ("dev" | "dev-type", [device]) if !device.starts_with("tap") => {}
+            ("dev" | "dev-type", [_]) => return Err("only `dev tun` is supported: packets inside are IP".into()),
+            ("proto-force", _) => return Err("write proto-force udp or proto-force tcp".into()),
+            ("client" | "tls-client" | "pull" | "remote-random", _) => {
+                return Err(format!("`{}` takes no parameter", directive.name()))
+            }
+            ("proto" | "port" | "rport" | "dev" | "dev-type", _) => {
+                return Err(format!("`{}` takes one parameter", directive.name()))
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// The control channel: TLS, its wrapping, who is who.
+    fn security(&mut self, directive: &Directive, parameters: &[&str]) -> Result<bool, Wrong> {
+        let profile = &mut self.profile;
+        match (directive.name(), parameters) {
+            ("key-direction", [direction]) => self.key_direction = Some(key_direction(direction)?),
+            ("key-method", ["2"]) => {}
+            ("key-method", _) => return Err("only key method 2 is spoken: leave it out".into()),
+            ("auth", [name]) => {
+                self.strange_auth = None;
+                match Digest::from_name(name) {
+                    Some(digest) => profile.auth = digest,
+                    None => self.strange_auth = Some((directive.line, (*name).to_owned())),
+                }
+            }
+            ("tls-version-min", _) => profile.tls_min = suites::lowest(parameters)?,
+            ("tls-version-max", _) => profile.tls_max = suites::highest(parameters)?,
+            ("tls-cipher", [list]) => self.suites.0 = suites::suites(list)?,
+            ("tls-ciphersuites", [list]) => self.suites.1 = suites::suites(list)?,
+            ("tls-groups", [list]) => profile.tls_groups = suites::groups(list)?,
+            ("remote-cert-tls", ["server"]) => profile.server_usage = true,
+            ("remote-cert-tls", _) => return Err("clients meet servers: write remote-cert-tls server".into()),
+            ("remote-cert-eku", ["TLS Web Server Authentication" | "serverAuth" | "1.3.6.1.5.5.7.3.1"]) => {
+                profile.server_usage = true;
+            }
+            ("remote-cert-eku", _) => {
+                return Err("only servers' certificates are known: write remote-cert-tls server".into())
+            }
+            ("verify-x509-name", [name, "name"]) => {
+                profile.verify_name = Some(VerifyName::CommonName((*name).to_owned()));
+            }
+            ("verify-x509-name", [name, "name-prefix"]) => {
+                profile.verify_name = Some(VerifyName::CommonNamePrefix((*name).to_owned()));
+            }
+            ("verify-x509-name", _) => {
+                return Err("common names are compared: write verify-x509-name NAME name, or name-prefix".into());
+            }
+            ("push-peer-info", []) => profile.push_peer_info = true,
+            ("setenv", [name, value @ ..]) => {
+                return self.environment(name, value.first().copied().unwrap_or_default())
+            }
+            ("ignore-unknown-option", names) => self.may_be_unknown.extend(names.iter().map(ToString::to_string)),
+            ("key-direction" | "auth" | "tls-cipher" | "tls-ciphersuites" | "tls-groups", _) => {
+                return Err(format!("`{}` takes one parameter", directive.name()));
+            }
+            ("push-peer-info", _) => return Err("`push-peer-info` takes no parameter".into()),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn environment(&mut self, name: &str, value: &str) -> Result<bool, Wrong> {
+        let pair = || (name.to_owned(), value.to_owned());
+        match name {
+            "FORWARD_COMPATIBLE" => self.forward_compatible = value == "1",
+            "PUSH_PEER_INFO" => self.profile.push_peer_info = true,
+            "GENERIC_CONFIG" => return Err("this profile is a template: it says itself that it cannot be used".into()),
+            "IV_GUI_VER" | "IV_SSO" => self.profile.peer_info_always.push(pair()),
+            "IV_PLAT_VER" => self.profile.peer_info_more.push(pair()),
+            _ if name.starts_with("UV_") => self.profile.peer_info_more.push(pair()),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// The data channel.
+    fn data(&mut self, directive: &Directive, parameters: &[&str]) -> Result<bool, Wrong> {
+        let profile = &mut self.profile;
+        match (directive.name(), parameters) {
+            ("data-ciphers" | "ncp-ciphers", [list]) => profile.data_ciphers = data_ciphers(list)?,
+            ("data-ciphers-fallback", [name]) => profile.fallback_cipher = Some(data_cipher(name)?),
+            ("cipher", [name]) => {
+                profile.cipher = Some((*name).to_owned());
+                self.cipher_line = directive.line;
+            }
+            ("compat-mode", [version]) => {
+                let mut numbers = version.split('.').map(str::parse);
+                let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else {
+                    return Err("write a version of OpenVPN, like compat-mode 2.4.0".into());
+                };
+                self.compatible_with = Some([major, minor]);
+            }
+            ("compress", ["migrate"]) => return Err("this is a server's setting: write compress stub-v2".into()),
+            ("compress" | "comp-lzo", _) => {
+                let words: Vec<&str> = directive.words.iter().map(String::as_str).collect();
+                let compression = Compression::from_option(&words).ok_or_else(|| {
+                    "write compress stub, stub-v2, lzo, lz4 or lz4-v2, or comp-lzo yes, no or adaptive".to_owned()
+                })?;
+                if matches!(compression, Compression::StubSwapped | Compression::StubV2) {
+                    profile.compression_offer = CompressionOffer::Stubs;
+                }
+                profile.compression = Some(compression);
+            }
+            ("allow-compression", ["no"]) => profile.compression_offer = CompressionOffer::Stubs,
+            ("allow-compression", ["asym" | "yes"]) => {}
+            ("allow-compression", _) => return Err("write allow-compression no, asym or yes".into()),
+            ("replay-window", [window, ..]) => profile.replay_window = number(window, 0, 65_536)?,
+            ("tun-mtu", [mtu, ..]) => profile.tun_mtu = Some(mtu_of(mtu)?),
+            ("tun-mtu-max", [mtu]) => profile.most_mtu = mtu_of(mtu)?,
+            (
+                "data-ciphers" | "ncp-ciphers" | "data-ciphers-fallback" | "cipher" | "compat-mode" | "replay-window",
+                _,
+            )
+            | ("tun-mtu" | "tun-mtu-max", _) => return Err(format!("`{}` takes one parameter", directive.name())),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// When things are done.
+    fn session(&mut self, directive: &Directive, parameters: &[&str]) -> Result<bool, Wrong> {
+        let profile = &mut self.profile;
+        let most = i32::MAX.unsigned_abs();
+        let seconds = |text: &str| number(text, 0, most);
+        let positive = |value: u32| (value > 0).then_some(value);
+        match (directive.name(), parameters) {
+            ("reneg-sec", [age] | [age, _]) => profile.reneg_s = positive(seconds(age)?),
+            ("reneg-bytes", [bytes]) => profile.reneg_bytes = positive(seconds(bytes)?).map(u64::from),
+            ("reneg-pkts", [packets]) => profile.reneg_packets = positive(seconds(packets)?).map(u64::from),
+            ("hand-window", [window]) => profile.hand_window_s = number(window, 1, most)?,
+            ("tls-timeout", [timeout]) => profile.tls_timeout_s = number(timeout, 1, most)?,
+            ("ping", [silence]) => profile.ping_s = positive(seconds(silence)?),
+            ("ping-restart", [silence]) => profile.ping_restart_s = positive(seconds(silence)?),
+            ("ping-exit", [silence]) => profile.ping_exit_s = positive(seconds(silence)?),
+            ("keepalive", [ping, restart]) => {
+                (profile.ping_s, profile.ping_restart_s) = (positive(seconds(ping)?), positive(seconds(restart)?));
+            }
+            ("keepalive", _) => return Err("write keepalive PING RESTART, both in seconds".into()),
+            ("explicit-exit-notify", []) => profile.explicit_exit_notify = Some(1),
+            ("explicit-exit-notify", [times]) => profile.explicit_exit_notify = positive(number(times, 0, 100)?),
+            (
+                "reneg-sec" | "reneg-bytes" | "reneg-pkts" | "hand-window" | "tls-timeout" | "ping" | "ping-restart",
+                _,
+            )
+            | ("ping-exit" | "explicit-exit-notify", _) => {
+                return Err(format!("`{}` takes one number", directive.name()));
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// `<connection>`: one remote with settings of its own.
+    fn connection(&mut self, directive: Directive) -> Result<(), ProfileError> {
+        let at = |line: usize| move |message: Wrong| ProfileError::at(line, message);
+        let Some(text) = directive.block else {
+            return Err(at(directive.line)("a connection is a block: <connection>, options, </connection>".into()));
+        };
+        let mut endpoint = self.endpoint;
+        let mut found = None;
+        for inner in directives(&text, directive.line + 1)? {
+            let wrong = at(inner.line);
+            let parameters = inner.parameters();
+            match (inner.name(), &parameters[..]) {
+                ("remote", parameters) => found = Some(remote(parameters).map_err(wrong)?),
+                ("proto", [name]) => endpoint.protocol = Some(protocol(name).map_err(wrong)?),
+                ("port" | "rport", [number]) => endpoint.port = Some(port(number).map_err(wrong)?),
+                ("explicit-exit-notify", _) => {
+                    self.session(&inner, &parameters).map_err(wrong)?;
+                }
+                ("tls-auth" | "tls-crypt" | "tls-crypt-v2" | "key-direction" | "tun-mtu", _) => {
+                    let advice = "all connections share it: move it out of the block";
+                    return Err(wrong(format!("`{}`: {advice}", inner.name())));
+                }
+                (name, _) => match fate(name) {
+                    Fate::Ignored => self.ignore(&inner),
+                    Fate::Refused(advice) => return Err(wrong(format!("`{name}` is not supported: {advice}"))),
+                    Fate::Unknown(_) => return Err(wrong("this option may not be in a connection".into())),
+                },
+            }
+        }
+        let Some(found) = found else {
+            return Err(at(directive.line)("the connection has no `remote`".into()));
+        };
+        self.connections.push(found.complete(endpoint));
+        Ok(())
+    }
+
+    /// The whole profile, where nothing is missing.
+    pub fn finish(mut self) -> Result<Profile, ProfileError> {
+        let missing = |message: &str| Err(ProfileError::at(0, message));
+        if !self.is_client {
+            return missing("there is no `client` in the profile: write it");
+        }
+        if self.profile.ca.is_empty() {
+            return missing("there is no <ca> block in the profile: the server's authority belongs there");
+        }
+        match (&self.profile.cert, &self.profile.key) {
+            (Some(_), None) => {
+                return missing("there is a <cert> block in the profile and no <key> block: give both or none")
+            }
+            (None, Some(_)) => {
+                return missing("there is a <key> block in the profile and no <cert> block: give both or none")
+            }
+            _ => {}
+        }
+        if let Some(certificate) = &mut self.profile.cert {
+            certificate.push_str(&self.extra_certificates);
+        }
+        if self.profile.tls_min > self.profile.tls_max {
+            return missing("`tls-version-min` is above `tls-version-max`: exchange them");
+        }
+        self.profile.tls_ciphers = suites::together(&self.suites.0, &self.suites.1);
+        self.finish_remotes()?;
+        self.finish_ciphers()?;
+        if let Some(key) = self.tls_auth.take() {
+            self.profile.wrap = WrapProfile::Auth { key, direction: self.key_direction };
+        }
+        self.profile.ignored.sort_by_key(|ignored| ignored.line);
+        Ok(self.profile)
+    }
+
+    fn finish_remotes(&mut self) -> Result<(), ProfileError> {
+        let remotes = std::mem::take(&mut self.remotes);
+        if self.connections.is_empty() {
+            self.profile.remotes = remotes.into_iter().map(|(_, remote)| remote.complete(self.endpoint)).collect();
+        } else {
+            // OpenVPN looks at the blocks only, where there are any.
+            let ignored =
+                |(line, remote): (usize, RemoteLine)| Ignored { line, text: format!("remote {}", remote.host) };
+            self.profile.ignored.extend(remotes.into_iter().map(ignored));
+            self.profile.remotes = std::mem::take(&mut self.connections);
+        }
+        if self.profile.remotes.is_empty() {
+            return Err(ProfileError::at(0, "there is no `remote` in the profile: write remote HOST PORT"));
+        }
+        self.profile.remotes.retain(|remote| self.only.is_none_or(|only| remote.transport == only));
+        if self.profile.remotes.is_empty() {
+            return Err(ProfileError::at(0, "`proto-force` leaves no remote: change it, or a remote's protocol"));
+        }
+        Ok(())
+    }
+
+    fn finish_ciphers(&mut self) -> Result<(), ProfileError> {
+        let profile = &mut self.profile;
+        if let Some(name) = &profile.cipher {
+            let is_before = |version: [u32; 2]| self.compatible_with.is_some_and(|compatible| compatible < version);
+            let named = || data_cipher(name).map_err(|message| ProfileError::at(self.cipher_line, message));
+            if is_before(CIPHER_OFFERED_BEFORE) && !profile.data_ciphers.contains(&named()?) {
+                profile.data_ciphers.push(named()?);
+            }
+            if is_before(CIPHER_FALLBACK_BEFORE) && profile.fallback_cipher.is_none() {
+                profile.fallback_cipher = Some(named()?);
+            }
+            if !profile.data_ciphers.iter().any(|cipher| cipher.name().eq_ignore_ascii_case(name)) {
+                // OpenVPN 2.6 warns of this, and does not offer it.
+                let text = format!("cipher {name} (not among data-ciphers, so it is not offered)");
+                profile.ignored.push(Ignored { line: self.cipher_line, text });
+            }
+        }
+        if let Some((line, name)) = &self.strange_auth {
+            let used = self.tls_auth.is_some()
+                || profile.data_ciphers.iter().chain(&profile.fallback_cipher).any(|cipher| !cipher.is_aead());
+            if used {
+                let known: Vec<_> = Digest::ALL.iter().map(|digest| digest.name()).collect();
+                let message = format!("the digest is not supported; those that are: {}", known.join(", "));
+                return Err(ProfileError::at(*line, message));
+            }
+            profile.ignored.push(Ignored { line: *line, text: format!("auth {name}") });
+        }
+        Ok(())
+    }
+}
+
+impl RemoteLine {
+    /// What the line does not say, `endpoint` does.
+    fn complete(self, endpoint: Endpoint) -> Remote {
+        let protocol = self.endpoint.protocol.or(endpoint.protocol);
+        let (transport, family) = protocol.unwrap_or((Transport::Udp, None));
+        let port = self.endpoint.port.or(endpoint.port).unwrap_or(USUAL_PORT);
+        Remote { host: self.host, port, transport, family }
+    }
+}
+
+fn remote(parameters: &[&str]) -> Result<RemoteLine, Wrong> {
+    let mut endpoint = Endpoint::default();
+    let host = match *parameters {
+        [host] => host,
+        [host, number] => {
+            endpoint.port = Some(port(number)?);
+            host
+        }
+        [host, number, name] => {
+            (endpoint.port, endpoint.protocol) = (Some(port(number)?), Some(protocol(name)?));
+            host
+        }
+        _ => "",
+    };
+    if host.is_empty() {
+        return Err("write remote HOST, with a port and a protocol behind it where needed".into());
+    }
+    Ok(RemoteLine { host: host.to_owned(), endpoint })
+}
+
+fn protocol(name: &str) -> Result<(Transport, Option<Family>), Wrong> {
+    Ok(match name {
+        "udp" => (Transport::Udp, None),
+        "udp4" => (Transport::Udp, Some(Family::V4)),
+        "udp6" => (Transport::Udp, Some(Family::V6)),
+        "tcp" | "tcp-client" => (Transport::Tcp, None),
+        "tcp4" | "tcp4-client" => (Transport::Tcp, Some(Family::V4)),
+        "tcp6" | "tcp6-client" => (Transport::Tcp, Some(Family::V6)),
+        "tcp-server" | "tcp4-server" | "tcp6-server" => {
+            return Err("this protocol is a server's: write tcp-client".into());
+        }
+        _ => return Err("no such protocol: write udp, udp4, udp6, tcp, tcp4 or tcp6".into()),
+    })
+}
+
+fn port(text: &str) -> Result<u16, Wrong> {
+    text.parse().ok().filter(|port| *port > 0).ok_or_else(|| "a port is a number from 1 to 65535".into())
+}
+
+fn number(text: &str, least: u32, most: u32) -> Result<u32, Wrong> {
+    let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+    number.ok_or_else(|| format!("write a number from {least} to {most}"))
+}
+
+/// OpenVPN's own bounds: IP wants no less, and no packet is longer.
+fn mtu_of(text: &str) -> Result<u16, Wrong> {
+    text.parse().ok().filter(|mtu| *mtu >= 68).ok_or_else(|| "write bytes, from 68 to 65535".into())
+}
+
+fn key_direction(text: &str) -> Result<KeyDirection, Wrong> {
+    KeyDirection::from_name(text).ok_or_else(|| "write 0 or 1 (clients usually have 1)".into())
+}
+
+fn data_cipher(name: &str) -> Result<DataCipher, Wrong> {
+    DataCipher::from_name(name).ok_or_else(|| {
+        let known: Vec<_> = DataCipher::ALL.iter().map(|cipher| cipher.name()).collect();
+        format!("a data cipher is not supported; those that are: {}", known.join(", "))
+    })
+}
+
+/// `A:B:?C:DEFAULT`; one after a question mark may be unknown.
+fn data_ciphers(list: &str) -> Result<Vec<DataCipher>, Wrong> {
+    let mut found = Vec::new();
+    for word in list.split(':').filter(|word| !word.is_empty()) {
+        if word == "DEFAULT" {
+            found.extend(USUAL_CIPHERS);
+            continue;
+        }
+        match word.strip_prefix('?') {
+            Some(optional) => found.extend(DataCipher::from_name(optional)),
+            None => found.push(data_cipher(word)?),
+        }
+    }
+    if found.is_empty() {
+        return Err("no cipher is left: name one, like AES-256-GCM".into());
+    }
+    let mut seen = Vec::new();
+    found.retain(|cipher| {
+        !seen.contains(cipher) && {
+            seen.push(*cipher);
+            true
+        }
+    });
+    Ok(found)
+}
+
+/// A text that has such a PEM section.
+fn pem(text: &str, section: &str) -> Result<String, Wrong> {
+    let has = text
+        .lines()
+        .any(|line| line.starts_with("-----BEGIN ") && line.trim_end().ends_with(&format!("{section}-----")));
+    if !has {
+        return Err(format!("the block has no PEM section: -----BEGIN {section}-----"));
+    }
+    Ok(text.to_owned())
+}

@@ -1,0 +1,179 @@
+//! A client and a server in one place, without a network between them: what a whole handshake costs. Owns the certificates and
+//! the settings of both, and carries their packets from one to the other; it loses none and lets no time pass.
+
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+
+use super::client::{Client, Event, Output, Received};
+use super::config::{ClientConfig, Identity};
+use super::data::{DataCipher, Framing};
+use super::message::peer_info::Protocols;
+use super::profile;
+use super::random;
+use super::server::{Peer, PeerEvent, PeerOutput, ServerConfig};
+use super::side::Side;
+use super::tls::{self, Trust};
+use super::wrap::{StaticKey, WrapKeys};
+
+/// What its handshakes are: the strongest usual settings of 2.6.
+pub const DESCRIPTION: &str = "TLS 1.3, ECDSA P-256 certificates both ways, tls-crypt, AES-256-GCM";
+
+/// Packets that a handshake may take before it is given up: some ten are usual.
+const MOST_PACKETS: usize = 200;
+
+/// Settings of both ends, made once.
+pub struct Rehearsal {
+    client: Arc<ClientConfig>,
+    identity: Identity,
+    server: Arc<ServerConfig>,
+}
+
+/// Both ends of a tunnel that is up.
+pub struct Connected {
+    /// The asking end.
+    pub client: Client,
+    /// The other.
+    pub server: Peer,
+}
+
+impl Rehearsal {
+    /// Make certificates and keys.
+    ///
+    /// # Errors
+    /// One line on what could not be made.
+    pub fn new() -> Result<Self, String> {
+        let pki = Pki::new().map_err(|error| format!("making certificates: {error}"))?;
+        let key: [u8; StaticKey::LEN] = random::bytes();
+        let profile = profile::parse(&profile_text(&pki.authority, &key)).map_err(|error| error.to_string())?;
+        let client = ClientConfig::new(&profile, 0)?;
+        let identity = client.identity(Some((&pki.client.0, &pki.client.1)), None)?;
+        let server = ServerConfig {
+            tls: Arc::new(tls::server_config(&Trust::of(&profile), (&pki.server.0, &pki.server.1), true)?),
+            wrap: WrapKeys::crypt(&StaticKey::from_bytes(key), Side::Server),
+            ciphers: vec![DataCipher::Aes256Gcm],
+            digest: profile.auth,
+            framing: Framing::None,
+            push: vec!["topology subnet".to_owned(), "route-gateway 10.8.0.1".to_owned()],
+            protocols: Protocols::ALL.without(Protocols::DATA_EPOCH),
+            users: Vec::new(),
+            unix_base_s: 0,
+        };
+        Ok(Self { client: Arc::new(client), identity, server: Arc::new(server) })
+    }
+
+    /// One handshake, from the first reset until both ends can send data. `turn` is called with the end whose turn has just
+    /// ended, so that the caller can tell what each of them takes.
+    ///
+    /// # Errors
+    /// The name of what failed.
+    pub fn connect(&self, turn: &mut dyn FnMut(Side)) -> Result<Connected, String> {
+        const NOW_NS: u64 = 0;
+        let (mut up, mut down): (Vec<Vec<u8>>, Vec<Vec<u8>>) = (Vec::new(), Vec::new());
+        let mut out = Vec::new();
+        let mut client = Client::new(&self.client, &self.identity, NOW_NS);
+        let mut server: Option<Peer> = None;
+        let (mut client_is_up, mut server_is_up) = (false, false);
+        let mut carried = 0;
+        loop {
+            for mut packet in down.drain(..) {
+                let _: Received<'_> = client.handle(NOW_NS, &mut packet);
+            }
+            while let output @ (Output::Send | Output::Event(_)) = client.poll(NOW_NS, &mut out) {
+                match output {
+                    Output::Send => up.push(out.clone()),
+                    Output::Event(Event::Up) => client_is_up = true,
+                    Output::Event(Event::Failed(failure)) => return Err(failure.name.to_owned()),
+                    _ => {}
+                }
+            }
+            turn(Side::Client);
+            carried += up.len();
+            if up.is_empty() || carried > MOST_PACKETS {
+                break;
+            }
+            for mut packet in up.drain(..) {
+                match &mut server {
+                    Some(server) => drop(server.handle(NOW_NS, &mut packet)),
+                    None => {
+                        let given = vec!["ifconfig 10.8.0.2 255.255.255.0".to_owned()];
+                        server = Peer::accept(&self.server, given, 0, NOW_NS, &mut packet);
+                    }
+                }
+            }
+            let Some(server) = &mut server else { break };
+            while let output @ (PeerOutput::Send | PeerOutput::Event(_)) = server.poll(NOW_NS, &mut out) {
+                match output {
+                    PeerOutput::Send => down.push(out.clone()),
+                    PeerOutput::Event(PeerEvent::Up) => server_is_up = true,
+                    PeerOutput::Event(PeerEvent::Failed(name)) => return Err(name.to_owned()),
+                    _ => {}
+                }
+            }
+            turn(Side::Server);
+        }
+        match server {
+            Some(server) if client_is_up && server_is_up => Ok(Connected { client, server }),
+            _ => Err("the handshake stands still".to_owned()),
+        }
+    }
+}
+
+/// What a client of the rehearsal would be given as a file. Nobody is asked to be at its remote.
+fn profile_text(authority: &str, key: &[u8; StaticKey::LEN]) -> String {
+    let lines: Vec<String> =
+        key.chunks(16).map(|line| line.iter().map(|byte| format!("{byte:02x}")).collect::<String>()).collect();
+    format!(
+        "client\ndev tun\nremote 192.0.2.1 1194 udp\nremote-cert-tls server\ntls-version-min 1.3\n\
+         data-ciphers AES-256-GCM\nauth SHA256\n<ca>\n{authority}</ca>\n<tls-crypt>\n\
+         -----BEGIN OpenVPN Static key V1-----\n{}\n-----END OpenVPN Static key V1-----\n</tls-crypt>\n",
+        lines.join("\n")
+    )
+}
+
+/// An authority, and what it has issued to both ends: certificate and key, PEM.
+struct Pki {
+    authority: String,
+    server: (String, String),
+    client: (String, String),
+}
+
+impl Pki {
+    fn new() -> Result<Self, rcgen::Error> {
+        let key = KeyPair::generate()?;
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = params.self_signed(&key)?.pem();
+        let issuer = Issuer::new(params, key);
+        let issue = |usage| {
+            let key = KeyPair::generate()?;
+            let mut params = CertificateParams::default();
+            params.extended_key_usages = vec![usage];
+            Ok((params.signed_by(&key, &issuer)?.pem(), key.serialize_pem()))
+        };
+        let server = issue(ExtendedKeyUsagePurpose::ServerAuth)?;
+        let client = issue(ExtendedKeyUsagePurpose::ClientAuth)?;
+        Ok(Self { authority, server, client })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handshakes_end_with_a_tunnel_that_carries_data_both_ways() {
+        let rehearsal = Rehearsal::new().expect("settings");
+        for _ in 0..3 {
+            let mut turns = Vec::new();
+            let mut connected = rehearsal.connect(&mut |side| turns.push(side)).expect("a tunnel");
+            assert!(turns.len() > 4 && turns.windows(2).all(|pair| pair[0] != pair[1]), "{turns:?}");
+            let mut packet = Vec::new();
+            connected.client.send(0, b"to the server", &mut packet).expect("it is up");
+            assert_eq!(connected.server.handle(0, &mut packet), Received::Payload(&mut b"to the server".to_owned()));
+            packet.clear();
+            connected.server.send(b"to the client", &mut packet).expect("it is up");
+            assert_eq!(connected.client.handle(0, &mut packet), Received::Payload(&mut b"to the client".to_owned()));
+        }
+    }
+}

@@ -1,0 +1,117 @@
+"""What a VPN's protocol costs in memory: figures per packet, the cost per byte and per packet behind them, the verdict.
+
+Times are the thread's CPU time: what others do on the CPU meanwhile is not in it, though it does take the caches away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from leadline.analysis.model import Reason, Validity, Verdict
+from leadline.analysis.validity import combine
+
+# A thread that did not run one part in fifty of the time shared its CPU, and its caches, with somebody.
+SHARED = 0.02
+# What the hypervisor takes counts as CPU time of the thread that it was taken from.
+STOLEN = 0.01
+# A fit is made from three sizes on: through two, every line passes.
+LEAST_SIZES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class CryptoFigure:
+    """One kind of operation on payloads of one size."""
+
+    what: str
+    """`seal`, `open`, `cipher`, `hmac`, `handshake`, `handshake_client` or `handshake_server`."""
+    algorithm: str
+    bytes: int | None
+    """The payload; None for a handshake."""
+    operations: int
+    cpu_ns: int
+    wall_ns: int
+
+    @property
+    def ns_each(self) -> float | None:
+        """CPU time of one operation, ns."""
+        return self.cpu_ns / self.operations if self.operations and self.cpu_ns else None
+
+    @property
+    def per_s(self) -> float | None:
+        """Operations per second of CPU time."""
+        return self.operations / self.cpu_ns * 1e9 if self.cpu_ns else None
+
+    @property
+    def bytes_per_s(self) -> float | None:
+        """Payload bytes per second of CPU time."""
+        return None if self.bytes is None or self.per_s is None else self.bytes * self.per_s
+
+
+@dataclass(frozen=True, slots=True)
+class CryptoFit:
+    """The line `ns = per packet + per byte * bytes` through all sizes."""
+
+    what: str
+    algorithm: str
+    ns_per_packet: float
+    ns_per_byte: float
+    worst: float
+    """The largest share by which a size's figure lies off the line."""
+
+
+@dataclass(frozen=True, slots=True)
+class CryptoResult:
+    """Everything that one measurement found."""
+
+    figures: tuple[CryptoFigure, ...]
+    fits: tuple[CryptoFit, ...]
+    validity: Validity
+
+
+def judge_crypto(
+    figures: Sequence[CryptoFigure], *, whole: bool, waited: float | None = None, stolen: float | None = None
+) -> CryptoResult:
+    """Fit what has sizes enough, and say whether the figures can be believed.
+
+    `whole`: whether all was measured that was asked for. `waited` and `stolen`: shares of the time that the thread was
+    ready and had no CPU, and that the hypervisor took of the machine's CPUs; None where the kernel does not tell.
+    """
+    findings = []
+    if not whole:
+        findings.append((Verdict.INCOMPLETE, Reason("ended-early", "it ended before everything was measured")))
+    wall_ns = sum(figure.wall_ns for figure in figures)
+    idle = 1 - sum(figure.cpu_ns for figure in figures) / wall_ns if wall_ns else 0.0
+    shared = max(idle, waited or 0.0)
+    if shared > SHARED:
+        text = f"the measuring thread was without a CPU {shared:.0%} of the time: others used it, and its caches"
+        findings.append((Verdict.UNDETERMINED, Reason("cpu-shared", text)))
+    if stolen is not None and stolen > STOLEN:
+        text = f"the hypervisor took {stolen:.0%} of this machine's CPU time, which looks like time that the work took"
+        findings.append((Verdict.UNDETERMINED, Reason("cpu-stolen", text)))
+    return CryptoResult(tuple(figures), tuple(_fits(figures)), combine(findings))
+
+
+def _fits(figures: Sequence[CryptoFigure]) -> list[CryptoFit]:
+    groups: dict[tuple[str, str], list[CryptoFigure]] = {}
+    for figure in figures:
+        if figure.bytes is not None and figure.ns_each is not None:
+            groups.setdefault((figure.what, figure.algorithm), []).append(figure)
+    return [
+        fit(what, algorithm, [(figure.bytes or 0, figure.ns_each or 0.0) for figure in group])
+        for (what, algorithm), group in groups.items()
+        if len({figure.bytes for figure in group}) >= LEAST_SIZES
+    ]
+
+
+def fit(what: str, algorithm: str, points: Sequence[tuple[int, float]]) -> CryptoFit:
+    """The line through points of bytes and ns that is nearest to all of them by least squares of the relative errors:
+    what disturbs a measurement disturbs large and small figures by the same share.
+    """
+    sizes, ns = (np.array(column, dtype=np.float64) for column in zip(*points, strict=True))
+    lines = np.column_stack([1 / ns, sizes / ns])
+    (per_packet, per_byte), *_ = np.linalg.lstsq(lines, np.ones_like(ns), rcond=None)
+    off = np.abs((per_packet + per_byte * sizes) / ns - 1)
+    return CryptoFit(what, algorithm, float(per_packet), float(per_byte), float(off.max()))

@@ -1,0 +1,117 @@
+"""Whether a fleet's own host was its limit, and what of the fleet is missing: evidence that other kinds of load lack.
+
+A storm may be over in a second of a test that lasts a minute, so threads are judged by the busiest stretch between two
+of their accounts, while clients were on their way up, and not by their mean. Clients that failed are figures of the
+server, not gaps: they change no verdict. Thresholds are those of `validity`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+from leadline.analysis.gather import TestData
+from leadline.analysis.metrics import Histograms, counter
+from leadline.analysis.model import Reason, Verdict
+from leadline.analysis.tunnels import client_rows
+
+Account = tuple[int, Mapping[str, Any]]
+"""Instant, ns, and a thread's cumulative account then."""
+
+# A shorter stretch says more of how a thread began than of its load.
+SHORTEST_STRETCH_S = 0.2
+
+
+def busiest_stretch(data: TestData) -> float | None:
+    """The share of its time that the busiest thread was on a CPU, in its busiest stretch while clients came up."""
+    shares = [share for share, _ in _stretches(data)]
+    return max(shares, default=None)
+
+
+def limits(data: TestData, histograms: Histograms, saturated: float, starved: float) -> Iterator[Reason]:
+    """Why the fleet may have been the limit: a thread that had nothing to spare, sends inside that were late."""
+    busiest = max(_stretches(data), default=(0.0, 0.0))
+    waiting = max(((busy + waited, waited) for busy, waited in _stretches(data)), default=(0.0, 0.0))
+    if busiest[0] >= saturated:
+        text = f"the fleet's busiest thread was on a CPU {busiest[0]:.0%} of the time while clients connected"
+        yield Reason("thread-saturated", text)
+    elif waiting[0] >= starved:
+        text = (
+            f"a thread of the fleet wanted a CPU {waiting[0]:.0%} of the time while clients connected, and waited for "
+            f"one {waiting[1]:.0%}"
+        )
+        yield Reason("thread-starved", text)
+    late_us, allowed_us = histograms.named("traffic_late").percentile_us(99.0), _allowed_us(data)
+    if late_us is not None and late_us > allowed_us:
+        text = f"sends inside were late by {late_us / 1e3:.3g} ms at p99; {allowed_us / 1e3:.3g} ms are allowed"
+        yield Reason("sends-late", text)
+    unsent = counter(data, "unsent")
+    if unsent and data.spec.carries and unsent > _leftover(data):
+        yield Reason("unsent", f"{unsent} packets that were due inside were never sent")
+
+
+def gaps(data: TestData) -> Iterator[tuple[Verdict, Reason]]:
+    """What of the fleet is missing."""
+    rows = list(client_rows(data))
+    never = sum(row["state"] == "waiting" for row in rows)
+    if never:
+        text = f"{never} of {len(rows)} clients had not tried when it ended"
+        yield Verdict.INCOMPLETE, Reason("clients-never-tried", text)
+    if not rows and data.status == "done" and data.load_outcomes():
+        yield Verdict.INCOMPLETE, Reason("no-clients-reported", "the agent told nothing of its clients")
+
+
+def notes(data: TestData) -> Iterator[Reason]:
+    """What a reader should know of the figures."""
+    rows = list(client_rows(data))
+    up = sum(row["state"] == "configured" for row in rows)
+    if data.spec.carries and rows and up < len(rows):
+        yield Reason("clients-without-traffic", f"the load inside is that of {up} of {len(rows)} clients")
+    text = "a VPN server keeps no account of its threads for its clients: watch its host, or give --server-pid"
+    yield Reason("answering-side-unknown", text)
+
+
+def _stretches(data: TestData) -> list[tuple[float, float]]:
+    """Share on a CPU, and share of waiting for one, of each thread between two accounts, while clients came up."""
+    rows = list(client_rows(data))
+    ends = [row["due_ns"] + row["configured_ns"] for row in rows if row.get("configured_ns") is not None]
+    storm = (min(row["due_ns"] for row in rows), max(ends)) if ends else None
+    found = []
+    for accounts in _accounts(data).values():
+        for (before_ns, before), (after_ns, after) in pairwise(accounts):
+            wall_s = after["wall_s"] - before["wall_s"]
+            outside = storm is not None and (before_ns >= storm[1] or after_ns <= storm[0])
+            if wall_s < SHORTEST_STRETCH_S or outside:
+                continue
+            busy_s = after["user_s"] + after["system_s"] - before["user_s"] - before["system_s"]
+            waited_s = (after.get("runnable_wait_s") or 0.0) - (before.get("runnable_wait_s") or 0.0)
+            found.append((busy_s / wall_s, waited_s / wall_s))
+    return found
+
+
+def _accounts(data: TestData) -> dict[tuple[str, str, str], list[Account]]:
+    """Each thread's accounts in order, from nothing at its start to its last one."""
+    nothing = {"user_s": 0.0, "system_s": 0.0, "runnable_wait_s": 0.0, "wall_s": 0.0}
+    found: dict[tuple[str, str, str], list[Account]] = {}
+    for (host, task), told in data.accounts_told.items():
+        for t_ns, threads in told:
+            for thread in threads:
+                began = (data.started_ns.get((host, task), data.start_at_ns or t_ns), nothing)
+                found.setdefault((host, task, thread["name"]), [began]).append((t_ns, thread))
+    for outcome in data.load_outcomes():
+        for thread in outcome.outcome["generator"]["threads"]:
+            key = (outcome.host, outcome.task, thread["name"])
+            began_ns = data.started_ns.get((outcome.host, outcome.task), data.start_at_ns or outcome.t_ns)
+            found.setdefault(key, [(began_ns, nothing)]).append((outcome.t_ns, thread))
+    return found
+
+
+def _allowed_us(data: TestData) -> float:
+    """How late sends inside may be: 1 ms, or a tenth of the time between two of one client."""
+    return max(1000.0, 0.1e6 * (data.spec.inside_gap_s or 0.0))
+
+
+def _leftover(data: TestData) -> float:
+    """What may just have fallen due at the end: one packet of each client."""
+    return float(sum(row["state"] == "configured" for row in client_rows(data)))

@@ -1,0 +1,185 @@
+"""The figures of a fleet of VPN clients: how many came how far, how long each step took, what it did to others.
+
+Counts are of the clients' end states; times are of the agents' histograms, in ms, and so of those attempts alone that
+got that far: a p99 of connecting says nothing of clients that never did, which `failed_ratio` and `unconfigured_ratio`
+tell. Traffic inside of the tunnels has the names and units that it has without tunnels. Judges nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from leadline.analysis import histograms as hdr
+from leadline.analysis.flows import Flow
+from leadline.analysis.gather import TestData
+from leadline.analysis.metrics import LATENCY_PERCENTILES, Histograms, counter, received_units, sum_of_flows, times
+from leadline.analysis.model import Distribution, FleetFindings, Metric, Misfortune, Window
+from leadline.analysis.window import byte_curves, rate_per_s, unit_curves
+
+STEPS = ("connect", "answer", "tls", "keys", "push", "first_data")
+"""A whole way up, and its steps in their order."""
+LATER = ("reconnect", "recovered", "renegotiate")
+"""What happens to clients that had been connected, or had failed, before."""
+PINGS = ("ping_before", "ping_during", "ping_after")
+_SPREAD = ("min", "mean", "p50", "p90", "p99", "max")
+_LATE = ("p50", "p99", "max")
+_OTHERS = ("late", "latency", "service", "traffic_late", "ping_late")
+_EXAMPLES = 3
+_NS_PER_S = 1e9
+# A send that is later than this disturbs what is measured: half of OpenVPN's own shortest timer would be 500 times it.
+_LATE_SEND_US = 1000.0
+
+
+def tunnel_figures(
+    data: TestData, flows: Sequence[Flow], window: Window | None, histograms: Histograms
+) -> dict[str, Metric]:
+    """Every metric of a tunnel test, unknown ones as None."""
+    rows = list(client_rows(data))
+    states = _states(data, rows)
+    clients = sum(states.values()) if states is not None else None
+    bad = None if states is None else states["failed"] + states["partial"]
+    memory = [report["memory_bytes"] for report in _reports(data) if report.get("memory_bytes") is not None]
+    memory_bytes = float(sum(memory)) if memory else None
+    return {
+        "clients": Metric(clients, "count"),
+        **{
+            name: Metric(None if states is None else states[name], "count")
+            for name in ("configured", "partial", "failed")
+        },
+        "failed_ratio": Metric(_ratio(None if states is None else states["failed"], clients), "ratio"),
+        "unconfigured_ratio": Metric(_ratio(bad, clients), "ratio"),
+        "handshakes_per_s": Metric(handshakes_per_s(data, rows), "1/s"),
+        **{name: one for step in (*STEPS, *LATER) for name, one in in_ms(times(step, histograms.named(step), _SPREAD))},
+        "attempts": Metric(sum(row["attempts"] for row in rows) if rows else None, "count"),
+        "retransmits": Metric(sum(row["retransmits"] for row in rows) if rows else None, "count"),
+        "recovered": Metric(_came_back(rows) if rows else None, "count"),
+        "returned": Metric(histograms.named("reconnect").count if rows else None, "count"),
+        "renegotiated": Metric(histograms.named("renegotiate").count if rows else None, "count"),
+        **times("late", histograms.named("late"), _LATE),
+        **{name: one for ping in PINGS for name, one in in_ms(times(ping, histograms.named(ping), _SPREAD))},
+        "pings_sent": Metric(_inside(rows, "pings_sent"), "count"),
+        "pings_lost": Metric(_lost_pings(rows), "count"),
+        "memory_bytes": Metric(memory_bytes, "bytes"),
+        "memory_per_client_bytes": Metric(_ratio(memory_bytes, clients), "bytes"),
+        **_traffic(data, flows, window, histograms),
+    }
+
+
+def findings(data: TestData) -> FleetFindings | None:
+    """Why clients are not configured, with the first of each cause; None where no client was reported."""
+    rows = list(client_rows(data))
+    if not rows:
+        return None
+    ignored = dict.fromkeys(line for report in _reports(data) for line in report.get("ignored_options") or ())
+    return FleetFindings(
+        failed=_misfortunes(rows, "failed"),
+        partial=_misfortunes(rows, "partial"),
+        waiting=sum(row["state"] == "waiting" for row in rows),
+        recovered=_came_back(rows),
+        ciphers=dict(Counter(str(row["cipher"]) for row in rows if row.get("cipher")).most_common()),
+        ignored_options=tuple(ignored),
+    )
+
+
+def distributions(histograms: Histograms) -> tuple[Distribution, ...]:
+    """Of every histogram that was fed, in the order of a client's life."""
+    named = (*STEPS, *LATER, *PINGS, *_OTHERS)
+    return tuple(hdr.distribution(name, histograms.named(name)) for name in named if histograms.named(name).count)
+
+
+def client_rows(data: TestData) -> Iterator[Mapping[str, Any]]:
+    """One row per client, `due_ns` on the controller's clock."""
+    for found in data.load_outcomes():
+        report = found.outcome.get("tunnel")
+        for row in report["clients"] if report else ():
+            yield {**row, "due_ns": row["due_ns"] - found.offset_ns}
+
+
+def handshakes_per_s(data: TestData, rows: Sequence[Mapping[str, Any]]) -> float | None:
+    """Clients that came up, from when the first was due to when the last was up; settled ones aside.
+
+    With fewer than two there is no rate. Stragglers count: a server that takes 5 s for the last one took 5 s.
+    """
+    arrived = [row for row in rows if row["client"] >= data.spec.settled and row.get("configured_ns") is not None]
+    if len(arrived) < 2:
+        return None
+    first_ns = min(row["due_ns"] for row in arrived)
+    last_ns = max(row["due_ns"] + row["configured_ns"] for row in arrived)
+    return len(arrived) * _NS_PER_S / (last_ns - first_ns) if last_ns > first_ns else None
+
+
+def in_ms(metrics: Mapping[str, Metric]) -> Iterator[tuple[str, Metric]]:
+    """The same times by names and units of milliseconds."""
+    for name, metric in metrics.items():
+        value = None if metric.value is None else metric.value / 1e3
+        yield f"{name.removesuffix('_us')}_ms", Metric(value, "ms")
+
+
+def _states(data: TestData, rows: Sequence[Mapping[str, Any]]) -> Counter[str] | None:
+    """Clients by their end state; of a test that was cut off as it stood last, if it told."""
+    if rows:
+        return Counter(str(row["state"]) for row in rows)
+    standing = {name: counter(data, name) for name in ("configured", "partial", "failed", "waiting")}
+    if all(count is None for count in standing.values()):
+        return None
+    return Counter({name: count for name, count in standing.items() if count})
+
+
+def _reports(data: TestData) -> list[Mapping[str, Any]]:
+    return [report for found in data.load_outcomes() if (report := found.outcome.get("tunnel"))]
+
+
+def _misfortunes(rows: Iterable[Mapping[str, Any]], state: str) -> tuple[Misfortune, ...]:
+    """Causes of one state, the most frequent first."""
+    by_cause: dict[str, list[int]] = {}
+    for row in rows:
+        if row["state"] == state:
+            by_cause.setdefault(str(row.get("cause") or "unknown"), []).append(int(row["client"]))
+    ranked = sorted(by_cause.items(), key=lambda item: (-len(item[1]), item[0]))
+    return tuple(Misfortune(cause, len(numbers), tuple(sorted(numbers)[:_EXAMPLES])) for cause, numbers in ranked)
+
+
+def _came_back(rows: Sequence[Mapping[str, Any]]) -> int:
+    """Clients that are configured after an attempt that was not."""
+    return sum(row["state"] == "configured" and row["attempts"] > 1 for row in rows)
+
+
+def _inside(rows: Sequence[Mapping[str, Any]], name: str) -> int | None:
+    """What the clients counted in their tunnels; None where none of them counts it."""
+    told = [row["inside"][name] for row in rows if name in row["inside"]]
+    return sum(told) if told else None
+
+
+def _lost_pings(rows: Sequence[Mapping[str, Any]]) -> int | None:
+    sent, answered = _inside(rows, "pings_sent"), _inside(rows, "pings_answered")
+    return None if sent is None else max(0, sent - (answered or 0))
+
+
+def _traffic(data: TestData, flows: Sequence[Flow], window: Window | None, histograms: Histograms) -> dict[str, Metric]:
+    """What went through the tunnels, summed over the steady window; nothing where there was no traffic."""
+    if not flows and not data.spec.carries:
+        return {}
+    bytes_per_s = rate_per_s(byte_curves(flows), window)
+    sent, lost = sum_of_flows(flows, lambda flow: flow.sent_units), sum_of_flows(flows, _lost)
+    late = histograms.named("traffic_late")
+    return {
+        "throughput_bps": Metric(None if bytes_per_s is None else 8.0 * bytes_per_s, "bit/s"),
+        "packets_per_s": Metric(rate_per_s(unit_curves(flows), window), "1/s"),
+        "sent": Metric(sent, "count"),
+        "received": Metric(sum_of_flows(flows, received_units), "count"),
+        "lost": Metric(lost, "count"),
+        "lost_ratio": Metric(_ratio(lost, sent), "ratio"),
+        **times("latency", histograms.named("latency"), ("min", "mean", *LATENCY_PERCENTILES, "max")),
+        "sends_late_p99_us": Metric(late.percentile_us(99.0), "us"),
+        "sends_late_ratio": Metric(late.share_above_us(_LATE_SEND_US), "ratio"),
+    }
+
+
+def _lost(flow: Flow) -> float | None:
+    return flow.report.get("lost") if flow.report else None
+
+
+def _ratio(part: float | None, whole: float | None) -> float | None:
+    return part / whole if part is not None and whole else None

@@ -1,0 +1,144 @@
+"""`leadline crypto`: what a VPN's protocol costs on this host's CPU, without a network."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from leadline.cli import options as o
+
+if TYPE_CHECKING:
+    from leadline.analysis.crypto import CryptoResult
+    from leadline.contract.models import CryptoWorkload
+
+NAME = "crypto"
+EXAMPLE = "Example: leadline crypto --cipher AES-256-GCM --cipher CHACHA20-POLY1305 --size 64 --size 1400"
+
+_CIPHERS = ("AES-128-GCM", "AES-256-GCM", "CHACHA20-POLY1305", "AES-256-CBC", "DES-EDE3-CBC")
+_DIGESTS = ("SHA1", "SHA256")
+_SIZES = ("64", "576", "1400")
+
+
+def command(
+    ciphers: Annotated[
+        list[str] | None,
+        typer.Option("--cipher", help="OpenVPN's name of a cipher; may be repeated.", metavar="NAME"),
+    ] = None,
+    digests: Annotated[
+        list[str] | None,
+        typer.Option("--digest", help="Digest of the HMACs, also those of CBC; may be repeated.", metavar="NAME"),
+    ] = None,
+    sizes: Annotated[
+        list[str] | None, typer.Option("-l", "--size", help="Payload, bytes; may be repeated.", metavar="SIZE")
+    ] = None,
+    duration: Annotated[str, typer.Option("-d", "--duration", help="How long each figure is measured.")] = "250ms",
+    spread: Annotated[
+        str, typer.Option("--spread", help="Memory that successive packets are spread over.", metavar="SIZE")
+    ] = "4MiB",
+    handshakes: Annotated[
+        bool, typer.Option("--handshakes/--no-handshakes", help="Whether whole handshakes are measured too.")
+    ] = True,
+    json: o.Json = False,
+) -> int:
+    """Measure what OpenVPN's protocol costs here: packets sealed and opened, bare ciphers, HMACs, whole handshakes."""
+    from leadline.contract.models import CryptoWorkload, Size
+
+    workload = CryptoWorkload(
+        ciphers=list(ciphers or _CIPHERS),
+        digests=list(digests or _DIGESTS),
+        sizes=[Size(_quantity("size", text)) for text in dict.fromkeys(sizes or _SIZES)],
+        duration_ms=_quantity("duration", duration),
+        handshakes=handshakes,
+        spread_bytes=_quantity("spread", spread),
+    )
+    return _run(workload, json)
+
+
+def _quantity(option: str, text: str) -> int:
+    from leadline.errors import InputError
+    from leadline.plan import units
+
+    try:
+        value = units.duration_ms(text) if option == "duration" else units.size_bytes(text)
+    except units.UnitError as error:
+        raise InputError(f"--{option}: {error}") from None
+    if value >= 1 << 32:
+        raise InputError(f"--{option}: {text} is too large")
+    return value
+
+
+def _run(workload: CryptoWorkload, json: bool) -> int:
+    import asyncio
+
+    from leadline.analysis.model import Verdict
+    from leadline.cli.output import print_all, print_json, say_error
+    from leadline.report.crypto import crypto_renderables
+
+    result = asyncio.run(_measured(workload, json))
+    if json:
+        print_json(document(result, workload))
+    else:
+        print_all(crypto_renderables(result))
+    if result.validity.verdict is Verdict.INCOMPLETE:
+        return 130 if result.figures else say_error("stopped before anything was measured", 130)
+    return 0
+
+
+async def _measured(workload: CryptoWorkload, json: bool) -> CryptoResult:
+    import sys
+
+    from leadline.cli.progress import Progress
+    from leadline.trial import Interrupt, PhaseBegan, TestBegan
+    from leadline.trial.crypto import measure_crypto
+
+    figures = figures_of(workload)
+    with Progress(quiet=json and not sys.stderr.isatty()) as progress:
+        interrupt = Interrupt(lambda: progress.note("stopping; once more to stop at once"), progress.stop)
+        progress(TestBegan(NAME, NAME, NAME, figures * workload.duration_ms / 1000))
+
+        def done(count: int) -> None:
+            progress(PhaseBegan(NAME, f"{count} of {figures} figures"))
+
+        with interrupt.signals_caught():
+            return await measure_crypto(workload, figures, interrupt, done)
+
+
+def figures_of(workload: CryptoWorkload) -> int:
+    """How many figures are measured: each cipher sealing, opening and bare, each digest, and the handshakes."""
+    digests = len(workload.digests)
+    count = digests
+    for cipher in (name.upper() for name in workload.ciphers):
+        if cipher.startswith("DES-"):
+            count += 1
+        else:
+            count += 1 + 2 * (digests if cipher.endswith("-CBC") else 1)
+    return count * len(workload.sizes) + workload.handshakes
+
+
+def document(result: CryptoResult, workload: CryptoWorkload) -> dict[str, Any]:
+    """The measurement as `leadline.crypto/1`."""
+    from leadline import __version__
+
+    return {
+        "schema": "leadline.crypto/1",
+        "version": __version__,
+        "duration_ms": workload.duration_ms,
+        "spread_bytes": workload.spread_bytes,
+        "figures": [
+            {
+                "what": figure.what,
+                "algorithm": figure.algorithm,
+                "bytes": figure.bytes,
+                "operations": figure.operations,
+                "cpu_ns": figure.cpu_ns,
+                "wall_ns": figure.wall_ns,
+                "ns_each": figure.ns_each,
+                "per_s": figure.per_s,
+                "bytes_per_s": figure.bytes_per_s,
+            }
+            for figure in result.figures
+        ],
+        "fits": result.fits,
+        "validity": result.validity,
+    }

@@ -1,0 +1,226 @@
+"""From what stands on the command line of `leadline tunnel` to the test that a plan would hold, and to who the clients
+are. Reads the files that hold the latter: profile, keys, users. None of their content is repeated in any message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from leadline.errors import InputError
+from leadline.plan import ovpn
+from leadline.plan.tunnel import MOST_CLIENTS
+
+if TYPE_CHECKING:
+    from leadline.contract.models import TunnelUser
+    from leadline.trial.tunnel_workload import Access, Identities
+
+Given = Mapping[str, Any]
+"""The options by their names in `leadline.cli.tunnel.command`."""
+
+OPTIONS = {
+    "rate_per_s": "rate",
+    "number": "number",
+    "expect.pools": "expect-pool",
+    "expect.routes": "expect-route",
+    "expect.dns": "expect-dns",
+    "expect.options": "expect-option",
+    "expect.echo": "echo",
+    "traffic": "traffic",
+    "traffic.to": "to",
+    "traffic.port": "to",
+    "traffic.path": "to",
+    "traffic.rate": "traffic-rate",
+    "traffic.packet": "size",
+    "traffic.direction": "reverse",
+    "traffic.duration": "traffic-duration",
+}
+"""Options that have another name than the plan's key."""
+
+# A workload goes to the agent in one line of at most 16 MiB; what is left over is for the rest of it.
+_MOST_SECRETS_BYTES = 12 << 20
+_MOST_FILE_BYTES = 4 << 20
+
+
+def numbers_of(text: str) -> list[int]:
+    """The fleets' sizes, in order. Raises InputError."""
+    hint = "write 1000, or 50,100,200,400"
+    found = []
+    for part in text.split(","):
+        if not part.strip().isascii() or not part.strip().isdecimal():
+            raise InputError(f"--number: {part.strip()!r} is not a number of clients", hint=hint)
+        number = int(part)
+        if not 1 <= number <= MOST_CLIENTS:
+            raise InputError(f"--number: {number} clients; from 1 to {MOST_CLIENTS}", hint=hint)
+        found.append(number)
+    if len(set(found)) < len(found):
+        raise InputError("--number: a number stands there twice", hint=hint)
+    return found
+
+
+def options_of(given: Given, number: int) -> dict[str, Any]:
+    """The test's keys and values, as `quick.parse` takes them. Raises InputError for what cannot be read."""
+    same = (
+        *("rate", "settled", "attempt_timeout", "retries", "duration", "threads", "first_data", "ping"),
+        *("reconnect_at", "renegotiate_at", "bind"),
+    )
+    expect = {
+        "pools": given["expect_pool"],
+        "routes": given["expect_route"],
+        "dns": given["expect_dns"],
+        "options": given["expect_option"],
+        "echo": given["echo"],
+    }
+    return {
+        "name": "tunnel",
+        "number": number,
+        "expect": {key: value for key, value in expect.items() if value} or None,
+        "traffic": _traffic(given),
+        **{key: given[key] for key in same},
+    }
+
+
+def access_of(given: Given) -> Access:
+    """Who the clients are. Raises InputError for a file that cannot be read, or is not what it should be."""
+    from leadline.trial.tunnel_workload import Access
+
+    file: Path = given["file"]
+    folder = file.parent
+    try:
+        profile = ovpn.whole(_text(file, "the profile"), lambda name: _inside(folder / name))
+    except ovpn.ProfileProblem as problem:
+        raise InputError(f"{file}: {problem}", hint=problem.hint) from None
+    users = _users(given["users"]) if given["users"] is not None else []
+    if users and "auth-user-pass" not in profile.has:
+        raise InputError(f"{file} has no auth-user-pass, and --users has users for it", hint="add it to the profile")
+    return Access(profile.text, _identities(given, profile), users)
+
+
+def _identities(given: Given, profile: ovpn.Profile) -> Identities:
+    from leadline.contract.models import GivenIdentities, IssuedIdentities, ProfileIdentity
+
+    if given["identities"] is not None:
+        if given["ca_key"] is not None or given["ca"] is not None:
+            raise InputError("--identities and --ca-key exclude each other", hint="give one of them")
+        return GivenIdentities(identities=_pairs(given["identities"]))
+    if given["ca_key"] is None:
+        if given["ca"] is not None:
+            raise InputError("--ca without --ca-key", hint="the profile's ca is what servers are checked against")
+        return ProfileIdentity()
+    authority = _text(given["ca"], "--ca") if given["ca"] is not None else profile.blocks.get("ca")
+    if authority is None:
+        raise InputError(f"--ca-key, and {given['file']} has no ca", hint="give the authority's certificate with --ca")
+    key = _text(given["ca_key"], "--ca-key")
+    if "PRIVATE KEY-----" not in key or "ENCRYPTED" in key:
+        raise InputError(
+            f"--ca-key {given['ca_key']} holds no private key in plain PEM", hint="openssl pkey decrypts one"
+        )
+    return IssuedIdentities(authority_pem=authority, authority_key_pem=key, name_prefix=given["name_prefix"])
+
+
+def _pairs(folder: Path) -> list[Any]:
+    """NAME.crt with NAME.key, in the order of their names."""
+    from leadline.contract.models import TunnelIdentity
+
+    try:
+        certificates = sorted(path for path in folder.iterdir() if path.suffix == ".crt")
+    except OSError as error:
+        raise InputError(f"--identities {folder}: {error.strerror or error}", hint="name a folder") from None
+    found = []
+    taken = 0
+    for certificate in certificates:
+        key = certificate.with_suffix(".key")
+        if not key.exists():
+            raise InputError(f"--identities {folder}: {certificate.name} has no {key.name}", hint="each has its key")
+        texts = (_text(certificate, "--identities"), _text(key, "--identities"))
+        taken += sum(map(len, texts))
+        if taken > _MOST_SECRETS_BYTES:
+            mebi = _MOST_SECRETS_BYTES >> 20
+            raise InputError(f"--identities {folder}: over {mebi} MiB", hint="use fewer, they are taken in turn")
+        found.append(TunnelIdentity(certificate_pem=texts[0], key_pem=texts[1]))
+    if not found:
+        raise InputError(f"--identities {folder} has no .crt file", hint="it holds pairs NAME.crt and NAME.key")
+    return found
+
+
+def _users(file: Path) -> list[TunnelUser]:
+    """A user:password a line; # begins no comment, as it may be a password's."""
+    from leadline.contract.models import TunnelUser
+
+    found = []
+    for number, line in enumerate(_text(file, "--users").splitlines(), 1):
+        if not line.strip():
+            continue
+        user, colon, password = line.partition(":")
+        if not colon or not user:
+            raise InputError(f"--users {file}: line {number} has no user before a colon", hint="write user:password")
+        found.append(TunnelUser(user=user, password=password))
+    if not found:
+        raise InputError(f"--users {file} has no users", hint="write user:password, one a line")
+    return found
+
+
+def _traffic(given: Given) -> dict[str, Any] | None:
+    from leadline.cli import quick
+
+    kind = given["traffic"]
+    if kind is None:
+        for name, option in (("to", "--to"), ("traffic_rate", "--traffic-rate"), ("size", "--size")):
+            if given[name] is not None:
+                raise InputError(f"{option} without --traffic", hint="as in --traffic echo --traffic-rate 10/s")
+        if given["reverse"] or given["bidir"]:
+            raise InputError("--reverse and --bidir are about traffic", hint="give --traffic udp or tcp too")
+        return None
+    if kind != "echo" and given["to"] is None:
+        raise InputError(f"--traffic {kind} needs --to", hint="the address inside of the tunnels that answers")
+    told = {
+        "kind": kind,
+        "rate": given["traffic_rate"],
+        "packet": given["size"],
+        "direction": quick.direction(given["reverse"], given["bidir"]),
+        "duration": given["traffic_duration"],
+        **(_destination(given["to"], kind) if given["to"] is not None else {}),
+    }
+    return {key: value for key, value in told.items() if value is not None}
+
+
+def _destination(text: str, kind: str) -> dict[str, Any]:
+    """ADDRESS, ADDRESS:PORT or, for http, a URL."""
+    hint = "write 10.8.0.1, 10.8.0.1:5201 or [fd00::1]:5201"
+    if "://" in text and kind != "http":
+        raise InputError(f"--to {text}: a URL is for --traffic http", hint=hint)
+    try:
+        bare = "://" not in text and text.count(":") > 1 and not text.startswith("[")
+        parts = urlsplit(text if "://" in text else f"//[{text}]" if bare else f"//{text}")
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise InputError(f"--to {text}: {error}", hint=hint) from None
+    if not host or parts.scheme not in ("", "http"):
+        raise InputError(f"--to {text}: not an address inside", hint=hint)
+    path = parts.path + (f"?{parts.query}" if parts.query else "")
+    if path and kind != "http":
+        raise InputError(f"--to {text}: a path is for --traffic http", hint=hint)
+    if port is not None and kind == "echo":
+        raise InputError(f"--to {text}: echo requests have no port", hint="write the address alone")
+    return {"to": host, "port": port, "path": path or ("/" if kind == "http" else None)}
+
+
+def _text(file: Path, what: str) -> str:
+    try:
+        return _inside(file)
+    except ValueError as error:
+        raise InputError(f"{what}: {error}", hint="name a file that can be read") from None
+
+
+def _inside(file: Path) -> str:
+    """A file's text; raises ValueError with a line for the user."""
+    try:
+        if file.stat().st_size > _MOST_FILE_BYTES:
+            raise ValueError(f"{file} is longer than {_MOST_FILE_BYTES >> 20} MiB")
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"{file}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{file} is not text in UTF-8") from None

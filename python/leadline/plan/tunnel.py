@@ -1,0 +1,305 @@
+"""The `tunnel` test: a fleet of VPN clients, when they arrive, what they must be given, and what they carry then.
+
+Parameters only; `leadline tunnel` has the same ones as options. Who the clients are (profile, keys, passwords) is no
+part of it, so that nothing that is written down of a test can show them: see `leadline.trial.tunnel_workload`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import ip_address, ip_network, summarize_address_range
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+
+from leadline.plan import rate, units
+from leadline.plan.every_test import EveryTest
+from leadline.plan.fields import (
+    DURATION_PATTERN,
+    DurationMs,
+    Items,
+    PlanModel,
+    SizeBytes,
+    complaint,
+    within,
+)
+from leadline.plan.rate import PerSecondOrStages, Stages
+
+MOST_CLIENTS = 100_000
+MOST_ADDRESSES = 65_536
+_BACKOFF_S = (1, 300)
+"""What a client that failed waits before it tries again: at first, and at most, twice as long each time."""
+_SMALLEST_ECHO_BYTES, _SMALLEST_UDP_BYTES = 64, 40
+_LARGEST_PACKET_BYTES = 65507
+
+
+def _addresses(text: str) -> str:
+    """One address, a network (its hosts) or FIRST-LAST; raises ValueError with what would be right."""
+    count = sum(1 for _ in zip(range(MOST_ADDRESSES + 1), addresses_of(text), strict=False))
+    if count > MOST_ADDRESSES:
+        raise ValueError(f"{text!r} has more than {MOST_ADDRESSES} addresses")
+    return text
+
+
+def addresses_of(text: str) -> Iterator[str]:
+    """The addresses of `192.0.2.7`, `192.0.2.0/28` (without the network's own and its broadcast) or
+    `192.0.2.10-192.0.2.20`.
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    try:
+        if "/" in text:
+            yield from (str(address) for address in ip_network(text).hosts())
+        elif "-" in text:
+            first, _, last = text.partition("-")
+            for network in summarize_address_range(ip_address(first.strip()), ip_address(last.strip())):
+                yield from (str(address) for address in network)
+        else:
+            yield str(ip_address(text))
+    except (ValueError, TypeError) as error:
+        raise ValueError(
+            f"{text!r} is not an address, a network such as 192.0.2.0/28 or a range FIRST-LAST ({error})"
+        ) from None
+
+
+def _network(text: str) -> str:
+    try:
+        return str(ip_network(text))
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not a network such as 10.8.0.0/24 ({error})") from None
+
+
+def _address(text: str) -> str:
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        raise ValueError(f"{text!r} is not an IP address") from None
+
+
+Network = Annotated[str, AfterValidator(_network)]
+Address = Annotated[str, AfterValidator(_address)]
+
+
+class TunnelExpected(PlanModel):
+    """What a client must be given to count as configured."""
+
+    pools: Items[Network] = ()
+    """Networks one of which holds each address that is given; any address where empty."""
+    routes: Items[Network] = ()
+    """Networks that must be pushed as routes."""
+    dns: Items[Address] = ()
+    """DNS servers that must be pushed."""
+    options: Items[str] = ()
+    """Options that must be pushed word for word."""
+    echo: Address | None = None
+    """Where the ICMP echo request goes that proves a tunnel; the server's end of it where null."""
+
+
+class Moment(PlanModel):
+    """When connected clients do something, after the arrivals began, and over how long; 0 is all at once."""
+
+    at_ms: int
+    over_ms: int
+
+
+def _moment(value: object) -> object:
+    if isinstance(value, Moment) or not isinstance(value, str):
+        return value
+    at, _, over = value.partition("/")
+    return Moment(at_ms=units.duration_ms(at.strip()), over_ms=units.duration_ms(over.strip()) if over else 0)
+
+
+Moments = Items[
+    Annotated[
+        Moment,
+        BeforeValidator(_moment),
+        WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN.replace("$", r"(/.+)?$")}),
+    ]
+]
+
+
+class TunnelLoad(PlanModel):
+    """Load inside of the tunnels, of every client that is configured, once all have ended their way up."""
+
+    kind: Literal["echo", "udp", "tcp", "http"]
+    """ICMP echo requests; numbered datagrams or a TCP stream with a `leadline serve`; HTTP requests."""
+    to: str | None = None
+    """To whom: an address inside; the run's server where null, for echo the server's end of the tunnel."""
+    port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    """Its port; 5201, or 8080 for http, where null."""
+    path: str = "/"
+    """Path and query of each HTTP request."""
+    rate_per_s: float | None = Field(default=None, validation_alias="rate")
+    """Packets or requests per second and client, or bits of payload per second with a unit (20mbit); as fast as it goes
+    where null."""
+    packet_bytes: Annotated[SizeBytes, within(_SMALLEST_UDP_BYTES, _LARGEST_PACKET_BYTES, " bytes")] | None = Field(
+        default=None, validation_alias="packet"
+    )
+    """Bytes of each packet: of UDP's payload, 1200 where null; of the whole IP packet for echo, 100 where null."""
+    direction: Literal["up", "down", "both"] = "up"
+    """Client to server, server to client, or both at once."""
+    duration_ms: DurationMs = Field(default=10_000, validation_alias="duration")
+    """How long."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rate_in_packets(cls, given: Any) -> Any:
+        """A bit rate is that of the packets' payload."""
+        key = "rate" if isinstance(given, dict) and "rate" in given else "rate_per_s"
+        value = given.get(key) if isinstance(given, dict) else None
+        if value is None or not isinstance(given, dict):
+            return given
+        try:
+            if isinstance(value, str) and "bit" in value.lower():
+                size = given.get("packet", given.get("packet_bytes"))
+                default = _DEFAULT_BYTES.get(str(given.get("kind")), 1)
+                size_bytes = default if size is None else units.size_bytes(size)
+                return {**given, key: units.rate_bps(value) / 8 / size_bytes}
+            found = float(units.per_second(value))
+        except ValueError as error:
+            raise complaint(str(error), at=("rate",)) from None
+        if found <= 0:
+            raise complaint("a rate must be above 0", at=("rate",))
+        return {**given, key: found}
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        if self.kind == "echo":
+            if self.packet_bytes is not None and self.packet_bytes < _SMALLEST_ECHO_BYTES:
+                raise complaint(
+                    f"{self.packet_bytes} is too small for an echo request; at least {_SMALLEST_ECHO_BYTES} bytes",
+                    at=("packet",),
+                )
+            if self.rate_per_s is None:
+                raise complaint("echo requests need a rate", at=("rate",), hint="as in 50/s, which is per client")
+        if self.kind in ("echo", "http") and self.direction != "up":
+            raise complaint(f"{self.kind} has no direction", at=("direction",), hint="answers come back anyway")
+        if self.kind == "tcp" and (self.rate_per_s is not None or self.packet_bytes is not None):
+            key = "rate" if self.rate_per_s is not None else "packet"
+            raise complaint("TCP sends as fast as it goes, in segments of its own", at=(key,), hint="leave it out")
+        return self
+
+    @property
+    def size_bytes(self) -> int:
+        """The packets' size, the kind's own where none was asked for."""
+        return self.packet_bytes or _DEFAULT_BYTES.get(self.kind, 1)
+
+
+class TunnelTest(EveryTest):
+    """A fleet of VPN clients connects, and may stay and carry load. It ends when everything is done, or its duration is
+    over."""
+
+    kind: Literal["tunnel"] = "tunnel"
+    number: Annotated[int, within(1, MOST_CLIENTS, " clients")] | None = None
+    """VPN clients; as many as the plan's fleet has where null."""
+    rate_per_s: PerSecondOrStages | None = Field(default=None, validation_alias="rate")
+    """Arrivals per second, or stages of it (0:200/10s,200/60s); all at once where null."""
+    settled: Annotated[int, Field(ge=0)] = 0
+    """The first ones, that connect before the others: their pings show what the arrivals do to them."""
+    attempt_timeout_ms: Annotated[DurationMs, within(100, 3_600_000, " ms")] = Field(
+        default=60_000, validation_alias="attempt_timeout"
+    )
+    """How long one attempt to connect may take, from its first packet until the client is configured."""
+    first_data_ms: DurationMs = Field(default=5_000, validation_alias="first_data")
+    """How long a client waits for the answer to its first data packet before it counts as partial."""
+    retries: Annotated[int, Field(ge=0, le=1000)] = 0
+    """How often a client that failed tries again: after 1 s, and twice as long each time, up to 300 s."""
+    ping_ms: DurationMs | None = Field(default=None, validation_alias="ping")
+    """Time between pings of each configured client through its tunnel; none where null, 100ms with settled clients."""
+    reconnect_at: Moments = ()
+    """When all connected clients leave without a word and connect anew: TIME, or TIME/OVER for one after another."""
+    renegotiate_at: Moments = ()
+    """When all connected clients negotiate new keys."""
+    expect: TunnelExpected = TunnelExpected()
+    """What makes a client configured."""
+    traffic: TunnelLoad | None = None
+    """Load inside of the tunnels."""
+    bind: Items[Annotated[str, AfterValidator(_addresses)]] = ()
+    """Local addresses that the clients take in turn, networks and ranges (FIRST-LAST) included."""
+
+    @model_validator(mode="after")
+    def _the_fleet_fits(self) -> Self:
+        for at, text, hint in _conflicts(self):
+            raise complaint(text, at=(at,), hint=hint)
+        return self
+
+    @property
+    def stages(self) -> Stages:
+        """The arrivals' rate as stages; none where all come at once. One rate lasts until all have come."""
+        if self.rate_per_s is None or isinstance(self.rate_per_s, tuple):
+            return self.rate_per_s or ()
+        lasting_ms = round(1000 * (self.number or 1) / self.rate_per_s) + 1000
+        return (rate.RateStage(from_per_s=self.rate_per_s, to_per_s=self.rate_per_s, duration_ms=lasting_ms),)
+
+    @property
+    def expected_ms(self) -> int:
+        """As long as the arrivals, the actions and the traffic are to last: how long clients take to connect is what is
+        measured."""
+        if "duration_ms" in self.model_fields_set:
+            return self.duration_ms
+        moments = [moment.at_ms + moment.over_ms for moment in (*self.reconnect_at, *self.renegotiate_at)]
+        arriving_ms = rate.total_ms(self.rate_per_s) if isinstance(self.rate_per_s, tuple) else 0
+        if isinstance(self.rate_per_s, float):
+            arriving_ms = round(1000 * (self.number or 1) / self.rate_per_s)
+        stay_ms = max([arriving_ms, *moments]) + _AFTERWARDS_MS
+        return stay_ms + (self.traffic.duration_ms if self.traffic else 0)
+
+    @property
+    def longest_ms(self) -> int:
+        """Settled clients come first."""
+        return self.stay_ms + (self.way_up_ms if self.settled else 0)
+
+    @property
+    def stay_ms(self) -> int:
+        """How long the fleet stays at most, from the first arrival on: as given, else what everything can take."""
+        if "duration_ms" in self.model_fields_set:
+            return self.duration_ms
+        done_ms = rate.total_ms(self.stages) + self.way_up_ms
+        for moment in (*self.reconnect_at, *self.renegotiate_at):
+            done_ms = max(done_ms, moment.at_ms + moment.over_ms + self.attempt_timeout_ms + self.first_data_ms)
+        return done_ms + (self.traffic.duration_ms if self.traffic else 0) + _AFTERWARDS_MS
+
+    @property
+    def ping_every_ms(self) -> int | None:
+        """Time between a client's pings; None for none."""
+        return self.ping_ms or (_SETTLED_PING_MS if self.settled else None)
+
+    @property
+    def way_up_ms(self) -> int:
+        """How long one client can take until it is configured or has given up, its retries included."""
+        first_s, most_s = _BACKOFF_S
+        waits_s = sum(min(first_s << min(attempt, 30), most_s) for attempt in range(self.retries))
+        return (self.retries + 1) * (self.attempt_timeout_ms + self.first_data_ms) + 1000 * waits_s
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The local addresses, each by itself."""
+        return tuple(address for text in self.bind for address in addresses_of(text))
+
+
+def _conflicts(test: TunnelTest) -> Iterator[tuple[str, str, str | None]]:
+    """Keys that exclude each other: where, what, and what would be right."""
+    if test.number is not None and test.settled >= test.number:
+        yield "settled", f"{test.settled} settled clients of {test.number} leave none to arrive", "settle fewer"
+    if test.number is not None and test.threads > test.number:
+        yield "threads", f"{test.threads} threads for {test.number} clients", "at least one client for each thread"
+    if "duration_ms" in test.model_fields_set:
+        late = next((one for one in (*test.reconnect_at, *test.renegotiate_at) if one.at_ms >= test.duration_ms), None)
+        if late is not None:
+            key = "reconnect_at" if late in test.reconnect_at else "renegotiate_at"
+            yield key, f"{late.at_ms} ms is after the end ({test.duration_ms} ms)", "give a longer duration"
+    if test.warmup_ms:
+        yield "warmup", "a fleet has no warm-up: every client's way up is measured", "leave it out"
+    stages = test.rate_per_s if isinstance(test.rate_per_s, tuple) else ()
+    if stages and test.number is not None:
+        coming = sum((stage.from_per_s + stage.to_per_s) / 2 * stage.duration_ms / 1000 for stage in stages)
+        if coming < test.number - test.settled - 1:
+            text = f"the stages bring {coming:.0f} arrivals, and {test.number - test.settled} clients are to come"
+            yield "rate", text, "make them longer"
+
+
+_DEFAULT_BYTES = {"echo": 100, "udp": 1200}
+_SETTLED_PING_MS = 100
+_AFTERWARDS_MS = 2_000
+"""What is left for the last answers and for taking leave."""

@@ -1,0 +1,135 @@
+"""Draws a fleet of VPN clients for a terminal of 80 columns: end states by cause, each step's times, and its load.
+
+A rendering only. Percentiles are drawn as far as the number of clients carries them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+
+from leadline.analysis.model import Distribution, FleetFindings, Metric, Misfortune, TestResult
+from leadline.report import quantities
+
+_STEPS = {
+    "connect": "connect",
+    "answer": "  first answer",
+    "tls": "  TLS",
+    "keys": "  keys",
+    "push": "  pushed options",
+    "first_data": "  first data back",
+    "reconnect": "reconnect",
+    "recovered": "recovered",
+    "renegotiate": "new keys",
+    "ping_before": "ping before",
+    "ping_during": "ping during",
+    "ping_after": "ping after",
+    "latency": "inside, latency",
+}
+_MOST_CAUSES = 8
+_MOST_IGNORED = 3
+
+
+def tunnel_rows(result: TestResult) -> list[tuple[str, str]]:
+    """What became of the clients, and what they carried, as pairs of a name and a line."""
+    metrics, fleet = result.metrics, result.fleet
+    rows = [("clients", _states(metrics))]
+    if fleet is not None:
+        rows += _misfortunes("failed", fleet.failed) + _misfortunes("partial", fleet.partial)
+    rows += [("handshakes", _handshakes(metrics, fleet))]
+    rows += _pings(metrics) + _inside(metrics)
+    if (memory := _value(metrics, "memory_bytes")) is not None:
+        each = quantities.memory(_value(metrics, "memory_per_client_bytes"))
+        rows.append(("memory", f"{quantities.memory(memory)} of the agent, {each} a client"))
+    if fleet is not None and fleet.ignored_options:
+        shown, rest = fleet.ignored_options[:_MOST_IGNORED], fleet.ignored_options[_MOST_IGNORED:]
+        rows.append(("ignored", "; ".join(shown) + (f"; and {len(rest)} more" if rest else "")))
+    return rows
+
+
+def tunnel_times(result: TestResult) -> list[RenderableType]:
+    """The table of each step's times; none where no client got that far."""
+    found = {title: one for name, title in _STEPS.items() if (one := result.distribution(name)) is not None}
+    if not found:
+        return []
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column("", style="dim", no_wrap=True)
+    for title in ("count", "mean", "p50", "p90", "p99", "max"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for title, one in found.items():
+        table.add_row(title, *_cells(one))
+    return [Padding(table, (0, 0, 0, 2), expand=False)]
+
+
+def step_rows(result: TestResult) -> list[tuple[str, tuple[str, ...]]]:
+    """Each step that was taken, with its cells."""
+    named = ((title.strip(), result.distribution(name)) for name, title in _STEPS.items())
+    return [(title, _cells(one)) for title, one in named if one is not None]
+
+
+def _cells(one: Distribution) -> tuple[str, ...]:
+    """Count, mean, p50, p90 and p99 (where the count carries them) and maximum, as text."""
+    shares = [
+        quantities.microseconds(one.percentiles.get(percentile)) if one.supports(percentile) else ""
+        for percentile in (50.0, 90.0, 99.0)
+    ]
+    return f"{one.count:,}", quantities.microseconds(one.mean), *shares, quantities.microseconds(one.max)
+
+
+def _states(metrics: Mapping[str, Metric]) -> str:
+    counts = [f"{quantities.count(_value(metrics, name))} {name}" for name in ("configured", "partial", "failed")]
+    return f"{quantities.count(_value(metrics, 'clients'))}: {', '.join(counts)}"
+
+
+def _misfortunes(state: str, causes: Sequence[Misfortune]) -> list[tuple[str, str]]:
+    """A line for each cause; of very many the most frequent."""
+    rows = []
+    for row, one in enumerate(causes[:_MOST_CAUSES]):
+        more = ", ..." if one.clients > len(one.examples) else ""
+        which = ", ".join(str(number) for number in one.examples)
+        name = one.cause.removeprefix(f"{state}_").replace("_", " ")
+        plural = "client" if one.clients == 1 else "clients"
+        rows.append((state if row == 0 else "", f"{one.clients:,} × {name} ({plural} {which}{more})"))
+    if len(causes) > _MOST_CAUSES:
+        rest = sum(one.clients for one in causes[_MOST_CAUSES:])
+        rows.append(("", f"{rest:,} × other causes"))
+    return rows
+
+
+def _handshakes(metrics: Mapping[str, Metric], fleet: FleetFindings | None) -> str:
+    said = f"{quantities.count(_value(metrics, 'attempts'))} attempts"
+    if (again := _value(metrics, "retransmits")) is not None:
+        said += f", {quantities.count(again)} control packets sent again"
+    if fleet is not None and fleet.recovered:
+        said += f", {fleet.recovered:,} clients came up after a failure"
+    if fleet is not None and fleet.ciphers:
+        said += f"; {', '.join(fleet.ciphers)}"
+    return said
+
+
+def _pings(metrics: Mapping[str, Metric]) -> list[tuple[str, str]]:
+    sent = _value(metrics, "pings_sent")
+    if not sent:
+        return []
+    return [("pings", f"{sent:,.0f} sent, {quantities.count(_value(metrics, 'pings_lost'))} lost")]
+
+
+def _inside(metrics: Mapping[str, Metric]) -> list[tuple[str, str]]:
+    if "throughput_bps" not in metrics:
+        return []
+    parts = [quantities.bit_rate(_value(metrics, "throughput_bps"))]
+    if (packets := _value(metrics, "packets_per_s")) is not None:
+        parts.append(quantities.per_second(packets))
+    if (lost := _value(metrics, "lost_ratio")) is not None:
+        parts.append(f"{quantities.share(lost)} lost")
+    if (late := _value(metrics, "sends_late_p99_us")) is not None:
+        parts.append(f"sends late by p99 {quantities.microseconds(late)}")
+    return [("inside", ", ".join(parts))]
+
+
+def _value(metrics: Mapping[str, Metric], name: str) -> float | None:
+    found = metrics.get(name)
+    return found.value if found is not None else None

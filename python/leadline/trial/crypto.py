@@ -1,0 +1,91 @@
+"""One measurement of a VPN's protocol in memory, by an agent on this host."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from leadline.analysis.crypto import CryptoFigure, CryptoResult, judge_crypto
+from leadline.contract.models import CryptoWorkload, MachineSample, ObservationEvent, Outcome, Progress
+from leadline.errors import AgentLost
+from leadline.fleet import Agent, Event, Launch, agent_binary
+from leadline.trial.interrupt import Interrupt
+
+HERE = "this host"
+_TRIAL, _TASK = "c01/1", "crypto"
+_OBSERVE_PERIOD_MS = 250
+# Handshakes need certificates, which take a few milliseconds; a busy host takes longer.
+_READY_WITHIN_S = 30.0
+# A figure is measured for its time, and before it opens packets as many are sealed; 3DES is slow on large memory.
+_SLOWER = 10
+_END_WITHIN_S = 60.0
+
+
+async def measure_crypto(
+    workload: CryptoWorkload, figures: int, interrupt: Interrupt, done: Callable[[int], None]
+) -> CryptoResult:
+    """Measure `figures` figures; `done` is told of each. An interrupted measurement gives what it has.
+
+    Raises:
+        TaskFailed: the agent could not measure it.
+        AgentLost: it went away.
+    """
+    machine: list[MachineSample] = []
+
+    def hear(_host: str, event: Event) -> None:
+        if isinstance(event, ObservationEvent) and event.machine is not None:
+            machine.append(event.machine)
+        elif isinstance(event, Progress):
+            for row in event.flows:
+                done(row.sent_units or 0)
+
+    agent = await Agent.start(HERE, Launch((str(agent_binary()),)), sink=hear)
+    try:
+        await agent.prepare(_TRIAL, _TASK, workload, _READY_WITHIN_S)
+        await agent.observe(_TRIAL, _OBSERVE_PERIOD_MS, True)
+        stopper = asyncio.create_task(_stop_when_asked(agent, interrupt))
+        try:
+            await agent.begin(_TRIAL, 0)
+            limit_s = figures * workload.duration_ms / 1000 * _SLOWER + _END_WITHIN_S
+            finished = await agent.finished(_TRIAL, _TASK, limit_s)
+        finally:
+            stopper.cancel()
+    finally:
+        await agent.close()
+    return result_of(finished.outcome, machine, whole=not interrupt.asked.is_set())
+
+
+def result_of(outcome: Outcome, machine: list[MachineSample], *, whole: bool) -> CryptoResult:
+    """The agent's figures, judged by what its thread and the machine tell."""
+    found = [
+        CryptoFigure(one.what, one.algorithm, one.bytes, one.operations, one.cpu_ns, one.wall_ns)
+        for one in outcome.crypto or []
+    ]
+    waits = [
+        (thread.runnable_wait_s, thread.wall_s)
+        for thread in outcome.generator.threads
+        if thread.runnable_wait_s is not None and thread.wall_s
+    ]
+    waited = max((wait_s / wall_s for wait_s, wall_s in waits), default=None)
+    return judge_crypto(found, whole=whole, waited=waited, stolen=_stolen(machine))
+
+
+def _stolen(machine: list[MachineSample]) -> float | None:
+    """What share of the CPUs' time the hypervisor took between the first sample and the last."""
+    if len(machine) < 2:
+        return None
+    first, last = machine[0].cpus, machine[-1].cpus
+
+    def total(samples: object) -> tuple[float, float]:
+        kinds = [one.model_dump(exclude={"cpu"}) for one in samples]  # type: ignore[attr-defined]
+        return sum(kind["steal_s"] for kind in kinds), sum(sum(kind.values()) for kind in kinds)
+
+    (stolen_before, before), (stolen_after, after) = total(first), total(last)
+    return (stolen_after - stolen_before) / (after - before) if after > before else None
+
+
+async def _stop_when_asked(agent: Agent, interrupt: Interrupt) -> None:
+    await interrupt.asked.wait()
+    with suppress(AgentLost):
+        await agent.stop(_TRIAL)

@@ -1,0 +1,122 @@
+"""A fleet's test and who its clients are, as what an agent runs. Pure; shows no key and no password of it anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from leadline.contract.models import (
+    GivenIdentities,
+    HttpRequest,
+    IssuedIdentities,
+    ProfileIdentity,
+    RateStage,
+    TunnelAction,
+    TunnelEcho,
+    TunnelExpectation,
+    TunnelHttp,
+    TunnelTcp,
+    TunnelUdp,
+    TunnelUser,
+    TunnelWorkload,
+)
+from leadline.errors import InputError
+from leadline.plan import TunnelTest
+from leadline.plan.tunnel import Moment, TunnelLoad
+
+_SESSION_PORT, _HTTP_PORT = 5201, 8080
+
+Identities = ProfileIdentity | GivenIdentities | IssuedIdentities
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who the clients are. None of it is in the test, and none of it is shown."""
+
+    profile: str = field(repr=False)
+    """An `.ovpn` file's text, with every file that it refers to as an inline block."""
+    identities: Identities = field(default_factory=ProfileIdentity, repr=False)
+    users: Sequence[TunnelUser] = field(default=(), repr=False)
+
+
+def tunnel_workload(test: TunnelTest, access: Access, clients: int, inside: str | None = None) -> TunnelWorkload:
+    """A fleet of so many clients; its traffic goes to `inside` where the test names no address.
+
+    Raises:
+        InputError: traffic that needs an address, and none is known.
+    """
+    return TunnelWorkload(
+        profile=access.profile,
+        clients=clients,
+        threads=test.threads,
+        identities=access.identities,
+        users=list(access.users),
+        bind=list(test.addresses),
+        arrivals=[RateStage(**stage.model_dump()) for stage in test.model_copy(update={"number": clients}).stages],
+        settled=test.settled,
+        duration_ms=test.stay_ms,
+        attempt_ms=test.attempt_timeout_ms,
+        retries=test.retries,
+        expect=TunnelExpectation(
+            pools=list(test.expect.pools),
+            routes=list(test.expect.routes),
+            dns=list(test.expect.dns),
+            options=list(test.expect.options),
+            echo=test.expect.echo,
+        ),
+        first_data_ms=test.first_data_ms,
+        ping_ms=test.ping_every_ms,
+        actions=_actions(test),
+        traffic=None if test.traffic is None else _traffic(test.traffic, inside),
+        interval_ms=test.interval_ms,
+    )
+
+
+def longest_ms(load: TunnelWorkload) -> int:
+    """How long a fleet may take in all: its stay begins once the settled ones are up."""
+    settling_ms = (load.retries + 1) * (load.attempt_ms + load.first_data_ms) if load.settled else 0
+    return load.duration_ms + settling_ms
+
+
+def _actions(test: TunnelTest) -> list[TunnelAction]:
+    """In the order of their times."""
+    reconnects = [_action(moment, "reconnect") for moment in test.reconnect_at]
+    renegotiations = [_action(moment, "renegotiate") for moment in test.renegotiate_at]
+    return sorted([*reconnects, *renegotiations], key=lambda action: action.at_ms)
+
+
+def _action(moment: Moment, what: str) -> TunnelAction:
+    return TunnelAction.model_validate({"at_ms": moment.at_ms, "over_ms": moment.over_ms, "what": what})
+
+
+def _traffic(load: TunnelLoad, inside: str | None) -> TunnelEcho | TunnelUdp | TunnelTcp | TunnelHttp:
+    host = load.to or inside
+    if load.kind == "echo":
+        assert load.rate_per_s is not None, "the model wants a rate of echo"
+        return TunnelEcho(
+            to=load.to, rate_pps=load.rate_per_s, packet_bytes=load.size_bytes, duration_ms=load.duration_ms
+        )
+    if host is None:
+        raise InputError(f"{load.kind} inside of the tunnels needs an address", hint="give that of the server behind")
+    match load.kind:
+        case "udp":
+            return TunnelUdp(
+                host=host,
+                port=load.port or _SESSION_PORT,
+                direction=load.direction,
+                rate_pps=load.rate_per_s,
+                datagram_bytes=load.size_bytes,
+                duration_ms=load.duration_ms,
+            )
+        case "tcp":
+            return TunnelTcp(
+                host=host, port=load.port or _SESSION_PORT, direction=load.direction, duration_ms=load.duration_ms
+            )
+        case "http":
+            authority = f"[{host}]" if ":" in host else host
+            url = f"http://{authority}:{load.port or _HTTP_PORT}{load.path}"
+            return TunnelHttp(
+                request=HttpRequest(url=url, method="GET", headers=[], weight=1),
+                rate_per_s=load.rate_per_s,
+                duration_ms=load.duration_ms,
+            )

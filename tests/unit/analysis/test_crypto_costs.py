@@ -1,0 +1,62 @@
+"""The cost of a protocol from its figures: the line through the sizes, and what makes figures doubtful."""
+
+from __future__ import annotations
+
+import pytest
+
+from leadline.analysis.crypto import CryptoFigure, fit, judge_crypto
+from leadline.analysis.model import Verdict
+
+
+def figure(size: int | None, ns: int, what: str = "seal", wall_ns: int | None = None) -> CryptoFigure:
+    return CryptoFigure(what, "AES-256-GCM", size, 1000, ns * 1000, wall_ns or ns * 1000)
+
+
+def test_a_figure_is_told_per_operation_second_and_byte() -> None:
+    one = figure(1400, 700)
+    assert (one.ns_each, one.per_s, one.bytes_per_s) == (700, pytest.approx(1e9 / 700), pytest.approx(2e9))
+    nothing = CryptoFigure("seal", "AES-256-GCM", 64, 0, 0, 0)
+    assert (nothing.ns_each, nothing.per_s, nothing.bytes_per_s) == (None, None, None)
+    assert figure(None, 700, "handshake").bytes_per_s is None
+
+
+def test_the_line_is_found_where_there_is_one() -> None:
+    found = fit("seal", "AES-256-GCM", [(size, 150 + size / 4) for size in (64, 576, 1400, 9000)])
+    assert (found.ns_per_packet, found.ns_per_byte) == (pytest.approx(150), pytest.approx(0.25))
+    assert found.worst == pytest.approx(0, abs=1e-9)
+
+
+def test_small_sizes_weigh_as_much_as_large_ones() -> None:
+    # One size is 10 % slower than the line; which one changes nothing about how far off the line is.
+    for slow in (64, 9000):
+        points = [(size, (150 + size / 4) * (1.1 if size == slow else 1)) for size in (64, 576, 1400, 9000)]
+        assert fit("seal", "AES-256-GCM", points).worst < 0.1
+
+
+def test_a_line_needs_three_sizes() -> None:
+    assert judge_crypto([figure(64, 200), figure(1400, 500)], whole=True).fits == ()
+    three = judge_crypto(
+        [figure(64, 200), figure(576, 300), figure(1400, 500), figure(None, 9, "handshake")], whole=True
+    )
+    assert [(one.what, one.algorithm) for one in three.fits] == [("seal", "AES-256-GCM")]
+
+
+@pytest.mark.parametrize(
+    ("keywords", "verdict", "codes"),
+    [
+        ({"whole": True}, Verdict.VALID, []),
+        ({"whole": True, "waited": 0.01, "stolen": 0.005}, Verdict.VALID, []),
+        ({"whole": True, "waited": 0.2}, Verdict.UNDETERMINED, ["cpu-shared"]),
+        ({"whole": True, "stolen": 0.1}, Verdict.UNDETERMINED, ["cpu-stolen"]),
+        ({"whole": False, "waited": 0.2}, Verdict.INCOMPLETE, ["ended-early", "cpu-shared"]),
+    ],
+)
+def test_what_makes_figures_doubtful(keywords: dict[str, float], verdict: Verdict, codes: list[str]) -> None:
+    validity = judge_crypto([figure(64, 200)], **keywords).validity  # type: ignore[arg-type]
+    assert validity.verdict is verdict
+    assert [reason.code for reason in validity.reasons] == codes
+
+
+def test_a_thread_that_often_stood_still_shared_its_cpu() -> None:
+    found = judge_crypto([figure(64, 200, wall_ns=250_000)], whole=True)
+    assert found.validity.reasons[0].text.startswith("the measuring thread was without a CPU 20% of the time")

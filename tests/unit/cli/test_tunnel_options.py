@@ -1,0 +1,186 @@
+"""What stands on the command line of `leadline tunnel` as what an agent is told, and every refusal in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from leadline.cli import tunnel
+from leadline.cli.app import app
+from leadline.cli.quick import Wanted
+from leadline.contract.models import ProfileIdentity, TunnelWorkload
+from leadline.errors import InputError
+from leadline.plan import TunnelTest
+
+CA = "-----BEGIN CERTIFICATE-----\nAUTHORITY\n-----END CERTIFICATE-----\n"
+KEY = "-----BEGIN PRIVATE KEY-----\nSECRETKEY\n-----END PRIVATE KEY-----\n"
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Path:
+    (tmp_path / "ca.crt").write_text(CA)
+    (tmp_path / "ca.key").write_text(KEY)
+    file = tmp_path / "client.ovpn"
+    file.write_text("client\ndev tun\nremote 192.0.2.7 1194 udp\nca ca.crt\nauth-user-pass\n")
+    return file
+
+
+def given(*arguments: str | Path) -> tuple[TunnelTest, TunnelWorkload, Wanted]:
+    command: Any = typer.main.get_command(app)
+    context = command.commands["tunnel"].make_context("tunnel", [str(argument) for argument in arguments])
+    return tunnel.measurement(context.params)
+
+
+def load(*arguments: str | Path) -> TunnelWorkload:
+    return given(*arguments)[1]
+
+
+def refused(*arguments: str | Path) -> str:
+    with pytest.raises(InputError) as caught:
+        given(*arguments)
+    return str(caught.value)
+
+
+def test_a_profile_alone_is_one_client_as_it_says(profile: Path) -> None:
+    test, made, wanted = given(profile)
+    assert (made.clients, made.threads, made.arrivals, made.settled, made.retries) == (1, 1, [], 0, 0)
+    assert (made.attempt_ms, made.first_data_ms, made.ping_ms, made.actions, made.traffic) == (
+        *(60_000, 5_000, None, [], None),
+    )
+    assert isinstance(made.identities, ProfileIdentity)
+    assert "<ca>\n-----BEGIN CERTIFICATE-----\nAUTHORITY" in made.profile
+    assert (made.users, made.bind, wanted.target) == ([], [], str(profile))
+    assert made.duration_ms == test.stay_ms
+
+
+def test_arrivals_and_what_comes_later(profile: Path) -> None:
+    made = load(
+        *(profile, "-n", "1000", "--rate", "200/s", "--settled", "50", "--retries", "5", "--attempt-timeout", "10s"),
+        *("--reconnect-at", "20s/5s", "--renegotiate-at", "10s", "-t", "2"),
+    )
+    assert (made.clients, made.settled, made.retries, made.attempt_ms, made.threads) == (1000, 50, 5, 10_000, 2)
+    [stage] = made.arrivals
+    assert (stage.from_per_s, stage.to_per_s) == (200, 200)
+    assert made.ping_ms == 100
+    assert [(action.at_ms, action.what, action.over_ms) for action in made.actions] == [
+        (10_000, "renegotiate", 0),
+        (20_000, "reconnect", 5_000),
+    ]
+
+
+def test_expectations_and_addresses(profile: Path) -> None:
+    made = load(
+        *(profile, "-n", "9", "--expect-pool", "10.8.0.0/24", "--expect-route", "10.20.0.0/16"),
+        *("--expect-dns", "10.8.0.1", "--expect-option", "block-outside-dns", "--echo", "10.8.0.1"),
+        *("--bind", "127.0.0.1", "--bind", "127.0.1.0/30"),
+    )
+    assert made.expect.model_dump() == {
+        "pools": ["10.8.0.0/24"],
+        "routes": ["10.20.0.0/16"],
+        "dns": ["10.8.0.1"],
+        "options": ["block-outside-dns"],
+        "echo": "10.8.0.1",
+    }
+    assert made.bind == ["127.0.0.1", "127.0.1.1", "127.0.1.2"]
+
+
+def test_certificates_are_made_from_the_profiles_authority(profile: Path) -> None:
+    made = load(profile, "-n", "3", "--ca-key", profile.with_name("ca.key"), "--name-prefix", "vpn-")
+    issued: Any = made.identities
+    assert (issued.authority_pem, issued.authority_key_pem, issued.name_prefix) == (CA, KEY, "vpn-")
+    other = profile.with_name("other.crt")
+    other.write_text(CA.replace("AUTHORITY", "OTHER"))
+    issued = load(profile, "--ca-key", profile.with_name("ca.key"), "--ca", other).identities
+    assert "OTHER" in issued.authority_pem
+
+
+def test_identities_and_users_come_from_files(profile: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "pairs"
+    folder.mkdir()
+    for name in ("b", "a"):
+        (folder / f"{name}.crt").write_text(f"CERT {name}\n")
+        (folder / f"{name}.key").write_text(f"KEY {name}\n")
+    users = tmp_path / "users"
+    users.write_text("one:first:word\n\ntwo:#2\n")
+    made = load(profile, "--identities", folder, "--users", users)
+    pairs: Any = made.identities
+    assert [pair.certificate_pem for pair in pairs.identities] == ["CERT a\n", "CERT b\n"]
+    assert [(user.user, user.password) for user in made.users] == [("one", "first:word"), ("two", "#2")]
+
+
+@pytest.mark.parametrize(
+    ("options", "traffic"),
+    [
+        (["echo", "--traffic-rate", "10/s"], {"kind": "echo", "to": None, "rate_pps": 10.0, "packet_bytes": 100}),
+        (
+            ["udp", "--to", "10.8.0.1", "--traffic-rate", "1mbit", "-l", "1000", "-R"],
+            {"kind": "udp", "host": "10.8.0.1", "port": 5201, "rate_pps": 125.0, "direction": "down"},
+        ),
+        (["tcp", "--to", "[fd00::1]:5301", "--bidir"], {"kind": "tcp", "host": "fd00::1", "port": 5301}),
+        (["http", "--to", "http://10.8.0.1/a?b=1", "--traffic-rate", "5/s"], {"kind": "http", "rate_per_s": 5.0}),
+    ],
+)
+def test_traffic_inside(profile: Path, options: list[str], traffic: dict[str, Any]) -> None:
+    made = load(profile, "-n", "2", "--traffic", *options, "--traffic-duration", "3s").traffic
+    assert made is not None
+    found = made.model_dump()
+    assert found["duration_ms"] == 3_000
+    assert {key: found[key] for key in traffic} == traffic
+    if traffic["kind"] == "http":
+        assert found["request"]["url"] == "http://10.8.0.1:8080/a?b=1"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["-n", "many"], "--number: 'many' is not a number of clients"),
+        (["-n", "0"], "--number: 0 clients; from 1 to 100000"),
+        (["-n", "5,5"], "--number: a number stands there twice"),
+        (["--at-once", "--rate", "5/s"], "--at-once and --rate exclude each other"),
+        (["--rate", "fast"], "--rate: 'fast' is not a rate per second"),
+        (["-n", "5", "--settled", "5"], "--settled: 5 settled clients of 5 leave none to arrive"),
+        (["--expect-pool", "10.8.0.1/8"], "--expect-pool: '10.8.0.1/8' is not a network"),
+        (["--bind", "nowhere"], "--bind: 'nowhere' is not an address"),
+        (["--traffic", "udp"], "--traffic udp needs --to"),
+        (["--traffic", "echo"], "--traffic-rate: echo requests need a rate"),
+        (["--traffic", "tcp", "--to", "10.8.0.1", "--traffic-rate", "1mbit"], "--traffic-rate: TCP sends as fast"),
+        (["--traffic", "udp", "--to", "http://10.8.0.1/"], "a URL is for --traffic http"),
+        (["--traffic", "echo", "--traffic-rate", "1/s", "--to", "10.8.0.1:7"], "echo requests have no port"),
+        (["--traffic-rate", "5/s"], "--traffic-rate without --traffic"),
+        (["--reverse"], "--reverse and --bidir are about traffic"),
+        (["--ca", "ca.crt"], "--ca without --ca-key"),
+        (["--users", "missing"], "--users: missing: No such file or directory"),
+        (["--identities", "missing"], "--identities missing: No such file or directory"),
+        (["--ca-key", "missing"], "--ca-key: missing: No such file or directory"),
+        (["--attempt-timeout", "5"], "--attempt-timeout: '5' is not a duration; write 5s or 5ms"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(profile: Path, options: list[str], said: str) -> None:
+    text = refused(profile, *options)
+    assert said in text
+    assert len(text.splitlines()) == 1
+
+
+def test_files_that_are_not_what_they_should_be(profile: Path, tmp_path: Path) -> None:
+    assert "missing.ovpn: No such file or directory" in refused(tmp_path / "missing.ovpn")
+    assert "holds no private key in plain PEM" in refused(profile, "--ca-key", profile.with_name("ca.crt"))
+    users = tmp_path / "users"
+    users.write_text("one:word\nSECRETWORD\n")
+    said = refused(profile, "--users", users)
+    assert "line 2 has no user before a colon" in said and "SECRETWORD" not in said
+    users.write_text("one:word\n")
+    profile.write_text("client\nremote 192.0.2.7\n")
+    assert "has no auth-user-pass" in refused(profile, "--users", users)
+    assert "has no ca" in refused(profile, "--ca-key", tmp_path / "ca.key")
+    profile.write_text("client\nca gone.crt\n")
+    said = refused(profile)
+    assert f"{profile}: line 2: ca: {tmp_path / 'gone.crt'}: No such file or directory" in said
+
+
+def test_a_test_that_is_written_down_shows_no_key(profile: Path) -> None:
+    test, made, _ = given(profile, "-n", "3", "--ca-key", profile.with_name("ca.key"))
+    assert "SECRETKEY" not in test.model_dump_json() and "AUTHORITY" not in test.model_dump_json()
+    assert "SECRETKEY" in made.model_dump_json(), "the agent gets it on its stdin"
