@@ -14,7 +14,7 @@ from leadline.analysis.model import Generator, Metric, TestResult
 from leadline.report import figures, quantities, verdicts
 from leadline.report.http_summary import engine_rows, error_rows, http_rows, http_times
 from leadline.report.text import TONES, verdict_block
-from leadline.report.tunnel_summary import tunnel_rows, tunnel_times
+from leadline.report.tunnel_summary import other_errors, tunnel_rows, tunnel_times
 
 _PERCENTILES = (
     ("min", "min"),
@@ -44,7 +44,7 @@ def measurement(result: TestResult) -> RenderableType:
         rows = http_rows(result) + _generator_rows(result.generator, result.kind) + error_rows(result)
         tables = http_times(result)
     elif result.kind == "tunnel":
-        rows = tunnel_rows(result) + _generator_rows(result.generator, result.kind) + error_rows(result)
+        rows = tunnel_rows(result) + _generator_rows(result.generator, result.kind) + error_rows(other_errors(result))
         tables = tunnel_times(result)
     else:
         rows = _figure_rows(result, kind) + _generator_rows(result.generator, result.kind) + error_rows(result)
@@ -75,6 +75,8 @@ def _generator_rows(generator: Generator | None, kind: str) -> list[tuple[str, s
     if generator is None:
         return [("generator", "what it cost is not known")]
     cpu = f"{quantities.seconds(generator.cpu_s)} of CPU in {quantities.seconds(generator.wall_s)}"
+    if generator.spun_s is not None:
+        cpu += f" ({quantities.seconds(generator.spun_s)} of it awake for the next send)"
     busiest = f"busiest thread {quantities.share(generator.busiest_thread)}"
     late = f"sends late by p99 {quantities.microseconds(generator.late_p99_us)}"
     nanoseconds = generator.cpu_ns_per_unit
