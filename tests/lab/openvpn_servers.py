@@ -11,6 +11,7 @@ import datetime
 import json
 import os
 import re
+import secrets
 import shutil
 import signal
 import subprocess
@@ -109,7 +110,8 @@ class Authority:
     def make(cls, folder: Path, name: str = "authority") -> Authority:
         """A new one; NAME.crt and NAME.key."""
         key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        # Each is another one by its name, too.
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{name} {secrets.token_hex(4)}")])
         builder = _builder(subject, subject, key, _now())
         certificate = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True).sign(
             key, hashes.SHA256()
@@ -235,7 +237,7 @@ class Server:
     @property
     def network_v6(self) -> str:
         """The same of IPv6, as CIDR."""
-        return f"fd{90 + self.number}::/64"
+        return f"fd00:{90 + self.number:x}::/64"
 
     @property
     def gateway(self) -> str:

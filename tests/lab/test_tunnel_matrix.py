@@ -17,10 +17,11 @@ from openvpn_servers import Inside, Keys, Running, Server, Setting
 
 pytestmark = pytest.mark.lab
 
-SETTLED, CLIENTS = 2, 3
-"""Those that are connected when new keys are asked for, and all: the last one may come too late for it."""
-STAY = "2500ms"
-"""After this they ask for new keys; the server has written its status twice by then."""
+CLIENTS, SETTLED = 3, 2
+WHEN = ("-n", str(CLIENTS), "--settled", str(SETTLED), "--renegotiate-at", "2500ms", "-d", "6s")
+"""The settled ones have come up when this time begins; before they ask for new keys, the server has written its status
+twice. The last one may come up too late to take part.
+"""
 CIPHERS = ("AES-256-GCM", "CHACHA20-POLY1305", "AES-256-CBC")
 MORE_CIPHERS = ("AES-128-GCM", "AES-192-GCM", "AES-128-CBC", "AES-192-CBC")
 WAYS = ("certificate", "password")
@@ -65,7 +66,7 @@ def test_digests_of_packets_and_of_tls_auth(place: Inside, keys: Keys, digest: s
     "framing", ["compress stub", "compress stub-v2", "comp-lzo no", "compress lz4-v2", "compress lzo"]
 )
 def test_framings_for_compression(place: Inside, keys: Keys, framing: str) -> None:
-    """The server compresses where it may; echo requests of one letter give it reason to."""
+    """The server may compress what it sends."""
     with servers.server(place, keys, Setting(more=(framing, "allow-compression yes")), users=USERS) as server:
         profile = server.profile("framed", framing, identity=keys.client)
         way = ("--traffic", "echo", "--traffic-rate", "50/s", "--traffic-duration", "500ms", "-l", "1000")
@@ -106,8 +107,7 @@ def start(server: Server, cipher: str, way: str, digest: str) -> Running:
         who = ("--users", users)
     pools = ("--expect-pool", f"{server.network}.0.0/16", "--expect-pool", server.network_v6)
     given = ("--expect-route", "10.250.0.0/16", "--expect-dns", server.gateway)
-    when = ("-n", str(CLIENTS), "--settled", str(SETTLED), "--renegotiate-at", STAY)
-    return servers.start_fleet(server.place, profile, *when, *who, *pools, *given, keep=False)
+    return servers.start_fleet(server.place, profile, *WHEN, *who, *pools, *given, keep=False)
 
 
 def status(server: Server) -> set[tuple[str, str]]:
