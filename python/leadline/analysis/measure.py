@@ -39,13 +39,13 @@ def analyse_test(data: TestData) -> TestResult:
         generator=_generator(data, flows, merged),
         errors=metrics.error_counts(data),
         intervals=intervals,
-        clients=metrics.client_statistics(flows, steady),
+        clients=metrics.client_statistics(flows, steady, _through_a_fleet(data)),
         server=machine.server_statistics(data, steady),
         percentiles=_curves(merged),
         series=machine.series(data, steady),
         error_examples=metrics.error_examples(data),
         distributions=_distributions(data, steady, merged),
-        fleet=tunnels.findings(data) if data.spec.kind == "tunnel" else None,
+        fleet=tunnels.findings(data),
     )
 
 
@@ -76,6 +76,10 @@ def _distributions(data: TestData, steady: Window | None, merged: metrics.Histog
             return tunnels.distributions(merged)
         case _:
             return ()
+
+
+def _through_a_fleet(data: TestData) -> bool:
+    return any(found.outcome.get("tunnel") for found in data.load_outcomes())
 
 
 def _generator(data: TestData, flows: Sequence[Flow], merged: metrics.Histograms) -> Generator | None:

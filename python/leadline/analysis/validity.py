@@ -85,7 +85,7 @@ def assess(
     findings = [
         *_completeness(data, flows, window),
         *_broken_off(data, flows),
-        *(fleet_validity.gaps(data) if data.spec.kind == "tunnel" else ()),
+        *fleet_validity.gaps(data),
         *_loads(data, flows, histograms),
         *_near_ceiling(data, flows, window),
         *stability.within_test(data, flows, window),
