@@ -23,6 +23,8 @@ def analyse_test(data: TestData) -> TestResult:
     """Figures, verdict, intervals, tables and curves of one test; works on whatever is there of a test cut short."""
     flows = build_flows(data)
     steady = window.steady_window(flows, data.spec.warmup_ns, data.start_at_ns)
+    if data.spec.kind == "tunnel" and not data.spec.carries:
+        steady = tunnels.storm_window(data)
     merged = metrics.merged_histograms(data)
     intervals = _with_latency(data, steady, window.intervals(flows, steady, data.spec))
     return TestResult(

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from leadline.plan.fields import Count, PlanModel, within
 from leadline.plan.tunnel import MOST_CLIENTS
 
 
+def _true(value: bool) -> bool:
+    if not value:
+        raise ValueError("false makes no fleet; for client hosts write clients: N")
+    return value
+
+
 class FleetClients(PlanModel):
     """VPN clients that are machines of one process on one host, instead of a host and a process for each."""
 
-    fleet: Literal[True]
+    fleet: Annotated[bool, AfterValidator(_true), Field(json_schema_extra={"const": True})]
     """Says so."""
     count: Annotated[int, within(1, MOST_CLIENTS, " clients")] | None = Field(default=None)
     """How many; an axis of `clients` may say it instead."""
