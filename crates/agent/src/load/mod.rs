@@ -77,7 +77,7 @@ pub fn prepare(workload: Workload, task: &Task) -> Result<Box<dyn Ready>, ErrorR
         Workload::Rr(spec) => rr::prepare(spec),
         Workload::Http(spec) => http::prepare(*spec, task),
         Workload::Crypto(spec) => crypto::prepare(spec),
-        Workload::Serve(_) | Workload::Process(_) | Workload::Tunnel(_) => {
+        Workload::Serve(_) | Workload::Process(_) | Workload::Profile(_) | Workload::Tunnel(_) => {
             Err(input_error("not_a_load", "this workload generates no load"))
         }
     }
