@@ -2,5 +2,8 @@
 //! crates' own tests take it in by its path and run the kept corpus through it, without cargo-fuzz.
 
 pub mod http;
+pub mod inside;
+pub mod openvpn;
+pub mod openvpn_client;
 pub mod transport;
 pub mod tunnel;

@@ -1,6 +1,10 @@
 //! The session protocol and its datagrams from a hostile peer: refused or understood, and what is understood can be said again.
 
-use leadline_transport::{encode_frame, DatagramReceiver, FrameDecoder, FromClient, FromServer, Header, HEADER_BYTES};
+use leadline_transport::{
+    encode_frame, ClientSession, DatagramReceiver, FrameDecoder, FromClient, FromServer, Header, Open, Work,
+    HEADER_BYTES,
+};
+use leadline_wire::Direction;
 
 /// What is handed random bytes, and must not panic.
 pub type Target = fn(&[u8]);
@@ -14,6 +18,8 @@ pub fn session(data: &[u8]) {
     let size = usize::from(size) + 1;
     let (mut server, mut client) = (FrameDecoder::with_limit(4096), FrameDecoder::default());
     let (mut asked, mut told) = (Ok(None), Ok(None));
+    let mut machine = Some(opened());
+    let mut now_ns = 0;
     for piece in stream.chunks(size) {
         if asked.is_ok() {
             server.feed(piece);
@@ -26,6 +32,18 @@ pub fn session(data: &[u8]) {
                 asked = server.next_message();
             }
         }
+        if let Some(session) = &mut machine {
+            session.receive(piece);
+            now_ns += 1 << 40;
+            let mut event = session.next_event(now_ns);
+            while let Ok(Some(_)) = event {
+                event = session.next_event(now_ns);
+            }
+            assert!(session.output().len() < 4096, "it says little, whatever it hears");
+            if event.is_err() {
+                machine = None;
+            }
+        }
         if told.is_ok() {
             client.feed(piece);
             told = client.next_message::<FromServer>();
@@ -35,6 +53,20 @@ pub fn session(data: &[u8]) {
             }
         }
     }
+}
+
+/// A session that has been asked for.
+fn opened() -> ClientSession {
+    let open = Open {
+        work: Work::Tcp { block_bytes: 1, rate_bps: None },
+        flows: 1,
+        threads: 1,
+        direction: Direction::Up,
+        duration_ms: 1,
+        congestion: None,
+        interval_ms: 100,
+    };
+    ClientSession::new(open).expect("the request is short")
 }
 
 /// Datagrams, each behind a byte that is its length.

@@ -13,7 +13,7 @@ pub enum Arrival {
     Stale,
 }
 
-/// Remembers the last `WINDOW` sequence numbers of one flow, in fixed memory (32 KiB).
+/// Remembers the last sequence numbers of one flow, in fixed memory: 2^18 of them in 32 KiB unless told otherwise.
 #[derive(Clone, Debug)]
 pub struct SequenceTracker {
     seen: Box<[u64]>,
@@ -25,12 +25,20 @@ pub struct SequenceTracker {
 }
 
 const WINDOW: u64 = 1 << 18;
-const WORDS: usize = (WINDOW / 64) as usize;
+const WORD_BITS: u64 = 64;
 
 impl Default for SequenceTracker {
     fn default() -> Self {
+        Self::with_window(WINDOW)
+    }
+}
+
+impl SequenceTracker {
+    /// Remembers at least so many numbers, and at most 2^18, a bit for each.
+    pub fn with_window(numbers: u64) -> Self {
+        let words = numbers.clamp(1, WINDOW).div_ceil(WORD_BITS).next_power_of_two();
         Self {
-            seen: vec![0; WORDS].into_boxed_slice(),
+            seen: vec![0; words as usize].into_boxed_slice(),
             next_expected: 0,
             received: 0,
             duplicates: 0,
@@ -38,9 +46,7 @@ impl Default for SequenceTracker {
             stale: 0,
         }
     }
-}
 
-impl SequenceTracker {
     /// Take one arrival's sequence number; the first of a flow is 0.
     #[inline]
     pub fn record(&mut self, sequence: u64) -> Arrival {
@@ -55,7 +61,7 @@ impl SequenceTracker {
             self.received += 1;
             return Arrival::InOrder;
         }
-        if self.next_expected - sequence > WINDOW {
+        if self.next_expected - sequence > self.window() {
             self.stale += 1;
             return Arrival::Stale;
         }
@@ -97,14 +103,15 @@ impl SequenceTracker {
     /// Forget what the window slides over, up to and including `sequence`. Whole words at a time: a stranger's jumping
     /// numbers must not cost a step each.
     fn advance(&mut self, sequence: u64) {
-        if sequence - self.next_expected >= WINDOW {
+        if sequence - self.next_expected >= self.window() {
             self.seen.fill(0);
         } else {
             let mut skipped = self.next_expected;
             while skipped < sequence {
                 let in_word = (64 - skipped % 64).min(sequence - skipped);
                 let ones = if in_word == 64 { u64::MAX } else { (1 << in_word) - 1 };
-                self.seen[word(skipped)] &= !(ones << (skipped % 64));
+                let word = self.word(skipped);
+                self.seen[word] &= !(ones << (skipped % 64));
                 skipped += in_word;
             }
         }
@@ -112,16 +119,22 @@ impl SequenceTracker {
     }
 
     fn mark(&mut self, sequence: u64) {
-        self.seen[word(sequence)] |= bit(sequence);
+        let word = self.word(sequence);
+        self.seen[word] |= bit(sequence);
     }
 
     fn is_marked(&self, sequence: u64) -> bool {
-        self.seen[word(sequence)] & bit(sequence) != 0
+        self.seen[self.word(sequence)] & bit(sequence) != 0
     }
-}
 
-fn word(sequence: u64) -> usize {
-    ((sequence % WINDOW) / 64) as usize
+    fn window(&self) -> u64 {
+        self.seen.len() as u64 * WORD_BITS
+    }
+
+    fn word(&self, sequence: u64) -> usize {
+        // The number of words is a power of two.
+        (sequence / WORD_BITS) as usize & (self.seen.len() - 1)
+    }
 }
 
 fn bit(sequence: u64) -> u64 {
@@ -160,6 +173,21 @@ mod tests {
         assert_eq!(tracker.record(4 + 3 * WINDOW), Arrival::Reordered);
         assert_eq!(tracker.record(5), Arrival::Stale);
         assert_eq!((tracker.stale(), tracker.received(), tracker.reordered()), (1, 3, 1));
+    }
+
+    #[test]
+    fn a_small_window_remembers_what_it_promises() {
+        let mut tracker = SequenceTracker::with_window(100);
+        tracker.record(0);
+        tracker.record(127);
+        assert_eq!(
+            (tracker.record(1), tracker.record(0), tracker.record(127)),
+            (Arrival::Reordered, Arrival::Duplicate, Arrival::Duplicate,)
+        );
+        tracker.record(128);
+        assert_eq!(tracker.record(1), Arrival::Duplicate);
+        tracker.record(200);
+        assert_eq!(tracker.record(70), Arrival::Stale);
     }
 
     proptest! {

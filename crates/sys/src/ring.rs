@@ -38,6 +38,8 @@ pub struct Options {
     pub buffer_bytes: u32,
     /// Operations that are handed over by one system call at most: the first one waits for the last one.
     pub batch: u32,
+    /// Waits of up to this long are spent awake, ns: what is shorter than falling asleep and waking up takes.
+    pub awake_ns: u64,
 }
 
 /// What has happened.
@@ -68,6 +70,8 @@ pub enum Sending {
 
 /// A send up to this long, bytes, is assumed to be taken at once: that is less than the smallest send buffer has room for.
 const ASSUMED_BYTES: usize = 4096;
+/// What one look for completions takes at most, ns.
+const LONGEST_STEP_NS: u64 = 2_000;
 /// Entries of the submission queue; more operations at a time only cost another system call.
 const SUBMISSIONS: u32 = 256;
 
@@ -110,6 +114,8 @@ pub struct Ring {
     stamped: ManuallyDrop<Stamped>,
     slots: Box<[Slot]>,
     batch: u32,
+    awake_ns: u64,
+    spun_ns: u64,
     queued: u32,
     reaped: Vec<Reaped>,
     next: usize,
@@ -142,6 +148,8 @@ impl Ring {
             stamped: ManuallyDrop::new(Stamped::new()),
             slots: vec![Slot::default(); options.slots as usize].into_boxed_slice(),
             batch: options.batch.clamp(1, SUBMISSIONS),
+            awake_ns: options.awake_ns,
+            spun_ns: 0,
             queued: 0,
             reaped: Vec::with_capacity(SUBMISSIONS as usize),
             next: 0,
@@ -154,6 +162,11 @@ impl Ring {
     /// Begin; from now on the ring is to be used on this thread only.
     pub fn enable(&mut self) -> io::Result<()> {
         self.uring.submitter().register_enable_rings()
+    }
+
+    /// For how long waits were spent awake with nothing to do, ns.
+    pub fn spun_ns(&self) -> u64 {
+        self.spun_ns
     }
 
     /// How often a receive found no free buffer and had to be begun anew.
@@ -271,9 +284,39 @@ impl Ring {
         self.reaped.clear();
         self.next = 0;
         self.return_lent();
-        let left_ns = until_ns.saturating_sub(monotonic_ns());
-        self.enter(u32::from(left_ns > 0), Some(left_ns))?;
+        let now_ns = monotonic_ns();
+        let left_ns = until_ns.saturating_sub(now_ns);
+        if left_ns > self.awake_ns {
+            self.enter(1, Some(left_ns))?;
+            self.reap();
+            return Ok(());
+        }
+        self.enter(0, Some(0))?;
         self.reap();
+        if self.reaped.is_empty() && left_ns > 0 {
+            self.spin(until_ns)?;
+        }
+        Ok(())
+    }
+
+    /// Looks for what happens until `until_ns`. The kernel marks in shared memory that it has something for us, so that
+    /// looking takes no system call.
+    fn spin(&mut self, until_ns: u64) -> io::Result<()> {
+        let mut before_ns = monotonic_ns();
+        while self.reaped.is_empty() && before_ns < until_ns {
+            std::hint::spin_loop();
+            let is_news = self.uring.submission().taskrun() || !self.uring.completion().is_empty();
+            if is_news {
+                self.enter(0, Some(0))?;
+                self.reap();
+            }
+            let now_ns = monotonic_ns();
+            // In a longer step this thread was at work, or another one ran.
+            if !is_news && now_ns - before_ns < LONGEST_STEP_NS {
+                self.spun_ns += now_ns - before_ns;
+            }
+            before_ns = now_ns;
+        }
         Ok(())
     }
 
@@ -511,8 +554,8 @@ fn build(options: &Options) -> io::Result<IoUring> {
         // Disabled at first: a single issuer is whoever enables it.
         builder.setup_r_disabled().setup_clamp().setup_cqsize(completions);
         match level {
-            0 => builder.setup_submit_all().setup_single_issuer().setup_defer_taskrun(),
-            1 => builder.setup_submit_all().setup_coop_taskrun(),
+            0 => builder.setup_submit_all().setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag(),
+            1 => builder.setup_submit_all().setup_coop_taskrun().setup_taskrun_flag(),
             _ => &mut builder,
         };
         match builder.build(SUBMISSIONS) {

@@ -44,6 +44,13 @@ pub fn thread_cpu_s() -> f64 {
     used.tv_sec as f64 + used.tv_nsec as f64 / 1e9
 }
 
+/// CPUs of this machine that are in use, whichever of them this process may run on; 1 where that is not known.
+pub fn cpus_online() -> usize {
+    // SAFETY: asks for a number; negative where it is not known.
+    let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    usize::try_from(online).unwrap_or(1).max(1)
+}
+
 /// Let the calling thread run on one CPU alone.
 ///
 /// # Errors

@@ -6,12 +6,14 @@
 //! introduced by a `Header` with the token -> server `ready` -> client `begin` (the server's own time) -> server `progress`
 //! every interval -> client `end` (what it sent) -> server `report` -> close. Either side may close at any time.
 
+mod client;
 mod datagram;
 mod frame;
 mod receiver;
 mod request_response;
 mod session;
 
+pub use client::{ClientSession, SessionError, SessionEvent};
 pub use datagram::{Header, HeaderError, HeaderKind, HEADER_BYTES};
 pub use frame::{encode_frame, FrameDecoder, FrameError, FRAME_LIMIT_BYTES, MAGIC};
 pub use receiver::DatagramReceiver;

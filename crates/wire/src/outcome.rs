@@ -119,6 +119,9 @@ pub struct ThreadReport {
     pub system_s: f64,
     /// Time that it was ready to run and waited for a CPU, s.
     pub runnable_wait_s: Option<f64>,
+    /// Time on a CPU that it only waited awake, s: the next send was nearer than a sleep is long. No work, so no part of how
+    /// busy it was; absent where it always sleeps.
+    pub spun_s: Option<f64>,
     /// Time that this row covers, s.
     pub wall_s: f64,
 }

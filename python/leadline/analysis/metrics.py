@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from leadline.analysis.flows import Flow
 from leadline.analysis.gather import TestData
@@ -141,7 +142,8 @@ def generator_cost(data: TestData, flows: Sequence[Flow], histograms: Histograms
         return None
     threads = [thread for report in reports for thread in report["threads"]]
     cpu_s = sum(thread["user_s"] + thread["system_s"] for thread in threads) if threads else None
-    shares = [(thread["user_s"] + thread["system_s"]) / thread["wall_s"] for thread in threads if thread["wall_s"] > 0]
+    shares = [busy_s(thread) / thread["wall_s"] for thread in threads if thread["wall_s"] > 0]
+    spun_s = sum(thread.get("spun_s") or 0.0 for thread in threads)
     fleets = (found.outcome.get("tunnel") for found in data.load_outcomes())
     clients = sum(row["state"] == "configured" for fleet in fleets if fleet for row in fleet["clients"])
     units = _moved_units(data.spec, flows, clients)
@@ -154,7 +156,13 @@ def generator_cost(data: TestData, flows: Sequence[Flow], histograms: Histograms
         engine=_said_by_all(reports, "engine"),
         engine_reason=_said_by_all(reports, "engine_reason"),
         ceiling_per_s=data.ceiling.per_s if data.ceiling is not None else None,
+        spun_s=spun_s or None,
     )
+
+
+def busy_s(thread: Mapping[str, Any]) -> float:
+    """CPU time that a thread worked: without what it only waited awake."""
+    return max(0.0, float(thread["user_s"] + thread["system_s"] - (thread.get("spun_s") or 0.0)))
 
 
 def _said_by_all(reports: Sequence[Mapping[str, object]], name: str) -> str | None:

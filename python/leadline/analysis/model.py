@@ -100,6 +100,10 @@ class Generator:
     """Why it was not the faster engine."""
     ceiling_per_s: float | None = None
     """The generator's own ceiling for this load, operations per second; None where it was not measured."""
+    spun_s: float | None = None
+    """Part of `cpu_s`: threads waited awake for sends nearer than a sleep is long. That is no part of how busy
+    they were; None where none did.
+    """
 
 
 @dataclass(frozen=True, slots=True)

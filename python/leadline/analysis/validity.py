@@ -12,7 +12,7 @@ from typing import Any
 from leadline.analysis import fleet_validity, machine, stability
 from leadline.analysis.flows import Flow
 from leadline.analysis.gather import TestData
-from leadline.analysis.metrics import PRIMARY, Histograms, counter, error_counts, generators_late_p99_us
+from leadline.analysis.metrics import PRIMARY, Histograms, busy_s, counter, error_counts, generators_late_p99_us
 from leadline.analysis.model import Ceiling, Reason, Validity, Verdict, Window
 from leadline.analysis.spec import TestSpec
 from leadline.analysis.window import rate_columns, rate_per_s
@@ -225,7 +225,7 @@ def _thread_limits(load: Load, where: str) -> Iterator[Reason]:
     for thread in load["threads"]:
         if thread["wall_s"] <= 0:
             continue
-        busy = (thread["user_s"] + thread["system_s"]) / thread["wall_s"]
+        busy = busy_s(thread) / thread["wall_s"]
         waiting = (thread.get("runnable_wait_s") or 0.0) / thread["wall_s"]
         busiest = max(busiest, busy)
         starved = max(starved, (busy + waiting, waiting))
@@ -303,7 +303,7 @@ def _spare_time(data: TestData) -> bool:
     """Whether even the busiest generating thread is known to have had time to spare, waiting for a CPU counted in."""
     threads = [thread for found in data.load_outcomes() for thread in found.outcome["generator"]["threads"]]
     wanted = [
-        (thread["user_s"] + thread["system_s"] + (thread.get("runnable_wait_s") or 0.0)) / thread["wall_s"]
+        (busy_s(thread) + (thread.get("runnable_wait_s") or 0.0)) / thread["wall_s"]
         for thread in threads
         if thread["wall_s"] > 0
     ]

@@ -1135,6 +1135,11 @@ class ThreadReport(BaseModel):
     """
     Time that it was ready to run and waited for a CPU, s.
     """
+    spun_s: float | None = None
+    """
+    Time on a CPU that it only waited awake, s: the next send was nearer than a sleep is long. No work, so no part of how
+    busy it was; absent where it always sleeps.
+    """
     system_s: float
     """
     Time in the kernel, s.

@@ -75,6 +75,8 @@ def _generator_rows(generator: Generator | None, kind: str) -> list[tuple[str, s
     if generator is None:
         return [("generator", "what it cost is not known")]
     cpu = f"{quantities.seconds(generator.cpu_s)} of CPU in {quantities.seconds(generator.wall_s)}"
+    if generator.spun_s is not None:
+        cpu += f" ({quantities.seconds(generator.spun_s)} of it awake for the next send)"
     busiest = f"busiest thread {quantities.share(generator.busiest_thread)}"
     late = f"sends late by p99 {quantities.microseconds(generator.late_p99_us)}"
     nanoseconds = generator.cpu_ns_per_unit

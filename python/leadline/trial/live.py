@@ -115,9 +115,9 @@ class BusyThreads:
         for thread in standing.threads:
             key = (host, thread.name)
             used_s, wall_s = self._accounts.get(key, (0.0, 0.0))
-            now_s = thread.user_s + thread.system_s
+            now_s = thread.user_s + thread.system_s - (thread.spun_s or 0.0)
             if thread.wall_s - wall_s >= _SHORTEST_ACCOUNT_S:
-                self._shares[key] = (now_s - used_s) / (thread.wall_s - wall_s)
+                self._shares[key] = max(0.0, now_s - used_s) / (thread.wall_s - wall_s)
                 self._accounts[key] = (now_s, thread.wall_s)
 
     def busiest(self) -> float | None:

@@ -225,6 +225,14 @@ def test_what_generating_cost() -> None:
     assert result.generator.cpu_ns_per_unit == pytest.approx(13.0e9 / 10_000)
 
 
+def test_waiting_awake_costs_time_and_is_no_work() -> None:
+    made = load(thread(0.9) | {"spun_s": 6.0}, thread(0.5) | {"spun_s": None}, wall_s=10.0)
+    result = analyse_test(steady_test("rr", generator=made))
+    assert result.generator is not None
+    assert (result.generator.cpu_s, result.generator.spun_s) == (pytest.approx(14.0), 6.0)
+    assert result.generator.busiest_thread == pytest.approx(0.5)
+
+
 def test_each_interval_has_its_own_p99() -> None:
     data = test_data("rr")
     for step in range(1, 101):

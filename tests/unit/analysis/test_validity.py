@@ -48,6 +48,8 @@ def test_nothing_wrong_is_valid(kind: str) -> None:
         (thread(0.5, 0.47), ("valid", [])),
         (thread(0.5, 0.49), ("generator-limited", ["thread-starved"])),
         (thread(0.5, None), ("valid", [])),
+        (thread(1.0) | {"spun_s": 0.51}, ("valid", [])),
+        (thread(1.0) | {"spun_s": 0.49}, ("generator-limited", ["thread-saturated"])),
         (thread(0.0, 0.0, wall_s=0.0), ("valid", [])),
     ],
 )

@@ -27,9 +27,12 @@ def histogram(metric: str, values_ns: list[int]) -> HistogramReport:
     return HistogramReport(metric=metric, count=len(values_ns), hdr_v2=made.encode().decode("ascii"))
 
 
-def standing(used_s: float, wall_s: float, **counts: int) -> Standing:
+def standing(used_s: float, wall_s: float, spun_s: float | None = None, **counts: int) -> Standing:
     errors = {"timeout": counts.pop("timeouts", 0)}
-    row = ThreadReport(name="http-0", user_s=used_s / 2, system_s=used_s / 2, runnable_wait_s=None, wall_s=wall_s)
+    half_s = used_s / 2
+    row = ThreadReport(
+        name="http-0", user_s=half_s, system_s=half_s, runnable_wait_s=None, spun_s=spun_s, wall_s=wall_s
+    )
     return Standing(counts=counts, errors=errors, threads=[row])
 
 
@@ -119,6 +122,8 @@ def test_each_threads_share_is_between_its_own_last_two_accounts() -> None:
     threads.take("there", standing(0.9, 1.0))
     threads.take("here", standing(0.6, 3.0))
     assert threads.busiest() == 0.9
+    threads.take("there", standing(1.9, 2.0, 0.25))
+    assert threads.busiest() == pytest.approx(0.75), "waiting awake is no work"
 
 
 async def follow(targets: list[str], *events: Progress, **test: Any) -> tuple[TargetWatch, Interrupt]:

@@ -261,6 +261,7 @@ impl ThreadMeter {
             user_s: used.user_s,
             system_s: used.system_s,
             runnable_wait_s: used.runnable_wait_s,
+            spun_s: None,
             wall_s: now_ns.saturating_sub(self.began_ns) as f64 / 1e9,
         }
     }

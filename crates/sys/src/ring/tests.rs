@@ -12,7 +12,7 @@ const PAYLOAD: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
 const SOON_NS: u64 = 5_000_000_000;
 
 fn options(slots: u32) -> Options {
-    Options { slots, buffers: 16, buffer_bytes: 512, batch: 4 }
+    Options { slots, buffers: 16, buffer_bytes: 512, batch: 4, awake_ns: 0 }
 }
 
 fn ring_of(options: &Options, payload: &[u8]) -> Ring {
@@ -80,9 +80,35 @@ fn many_connections_send_and_receive() {
 }
 
 #[test]
+fn a_wait_that_is_spent_awake_sees_what_comes_and_ends_in_time() {
+    let mut ring = ring_of(&Options { awake_ns: SOON_NS, ..options(1) }, PAYLOAD);
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    ring.attach(0, &ours, false).unwrap();
+    nothing_comes(&mut ring);
+    let spun_ns = ring.spun_ns();
+    assert!((1..=5_000_000).contains(&spun_ns), "{spun_ns}");
+    let peer = std::thread::spawn(move || {
+        let mut request = [0; PAYLOAD.len()];
+        theirs.read_exact(&mut request).unwrap();
+        theirs.write_all(&request).unwrap();
+    });
+    ring.send(0, 0..PAYLOAD.len()).unwrap();
+    let mut received = Vec::new();
+    collect(&mut ring, |_, completion, bytes| match completion {
+        Completion::Received => {
+            received.extend_from_slice(bytes);
+            false
+        }
+        completion => matches!(completion, Completion::Ended(Ok(()))),
+    });
+    peer.join().unwrap();
+    assert_eq!(received, PAYLOAD);
+}
+
+#[test]
 fn a_few_tiny_buffers_carry_a_long_body_in_order() {
     for buffers in [1, 2, 8] {
-        let mut ring = ring_of(&Options { slots: 2, buffers, buffer_bytes: 7, batch: 1 }, PAYLOAD);
+        let mut ring = ring_of(&Options { slots: 2, buffers, buffer_bytes: 7, batch: 1, awake_ns: 0 }, PAYLOAD);
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         ring.attach(1, &ours, false).unwrap();
         let body: Vec<u8> = (0..10_000u32).map(|n| n as u8).collect();

@@ -78,7 +78,8 @@ pub struct Stack {
     interface: Interface,
     sockets: SocketSet<'static>,
     wire: Wire,
-    connections: Vec<Entry>,
+    /// By their connections' numbers; a released one's place is taken by the next.
+    connections: Vec<Option<Entry>>,
     ipv4: Option<Ipv4Addr>,
     ipv6: Option<Ipv6Addr>,
     next_port: u16,
@@ -93,6 +94,8 @@ struct Entry {
     began_ns: u64,
     was_open: bool,
     ended_by_us: bool,
+    /// Nobody asks for it any more.
+    is_released: bool,
     error: Option<TcpError>,
 }
 
@@ -243,8 +246,7 @@ impl Stack {
     /// Whether the far end has said that nothing more follows, and everything was read.
     pub fn is_at_end(&self, connection: Connection) -> bool {
         let socket = self.socket(connection);
-        let entry = &self.connections[connection.0];
-        entry.was_open && !socket.may_recv() && !socket.can_recv()
+        self.entry(connection).was_open && !socket.may_recv() && !socket.can_recv()
     }
 
     /// Bytes that were written and not acknowledged.
@@ -254,30 +256,35 @@ impl Stack {
 
     /// Why the connection is none, if it is not one that was ended in order.
     pub fn error(&self, connection: Connection) -> Option<TcpError> {
-        self.connections[connection.0].error
+        self.entry(connection).error
     }
 
     /// This end of it.
     pub fn local(&self, connection: Connection) -> SocketAddr {
-        self.connections[connection.0].local
+        self.entry(connection).local
     }
 
     /// Segments with payload that were sent again.
     pub fn retransmits(&self, connection: Connection) -> u64 {
-        self.wire.sent(self.connections[connection.0].local.port()).map_or(0, |sent| sent.again)
+        self.wire.sent(self.entry(connection).local.port()).map_or(0, |sent| sent.again)
     }
 
     /// Ends this direction in order, behind what was written.
     pub fn close(&mut self, connection: Connection) {
         self.idle_ns = None;
-        self.connections[connection.0].ended_by_us = true;
+        self.entry_mut(connection).ended_by_us = true;
         self.socket_mut(connection).close();
+    }
+
+    /// Forgets it as soon as it has ended, which it must have been asked to; it may not be asked for again.
+    pub fn release(&mut self, connection: Connection) {
+        self.entry_mut(connection).is_released = true;
     }
 
     /// Breaks it off.
     pub fn abort(&mut self, connection: Connection) {
         self.idle_ns = None;
-        self.connections[connection.0].ended_by_us = true;
+        self.entry_mut(connection).ended_by_us = true;
         self.socket_mut(connection).abort();
     }
 
@@ -285,15 +292,21 @@ impl Stack {
         self.idle_ns = None;
         self.wire.watch(local.port());
         let handle = self.sockets.add(socket);
-        self.connections.push(Entry {
+        let entry = Some(Entry {
             handle,
             local,
             remote,
             began_ns: now_ns,
             was_open: false,
             ended_by_us: false,
+            is_released: false,
             error: None,
         });
+        if let Some(free) = self.connections.iter().position(Option::is_none) {
+            self.connections[free] = entry;
+            return Connection(free);
+        }
+        self.connections.push(entry);
         Connection(self.connections.len() - 1)
     }
 
@@ -303,12 +316,16 @@ impl Stack {
         port
     }
 
-    /// Takes note of connections that came about, and of those that ended without our asking.
+    /// Takes note of connections that came about, and of those that ended without our asking; forgets the released ones.
     fn watch(&mut self, now_ns: u64) {
-        for entry in self.connections.iter_mut().filter(|entry| entry.error.is_none()) {
-            match self.sockets.get::<Socket>(entry.handle).state() {
+        for place in &mut self.connections {
+            let Some(entry) = place.as_mut().filter(|entry| entry.error.is_none() || entry.is_released) else {
+                continue;
+            };
+            let socket = self.sockets.get::<Socket>(entry.handle);
+            match socket.state() {
                 State::Listen | State::SynSent | State::SynReceived => {}
-                State::Closed if entry.ended_by_us => {}
+                State::Closed if entry.ended_by_us || entry.error.is_some() => {}
                 State::Closed => {
                     let waited = now_ns.saturating_sub(entry.began_ns) >= PATIENCE.total_micros() * 1000;
                     entry.error = Some(match (entry.was_open, waited) {
@@ -319,6 +336,13 @@ impl Stack {
                 }
                 _ => entry.was_open = true,
             }
+            // Ports are used in turn, so that none needs its time of waiting; one that was broken off has yet to say so.
+            let is_over = socket.state() == State::TimeWait || socket.local_endpoint().is_none();
+            if entry.is_released && is_over {
+                self.wire.forget(entry.local.port());
+                self.sockets.remove(entry.handle);
+                *place = None;
+            }
         }
     }
 
@@ -326,7 +350,7 @@ impl Stack {
     /// about one that has is nothing to act on.
     fn note_refusal(&mut self, packet: &Packet<'_>) -> bool {
         let Ok(Some(Message::Error { name, packet: ours, .. })) = Message::parse(packet) else { return false };
-        for entry in &mut self.connections {
+        for entry in self.connections.iter_mut().flatten() {
             let Some(ends) = Ends::new(entry.local.ip(), entry.remote.ip()) else { continue };
             let Some(header) = quotes(ours, ends, protocol::TCP).filter(|header| header.len() >= 4) else { continue };
             if u16_at(header, 0) != entry.local.port() || u16_at(header, 2) != entry.remote.port() {
@@ -342,12 +366,20 @@ impl Stack {
         false
     }
 
+    fn entry(&self, connection: Connection) -> &Entry {
+        self.connections[connection.0].as_ref().expect("it was not released")
+    }
+
+    fn entry_mut(&mut self, connection: Connection) -> &mut Entry {
+        self.connections[connection.0].as_mut().expect("it was not released")
+    }
+
     fn socket(&self, connection: Connection) -> &Socket<'static> {
-        self.sockets.get(self.connections[connection.0].handle)
+        self.sockets.get(self.entry(connection).handle)
     }
 
     fn socket_mut(&mut self, connection: Connection) -> &mut Socket<'static> {
-        self.sockets.get_mut(self.connections[connection.0].handle)
+        self.sockets.get_mut(self.entry(connection).handle)
     }
 }
 

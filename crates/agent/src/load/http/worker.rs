@@ -13,6 +13,7 @@ use leadline_http::tls::TlsClient;
 use leadline_http::{ClientConnection, ClosedLoop, Schedule};
 use leadline_stats::Histogram;
 use leadline_sys::clock::{self, monotonic_ns};
+use leadline_wire::ThreadReport;
 
 use super::closing::settle;
 use super::exchange::{Capture, Source};
@@ -274,17 +275,19 @@ impl<W: Wire> Worker<W> {
             now_ns = monotonic_ns();
         }
         let meter = ThreadMeter::begin(format!("http-{}", self.number), now_ns);
+        let spun_before_ns = self.wire.spun_ns();
         while now_ns < span.end_ns && !gate.stopped() && !self.is_done() {
             self.turn(now_ns, span.end_ns)?;
             now_ns = monotonic_ns();
             if now_ns >= self.next_snapshot_ns {
-                self.tell_standing(&meter, now_ns);
+                self.tell_standing(&meter, spun_before_ns, now_ns);
             }
         }
         if now_ns >= span.end_ns && self.stopped_ns.is_none() {
             now_ns = self.catch_up(now_ns, span)?;
         }
-        let thread = meter.end(now_ns);
+        let mut thread = meter.end(now_ns);
+        thread.spun_s = Some(self.spun_s(spun_before_ns));
         self.tally.end_ns = self.stopped_trying_ns(now_ns, span);
         let due = self.count_unsent(now_ns, span) + self.count_owed(now_ns);
         self.tally.connections_down = self.connections_down(now_ns);
@@ -297,7 +300,11 @@ impl<W: Wire> Worker<W> {
         Ok(WorkerReport { thread, tally, failures, tcp, due, late, script: source.into_script() })
     }
 
-    fn tell_standing(&mut self, meter: &ThreadMeter, now_ns: u64) {
+    fn spun_s(&self, before_ns: u64) -> f64 {
+        (self.wire.spun_ns() - before_ns) as f64 / 1e9
+    }
+
+    fn tell_standing(&mut self, meter: &ThreadMeter, spun_before_ns: u64, now_ns: u64) {
         self.next_snapshot_ns = now_ns + ROLL_NS;
         let due = self.schedule.due_count(now_ns);
         let _ = self.snapshots.send(Snapshot {
@@ -306,7 +313,7 @@ impl<W: Wire> Worker<W> {
             due: due * u64::from(self.source.batch()),
             connections: self.up as u64,
             errors: self.failures.counts.clone(),
-            thread: meter.so_far(now_ns),
+            thread: ThreadReport { spun_s: Some(self.spun_s(spun_before_ns)), ..meter.so_far(now_ns) },
         });
     }
 

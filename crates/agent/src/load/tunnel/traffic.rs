@@ -2,14 +2,27 @@
 //! which is told the time, is handed the IP packets that come, and hands over those that are to go. Owns no socket and no
 //! tunnel; reads no clock. Each kind of traffic has its own file.
 
+mod echo;
+mod http;
+mod place;
+mod session;
+mod tcp;
+mod turns;
+mod udp;
+
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
+use leadline_sys::process::random_u64;
 use leadline_wire::{ErrorReport, FlowProgress, FlowReport, LoadReport, TunnelTraffic};
 
+use self::echo::EchoPlan;
+use self::http::HttpPlan;
+use self::tcp::TcpPlan;
+use self::udp::UdpPlan;
 use super::metric::Metric;
-use crate::events::input_error;
+use crate::events::{input_error, system_error};
 use crate::load::threads::{FlowCounters, Recorder};
 
 /// What a client is given by its server, and which one it is.
@@ -121,11 +134,45 @@ pub struct Figures {
 /// # Errors
 /// What is wrong with it.
 pub fn plan(spec: &TunnelTraffic) -> Result<Arc<dyn TrafficPlan>, ErrorReport> {
-    let kind = match spec {
-        TunnelTraffic::Echo { .. } => "echo",
-        TunnelTraffic::Udp { .. } => "udp",
-        TunnelTraffic::Tcp { .. } => "tcp",
-        TunnelTraffic::Http { .. } => "http",
-    };
-    Err(input_error("bad_traffic", format!("{kind}: this agent carries no such traffic")))
+    // Ports and sequence numbers begin with it.
+    let seed = random_u64().map_err(|error| system_error("asking for random numbers", &error))?;
+    Ok(match spec {
+        TunnelTraffic::Echo { to, rate_pps, packet_bytes, duration_ms } => {
+            Arc::new(EchoPlan::new(to.as_deref(), *rate_pps, *packet_bytes, lasting(*duration_ms)?)?)
+        }
+        TunnelTraffic::Udp { host, port, direction, rate_pps, datagram_bytes, duration_ms } => {
+            let (server, duration_ms) = (server("udp", host, *port)?, lasting(*duration_ms)?);
+            Arc::new(UdpPlan::new(server, *direction, *rate_pps, *datagram_bytes, duration_ms, seed)?)
+        }
+        TunnelTraffic::Tcp { host, port, direction, duration_ms } => {
+            Arc::new(TcpPlan::new(server("tcp", host, *port)?, *direction, lasting(*duration_ms)?, seed))
+        }
+        TunnelTraffic::Http { request, rate_per_s, duration_ms } => {
+            Arc::new(HttpPlan::new(request, *rate_per_s, lasting(*duration_ms)?, seed)?)
+        }
+    })
 }
+
+fn lasting(duration_ms: u64) -> Result<u64, ErrorReport> {
+    Some(duration_ms)
+        .filter(|duration_ms| *duration_ms > 0)
+        .ok_or_else(|| input_error("bad_spec", "the duration must be at least 1 ms"))
+}
+
+fn server(kind: &str, host: &str, port: u16) -> Result<SocketAddr, ErrorReport> {
+    // Names are resolved by the clients' own DNS servers, if at all; a fleet asks none.
+    let refused = || input_error("bad_address", format!("{kind}: {host} is no IP address inside of the tunnel"));
+    let address: IpAddr = host.parse().map_err(|_| refused())?;
+    if address.is_unspecified() || address.is_multicast() || port == 0 {
+        return Err(input_error("bad_address", format!("{kind}: nobody answers at {host} port {port}")));
+    }
+    Ok(SocketAddr::new(address, port))
+}
+
+/// Counts one failure by name.
+fn count(errors: &mut BTreeMap<&'static str, u64>, name: &'static str) {
+    *errors.entry(name).or_default() += 1;
+}
+
+#[cfg(test)]
+mod tests;

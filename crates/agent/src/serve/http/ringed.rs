@@ -40,7 +40,7 @@ pub struct Ringed {
 /// A ring for `connections` at once beside the bell and the doors.
 pub fn ring(doors: usize, connections: usize) -> io::Result<Ring> {
     let slots = u32::try_from(1 + doors + connections).unwrap_or(u32::MAX);
-    let options = Options { slots, buffers: BUFFERS, buffer_bytes: BUFFER_BYTES, batch: BATCH };
+    let options = Options { slots, buffers: BUFFERS, buffer_bytes: BUFFER_BYTES, batch: BATCH, awake_ns: 0 };
     Ring::new(&options, BLOCKS.into())
 }
 

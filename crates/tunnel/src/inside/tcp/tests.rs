@@ -201,6 +201,28 @@ fn a_connection_that_the_far_end_breaks_off_is_named() {
 }
 
 #[test]
+fn a_released_connection_makes_room_for_the_next() {
+    let mut world = World::new(Link::default());
+    for round in 0..5u16 {
+        let far = world.far.listen(world.now_ns, address(true, false, 5201 + round), SMALL);
+        let near = world.near.connect(world.now_ns, address(true, false, 5201 + round), SMALL).unwrap();
+        world.until(|world| world.near.is_writable(near) && world.far.is_writable(far));
+        if round % 2 == 0 {
+            world.near.close(near);
+            world.far.close(far);
+        } else {
+            world.near.abort(near);
+            world.far.abort(far);
+        }
+        world.near.release(near);
+        world.far.release(far);
+        while world.step() {}
+        assert_eq!((world.near.sockets.iter().count(), world.far.sockets.iter().count()), (0, 0), "{round}");
+        assert_eq!((world.near.connections.len(), world.far.connections.len()), (1, 1));
+    }
+}
+
+#[test]
 fn a_packet_that_is_not_taken_waits_and_holds_the_others_back() {
     let (mut world, near, _) = World::connected(Link::default(), false);
     world.until(|world| world.near.is_writable(near));

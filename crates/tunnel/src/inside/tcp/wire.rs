@@ -42,6 +42,11 @@ impl Wire {
         self.sent.push(Sent { port, end: None, again: 0 });
     }
 
+    /// Counts for it no more.
+    pub fn forget(&mut self, port: u16) {
+        self.sent.retain(|sent| sent.port != port);
+    }
+
     pub fn sent(&self, port: u16) -> Option<&Sent> {
         self.sent.iter().find(|sent| sent.port == port)
     }

@@ -15,6 +15,8 @@ use super::{Completion, Parted, Wire};
 const BUFFER_BYTES: usize = 64 * 1024;
 /// Reads per ready connection and wait, so that a long body does not starve the others.
 const READS_PER_TURN: u32 = 8;
+/// What one look for ready connections takes at most, ns.
+const LONGEST_STEP_NS: u64 = 5_000;
 /// Ready connections per wait.
 const BATCH: usize = 512;
 
@@ -40,11 +42,13 @@ pub struct EpollWire {
     buffer: Box<[u8]>,
     filled: usize,
     stamp_ns: Option<u64>,
+    awake_ns: u64,
+    spun_ns: u64,
 }
 
 impl EpollWire {
     /// A wire for `connections` sockets.
-    pub fn new(payload: &Arc<[u8]>, connections: usize) -> io::Result<Self> {
+    pub fn new(payload: &Arc<[u8]>, connections: usize, awake_ns: u64) -> io::Result<Self> {
         Ok(Self {
             payload: Arc::clone(payload),
             poll: Poll::new(connections.min(BATCH))?,
@@ -55,6 +59,8 @@ impl EpollWire {
             buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
             filled: 0,
             stamp_ns: None,
+            awake_ns,
+            spun_ns: 0,
         })
     }
 
@@ -210,8 +216,22 @@ impl Wire for EpollWire {
     fn wait(&mut self, until_ns: u64) -> io::Result<()> {
         self.ready.clear();
         self.next = 0;
-        self.ready.extend(self.poll.wait(Some(until_ns))?);
-        Ok(())
+        let mut now_ns = monotonic_ns();
+        if until_ns.saturating_sub(now_ns) > self.awake_ns {
+            self.ready.extend(self.poll.wait(Some(until_ns))?);
+            return Ok(());
+        }
+        loop {
+            self.ready.extend(self.poll.wait(Some(0))?);
+            if !self.ready.is_empty() || now_ns >= until_ns {
+                return Ok(());
+            }
+            let before_ns = std::mem::replace(&mut now_ns, monotonic_ns());
+            // In a longer step another thread ran.
+            if now_ns - before_ns < LONGEST_STEP_NS {
+                self.spun_ns += now_ns - before_ns;
+            }
+        }
     }
 
     #[inline]
@@ -254,6 +274,10 @@ impl Wire for EpollWire {
     #[inline]
     fn stamp_ns(&self) -> Option<u64> {
         self.stamp_ns
+    }
+
+    fn spun_ns(&self) -> u64 {
+        self.spun_ns
     }
 
     fn socket(&self, index: usize) -> Option<&Socket> {

@@ -27,8 +27,9 @@ pub struct RingWire {
 
 impl RingWire {
     /// A wire for `connections` sockets, or the reason why there is no io_uring here.
-    pub fn new(payload: &Arc<[u8]>, connections: usize) -> io::Result<Self> {
-        let options = Options { slots: connections as u32, buffers: BUFFERS, buffer_bytes: BUFFER_BYTES, batch: BATCH };
+    pub fn new(payload: &Arc<[u8]>, connections: usize, awake_ns: u64) -> io::Result<Self> {
+        let options =
+            Options { slots: connections as u32, buffers: BUFFERS, buffer_bytes: BUFFER_BYTES, batch: BATCH, awake_ns };
         let ring = Ring::new(&options, payload.as_ref().into())?;
         Ok(Self { ring, sockets: (0..connections).map(|_| None).collect(), failed: None })
     }
@@ -100,6 +101,10 @@ impl Wire for RingWire {
     #[inline]
     fn stamp_ns(&self) -> Option<u64> {
         self.ring.stamp_ns()
+    }
+
+    fn spun_ns(&self) -> u64 {
+        self.ring.spun_ns()
     }
 
     fn socket(&self, index: usize) -> Option<&Socket> {

@@ -1,0 +1,223 @@
+//! ICMP echo requests at a rate: each is numbered and carries its time, and each reply is accounted for once.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use leadline_pace::Pace;
+use leadline_stats::{Arrival, Jitter, SequenceTracker};
+use leadline_tunnel::inside::Echo;
+use leadline_wire::{Direction, ErrorReport};
+
+use super::turns::{row, Turns, BATCH, OVERTIME_NS, RETRY_NS};
+use super::{count, Channel, Figures, Seat, Traffic, TrafficPlan};
+use crate::events::input_error;
+use crate::load::tunnel::metric::Metric;
+
+/// Tells these echoes from a fleet's pings.
+const IDENTIFIER: u16 = 0x4c4c;
+/// How long the last replies are waited for, ns.
+const DRAIN_NS: u64 = 2_000_000_000;
+/// The smallest request over IPv4, bytes of its packet: below, its number and time have no room.
+const LEAST_BYTES: u32 = 44;
+/// Replies that are this late or later are told from duplicates no more, s.
+const REMEMBERED_S: f64 = 4.0;
+
+/// Echo of all clients.
+pub struct EchoPlan {
+    to: Option<IpAddr>,
+    pace: Pace,
+    packet_bytes: usize,
+    remembered: u64,
+    duration_ns: u64,
+}
+
+impl EchoPlan {
+    /// Checks what was asked for.
+    pub fn new(to: Option<&str>, rate_pps: f64, packet_bytes: u32, duration_ms: u64) -> Result<Self, ErrorReport> {
+        let to = to
+            .map(|text| {
+                let refused = || input_error("bad_address", format!("echo: {text} is not an IP address"));
+                text.parse::<IpAddr>().map_err(|_| refused())
+            })
+            .transpose()?;
+        let refused = || input_error("bad_rate", format!("echo: {rate_pps} packets/s is no rate"));
+        let pace = Pace::per_second(rate_pps).ok_or_else(refused)?;
+        if packet_bytes < LEAST_BYTES || packet_bytes > u32::from(u16::MAX) {
+            let message =
+                format!("echo: packets of {packet_bytes} bytes; {LEAST_BYTES} to 65535 hold a number and a time");
+            return Err(input_error("bad_size", message));
+        }
+        let remembered = (rate_pps * REMEMBERED_S).ceil() as u64;
+        let duration_ns = duration_ms.saturating_mul(1_000_000);
+        Ok(Self { to, pace, packet_bytes: packet_bytes as usize, remembered, duration_ns })
+    }
+}
+
+impl TrafficPlan for EchoPlan {
+    fn client(&self, seat: &Seat) -> Result<Box<dyn Traffic>, &'static str> {
+        let server = seat.server_ipv4.map(IpAddr::V4).or(seat.server_ipv6.map(IpAddr::V6));
+        let to = self.to.or(server).ok_or("no_echo_target")?;
+        let own = if to.is_ipv4() { seat.ipv4.map(IpAddr::V4) } else { seat.ipv6.map(IpAddr::V6) };
+        let echo = own.and_then(|own| Echo::new(own, to, IDENTIFIER)).ok_or("no_address")?;
+        if self.packet_bytes < echo.least_bytes() {
+            return Err("packet_too_small");
+        }
+        if self.packet_bytes > usize::from(seat.mtu) {
+            return Err("packet_too_big");
+        }
+        Ok(Box::new(EchoTraffic {
+            echo,
+            client: seat.client,
+            turns: Turns::new(self.pace, seat, self.duration_ns),
+            packet_bytes: self.packet_bytes,
+            duration_ns: self.duration_ns,
+            start_ns: None,
+            next: 0,
+            packet: Vec::new(),
+            first_ns: None,
+            last_ns: 0,
+            ended_ns: None,
+            deadline_ns: u64::MAX,
+            replies: SequenceTracker::with_window(self.remembered),
+            received_bytes: 0,
+            jitter: Jitter::default(),
+            strays: 0,
+            errors: BTreeMap::new(),
+        }))
+    }
+
+    fn duration_ns(&self) -> u64 {
+        self.duration_ns
+    }
+}
+
+struct EchoTraffic {
+    echo: Echo,
+    client: u32,
+    turns: Turns,
+    packet_bytes: usize,
+    duration_ns: u64,
+    start_ns: Option<u64>,
+    /// The number of the next request.
+    next: u64,
+    packet: Vec<u8>,
+    first_ns: Option<u64>,
+    last_ns: u64,
+    /// When the last request had been sent or given up.
+    ended_ns: Option<u64>,
+    deadline_ns: u64,
+    replies: SequenceTracker,
+    received_bytes: u64,
+    jitter: Jitter,
+    /// Replies with numbers or times that nobody sent.
+    strays: u64,
+    errors: BTreeMap<&'static str, u64>,
+}
+
+impl EchoTraffic {
+    /// Sends what is due; when to come back, ns.
+    fn send_due(&mut self, start_ns: u64, now_ns: u64, channel: &mut Channel<'_>) -> u64 {
+        let due = self.turns.due_count(now_ns.saturating_sub(start_ns));
+        for _ in 0..BATCH.min(due.saturating_sub(self.next)) {
+            let due_ns = start_ns.saturating_add(self.turns.due_ns(self.next));
+            self.packet.clear();
+            self.echo.build(self.next, now_ns, self.packet_bytes, &mut self.packet);
+            if !(channel.send)(&self.packet) {
+                return now_ns + RETRY_NS;
+            }
+            channel.record(Metric::TrafficLate, due_ns, now_ns.saturating_sub(due_ns));
+            channel.counters.sent(self.packet_bytes as u64, 1);
+            self.first_ns.get_or_insert(now_ns);
+            self.last_ns = now_ns;
+            self.next += 1;
+        }
+        start_ns.saturating_add(self.turns.due_ns(self.next)).max(now_ns)
+    }
+}
+
+impl Traffic for EchoTraffic {
+    fn start(&mut self, start_ns: u64) {
+        self.start_ns = Some(start_ns);
+        self.deadline_ns = start_ns.saturating_add(self.turns.due_ns(0));
+    }
+
+    fn poll(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
+        let Some(start_ns) = self.start_ns.filter(|start_ns| now_ns >= *start_ns) else { return };
+        let end_ns = start_ns.saturating_add(self.duration_ns);
+        if self.ended_ns.is_none() {
+            self.deadline_ns = self.send_due(start_ns, now_ns, channel);
+            if self.next >= self.turns.most() {
+                // The flow lasts its time, whenever its last request was due.
+                self.deadline_ns = end_ns;
+            }
+            let through = now_ns >= end_ns && self.next >= self.turns.most();
+            if through || now_ns >= end_ns.saturating_add(OVERTIME_NS) {
+                self.ended_ns = Some(now_ns);
+            }
+        }
+        if let Some(ended_ns) = self.ended_ns {
+            let drained_ns = ended_ns.saturating_add(DRAIN_NS);
+            self.deadline_ns = if now_ns >= drained_ns { u64::MAX } else { drained_ns };
+        }
+    }
+
+    fn payload(&mut self, now_ns: u64, packet: &[u8], channel: &mut Channel<'_>) {
+        let Some(reply) = self.echo.matches(packet) else {
+            if let Some(name) = self.echo.refusal(packet) {
+                count(&mut self.errors, name);
+            }
+            return;
+        };
+        let due_ns = self.start_ns.unwrap_or(0).saturating_add(self.turns.due_ns(reply.sequence));
+        // Both come back from the far end, which is believed nothing that cannot be.
+        if reply.sequence >= self.next || !(due_ns..=now_ns).contains(&reply.sent_ns) {
+            self.strays += 1;
+            return;
+        }
+        if matches!(self.replies.record(reply.sequence), Arrival::Duplicate | Arrival::Stale) {
+            return;
+        }
+        self.jitter.record(reply.sent_ns, now_ns);
+        self.received_bytes += reply.packet_bytes as u64;
+        channel.counters.received(reply.packet_bytes as u64, 1);
+        channel.record(Metric::Latency, due_ns, now_ns - due_ns);
+        channel.record(Metric::Service, due_ns, now_ns - reply.sent_ns);
+        if self.ended_ns.is_some() && self.replies.received() == self.next {
+            self.deadline_ns = u64::MAX;
+        }
+    }
+
+    fn deadline_ns(&self) -> u64 {
+        self.deadline_ns
+    }
+
+    fn is_done(&self) -> bool {
+        self.ended_ns.is_some() && (self.replies.received() == self.next || self.deadline_ns == u64::MAX)
+    }
+
+    fn finish(&mut self, now_ns: u64, _channel: &mut Channel<'_>) -> Figures {
+        let start_ns = self.start_ns.unwrap_or(now_ns);
+        let due = self.turns.due_count(now_ns.saturating_sub(start_ns));
+        let end_ns = start_ns.saturating_add(self.duration_ns);
+        let mut flow = row(self.client, Direction::Up, start_ns);
+        flow.start_ns = self.first_ns;
+        flow.end_ns = self.first_ns.map(|_| self.ended_ns.unwrap_or(now_ns).min(end_ns).max(self.last_ns));
+        flow.sent_bytes = self.next * self.packet_bytes as u64;
+        flow.received_bytes = Some(self.received_bytes);
+        flow.sent_units = Some(self.next);
+        flow.received_units = Some(self.replies.received());
+        flow.lost = Some(self.replies.lost(self.next));
+        flow.duplicates = Some(self.replies.duplicates());
+        flow.reordered = Some(self.replies.reordered());
+        flow.jitter_us = self.jitter.mean_us();
+        flow.local = Some(self.echo.ends().source().to_string());
+        flow.remote = Some(self.echo.ends().destination().to_string());
+        let counts = BTreeMap::from([
+            ("unsent", due.saturating_sub(self.next)),
+            ("unanswered", self.replies.lost(self.next)),
+            ("stale", self.replies.stale()),
+            ("strays", self.strays),
+        ]);
+        Figures { flows: vec![flow], counts, errors: std::mem::take(&mut self.errors), examples: BTreeMap::new() }
+    }
+}

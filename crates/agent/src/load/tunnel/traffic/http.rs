@@ -1,0 +1,389 @@
+//! HTTP requests over one connection per client, one after another, at a rate or back to back; latency counts from when a request
+//! was due. The exchange is the same machine's as outside of a tunnel; a connection that ends is made anew.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use base64::prelude::{Engine as _, BASE64_STANDARD};
+use leadline_http::{Answer, Batch, ClientConnection, Closed, Malformed, RequestTemplate, Url};
+use leadline_pace::Pace;
+use leadline_tunnel::inside::tcp::{Buffers, Connection, Stack};
+use leadline_wire::{Direction, ErrorReport, HttpRequest};
+
+use super::turns::{row, Turns};
+use super::{count, Channel, Figures, Seat, Traffic, TrafficPlan};
+use crate::events::input_error;
+use crate::load::tunnel::metric::Metric;
+
+/// What a connection holds.
+const BUFFERS: Buffers = Buffers { receive_bytes: 64 << 10, send_bytes: 16 << 10 };
+/// How long an answer may take, ns; then its connection is broken off.
+const TIMEOUT_NS: u64 = 10_000_000_000;
+/// How long answers are waited for after the end, ns.
+const DRAIN_NS: u64 = 5_000_000_000;
+/// How long a client rests before it connects again where that failed, ns.
+const REST_NS: u64 = 500_000_000;
+/// What was due in time may still begin this much after the end, ns.
+const OVERTIME_NS: u64 = super::turns::OVERTIME_NS;
+/// Classes of status codes, by their first digit.
+const STATUS_NAMES: [&str; 10] = [
+    "status_0xx",
+    "status_1xx",
+    "status_2xx",
+    "status_3xx",
+    "status_4xx",
+    "status_5xx",
+    "status_6xx",
+    "status_7xx",
+    "status_8xx",
+    "status_9xx",
+];
+
+/// HTTP of all clients.
+pub struct HttpPlan {
+    server: SocketAddr,
+    request: Arc<RequestTemplate>,
+    pace: Option<Pace>,
+    duration_ns: u64,
+    seed: u64,
+}
+
+impl HttpPlan {
+    /// Checks what was asked for.
+    pub fn new(
+        request: &HttpRequest,
+        rate_per_s: Option<f64>,
+        duration_ms: u64,
+        seed: u64,
+    ) -> Result<Self, ErrorReport> {
+        let url = Url::parse(&request.url).map_err(|error| input_error("bad_url", error.to_string()))?;
+        if url.is_https {
+            return Err(input_error("bad_url", "http: requests inside of a tunnel go over plain http://"));
+        }
+        let refused = |rate| input_error("bad_rate", format!("http: {rate} requests/s is no rate"));
+        let pace = rate_per_s.map(|rate| Pace::per_second(rate).ok_or_else(|| refused(rate))).transpose()?;
+        let body = request.body_base64.as_deref().map(|text| BASE64_STANDARD.decode(text)).transpose();
+        let body = body.map_err(|error| input_error("bad_body", format!("body_base64: {error}")))?;
+        let headers = request.headers.iter().map(|header| (header.name.as_str(), header.value.as_str()));
+        let template = RequestTemplate::new(&request.method, &url, headers, body.as_deref());
+        let request = Arc::new(template.map_err(|error| input_error("bad_request", error.to_string()))?);
+        let server = super::server("http", &url.host, url.port)?;
+        Ok(Self { server, request, pace, duration_ns: duration_ms.saturating_mul(1_000_000), seed })
+    }
+}
+
+impl TrafficPlan for HttpPlan {
+    fn client(&self, seat: &Seat) -> Result<Box<dyn Traffic>, &'static str> {
+        let has_address = if self.server.is_ipv4() { seat.ipv4.is_some() } else { seat.ipv6.is_some() };
+        if !has_address {
+            return Err("no_address");
+        }
+        let seed = self.seed ^ u64::from(seat.client).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Ok(Box::new(HttpTraffic {
+            client: seat.client,
+            server: self.server,
+            request: Arc::clone(&self.request),
+            turns: self.pace.map(|pace| Turns::new(pace, seat, self.duration_ns)),
+            duration_ns: self.duration_ns,
+            start_ns: None,
+            stack: Box::new(Stack::new(seat.ipv4, seat.ipv6, seat.mtu, seed, 0)),
+            connection: None,
+            connect_ns: 0,
+            local: None,
+            machine: ClientConnection::default(),
+            deadline_ns: 0,
+            tally: Tally::default(),
+        }))
+    }
+
+    fn duration_ns(&self) -> u64 {
+        self.duration_ns
+    }
+}
+
+struct HttpTraffic {
+    client: u32,
+    server: SocketAddr,
+    request: Arc<RequestTemplate>,
+    /// When requests are due; one after the other where absent.
+    turns: Option<Turns>,
+    duration_ns: u64,
+    start_ns: Option<u64>,
+    stack: Box<Stack>,
+    connection: Option<Connection>,
+    /// When to connect, while there is no connection, ns.
+    connect_ns: u64,
+    local: Option<SocketAddr>,
+    machine: ClientConnection,
+    deadline_ns: u64,
+    tally: Tally,
+}
+
+#[derive(Default)]
+struct Tally {
+    /// Requests that were begun, were sent whole, and were answered.
+    begun: u64,
+    sent: u64,
+    answered: u64,
+    sent_bytes: u64,
+    received_bytes: u64,
+    unanswered: u64,
+    connections: u64,
+    status: [u64; 10],
+    first_ns: Option<u64>,
+    /// Since when the connection has been free for a request.
+    free_ns: u64,
+    ended_ns: Option<u64>,
+    is_done: bool,
+    errors: BTreeMap<&'static str, u64>,
+}
+
+impl HttpTraffic {
+    /// Makes a connection where there is none, and sees what became of the one that there is.
+    fn keep_connected(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
+        if let Some(connection) = self.connection {
+            if let Some(error) = self.stack.error(connection) {
+                count(&mut self.tally.errors, error.name());
+                self.close(now_ns + if self.machine.is_idle() { 0 } else { REST_NS });
+            } else if self.stack.is_at_end(connection) {
+                self.far_end_closed(now_ns, channel);
+            } else if !self.has_opened() && self.stack.is_writable(connection) {
+                self.machine.opened();
+                self.tally.connections += 1;
+                self.tally.free_ns = now_ns;
+            }
+        }
+        if self.connection.is_none() && now_ns >= self.connect_ns && self.tally.ended_ns.is_none() {
+            match self.stack.connect(now_ns, self.server, BUFFERS) {
+                Ok(connection) => {
+                    self.local = Some(self.stack.local(connection));
+                    self.connection = Some(connection);
+                }
+                Err(error) => {
+                    count(&mut self.tally.errors, error.name());
+                    self.connect_ns = now_ns + REST_NS;
+                }
+            }
+        }
+    }
+
+    fn has_opened(&self) -> bool {
+        self.machine.is_idle() || self.machine.outstanding().is_some()
+    }
+
+    fn far_end_closed(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
+        match self.machine.ended(now_ns) {
+            Closed::Idle => {}
+            Closed::Answered(answer) => {
+                channel.counters.received(0, 1);
+                self.take_answer(&answer, channel);
+            }
+            Closed::Early(_) => count(&mut self.tally.errors, "closed_early"),
+        }
+        self.close(now_ns);
+    }
+
+    /// Ends the connection; the next one is made at `again_ns`.
+    fn close(&mut self, again_ns: u64) {
+        self.machine.close();
+        if let Some(connection) = self.connection.take() {
+            // In order where the far end has ended too; else it hears that nothing more is read.
+            if self.stack.is_at_end(connection) {
+                self.stack.close(connection);
+            } else {
+                self.stack.abort(connection);
+            }
+            self.stack.release(connection);
+        }
+        self.connect_ns = again_ns;
+    }
+
+    /// When the next request is due, ns; none once all are begun or the time is over.
+    fn next_due_ns(&self, start_ns: u64, now_ns: u64) -> Option<u64> {
+        let end_ns = start_ns.saturating_add(self.duration_ns);
+        match self.turns {
+            Some(turns) if self.tally.begun >= turns.most() || now_ns >= end_ns.saturating_add(OVERTIME_NS) => None,
+            Some(turns) => Some(start_ns.saturating_add(turns.due_ns(self.tally.begun))),
+            None => (now_ns < end_ns).then_some(now_ns.max(start_ns)),
+        }
+    }
+
+    /// Begins the next request if it is due and the connection is free, and writes what there is room for.
+    fn send(&mut self, start_ns: u64, now_ns: u64, channel: &mut Channel<'_>) {
+        let Some(connection) = self.connection else { return };
+        let due_ns = self.next_due_ns(start_ns, now_ns).filter(|due_ns| *due_ns <= now_ns && self.machine.is_idle());
+        if let Some(due_ns) = due_ns {
+            let batch = Batch {
+                bytes: self.request.bytes().len(),
+                requests: 1,
+                expects_no_body: self.request.expects_no_body(),
+            };
+            self.machine.begin(due_ns, now_ns, batch);
+            self.tally.begun += 1;
+            self.tally.first_ns.get_or_insert(now_ns);
+            let late_ns = now_ns.saturating_sub(due_ns.max(self.tally.free_ns));
+            channel.record(Metric::TrafficLate, due_ns, late_ns);
+        }
+        if self.machine.is_sending() {
+            let from = self.request.bytes().len() - self.machine.unsent_bytes();
+            let written = self.stack.write(connection, &self.request.bytes()[from..]);
+            let whole = self.machine.sent(written);
+            self.tally.sent_bytes += written as u64;
+            self.tally.sent += u64::from(whole);
+            channel.counters.sent(written as u64, u64::from(whole));
+        }
+    }
+
+    /// Reads what has come, up to the end of an answer.
+    fn read(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
+        let Some(connection) = self.connection else { return };
+        let (machine, tally) = (&mut self.machine, &mut self.tally);
+        let mut answer = None;
+        let mut malformed: Option<Malformed> = None;
+        self.stack.read(connection, |piece| {
+            if answer.is_some() || malformed.is_some() {
+                return 0;
+            }
+            match machine.receive(piece, now_ns, &mut ()) {
+                Ok((used, found)) => {
+                    tally.received_bytes += used as u64;
+                    channel.counters.received(used as u64, u64::from(found.is_some()));
+                    answer = found;
+                    used
+                }
+                Err(cause) => {
+                    malformed = Some(cause);
+                    0
+                }
+            }
+        });
+        if let Some(cause) = malformed {
+            count(&mut self.tally.errors, cause.name());
+            self.close(now_ns);
+        }
+        let Some(answer) = answer else { return };
+        self.take_answer(&answer, channel);
+        self.tally.free_ns = now_ns;
+        if !answer.goes_on() {
+            self.close(now_ns);
+        }
+    }
+
+    fn take_answer(&mut self, answer: &Answer, channel: &mut Channel<'_>) {
+        let timing = answer.timing;
+        channel.record(Metric::Latency, timing.due_ns, timing.done_ns.saturating_sub(timing.due_ns));
+        channel.record(Metric::Service, timing.due_ns, timing.done_ns.saturating_sub(timing.sent_ns));
+        self.tally.answered += 1;
+        self.tally.status[usize::from(answer.response.status / 100).min(9)] += 1;
+    }
+
+    /// Gives up what takes too long, and ends when nothing more is to come; when to look again, ns.
+    fn watch_time(&mut self, start_ns: u64, now_ns: u64) -> u64 {
+        let end_ns = start_ns.saturating_add(self.duration_ns);
+        let waits_until_ns = self.machine.outstanding_since_ns().map(|since_ns| {
+            let patient_ns = since_ns.saturating_add(TIMEOUT_NS);
+            patient_ns.min(end_ns.saturating_add(DRAIN_NS).max(since_ns))
+        });
+        if waits_until_ns.is_some_and(|until_ns| now_ns >= until_ns) {
+            if now_ns >= end_ns.saturating_add(DRAIN_NS) {
+                self.tally.unanswered += 1;
+            } else {
+                count(&mut self.tally.errors, "timeout");
+            }
+            self.close(now_ns);
+        }
+        let next_due_ns = self.next_due_ns(start_ns, now_ns);
+        if next_due_ns.is_none() && now_ns >= end_ns {
+            self.tally.ended_ns.get_or_insert(now_ns.min(end_ns));
+            if self.machine.outstanding().is_none() && !self.tally.is_done {
+                self.tally.is_done = true;
+                if let Some(connection) = self.connection.take() {
+                    self.stack.close(connection);
+                    self.stack.release(connection);
+                }
+            }
+        }
+        if self.tally.is_done {
+            return u64::MAX;
+        }
+        let connect_ns = if self.connection.is_none() { self.connect_ns.max(now_ns) } else { u64::MAX };
+        let due_ns = next_due_ns.filter(|_| self.machine.is_idle()).unwrap_or(u64::MAX).max(now_ns);
+        let over_ns = if next_due_ns.is_none() && now_ns < end_ns { end_ns } else { u64::MAX };
+        let over_at_last_ns = end_ns.saturating_add(OVERTIME_NS);
+        let overtime_ns = if now_ns < over_at_last_ns { over_at_last_ns } else { u64::MAX };
+        connect_ns.min(due_ns).min(over_ns).min(overtime_ns).min(waits_until_ns.unwrap_or(u64::MAX))
+    }
+}
+
+impl Traffic for HttpTraffic {
+    fn is_ready(&self) -> bool {
+        self.machine.is_idle() || !self.tally.errors.is_empty()
+    }
+
+    fn start(&mut self, start_ns: u64) {
+        self.start_ns = Some(start_ns);
+        self.deadline_ns = 0;
+    }
+
+    fn poll(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
+        let start_ns = self.start_ns.unwrap_or(u64::MAX);
+        self.keep_connected(now_ns, channel);
+        self.read(now_ns, channel);
+        // A connection that the answer ended is made anew at once.
+        self.keep_connected(now_ns, channel);
+        if now_ns >= start_ns {
+            self.send(start_ns, now_ns, channel);
+        }
+        let own_ns = match self.start_ns {
+            Some(start_ns) if now_ns >= start_ns => self.watch_time(start_ns, now_ns),
+            Some(start_ns) => start_ns,
+            None if self.connection.is_none() => self.connect_ns.max(now_ns),
+            None => u64::MAX,
+        };
+        self.stack.poll(now_ns, channel.send);
+        self.deadline_ns = own_ns.min(self.stack.deadline_ns(now_ns));
+    }
+
+    fn payload(&mut self, now_ns: u64, packet: &[u8], _channel: &mut Channel<'_>) {
+        self.stack.handle(now_ns, packet);
+    }
+
+    fn deadline_ns(&self) -> u64 {
+        self.deadline_ns
+    }
+
+    fn is_done(&self) -> bool {
+        self.tally.is_done
+    }
+
+    fn finish(&mut self, now_ns: u64, _channel: &mut Channel<'_>) -> Figures {
+        if let Some(outstanding) = self.machine.close() {
+            self.tally.unanswered += u64::from(outstanding.requests);
+        }
+        let start_ns = self.start_ns.unwrap_or(now_ns);
+        let due = match self.turns {
+            Some(turns) => turns.due_count(now_ns.saturating_sub(start_ns)),
+            None => self.tally.begun,
+        };
+        let tally = &mut self.tally;
+        let mut flow = row(self.client, Direction::Up, start_ns);
+        flow.start_ns = tally.first_ns;
+        flow.end_ns = tally.first_ns.map(|_| tally.ended_ns.unwrap_or(now_ns));
+        flow.sent_bytes = tally.sent_bytes;
+        flow.received_bytes = Some(tally.received_bytes);
+        flow.sent_units = Some(tally.sent);
+        flow.received_units = Some(tally.answered);
+        flow.local = self.local.map(|local| local.to_string());
+        flow.remote = Some(self.server.to_string());
+        let mut counts = BTreeMap::from([
+            ("requests_due", due),
+            ("requests_sent", tally.sent),
+            ("unsent", due.saturating_sub(tally.begun)),
+            ("unanswered", tally.unanswered),
+            ("connections", tally.connections),
+        ]);
+        counts.extend(STATUS_NAMES.into_iter().zip(tally.status).filter(|(_, count)| *count > 0));
+        Figures { flows: vec![flow], counts, errors: std::mem::take(&mut tally.errors), examples: BTreeMap::new() }
+    }
+}

@@ -1,0 +1,145 @@
+//! A client's place in a session: what leads the session where this client does, the TCP stack where it needs one, and the flow of
+//! both through its tunnel. Owns no flow of payload.
+
+use std::collections::BTreeMap;
+
+use leadline_transport::SideReport;
+use leadline_tunnel::inside::tcp::Stack;
+use leadline_wire::{Direction, FlowReport};
+
+use super::session::{Ending, Leader, Member, GLANCE_NS};
+use super::turns::row;
+use super::{Channel, Figures, Seat};
+
+/// One client's place.
+pub struct Place {
+    /// Its number.
+    pub client: u32,
+    /// Its part in the session.
+    pub member: Member,
+    /// Its TCP, where it leads or its flows are streams.
+    pub stack: Option<Box<Stack>>,
+    leader: Option<Leader>,
+    /// Why it has no flows, where it was left out.
+    pub left_out: Option<&'static str>,
+    /// Failed operations by name.
+    pub errors: BTreeMap<&'static str, u64>,
+}
+
+impl Place {
+    /// With a stack in any case, or only where the client leads.
+    pub fn new(member: Member, seat: &Seat, seed: u64, needs_stack: bool) -> Self {
+        let leader = member.leads().then(|| Leader::new(member.group()));
+        let stack = (needs_stack || leader.is_some()).then(|| {
+            // Neighbouring clients are to differ in every bit: SplitMix64's increment.
+            let own_seed = seed ^ u64::from(seat.client).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            Box::new(Stack::new(seat.ipv4, seat.ipv6, seat.mtu, own_seed, 0))
+        });
+        Self { client: seat.client, member, stack, leader, left_out: None, errors: BTreeMap::new() }
+    }
+
+    /// Leads the session, if this client does, and sends what the stack has to send.
+    pub fn poll(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
+        let Some(stack) = &mut self.stack else { return };
+        if let Some(leader) = &mut self.leader {
+            leader.poll(now_ns, stack);
+        }
+        stack.poll(now_ns, channel.send);
+    }
+
+    /// When it wants to be called, ns, besides what its flows want.
+    pub fn deadline_ns(&mut self, now_ns: u64) -> u64 {
+        let stack_ns = self.stack.as_mut().map_or(u64::MAX, |stack| stack.deadline_ns(now_ns));
+        let leader_ns = self.leader.as_ref().map_or(u64::MAX, Leader::deadline_ns);
+        // Members look now and then for what the session has come to, but not while their flows run.
+        let glance_ns = match (self.member.ending(), self.member.end_ns()) {
+            (Some(_), _) => u64::MAX,
+            (None, end_ns) => end_ns.unwrap_or(0).max(now_ns + GLANCE_NS),
+        };
+        stack_ns.min(leader_ns).min(glance_ns)
+    }
+
+    /// Whether nothing more is to come of the session for this client.
+    pub fn is_over(&self) -> bool {
+        self.member.ending().is_some() || self.left_out.is_some() && !self.member.leads()
+    }
+
+    /// The figures, given this side's view of each flow: which way, its number, and its counts. Each figure is taken from the side
+    /// that knows it.
+    pub fn figures(&mut self, views: Vec<View>) -> Figures {
+        self.member.leave();
+        let mut examples = BTreeMap::new();
+        let mut counts = BTreeMap::from([("unsent", 0)]);
+        if let Some(name) = self.left_out {
+            *self.errors.entry(name).or_default() += 1;
+        }
+        match self.member.ending() {
+            Some(Ending::Lost { name, message }) => {
+                *self.errors.entry(name).or_default() += 1;
+                examples.insert(*name, message.clone());
+            }
+            // Names of a server's own are text; those who ask for them find them here.
+            Some(Ending::Reported { errors, .. }) if self.member.leads() && !errors.is_empty() => {
+                *self.errors.entry("server_errors").or_default() += errors.values().sum::<u64>();
+                let names: Vec<String> = errors.iter().map(|(name, count)| format!("{name}: {count}")).collect();
+                examples.insert("server_errors", names.join(", "));
+            }
+            _ => {}
+        }
+        let flows = views
+            .iter()
+            .map(|view| {
+                let far = self.member.row_of(view.local.flow.into());
+                for side in std::iter::once(&view.local).chain(far) {
+                    *counts.entry("unsent").or_default() += side.unsent_units.unwrap_or(0);
+                    *counts.entry("stale").or_default() += side.stale.unwrap_or(0);
+                    *counts.entry("strays").or_default() += side.strays.unwrap_or(0);
+                }
+                self.flow(view, far)
+            })
+            .collect();
+        Figures { flows, counts, errors: std::mem::take(&mut self.errors), examples }
+    }
+
+    fn flow(&self, view: &View, far: Option<&SideReport>) -> FlowReport {
+        let near = &view.local;
+        let (sender, receiver) = match view.direction {
+            Direction::Down => (far, Some(near)),
+            Direction::Up | Direction::Both => (Some(near), far),
+        };
+        let sent_units = sender.and_then(|side| side.sent_units);
+        let received_units = receiver.and_then(|side| side.received_units);
+        FlowReport {
+            start_ns: sender.and_then(|side| side.start_ns),
+            end_ns: sender.and_then(|side| side.end_ns),
+            sent_bytes: sender.map_or(0, |side| side.sent_bytes),
+            received_bytes: receiver.map(|side| side.received_bytes),
+            sent_units,
+            received_units,
+            lost: sent_units.zip(received_units).map(|(sent, received)| sent.saturating_sub(received)),
+            duplicates: receiver.and_then(|side| side.duplicates),
+            reordered: receiver.and_then(|side| side.reordered),
+            jitter_us: receiver.and_then(|side| side.jitter_us),
+            retransmits: sender.and_then(|side| side.retransmits),
+            rtt_mean_us: sender.and_then(|side| side.rtt_mean_us),
+            congestion: view.congestion.map(str::to_owned),
+            local: view.ends.map(|(near, _)| near.to_string()),
+            remote: view.ends.map(|(_, far)| far.to_string()),
+            ..row(self.client, view.direction, view.due_ns)
+        }
+    }
+}
+
+/// This side's view of one flow.
+pub struct View {
+    /// Which way.
+    pub direction: Direction,
+    /// When it was to begin, ns.
+    pub due_ns: u64,
+    /// What this side counted, under the flow's number in the session.
+    pub local: SideReport,
+    /// This end and the far one.
+    pub ends: Option<(std::net::SocketAddr, std::net::SocketAddr)>,
+    /// TCP's congestion control on this side.
+    pub congestion: Option<&'static str>,
+}

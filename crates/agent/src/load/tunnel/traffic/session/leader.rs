@@ -1,0 +1,300 @@
+//! The client that talks to the server for its session: asks for it once its members have joined, leaves out those that cannot
+//! introduce themselves, names the beginning, tells what was sent, and takes the report.
+//!
+//! | Stage       | until                                                          | leads to                        |
+//! |-------------|----------------------------------------------------------------|---------------------------------|
+//! | gathering   | no client has joined for a while, or there is room for none    | asking                          |
+//! | asking      | the session is granted                                         | introducing                     |
+//! | introducing | the server has all flows; or some member's did not get through | waiting; or asking, without it  |
+//! | waiting     | the fleet's start is known                                     | running                         |
+//! | running     | every sender is done                                           | ending                          |
+//! | ending      | the report                                                     | over                            |
+
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use leadline_transport::{ClientSession, Open, SessionError, SessionEvent, Work};
+use leadline_tunnel::inside::tcp::{Buffers, Connection, Stack};
+use leadline_wire::Direction;
+
+use super::{lock, Ending, Group, Terms, GLANCE_NS, MOST_MEMBERS, SETTLED_NS, UNKNOWN};
+
+/// What the control connection holds: a report on 128 flows comes in pieces.
+const BUFFERS: Buffers = Buffers { receive_bytes: 16 << 10, send_bytes: 8 << 10 };
+/// How long members may take to introduce their flows, ns; longer, and they are left out.
+const INTRODUCTION_NS: u64 = 6_000_000_000;
+/// How long the server may take for each step before the start, ns.
+const STEP_NS: u64 = 20_000_000_000;
+/// How often it looks for what its members do, ns.
+const LOOK_NS: u64 = 20_000_000;
+/// How far ahead of now the beginning lies at least, ns, so that all members know of it before it comes.
+const AHEAD_NS: u64 = 3 * GLANCE_NS;
+/// How long after the end senders may take to be done, ns.
+const ENDING_NS: u64 = 1_000_000_000;
+/// How long after that the server may take for its report: what it waits for itself, and the way; ns.
+const REPORT_NS: u64 = 35_000_000_000;
+/// Time between the server's progress messages, ms.
+const INTERVAL_MS: u32 = 200;
+
+/// The talk with one server.
+pub struct Leader {
+    group: Arc<Group>,
+    stage: Stage,
+    /// When the stage began, or a member joined last, ns.
+    since_ns: u64,
+    joined: usize,
+    /// Whether each slot takes part.
+    parties: Vec<bool>,
+    talk: Option<Talk>,
+    deadline_ns: u64,
+}
+
+struct Talk {
+    connection: Connection,
+    session: ClientSession,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Gathering,
+    Asking,
+    Introducing,
+    Waiting,
+    Running,
+    Ending,
+    Over,
+}
+
+impl Leader {
+    /// Of this session.
+    pub fn new(group: &Arc<Group>) -> Self {
+        let (group, parties) = (Arc::clone(group), Vec::new());
+        Self { group, stage: Stage::Gathering, since_ns: 0, joined: 0, parties, talk: None, deadline_ns: 0 }
+    }
+
+    /// When `poll` has something to do besides what packets bring, ns.
+    pub fn deadline_ns(&self) -> u64 {
+        self.deadline_ns
+    }
+
+    /// Does what is to be done; packets are the stack's to send.
+    pub fn poll(&mut self, now_ns: u64, stack: &mut Stack) {
+        if self.stage == Stage::Over {
+            return;
+        }
+        if let Err((name, message)) = self.advance(now_ns, stack) {
+            self.group.lose(name, message);
+        }
+        if self.group.outcome.get().is_some() {
+            self.stage = Stage::Over;
+            self.deadline_ns = u64::MAX;
+            self.hang_up(stack);
+        }
+    }
+
+    fn advance(&mut self, now_ns: u64, stack: &mut Stack) -> Result<(), (&'static str, String)> {
+        self.hear(now_ns, stack)?;
+        self.deadline_ns = now_ns + LOOK_NS;
+        match self.stage {
+            Stage::Gathering => self.gather(now_ns, stack)?,
+            Stage::Introducing => self.watch_introductions(now_ns, stack)?,
+            Stage::Asking if now_ns >= self.since_ns + STEP_NS => {
+                return Err(("session_unanswered", "the server does not answer the request for a session".to_owned()));
+            }
+            Stage::Waiting => self.begin(now_ns)?,
+            Stage::Running => {
+                self.deadline_ns = self.deadline_ns.max(self.group.end_ns());
+                self.end(now_ns)?;
+            }
+            Stage::Ending if now_ns >= self.group.end_ns() + ENDING_NS + REPORT_NS => {
+                return Err(("no_report", "the server goes on without a report".to_owned()));
+            }
+            Stage::Asking | Stage::Ending | Stage::Over => {}
+        }
+        if let Some(talk) = &mut self.talk {
+            let written = stack.write(talk.connection, talk.session.output());
+            talk.session.sent(written);
+        }
+        Ok(())
+    }
+
+    /// Waits until nobody joins any more.
+    fn gather(&mut self, now_ns: u64, stack: &mut Stack) -> Result<(), (&'static str, String)> {
+        let mut roster = lock(&self.group.roster);
+        if roster.clients.len() != self.joined {
+            (self.joined, self.since_ns) = (roster.clients.len(), now_ns);
+        }
+        if self.joined < MOST_MEMBERS && now_ns < self.since_ns + SETTLED_NS {
+            return Ok(());
+        }
+        roster.is_sealed = true;
+        drop(roster);
+        self.parties = vec![true; self.joined];
+        self.ask(now_ns, stack)
+    }
+
+    /// Asks for a session for those that take part.
+    fn ask(&mut self, now_ns: u64, stack: &mut Stack) -> Result<(), (&'static str, String)> {
+        let subject = self.group.subject;
+        let open = Open {
+            work: subject.work,
+            flows: self.parties.iter().filter(|takes_part| **takes_part).count() as u32,
+            threads: 1,
+            direction: subject.direction,
+            duration_ms: subject.duration_ms,
+            congestion: None,
+            interval_ms: INTERVAL_MS,
+        };
+        let session = ClientSession::new(open).map_err(told)?;
+        let connection = stack.connect(now_ns, subject.server, BUFFERS);
+        let connection = connection.map_err(|error| (error.name(), format!("{}: {error}", subject.server)))?;
+        self.talk = Some(Talk { connection, session });
+        (self.stage, self.since_ns) = (Stage::Asking, now_ns);
+        Ok(())
+    }
+
+    /// Takes what the server has said.
+    fn hear(&mut self, now_ns: u64, stack: &mut Stack) -> Result<(), (&'static str, String)> {
+        let Some(talk) = &mut self.talk else { return Ok(()) };
+        let session = &mut talk.session;
+        stack.read(talk.connection, |piece| {
+            session.receive(piece);
+            piece.len()
+        });
+        while let Some(event) =
+            self.talk.as_mut().map_or(Ok(None), |talk| talk.session.next_event(now_ns)).map_err(told)?
+        {
+            self.take(now_ns, event);
+        }
+        let Some(talk) = &self.talk else { return Ok(()) };
+        let server = self.group.subject.server;
+        if let Some(error) = stack.error(talk.connection) {
+            return Err((error.name(), format!("session with {server}: {error}")));
+        }
+        if self.stage != Stage::Over && stack.is_at_end(talk.connection) && self.group.outcome.get().is_none() {
+            return Err(("session_closed", format!("{server} closed the session before its report")));
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, now_ns: u64, event: SessionEvent) {
+        match event {
+            SessionEvent::Granted { token } => {
+                let mut next = 0..;
+                let places = self.parties.iter().map(|takes_part| takes_part.then(|| next.next()).flatten()).collect();
+                let parties = next.start;
+                *lock(&self.group.terms) = Terms { token, places, parties };
+                self.group.round.fetch_add(1, Ordering::Release);
+                (self.stage, self.since_ns) = (Stage::Introducing, now_ns);
+            }
+            SessionEvent::Ready => {
+                self.group.is_ready.store(true, Ordering::Release);
+                self.stage = Stage::Waiting;
+            }
+            SessionEvent::Progress { t_ns, flows } => self.group.pass_on(t_ns, flows),
+            SessionEvent::Sent { units } => self.expect(&units),
+            SessionEvent::Report { flows, load, errors } => {
+                let downward = self.downward();
+                let units: Vec<u64> = flows
+                    .iter()
+                    .filter(|row| downward.contains(&row.flow))
+                    .map(|row| row.sent_units.unwrap_or(UNKNOWN))
+                    .collect();
+                self.expect(&units);
+                self.group.pass_on_load(load);
+                let _ = self.group.outcome.set(Ending::Reported { rows: flows, errors });
+            }
+        }
+    }
+
+    /// The server's counts of what it sent, in the downward flows' order.
+    fn expect(&self, units: &[u64]) {
+        let terms = lock(&self.group.terms);
+        for (flow, &sent) in self.downward().zip(units) {
+            if let Some(slot) = terms.places.iter().position(|place| *place == Some(flow % terms.parties.max(1))) {
+                self.group.slots[slot].expected.store(sent, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The numbers of the downward flows.
+    fn downward(&self) -> std::ops::Range<u32> {
+        let parties = self.parties.iter().filter(|takes_part| **takes_part).count() as u32;
+        match self.group.subject.direction {
+            Direction::Up => 0..0,
+            Direction::Down => 0..parties,
+            Direction::Both => parties..2 * parties,
+        }
+    }
+
+    /// Those whose flows do not get through are left out: a session waits for all of its flows.
+    fn watch_introductions(&mut self, now_ns: u64, stack: &mut Stack) -> Result<(), (&'static str, String)> {
+        if now_ns < self.since_ns + INTRODUCTION_NS {
+            return Ok(());
+        }
+        let round = self.group.round.load(Ordering::Acquire);
+        let mut has_changed = false;
+        for (takes_part, slot) in self.parties.iter_mut().zip(&self.group.slots) {
+            if *takes_part && slot.introduced.load(Ordering::Acquire) != round {
+                *takes_part = false;
+                has_changed = true;
+            }
+        }
+        if !self.parties.contains(&true) {
+            return Err(("flows_unanswered", "no flow got through to the server, though its session did".to_owned()));
+        }
+        if !has_changed {
+            if now_ns < self.since_ns + STEP_NS {
+                return Ok(());
+            }
+            return Err(("session_not_ready", "the server waits for flows that were all introduced".to_owned()));
+        }
+        self.hang_up(stack);
+        self.ask(now_ns, stack)
+    }
+
+    fn begin(&mut self, now_ns: u64) -> Result<(), (&'static str, String)> {
+        let start_ns = self.group.start_ns.load(Ordering::Acquire);
+        if let (Some(talk), 1..) = (&mut self.talk, start_ns) {
+            let begin_ns = start_ns.max(now_ns + AHEAD_NS);
+            talk.session.begin(begin_ns).map_err(told)?;
+            self.group.begin_ns.store(begin_ns, Ordering::Release);
+            self.stage = Stage::Running;
+        }
+        Ok(())
+    }
+
+    /// Once every sender is done, or should have been, the server is told what they sent.
+    fn end(&mut self, now_ns: u64) -> Result<(), (&'static str, String)> {
+        let slots = || self.group.slots.iter().zip(&self.parties).filter(|(_, takes_part)| **takes_part);
+        let all_ended = slots().all(|(slot, _)| slot.has_ended.load(Ordering::Acquire));
+        if !all_ended && now_ns < self.group.end_ns() + ENDING_NS {
+            return Ok(());
+        }
+        let counts =
+            matches!(self.group.subject.work, Work::Udp { .. }) && self.group.subject.direction != Direction::Down;
+        let sent: Vec<u64> =
+            slots().filter(|_| counts).map(|(slot, _)| slot.sent_units.load(Ordering::Relaxed)).collect();
+        if let Some(talk) = &mut self.talk {
+            talk.session.end(sent).map_err(told)?;
+        }
+        self.stage = Stage::Ending;
+        Ok(())
+    }
+
+    fn hang_up(&mut self, stack: &mut Stack) {
+        if let Some(talk) = self.talk.take() {
+            stack.close(talk.connection);
+            stack.release(talk.connection);
+        }
+    }
+}
+
+/// An error of the talk by name and in words.
+fn told(error: SessionError) -> (&'static str, String) {
+    let name = match &error {
+        SessionError::Refused(_) => "session_refused",
+        SessionError::Nonsense(_) | SessionError::OutOfTurn => "protocol",
+    };
+    (name, error.to_string())
+}

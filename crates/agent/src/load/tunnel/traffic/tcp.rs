@@ -1,0 +1,253 @@
+//! A TCP stream per client and direction to or from a `leadline serve` behind the gateway, in the session that streams have outside
+//! of a tunnel too.
+
+use std::net::SocketAddr;
+
+use leadline_transport::{Header, HeaderKind, SideReport, Work, HEADER_BYTES};
+use leadline_tunnel::inside::tcp::{Buffers, Connection, Stack};
+use leadline_wire::Direction;
+
+use super::place::{Place, View};
+use super::session::{Ending, Part, Sessions, Subject};
+use super::{count, Channel, Figures, Seat, Told, Traffic, TrafficPlan};
+use crate::flows::{DRAIN_NS, LONGEST_DRAIN_NS};
+
+/// Bytes per read and write call at the server.
+const BLOCK_BYTES: u32 = 128 << 10;
+/// What the buffers of all clients' streams may take together, and bounds of each one's, bytes.
+const ALL_BUFFERS_BYTES: usize = 64 << 20;
+const LEAST_BUFFER_BYTES: usize = 32 << 10;
+const MOST_BUFFER_BYTES: usize = 1 << 20;
+/// The direction that carries no payload, bytes.
+const IDLE_BUFFER_BYTES: usize = 2 << 10;
+/// Congestion control inside.
+const CONGESTION: &str = "reno";
+
+/// TCP of all clients.
+pub struct TcpPlan {
+    sessions: Sessions,
+    duration_ns: u64,
+    seed: u64,
+}
+
+impl TcpPlan {
+    /// Of streams to or from this server.
+    pub fn new(server: SocketAddr, direction: Direction, duration_ms: u64, seed: u64) -> Self {
+        let work = Work::Tcp { block_bytes: BLOCK_BYTES, rate_bps: None };
+        let sessions = Sessions::new(Subject { server, work, direction, duration_ms });
+        Self { sessions, duration_ns: duration_ms.saturating_mul(1_000_000), seed }
+    }
+}
+
+impl TrafficPlan for TcpPlan {
+    fn client(&self, seat: &Seat) -> Result<Box<dyn Traffic>, &'static str> {
+        let server = self.sessions.subject().server;
+        let has_address = if server.is_ipv4() { seat.ipv4.is_some() } else { seat.ipv6.is_some() };
+        if !has_address {
+            return Err("no_address");
+        }
+        let member = self.sessions.join(seat.client);
+        Ok(Box::new(TcpTraffic {
+            place: Place::new(member, seat, self.seed, true),
+            server,
+            buffer_bytes: (ALL_BUFFERS_BYTES / seat.clients.max(1) as usize)
+                .clamp(LEAST_BUFFER_BYTES, MOST_BUFFER_BYTES),
+            duration_ns: self.duration_ns,
+            up: None,
+            down: None,
+            deadline_ns: 0,
+        }))
+    }
+
+    fn duration_ns(&self) -> u64 {
+        self.duration_ns
+    }
+
+    fn told(&self) -> Told {
+        self.sessions.told()
+    }
+}
+
+struct TcpTraffic {
+    place: Place,
+    server: SocketAddr,
+    buffer_bytes: usize,
+    duration_ns: u64,
+    up: Option<Stream>,
+    down: Option<Stream>,
+    deadline_ns: u64,
+}
+
+/// One stream.
+struct Stream {
+    id: u32,
+    connection: Connection,
+    /// What is left of its introduction.
+    preface: Vec<u8>,
+    bytes: u64,
+    first_ns: Option<u64>,
+    last_ns: Option<u64>,
+    ended_ns: Option<u64>,
+}
+
+impl TcpTraffic {
+    /// Takes up new terms: streams begin anew.
+    fn take_part(&mut self, part: Part, now_ns: u64) {
+        let Some(stack) = &mut self.place.stack else { return };
+        for old in [self.up.take(), self.down.take()].into_iter().flatten() {
+            stack.abort(old.connection);
+            stack.release(old.connection);
+        }
+        let up = Buffers { receive_bytes: IDLE_BUFFER_BYTES, send_bytes: self.buffer_bytes };
+        let down = Buffers { receive_bytes: self.buffer_bytes, send_bytes: IDLE_BUFFER_BYTES };
+        for (id, buffers, place) in [(part.up, up, &mut self.up), (part.down, down, &mut self.down)] {
+            let Some(id) = id else { continue };
+            let mut preface = vec![0; HEADER_BYTES];
+            Header { kind: HeaderKind::Stream, token: part.token, flow: id, sequence: 0, sent_ns: now_ns }
+                .write(&mut preface);
+            match stack.connect(now_ns, self.server, buffers) {
+                Ok(connection) => {
+                    let (first_ns, last_ns, ended_ns) = (None, None, None);
+                    *place = Some(Stream { id, connection, preface, bytes: 0, first_ns, last_ns, ended_ns });
+                }
+                Err(error) => count(&mut self.place.errors, error.name()),
+            }
+        }
+    }
+
+    /// Writes introductions, and what the upward stream has room for; reads the downward one.
+    fn move_payload(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
+        let Some(stack) = &mut self.place.stack else { return };
+        let begin_ns = self.place.member.begin_ns();
+        let end_ns = begin_ns.map_or(u64::MAX, |begin_ns| begin_ns.saturating_add(self.duration_ns));
+        for stream in self.up.iter_mut().chain(&mut self.down) {
+            stream.introduce(stack);
+            if let Some(error) = stack.error(stream.connection).filter(|_| stream.ended_ns.is_none()) {
+                stream.ended_ns = Some(now_ns);
+                count(&mut self.place.errors, error.name());
+            }
+        }
+        let has_begun = begin_ns.is_some_and(|begin_ns| now_ns >= begin_ns);
+        if let Some(up) = self.up.as_mut().filter(|up| has_begun && up.ended_ns.is_none()) {
+            if now_ns >= end_ns {
+                stack.close(up.connection);
+                up.ended_ns = Some(end_ns);
+            } else {
+                let room = stack.room(up.connection);
+                let filled = stack.fill(up.connection, room);
+                up.moved(filled, now_ns);
+                channel.counters.sent(filled as u64, 0);
+            }
+        }
+        if let Some(down) = self.down.as_mut().filter(|down| down.ended_ns.is_none()) {
+            let read = stack.read(down.connection, <[u8]>::len);
+            down.moved(read, now_ns);
+            channel.counters.received(read as u64, 0);
+            let quiet_since_ns = down.last_ns.unwrap_or(0).max(end_ns);
+            let too_long_ns = quiet_since_ns.saturating_add(DRAIN_NS).min(end_ns.saturating_add(LONGEST_DRAIN_NS));
+            if stack.is_at_end(down.connection) {
+                stack.close(down.connection);
+                down.ended_ns = Some(now_ns);
+            } else if now_ns >= too_long_ns {
+                stack.abort(down.connection);
+                down.ended_ns = Some(now_ns);
+                count(&mut self.place.errors, "no_end_of_stream");
+            }
+        }
+    }
+
+    fn view(&self, direction: Direction, stream: &Stream, due_ns: u64, now_ns: u64) -> View {
+        let stack = self.place.stack.as_ref();
+        let is_up = direction == Direction::Up;
+        let local = SideReport {
+            flow: stream.id,
+            start_ns: stream.first_ns,
+            end_ns: stream.first_ns.map(|_| stream.ended_ns.unwrap_or(now_ns)),
+            sent_bytes: if is_up { stream.bytes } else { 0 },
+            received_bytes: if is_up { 0 } else { stream.bytes },
+            retransmits: stack.filter(|_| is_up).map(|stack| stack.retransmits(stream.connection)),
+            ..SideReport::default()
+        };
+        let ends = stack.map(|stack| (stack.local(stream.connection), self.server));
+        View { direction, due_ns, local, ends, congestion: is_up.then_some(CONGESTION) }
+    }
+
+    fn streams(&self) -> impl Iterator<Item = &Stream> {
+        self.up.iter().chain(&self.down)
+    }
+}
+
+impl Stream {
+    fn introduce(&mut self, stack: &mut Stack) {
+        if !self.preface.is_empty() && stack.is_writable(self.connection) {
+            let written = stack.write(self.connection, &self.preface);
+            self.preface.drain(..written);
+        }
+    }
+
+    fn moved(&mut self, bytes: usize, now_ns: u64) {
+        if bytes > 0 {
+            self.bytes += bytes as u64;
+            self.first_ns.get_or_insert(now_ns);
+            self.last_ns = Some(now_ns);
+        }
+    }
+}
+
+impl Traffic for TcpTraffic {
+    fn is_ready(&self) -> bool {
+        self.place.left_out.is_some() || self.place.member.is_ready()
+    }
+
+    fn start(&mut self, start_ns: u64) {
+        self.place.member.start(start_ns);
+        self.deadline_ns = 0;
+    }
+
+    fn poll(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
+        match self.place.member.news() {
+            Some(Some(part)) => self.take_part(part, now_ns),
+            Some(None) => self.place.left_out = Some("stream_unanswered"),
+            None => {}
+        }
+        self.move_payload(now_ns, channel);
+        let (is_some, is_known) = (self.streams().count() > 0, self.streams().all(|stream| stream.preface.is_empty()));
+        if is_some && is_known {
+            self.place.member.introduced();
+        }
+        let begin_ns = self.place.member.begin_ns();
+        if begin_ns.is_some() && self.up.as_ref().is_none_or(|up| up.ended_ns.is_some()) {
+            self.place.member.ended();
+        }
+        self.place.poll(now_ns, channel);
+        let end_ns = begin_ns.map_or(u64::MAX, |begin_ns| begin_ns.saturating_add(self.duration_ns));
+        let next_ns = begin_ns.filter(|begin_ns| now_ns < *begin_ns).unwrap_or(end_ns.max(now_ns + DRAIN_NS / 10));
+        let next_ns = if now_ns < end_ns { next_ns.min(end_ns) } else { next_ns };
+        self.deadline_ns = if self.is_done() { u64::MAX } else { next_ns.min(self.place.deadline_ns(now_ns)) };
+    }
+
+    fn payload(&mut self, now_ns: u64, packet: &[u8], _channel: &mut Channel<'_>) {
+        if let Some(stack) = &mut self.place.stack {
+            stack.handle(now_ns, packet);
+        }
+    }
+
+    fn deadline_ns(&self) -> u64 {
+        self.deadline_ns
+    }
+
+    fn is_done(&self) -> bool {
+        let is_lost = matches!(self.place.member.ending(), Some(Ending::Lost { .. }));
+        is_lost || self.place.is_over() && self.streams().all(|stream| stream.ended_ns.is_some())
+    }
+
+    fn finish(&mut self, now_ns: u64, _channel: &mut Channel<'_>) -> Figures {
+        let due_ns = self.place.member.begin_ns().unwrap_or(now_ns);
+        let directions = [(Direction::Up, &self.up), (Direction::Down, &self.down)];
+        let views = directions
+            .into_iter()
+            .filter_map(|(direction, stream)| Some(self.view(direction, stream.as_ref()?, due_ns, now_ns)))
+            .collect();
+        self.place.figures(views)
+    }
+}

@@ -1,0 +1,376 @@
+//! Each kind of traffic against the kernel's own stack and our own server, over a TUN device in place of tunnels: what one side
+//! counts is what the other counts, to the packet. Skipped where no TUN device can be made.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::mpsc;
+use std::sync::Arc;
+
+use leadline_sys::clock::monotonic_ns;
+use leadline_sys::poll::{Interest, Poll};
+use leadline_sys::tun::Tun;
+use leadline_wire::{Direction, FlowReport, HttpAnswer, HttpRequest, ServeSpec, TunnelTraffic};
+
+use super::{plan, Channel, Figures, Seat, Traffic, TrafficPlan};
+use crate::gate::Gate;
+use crate::load::threads::{Collector, FlowCounters, Recorder};
+use crate::load::tunnel::metric::METRICS;
+use crate::serve::{self, Server};
+
+const MTU: u16 = 1500;
+
+/// A TUN device whose far end are the clients, and a server on its near end.
+struct Lab {
+    tun: Tun,
+    /// What tells this lab's addresses from others'.
+    number: u16,
+    gate: Arc<Gate>,
+    _server: Server,
+}
+
+/// What came of a load.
+struct Found {
+    figures: Vec<Figures>,
+    histograms: BTreeMap<String, u64>,
+    counters: Vec<(u64, u64, u64, u64)>,
+    plan: Arc<dyn TrafficPlan>,
+}
+
+/// What the way does to packets of UDP that carry payload, by their number: to the server, and from it.
+#[derive(Clone, Copy, Default)]
+struct Way {
+    lose_up: u64,
+    lose_down: u64,
+}
+
+impl Lab {
+    /// None where this host has no TUN device for us.
+    fn new(answer: HttpAnswer) -> Option<Self> {
+        static NUMBER: AtomicU16 = AtomicU16::new(0);
+        // Test processes that run at once share the host's network.
+        let number =
+            (std::process::id() as u16).wrapping_mul(16).wrapping_add(NUMBER.fetch_add(1, Ordering::Relaxed)) & 0x1ff;
+        let tun = match Tun::create(&format!("llin{number}"), false) {
+            Ok(tun) => tun,
+            Err(error) => {
+                println!("skipped: no TUN device: {error}");
+                return None;
+            }
+        };
+        let (v4, v6) = (ipv4(number, 1), ipv6(number, 1));
+        tun.add_address(v4.into(), 24).unwrap();
+        let has_v6 = tun.add_address(v6.into(), 64).is_ok();
+        tun.bring_up(MTU, 500).unwrap();
+        let bind = [Some(v4.to_string()), has_v6.then(|| v6.to_string())].into_iter().flatten().collect();
+        let spec = ServeSpec {
+            bind,
+            port: Some(5201),
+            http_port: Some(8080),
+            https_port: None,
+            answer,
+            threads: Some(1),
+            longest_ms: 60_000,
+            most_flows: 1000,
+        };
+        let gate = Arc::new(Gate::default());
+        let server = serve::start(&spec, &gate).unwrap();
+        Some(Self { tun, number, gate, _server: server })
+    }
+
+    fn seat(&self, client: u32, clients: u32) -> Seat {
+        Seat {
+            client,
+            clients,
+            ipv4: Some(ipv4(self.number, 10 + client as u8)),
+            ipv6: Some(ipv6(self.number, 10 + client as u16)),
+            server_ipv4: Some(ipv4(self.number, 1)),
+            server_ipv6: Some(ipv6(self.number, 1)),
+            mtu: MTU,
+        }
+    }
+
+    /// Runs so many clients from their making to their figures.
+    fn run(&self, spec: &TunnelTraffic, clients: u32, way: Way) -> Found {
+        let plan = plan(spec).unwrap();
+        let mut members: Vec<Box<dyn Traffic>> =
+            (0..clients).map(|client| plan.client(&self.seat(client, clients)).unwrap()).collect();
+        let counters: Vec<FlowCounters> = (0..clients).map(|_| FlowCounters::default()).collect();
+        let (out, rolled) = mpsc::channel();
+        let mut recorder = Recorder::new(METRICS.len(), 0, out);
+        let mut poll = Poll::new(4).unwrap();
+        poll.add(&self.tun, 0, Interest::Read).unwrap();
+        let (mut started, mut up, mut down) = (false, 0u64, 0u64);
+        let mut packet = [0; 2048];
+        let given_up_ns = monotonic_ns() + 30_000_000_000;
+        while !members.iter().all(|member| member.is_done()) {
+            assert!(monotonic_ns() < given_up_ns, "it comes to an end");
+            if !started && members.iter().all(|member| member.is_ready()) {
+                started = true;
+                let start_ns = monotonic_ns() + 20_000_000;
+                members.iter_mut().for_each(|member| member.start(start_ns));
+            }
+            let mut touched = vec![false; members.len()];
+            while let Ok(bytes) = self.tun.read(&mut packet) {
+                let Some(client) = client_of(&packet[..bytes]).filter(|client| *client < members.len()) else {
+                    continue;
+                };
+                down += u64::from(is_datagram(&packet[..bytes]));
+                if way.lose_down > 0 && is_datagram(&packet[..bytes]) && down % way.lose_down == 0 {
+                    continue;
+                }
+                let mut channel = Channel { send: &mut |_| true, recorder: &mut recorder, counters: &counters[client] };
+                members[client].payload(monotonic_ns(), &packet[..bytes], &mut channel);
+                touched[client] = true;
+            }
+            let mut next_ns = u64::MAX;
+            for (client, member) in members.iter_mut().enumerate() {
+                if touched[client] || member.deadline_ns() <= monotonic_ns() {
+                    let mut send = |packet: &[u8]| {
+                        up += u64::from(is_datagram(packet));
+                        let is_lost = way.lose_up > 0 && is_datagram(packet) && up % way.lose_up == 0;
+                        is_lost || self.tun.write(packet).is_ok()
+                    };
+                    let mut channel = Channel { send: &mut send, recorder: &mut recorder, counters: &counters[client] };
+                    member.poll(monotonic_ns(), &mut channel);
+                }
+                next_ns = next_ns.min(member.deadline_ns());
+            }
+            poll.wait(Some(next_ns.min(monotonic_ns() + 50_000_000))).unwrap().for_each(drop);
+        }
+        let figures = members
+            .iter_mut()
+            .zip(&counters)
+            .map(|(member, counters)| {
+                let mut channel = Channel { send: &mut |_| true, recorder: &mut recorder, counters };
+                member.finish(monotonic_ns(), &mut channel)
+            })
+            .collect();
+        recorder.finish();
+        let mut collector = Collector::new(METRICS);
+        rolled.try_iter().for_each(|one| collector.take(one));
+        let histograms = collector.totals().into_iter().map(|report| (report.metric, report.count)).collect();
+        let counters = counters
+            .iter()
+            .map(|one| (one.sent_bytes(), one.sent_units(), one.received_bytes(), one.received_units()))
+            .collect();
+        Found { figures, histograms, counters, plan }
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        // The server's threads see it; the device goes with its descriptor.
+        self.gate.stop();
+    }
+}
+
+/// Of RFC 2544's range for measurements.
+fn ipv4(number: u16, host: u8) -> Ipv4Addr {
+    Ipv4Addr::new(198, 18 + (number >> 8) as u8, number as u8, host)
+}
+
+fn ipv6(number: u16, host: u16) -> Ipv6Addr {
+    Ipv6Addr::new(0xfd5a, 0x1ead, number, 0, 0, 0, 0, host)
+}
+
+/// Whose packet it is, by the last byte of its destination.
+fn client_of(packet: &[u8]) -> Option<usize> {
+    let last = if packet[0] >> 4 == 4 { packet.get(19) } else { packet.get(39) };
+    usize::from(*last?).checked_sub(10)
+}
+
+/// Whether it is UDP of more than an introduction.
+fn is_datagram(packet: &[u8]) -> bool {
+    let (protocol, headers) = if packet[0] >> 4 == 4 { (packet[9], 28) } else { (packet[6], 48) };
+    protocol == 17 && packet.len() > headers + 40
+}
+
+fn flow(figures: &Figures, direction: Direction) -> &FlowReport {
+    figures.flows.iter().find(|flow| flow.direction == direction).unwrap()
+}
+
+fn udp(lab: &Lab, v6: bool, direction: Direction, rate_pps: Option<f64>, duration_ms: u64) -> TunnelTraffic {
+    let host = if v6 { ipv6(lab.number, 1).to_string() } else { ipv4(lab.number, 1).to_string() };
+    TunnelTraffic::Udp { host, port: 5201, direction, rate_pps, datagram_bytes: 200, duration_ms }
+}
+
+#[test]
+fn the_kernel_answers_every_echo() {
+    let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
+    for to in [None, Some(ipv6(lab.number, 1).to_string())] {
+        let spec = TunnelTraffic::Echo { to, rate_pps: 100.0, packet_bytes: 100, duration_ms: 500 };
+        let found = lab.run(&spec, 3, Way::default());
+        for (figures, counters) in found.figures.iter().zip(&found.counters) {
+            let flow = flow(figures, Direction::Up);
+            assert_eq!((flow.sent_units, flow.received_units, flow.lost), (Some(50), Some(50), Some(0)));
+            assert_eq!((flow.sent_bytes, flow.received_bytes, *counters), (5000, Some(5000), (5000, 50, 5000, 50)));
+            assert_eq!((figures.counts["unsent"], figures.counts["strays"]), (0, 0));
+            assert!(figures.errors.is_empty());
+        }
+        for name in ["latency", "service", "traffic_late"] {
+            assert_eq!(found.histograms[name], 150, "{name}");
+        }
+    }
+}
+
+#[test]
+fn nobody_there_is_counted_as_unanswered() {
+    let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
+    let spec = TunnelTraffic::Echo {
+        to: Some(ipv4(lab.number, 10).to_string()),
+        rate_pps: 50.0,
+        packet_bytes: 64,
+        duration_ms: 200,
+    };
+    // The kernel sends it back to the first client, who is no kernel.
+    let found = lab.run(&spec, 2, Way::default());
+    let flow = flow(&found.figures[1], Direction::Up);
+    assert_eq!((flow.sent_units, flow.received_units, flow.lost), (Some(10), Some(0), Some(10)));
+    assert_eq!((found.figures[1].counts["unanswered"], flow.jitter_us), (10, None));
+}
+
+#[test]
+fn datagrams_are_counted_alike_at_both_ends() {
+    let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
+    for v6 in [false, true] {
+        let found = lab.run(&udp(&lab, v6, Direction::Both, Some(200.0), 500), 3, Way::default());
+        for figures in &found.figures {
+            assert_eq!(figures.errors, BTreeMap::new(), "{:?}", figures.examples);
+            for direction in [Direction::Up, Direction::Down] {
+                let flow = flow(figures, direction);
+                assert_eq!((flow.sent_units, flow.received_units), (Some(100), Some(100)), "{direction:?}");
+                assert_eq!((flow.lost, flow.duplicates, flow.reordered), (Some(0), Some(0), Some(0)));
+                assert_eq!((flow.sent_bytes, flow.received_bytes), (20_000, Some(20_000)));
+                assert!(flow.end_ns > flow.start_ns && flow.start_ns >= Some(flow.due_ns));
+            }
+        }
+        assert_eq!(found.histograms["traffic_late"], 300);
+        let told = found.plan.told();
+        assert_eq!(told.loads.len(), 1, "three clients share one session");
+        let (_, rows) = told.progress.last().expect("it tells how far it is");
+        assert_eq!(rows.iter().map(|row| row.flow).collect::<Vec<_>>(), [0, 1, 2]);
+    }
+}
+
+#[test]
+fn what_the_way_loses_is_lost_to_the_packet() {
+    let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
+    let way = Way { lose_up: 10, lose_down: 20 };
+    let found = lab.run(&udp(&lab, false, Direction::Both, Some(500.0), 400), 2, way);
+    let lost = |direction| found.figures.iter().map(|figures| flow(figures, direction).lost.unwrap()).sum::<u64>();
+    assert_eq!((lost(Direction::Up), lost(Direction::Down)), (40, 20));
+}
+
+#[test]
+fn full_speed_sends_in_batches_until_the_time_is_over() {
+    let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
+    let found = lab.run(&udp(&lab, false, Direction::Up, None, 300), 1, Way::default());
+    let flow = flow(&found.figures[0], Direction::Up);
+    let (sent, received) = (flow.sent_units.unwrap(), flow.received_units.unwrap());
+    assert!(sent > 1000 && received > 0 && received <= sent, "{sent} {received}");
+    assert_eq!((flow.lost, found.figures[0].counts["unsent"]), (Some(sent - received), 0));
+    assert!(flow.end_ns.unwrap() >= flow.due_ns + 300_000_000);
+}
+
+#[test]
+fn streams_go_both_ways_whole() {
+    let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
+    for v6 in [false, true] {
+        let host = if v6 { ipv6(lab.number, 1).to_string() } else { ipv4(lab.number, 1).to_string() };
+        let spec = TunnelTraffic::Tcp { host, port: 5201, direction: Direction::Both, duration_ms: 500 };
+        let found = lab.run(&spec, 2, Way::default());
+        for figures in &found.figures {
+            assert_eq!(figures.errors, BTreeMap::new(), "{:?}", figures.examples);
+            for direction in [Direction::Up, Direction::Down] {
+                let flow = flow(figures, direction);
+                assert!(flow.sent_bytes > 100_000, "{direction:?} {flow:?}");
+                assert_eq!(flow.received_bytes, Some(flow.sent_bytes), "{direction:?}");
+                assert!(flow.end_ns > flow.start_ns);
+            }
+            assert!(flow(figures, Direction::Up).retransmits.is_some());
+        }
+    }
+}
+
+#[test]
+fn requests_are_answered_at_their_rate_and_back_to_back() {
+    let Some(lab) = Lab::new(HttpAnswer { close_after: Some(7), ..HttpAnswer::default() }) else { return };
+    let request = |host: String| HttpRequest {
+        url: format!("http://{host}:8080/"),
+        method: "GET".into(),
+        headers: Vec::new(),
+        body_base64: None,
+        weight: 1,
+    };
+    for (host, rate_per_s) in
+        [(ipv4(lab.number, 1).to_string(), Some(50.0)), (format!("[{}]", ipv6(lab.number, 1)), None)]
+    {
+        let spec = TunnelTraffic::Http { request: request(host), rate_per_s, duration_ms: 600 };
+        let found = lab.run(&spec, 2, Way::default());
+        let mut answered = 0;
+        for figures in &found.figures {
+            let (flow, counts) = (flow(figures, Direction::Up), &figures.counts);
+            assert_eq!(figures.errors, BTreeMap::new());
+            assert!(rate_per_s.is_none() || counts["requests_due"] == 30);
+            assert_eq!((flow.sent_units, flow.received_units), (Some(counts["requests_due"]), flow.sent_units));
+            assert_eq!((counts["status_2xx"], counts["unsent"]), (counts["requests_sent"], 0));
+            assert!(counts["requests_sent"] >= 20 && counts["connections"] >= counts["requests_sent"] / 7);
+            answered += counts["requests_sent"];
+        }
+        assert_eq!((found.histograms["latency"], found.histograms["service"]), (answered, answered));
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_named() {
+    let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
+    let host = ipv4(lab.number, 1).to_string();
+    let tcp = TunnelTraffic::Tcp { host: host.clone(), port: 9, direction: Direction::Up, duration_ms: 100 };
+    let found = lab.run(&tcp, 2, Way::default());
+    assert!(found.figures.iter().all(|figures| figures.errors == BTreeMap::from([("connection_refused", 1)])));
+    let udp = TunnelTraffic::Udp {
+        host,
+        port: 9,
+        direction: Direction::Down,
+        rate_pps: Some(1.0),
+        datagram_bytes: 100,
+        duration_ms: 100,
+    };
+    let found = lab.run(&udp, 1, Way::default());
+    assert_eq!(found.figures[0].errors, BTreeMap::from([("connection_refused", 1)]));
+    assert!(found.figures[0].flows.is_empty());
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let code = |spec: &TunnelTraffic| plan(spec).err().map(|error| error.code);
+    let echo = |to: Option<&str>, rate_pps, packet_bytes, duration_ms| TunnelTraffic::Echo {
+        to: to.map(str::to_owned),
+        rate_pps,
+        packet_bytes,
+        duration_ms,
+    };
+    assert_eq!(code(&echo(None, 1.0, 64, 1)), None);
+    assert_eq!(code(&echo(Some("gateway"), 1.0, 64, 1)).as_deref(), Some("bad_address"));
+    assert_eq!(code(&echo(None, 0.0, 64, 1)).as_deref(), Some("bad_rate"));
+    assert_eq!(code(&echo(None, 1.0, 43, 1)).as_deref(), Some("bad_size"));
+    assert_eq!(code(&echo(None, 1.0, 64, 0)).as_deref(), Some("bad_spec"));
+    let tcp =
+        |host: &str, port| TunnelTraffic::Tcp { host: host.into(), port, direction: Direction::Up, duration_ms: 1 };
+    for (host, port) in [("server", 1), ("0.0.0.0", 1), ("224.0.0.1", 1), ("10.0.0.1", 0)] {
+        assert_eq!(code(&tcp(host, port)).as_deref(), Some("bad_address"), "{host}");
+    }
+    let seat = Seat {
+        client: 0,
+        clients: 1,
+        ipv4: Some(Ipv4Addr::LOCALHOST),
+        ipv6: None,
+        server_ipv4: None,
+        server_ipv6: None,
+        mtu: MTU,
+    };
+    assert_eq!(plan(&tcp("fd00::1", 1)).unwrap().client(&seat).err(), Some("no_address"));
+    assert_eq!(plan(&echo(None, 1.0, 64, 1)).unwrap().client(&seat).err(), Some("no_echo_target"));
+    assert_eq!(plan(&echo(Some("10.0.0.1"), 1.0, 1501, 1)).unwrap().client(&seat).err(), Some("packet_too_big"));
+}

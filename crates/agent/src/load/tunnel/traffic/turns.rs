@@ -1,0 +1,100 @@
+//! When one client's paced sends are due, and the row that its flow leaves. Owns no state of a flow.
+
+use leadline_pace::Pace;
+use leadline_wire::{Direction, FlowReport};
+
+use super::Seat;
+
+/// Packets that one call sends at most, so that one client starves neither the others nor the clock.
+pub const BATCH: u64 = 64;
+/// How long a refused send waits before it is tried again, ns; room in the socket wakes it earlier.
+pub const RETRY_NS: u64 = 1_000_000;
+/// What was due in time may still leave this much after the end: a thread that woke late is no lost packet. What is left then is
+/// `unsent`, ns.
+pub const OVERTIME_NS: u64 = 100_000_000;
+
+/// A client's share of the fleet's schedule: the same rate for each, spread over one gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turns {
+    pace: Pace,
+    offset_ns: u64,
+    most: u64,
+}
+
+impl Turns {
+    /// What is due within `duration_ns`.
+    pub fn new(pace: Pace, seat: &Seat, duration_ns: u64) -> Self {
+        let share = u128::from(pace.due_ns(1)) * u128::from(seat.client) / u128::from(seat.clients.max(1));
+        // A client's first packet is due in the first gap, which may be longer than the load.
+        let offset_ns = u64::try_from(share).unwrap_or(u64::MAX);
+        Self { pace, offset_ns, most: pace.count_within(duration_ns.saturating_sub(offset_ns)) }
+    }
+
+    /// How many are due in all.
+    pub fn most(self) -> u64 {
+        self.most
+    }
+
+    /// When the one with this number is due, ns after the start.
+    pub fn due_ns(self, number: u64) -> u64 {
+        self.offset_ns.saturating_add(self.pace.due_ns(number))
+    }
+
+    /// How many are due so long after the start.
+    pub fn due_count(self, elapsed_ns: u64) -> u64 {
+        elapsed_ns.checked_sub(self.offset_ns).map_or(0, |elapsed| self.pace.due_count(elapsed).min(self.most))
+    }
+}
+
+/// A flow's row before anything is known of it but when it was due.
+pub fn row(client: u32, direction: Direction, due_ns: u64) -> FlowReport {
+    FlowReport {
+        flow: client,
+        direction,
+        due_ns,
+        start_ns: None,
+        end_ns: None,
+        sent_bytes: 0,
+        received_bytes: None,
+        sent_units: None,
+        received_units: None,
+        lost: None,
+        duplicates: None,
+        reordered: None,
+        jitter_us: None,
+        retransmits: None,
+        rtt_mean_us: None,
+        congestion: None,
+        local: None,
+        remote: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seat(client: u32, clients: u32) -> Seat {
+        Seat { client, clients, ipv4: None, ipv6: None, server_ipv4: None, server_ipv6: None, mtu: 1500 }
+    }
+
+    #[test]
+    fn clients_are_spread_over_one_gap() {
+        let pace = Pace::per_second(10.0).unwrap();
+        let turns: Vec<_> = (0..4).map(|client| Turns::new(pace, &seat(client, 4), 1_000_000_000)).collect();
+        assert_eq!(
+            turns.iter().map(|turns| turns.due_ns(0)).collect::<Vec<_>>(),
+            [0, 25_000_000, 50_000_000, 75_000_000]
+        );
+        assert!(turns.iter().all(|turns| turns.most() == 10));
+        assert_eq!((turns[2].due_count(49_999_999), turns[2].due_count(50_000_000)), (0, 1));
+        assert_eq!(turns[2].due_count(u64::MAX), 10);
+    }
+
+    #[test]
+    fn a_gap_longer_than_the_load_leaves_some_clients_none() {
+        let pace = Pace::per_second(0.5).unwrap();
+        let counts: Vec<_> = (0..4).map(|client| Turns::new(pace, &seat(client, 4), 1_000_000_000).most()).collect();
+        assert_eq!(counts, [1, 1, 0, 0]);
+    }
+}

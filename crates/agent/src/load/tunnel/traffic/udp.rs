@@ -1,0 +1,376 @@
+//! Numbered datagrams to a `leadline serve` behind the gateway, or from it, with the header and the session that datagrams have
+//! outside of a tunnel too.
+
+use std::net::{IpAddr, SocketAddr};
+
+use leadline_pace::Pace;
+use leadline_transport::{DatagramReceiver, Header, HeaderKind, SideReport, Work, HEADER_BYTES};
+use leadline_tunnel::inside::udp::datagram;
+use leadline_tunnel::inside::{Packet, Udp};
+use leadline_wire::{Direction, ErrorReport};
+
+use super::place::{Place, View};
+use super::session::{Part, Sessions, Subject};
+use super::turns::{Turns, BATCH, OVERTIME_NS, RETRY_NS};
+use super::{count, Channel, Figures, Seat, Told, Traffic, TrafficPlan};
+use crate::events::input_error;
+use crate::flows::DRAIN_NS;
+use crate::load::tunnel::metric::Metric;
+
+/// Time between two introductions of a flow, ns.
+const HELLO_NS: u64 = 100_000_000;
+/// After the server has told its count, this much silence means that the rest is lost, ns.
+const SILENCE_NS: u64 = 500_000_000;
+/// The first of a client's ports; each round of introductions takes two others.
+const FIRST_PORT: u16 = 20_000;
+/// Ports before they begin anew.
+const PORTS: u32 = 20_000;
+/// IPv4's and UDP's headers: what a datagram needs besides its payload at least.
+const LEAST_OVERHEAD_BYTES: u32 = 28;
+
+/// UDP of all clients.
+pub struct UdpPlan {
+    sessions: Sessions,
+    pace: Option<Pace>,
+    datagram_bytes: usize,
+    duration_ns: u64,
+    seed: u64,
+}
+
+impl UdpPlan {
+    /// Checks what was asked for.
+    pub fn new(
+        server: SocketAddr,
+        direction: Direction,
+        rate_pps: Option<f64>,
+        datagram_bytes: u32,
+        duration_ms: u64,
+        seed: u64,
+    ) -> Result<Self, ErrorReport> {
+        let refused = |rate| input_error("bad_rate", format!("udp: {rate} datagrams/s is no rate"));
+        let pace = rate_pps.map(|rate| Pace::per_second(rate).ok_or_else(|| refused(rate))).transpose()?;
+        let (least, most) = (HEADER_BYTES as u32, u32::from(u16::MAX) - LEAST_OVERHEAD_BYTES);
+        if !(least..=most).contains(&datagram_bytes) {
+            let message =
+                format!("udp: a datagram of {datagram_bytes} bytes: {least} to {most} carry the measuring header");
+            return Err(input_error("bad_size", message));
+        }
+        let work = Work::Udp { datagram_bytes, rate_pps, number: None };
+        let sessions = Sessions::new(Subject { server, work, direction, duration_ms });
+        let duration_ns = duration_ms.saturating_mul(1_000_000);
+        Ok(Self { sessions, pace, datagram_bytes: datagram_bytes as usize, duration_ns, seed })
+    }
+}
+
+impl TrafficPlan for UdpPlan {
+    fn client(&self, seat: &Seat) -> Result<Box<dyn Traffic>, &'static str> {
+        let server = self.sessions.subject().server;
+        let own = if server.is_ipv4() { seat.ipv4.map(IpAddr::V4) } else { seat.ipv6.map(IpAddr::V6) };
+        let own = own.ok_or("no_address")?;
+        let flow = Udp::new(SocketAddr::new(own, FIRST_PORT), server).ok_or("no_address")?;
+        if self.datagram_bytes + flow.overhead_bytes() > usize::from(seat.mtu) {
+            return Err("packet_too_big");
+        }
+        let member = self.sessions.join(seat.client);
+        Ok(Box::new(UdpTraffic {
+            place: Place::new(member, seat, self.seed, false),
+            own,
+            server,
+            turns: self.pace.map(|pace| Turns::new(pace, seat, self.duration_ns)),
+            datagram_bytes: self.datagram_bytes,
+            duration_ns: self.duration_ns,
+            // Ports of an earlier load may still be known to the server.
+            port_seed: self.seed as u32,
+            up: None,
+            down: None,
+            hello_ns: 0,
+            packet: Vec::new(),
+            deadline_ns: 0,
+        }))
+    }
+
+    fn duration_ns(&self) -> u64 {
+        self.duration_ns
+    }
+
+    fn told(&self) -> Told {
+        self.sessions.told()
+    }
+}
+
+struct UdpTraffic {
+    place: Place,
+    own: IpAddr,
+    server: SocketAddr,
+    /// When datagrams are due; as fast as they go where absent.
+    turns: Option<Turns>,
+    datagram_bytes: usize,
+    duration_ns: u64,
+    port_seed: u32,
+    up: Option<Up>,
+    down: Option<Down>,
+    /// When flows introduce themselves next, while the server does not know them.
+    hello_ns: u64,
+    packet: Vec<u8>,
+    deadline_ns: u64,
+}
+
+/// A flow's way and names.
+#[derive(Clone, Copy)]
+struct Flow {
+    udp: Udp,
+    token: u64,
+    id: u32,
+    /// Whether the server has answered its introduction.
+    is_known: bool,
+}
+
+struct Up {
+    flow: Flow,
+    next: u64,
+    first_ns: Option<u64>,
+    last_ns: Option<u64>,
+    unsent: u64,
+    ended_ns: Option<u64>,
+}
+
+struct Down {
+    flow: Flow,
+    receiver: DatagramReceiver,
+    /// When the server's count was heard of.
+    told_ns: Option<u64>,
+    has_ended: bool,
+}
+
+impl UdpTraffic {
+    /// Takes up new terms: flows begin anew.
+    fn take_part(&mut self, part: Part) {
+        let flow = |which: u32, id: Option<u32>| {
+            let port = FIRST_PORT + (self.port_seed.wrapping_add(2 * part.round + which) % PORTS) as u16;
+            let udp = Udp::new(SocketAddr::new(self.own, port), self.server)?;
+            Some(Flow { udp, token: part.token, id: id?, is_known: false })
+        };
+        self.up =
+            flow(0, part.up).map(|flow| Up { flow, next: 0, first_ns: None, last_ns: None, unsent: 0, ended_ns: None });
+        self.down = flow(1, part.down).map(|flow| Down {
+            receiver: DatagramReceiver::new(part.token, flow.id, self.datagram_bytes),
+            flow,
+            told_ns: None,
+            has_ended: false,
+        });
+        self.hello_ns = 0;
+    }
+
+    fn is_introduced(&self) -> bool {
+        self.up.iter().map(|up| &up.flow).chain(self.down.iter().map(|down| &down.flow)).all(|flow| flow.is_known)
+    }
+
+    /// Introduces the flows that the server does not know.
+    fn introduce(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
+        if now_ns < self.hello_ns {
+            return;
+        }
+        self.hello_ns = now_ns + HELLO_NS;
+        for flow in [self.up.as_ref().map(|up| up.flow), self.down.as_ref().map(|down| down.flow)].into_iter().flatten()
+        {
+            if !flow.is_known {
+                let mut hello = [0; HEADER_BYTES];
+                let (token, id) = (flow.token, flow.id);
+                Header { kind: HeaderKind::Hello, token, flow: id, sequence: 0, sent_ns: now_ns }.write(&mut hello);
+                self.packet.clear();
+                flow.udp.build(&hello, HEADER_BYTES, &mut self.packet);
+                // One that is not taken is like one that is lost.
+                let _ = (channel.send)(&self.packet);
+            }
+        }
+    }
+
+    /// Sends what is due; when to come back, ns.
+    fn send_due(&mut self, begin_ns: u64, now_ns: u64, channel: &mut Channel<'_>) -> u64 {
+        let end_ns = begin_ns.saturating_add(self.duration_ns);
+        let Some(up) = self.up.as_mut().filter(|up| up.ended_ns.is_none()) else { return u64::MAX };
+        let due = match self.turns {
+            Some(turns) => turns.due_count(now_ns.saturating_sub(begin_ns)),
+            None if now_ns >= end_ns => up.next,
+            None => u64::MAX,
+        };
+        let mut refused = false;
+        for _ in 0..BATCH.min(due.saturating_sub(up.next)) {
+            let mut head = [0; HEADER_BYTES];
+            let (token, flow) = (up.flow.token, up.flow.id);
+            Header { kind: HeaderKind::Data, token, flow, sequence: up.next, sent_ns: now_ns }.write(&mut head);
+            self.packet.clear();
+            up.flow.udp.build(&head, self.datagram_bytes, &mut self.packet);
+            refused = !(channel.send)(&self.packet);
+            if refused {
+                break;
+            }
+            if let Some(turns) = self.turns {
+                let due_ns = begin_ns.saturating_add(turns.due_ns(up.next));
+                channel.record(Metric::TrafficLate, due_ns, now_ns.saturating_sub(due_ns));
+            }
+            channel.counters.sent(self.datagram_bytes as u64, 1);
+            up.first_ns.get_or_insert(now_ns);
+            up.last_ns = Some(now_ns);
+            up.next += 1;
+        }
+        self.place.member.sent(up.next);
+        let is_through = now_ns >= end_ns && up.next >= due;
+        if is_through || now_ns >= end_ns.saturating_add(OVERTIME_NS) {
+            up.unsent = due.saturating_sub(up.next);
+            up.ended_ns = Some(now_ns.min(end_ns).max(up.last_ns.unwrap_or(0)));
+            self.place.member.ended();
+            return u64::MAX;
+        }
+        match self.turns {
+            _ if refused => now_ns + RETRY_NS,
+            Some(turns) if up.next >= turns.most() => end_ns,
+            Some(turns) => begin_ns.saturating_add(turns.due_ns(up.next)).max(now_ns),
+            None => now_ns,
+        }
+    }
+
+    /// Ends the downward flow once everything is there, or what is missing is lost; when to look again, ns.
+    fn end_down(&mut self, begin_ns: u64, now_ns: u64) -> u64 {
+        let Some(down) = self.down.as_mut().filter(|down| !down.has_ended) else { return u64::MAX };
+        let given_up_ns = begin_ns.saturating_add(self.duration_ns).saturating_add(DRAIN_NS);
+        let expected = self.place.member.expected();
+        if expected.is_some() {
+            down.told_ns.get_or_insert(now_ns);
+        }
+        let last_sign = down.receiver.span_ns().map(|(_, last)| last).max(down.told_ns);
+        let is_complete = expected.is_some_and(|expected| down.receiver.tracker().received() >= expected);
+        let silent_ns = down.told_ns.and(last_sign).map_or(u64::MAX, |sign| sign.saturating_add(SILENCE_NS));
+        down.has_ended = is_complete || now_ns >= silent_ns.min(given_up_ns);
+        if down.has_ended {
+            u64::MAX
+        } else {
+            silent_ns.min(given_up_ns)
+        }
+    }
+
+    /// What has come for a flow of this client.
+    fn take(&mut self, now_ns: u64, from: Udp, payload: &[u8], channel: &mut Channel<'_>) {
+        let answers = |flow: &Flow| {
+            Header::parse(payload).is_ok_and(|header| {
+                (header.kind, header.token, header.flow) == (HeaderKind::HelloAck, flow.token, flow.id)
+            })
+        };
+        if let Some(up) = self.up.as_mut().filter(|up| up.flow.udp.reversed() == from) {
+            up.flow.is_known |= answers(&up.flow);
+        } else if let Some(down) = self.down.as_mut().filter(|down| down.flow.udp.reversed() == from) {
+            if down.receiver.handle(now_ns, payload) {
+                channel.counters.received(payload.len() as u64, 1);
+            } else {
+                down.flow.is_known |= answers(&down.flow);
+            }
+        }
+    }
+}
+
+impl Traffic for UdpTraffic {
+    fn is_ready(&self) -> bool {
+        self.place.left_out.is_some() || self.place.member.is_ready()
+    }
+
+    fn start(&mut self, start_ns: u64) {
+        self.place.member.start(start_ns);
+        self.deadline_ns = 0;
+    }
+
+    fn poll(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
+        match self.place.member.news() {
+            Some(Some(part)) => self.take_part(part),
+            Some(None) => {
+                self.place.left_out = Some("udp_unanswered");
+                (self.up, self.down) = (None, None);
+            }
+            None => {}
+        }
+        let mut next_ns = u64::MAX;
+        if self.up.is_some() || self.down.is_some() {
+            if self.is_introduced() {
+                self.place.member.introduced();
+            } else {
+                self.introduce(now_ns, channel);
+                next_ns = self.hello_ns;
+            }
+            if let Some(begin_ns) = self.place.member.begin_ns() {
+                if self.up.is_none() {
+                    self.place.member.ended();
+                }
+                if now_ns >= begin_ns {
+                    next_ns = next_ns.min(self.send_due(begin_ns, now_ns, channel));
+                    next_ns = next_ns.min(self.end_down(begin_ns, now_ns));
+                } else {
+                    next_ns = next_ns.min(begin_ns);
+                }
+            }
+        }
+        self.place.poll(now_ns, channel);
+        self.deadline_ns = if self.is_done() { u64::MAX } else { next_ns.min(self.place.deadline_ns(now_ns)) };
+    }
+
+    fn payload(&mut self, now_ns: u64, bytes: &[u8], channel: &mut Channel<'_>) {
+        let Ok(packet) = Packet::parse(bytes) else { return };
+        if let Some((from, payload)) = datagram(&packet) {
+            return self.take(now_ns, from, payload, channel);
+        }
+        if self.place.stack.as_mut().is_some_and(|stack| stack.handle(now_ns, bytes)) {
+            return;
+        }
+        let flows = [self.up.as_ref().map(|up| up.flow.udp), self.down.as_ref().map(|down| down.flow.udp)];
+        if let Some(name) = flows.into_iter().flatten().find_map(|udp| udp.refusal(bytes)) {
+            count(&mut self.place.errors, name);
+        }
+    }
+
+    fn deadline_ns(&self) -> u64 {
+        self.deadline_ns
+    }
+
+    fn is_done(&self) -> bool {
+        let is_lost = matches!(self.place.member.ending(), Some(super::session::Ending::Lost { .. }));
+        let up_ended = self.up.as_ref().is_none_or(|up| up.ended_ns.is_some());
+        let down_ended = self.down.as_ref().is_none_or(|down| down.has_ended);
+        is_lost || self.place.is_over() && up_ended && down_ended
+    }
+
+    fn finish(&mut self, now_ns: u64, _channel: &mut Channel<'_>) -> Figures {
+        let begin_ns = self.place.member.begin_ns();
+        let due_ns = begin_ns.unwrap_or(now_ns);
+        let mut views = Vec::new();
+        if let Some(up) = &self.up {
+            let due = self.turns.map_or(0, |turns| turns.due_count(now_ns.saturating_sub(due_ns)));
+            let unsent = if up.ended_ns.is_some() { up.unsent } else { due.saturating_sub(up.next) };
+            let local = SideReport {
+                flow: up.flow.id,
+                start_ns: up.first_ns,
+                end_ns: up.first_ns.map(|_| up.ended_ns.unwrap_or(now_ns)),
+                sent_bytes: up.next * self.datagram_bytes as u64,
+                sent_units: Some(up.next),
+                unsent_units: Some(unsent),
+                ..SideReport::default()
+            };
+            let ends = Some((up.flow.udp.source(), up.flow.udp.destination()));
+            views.push(View { direction: Direction::Up, due_ns, local, ends, congestion: None });
+        }
+        if let Some(down) = &self.down {
+            let tracker = down.receiver.tracker();
+            let local = SideReport {
+                flow: down.flow.id,
+                received_bytes: down.receiver.bytes(),
+                received_units: Some(tracker.received()),
+                duplicates: Some(tracker.duplicates()),
+                reordered: Some(tracker.reordered()),
+                stale: Some(tracker.stale()),
+                strays: Some(down.receiver.strays()),
+                jitter_us: down.receiver.jitter_us(),
+                ..SideReport::default()
+            };
+            let ends = Some((down.flow.udp.source(), down.flow.udp.destination()));
+            views.push(View { direction: Direction::Down, due_ns, local, ends, congestion: None });
+        }
+        self.place.figures(views)
+    }
+}

@@ -1,0 +1,330 @@
+//! The client's end of a session's control connection as a machine: it is given what came and when, and says what to send and what
+//! has happened. Owns the order of the talk and the comparison of clocks; the connection, and the flows, are its driver's.
+//!
+//! | Stage     | the server says         | leads to                                     |
+//! |-----------|-------------------------|----------------------------------------------|
+//! | asking    | `accepted`              | comparing, with the first question           |
+//! | asking    | `refused`               | an error                                     |
+//! | comparing | `clock`                 | the next question; after the last: granted   |
+//! | granted   | `ready`                 | ready                                        |
+//! | ready     | `progress`, `sent`      | the same                                     |
+//! | ready     | `report`                | reported                                     |
+
+use std::collections::BTreeMap;
+
+use leadline_wire::{FlowProgress, LoadReport, Side};
+
+use crate::frame::{encode_frame, FrameDecoder, FrameError, MAGIC};
+use crate::session::{FromClient, FromServer, Open, Refusal, SideReport};
+
+/// Questions about the server's clock; the answer that came quickest counts.
+const CLOCK_EXCHANGES: u32 = 16;
+
+/// What has happened in a session; times are on the client's clock.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SessionEvent {
+    /// It is granted, and clocks are compared: flows may introduce themselves with this token.
+    Granted {
+        /// The session's secret.
+        token: u64,
+    },
+    /// Every flow has arrived: the session may begin.
+    Ready,
+    /// The server's counters.
+    Progress {
+        /// When they were read, ns.
+        t_ns: u64,
+        /// Cumulative counters.
+        flows: Vec<FlowProgress>,
+    },
+    /// Units that the server's senders sent, in the downward flows' order.
+    Sent {
+        /// One per downward flow.
+        units: Vec<u64>,
+    },
+    /// The server's figures; the session is over.
+    Report {
+        /// One row per flow.
+        flows: Vec<SideReport>,
+        /// What it cost the server.
+        load: LoadReport,
+        /// Operations that failed there, by name.
+        errors: BTreeMap<String, u64>,
+    },
+}
+
+/// Why a session ended without a report.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The server will not have it.
+    #[error("{}", .0.message)]
+    Refused(Refusal),
+    /// What it says is no message.
+    #[error("the server answers nonsense: {0}")]
+    Nonsense(#[from] FrameError),
+    /// What it says does not belong there.
+    #[error("the server answers out of turn")]
+    OutOfTurn,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Asking,
+    Comparing { id: u32, asked_ns: u64 },
+    Granted,
+    Ready,
+    Reported,
+}
+
+/// One session.
+#[derive(Debug)]
+pub struct ClientSession {
+    stage: Stage,
+    decoder: FrameDecoder,
+    outgoing: Vec<u8>,
+    token: u64,
+    /// The smallest round trip of the comparison, ns, and the server's clock minus ours as it told.
+    best: Option<(u64, i64)>,
+}
+
+impl ClientSession {
+    /// Asks for a session; what to send is in `output` at once.
+    ///
+    /// # Errors
+    /// Never for requests of a sensible length.
+    pub fn new(open: Open) -> Result<Self, SessionError> {
+        let mut outgoing = MAGIC.to_vec();
+        outgoing.extend(encode_frame(&FromClient::Open(open))?);
+        Ok(Self { stage: Stage::Asking, decoder: FrameDecoder::default(), outgoing, token: 0, best: None })
+    }
+
+    /// What is to be sent.
+    pub fn output(&self) -> &[u8] {
+        &self.outgoing
+    }
+
+    /// So many bytes of it were taken.
+    pub fn sent(&mut self, bytes: usize) {
+        self.outgoing.drain(..bytes.min(self.outgoing.len()));
+    }
+
+    /// Takes bytes as they came; ask for `next_event` then, until there is none.
+    pub fn receive(&mut self, bytes: &[u8]) {
+        self.decoder.feed(bytes);
+    }
+
+    /// What has happened next.
+    ///
+    /// # Errors
+    /// The session is over then.
+    pub fn next_event(&mut self, now_ns: u64) -> Result<Option<SessionEvent>, SessionError> {
+        while let Some(message) = self.decoder.next_message()? {
+            if let Some(event) = self.hear(now_ns, message)? {
+                return Ok(Some(event));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Names the instant at which both sides begin, ns on the client's clock.
+    ///
+    /// # Errors
+    /// Never in practice: the message is short.
+    pub fn begin(&mut self, at_ns: u64) -> Result<(), SessionError> {
+        let offset_ns = self.offset_ns();
+        self.say(&FromClient::Begin { at_ns: at_ns.saturating_add_signed(offset_ns) })
+    }
+
+    /// Says that the client's senders are done, and how many units each upward flow has sent.
+    ///
+    /// # Errors
+    /// As `begin`.
+    pub fn end(&mut self, sent_units: Vec<u64>) -> Result<(), SessionError> {
+        self.say(&FromClient::End { sent_units })
+    }
+
+    /// Ends the server's senders before their time.
+    ///
+    /// # Errors
+    /// As `begin`.
+    pub fn stop(&mut self) -> Result<(), SessionError> {
+        self.say(&FromClient::Stop {})
+    }
+
+    fn hear(&mut self, now_ns: u64, message: FromServer) -> Result<Option<SessionEvent>, SessionError> {
+        match (self.stage, message) {
+            (Stage::Asking, FromServer::Accepted { token }) => {
+                self.token = token;
+                self.ask(0, now_ns)?;
+                Ok(None)
+            }
+            (_, FromServer::Refused(refusal)) => Err(SessionError::Refused(refusal)),
+            (Stage::Comparing { id, asked_ns }, FromServer::Clock { id: answered, received_ns, sent_ns })
+                if id == answered =>
+            {
+                self.compare([asked_ns, received_ns, sent_ns, now_ns])?;
+                if id + 1 < CLOCK_EXCHANGES {
+                    self.ask(id + 1, now_ns)?;
+                    return Ok(None);
+                }
+                self.stage = Stage::Granted;
+                Ok(Some(SessionEvent::Granted { token: self.token }))
+            }
+            (Stage::Granted, FromServer::Ready {}) => {
+                self.stage = Stage::Ready;
+                Ok(Some(SessionEvent::Ready))
+            }
+            (Stage::Ready, FromServer::Progress { t_ns, flows }) => {
+                Ok(Some(SessionEvent::Progress { t_ns: self.local(t_ns), flows }))
+            }
+            (Stage::Ready, FromServer::Sent { units }) => Ok(Some(SessionEvent::Sent { units })),
+            (Stage::Ready, FromServer::Report { mut flows, load, errors }) => {
+                self.stage = Stage::Reported;
+                for row in &mut flows {
+                    row.start_ns = row.start_ns.map(|t_ns| self.local(t_ns));
+                    row.end_ns = row.end_ns.map(|t_ns| self.local(t_ns));
+                }
+                Ok(Some(SessionEvent::Report { flows, load: LoadReport { side: Side::Peer, ..load }, errors }))
+            }
+            _ => Err(SessionError::OutOfTurn),
+        }
+    }
+
+    fn ask(&mut self, id: u32, now_ns: u64) -> Result<(), SessionError> {
+        self.stage = Stage::Comparing { id, asked_ns: now_ns };
+        self.say(&FromClient::Clock { id })
+    }
+
+    /// RFC 5905, section 8: theta = ((T2 - T1) + (T3 - T4)) / 2, its error at most half of the round trip.
+    fn compare(&mut self, [asked, received, sent, answered]: [u64; 4]) -> Result<(), SessionError> {
+        let round_trip = answered.saturating_sub(asked).saturating_sub(sent.saturating_sub(received));
+        let twice = i128::from(received) - i128::from(asked) + i128::from(sent) - i128::from(answered);
+        let offset = i64::try_from(twice / 2).map_err(|_| SessionError::OutOfTurn)?;
+        if self.best.is_none_or(|(least, _)| round_trip < least) {
+            self.best = Some((round_trip, offset));
+        }
+        Ok(())
+    }
+
+    fn offset_ns(&self) -> i64 {
+        self.best.map_or(0, |(_, offset)| offset)
+    }
+
+    fn local(&self, server_ns: u64) -> u64 {
+        server_ns.saturating_add_signed(self.offset_ns().saturating_neg())
+    }
+
+    fn say(&mut self, message: &FromClient) -> Result<(), SessionError> {
+        self.outgoing.extend(encode_frame(message)?);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leadline_wire::Direction;
+
+    use super::*;
+    use crate::session::Work;
+
+    const AHEAD_NS: u64 = 7_000_000_000;
+
+    fn open() -> Open {
+        Open {
+            work: Work::Tcp { block_bytes: 1000, rate_bps: None },
+            flows: 1,
+            threads: 1,
+            direction: Direction::Up,
+            duration_ms: 1000,
+            congestion: None,
+            interval_ms: 100,
+        }
+    }
+
+    /// What the client has said since the last call.
+    fn said(session: &mut ClientSession) -> Vec<FromClient> {
+        let bytes = session.output().to_vec();
+        session.sent(bytes.len());
+        let mut decoder = FrameDecoder::default();
+        decoder.feed(bytes.strip_prefix(MAGIC).unwrap_or(&bytes));
+        std::iter::from_fn(|| decoder.next_message().unwrap()).collect()
+    }
+
+    fn tell(
+        session: &mut ClientSession,
+        now_ns: u64,
+        message: &FromServer,
+    ) -> Result<Option<SessionEvent>, SessionError> {
+        session.receive(&encode_frame(message).unwrap());
+        session.next_event(now_ns)
+    }
+
+    fn granted() -> ClientSession {
+        let mut session = ClientSession::new(open()).unwrap();
+        assert_eq!(said(&mut session), [FromClient::Open(open())]);
+        assert_eq!(tell(&mut session, 0, &FromServer::Accepted { token: 9 }).unwrap(), None);
+        let mut now_ns = 0;
+        for id in 0..CLOCK_EXCHANGES {
+            assert_eq!(said(&mut session), [FromClient::Clock { id }]);
+            // The way there takes 1 µs; the way back as long the third time, and longer else.
+            let received_ns = AHEAD_NS + now_ns + 1000;
+            now_ns += if id == 2 { 2000 } else { 9000 };
+            let event = tell(&mut session, now_ns, &FromServer::Clock { id, received_ns, sent_ns: received_ns });
+            let last = id + 1 == CLOCK_EXCHANGES;
+            assert_eq!(event.unwrap(), last.then_some(SessionEvent::Granted { token: 9 }));
+        }
+        session
+    }
+
+    #[test]
+    fn times_are_the_clients_by_the_quickest_answer() {
+        let mut session = granted();
+        assert_eq!(session.offset_ns(), AHEAD_NS as i64);
+        assert_eq!(tell(&mut session, 0, &FromServer::Ready {}).unwrap(), Some(SessionEvent::Ready));
+        session.begin(500).unwrap();
+        session.end(vec![3]).unwrap();
+        let expected = [FromClient::Begin { at_ns: AHEAD_NS + 500 }, FromClient::End { sent_units: vec![3] }];
+        assert_eq!(said(&mut session), expected);
+        let told = tell(&mut session, 0, &FromServer::Progress { t_ns: AHEAD_NS + 70, flows: Vec::new() }).unwrap();
+        assert_eq!(told, Some(SessionEvent::Progress { t_ns: 70, flows: Vec::new() }));
+        let row = SideReport { start_ns: Some(AHEAD_NS + 1), end_ns: Some(AHEAD_NS + 2), ..SideReport::default() };
+        let load = LoadReport {
+            side: Side::Local,
+            wall_s: 1.0,
+            threads: Vec::new(),
+            pushback: 0,
+            late_p99_us: None,
+            socket_drops: None,
+            engine: None,
+            engine_reason: None,
+        };
+        let report = FromServer::Report { flows: vec![row], load, errors: BTreeMap::new() };
+        let Some(SessionEvent::Report { flows, load, .. }) = tell(&mut session, 0, &report).unwrap() else { panic!() };
+        assert_eq!((flows[0].start_ns, flows[0].end_ns, load.side), (Some(1), Some(2), Side::Peer));
+        assert!(tell(&mut session, 0, &FromServer::Ready {}).is_err(), "nothing follows the report");
+    }
+
+    #[test]
+    fn what_is_said_out_of_turn_ends_the_session() {
+        let mut session = ClientSession::new(open()).unwrap();
+        assert!(matches!(tell(&mut session, 0, &FromServer::Ready {}), Err(SessionError::OutOfTurn)));
+        let mut session = granted();
+        let clock = FromServer::Clock { id: 1, received_ns: 0, sent_ns: 0 };
+        assert!(matches!(tell(&mut session, 0, &clock), Err(SessionError::OutOfTurn)));
+        let mut session = granted();
+        let refusal = Refusal { code: "too_long".into(), message: "no".into() };
+        let refused = tell(&mut session, 0, &FromServer::Refused(refusal.clone()));
+        assert!(matches!(refused, Err(SessionError::Refused(found)) if found == refusal));
+        let mut session = ClientSession::new(open()).unwrap();
+        session.receive(&u32::MAX.to_be_bytes());
+        assert!(matches!(session.next_event(0), Err(SessionError::Nonsense(_))));
+    }
+
+    #[test]
+    fn impossible_times_never_panic() {
+        let mut session = ClientSession::new(open()).unwrap();
+        tell(&mut session, u64::MAX, &FromServer::Accepted { token: 9 }).unwrap();
+        let clock = FromServer::Clock { id: 0, received_ns: u64::MAX, sent_ns: 0 };
+        let _ = tell(&mut session, 0, &clock);
+    }
+}

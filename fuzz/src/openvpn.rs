@@ -1,0 +1,256 @@
+//! OpenVPN from a hostile peer: packets, what protects them, what is said inside of TLS, and data. What is read can be written
+//! again, what is bounded stays so, and nobody without the keys gets anything through.
+
+use std::sync::OnceLock;
+
+use leadline_tunnel::openvpn::data::{DataChannel, DataCipher, DataError, DataOptions, Framing};
+use leadline_tunnel::openvpn::digest::Digest;
+use leadline_tunnel::openvpn::framing::Unframer;
+use leadline_tunnel::openvpn::identity::common_name;
+use leadline_tunnel::openvpn::keys;
+use leadline_tunnel::openvpn::message::control::{next_message, ControlMessage, LONGEST_CONTROL};
+use leadline_tunnel::openvpn::message::key_method::KeyMethod;
+use leadline_tunnel::openvpn::message::peer_info::Protocols;
+use leadline_tunnel::openvpn::message::push::{Pushed, MOST_BYTES, MOST_OPTIONS};
+use leadline_tunnel::openvpn::packet::{early_negotiation_flags, ControlBody, Header};
+use leadline_tunnel::openvpn::profile::{self, Transport};
+use leadline_tunnel::openvpn::side::Side;
+use leadline_tunnel::openvpn::wrap::{KeyDirection, StaticKey, Wrap, WrapError, WrapKeys};
+use rustls::pki_types::CertificateDer;
+
+/// What is handed random bytes, and must not panic.
+pub type Target = fn(&[u8]);
+
+/// The targets by their names.
+pub const TARGETS: [(&str, Target); 6] = [
+    ("openvpn_packet", packet),
+    ("openvpn_wrap", wrap),
+    ("openvpn_message", message),
+    ("openvpn_data", data),
+    ("openvpn_profile", profile),
+    ("openvpn_certificate", certificate),
+];
+
+/// A control packet behind its session, and the bytes as a stream of TCP: the first byte says how that is cut.
+pub fn packet(data: &[u8]) {
+    let Some((&first, rest)) = data.split_first() else { return };
+    if let Some(header) = Header::parse(first) {
+        assert_eq!(header.byte(), first);
+        if let Ok(body) = ControlBody::parse(header.opcode, rest) {
+            assert_eq!(body.peer.is_some(), !body.acks.is_empty());
+            let mut again = Vec::new();
+            body.write(&mut again);
+            assert_eq!(ControlBody::parse(header.opcode, &again), Ok(body));
+            // An id that is acknowledged twice is kept once.
+            assert!(again.len() <= rest.len());
+        }
+    }
+    let _ = early_negotiation_flags(rest);
+    let size = usize::from(first) + 1;
+    assert_eq!(framed(rest, size), framed(rest, rest.len().max(1)));
+}
+
+/// All packets of a stream in pieces of one size, and whether it broke.
+fn framed(stream: &[u8], size: usize) -> (Vec<Vec<u8>>, bool) {
+    let mut unframer = Unframer::default();
+    let mut found = Vec::new();
+    for piece in stream.chunks(size) {
+        if unframer.take(&mut piece.to_vec(), |packet| found.push(packet.to_vec())).is_err() {
+            return (found, true);
+        }
+    }
+    (found, false)
+}
+
+const CAPTURES: [&str; 4] = [
+    include_str!("../../crates/tunnel/src/openvpn/wrap/captures/auth.txt"),
+    include_str!("../../crates/tunnel/src/openvpn/wrap/captures/auth512.txt"),
+    include_str!("../../crates/tunnel/src/openvpn/wrap/captures/crypt.txt"),
+    include_str!("../../crates/tunnel/src/openvpn/wrap/captures/v2.txt"),
+];
+
+/// Packets, each behind its length in two bytes, to one session: the first byte says which keys it has. Nothing comes through but
+/// what OpenVPN made with those keys.
+pub fn wrap(data: &[u8]) {
+    let Some((&choice, rest)) = data.split_first() else { return };
+    let keys = wrap_keys();
+    let mut wrap = match keys.get(usize::from(choice) % (keys.len() + 1)) {
+        Some(keys) => Wrap::new(keys.clone()),
+        None => Wrap::dynamic(&keys[1], [7; StaticKey::LEN], Side::Client),
+    };
+    let is_open = matches!(wrap.keys(), WrapKeys::None);
+    for packet in pieces(rest) {
+        let mut bytes = packet.to_vec();
+        let Ok(opened) = wrap.open(&mut bytes) else { continue };
+        assert!(opened.session.is_defined() && !opened.header.opcode.is_data());
+        if is_open {
+            assert_eq!(opened.body, &packet[9..]);
+            continue;
+        }
+        // What follows as a wrapped key is proved by itself, or passed over where the key is known.
+        let proved = if opened.header.opcode.carries_wrapped_key() { 49 + opened.body.len() } else { packet.len() };
+        assert!(genuine().iter().any(|known| known.starts_with(&packet[..proved])), "nobody without the keys is heard");
+        assert_eq!(wrap.open(&mut packet.to_vec()), Err(WrapError::Replayed));
+    }
+}
+
+fn wrap_keys() -> &'static [WrapKeys] {
+    static KEYS: OnceLock<Vec<WrapKeys>> = OnceLock::new();
+    KEYS.get_or_init(|| {
+        let text = include_str!("../../crates/tunnel/src/openvpn/wrap/captures/static.key");
+        let key = StaticKey::parse(text).expect("it is a key");
+        let client = include_str!("../../crates/tunnel/src/openvpn/wrap/captures/v2-client.key");
+        let server = include_str!("../../crates/tunnel/src/openvpn/wrap/captures/v2-server.key");
+        vec![
+            WrapKeys::None,
+            WrapKeys::auth(&key, Some(KeyDirection::Normal), Digest::Sha1),
+            WrapKeys::auth(&key, Some(KeyDirection::Inverse), Digest::Sha1),
+            WrapKeys::auth(&key, None, Digest::Sha512),
+            WrapKeys::crypt(&key, Side::Server),
+            WrapKeys::crypt(&key, Side::Client),
+            WrapKeys::crypt_v2_server(server).expect("it is a key"),
+            WrapKeys::crypt_v2(client).expect("it is a key"),
+        ]
+    })
+}
+
+/// What OpenVPN sent with these keys.
+fn genuine() -> &'static [Vec<u8>] {
+    static PACKETS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
+    PACKETS.get_or_init(|| {
+        let byte = |digits: &str| u8::from_str_radix(digits, 16).expect("it is hexadecimal");
+        let bytes = |line: &str| (2..line.len()).step_by(2).map(|at| byte(&line[at..at + 2])).collect();
+        CAPTURES.iter().flat_map(|capture| capture.lines()).map(bytes).collect()
+    })
+}
+
+/// What is said inside of TLS: the first byte says by whom the keys are, and then come control messages.
+pub fn message(data: &[u8]) {
+    let Some((&first, mut rest)) = data.split_first() else { return };
+    if first & 2 == 0 {
+        let from = if first & 1 == 0 { Side::Client } else { Side::Server };
+        let Ok(Some((half, used))) = KeyMethod::parse(rest, from) else { return };
+        assert_eq!(half.pre_master.is_some(), from == Side::Client);
+        let mut again = Vec::new();
+        half.write(&mut again).expect("what was read is short enough to be written");
+        let length = again.len();
+        assert_eq!(KeyMethod::parse(&again, from), Ok(Some((half, length))));
+        rest = &rest[used..];
+    }
+    let mut pushed = Pushed::default();
+    while let Ok(Some((bytes, used))) = next_message(rest) {
+        assert!(bytes.len() < used && bytes.len() <= LONGEST_CONTROL);
+        rest = &rest[used..];
+        let Ok(message) = ControlMessage::parse(bytes) else { continue };
+        let mut again = Vec::new();
+        message.write(&mut again);
+        assert_eq!(ControlMessage::parse(&again), Ok(message.clone()));
+        let _ = match &message {
+            ControlMessage::PushReply(options) => pushed.absorb(options),
+            ControlMessage::PushUpdate(changes) => pushed.update(changes),
+            _ => continue,
+        };
+        assert!(pushed.texts.len() <= MOST_OPTIONS && pushed.malformed.len() <= MOST_OPTIONS);
+        assert!(pushed.texts.iter().map(String::len).sum::<usize>() <= MOST_BYTES);
+        assert!(pushed.routes.len() <= MOST_OPTIONS && pushed.dns.len() <= 16 * MOST_OPTIONS);
+    }
+}
+
+/// The data channel between two ends: a byte for the cipher, one for the rest of what they agreed on, then pieces, each behind its
+/// length in two bytes. The first byte of a piece says whether it comes from anybody, or from a server: as a payload, as one whose
+/// framing is the piece's own, or as one that is damaged.
+pub fn data(data: &[u8]) {
+    let [cipher, agreed, rest @ ..] = data else { return };
+    let options = DataOptions {
+        peer_id: (agreed & 8 != 0).then_some(7),
+        epoch: agreed & 16 != 0,
+        framing: Framing::ALL[usize::from(agreed & 7) % Framing::ALL.len()],
+        digest: Digest::Sha256,
+        replay_window: if agreed & 32 == 0 { 64 } else { 0 },
+        ..DataOptions::new(DataCipher::ALL[usize::from(*cipher) % DataCipher::ALL.len()])
+    };
+    let keys = keys::from_exported([9; keys::KEY_MATERIAL_BYTES]);
+    let Ok(mut client) = DataChannel::new(&keys, Side::Client, 0, &options) else {
+        assert!(options.epoch && !options.cipher.is_aead());
+        return;
+    };
+    let mut server = DataChannel::new(&keys, Side::Server, 0, &options).expect("what one end takes, the other does");
+    let mut packet = Vec::new();
+    for piece in pieces(rest) {
+        let Some((&what, piece)) = piece.split_first() else { continue };
+        let before = client.usage().opened_packets;
+        packet.clear();
+        match what % 4 {
+            0 => {
+                packet.extend_from_slice(piece);
+                assert!(client.open(&mut packet).is_err(), "nobody without the keys gets anything through");
+                assert_eq!(client.usage().opened_packets, before);
+            }
+            1 if server.seal(piece, &mut packet).is_ok() => {
+                let again = packet.clone();
+                assert_eq!(client.open(&mut packet).as_deref(), Ok(piece));
+                assert_eq!(client.open(&mut again.clone()).map(|_| ()), Err(DataError::Replayed));
+            }
+            2 => {
+                // A pair of its own: numbers of the other one would be used twice.
+                let plain = DataOptions { framing: Framing::None, ..options };
+                let mut server = DataChannel::new(&keys, Side::Server, 0, &plain).expect("as before");
+                let mut client = DataChannel::new(&keys, Side::Client, 0, &options).expect("as before");
+                if server.seal(piece, &mut packet).is_ok() {
+                    match client.open(&mut packet) {
+                        Ok(payload) => assert!((1..=options.largest_payload.max(piece.len())).contains(&payload.len())),
+                        Err(error) => assert_eq!(error, DataError::Framing),
+                    }
+                }
+            }
+            3 if server.seal(piece, &mut packet).is_ok() => {
+                // The head of CBC's packets is not proved.
+                let proved = packet.len() - 4;
+                let at =
+                    4 + piece.iter().fold(0, |sum: usize, byte| sum.wrapping_mul(31).wrapping_add(usize::from(*byte)))
+                        % proved;
+                let mut damaged = packet.clone();
+                damaged[at] ^= 1 << (what >> 5);
+                assert!(client.open(&mut damaged).is_err(), "byte {at} was changed");
+                assert_eq!(client.open(&mut packet).as_deref(), Ok(piece));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A profile: obeyed, or refused in one line that names one of its lines.
+pub fn profile(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    match profile::parse(&text) {
+        Ok(profile) => {
+            assert!(!profile.remotes.is_empty() && !profile.data_ciphers.is_empty());
+            for transport in [Transport::Udp, Transport::Tcp] {
+                assert!(profile.options_string(transport).starts_with("V4,"));
+            }
+            assert!(profile.peer_info(Protocols::ALL).lines().all(|line| line.contains('=')));
+            let _ = profile.wrap.keys(profile.auth);
+        }
+        Err(error) => {
+            assert!(error.line <= text.split('\n').count(), "{error:?}");
+            assert!(!error.message.is_empty() && !error.message.contains('\n'), "{error:?}");
+        }
+    }
+}
+
+/// A server's certificate, before anybody has said that it is one.
+pub fn certificate(data: &[u8]) {
+    if let Some(name) = common_name(&CertificateDer::from(data)) {
+        assert!(name.len() <= data.len());
+    }
+}
+
+/// Pieces, each behind its length in two bytes.
+fn pieces(mut data: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (length, after) = data.split_first_chunk::<2>()?;
+        let (piece, rest) = after.split_at(after.len().min(usize::from(u16::from_be_bytes(*length)) % 2048));
+        data = rest;
+        Some(piece)
+    })
+}
