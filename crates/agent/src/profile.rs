@@ -23,13 +23,15 @@ use crate::load::Task;
 use crate::watch::Processes;
 
 const TURN: Duration = Duration::from_millis(20);
-/// What perf may take to open its events, and to write its file when it is told to end.
+/// What perf may take to write its file when it is told to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of each stack that are kept for unwinding: programs are seldom built with frame pointers.
-const STACK_BYTES: u32 = 8192;
+const STACK_BYTES: u32 = 16_384;
 const MOST_HZ: u32 = 10_000;
 /// Less than a line of the contract may have, and far more than profiles do.
 const FOLDED_BYTES: usize = 4 << 20;
+/// What of a sample is told. Without its period each counts as one.
+const FIELDS: &str = "comm,pid,tid,time,event,ip,sym,dso";
 /// What perf says last, as far as an error repeats it.
 const LAST_WORDS_BYTES: u64 = 2000;
 
@@ -41,7 +43,7 @@ pub fn run(spec: &ProfileSpec, task: &Task, processes: &Processes) -> Result<Eve
     let pids = pids_of(spec, processes)?;
     let folder = Folded::new().map_err(|error| system_error("making a folder for the profile", &error))?;
     let mut perf = start(spec, &pids, &folder.data())?;
-    await_file(&mut perf, &folder.data())?;
+    enable(&mut perf)?;
     task.events.say(&Event::Prepared {
         trial: task.trial.clone(),
         task: task.name.clone(),
@@ -93,11 +95,13 @@ fn start(spec: &ProfileSpec, pids: &[String], data: &Path) -> Result<Child, Erro
     let mut command = Command::new("perf");
     command
         .args(["record", "--quiet", "--event", "cpu-clock", "--freq", &spec.frequency_hz.to_string()])
+        // Commands on stdin, answers on stdout: a thread that is made before the events are on would have no name.
+        .args(["--delay", "-1", "--control", "fd:0,1"])
         .args(["--call-graph", &format!("dwarf,{STACK_BYTES}"), "--pid", &pids.join(",")])
         .arg("--output")
         .arg(data)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     spawn_bound(&mut command).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
@@ -107,18 +111,21 @@ fn start(spec: &ProfileSpec, pids: &[String], data: &Path) -> Result<Child, Erro
     })
 }
 
-/// Its file is there once perf has opened its events.
-fn await_file(perf: &mut Child, data: &Path) -> Result<(), ErrorReport> {
-    let began = Instant::now();
-    while fs::metadata(data).map_or(0, |data| data.len()) == 0 {
-        let ended = perf.try_wait().map_err(|error| system_error("waiting for perf", &error))?.is_some();
-        if ended || began.elapsed() > PATIENCE {
-            let _ = perf.kill();
-            return Err(refused(perf));
+/// Have perf begin: it has opened its events when it answers.
+fn enable(perf: &mut Child) -> Result<(), ErrorReport> {
+    let mut answer = String::new();
+    let asked = perf.stdin.as_mut().map(|control| control.write_all(b"enable\n"));
+    let answered = perf.stdout.take().map(|said| BufReader::new(said).read_line(&mut answer));
+    match (asked, answered) {
+        (Some(Ok(())), Some(Ok(_))) if answer.starts_with("ack") => Ok(()),
+        _ => {
+            // One that answers something else still runs; one that has closed its output is about to have ended.
+            if !answer.is_empty() {
+                let _ = perf.kill();
+            }
+            Err(refused(perf))
         }
-        thread::sleep(TURN);
     }
-    Ok(())
 }
 
 /// Wait for the stop, and for perf to have written everything.
@@ -158,7 +165,7 @@ fn refused(perf: &mut Child) -> ErrorReport {
 fn fold(data: &Path) -> Result<BTreeMap<String, u64>, ErrorReport> {
     let mut command = Command::new("perf");
     // Inlined functions would cost a minute of debug information per second of profile.
-    command.args(["script", "--no-inline", "--input"]).arg(data);
+    command.args(["script", "--no-inline", "--fields", FIELDS, "--input"]).arg(data);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let reading = |error: io::Error| system_error("reading the profile", &error);
     let mut script = spawn_bound(&mut command).map_err(reading)?;
