@@ -24,10 +24,10 @@ from leadline.cli.output import (
 )
 from leadline.cli.progress import Progress
 from leadline.cli.quick import Wanted
-from leadline.contract.models import HttpWorkload
+from leadline.contract.models import HttpWorkload, TunnelWorkload
 from leadline.dataset import Journal, RunFolder
 from leadline.errors import InputError
-from leadline.plan import HttpTest, Test
+from leadline.plan import HttpTest, Test, TunnelTest
 from leadline.trial import Interrupt, Notice, Said, Single, TargetWatch, measure
 from leadline.trial.workloads import LoadWorkload
 
@@ -38,13 +38,17 @@ def run(test: Test, workload: LoadWorkload, wanted: Wanted) -> int:
         from leadline.cli import find_rate
 
         return find_rate.run(test, workload, wanted.find_rate, wanted)
+    if wanted.find_rate is not None and isinstance(test, TunnelTest) and isinstance(workload, TunnelWorkload):
+        from leadline.cli import find_rate
+
+        return find_rate.choke(test, workload, wanted.find_rate, wanted)
     targets = parse_targets(wanted.targets, {test.name: test.kind})
     if wanted.stop_on_miss and not targets:
         raise InputError("--stop-on-miss needs a --target", hint="as in --target 'latency_p99_us < 2000'")
     watch = TargetWatch(targets, test.name) if wanted.stop_on_miss else None
     if wanted.hdr is not None:
         write_given("--hdr", wanted.hdr, "")
-    single = Single(test, workload, ["leadline", *sys.argv[1:]], watch)
+    single = Single(test, workload, ["leadline", *sys.argv[1:]], watch, server_pid=wanted.server_pid)
     result, folder = asyncio.run(_measured(single, wanted))
     missed = {} if watch is None else {one.target: one for one in watch.missed}
     judged = [missed.get(target.text) or judge(target, "c01", [result]) for target in targets]
