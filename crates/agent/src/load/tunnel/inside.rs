@@ -140,7 +140,7 @@ impl Inside {
     /// The tunnel has gone.
     pub fn end(&mut self) {
         self.echo = None;
-        (self.proof.is_wanted, self.proof.next_ns, self.proof.until_ns) = (false, u64::MAX, u64::MAX);
+        self.proof = Proof { next_ns: u64::MAX, until_ns: u64::MAX, ..Proof::default() };
         self.pings.next_ns = u64::MAX;
     }
 
@@ -169,6 +169,11 @@ impl Inside {
         if let Some(traffic) = &mut self.traffic {
             traffic.start(start_ns);
         }
+    }
+
+    /// Its time for the proof is over; should the tunnel answer later on, that counts.
+    pub fn go_on_proving(&mut self) {
+        self.proof.until_ns = u64::MAX;
     }
 
     /// When the proving echo is to be looked at again, ns.

@@ -9,7 +9,7 @@ use std::sync::{mpsc, Arc};
 
 use leadline_sys::clock::{self, monotonic_ns};
 use leadline_sys::poll::{Interest, Poll, Ready};
-use leadline_tunnel::openvpn::client::Received;
+use leadline_tunnel::openvpn::client::{Client, Received};
 use leadline_tunnel::openvpn::profile::Transport;
 
 use super::carriage::Carriage;
@@ -133,8 +133,10 @@ impl Worker {
     /// The thread's whole life from the start on.
     pub fn run(mut self, gate: &Gate) -> io::Result<WorkerReport> {
         clock::use_precise_timers();
-        let at_ns = self.fleet.at_ns();
-        gate.sleep_until(at_ns);
+        // A thread's source of random numbers takes long to begin, which is no client's time.
+        let plan = &self.fleet.plan;
+        drop(Client::new(&plan.config, plan.identity(self.number), monotonic_ns()));
+        gate.sleep_until(self.fleet.at_ns());
         let meter = ThreadMeter::begin(format!("tunnel-{}", self.number), monotonic_ns());
         let mut now_ns = monotonic_ns();
         while now_ns < self.fleet.end_ns() && !gate.stopped() && !self.fleet.is_done() {
@@ -258,7 +260,7 @@ impl Worker {
             // The memory is kept for the next ones.
             self.answers = answers;
         }
-        if self.members[index].phase == Phase::Proving {
+        if matches!(self.members[index].phase, Phase::Proving | Phase::Partial) {
             self.look_at_proof(index, now_ns);
         }
         if self.members[index].inside.has_traffic() {
