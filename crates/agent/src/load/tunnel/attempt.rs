@@ -476,9 +476,13 @@ impl Worker {
 
     /// No more pings and no more traffic.
     pub fn end_inside(&mut self, index: usize, now_ns: u64) {
-        let had_traffic = self.members[index].inside.has_traffic();
         self.members[index].inside.ping_from(u64::MAX);
-        if had_traffic {
+        self.end_traffic(index, now_ns);
+    }
+
+    /// No more traffic, done or not.
+    pub fn end_traffic(&mut self, index: usize, now_ns: u64) {
+        if self.members[index].inside.has_traffic() {
             self.with_inside(index, now_ns, |inside, ledger, _, send| inside.end_traffic(now_ns, ledger, send));
             self.carrying -= 1;
         }
