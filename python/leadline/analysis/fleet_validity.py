@@ -19,6 +19,8 @@ from leadline.analysis.tunnels import client_rows
 Account = tuple[int, Mapping[str, Any]]
 """Instant, ns, and a thread's cumulative account then."""
 
+UNFINISHED = "unfinished"
+"""The cause of clients whose time was cut off, by the end and not by the server."""
 # A shorter stretch says more of how a thread began than of its load.
 SHORTEST_STRETCH_S = 0.2
 
@@ -58,6 +60,10 @@ def gaps(data: TestData) -> Iterator[tuple[Verdict, Reason]]:
     if never:
         text = f"{never} of {len(rows)} clients had not tried when it ended"
         yield Verdict.INCOMPLETE, Reason("clients-never-tried", text)
+    unfinished = sum(row.get("cause") == UNFINISHED for row in rows)
+    if unfinished:
+        text = f"{unfinished} of {len(rows)} clients were still on their way up when the fleet's time was over"
+        yield Verdict.INCOMPLETE, Reason("clients-unfinished", text)
     if not rows and data.status == "done" and data.load_outcomes():
         yield Verdict.INCOMPLETE, Reason("no-clients-reported", "the agent told nothing of its clients")
 

@@ -55,6 +55,8 @@ class PlanFrame(PlanModel):
     """`METRIC < VALUE` for every test that has it, or `TEST.METRIC < VALUE`; also <= > >= ==."""
     observe: Observe = Observe()
     """How hosts are watched."""
+    profile: bool = False
+    """Sample the call stacks of the system under test in every test (perf), for flame graphs in the run's folder."""
     interval_ms: PeriodMs = Field(default=100, validation_alias="interval")
     """Time between progress figures of every test."""
     limits: Limits = Limits()

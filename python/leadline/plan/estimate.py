@@ -58,6 +58,8 @@ def _needs_of(case: Case) -> list[Need]:
         found.append(
             Need("device", "/dev/net/tun", f"{case.sut.kind} carries its tunnel over a TUN device", case.sut.optional)
         )
+    if case.profile:
+        found.append(Need("program", "perf", "`profile` samples the system under test's call stacks"))
     if case.link is not None:
         if case.link.delay_us:
             found.append(Need("kernel", "netem", "lab.link.delay delays packets"))

@@ -54,6 +54,7 @@ def load_plan(path: Path, overrides: Sequence[str] = ()) -> Plan:
             hosts=spec.hosts,
             sut=spec.sut,
             tests=spec.tests,
+            profile=frame.profile,
         )
         for index, (point, label, spec) in enumerate(zip(matrix.points, labels, specs, strict=True), 1)
     )

@@ -31,6 +31,8 @@ class Case:
     """Given hosts; None where the lab makes them."""
     sut: Sut
     tests: tuple[Test, ...]
+    profile: bool = False
+    """Whether the system under test's call stacks are sampled."""
 
     @property
     def title(self) -> str:

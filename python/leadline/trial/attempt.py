@@ -17,6 +17,7 @@ from leadline.trial.interrupt import Interrupt
 from leadline.trial.ledger import Ledger
 from leadline.trial.notices import PhaseBegan, TestBegan, TestEnded, TrialBegan, TrialEnded
 from leadline.trial.place import Place
+from leadline.trial.profile import profiled
 from leadline.trial.workloads import workload
 
 T = TypeVar("T")
@@ -100,6 +101,8 @@ class _Up:
     """The hosts that can be measured."""
     sut: SystemUnderTest | None
     """None where the plan gave hosts: they are measured as they are."""
+    profiled: tuple[str, ...] = ()
+    """Processes whose call stacks are sampled during tests."""
 
 
 @asynccontextmanager
@@ -123,7 +126,8 @@ async def _brought_up(trial: Trial, spot: Place, around: Surroundings) -> AsyncI
             _tell_bring_up(ledger, trial, up)
         connected = [client.host for client in up.clients if client.state == "connected"]
         # A system without clients of its own (a route) counts none.
-        yield _Up(connected if up.clients else list(spot.clients), sut)
+        profiled_processes = up.processes if trial.case.profile else ()
+        yield _Up(connected if up.clients else list(spot.clients), sut, profiled_processes)
     finally:
         # What a take-down costs is not the last test's. Who has lost an agent is told of that already.
         with suppress(AgentError):
@@ -148,10 +152,11 @@ async def _test(test: Test, label: str, up: _Up, spot: Place, around: Surroundin
     ledger.tell(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
     status, error = "done", None
     try:
-        course = load.run(
-            load.Load(name, test.model_dump(), workloads), spot.agents, spot.clocks, ledger, around.interrupt
-        )
-        await _watched(course, up, spot, around.interrupt)
+        async with profiled(name, up.profiled, spot):
+            course = load.run(
+                load.Load(name, test.model_dump(), workloads), spot.agents, spot.clocks, ledger, around.interrupt
+            )
+            await _watched(course, up, spot, around.interrupt)
         if around.interrupt.asked.is_set():
             raise Interrupted("stopped by the user")
     except BaseException as failure:

@@ -22,6 +22,7 @@ from leadline.trial.attempt import Surroundings, attempt
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.ledger import Ledger
 from leadline.trial.notices import Observer, RunBegan, RunEnded
+from leadline.trial.profile import draw_profiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,7 @@ def conclude(folder: RunFolder) -> RunOutcome:
         rebuild,
         lambda run: write_results(run, result_rows(analysis)),
         lambda run: _report(run, analysis),
+        draw_profiles,
     ):
         try:
             write(folder)
