@@ -76,7 +76,7 @@ def paced(rounds: Rounds) -> Iterator[Row]:
     traffic = TunnelEcho(kind="echo", to=INSIDE, rate_pps=_PACED_PPS, packet_bytes=200, duration_ms=_PACED_S * 1000)
     with openvpn_site() as site:
         outcome = _fleet(site, _PACED, traffic=traffic, seconds=_PACED_S + 30).outcome
-    late = decode(next(report for report in outcome.histograms if report.metric == "late").hdr_v2)
+    late = decode(next(report for report in outcome.histograms if report.metric == "traffic_late").hdr_v2)
     count = late.total_count
     share = sum(
         row.count_added_in_this_iter_step for row in late.get_recorded_iterator() if row.value_iterated_to > _LATE_NS
