@@ -223,6 +223,6 @@ fn merge(failures: &mut Failures, more: Failures) {
 }
 
 /// Each client's counters as progress rows, where there is traffic.
-pub fn progress(counters: &[Arc<FlowCounters>]) -> Vec<leadline_wire::FlowProgress> {
-    counters.iter().zip(0..).map(|(counters, flow)| counters.progress(flow, true)).collect()
+pub fn progress(counters: &[Arc<FlowCounters>], has_units: bool) -> Vec<leadline_wire::FlowProgress> {
+    counters.iter().zip(0..).map(|(counters, flow)| counters.progress(flow, has_units)).collect()
 }
