@@ -1,4 +1,6 @@
-"""For all tests: what the commands keep for later (ceilings of the generator) is kept apart from the user's own."""
+"""For all tests: what the commands keep for later (ceilings of the generator) is kept apart from the user's own; the
+time that an example takes decides nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,11 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
+
+# Hypothesis fails an example that takes 200 ms, which on a machine that others use any of them may.
+settings.register_profile("no-deadline", deadline=None)
+settings.load_profile("no-deadline")
 
 
 @pytest.fixture(scope="session", autouse=True)

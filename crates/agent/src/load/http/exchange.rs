@@ -4,7 +4,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use leadline_http::{expects_no_body, Answer, Batch, Closed, Malformed, Picker, Sink};
+use leadline_http::{expect_no_bodies, expects_no_body, Answer, Batch, Closed, Malformed, Picker, Sink};
 use leadline_stats::Histogram;
 use leadline_sys::clock::{monotonic_ns, realtime_ns};
 
@@ -161,8 +161,18 @@ impl<W: Wire> Worker<W> {
                     requests: script.batch(),
                     expects_no_body: expects_no_body(&request),
                 };
-                self.connections[index].machine.begin(due_ns, now_ns, batch);
-                self.send_whole(index, &request);
+                let mixed = (batch.requests > 1).then(|| expect_no_bodies(&request));
+                if let Some(None) = mixed {
+                    let says = "of more than 64 requests in one piece all or none may be HEAD";
+                    self.script_failed(says, batch.requests);
+                } else {
+                    let machine = &mut self.connections[index].machine;
+                    machine.begin(due_ns, now_ns, batch);
+                    if let Some(Some(mask)) = mixed {
+                        machine.expect_no_bodies(mask);
+                    }
+                    self.send_whole(index, &request);
+                }
             }
             Err(error) => {
                 let requests = script.batch();
