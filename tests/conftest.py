@@ -1,6 +1,5 @@
-"""For all tests: what the commands keep for later (ceilings of the generator) is kept apart from the user's own; the
-time that an example takes decides nothing.
-"""
+"""For all tests: what the commands keep for later (ceilings of the generator) is kept apart from the user's own, and no
+example of a property has to be quick."""
 
 from __future__ import annotations
 
@@ -10,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-# Hypothesis fails an example that takes 200 ms, which on a machine that others use any of them may.
-settings.register_profile("no-deadline", deadline=None)
-settings.load_profile("no-deadline")
+# How long an example takes is the machine's doing, and decides nothing.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 
 @pytest.fixture(scope="session", autouse=True)

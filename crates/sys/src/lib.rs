@@ -9,5 +9,6 @@ pub mod net;
 pub mod poll;
 pub mod process;
 pub mod ring;
+pub mod segments;
 pub mod tun;
 pub mod usage;

@@ -173,6 +173,12 @@ impl DatagramBatch {
         &self.bytes[index * self.slot_bytes..][..length]
     }
 
+    /// As `received`, for a reader that changes the bytes in place.
+    pub fn received_mut(&mut self, index: usize) -> &mut [u8] {
+        let length = (self.headers[index].msg_len as usize).min(self.slot_bytes);
+        &mut self.bytes[index * self.slot_bytes..][..length]
+    }
+
     /// Send the first `count` slots, whole, over a connected socket; returns how many the socket took.
     pub fn send(&mut self, socket: &UdpSocket, count: usize) -> io::Result<usize> {
         let count = count.min(self.capacity());

@@ -25,6 +25,8 @@ from leadline.plan.targets import Target
 
 _AND = re.compile(r"(?:^|\s)\s*and(?=\s|$)", re.IGNORECASE)
 _ERRORS = "error_ratio"
+# Figures that say how many of a fleet's clients are not configured.
+_OF_CLIENTS = frozenset({"configured", "partial", "failed", "failed_ratio", "unconfigured_ratio"})
 # What is no gap in a trial: that it is short, that its parts differ, and what its generator is held to account for.
 _WHOLE = frozenset({*SHORT_WINDOWS, *UNEVEN, *GENERATOR_REASONS})
 
@@ -110,6 +112,32 @@ def judge_trial(
         why=why,
         metrics={name: figures.get(name) for name in ("requests_per_s", *conditions.metrics)},
         connections_busy=any(note.code == CONNECTIONS_BUSY for note in result.validity.notes),
+    )
+
+
+def judge_fleet(conditions: Conditions, result: TestResult, *, rate_per_s: float, duration_s: float) -> Trial:
+    """What the result of one trial of arriving VPN clients says.
+
+    Clients that do not become configured do not hold where no condition is about them.
+    """
+    figures = {name: metric.value for name, metric in result.metrics.items()}
+    against = [*_unmet(conditions, figures), *_doubts(result.validity, is_sparse=False)]
+    bad = figures.get("unconfigured_ratio")
+    if not against and bad and not _OF_CLIENTS & set(conditions.metrics):
+        against.append(f"unconfigured_ratio is {_said(bad)}")
+    limits = {reason.code: reason.text for reason in result.validity.reasons if reason.code in GENERATOR_REASONS}
+    if against:
+        why = "; ".join([*against, *limits.values()])
+    else:
+        why = "; ".join(f"{target.metric} {_said(figures[target.metric])}" for target in conditions.targets)
+    return Trial(
+        rate_per_s=rate_per_s,
+        duration_s=duration_s,
+        holds=not against,
+        generator_limited=bool(limits) or result.validity.verdict is Verdict.UNDETERMINED,
+        answered_share=1.0 - bad if bad is not None else 0.0,
+        why=why,
+        metrics={name: figures.get(name) for name in ("clients", "handshakes_per_s", *conditions.metrics)},
     )
 
 

@@ -72,12 +72,18 @@ class CryptoResult:
 
 
 def judge_crypto(
-    figures: Sequence[CryptoFigure], *, whole: bool, waited: float | None = None, stolen: float | None = None
+    figures: Sequence[CryptoFigure],
+    *,
+    whole: bool,
+    waited: float | None = None,
+    stolen: float | None = None,
+    profiled: bool = False,
 ) -> CryptoResult:
     """Fit what has sizes enough, and say whether the figures can be believed.
 
     `whole`: whether all was measured that was asked for. `waited` and `stolen`: shares of the time that the thread was
     ready and had no CPU, and that the hypervisor took of the machine's CPUs; None where the kernel does not tell.
+    `profiled`: whether its stacks were sampled meanwhile, which takes CPU time of its own.
     """
     findings = []
     if not whole:
@@ -91,7 +97,8 @@ def judge_crypto(
     if stolen is not None and stolen > STOLEN:
         text = f"the hypervisor took {stolen:.0%} of this machine's CPU time, which looks like time that the work took"
         findings.append((Verdict.UNDETERMINED, Reason("cpu-stolen", text)))
-    return CryptoResult(tuple(figures), tuple(_fits(figures)), combine(findings))
+    notes = [Reason("profiled", "the profiler's own cost is in these figures")] if profiled else []
+    return CryptoResult(tuple(figures), tuple(_fits(figures)), combine(findings, notes))
 
 
 def _fits(figures: Sequence[CryptoFigure]) -> list[CryptoFit]:

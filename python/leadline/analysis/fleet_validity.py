@@ -7,6 +7,7 @@ server, not gaps: they change no verdict. Thresholds are those of `validity`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
@@ -19,6 +20,8 @@ from leadline.analysis.tunnels import client_rows
 Account = tuple[int, Mapping[str, Any]]
 """Instant, ns, and a thread's cumulative account then."""
 
+UNFINISHED = "unfinished"
+"""The cause of clients whose time was cut off, by the end and not by the server."""
 # A shorter stretch says more of how a thread began than of its load.
 SHORTEST_STRETCH_S = 0.2
 
@@ -58,7 +61,16 @@ def gaps(data: TestData) -> Iterator[tuple[Verdict, Reason]]:
     if never:
         text = f"{never} of {len(rows)} clients had not tried when it ended"
         yield Verdict.INCOMPLETE, Reason("clients-never-tried", text)
-    if not rows and data.status == "done" and data.load_outcomes():
+    unfinished = sum(row.get("cause") == UNFINISHED for row in rows)
+    if unfinished:
+        text = f"{unfinished} of {len(rows)} clients were still on their way up when the fleet's time was over"
+        yield Verdict.INCOMPLETE, Reason("clients-unfinished", text)
+    missing = Counter(row["state"] for row in rows if row["state"] != "configured")
+    if missing and data.spec.kind != "tunnel":
+        text = f"{len(rows) - missing.total()} of {len(rows)} clients connected"
+        kinds = ", ".join(f"{count} {state}" for state, count in sorted(missing.items()))
+        yield Verdict.INCOMPLETE, Reason("clients-missing", f"{text}; {kinds}")
+    if data.spec.kind == "tunnel" and not rows and data.status == "done" and data.load_outcomes():
         yield Verdict.INCOMPLETE, Reason("no-clients-reported", "the agent told nothing of its clients")
 
 

@@ -64,6 +64,15 @@ class HostSample:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerReading:
+    """What the server's processes had cost at one moment, all of them together."""
+
+    t_ns: int
+    cpu_s: float
+    resident_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class FlowKey:
     """A flow is told apart by its host, its task there, and its number in the task."""
 
@@ -136,6 +145,7 @@ class TestData:
     standings: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     # What the threads of a fleet had cost at each `Standing`, with its instant, by host and task.
     accounts_told: dict[tuple[str, str], list[tuple[int, Sequence[Mapping[str, Any]]]]] = field(default_factory=dict)
+    server_readings: list[ServerReading] = field(default_factory=list)
     started_ns: dict[tuple[str, str], int] = field(default_factory=dict)
     failures: list[tuple[str, str]] = field(default_factory=list)
 

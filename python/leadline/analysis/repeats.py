@@ -69,11 +69,12 @@ def mean_with_interval(metrics: Iterable[Metric | None]) -> Metric:
     if len(values) < 2:
         return Metric(mean, unit)
     variance = math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
-    half = _t_quantile(len(values) - 1) * math.sqrt(variance / len(values))
+    half = t_quantile(len(values) - 1) * math.sqrt(variance / len(values))
     return Metric(mean, unit, mean - half, mean + half)
 
 
-def _t_quantile(freedom: int) -> float:
+def t_quantile(freedom: int) -> float:
+    """Student's t that 95 % of the values lie within, on both sides."""
     # scipy takes a second or more to import, which a single measurement need not wait for.
     from scipy.special import stdtrit  # noqa: PLC0415
 

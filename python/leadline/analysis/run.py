@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
 from pydantic import ValidationError
 
-from leadline.analysis import findings, machine
-from leadline.analysis.gather import DEFAULT_STABILITY_SPREAD, HostSample, TestData
+from leadline.analysis import findings, machine, scaling_figures
+from leadline.analysis.gather import DEFAULT_STABILITY_SPREAD, HostSample, ServerReading, TestData
 from leadline.analysis.measure import analyse_test
 from leadline.analysis.model import Ceiling, ClientBringUp, RunAnalysis, Summary, TrialResult
 from leadline.analysis.repeats import summarise
@@ -92,12 +92,12 @@ class _Reading:
             case "trial-begin":
                 self.end_trial({})
                 self._begin_trial(entry)
-            case "ceiling":
-                self._note_ceiling(entry)
             case "bring-up":
                 self._bring_up(entry)
             case "test-begin":
                 self._begin_test(entry)
+            case "ceiling" | "server-process":
+                self._note(entry)
             case "test-end":
                 self._end_test(entry)
             case "trial-end":
@@ -141,7 +141,7 @@ class _Reading:
         given = self._manifest.get("hosts")
         hosts = {**(given if isinstance(given, Mapping) else {}), **self._facts}
         observer = machine.observer_shares(self._lives)
-        return RunAnalysis(
+        found = RunAnalysis(
             run_id=str(self._manifest.get("run_id") or ""),
             name=str(self._manifest.get("name") or plan.get("name") or ""),
             status=self._status,
@@ -157,6 +157,7 @@ class _Reading:
             notes=(*findings.run_notes(hosts, observer), *findings.sampling_note(self._periods_ms)),
             observer_cpu_share=observer,
         )
+        return replace(found, scaling=scaling_figures.of_run(found))
 
     def _event(self, entry: Record, event: Record) -> None:
         host = entry["host"]
@@ -194,6 +195,13 @@ class _Reading:
             sut=str(sut.get("kind") or "") if isinstance(sut, Mapping) else str(sut),
         )
 
+    def _note(self, entry: Record) -> None:
+        """What was found out beside the test's own events."""
+        if entry["record"] == "ceiling":
+            self._note_ceiling(entry)
+        else:
+            self._note_server(entry)
+
     def _note_ceiling(self, record: Record) -> None:
         per_s = record.get("per_s")
         if self._trial is not None and isinstance(per_s, int | float) and per_s > 0:
@@ -230,6 +238,12 @@ class _Reading:
             samples=trial.samples,
             ceiling=trial.ceiling,
         )
+
+    def _note_server(self, record: Record) -> None:
+        data = self._trial.tests.get(str(record.get("label"))) if self._trial is not None else None
+        t_ns, cpu_s, resident = (record.get(name) for name in ("t_ns", "cpu_s", "resident_bytes"))
+        if data is not None and isinstance(t_ns, int) and isinstance(cpu_s, int | float) and isinstance(resident, int):
+            data.server_readings.append(ServerReading(t_ns, float(cpu_s), resident))
 
     def _end_test(self, record: Record) -> None:
         data = self._trial.tests.get(str(record.get("label"))) if self._trial is not None else None

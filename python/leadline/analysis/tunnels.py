@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from leadline.analysis import histograms as hdr
+from leadline.analysis import machine
 from leadline.analysis.flows import Flow
-from leadline.analysis.gather import TestData
+from leadline.analysis.gather import ServerReading, TestData
 from leadline.analysis.metrics import LATENCY_PERCENTILES, Histograms, counter, received_units, sum_of_flows, times
 from leadline.analysis.model import Distribution, FleetFindings, Metric, Misfortune, Window
 from leadline.analysis.window import byte_curves, rate_per_s, unit_curves
@@ -54,15 +55,18 @@ def tunnel_figures(
         **{name: one for step in (*STEPS, *LATER) for name, one in in_ms(times(step, histograms.named(step), _SPREAD))},
         "attempts": Metric(sum(row["attempts"] for row in rows) if rows else None, "count"),
         "retransmits": Metric(sum(row["retransmits"] for row in rows) if rows else None, "count"),
-        "recovered": Metric(_came_back(rows) if rows else None, "count"),
+        "recovered": Metric(_told(data, "recovered", _came_back(rows) if rows else None), "count"),
+        "tunnels_lost": Metric(_told(data, "lost", 0 if rows else None), "count"),
         "returned": Metric(histograms.named("reconnect").count if rows else None, "count"),
         "renegotiated": Metric(histograms.named("renegotiate").count if rows else None, "count"),
+        **{f"pings_lost_{when}": Metric(_pings_lost(data, when), "count") for when in ("before", "during", "after")},
         **times("late", histograms.named("late"), _LATE),
         **{name: one for ping in PINGS for name, one in in_ms(times(ping, histograms.named(ping), _SPREAD))},
         "pings_sent": Metric(_inside(rows, "pings_sent"), "count"),
         "pings_lost": Metric(_lost_pings(rows), "count"),
         "memory_bytes": Metric(memory_bytes, "bytes"),
         "memory_per_client_bytes": Metric(_ratio(memory_bytes, clients), "bytes"),
+        **_server(data, states),
         **_traffic(data, flows, window, histograms),
     }
 
@@ -77,7 +81,7 @@ def findings(data: TestData) -> FleetFindings | None:
         failed=_misfortunes(rows, "failed"),
         partial=_misfortunes(rows, "partial"),
         waiting=sum(row["state"] == "waiting" for row in rows),
-        recovered=_came_back(rows),
+        recovered=_told(data, "recovered", _came_back(rows)) or 0,
         ciphers=dict(Counter(str(row["cipher"]) for row in rows if row.get("cipher")).most_common()),
         ignored_options=tuple(ignored),
     )
@@ -110,6 +114,16 @@ def handshakes_per_s(data: TestData, rows: Sequence[Mapping[str, Any]]) -> float
     return len(arrived) * _NS_PER_S / (last_ns - first_ns) if last_ns > first_ns else None
 
 
+def storm_window(data: TestData) -> Window | None:
+    """From when the first client was due to when the last was up: what stands for a fleet that carries nothing."""
+    rows = [row for row in client_rows(data) if row.get("configured_ns") is not None]
+    if not rows:
+        return None
+    first_ns = min(row["due_ns"] for row in rows)
+    last_ns = max(row["due_ns"] + row["configured_ns"] for row in rows)
+    return Window(first_ns, first_ns, last_ns, last_ns)
+
+
 def in_ms(metrics: Mapping[str, Metric]) -> Iterator[tuple[str, Metric]]:
     """The same times by names and units of milliseconds."""
     for name, metric in metrics.items():
@@ -121,7 +135,7 @@ def _states(data: TestData, rows: Sequence[Mapping[str, Any]]) -> Counter[str] |
     """Clients by their end state; of a test that was cut off as it stood last, if it told."""
     if rows:
         return Counter(str(row["state"]) for row in rows)
-    standing = {name: counter(data, name) for name in ("configured", "partial", "failed", "waiting")}
+    standing = {name: counter(data, name) for name in ("configured", "partial", "failed", "waiting", "connecting")}
     if all(count is None for count in standing.values()):
         return None
     return Counter({name: count for name, count in standing.items() if count})
@@ -146,6 +160,18 @@ def _came_back(rows: Sequence[Mapping[str, Any]]) -> int:
     return sum(row["state"] == "configured" and row["attempts"] > 1 for row in rows)
 
 
+def _told(data: TestData, name: str, otherwise: int | None) -> int | None:
+    """A count of the agent's, or what its rows say; agents leave rare ones out where nothing happened."""
+    count = counter(data, name)
+    return otherwise if count is None else count
+
+
+def _pings_lost(data: TestData, when: str) -> int | None:
+    """Of those that were sent before, during or after the arrivals; None where none was."""
+    sent, answered = counter(data, f"pings_sent_{when}"), counter(data, f"pings_answered_{when}")
+    return None if not sent else max(0, sent - (answered or 0))
+
+
 def _inside(rows: Sequence[Mapping[str, Any]], name: str) -> int | None:
     """What the clients counted in their tunnels; None where none of them counts it."""
     told = [row["inside"][name] for row in rows if name in row["inside"]]
@@ -155,6 +181,44 @@ def _inside(rows: Sequence[Mapping[str, Any]], name: str) -> int | None:
 def _lost_pings(rows: Sequence[Mapping[str, Any]]) -> int | None:
     sent, answered = _inside(rows, "pings_sent"), _inside(rows, "pings_answered")
     return None if sent is None else max(0, sent - (answered or 0))
+
+
+def server_readings(data: TestData) -> list[ServerReading]:
+    """What the server's processes had cost, moment by moment: as written down beside the test, or as its host's agent
+    observed the system under test."""
+    if data.server_readings:
+        return data.server_readings
+    host, names = machine.gateway_of(data), set(data.sut_processes)
+    found = []
+    for sample in data.samples.get(host or "", []):
+        own = [process for process in sample.processes if process.name in names]
+        if own:
+            cpu_s = sum(process.user_s + process.system_s for process in own)
+            found.append(ServerReading(sample.t_ns, cpu_s, sum(process.resident_bytes for process in own)))
+    return found
+
+
+def _server(data: TestData, states: Counter[str] | None) -> dict[str, Metric]:
+    """What the server spent from the test's beginning to its end, and by how much its memory grew at most."""
+    begun_ns = [*data.started_ns.values(), *([data.start_at_ns] if data.start_at_ns is not None else [])]
+    first_ns, last_ns = min(begun_ns, default=0), max((found.t_ns for found in data.load_outcomes()), default=None)
+    readings = server_readings(data)
+    before = [reading for reading in readings if reading.t_ns <= first_ns][-1:] or readings[:1]
+    # The reading after the end is the first that holds all of it.
+    after = [reading for reading in readings if last_ns is None or reading.t_ns >= last_ns][:1] or readings[-1:]
+    cpu_s = memory_bytes = None
+    if before and after and after[0].t_ns > before[0].t_ns:
+        cpu_s = max(0.0, after[0].cpu_s - before[0].cpu_s)
+        most = max(one.resident_bytes for one in readings if before[0].t_ns <= one.t_ns <= after[0].t_ns)
+        memory_bytes = float(max(0, most - before[0].resident_bytes))
+    up = states["configured"] + states["partial"] if states is not None else None
+    each_s = _ratio(cpu_s, up)
+    return {
+        "server_cpu_s": Metric(cpu_s, "s"),
+        "server_cpu_per_client_ms": Metric(None if each_s is None else 1e3 * each_s, "ms"),
+        "server_memory_bytes": Metric(memory_bytes, "bytes"),
+        "server_memory_per_client_bytes": Metric(_ratio(memory_bytes, up), "bytes"),
+    }
 
 
 def _traffic(data: TestData, flows: Sequence[Flow], window: Window | None, histograms: Histograms) -> dict[str, Metric]:

@@ -1,4 +1,6 @@
-"""`leadline http --find-rate`: a capacity search from its conditions to its table, document and exit code."""
+"""A capacity search from its conditions to its table, document and exit code: `leadline http --find-rate`, and
+`leadline tunnel --until-choke`.
+"""
 
 from __future__ import annotations
 
@@ -14,55 +16,74 @@ from leadline.cli.calibration import calibrated
 from leadline.cli.output import MISSED, UNDECIDED, print_all, print_json, say_error, say_note
 from leadline.cli.progress import Progress
 from leadline.cli.quick import Wanted
-from leadline.contract.models import HttpWorkload
+from leadline.contract.models import HttpWorkload, TunnelWorkload
 from leadline.dataset import Journal, RunFolder
 from leadline.errors import InputError
-from leadline.plan import HttpTest
+from leadline.plan import HttpTest, TunnelTest
 from leadline.report import found
 from leadline.trial import Interrupt, Observer
 from leadline.trial.capacity_search import Ending, Found
-from leadline.trial.find_rate import Answer, Question, Search
+from leadline.trial.choke import FleetQuestion
+from leadline.trial.find_rate import Answer, HttpQuestion, Search
 
 
 def run(test: HttpTest, workload: HttpWorkload, conditions: str, wanted: Wanted) -> int:
-    """Search, print, and say the end: 0 with a rate, 3 where none holds, 4 undecided, 1 failed, 130 interrupted."""
-    if wanted.targets:
-        raise InputError("--target and --find-rate exclude each other", hint="--find-rate has the conditions")
-    if wanted.hdr is not None or wanted.format != "text":
-        raise InputError("--find-rate has many trials, and neither --hdr nor another --format")
+    """Search the highest rate of requests."""
+    _check(wanted, "--find-rate")
     read = Conditions.read(conditions, test.name, test.kind)
-    question = Question(test, workload, read, ["leadline", *sys.argv[1:]])
+    return finish(HttpQuestion(test, workload, read, ["leadline", *sys.argv[1:]]), wanted)
+
+
+def choke(test: TunnelTest, workload: TunnelWorkload, conditions: str, wanted: Wanted) -> int:
+    """Search the highest rate of arriving VPN clients."""
+    _check(wanted, "--until-choke")
+    read = Conditions.read(conditions, test.name, test.kind)
+    return finish(FleetQuestion(test, workload, read, ["leadline", *sys.argv[1:]], wanted.server_pid), wanted)
+
+
+def finish(question: HttpQuestion | FleetQuestion, wanted: Wanted) -> int:
+    """Search, print, and say the end: 0 with a rate, 3 where none holds, 4 undecided, 1 failed, 130 interrupted."""
     answer, folder = asyncio.run(_searched(question, wanted))
+    text = question.conditions.text
     if wanted.json:
-        print_json(document(answer, read, wanted.target))
+        print_json(document(answer, text, question.test.kind, wanted.target))
     else:
-        rate, closed_loop = answer.metrics["found_rate_per_s"], answer.metrics["closed_loop_per_s"]
-        print_all([found.found_rate(rate, closed_loop, read.text, answer.trials, answer.validity)])
+        reference = (answer.reference_name.removesuffix("_per_s").replace("_", " "), answer.reference)
+        print_all(
+            [found.found_rate(answer.metrics["found_rate_per_s"], reference, text, answer.trials, answer.validity)]
+        )
     if folder is not None:
         say_note(f"samples and report in {folder.path}")
     return exit_code(answer.found, answer.error)
 
 
-def document(answer: Answer, conditions: Conditions, target: str) -> dict[str, Any]:
+def _check(wanted: Wanted, option: str) -> None:
+    if wanted.targets:
+        raise InputError(f"--target and {option} exclude each other", hint=f"{option} has the conditions")
+    if wanted.hdr is not None or wanted.format != "text":
+        raise InputError(f"{option} has many trials, and neither --hdr nor another --format")
+
+
+def document(answer: Answer, conditions: str, command: str, target: str) -> dict[str, Any]:
     """The search as `leadline.result/1`: its figures, and every trial."""
     return {
         "schema": "leadline.result/1",
-        "command": "http",
+        "command": command,
         "target": target,
         "metrics": answer.metrics,
         "validity": answer.validity,
-        "generator": answer.closed_loop.generator,
-        "errors": answer.closed_loop.errors,
+        "generator": answer.first.generator,
+        "errors": answer.first.errors,
         "window": None,
         "intervals": [],
-        "conditions": conditions.text,
+        "conditions": conditions,
         "ending": answer.found.ending,
         "deciding_trials_s": answer.found.decided_s,
         "trials": answer.trials,
     }
 
 
-async def _searched(question: Question, wanted: Wanted) -> tuple[Answer, RunFolder | None]:
+async def _searched(question: HttpQuestion | FleetQuestion, wanted: Wanted) -> tuple[Answer, RunFolder | None]:
     quiet = wanted.json and not sys.stderr.isatty()
     shown: list[Progress] = []
 
@@ -93,9 +114,11 @@ async def _searched(question: Question, wanted: Wanted) -> tuple[Answer, RunFold
             folder = RunFolder.create(wanted.out, question.test.name)
             folder.write_manifest(question.manifest(folder.run_id))
             journal = stack.enter_context(Journal(folder.journal_path))
-        with Progress(quiet=quiet) as progress:
-            ceiling = await calibrated(question.workload, wanted.calibrate, interrupt, progress)
-        answer = await Search(replace(question, ceiling=ceiling), interrupt, journal, tell, watching).run()
+        if isinstance(question, HttpQuestion):
+            with Progress(quiet=quiet) as progress:
+                ceiling = await calibrated(question.workload, wanted.calibrate, interrupt, progress)
+            question = replace(question, ceiling=ceiling)
+        answer = await Search(question, interrupt, journal, tell, watching).run()
     if folder is not None:
         from leadline.trial import conclude
 

@@ -45,6 +45,8 @@ class Wanted:
     """Whether the generator's own ceiling is measured or looked up."""
     find_rate: str | None = None
     """Conditions whose highest rate is searched for, as `latency_p99_us < 5000 and error_ratio < 0.001`."""
+    server_pid: int | None = None
+    """A server's process on this host, whose cost is counted too."""
 
 
 def parse(model: type[Model], options: Mapping[str, Any], names: Mapping[str, str] = _OPTIONS) -> Model:

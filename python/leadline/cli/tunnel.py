@@ -20,11 +20,33 @@ if TYPE_CHECKING:
     from leadline.plan import TunnelTest
 
 NAME = "tunnel"
-CLASS = Grouped
+
+_CHOKE = "--until-choke"
+_CHOKE_TIMEOUT = "10s"
+
+
+class _Tunnel(Grouped):
+    """An option whose value may be left out, which the parser has no word for."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the usual condition where none follows."""
+        given = list(args)
+        for place, argument in enumerate(args):
+            following = args[place + 1] if place + 1 < len(args) else ""
+            if argument == _CHOKE and not any(sign in following for sign in "<>="):
+                given.insert(place + 1, t.CONDITION)
+                break
+        parsed: list[str] = super().parse_args(ctx, given)
+        return parsed
+
+
+CLASS = _Tunnel
 EXAMPLE = """\
 Example: leadline tunnel client.ovpn -n 1000 --ca-key ca.key
 
     leadline tunnel client.ovpn -n 1000 --rate 200/s --retries 5
+    leadline tunnel client.ovpn -n 1000 --until-choke 'connect_p99_ms < 500'
+    leadline tunnel client.ovpn -n 50,100,200,400,800 --server-pid 1234
     leadline tunnel client.ovpn -n 500 --settled 50 --expect-route 10.20.0.0/16
     leadline tunnel client.ovpn -n 200 --renegotiate-at 10s --reconnect-at 20s/5s
     leadline tunnel client.ovpn -n 100 --traffic udp --to 10.8.0.1 --traffic-rate 2mbit
@@ -38,8 +60,9 @@ def command(
     number: t.Number = "1",
     rate: t.Rate = None,
     at_once: t.AtOnce = False,
+    until_choke: t.UntilChoke = None,
     settled: t.Settled = 0,
-    attempt_timeout: t.AttemptTimeout = "60s",
+    attempt_timeout: t.AttemptTimeout = None,
     retries: t.Retries = 0,
     duration: t.Duration = None,
     threads: t.Threads = 1,
@@ -65,6 +88,7 @@ def command(
     traffic_duration: t.TrafficDuration = "10s",
     reverse: t.Reverse = False,
     bidir: t.Bidirectional = False,
+    server_pid: t.ServerPid = None,
     target: t.Targets = None,
     json: t.Json = False,
     out: t.Out = None,
@@ -76,11 +100,16 @@ def command(
     """
     from leadline.cli import quick
 
-    return quick.run(*measurement(context.params))
+    fleets, wanted = measurement(context.params)
+    if len(fleets) > 1:
+        from leadline.cli import fleets as several
+
+        return several.run(fleets, wanted)
+    return quick.run(*fleets[0], wanted)
 
 
-def measurement(given: Mapping[str, Any]) -> tuple[TunnelTest, TunnelWorkload, Wanted]:
-    """What to measure, as whom and how it is to end, from the options by their names.
+def measurement(given: Mapping[str, Any]) -> tuple[list[tuple[TunnelTest, TunnelWorkload]], Wanted]:
+    """What to measure, as whom and how it is to end, from the options by their names: a fleet for each number.
 
     Raises:
         InputError: the first thing that is wrong.
@@ -88,13 +117,32 @@ def measurement(given: Mapping[str, Any]) -> tuple[TunnelTest, TunnelWorkload, W
     from leadline.cli import quick, tunnel_given
     from leadline.plan import TunnelTest
 
-    if given["at_once"] and given["rate"] is not None:
-        raise InputError("--at-once and --rate exclude each other", hint="give one of them")
+    _check(given)
+    choke = given["until_choke"]
     numbers = tunnel_given.numbers_of(given["number"])
-    options = tunnel_given.options_of(given, numbers[0])
-    test = quick.parse(TunnelTest, options, tunnel_given.OPTIONS)
+    if choke is not None and len(numbers) > 1:
+        raise InputError("--until-choke has one number of clients", hint="the most that are connected at once")
+    given = {**given, "attempt_timeout": given["attempt_timeout"] or (_CHOKE_TIMEOUT if choke else None)}
+    tests = [
+        quick.parse(TunnelTest, tunnel_given.options_of(given, number), tunnel_given.OPTIONS) for number in numbers
+    ]
     access = tunnel_given.access_of(given)
     from leadline.trial.tunnel_workload import tunnel_workload
 
-    wanted = quick.Wanted(str(given["file"]), given["json"], given["out"], given["target"] or [])
-    return test, tunnel_workload(test, access, numbers[0]), wanted
+    wanted = quick.Wanted(
+        str(given["file"]),
+        given["json"],
+        given["out"],
+        given["target"] or [],
+        find_rate=choke,
+        server_pid=given["server_pid"],
+    )
+    return [(test, tunnel_workload(test, access, test.number or 1)) for test in tests], wanted
+
+
+def _check(given: Mapping[str, Any]) -> None:
+    """Who says when clients arrive."""
+    told = {"--at-once": given["at_once"], "--rate": given["rate"], _CHOKE: given["until_choke"]}
+    both = [option for option, value in told.items() if value]
+    if len(both) > 1:
+        raise InputError(f"{both[0]} and {both[1]} exclude each other", hint="give one of them")

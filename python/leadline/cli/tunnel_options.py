@@ -14,6 +14,9 @@ _ARRIVALS, _CLIENTS, _EXPECT, _AFTER, _TRAFFIC, _OUTPUT = (
     *("Once they are connected", "Traffic inside of the tunnels", "Output"),
 )
 
+CONDITION = "connect_p99_ms < 2000 and unconfigured_ratio < 1%"
+"""What a server that does not choke does."""
+
 File = Annotated[Path, typer.Argument(help="The clients' profile, an .ovpn file.", show_default=False)]
 
 Number = Annotated[
@@ -39,17 +42,12 @@ AtOnce = Annotated[
     bool, typer.Option("--at-once", help="All clients at one instant; the default.", rich_help_panel=_ARRIVALS)
 ]
 UntilChoke = Annotated[
-    bool,
+    str | None,
     typer.Option(
         "--until-choke",
-        help="Find the highest rate of arrivals for which --while holds.",
+        help="Find the highest rate of arrivals for which this holds: '" + CONDITION + "' unless given.",
+        metavar="['METRIC < VALUE']",
         rich_help_panel=_ARRIVALS,
-    ),
-]
-While = Annotated[
-    str,
-    typer.Option(
-        "--while", help="What has to hold for --until-choke.", metavar="'METRIC < VALUE'", rich_help_panel=_ARRIVALS
     ),
 ]
 Settled = Annotated[
@@ -62,8 +60,13 @@ Settled = Annotated[
     ),
 ]
 AttemptTimeout = Annotated[
-    str,
-    typer.Option("--attempt-timeout", help="How long one attempt may take.", metavar="TIME", rich_help_panel=_ARRIVALS),
+    str | None,
+    typer.Option(
+        "--attempt-timeout",
+        help="How long one attempt may take: 60s as the real client's, 10s with --until-choke.",
+        metavar="TIME",
+        rich_help_panel=_ARRIVALS,
+    ),
 ]
 Retries = Annotated[
     int,

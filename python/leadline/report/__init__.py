@@ -10,6 +10,7 @@ from leadline.report.ab_layout import ab_text
 from leadline.report.hdr_log import hdr_log
 from leadline.report.measurement import measurement
 from leadline.report.request import HttpRequested
+from leadline.report.scalings import scaling_table
 from leadline.report.text import figures_table, run_renderables
 from leadline.report.wrk_layout import wrk_text
 
@@ -24,6 +25,7 @@ __all__ = [
     "measurement",
     "render_html",
     "run_renderables",
+    "scaling_table",
     "wrk_text",
 ]
 

@@ -19,16 +19,16 @@ from leadline.report.text import TONES, verdict_block
 
 
 def found_rate(
-    rate: Metric, closed_loop: Metric, conditions: str, trials: Sequence[Trial], validity: Validity
+    rate: Metric, reference: tuple[str, Metric], conditions: str, trials: Sequence[Trial], validity: Validity
 ) -> RenderableType:
-    """The headline, the interval, the trials in order, and the verdict."""
+    """The headline, the interval, what was reached without a rate (its name first), the trials, and the verdict."""
     tone = TONES[verdicts.WORDINGS[validity.verdict].tone]
     headline = Text.assemble((_headline(rate, validity), f"bold {tone}"), f"  highest rate with {conditions}")
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim", no_wrap=True)
     facts.add_column()
     facts.add_row("between", interval(rate))
-    facts.add_row("closed loop", _rate(closed_loop.value))
+    facts.add_row(reference[0], _rate(reference[1].value))
     return Group(
         headline,
         Text(""),

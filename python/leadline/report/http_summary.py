@@ -80,10 +80,14 @@ def error_rows(result: TestResult) -> list[tuple[str, str]]:
     named = sorted(result.errors.items(), key=lambda item: -item[1])
     rows = []
     for row, (name, number) in enumerate(named):
-        example = result.error_examples.get(name, "")
-        cut = example if len(example) <= _LONGEST_EXAMPLE else f"{example[:_LONGEST_EXAMPLE]}…"
+        cut = cut_example(result.error_examples.get(name, ""))
         rows.append(("errors" if row == 0 else "", f"{number:,} × {name}{f': {cut}' if cut else ''}"))
     return rows
+
+
+def cut_example(text: str) -> str:
+    """What a failure said, as far as it is worth a line or two."""
+    return text if len(text) <= _LONGEST_EXAMPLE else f"{text[:_LONGEST_EXAMPLE]}…"
 
 
 def phase_cells(found: Distribution) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from leadline.analysis.model import Generator, Metric, TestResult
 from leadline.report import figures, quantities, verdicts
 from leadline.report.http_summary import engine_rows, error_rows, http_rows, http_times
 from leadline.report.text import TONES, verdict_block
-from leadline.report.tunnel_summary import tunnel_rows, tunnel_times
+from leadline.report.tunnel_summary import other_errors, tunnel_rows, tunnel_times
 
 _PERCENTILES = (
     ("min", "min"),
@@ -44,7 +44,7 @@ def measurement(result: TestResult) -> RenderableType:
         rows = http_rows(result) + _generator_rows(result.generator, result.kind) + error_rows(result)
         tables = http_times(result)
     elif result.kind == "tunnel":
-        rows = tunnel_rows(result) + _generator_rows(result.generator, result.kind) + error_rows(result)
+        rows = tunnel_rows(result) + _generator_rows(result.generator, result.kind) + error_rows(other_errors(result))
         tables = tunnel_times(result)
     else:
         rows = _figure_rows(result, kind) + _generator_rows(result.generator, result.kind) + error_rows(result)

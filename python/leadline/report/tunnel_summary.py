@@ -6,6 +6,7 @@ A rendering only. Percentiles are drawn as far as the number of clients carries 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from rich.console import RenderableType
 from rich.padding import Padding
@@ -13,6 +14,7 @@ from rich.table import Table
 
 from leadline.analysis.model import Distribution, FleetFindings, Metric, Misfortune, TestResult
 from leadline.report import quantities
+from leadline.report.http_summary import cut_example
 
 _STEPS = {
     "connect": "connect",
@@ -38,12 +40,18 @@ def tunnel_rows(result: TestResult) -> list[tuple[str, str]]:
     metrics, fleet = result.metrics, result.fleet
     rows = [("clients", _states(metrics))]
     if fleet is not None:
-        rows += _misfortunes("failed", fleet.failed) + _misfortunes("partial", fleet.partial)
+        rows += _misfortunes("failed", fleet.failed, result) + _misfortunes("partial", fleet.partial, result)
     rows += [("handshakes", _handshakes(metrics, fleet))]
     rows += _pings(metrics) + _inside(metrics)
     if (memory := _value(metrics, "memory_bytes")) is not None:
         each = quantities.memory(_value(metrics, "memory_per_client_bytes"))
         rows.append(("memory", f"{quantities.memory(memory)} of the agent, {each} a client"))
+    if (cpu_s := _value(metrics, "server_cpu_s")) is not None:
+        each = quantities.metric(_value(metrics, "server_cpu_per_client_ms"), "ms")
+        grown, own = (quantities.memory(_value(metrics, f"server_memory{name}_bytes")) for name in ("", "_per_client"))
+        rows.append(
+            ("server", f"{quantities.seconds(cpu_s)} of CPU, {each} a client; {grown} more memory, {own} a client")
+        )
     if fleet is not None and fleet.ignored_options:
         shown, rest = fleet.ignored_options[:_MOST_IGNORED], fleet.ignored_options[_MOST_IGNORED:]
         rows.append(("ignored", "; ".join(shown) + (f"; and {len(rest)} more" if rest else "")))
@@ -84,19 +92,33 @@ def _states(metrics: Mapping[str, Metric]) -> str:
     return f"{quantities.count(_value(metrics, 'clients'))}: {', '.join(counts)}"
 
 
-def _misfortunes(state: str, causes: Sequence[Misfortune]) -> list[tuple[str, str]]:
-    """A line for each cause; of very many the most frequent."""
+def _misfortunes(state: str, causes: Sequence[Misfortune], result: TestResult) -> list[tuple[str, str]]:
+    """A line for each cause, with what its first failure said; of very many the most frequent."""
     rows = []
     for row, one in enumerate(causes[:_MOST_CAUSES]):
         more = ", ..." if one.clients > len(one.examples) else ""
         which = ", ".join(str(number) for number in one.examples)
         name = one.cause.removeprefix(f"{state}_").replace("_", " ")
         plural = "client" if one.clients == 1 else "clients"
-        rows.append((state if row == 0 else "", f"{one.clients:,} × {name} ({plural} {which}{more})"))
+        said = result.error_examples.get(one.cause, "")
+        rows.append(
+            (
+                state if row == 0 else "",
+                f"{one.clients:,} × {name} ({plural} {which}{more}){f': {cut_example(said)}' if said else ''}",
+            )
+        )
     if len(causes) > _MOST_CAUSES:
         rest = sum(one.clients for one in causes[_MOST_CAUSES:])
         rows.append(("", f"{rest:,} × other causes"))
     return rows
+
+
+def other_errors(result: TestResult) -> TestResult:
+    """The result with those errors alone that its clients' causes do not tell already: of attempts that were repeated,
+    and of traffic."""
+    fleet = result.fleet
+    told = {one.cause: one.clients for one in (*fleet.failed, *fleet.partial)} if fleet is not None else {}
+    return replace(result, errors={name: count for name, count in result.errors.items() if told.get(name) != count})
 
 
 def _handshakes(metrics: Mapping[str, Metric], fleet: FleetFindings | None) -> str:
@@ -114,7 +136,13 @@ def _pings(metrics: Mapping[str, Metric]) -> list[tuple[str, str]]:
     sent = _value(metrics, "pings_sent")
     if not sent:
         return []
-    return [("pings", f"{sent:,.0f} sent, {quantities.count(_value(metrics, 'pings_lost'))} lost")]
+    parts = [
+        f"{lost:,.0f} {when}"
+        for when in ("before", "during", "after")
+        if (lost := _value(metrics, f"pings_lost_{when}")) is not None
+    ]
+    whole = quantities.count(_value(metrics, "pings_lost"))
+    return [("pings", f"{sent:,.0f} sent, {whole} lost" + (f" ({', '.join(parts)})" if parts else ""))]
 
 
 def _inside(metrics: Mapping[str, Metric]) -> list[tuple[str, str]]:

@@ -46,9 +46,9 @@ class Limits:
     width: float = WIDTH
 
     @classmethod
-    def around(cls, closed_loop_per_s: float, final_s: float) -> Limits:
-        """From the rate that a closed loop reached, and the duration of the trials that decide."""
-        highest = HEADROOM * closed_loop_per_s
+    def around(cls, reached_per_s: float, final_s: float, headroom: float = HEADROOM) -> Limits:
+        """From the rate that the load reached without one, and the duration of the trials that decide."""
+        highest = headroom * reached_per_s
         initial_s = min(INITIAL_S, final_s)
         # A trial without a single request would say nothing.
         lowest = min(max(highest / RANGE, 1.0 / initial_s), highest / 10)

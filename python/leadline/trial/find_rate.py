@@ -1,7 +1,8 @@
-"""A capacity search on a real server: a closed loop first, then trials at the rates that `capacity_search` asks for.
+"""A capacity search on a real server: once without a rate, then trials at the rates that `capacity_search` asks for.
 
-Owns how a trial becomes a measurement, what is kept of it, and what the search as a whole is worth. The search itself
-is synchronous: it runs in a thread of its own and hands each trial to the event loop, where agents are talked to.
+Owns what is kept of a trial, and what the search as a whole is worth; a `Question` is the load whose rate is looked
+for, that of HTTP here, that of VPN clients in `choke`. The search itself is synchronous: it runs in a thread of its own
+and hands each trial to the event loop, where agents are talked to.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from leadline.analysis.capacity import Conditions, Trial, judge_trial
 from leadline.analysis.model import Ceiling, Metric, Reason, TestResult, Validity, Verdict
@@ -18,7 +19,7 @@ from leadline.analysis.validity import CONNECTIONS_BUSY
 from leadline.contract.models import HttpWorkload, RateStage
 from leadline.errors import InputError, LeadlineError
 from leadline.plan import HttpTest
-from leadline.trial.capacity_search import Ending, Found, Limits, Stopped, search
+from leadline.trial.capacity_search import HEADROOM, Ending, Found, Limits, Stopped, search
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.ledger import Ledger, Sheet
 from leadline.trial.notices import Observer
@@ -30,9 +31,47 @@ Watching = Callable[[], AbstractContextManager[tuple[Observer, ...]]]
 _CLOSED_LOOP_MS = 1000
 
 
+class Question(Protocol):
+    """A load whose rate is looked for, and what has to hold."""
+
+    @property
+    def conditions(self) -> Conditions:
+        """What has to hold at a rate."""
+
+    @property
+    def reference(self) -> str:
+        """What the load without a rate is called in the answer, as in `closed_loop_per_s`."""
+
+    @property
+    def headroom(self) -> float:
+        """The highest rate that is tried, in terms of what was reached without one."""
+
+    @property
+    def final_s(self) -> float:
+        """How long the trials that decide last, warm-up left out."""
+
+    def manifest(self, run_id: str) -> dict[str, Any]:
+        """The search as a run whose cases are not known yet; its journal has them."""
+
+    def single(self, case: str, rate_per_s: float | None, steady_s: float | None) -> Single:
+        """One measurement at a rate for so long, or without a rate: a case of its own."""
+
+    def reached_per_s(self, result: TestResult) -> float | None:
+        """What the load without a rate came to; None where there is nothing to search."""
+
+    def at_first(self, result: TestResult) -> Found | None:
+        """What the load without a rate has found already, if it has."""
+
+    def judge(self, result: TestResult, rate_per_s: float, duration_s: float) -> Trial:
+        """What the result of a trial says."""
+
+    def validity(self, found: Found, trials: Sequence[Trial], error: str | None) -> Validity:
+        """What the whole search is worth; `error` broke a trial off."""
+
+
 @dataclass(frozen=True, slots=True)
-class Question:
-    """The load whose rate is looked for, and what has to hold."""
+class HttpQuestion:
+    """Requests at a rate; without one a closed loop over the same connections."""
 
     test: HttpTest
     workload: HttpWorkload
@@ -40,6 +79,8 @@ class Question:
     conditions: Conditions
     argv: Sequence[str]
     ceiling: Ceiling | None = None
+    reference: str = "closed_loop_per_s"
+    headroom: float = HEADROOM
 
     def __post_init__(self) -> None:
         if self.workload.rate:
@@ -56,14 +97,54 @@ class Question:
         """The search as a run whose cases are not known yet; its journal has them."""
         return {**Single(self.test, self.workload, self.argv).manifest(run_id), "cases": []}
 
+    def single(self, case: str, rate_per_s: float | None, steady_s: float | None) -> Single:
+        """One measurement at a rate, or as a closed loop."""
+        steady_ms = _CLOSED_LOOP_MS if steady_s is None else round(steady_s * 1000)
+        duration_ms = self.workload.warmup_ms + max(1, steady_ms)
+        stages = [] if rate_per_s is None else [_stage(rate_per_s, duration_ms)]
+        return Single(
+            test=self.test.model_copy(update={"duration_ms": duration_ms, "rate_per_s": rate_per_s}),
+            workload=self.workload.model_copy(update={"duration_ms": duration_ms, "rate": stages}),
+            argv=self.argv,
+            ceiling=self.ceiling,
+            case=case,
+            parameters={"rate_per_s": rate_per_s, "duration_ms": duration_ms},
+            alone=False,
+        )
+
+    def reached_per_s(self, result: TestResult) -> float | None:
+        """The closed loop's rate."""
+        return result.metrics["requests_per_s"].value
+
+    def at_first(self, result: TestResult) -> Found | None:
+        """Nothing: a closed loop's latency is not that of any rate."""
+        return None
+
+    def judge(self, result: TestResult, rate_per_s: float, duration_s: float) -> Trial:
+        """Whether the conditions held."""
+        return judge_trial(
+            self.conditions,
+            result,
+            rate_per_s=rate_per_s,
+            duration_s=duration_s,
+            connections=self.workload.connections,
+        )
+
+    def validity(self, found: Found, trials: Sequence[Trial], error: str | None) -> Validity:
+        """With a note where the connections were the bound."""
+        return search_validity(found, trials, self.workload.connections, error)
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What a search found."""
 
     found: Found
-    closed_loop: TestResult
+    first: TestResult
     """The load without a rate, before the first trial."""
+    reference: Metric
+    """The rate that it came to."""
+    reference_name: str
     trials: tuple[Trial, ...]
     validity: Validity
     error: str | None
@@ -71,11 +152,11 @@ class Answer:
 
     @property
     def metrics(self) -> dict[str, Metric]:
-        """The rate found, bounded by what the search is sure of, and what the closed loop reached."""
+        """The rate found, bounded by what the search is sure of, and what was reached without a rate."""
         found = self.found
         return {
             "found_rate_per_s": Metric(found.low_per_s, "1/s", found.low_per_s, found.high_per_s),
-            "closed_loop_per_s": self.closed_loop.metrics["requests_per_s"],
+            self.reference_name: self.reference,
         }
 
 
@@ -98,7 +179,7 @@ class Search:
         """Search until the bounds are close, the budget is used up, or someone interrupts.
 
         Raises:
-            LeadlineError: the closed loop failed, or had no answers: there is nothing to search.
+            LeadlineError: the load without a rate failed, or came to nothing: there is nothing to search.
         """
         ledger = Ledger(self.sheet if self.sheet is not None else [])
         ledger.record("run-begin", find_rate=self.question.conditions.text)
@@ -115,64 +196,54 @@ class Search:
             ledger.record("run-end", status=status)
 
     async def _search(self) -> Answer:
-        closed = await self._measure(None, _CLOSED_LOOP_MS)
-        reached = closed.metrics["requests_per_s"].value
+        first = await self._measure(None, None)
+        reached = self.question.reached_per_s(first)
         if self.interrupt.asked.is_set():
-            return self._answer(Found(Ending.INTERRUPTED, None, None, None), closed)
+            return self._answer(Found(Ending.INTERRUPTED, None, None, None), first)
         if not reached:
-            named = ", ".join(f"{count} x {name}" for name, count in closed.errors.items()) or "no error was counted"
-            raise LeadlineError(f"the closed loop that a search begins with had no answers ({named})")
+            named = ", ".join(f"{count} x {name}" for name, count in first.errors.items()) or "no error was counted"
+            what = self.question.reference.removesuffix("_per_s").replace("_", " ")
+            raise LeadlineError(f"the {what} that a search begins with had no answers ({named})")
+        known = self.question.at_first(first)
+        if known is not None:
+            return self._answer(known, first)
         loop = asyncio.get_running_loop()
 
         def take(rate_per_s: float, duration_s: float) -> Trial:
             return asyncio.run_coroutine_threadsafe(self._trial(rate_per_s, duration_s), loop).result()
 
-        found = await asyncio.to_thread(search, take, Limits.around(reached, self.question.final_s))
-        return self._answer(found, closed)
+        found = await asyncio.to_thread(
+            search, take, Limits.around(reached, self.question.final_s, self.question.headroom)
+        )
+        return self._answer(found, first)
 
     async def _trial(self, rate_per_s: float, duration_s: float) -> Trial:
         if self.interrupt.asked.is_set():
             raise Stopped(Ending.INTERRUPTED)
         try:
-            result = await self._measure(rate_per_s, round(duration_s * 1000))
+            result = await self._measure(rate_per_s, duration_s)
         except LeadlineError as error:
             self._error = str(error)
             raise Stopped(Ending.FAILED) from error
         if self.interrupt.asked.is_set():
             raise Stopped(Ending.INTERRUPTED)
-        trial = judge_trial(
-            self.question.conditions,
-            result,
-            rate_per_s=rate_per_s,
-            duration_s=duration_s,
-            connections=self.question.workload.connections,
-        )
+        trial = self.question.judge(result, rate_per_s, duration_s)
         self._trials.append(trial)
         self.tell(trial)
         return trial
 
-    async def _measure(self, rate_per_s: float | None, steady_ms: int) -> TestResult:
-        """One measurement at a rate, or as a closed loop; a case of its own in the folder."""
-        question = self.question
+    async def _measure(self, rate_per_s: float | None, steady_s: float | None) -> TestResult:
+        """One measurement; a case of its own in the folder."""
         self._begun += 1
-        duration_ms = question.workload.warmup_ms + max(1, steady_ms)
-        stages = [] if rate_per_s is None else [_stage(rate_per_s, duration_ms)]
-        single = Single(
-            test=question.test.model_copy(update={"duration_ms": duration_ms, "rate_per_s": rate_per_s}),
-            workload=question.workload.model_copy(update={"duration_ms": duration_ms, "rate": stages}),
-            argv=question.argv,
-            ceiling=question.ceiling,
-            case=f"c{self._begun:02}",
-            parameters={"rate_per_s": rate_per_s, "duration_ms": duration_ms},
-            alone=False,
-        )
+        single = self.question.single(f"c{self._begun:02}", rate_per_s, steady_s)
         entries: list[dict[str, Any]] = []
         with self.watching() as observers:
             return await measure(single, entries, self.sheet, self.interrupt, observers)
 
-    def _answer(self, found: Found, closed: TestResult) -> Answer:
-        validity = search_validity(found, self._trials, self.question.workload.connections, self._error)
-        return Answer(found, closed, tuple(self._trials), validity, self._error)
+    def _answer(self, found: Found, first: TestResult) -> Answer:
+        validity = self.question.validity(found, self._trials, self._error)
+        reference = Metric(self.question.reached_per_s(first), "1/s")
+        return Answer(found, first, reference, self.question.reference, tuple(self._trials), validity, self._error)
 
 
 def _stage(rate_per_s: float, duration_ms: int) -> RateStage:
@@ -181,7 +252,7 @@ def _stage(rate_per_s: float, duration_ms: int) -> RateStage:
 
 def search_validity(found: Found, trials: Sequence[Trial], connections: int, error: str | None) -> Validity:
     """The verdict on what was found, with a note where the connections were the bound; `error` broke a trial off."""
-    return replace(_verdict(found, trials, error), notes=tuple(_notes(found, trials, connections)))
+    return replace(verdict_of(found, trials, error), notes=tuple(_notes(found, trials, connections)))
 
 
 def _notes(found: Found, trials: Sequence[Trial], connections: int) -> Iterator[Reason]:
@@ -192,7 +263,7 @@ def _notes(found: Found, trials: Sequence[Trial], connections: int) -> Iterator[
         yield Reason(CONNECTIONS_BUSY, text)
 
 
-def _verdict(found: Found, trials: Sequence[Trial], error: str | None) -> Validity:
+def verdict_of(found: Found, trials: Sequence[Trial], error: str | None) -> Validity:
     """A bound that is missing, and why."""
     match found.ending:
         case Ending.FOUND | Ending.NONE_HELD:
@@ -207,7 +278,7 @@ def _verdict(found: Found, trials: Sequence[Trial], error: str | None) -> Validi
             text = f"from {lowest:.6g}/s on the generator was at its limit or late: what the server does is not known"
             return Validity(Verdict.GENERATOR_LIMITED, (Reason("generator-limited-trials", text),))
         case Ending.ALL_HELD:
-            text = "the highest rate that was tried holds, twice what a closed loop over the same connections reaches"
+            text = "the highest rate that was tried holds, a multiple of what the load without a rate reaches"
             return Validity(Verdict.UNDETERMINED, (Reason("highest-rate-held", text),))
         case Ending.BUDGET:
             text = "the trials went on to disagree until the time for them was used up: the bounds are the last ones"

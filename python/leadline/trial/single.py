@@ -18,7 +18,7 @@ from leadline.errors import LeadlineError
 from leadline.fleet import Agent, Launch, agent_binary
 from leadline.plan import HttpTest, Test
 from leadline.plan.material import redacted
-from leadline.trial import load
+from leadline.trial import load, server_process
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.ledger import Ledger, Sheet
 from leadline.trial.notices import Observer, TestBegan, TestEnded
@@ -46,6 +46,8 @@ class Single:
     """What sets its case apart from the run's others."""
     alone: bool = True
     """Whether the run ends with it."""
+    server_pid: int | None = None
+    """A server's process on this host, whose cost is written down too."""
 
     def manifest(self, run_id: str = "") -> dict[str, Any]:
         """The measurement as a plan of one case, without the secrets that it was given."""
@@ -87,7 +89,8 @@ async def measure(
         await agent.observe(name, _OBSERVE_PERIOD_MS, True)
         ledger.tell(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
         what = load.Load(name, test.model_dump(), {HERE: single.workload}, single.watch)
-        await load.run(what, {HERE: agent}, {HERE: clock}, ledger, interrupt)
+        with server_process.watched(single.server_pid, ledger, name):
+            await load.run(what, {HERE: agent}, {HERE: clock}, ledger, interrupt)
     except LeadlineError as error:
         failure = error
     finally:

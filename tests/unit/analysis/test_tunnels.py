@@ -78,6 +78,11 @@ def test_pings_and_memory_are_summed_over_the_clients() -> None:
     figures = values(fleet(mixed()))
     assert (figures["pings_sent"], figures["pings_lost"]) == (600, 60)
     assert figures["memory_per_client_bytes"] == pytest.approx(40_000_000 / 103)
+    counts = {"pings_sent_before": 10, "pings_answered_before": 10, "pings_sent_during": 5, "lost": 2, "recovered": 9}
+    told = values(fleet(mixed(), counts=counts))
+    assert [told[f"pings_lost_{when}"] for when in ("before", "during", "after")] == [0, 5, None]
+    assert (told["tunnels_lost"], told["recovered"]) == (2, 9)
+    assert (figures["tunnels_lost"], figures["recovered"]) == (0, 0), "what an agent leaves out did not happen"
     silent = values(fleet([client(0, inside={})]))
     assert (silent["pings_sent"], silent["pings_lost"]) == (None, None)
 
@@ -113,7 +118,15 @@ def test_traffic_has_the_names_that_it_has_without_tunnels() -> None:
 
 
 def test_units_follow_from_the_names_of_a_fleets_figures() -> None:
-    endings = {"_per_s": "1/s", "_bps": "bit/s", "_us": "us", "_ms": "ms", "_ratio": "ratio", "_bytes": "bytes"}
+    endings = {
+        "_per_s": "1/s",
+        "_s": "s",
+        "_bps": "bit/s",
+        "_us": "us",
+        "_ms": "ms",
+        "_ratio": "ratio",
+        "_bytes": "bytes",
+    }
     for name, metric in analyse_test(carrying()).metrics.items():
         expected = next((unit for ending, unit in endings.items() if name.endswith(ending)), "count")
         assert metric.unit == expected, name
@@ -166,6 +179,7 @@ def test_what_is_missing_of_a_fleet_is_said() -> None:
     waiting = fleet([client(0), client(1, "waiting", attempts=0)])
     assert reasons(waiting) == {"clients-never-tried"}
     assert reasons(fleet([])) == {"no-clients-reported"}
+    assert reasons(fleet([client(0), client(1, "failed", "unfinished")])) == {"clients-unfinished"}
     cut = test_data("tunnel", duration_ms=None)
     cut.status = "interrupted"
     told = standing(EPOCH_NS + S, 0.1, 1.0)

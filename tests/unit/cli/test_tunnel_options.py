@@ -31,7 +31,8 @@ def profile(tmp_path: Path) -> Path:
 def given(*arguments: str | Path) -> tuple[TunnelTest, TunnelWorkload, Wanted]:
     command: Any = typer.main.get_command(app)
     context = command.commands["tunnel"].make_context("tunnel", [str(argument) for argument in arguments])
-    return tunnel.measurement(context.params)
+    [(test, made)], wanted = tunnel.measurement(context.params)
+    return test, made, wanted
 
 
 def load(*arguments: str | Path) -> TunnelWorkload:
@@ -69,6 +70,23 @@ def test_arrivals_and_what_comes_later(profile: Path) -> None:
         (10_000, "renegotiate", 0),
         (20_000, "reconnect", 5_000),
     ]
+
+
+def test_several_numbers_are_several_fleets(profile: Path) -> None:
+    command: Any = typer.main.get_command(app)
+    context = command.commands["tunnel"].make_context("tunnel", [str(profile), "-n", "50,100,400", "--server-pid", "7"])
+    fleets, wanted = tunnel.measurement(context.params)
+    assert [(test.number, made.clients) for test, made in fleets] == [(50, 50), (100, 100), (400, 400)]
+    assert wanted.server_pid == 7
+
+
+def test_a_choke_has_a_usual_condition_and_shorter_attempts(profile: Path) -> None:
+    _, made, wanted = given(profile, "-n", "100", "--until-choke")
+    assert wanted.find_rate == "connect_p99_ms < 2000 and unconfigured_ratio < 1%"
+    assert made.attempt_ms == 10_000
+    assert given(profile, "-n", "100", "--until-choke", "--json")[2].json
+    _, made, wanted = given(profile, "--until-choke", "connect_p99_ms < 500", "-n", "100", "--attempt-timeout", "3s")
+    assert (wanted.find_rate, made.attempt_ms) == ("connect_p99_ms < 500", 3_000)
 
 
 def test_expectations_and_addresses(profile: Path) -> None:
@@ -140,6 +158,8 @@ def test_traffic_inside(profile: Path, options: list[str], traffic: dict[str, An
         (["-n", "0"], "--number: 0 clients; from 1 to 100000"),
         (["-n", "5,5"], "--number: a number stands there twice"),
         (["--at-once", "--rate", "5/s"], "--at-once and --rate exclude each other"),
+        (["--rate", "5/s", "--until-choke"], "--rate and --until-choke exclude each other"),
+        (["-n", "50,100", "--until-choke"], "--until-choke has one number of clients"),
         (["--rate", "fast"], "--rate: 'fast' is not a rate per second"),
         (["-n", "5", "--settled", "5"], "--settled: 5 settled clients of 5 leave none to arrive"),
         (["--expect-pool", "10.8.0.1/8"], "--expect-pool: '10.8.0.1/8' is not a network"),

@@ -24,7 +24,7 @@ def shown(low: float | None, high: float | None, validity: Validity) -> list[str
     console = Console(width=120, color_system=None, highlight=False)
     with console.capture() as capture:
         rate = Metric(low, "1/s", low, high)
-        console.print(found_rate(rate, Metric(1050.0, "1/s"), CONDITIONS, TRIALS, validity))
+        console.print(found_rate(rate, ("closed loop", Metric(1050.0, "1/s")), CONDITIONS, TRIALS, validity))
     return [line.rstrip() for line in capture.get().splitlines()]
 
 

@@ -9,7 +9,7 @@ mod exchange;
 mod link;
 mod plan;
 mod redirect;
-mod report;
+pub mod report;
 mod resolver;
 mod scripted;
 mod start;

@@ -76,8 +76,9 @@ pub fn prepare(workload: Workload, task: &Task) -> Result<Box<dyn Ready>, ErrorR
         Workload::Udp(spec) => udp::prepare(spec),
         Workload::Rr(spec) => rr::prepare(spec),
         Workload::Http(spec) => http::prepare(*spec, task),
+        Workload::Tunnel(spec) => tunnel::prepare(&spec),
         Workload::Crypto(spec) => crypto::prepare(spec),
-        Workload::Serve(_) | Workload::Process(_) | Workload::Tunnel(_) => {
+        Workload::Serve(_) | Workload::Process(_) | Workload::Profile(_) => {
             Err(input_error("not_a_load", "this workload generates no load"))
         }
     }

@@ -1,5 +1,161 @@
-//! A fleet of VPN clients.
-#![allow(dead_code)]
+//! A fleet of VPN clients: what is asked for becomes a `plan`, and a thread for each group of clients. `worker` is a thread's
+//! loop over its clients' sockets and timers, `attempt` what happens to each of them, `inside` what goes through its tunnel;
+//! `fleet` is what the threads share, `report` makes their figures one outcome.
 
+mod attempt;
+mod carriage;
+mod deeds;
+mod fleet;
+mod given;
+mod inside;
+mod link;
+mod member;
+mod memory;
 mod metric;
+mod plan;
+mod report;
+#[cfg(test)]
+mod tests;
 mod traffic;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{mpsc, Arc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use leadline_sys::clock::monotonic_ns;
+use leadline_wire::{ErrorReport, LoadReport, Outcome, Side, TunnelSpec};
+
+use self::fleet::Fleet;
+use self::memory::Before;
+use self::metric::METRICS;
+use self::plan::Plan;
+use self::report::{Snapshot, WorkerReport};
+use self::worker::{Parts, Worker};
+use super::threads::{Collector, Recorder, Rolled};
+use super::{Ready, Task};
+use crate::events::system_error;
+use crate::flows::counters;
+
+/// Read the profile, make the identities, open the sockets.
+pub fn prepare(spec: &TunnelSpec) -> Result<Box<dyn Ready>, ErrorReport> {
+    let memory = Before::now();
+    let plan = Plan::new(spec)?;
+    let threads = spec.threads.min(spec.clients);
+    let carrying = if plan.traffic.is_some() { spec.clients } else { 0 };
+    let fleet = Arc::new(Fleet::new(plan, counters(carrying), threads as usize));
+    let (out, rolled) = mpsc::channel();
+    let (tell, snapshots) = mpsc::channel();
+    let interval_ns = u64::from(spec.interval_ms) * 1_000_000;
+    let worker = |number| {
+        Worker::new(Parts {
+            fleet: Arc::clone(&fleet),
+            number,
+            threads,
+            recorder: Recorder::new(METRICS.len(), 0, out.clone()),
+            snapshots: tell.clone(),
+            snapshot_gap_ns: interval_ns,
+        })
+    };
+    let workers = (0..threads).map(worker).collect::<io::Result<Vec<_>>>();
+    let workers = workers.map_err(|error| system_error("opening the clients' sockets", &error))?;
+    Ok(Box::new(TunnelLoad { fleet, workers, rolled, snapshots, interval_ns, memory }))
+}
+
+/// A fleet that waits for its start.
+struct TunnelLoad {
+    fleet: Arc<Fleet>,
+    workers: Vec<Worker>,
+    rolled: mpsc::Receiver<Rolled>,
+    snapshots: mpsc::Receiver<Snapshot>,
+    interval_ns: u64,
+    memory: Option<Before>,
+}
+
+impl Ready for TunnelLoad {
+    fn run(self: Box<Self>, at_ns: u64, task: &Task) -> Result<Outcome, ErrorReport> {
+        let Self { fleet, workers, rolled, snapshots, interval_ns, memory } = *self;
+        let at_ns = at_ns.max(monotonic_ns());
+        fleet.begin(at_ns);
+        let start = |worker: Worker| {
+            let gate = Arc::clone(&task.gate);
+            std::thread::spawn(move || worker.run(&gate))
+        };
+        let threads: Vec<JoinHandle<io::Result<WorkerReport>>> = workers.into_iter().map(start).collect();
+        let mut course = Course {
+            collector: Collector::new(METRICS),
+            latest: BTreeMap::new(),
+            interval_ns,
+            next_ns: at_ns.saturating_add(interval_ns),
+            far_loads: Vec::new(),
+        };
+        course.follow(&fleet, &rolled, &snapshots, task);
+        course.tell_far_end(&fleet, task);
+        let reports = threads.into_iter().map(JoinHandle::join);
+        let reports = reports.map(|report| report.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        let reports = reports.collect::<io::Result<Vec<_>>>();
+        let reports = reports.map_err(|error| system_error("driving VPN clients", &error))?;
+        let memory_bytes = memory.and_then(Before::peak_since);
+        let Course { collector, far_loads, .. } = course;
+        Ok(report::outcome(&fleet, reports, &collector, far_loads, memory_bytes))
+    }
+}
+
+/// What is heard from the threads while the load goes on.
+struct Course {
+    collector: Collector,
+    latest: BTreeMap<u32, Snapshot>,
+    interval_ns: u64,
+    next_ns: u64,
+    /// What the traffic cost its far end.
+    far_loads: Vec<LoadReport>,
+}
+
+impl Course {
+    /// Tells the task's progress until the last worker has handed over its last histograms.
+    fn follow(
+        &mut self,
+        fleet: &Fleet,
+        rolled: &mpsc::Receiver<Rolled>,
+        snapshots: &mpsc::Receiver<Snapshot>,
+        task: &Task,
+    ) {
+        loop {
+            let now_ns = monotonic_ns();
+            if now_ns >= self.next_ns {
+                self.tell(fleet, snapshots, task, now_ns);
+                self.next_ns += ((now_ns - self.next_ns) / self.interval_ns + 1) * self.interval_ns;
+            }
+            match rolled.recv_timeout(Duration::from_nanos(self.next_ns.saturating_sub(now_ns))) {
+                Ok(one) => self.collector.take(one),
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn tell(&mut self, fleet: &Fleet, snapshots: &mpsc::Receiver<Snapshot>, task: &Task, now_ns: u64) {
+        let mut is_new = false;
+        for snapshot in snapshots.try_iter() {
+            is_new = true;
+            self.latest.insert(snapshot.worker, snapshot);
+        }
+        let standing = is_new.then(|| report::standing(&self.latest));
+        let has_units = fleet.plan.traffic.as_ref().is_some_and(|traffic| traffic.counts_units());
+        let flows = report::progress(&fleet.counters, has_units);
+        task.progress_standing(Side::Local, now_ns, flows, self.collector.recent(), standing);
+        self.tell_far_end(fleet, task);
+    }
+
+    /// Passes on what the traffic's far end has told.
+    fn tell_far_end(&mut self, fleet: &Fleet, task: &Task) {
+        let Some(traffic) = &fleet.plan.traffic else { return };
+        let told = traffic.told();
+        for (t_ns, rows) in told.progress {
+            task.progress(Side::Peer, t_ns, rows, Vec::new());
+        }
+        self.far_loads.extend(told.loads);
+    }
+}

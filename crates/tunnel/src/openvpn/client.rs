@@ -516,7 +516,8 @@ impl Client {
         if self.stage == Stage::Failed {
             return None;
         }
-        let window = self.is_negotiating().then_some(self.window_end_ns);
+        // Who has left waits for no negotiation any more.
+        let window = (self.stage != Stage::Left && self.is_negotiating()).then_some(self.window_end_ns);
         let request = (self.stage == Stage::Pushing).then_some(self.request_at_ns);
         let up = self.stage == Stage::Up;
         let ping = self.ping_after_ns().filter(|_| up).map(|after| self.sent_at_ns.saturating_add(after));

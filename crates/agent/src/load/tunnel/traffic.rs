@@ -73,6 +73,11 @@ pub trait TrafficPlan: Send + Sync {
     /// How long the traffic lasts from its start, ns, without what is waited for after the last send.
     fn duration_ns(&self) -> u64;
 
+    /// Whether it counts units (packets, requests) besides bytes.
+    fn counts_units(&self) -> bool {
+        true
+    }
+
     /// What the far end has told since the last call, for the fleet's task to pass on; asked for each interval and at the end.
     fn told(&self) -> Told {
         Told::default()

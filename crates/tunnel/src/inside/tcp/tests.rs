@@ -244,6 +244,14 @@ fn a_packet_that_is_not_taken_waits_and_holds_the_others_back() {
 }
 
 #[test]
+fn a_stack_is_small_beside_its_buffers() {
+    // Ten thousand of them are to fit into a gigabyte with their tunnels.
+    assert!(size_of::<Stack>() <= 2048, "{}", size_of::<Stack>());
+    let socket = size_of::<smoltcp::socket::tcp::Socket<'static>>();
+    assert!(socket <= 2048, "{socket}");
+}
+
+#[test]
 fn a_family_without_an_address_is_refused() {
     let mut stack = Stack::new(Some([10, 8, 0, 2].into()), None, 1500, 0, 0);
     assert_eq!(stack.connect(0, address(true, true, 5201), SMALL), Err(TcpError::NoAddress));

@@ -42,6 +42,10 @@ struct Found {
 struct Way {
     lose_up: u64,
     lose_down: u64,
+    /// A client none of whose datagrams get through.
+    mute: Option<usize>,
+    /// A client whose tunnel breaks once it has sent so many packets after the start.
+    breaks: Option<(usize, u64)>,
 }
 
 impl Lab {
@@ -101,9 +105,11 @@ impl Lab {
         let mut poll = Poll::new(4).unwrap();
         poll.add(&self.tun, 0, Interest::Read).unwrap();
         let (mut started, mut up, mut down) = (false, 0u64, 0u64);
+        let mut sent = vec![0u64; members.len()];
+        let mut figures: Vec<Option<Figures>> = members.iter().map(|_| None).collect();
         let mut packet = [0; 2048];
         let given_up_ns = monotonic_ns() + 30_000_000_000;
-        while !members.iter().all(|member| member.is_done()) {
+        while !members.iter().zip(&figures).all(|(member, figures)| figures.is_some() || member.is_done()) {
             assert!(monotonic_ns() < given_up_ns, "it comes to an end");
             if !started && members.iter().all(|member| member.is_ready()) {
                 started = true;
@@ -125,25 +131,35 @@ impl Lab {
             }
             let mut next_ns = u64::MAX;
             for (client, member) in members.iter_mut().enumerate() {
-                if touched[client] || member.deadline_ns() <= monotonic_ns() {
+                if figures[client].is_none() && (touched[client] || member.deadline_ns() <= monotonic_ns()) {
                     let mut send = |packet: &[u8]| {
                         up += u64::from(is_datagram(packet));
-                        let is_lost = way.lose_up > 0 && is_datagram(packet) && up % way.lose_up == 0;
+                        sent[client] += u64::from(started);
+                        let is_lost = way.lose_up > 0 && is_datagram(packet) && up % way.lose_up == 0
+                            || way.mute == Some(client) && is_udp(packet);
                         is_lost || self.tun.write(packet).is_ok()
                     };
                     let mut channel = Channel { send: &mut send, recorder: &mut recorder, counters: &counters[client] };
                     member.poll(monotonic_ns(), &mut channel);
                 }
-                next_ns = next_ns.min(member.deadline_ns());
+                if figures[client].is_none()
+                    && way.breaks.is_some_and(|(who, after)| who == client && sent[client] >= after)
+                {
+                    let mut channel =
+                        Channel { send: &mut |_| false, recorder: &mut recorder, counters: &counters[client] };
+                    figures[client] = Some(member.finish(monotonic_ns(), &mut channel));
+                }
+                if figures[client].is_none() {
+                    next_ns = next_ns.min(member.deadline_ns());
+                }
             }
             poll.wait(Some(next_ns.min(monotonic_ns() + 50_000_000))).unwrap().for_each(drop);
         }
-        let figures = members
-            .iter_mut()
-            .zip(&counters)
-            .map(|(member, counters)| {
-                let mut channel = Channel { send: &mut |_| true, recorder: &mut recorder, counters };
-                member.finish(monotonic_ns(), &mut channel)
+        let figures = (0..members.len())
+            .map(|client| {
+                let mut channel = Channel { send: &mut |_| true, recorder: &mut recorder, counters: &counters[client] };
+                let finish = || members[client].finish(monotonic_ns(), &mut channel);
+                figures[client].take().unwrap_or_else(finish)
             })
             .collect();
         recorder.finish();
@@ -180,10 +196,13 @@ fn client_of(packet: &[u8]) -> Option<usize> {
     usize::from(*last?).checked_sub(10)
 }
 
+fn is_udp(packet: &[u8]) -> bool {
+    17 == if packet[0] >> 4 == 4 { packet[9] } else { packet[6] }
+}
+
 /// Whether it is UDP of more than an introduction.
 fn is_datagram(packet: &[u8]) -> bool {
-    let (protocol, headers) = if packet[0] >> 4 == 4 { (packet[9], 28) } else { (packet[6], 48) };
-    protocol == 17 && packet.len() > headers + 40
+    is_udp(packet) && packet.len() > if packet[0] >> 4 == 4 { 68 } else { 88 }
 }
 
 fn flow(figures: &Figures, direction: Direction) -> &FlowReport {
@@ -245,7 +264,7 @@ fn datagrams_are_counted_alike_at_both_ends() {
                 assert!(flow.end_ns > flow.start_ns && flow.start_ns >= Some(flow.due_ns));
             }
         }
-        assert_eq!(found.histograms["traffic_late"], 300);
+        assert_eq!((found.histograms["traffic_late"], found.histograms["latency"]), (300, 300));
         let told = found.plan.told();
         assert_eq!(told.loads.len(), 1, "three clients share one session");
         let (_, rows) = told.progress.last().expect("it tells how far it is");
@@ -256,10 +275,56 @@ fn datagrams_are_counted_alike_at_both_ends() {
 #[test]
 fn what_the_way_loses_is_lost_to_the_packet() {
     let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
-    let way = Way { lose_up: 10, lose_down: 20 };
+    let way = Way { lose_up: 10, lose_down: 20, ..Way::default() };
     let found = lab.run(&udp(&lab, false, Direction::Both, Some(500.0), 400), 2, way);
     let lost = |direction| found.figures.iter().map(|figures| flow(figures, direction).lost.unwrap()).sum::<u64>();
     assert_eq!((lost(Direction::Up), lost(Direction::Down)), (40, 20));
+}
+
+#[test]
+fn a_client_that_cannot_introduce_itself_keeps_nobody_else() {
+    let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
+    // Neither where another client leads the session, nor where it does itself.
+    for mute in [1, 0] {
+        let way = Way { mute: Some(mute), ..Way::default() };
+        let found = lab.run(&udp(&lab, false, Direction::Both, Some(100.0), 200), 3, way);
+        for (client, figures) in found.figures.iter().enumerate() {
+            if client == mute {
+                assert_eq!(figures.errors, BTreeMap::from([("udp_unanswered", 1)]));
+                assert!(figures.flows.is_empty());
+            } else {
+                assert_eq!(figures.errors, BTreeMap::new());
+                assert!([Direction::Up, Direction::Down]
+                    .iter()
+                    .all(|way| flow(figures, *way).received_units == Some(20)));
+            }
+        }
+    }
+}
+
+#[test]
+fn more_clients_than_one_session_takes_have_two() {
+    let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
+    let clients = super::session::MOST_MEMBERS as u32 + 6;
+    let found = lab.run(&udp(&lab, false, Direction::Up, Some(20.0), 500), clients, Way::default());
+    assert!(found.figures.iter().all(|figures| flow(figures, Direction::Up).received_units == Some(10)));
+    assert_eq!(found.plan.told().loads.len(), 2);
+}
+
+#[test]
+fn a_tunnel_that_breaks_leaves_what_is_known() {
+    let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
+    let spec = udp(&lab, false, Direction::Up, Some(100.0), 600);
+    let follower = lab.run(&spec, 2, Way { breaks: Some((1, 20)), ..Way::default() });
+    assert_eq!(follower.figures[0].errors, BTreeMap::new());
+    assert_eq!(flow(&follower.figures[0], Direction::Up).received_units, Some(60));
+    let broken = flow(&follower.figures[1], Direction::Up);
+    assert_eq!((broken.sent_units, broken.received_units, broken.lost), (Some(20), None, None));
+    let leader = lab.run(&spec, 2, Way { breaks: Some((0, 30)), ..Way::default() });
+    for figures in &leader.figures {
+        assert_eq!(figures.errors, BTreeMap::from([("session_broken_off", 1)]));
+        assert_eq!(flow(figures, Direction::Up).received_units, None);
+    }
 }
 
 #[test]

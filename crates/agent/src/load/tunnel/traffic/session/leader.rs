@@ -22,7 +22,7 @@ use super::{lock, Ending, Group, Terms, GLANCE_NS, MOST_MEMBERS, SETTLED_NS, UNK
 /// What the control connection holds: a report on 128 flows comes in pieces.
 const BUFFERS: Buffers = Buffers { receive_bytes: 16 << 10, send_bytes: 8 << 10 };
 /// How long members may take to introduce their flows, ns; longer, and they are left out.
-const INTRODUCTION_NS: u64 = 6_000_000_000;
+const INTRODUCTION_NS: u64 = 4_000_000_000;
 /// How long the server may take for each step before the start, ns.
 const STEP_NS: u64 = 20_000_000_000;
 /// How often it looks for what its members do, ns.

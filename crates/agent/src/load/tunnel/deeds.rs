@@ -1,0 +1,78 @@
+//! What a thread's clients are told to do later on: each action goes from client to client, in the order of their numbers,
+//! at even steps. Owns when each one's turn is, never what it does.
+
+use leadline_wire::{TunnelAction, TunnelDeed};
+
+/// A thread's share of the actions.
+pub struct Deeds {
+    actions: Vec<(TunnelAction, Turn)>,
+    clients: u32,
+    step: u32,
+}
+
+/// Whose turn it is.
+#[derive(Clone, Copy)]
+struct Turn {
+    client: u32,
+}
+
+impl Deeds {
+    /// For the clients `first`, `first + step` ... of all.
+    pub fn new(actions: &[TunnelAction], clients: u32, first: u32, step: u32) -> Self {
+        Self { actions: actions.iter().map(|action| (*action, Turn { client: first })).collect(), clients, step }
+    }
+
+    /// When the next client's turn is, ns after the arrivals began; none where nothing is left.
+    pub fn next_ns(&self) -> Option<u64> {
+        self.turns().map(|(due_ns, _)| due_ns).min()
+    }
+
+    /// The next client whose turn has come: when that was, who, and what it does.
+    pub fn take(&mut self, elapsed_ns: u64) -> Option<(u64, u32, TunnelDeed)> {
+        let (due_ns, index) = self.turns().min()?;
+        if due_ns > elapsed_ns {
+            return None;
+        }
+        let (action, turn) = &mut self.actions[index];
+        let client = turn.client;
+        turn.client = client.saturating_add(self.step);
+        Some((due_ns, client, action.what))
+    }
+
+    fn turns(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
+        let clients = u64::from(self.clients.max(1));
+        let pending = self.actions.iter().enumerate().filter(|(_, (_, turn))| turn.client < self.clients);
+        pending.map(move |(index, (action, turn))| {
+            let share = u128::from(action.over_ms) * 1_000_000 * u128::from(turn.client) / u128::from(clients);
+            let share = u64::try_from(share).unwrap_or(u64::MAX);
+            (action.at_ms.saturating_mul(1_000_000).saturating_add(share), index)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_client_has_its_turn_once_and_in_order() {
+        let action = |at_ms, over_ms, what| TunnelAction { at_ms, what, over_ms };
+        let actions = [action(10, 8, TunnelDeed::Renegotiate), action(12, 0, TunnelDeed::Reconnect)];
+        let mut taken = Vec::new();
+        for first in 0..2 {
+            let mut deeds = Deeds::new(&actions, 8, first, 2);
+            assert_eq!(deeds.take(0), None);
+            while let Some(due_ns) = deeds.next_ns() {
+                assert_eq!(deeds.take(due_ns - 1), None);
+                taken.push(deeds.take(due_ns).unwrap());
+            }
+        }
+        taken.sort_by_key(|(due_ns, client, _)| (*due_ns, *client));
+        let ms = |(due_ns, client, what): (u64, u32, TunnelDeed)| (due_ns / 1_000_000, client, what);
+        let renewed = (0..8).map(|client| (10 + u64::from(client), client, TunnelDeed::Renegotiate));
+        let moved = (0..8).map(|client| (12, client, TunnelDeed::Reconnect));
+        let mut expected: Vec<_> = renewed.chain(moved).collect();
+        expected.sort_by_key(|(due_ms, client, _)| (*due_ms, *client));
+        assert_eq!(taken.into_iter().map(ms).collect::<Vec<_>>(), expected);
+    }
+}

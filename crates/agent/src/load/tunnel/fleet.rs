@@ -1,0 +1,143 @@
+//! What the threads of a fleet share: the plan, who holds what, and the fleet's own course: the settled clients first, then
+//! the arrivals, then traffic, then the end. Its instants are set once, by whichever thread sees that they have come, and
+//! far enough ahead that every thread knows of them before they are there.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::Arc;
+
+use super::given::Register;
+use super::inside::Times;
+use super::plan::Plan;
+use crate::flows::TURN_NS;
+use crate::load::threads::FlowCounters;
+
+/// How long after its cause an instant comes: every thread looks at least once in a turn, and may be busy for another.
+const AHEAD_NS: u64 = 4 * TURN_NS;
+
+/// See the file's head.
+pub struct Fleet {
+    pub plan: Plan,
+    pub register: Register,
+    /// Each client's, where there is traffic.
+    pub counters: Vec<Arc<FlowCounters>>,
+    at_ns: AtomicU64,
+    arrivals_ns: AtomicU64,
+    arrived_ns: AtomicU64,
+    /// Settled clients that are still on their way up.
+    settling: AtomicUsize,
+    /// Others that will come or are on their way up.
+    coming: AtomicUsize,
+    /// When the traffic begins, and threads with clients that are not ready for it.
+    traffic_ns: AtomicU64,
+    unready: AtomicUsize,
+    /// Threads that have something left to do.
+    busy: AtomicUsize,
+}
+
+impl Fleet {
+    /// Before its start.
+    pub fn new(plan: Plan, counters: Vec<Arc<FlowCounters>>, threads: usize) -> Self {
+        let coming = (plan.settled..plan.clients).filter(|client| plan.due_ns(*client).is_some()).count();
+        Self {
+            settling: AtomicUsize::new(plan.settled as usize),
+            coming: AtomicUsize::new(coming),
+            plan,
+            register: Register::default(),
+            counters,
+            at_ns: AtomicU64::new(u64::MAX),
+            arrivals_ns: AtomicU64::new(u64::MAX),
+            arrived_ns: AtomicU64::new(u64::MAX),
+            traffic_ns: AtomicU64::new(u64::MAX),
+            unready: AtomicUsize::new(threads),
+            busy: AtomicUsize::new(threads),
+        }
+    }
+
+    /// It begins at this instant, ns.
+    pub fn begin(&self, at_ns: u64) {
+        self.at_ns.store(at_ns, Ordering::Release);
+        if self.plan.settled == 0 {
+            self.begin_arrivals(at_ns);
+        }
+    }
+
+    /// When it began, ns.
+    pub fn at_ns(&self) -> u64 {
+        self.at_ns.load(Ordering::Acquire)
+    }
+
+    /// When the arrivals begin and when they were over, ns.
+    #[inline]
+    pub fn times(&self) -> Times {
+        Times {
+            arrivals_ns: self.arrivals_ns.load(Ordering::Acquire),
+            arrived_ns: self.arrived_ns.load(Ordering::Acquire),
+        }
+    }
+
+    /// When the traffic begins, ns; `u64::MAX`: not known yet.
+    #[inline]
+    pub fn traffic_ns(&self) -> u64 {
+        self.traffic_ns.load(Ordering::Acquire)
+    }
+
+    /// All clients of a thread are ready for the traffic, or carry none.
+    pub fn ready(&self, now_ns: u64) {
+        if self.unready.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.begin_traffic(now_ns);
+        }
+    }
+
+    /// The traffic begins, whoever is not ready.
+    pub fn begin_traffic(&self, now_ns: u64) {
+        // Whoever was faster has said when.
+        let _ = self.traffic_ns.compare_exchange(u64::MAX, now_ns + AHEAD_NS, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// When the fleet leaves at the latest, ns. Settling may take as long again as what comes after it.
+    pub fn end_ns(&self) -> u64 {
+        let began_ns = match self.times().arrivals_ns {
+            u64::MAX => self.at_ns(),
+            arrivals_ns => arrivals_ns,
+        };
+        began_ns.saturating_add(self.plan.duration_ns)
+    }
+
+    /// When a client is due, ns; `u64::MAX` while that is not known, or where it is never.
+    pub fn due_ns(&self, client: u32) -> u64 {
+        let began_ns = if client < self.plan.settled { self.at_ns() } else { self.times().arrivals_ns };
+        self.plan.due_ns(client).map_or(u64::MAX, |due_ns| began_ns.saturating_add(due_ns))
+    }
+
+    /// A client has come to an end of its way up for the first time.
+    pub fn ended(&self, client: u32, now_ns: u64) {
+        if client < self.plan.settled {
+            if self.settling.fetch_sub(1, Ordering::AcqRel) == 1 {
+                self.begin_arrivals(now_ns + AHEAD_NS);
+            }
+        } else if self.coming.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.arrived_ns.store(now_ns, Ordering::Release);
+        }
+    }
+
+    /// A thread has something to do again, or nothing any more.
+    pub fn set_busy(&self, is_busy: bool) {
+        if is_busy {
+            self.busy.fetch_add(1, Ordering::AcqRel);
+        } else {
+            self.busy.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether nothing is left to do.
+    pub fn is_done(&self) -> bool {
+        self.busy.load(Ordering::Acquire) == 0
+    }
+
+    fn begin_arrivals(&self, at_ns: u64) {
+        self.arrivals_ns.store(at_ns, Ordering::Release);
+        if self.coming.load(Ordering::Acquire) == 0 {
+            self.arrived_ns.store(at_ns, Ordering::Release);
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! What a client has been given, out of all that was pushed, and what it should have been given. Owns the checks by which a
+//! client counts as `configured`, in their order, and who holds an address or a number; pure, but for the register's lock,
+//! which is taken twice in a tunnel's life.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::{Mutex, PoisonError};
+
+use leadline_tunnel::openvpn::data::DataCipher;
+use leadline_tunnel::openvpn::message::net::Net;
+use leadline_tunnel::openvpn::message::push::{Pushed, Topology};
+use leadline_wire::{ErrorReport, TunnelExpectation};
+
+use super::traffic::Seat;
+use crate::events::input_error;
+
+/// The tunnel's MTU where nobody says another (OpenVPN's `tun-mtu`).
+const USUAL_MTU: u16 = 1500;
+
+/// See the file's head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// Its addresses.
+    pub ipv4: Option<Ipv4Addr>,
+    pub ipv6: Option<Ipv6Addr>,
+    /// The server's end.
+    pub server_ipv4: Option<Ipv4Addr>,
+    pub server_ipv6: Option<Ipv6Addr>,
+    /// Its number.
+    pub peer_id: Option<u32>,
+    /// Its data cipher.
+    pub cipher: Option<DataCipher>,
+    /// The longest packet, bytes.
+    pub mtu: u16,
+}
+
+impl Given {
+    /// Out of what was pushed; `profile_mtu` is the profile's own.
+    pub fn new(pushed: &Pushed, cipher: Option<DataCipher>, profile_mtu: Option<u16>) -> Self {
+        Self {
+            ipv4: pushed.ifconfig.map(|(own, _)| own),
+            ipv6: pushed.ifconfig_ipv6.map(|(own, ..)| own),
+            server_ipv4: server_ipv4(pushed),
+            server_ipv6: pushed.ifconfig_ipv6.and_then(|(.., peer)| peer),
+            peer_id: pushed.peer_id,
+            cipher,
+            mtu: pushed.tun_mtu.or(profile_mtu).unwrap_or(USUAL_MTU),
+        }
+    }
+
+    /// Its addresses, IPv4 first.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.ipv4.map(IpAddr::from).into_iter().chain(self.ipv6.map(IpAddr::from))
+    }
+
+    /// Between which addresses the proving echo goes: to the one that is expected to answer, else to the server's end.
+    pub fn echo_ends(&self, expected: Option<IpAddr>) -> Option<(IpAddr, IpAddr)> {
+        match expected {
+            Some(to @ IpAddr::V4(_)) => Some((self.ipv4?.into(), to)),
+            Some(to @ IpAddr::V6(_)) => Some((self.ipv6?.into(), to)),
+            None => {
+                let v4 = self.ipv4.zip(self.server_ipv4).map(|(own, to)| (own.into(), to.into()));
+                v4.or_else(|| self.ipv6.zip(self.server_ipv6).map(|(own, to)| (own.into(), to.into())))
+            }
+        }
+    }
+
+    /// What its traffic is told.
+    pub fn seat(&self, client: u32, clients: u32) -> Seat {
+        Seat {
+            client,
+            clients,
+            ipv4: self.ipv4,
+            ipv6: self.ipv6,
+            server_ipv4: self.server_ipv4,
+            server_ipv6: self.server_ipv6,
+            mtu: self.mtu,
+        }
+    }
+}
+
+/// The server's own address. `net30` gives the client a peer that answers nobody, and pushes a route to the server instead:
+/// to it alone, or to the whole network of which it has the first address.
+fn server_ipv4(pushed: &Pushed) -> Option<Ipv4Addr> {
+    let (own, other) = pushed.ifconfig?;
+    match pushed.topology.unwrap_or(Topology::Net30) {
+        Topology::PointToPoint => Some(other),
+        Topology::Subnet => pushed.route_gateway.or_else(|| first_of(Net::from_netmask(own, other)?)),
+        Topology::Net30 => {
+            let routes = || pushed.routes.iter().copied().filter(|net| net.address().is_ipv4());
+            let alone = routes().find(|net| net.bits() == 32);
+            let around = routes().find(|net| net.contains(own.into()));
+            alone.or(around).and_then(first_of).or(pushed.route_gateway).or(Some(other))
+        }
+    }
+}
+
+/// The address that a server takes of a network.
+fn first_of(net: Net) -> Option<Ipv4Addr> {
+    match net.address() {
+        IpAddr::V4(address) if net.bits() >= 31 => Some(address),
+        IpAddr::V4(address) => Some((address.to_bits() + 1).into()),
+        IpAddr::V6(_) => None,
+    }
+}
+
+/// What a client must have been given.
+#[derive(Debug, Default)]
+pub struct Expectation {
+    pools: Vec<Net>,
+    routes: Vec<Net>,
+    dns: Vec<IpAddr>,
+    options: Vec<String>,
+    /// Who answers the proving echo; the server's end where absent.
+    pub echo: Option<IpAddr>,
+    offered: Vec<DataCipher>,
+}
+
+impl Expectation {
+    /// As asked for; a cipher has to be one of `offered`.
+    ///
+    /// # Errors
+    /// A network or address that is none.
+    pub fn new(spec: &TunnelExpectation, offered: Vec<DataCipher>) -> Result<Self, ErrorReport> {
+        let nets = |name: &str, texts: &[String]| -> Result<Vec<Net>, ErrorReport> {
+            let net =
+                |text: &String| text.parse().map_err(|error| input_error("bad_network", format!("{name}: {error}")));
+            texts.iter().map(net).collect()
+        };
+        let address = |name: &str, text: &String| -> Result<IpAddr, ErrorReport> {
+            text.parse().map_err(|_| input_error("bad_address", format!("{name}: `{text}` is no IP address")))
+        };
+        Ok(Self {
+            pools: nets("expect.pools", &spec.pools)?,
+            routes: nets("expect.routes", &spec.routes)?,
+            dns: spec.dns.iter().map(|text| address("expect.dns", text)).collect::<Result<_, _>>()?,
+            options: spec.options.clone(),
+            echo: spec.echo.as_ref().map(|text| address("expect.echo", text)).transpose()?,
+            offered,
+        })
+    }
+
+    /// The first thing that is missing, by name. Whether addresses and number are the client's alone is `Register`'s to say.
+    pub fn missing(&self, pushed: &Pushed, given: &Given) -> Option<&'static str> {
+        let in_pool = |address: IpAddr| self.pools.iter().any(|pool| pool.contains(address));
+        if given.addresses().next().is_none() {
+            Some("partial_no_address")
+        } else if !self.pools.is_empty() && !given.addresses().all(in_pool) {
+            Some("partial_address_outside_pool")
+        } else if !self.routes.iter().all(|route| pushed.routes.contains(route)) {
+            Some("partial_route_missing")
+        } else if !self.dns.iter().all(|server| pushed.dns.contains(server)) {
+            Some("partial_dns_missing")
+        } else if !self.options.iter().all(|option| pushed.texts.contains(option)) {
+            Some("partial_option_missing")
+        } else if given.cipher.is_some_and(|cipher| !self.offered.contains(&cipher)) {
+            Some("partial_cipher_not_offered")
+        } else {
+            None
+        }
+    }
+}
+
+/// Who holds which address and number, over the whole fleet.
+#[derive(Debug, Default)]
+pub struct Register {
+    held: Mutex<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    addresses: HashMap<IpAddr, u32>,
+    peer_ids: HashMap<u32, u32>,
+}
+
+impl Register {
+    /// Enter a client; says what another one holds already, by name.
+    pub fn enter(&self, client: u32, given: &Given) -> Option<&'static str> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut missing = None;
+        for address in given.addresses() {
+            if !take(&mut held.addresses, address, client) {
+                missing = Some("partial_address_not_unique");
+            }
+        }
+        if given.peer_id.is_some_and(|peer_id| !take(&mut held.peer_ids, peer_id, client)) {
+            missing = missing.or(Some("partial_peer_id_not_unique"));
+        }
+        missing
+    }
+
+    /// The client's tunnel is gone.
+    pub fn leave(&self, client: u32, given: &Given) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        for address in given.addresses() {
+            give_back(&mut held.addresses, &address, client);
+        }
+        if let Some(peer_id) = given.peer_id {
+            give_back(&mut held.peer_ids, &peer_id, client);
+        }
+    }
+}
+
+fn take<K: Eq + Hash>(holders: &mut HashMap<K, u32>, what: K, client: u32) -> bool {
+    *holders.entry(what).or_insert(client) == client
+}
+
+fn give_back<K: Eq + Hash>(holders: &mut HashMap<K, u32>, what: &K, client: u32) {
+    if holders.get(what) == Some(&client) {
+        holders.remove(what);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pushed(options: &str) -> Pushed {
+        let mut pushed = Pushed::default();
+        pushed.absorb(options).unwrap();
+        pushed
+    }
+
+    fn given(options: &str) -> Given {
+        Given::new(&pushed(options), None, None)
+    }
+
+    fn address(text: &str) -> Option<Ipv4Addr> {
+        Some(text.parse().unwrap())
+    }
+
+    #[test]
+    fn the_servers_end_is_found_in_every_topology() {
+        let subnet = "topology subnet,ifconfig 10.8.0.5 255.255.255.0";
+        assert_eq!(given(subnet).server_ipv4, address("10.8.0.1"));
+        assert_eq!(given(&format!("{subnet},route-gateway 10.8.0.9")).server_ipv4, address("10.8.0.9"));
+        let net30 = "topology net30,ifconfig 10.8.0.6 10.8.0.5";
+        assert_eq!(given(&format!("route 10.8.0.1,{net30}")).server_ipv4, address("10.8.0.1"));
+        assert_eq!(given(&format!("route 10.8.0.0 255.255.255.0,{net30}")).server_ipv4, address("10.8.0.1"));
+        assert_eq!(given("topology p2p,ifconfig 10.8.0.6 10.8.0.1").server_ipv4, address("10.8.0.1"));
+        assert_eq!(given("route 192.168.0.0 255.255.0.0").server_ipv4, None);
+    }
+
+    #[test]
+    fn the_first_thing_that_is_missing_is_named() {
+        let spec = TunnelExpectation {
+            pools: vec!["10.8.0.0/24".into(), "fd00:8::/64".into()],
+            routes: vec!["10.9.0.0/16".into()],
+            dns: vec!["10.8.0.1".into()],
+            options: vec!["block-outside-dns".into()],
+            echo: None,
+        };
+        let expectation = Expectation::new(&spec, vec![DataCipher::Aes256Gcm]).unwrap();
+        let whole = "topology subnet,ifconfig 10.8.0.5 255.255.255.0,route 10.9.0.0 255.255.0.0,\
+                     dhcp-option DNS 10.8.0.1,block-outside-dns";
+        let missing = |options: &str, cipher| {
+            let pushed = pushed(options);
+            expectation.missing(&pushed, &Given::new(&pushed, cipher, None))
+        };
+        let cipher = Some(DataCipher::Aes256Gcm);
+        assert_eq!(missing(whole, cipher), None);
+        assert_eq!(missing(whole, Some(DataCipher::Aes128Gcm)), Some("partial_cipher_not_offered"));
+        let without = |part: &str| whole.replace(part, "topology subnet");
+        assert_eq!(missing(&without("ifconfig 10.8.0.5 255.255.255.0"), cipher), Some("partial_no_address"));
+        assert_eq!(missing(&whole.replace("10.8.0.5", "10.7.0.5"), cipher), Some("partial_address_outside_pool"));
+        assert_eq!(missing(&without("route 10.9.0.0 255.255.0.0"), cipher), Some("partial_route_missing"));
+        assert_eq!(missing(&without("dhcp-option DNS 10.8.0.1"), cipher), Some("partial_dns_missing"));
+        assert_eq!(missing(&without("block-outside-dns"), cipher), Some("partial_option_missing"));
+    }
+
+    #[test]
+    fn an_address_belongs_to_who_came_first_until_it_leaves() {
+        let register = Register::default();
+        let same = given("topology subnet,ifconfig 10.8.0.5 255.255.255.0,peer-id 1");
+        let other = given("topology subnet,ifconfig 10.8.0.6 255.255.255.0,peer-id 1");
+        assert_eq!(register.enter(0, &same), None);
+        assert_eq!(register.enter(0, &same), None);
+        assert_eq!(register.enter(1, &same), Some("partial_address_not_unique"));
+        assert_eq!(register.enter(2, &other), Some("partial_peer_id_not_unique"));
+        register.leave(1, &same);
+        assert_eq!(register.enter(3, &same), Some("partial_address_not_unique"));
+        register.leave(0, &same);
+        assert_eq!(register.enter(3, &same), None);
+    }
+}

@@ -1,0 +1,193 @@
+//! One client of a fleet: how far it is, what it holds, when something is to be done for it next. Owns no decision about
+//! others, no clock and no socket call; `attempt` moves it on.
+
+use std::net::SocketAddr;
+
+use leadline_tunnel::openvpn::client::Client;
+use leadline_wire::{TunnelClientReport, TunnelState};
+
+use super::given::Given;
+use super::inside::Inside;
+use super::link::Link;
+
+/// How far a client is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Its turn has not come.
+    Waiting,
+    /// TCP's handshake goes on.
+    Connecting,
+    /// OpenVPN's goes on, until the pushed options are there.
+    Negotiating,
+    /// The first data packet is on its way there and back.
+    Proving,
+    /// A packet came back.
+    Configured,
+    /// The tunnel is up, and something is missing.
+    Partial,
+    /// It failed, and tries again.
+    Resting,
+    /// It failed for good.
+    Failed,
+}
+
+/// How many phases there are.
+pub const PHASES: usize = 8;
+
+impl Phase {
+    /// Whether there is a tunnel.
+    pub fn is_up(self) -> bool {
+        matches!(self, Self::Proving | Self::Configured | Self::Partial)
+    }
+
+    /// Whether an attempt is under way.
+    pub fn is_trying(self) -> bool {
+        matches!(self, Self::Connecting | Self::Negotiating | Self::Proving)
+    }
+}
+
+/// Why an attempt is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Occasion {
+    /// The client arrives.
+    #[default]
+    Arrival,
+    /// It failed before.
+    Retry,
+    /// It was told to connect anew.
+    Reconnect,
+}
+
+/// When an attempt's steps were done, monotonic ns; 0: not yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Steps {
+    pub due_ns: u64,
+    pub sent_ns: u64,
+    pub answered_ns: u64,
+    pub tls_ns: u64,
+    pub keys_ns: u64,
+    pub pushed_ns: u64,
+    pub configured_ns: u64,
+}
+
+/// A client's first success, which its report is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Success {
+    pub steps: Steps,
+    pub given: Given,
+}
+
+/// See the file's head.
+pub struct Member {
+    /// Its number in the fleet.
+    pub number: u32,
+    pub phase: Phase,
+    pub link: Option<Link>,
+    pub machine: Option<Box<Client>>,
+    /// The timer that is set, ns; `u64::MAX` where none is.
+    pub armed_ns: u64,
+    /// When the machine wants to be asked again, ns.
+    pub machine_due_ns: u64,
+    /// When the attempt is given up, ns.
+    pub give_up_ns: u64,
+    /// When a resting client tries again, ns.
+    pub retry_ns: u64,
+    pub occasion: Occasion,
+    pub steps: Steps,
+    pub attempts: u32,
+    /// Which server the next attempt goes to: each failure goes on to the next one.
+    pub remote: u32,
+    /// Failures since it was last configured.
+    pub failures: u32,
+    /// When the first of them was, ns.
+    pub failed_ns: Option<u64>,
+    /// Of the attempts that are over.
+    pub retransmits: u32,
+    pub cause: Option<&'static str>,
+    /// What the present tunnel was given.
+    pub given: Option<Box<Given>>,
+    pub success: Option<Box<Success>>,
+    pub local: Option<SocketAddr>,
+    /// Since when new keys are due, ns.
+    pub renewal_due_ns: Option<u64>,
+    pub inside: Inside,
+    /// Whether it has once come to an end of its way up.
+    pub has_ended: bool,
+}
+
+impl Member {
+    /// A client whose turn has not come.
+    pub fn new(number: u32) -> Self {
+        Self {
+            number,
+            phase: Phase::Waiting,
+            link: None,
+            machine: None,
+            armed_ns: u64::MAX,
+            machine_due_ns: u64::MAX,
+            give_up_ns: u64::MAX,
+            retry_ns: u64::MAX,
+            occasion: Occasion::Arrival,
+            steps: Steps::default(),
+            attempts: 0,
+            remote: 0,
+            failures: 0,
+            failed_ns: None,
+            retransmits: 0,
+            cause: None,
+            given: None,
+            success: None,
+            local: None,
+            renewal_due_ns: None,
+            inside: Inside::default(),
+            has_ended: false,
+        }
+    }
+
+    /// When something is to be done for it, ns; `u64::MAX` while it only waits for packets.
+    #[inline]
+    pub fn deadline_ns(&self) -> u64 {
+        let own_ns = match self.phase {
+            Phase::Waiting | Phase::Failed => return u64::MAX,
+            Phase::Resting => return self.retry_ns,
+            Phase::Connecting | Phase::Negotiating => self.give_up_ns,
+            Phase::Proving | Phase::Partial => self.inside.proof_due_ns(),
+            Phase::Configured => self.inside.ping_due_ns(),
+        };
+        let is_blocked = self.link.as_ref().is_some_and(Link::is_blocked);
+        let traffic_ns = if is_blocked { u64::MAX } else { self.inside.traffic_due_ns() };
+        own_ns.min(self.machine_due_ns).min(traffic_ns)
+    }
+
+    /// Its row in the report.
+    pub fn report(&self) -> TunnelClientReport {
+        let steps = self.success.as_ref().map_or(&self.steps, |success| &success.steps);
+        let given = self.success.as_ref().map(|success| &success.given).or(self.given.as_deref());
+        let since = |step_ns: u64| (step_ns > 0).then(|| step_ns.saturating_sub(steps.due_ns));
+        let running = self.machine.as_ref().map_or(0, |machine| machine.retransmits());
+        TunnelClientReport {
+            client: self.number,
+            state: match self.phase {
+                Phase::Waiting => TunnelState::Waiting,
+                Phase::Configured => TunnelState::Configured,
+                Phase::Partial => TunnelState::Partial,
+                _ => TunnelState::Failed,
+            },
+            cause: self.cause.map(str::to_owned),
+            due_ns: steps.due_ns,
+            sent_ns: since(steps.sent_ns),
+            answered_ns: since(steps.answered_ns),
+            tls_ns: since(steps.tls_ns),
+            keys_ns: since(steps.keys_ns),
+            pushed_ns: since(steps.pushed_ns),
+            configured_ns: since(steps.configured_ns),
+            attempts: self.attempts,
+            retransmits: self.retransmits + running,
+            addresses: given.into_iter().flat_map(Given::addresses).map(|address| address.to_string()).collect(),
+            peer_id: given.and_then(|given| given.peer_id),
+            cipher: given.and_then(|given| given.cipher).map(|cipher| cipher.name().to_owned()),
+            local: self.local.map(|local| local.to_string()),
+            inside: self.inside.counts(),
+        }
+    }
+}

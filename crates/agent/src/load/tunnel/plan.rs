@@ -1,0 +1,247 @@
+//! What all clients of a fleet have in common, out of its specification. Owns every check of what was asked for; what passes
+//! cannot fail later for being wrong. Reads the profile, looks its servers up, and makes the clients' identities.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use leadline_pace::{Stage, Stages};
+use leadline_sys::clock::{monotonic_ns, realtime_ns};
+use leadline_sys::process::file_limit;
+use leadline_tunnel::openvpn::config::{ClientConfig, Identity};
+use leadline_tunnel::openvpn::identity::Authority;
+use leadline_tunnel::openvpn::profile::{self, Family, Profile, Remote, Transport};
+use leadline_tunnel::openvpn::secret::Secret;
+use leadline_wire::{ErrorReport, IpVersion, TunnelAction, TunnelIdentities, TunnelSpec};
+
+use super::given::Expectation;
+use super::traffic::{self, TrafficPlan};
+use crate::events::input_error;
+use crate::load::session::{parse_bind, resolve_host};
+
+/// See the file's head.
+pub struct Plan {
+    /// What the machines share.
+    pub config: Arc<ClientConfig>,
+    /// Who the clients are, in turn.
+    pub identities: Vec<Identity>,
+    /// Servers; an attempt that follows a failed one goes to the next.
+    pub remotes: Vec<Server>,
+    /// Local addresses that sockets are bound to, in turn.
+    pub binds: Vec<IpAddr>,
+    /// Clients.
+    pub clients: u32,
+    /// Those of them, the first ones, that come before the others.
+    pub settled: u32,
+    /// When the others come, as a curve; all at once where absent.
+    pub arrivals: Option<Stages>,
+    /// How long the fleet stays from the first arrival on, ns.
+    pub duration_ns: u64,
+    /// How long one attempt may take, ns.
+    pub attempt_ns: u64,
+    /// How often a client that failed tries again.
+    pub retries: u32,
+    /// What clients must be given.
+    pub expectation: Expectation,
+    /// The tunnel's MTU by the profile.
+    pub mtu: Option<u16>,
+    /// How long the first data packet's answer may take, ns.
+    pub first_data_ns: u64,
+    /// Time between pings, ns.
+    pub ping_ns: Option<u64>,
+    /// What connected clients do.
+    pub actions: Vec<TunnelAction>,
+    /// Load through the tunnels.
+    pub traffic: Option<Arc<dyn TrafficPlan>>,
+    /// Options of the profile that mean nothing here.
+    pub ignored: Vec<String>,
+}
+
+/// Where clients connect to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Its address.
+    pub address: SocketAddr,
+    /// How.
+    pub transport: Transport,
+}
+
+/// Descriptors that the agent needs besides the clients' sockets.
+const OTHER_FILES: u64 = 64;
+
+impl Plan {
+    /// Check and prepare what was asked for; makes the certificates too, where they are to be made.
+    ///
+    /// # Errors
+    /// What is wrong, and what would be right.
+    pub fn new(spec: &TunnelSpec) -> Result<Self, ErrorReport> {
+        check_numbers(spec)?;
+        let profile = profile::parse(&spec.profile);
+        let profile = profile.map_err(|error| input_error("bad_profile", format!("profile: {error}")))?;
+        let unix_base_s = realtime_ns().saturating_sub(monotonic_ns()) / 1_000_000_000;
+        let config = ClientConfig::new(&profile, unix_base_s).map_err(|message| input_error("bad_profile", message))?;
+        let config = Arc::new(config);
+        let binds = spec.bind.iter().filter_map(|bind| parse_bind(Some(bind)).transpose());
+        let binds = binds.collect::<Result<Vec<IpAddr>, _>>()?;
+        Ok(Self {
+            identities: identities(&config, &profile, spec)?,
+            remotes: profile.remotes.iter().map(|remote| resolve(remote, &binds)).collect::<Result<_, _>>()?,
+            binds,
+            clients: spec.clients,
+            settled: spec.settled,
+            arrivals: arrivals(spec)?,
+            duration_ns: spec.duration_ms.saturating_mul(1_000_000),
+            attempt_ns: u64::from(spec.attempt_ms) * 1_000_000,
+            retries: spec.retries,
+            expectation: Expectation::new(&spec.expect, config.ciphers.clone())?,
+            mtu: profile.tun_mtu,
+            first_data_ns: u64::from(spec.first_data_ms) * 1_000_000,
+            ping_ns: spec.ping_ms.map(|ms| u64::from(ms) * 1_000_000),
+            actions: spec.actions.clone(),
+            traffic: spec.traffic.as_ref().map(traffic::plan).transpose()?,
+            ignored: profile.ignored.iter().map(ToString::to_string).collect(),
+            config,
+        })
+    }
+
+    /// Who a client is.
+    pub fn identity(&self, client: u32) -> &Identity {
+        &self.identities[client as usize % self.identities.len()]
+    }
+
+    /// The local address of a client's socket towards a server of this family.
+    pub fn bind(&self, client: u32) -> Option<IpAddr> {
+        (!self.binds.is_empty()).then(|| self.binds[client as usize % self.binds.len()])
+    }
+
+    /// Where a client's attempt goes, attempts counted from 0.
+    pub fn server(&self, attempt: u32) -> Server {
+        self.remotes[attempt as usize % self.remotes.len()]
+    }
+
+    /// When a client is due after the arrivals have begun, ns; none where the stages end before its turn. Of the settled
+    /// ones it is the time after the start.
+    pub fn due_ns(&self, client: u32) -> Option<u64> {
+        let Some(number) = client.checked_sub(self.settled) else {
+            return Some(u64::from(client) * SETTLING_GAP_NS);
+        };
+        match &self.arrivals {
+            None => Some(0),
+            Some(stages) => (u64::from(number) < stages.count()).then(|| stages.due_ns(u64::from(number))),
+        }
+    }
+}
+
+/// Settled clients come one after another: all at once they would be the storm that they are to witness.
+const SETTLING_GAP_NS: u64 = 10_000_000;
+
+fn check_numbers(spec: &TunnelSpec) -> Result<(), ErrorReport> {
+    let bad = |message: String| Err(input_error("bad_tunnel", message));
+    let least_one = [spec.clients, spec.threads, spec.attempt_ms, spec.first_data_ms, spec.interval_ms];
+    if least_one.contains(&0) || spec.duration_ms == 0 || spec.ping_ms == Some(0) {
+        return bad(
+            "clients, threads, duration, interval, ping and the times of an attempt have to be at least 1".into()
+        );
+    }
+    if spec.settled > spec.clients {
+        return bad(format!("settled: {} of {} clients", spec.settled, spec.clients));
+    }
+    let needed = u64::from(spec.clients) + OTHER_FILES;
+    if let Some(limit) = file_limit().filter(|limit| *limit < needed) {
+        let message = format!(
+            "{} clients need {needed} descriptors, `ulimit -n` allows {limit}: raise it, or ask for fewer clients",
+            spec.clients
+        );
+        return Err(input_error("too_many_open_files", message));
+    }
+    Ok(())
+}
+
+fn arrivals(spec: &TunnelSpec) -> Result<Option<Stages>, ErrorReport> {
+    if spec.arrivals.is_empty() {
+        return Ok(None);
+    }
+    let stages = spec.arrivals.iter().map(|stage| Stage {
+        from_per_s: stage.from_per_s,
+        to_per_s: stage.to_per_s,
+        duration_ns: stage.duration_ms.saturating_mul(1_000_000),
+    });
+    Stages::new(stages).map(Some).map_err(|error| input_error("bad_rate", format!("arrivals: {error}")))
+}
+
+/// The address of a server. Where sockets are to be bound, it has to be of a family that they can be bound in.
+fn resolve(remote: &Remote, binds: &[IpAddr]) -> Result<Server, ErrorReport> {
+    let bound = match binds {
+        [] => None,
+        [first, ..] if first.is_ipv4() => Some(IpVersion::V4),
+        _ => Some(IpVersion::V6),
+    };
+    let family = remote.family.map(|family| match family {
+        Family::V4 => IpVersion::V4,
+        Family::V6 => IpVersion::V6,
+    });
+    let address = resolve_host(&remote.host, remote.port, family.or(bound))?;
+    if let Some(other) = binds.iter().find(|bind| bind.is_ipv4() != address.is_ipv4()) {
+        let message = format!("bind: {other} cannot reach {address}: they are of different families");
+        return Err(input_error("bad_address", message));
+    }
+    Ok(Server { address, transport: remote.transport })
+}
+
+/// As many as differ; client n has number n of them, from the first again after the last.
+fn identities(config: &ClientConfig, profile: &Profile, spec: &TunnelSpec) -> Result<Vec<Identity>, ErrorReport> {
+    let bad = |who: &str| {
+        let who = who.to_owned();
+        move |message: String| input_error("bad_identity", format!("{who}: {message}"))
+    };
+    let own_user = profile.user.clone();
+    if profile.wants_user && own_user.is_none() && spec.users.is_empty() {
+        return Err(input_error("no_users", "the profile asks for a user and a password (auth-user-pass): give users"));
+    }
+    let make =
+        |certificate: Option<(&str, &str)>, who: &str| config.identity(certificate, own_user.clone()).map_err(bad(who));
+    let certified: Vec<Identity> = match &spec.identities {
+        TunnelIdentities::Profile {} => {
+            let own = profile.cert.as_deref().zip(profile.key.as_ref().map(Secret::expose));
+            vec![make(own, "the profile's certificate")?]
+        }
+        TunnelIdentities::Given { identities } if identities.is_empty() => {
+            return Err(input_error("bad_identity", "there are no identities"));
+        }
+        TunnelIdentities::Given { identities } => {
+            let numbered = identities.iter().zip(1..);
+            let each = numbered
+                .map(|(one, number)| make(Some((&one.certificate_pem, &one.key_pem)), &format!("identity {number}")));
+            each.collect::<Result<_, _>>()?
+        }
+        TunnelIdentities::Issued { authority_pem, authority_key_pem, name_prefix } => {
+            let now_unix_s = realtime_ns() / 1_000_000_000;
+            let authority = Authority::new(authority_pem, authority_key_pem, now_unix_s);
+            let authority = authority.map_err(|error| bad("issued")(error.to_string()))?;
+            let each = (0..spec.clients).map(|number| {
+                let who = format!("{name_prefix}{number}");
+                let one = authority.issue(name_prefix, number).map_err(|error| bad(&who)(error.to_string()))?;
+                make(Some((&one.certificate_pem, one.key_pem.expose())), &who)
+            });
+            each.collect::<Result<_, _>>()?
+        }
+    };
+    if spec.users.is_empty() {
+        return Ok(certified);
+    }
+    // Client n has user n and certificate n, each from the first again after its last.
+    let combined = 0..(spec.clients as usize).min(least_common_multiple(certified.len(), spec.users.len()));
+    let user = |number: usize| {
+        let user = &spec.users[number % spec.users.len()];
+        (user.user.clone(), Secret::from(user.password.as_str()))
+    };
+    let identity = |number: usize| Identity { user: Some(user(number)), ..certified[number % certified.len()].clone() };
+    Ok(combined.map(identity).collect())
+}
+
+fn least_common_multiple(a: usize, b: usize) -> usize {
+    let (mut larger, mut smaller) = (a.max(b), a.min(b));
+    while smaller > 0 {
+        (larger, smaller) = (smaller, larger % smaller);
+    }
+    (a / larger.max(1)).saturating_mul(b)
+}

@@ -1,0 +1,228 @@
+//! The threads' figures as one outcome. Each client is in exactly one of `configured`, `partial`, `failed` and `waiting`;
+//! each failed attempt, and each client that stayed `partial`, in exactly one of the errors.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use leadline_tunnel::openvpn::client::Counters;
+use leadline_wire::{LoadReport, Outcome, Side, Standing, ThreadReport, TunnelClientReport, TunnelReport};
+
+use super::fleet::Fleet;
+use super::inside::PingTally;
+use super::member::{Phase, PHASES};
+use super::traffic::Figures;
+pub use crate::load::http::report::Failures;
+use crate::load::threads::{Collector, FlowCounters};
+
+/// What a worker leaves.
+pub struct WorkerReport {
+    /// What its thread cost.
+    pub thread: ThreadReport,
+    pub tally: Tally,
+    pub failures: Failures,
+    /// One per client.
+    pub rows: Vec<TunnelClientReport>,
+    /// What its clients' traffic has come to.
+    pub figures: Vec<Figures>,
+}
+
+/// How a worker stands in the middle of the load.
+pub struct Snapshot {
+    pub worker: u32,
+    pub tally: Tally,
+    pub errors: BTreeMap<String, u64>,
+    pub thread: ThreadReport,
+}
+
+/// A worker's own counts.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Clients by phase.
+    pub phases: [u32; PHASES],
+    pub attempts: u64,
+    /// First packets of attempts, repeated ones included.
+    pub resets_sent: u64,
+    /// Control packets that were sent again, of the attempts that are over.
+    pub retransmits: u64,
+    /// Clients that failed and were configured after all.
+    pub recovered: u64,
+    /// Clients that were configured and lost their tunnel, unasked.
+    pub lost: u64,
+    /// Keys that were renewed.
+    pub renegotiated: u64,
+    /// Words of the server that somebody has yet to say yes.
+    pub auth_pending: u64,
+    /// Changes of pushed options in running tunnels, and those that gave a client what another one has.
+    pub updated: u64,
+    pub shared_later: u64,
+    /// Actions of clients that had no tunnel when their turn came.
+    pub deeds_skipped: u64,
+    /// Packets that the socket did not take at once.
+    pub pushback: u64,
+    /// Datagrams that the server's host refused while their client had been answered before, and other errors of sockets
+    /// that ended nothing.
+    pub refused: u64,
+    pub socket_errors: u64,
+    pub pings: PingTally,
+    /// Packets that were refused by the machines: wrong keys, strangers, noise; and those that came twice.
+    pub rejected: u64,
+    pub replayed: u64,
+}
+
+impl Tally {
+    /// Add what a machine counted that is over.
+    pub fn count_machine(&mut self, counters: &Counters) {
+        self.rejected += counters.rejected;
+        self.replayed += counters.replayed;
+    }
+
+    /// The counts by name.
+    fn named(&self) -> Vec<(&'static str, u64)> {
+        let clients = |phase: Phase| u64::from(self.phases[phase as usize]);
+        let trying = [Phase::Connecting, Phase::Negotiating, Phase::Proving].map(clients);
+        let mut named = vec![
+            ("configured", clients(Phase::Configured)),
+            ("partial", clients(Phase::Partial)),
+            ("failed", clients(Phase::Failed) + clients(Phase::Resting)),
+            ("waiting", clients(Phase::Waiting)),
+            ("connecting", trying.iter().sum()),
+            ("attempts", self.attempts),
+            ("resets_sent", self.resets_sent),
+            ("retransmits", self.retransmits),
+            ("recovered", self.recovered),
+            ("lost", self.lost),
+        ];
+        let times = ["before", "during", "after"];
+        debug_assert_eq!(times.len(), self.pings.by_time.len());
+        let rare = [
+            ("renegotiated", self.renegotiated),
+            ("auth_pending", self.auth_pending),
+            ("updated", self.updated),
+            ("updated_not_unique", self.shared_later),
+            ("actions_skipped", self.deeds_skipped),
+            ("datagrams_refused", self.refused),
+            ("socket_errors", self.socket_errors),
+            ("packets_rejected", self.rejected),
+            ("packets_replayed", self.replayed),
+            ("pings_sent", self.pings.sent),
+            ("pings_answered", self.pings.answered),
+            ("pings_unsent", self.pings.unsent),
+            ("pings_sent_before", self.pings.by_time[0].0),
+            ("pings_answered_before", self.pings.by_time[0].1),
+            ("pings_sent_during", self.pings.by_time[1].0),
+            ("pings_answered_during", self.pings.by_time[1].1),
+            ("pings_sent_after", self.pings.by_time[2].0),
+            ("pings_answered_after", self.pings.by_time[2].1),
+        ];
+        named.extend(rare.into_iter().filter(|(_, count)| *count > 0));
+        named
+    }
+}
+
+/// The whole load's figures.
+pub fn outcome(
+    fleet: &Fleet,
+    reports: Vec<WorkerReport>,
+    collector: &Collector,
+    far_loads: Vec<LoadReport>,
+    memory_bytes: Option<u64>,
+) -> Outcome {
+    let mut counts = BTreeMap::new();
+    let mut failures = Failures::default();
+    let (mut threads, mut flows, mut clients) = (Vec::new(), Vec::new(), Vec::new());
+    let mut pushback = 0;
+    for report in reports {
+        add(&mut counts, report.tally.named());
+        pushback += report.tally.pushback;
+        merge(&mut failures, report.failures);
+        for figures in report.figures {
+            flows.extend(figures.flows);
+            add(&mut counts, figures.counts);
+            for (name, count) in figures.errors {
+                let example = figures.examples.get(name);
+                failures.count(name, count, || example.cloned().unwrap_or_default());
+            }
+        }
+        clients.extend(report.rows);
+        threads.push(report.thread);
+    }
+    // What is on its way when the time is over has failed; it was `connecting` only while the load ran.
+    let unfinished = counts.remove("connecting").unwrap_or(0);
+    *counts.entry("failed".to_owned()).or_insert(0) += unfinished;
+    let retransmits = clients.iter().map(|client: &TunnelClientReport| u64::from(client.retransmits)).sum();
+    counts.insert("retransmits".to_owned(), retransmits);
+    for (name, way) in [("inside_sent", "packets_sent"), ("inside_received", "packets_received")] {
+        counts.insert(name.to_owned(), clients.iter().filter_map(|client| client.inside.get(way)).sum());
+    }
+    if collector.overflow() > 0 {
+        counts.insert("histogram_overflow".to_owned(), collector.overflow());
+    }
+    clients.sort_by_key(|client| client.client);
+    flows.sort_by_key(|flow| flow.flow);
+    let late = collector.total(super::metric::Metric::TrafficLate as usize);
+    Outcome {
+        flows,
+        histograms: collector.totals(),
+        errors: failures.counts,
+        error_examples: failures.examples.into_iter().filter(|(_, example)| !example.is_empty()).collect(),
+        generator: LoadReport {
+            side: Side::Local,
+            wall_s: threads.iter().map(|thread: &ThreadReport| thread.wall_s).fold(0.0, f64::max),
+            threads,
+            pushback,
+            late_p99_us: late.quantile_ns(0.99).map(|late_ns| late_ns as f64 / 1e3),
+            socket_drops: None,
+            engine: None,
+            engine_reason: None,
+        },
+        receiver: receiver(far_loads),
+        counts,
+        tunnel: Some(Box::new(TunnelReport { clients, ignored_options: fleet.plan.ignored.clone(), memory_bytes })),
+        crypto: None,
+    }
+}
+
+/// What the traffic cost its far end: all sessions together.
+fn receiver(loads: Vec<LoadReport>) -> Option<LoadReport> {
+    loads.into_iter().reduce(|mut all, one| {
+        all.wall_s = all.wall_s.max(one.wall_s);
+        all.threads.extend(one.threads);
+        all.pushback += one.pushback;
+        all.socket_drops = all.socket_drops.zip(one.socket_drops).map(|(a, b)| a + b);
+        all.late_p99_us = all.late_p99_us.zip(one.late_p99_us).map(|(a, b)| a.max(b));
+        all
+    })
+}
+
+/// How the load stands, from the latest word of each worker that has spoken.
+pub fn standing(snapshots: &BTreeMap<u32, Snapshot>) -> Standing {
+    let mut standing = Standing { counts: BTreeMap::new(), errors: BTreeMap::new(), threads: Vec::new() };
+    for snapshot in snapshots.values() {
+        add(&mut standing.counts, snapshot.tally.named());
+        for (name, count) in &snapshot.errors {
+            *standing.errors.entry(name.clone()).or_insert(0) += count;
+        }
+        standing.threads.push(snapshot.thread.clone());
+    }
+    standing
+}
+
+fn add<'n>(counts: &mut BTreeMap<String, u64>, more: impl IntoIterator<Item = (&'n str, u64)>) {
+    for (name, count) in more {
+        *counts.entry(name.to_owned()).or_insert(0) += count;
+    }
+}
+
+fn merge(failures: &mut Failures, more: Failures) {
+    for (name, count) in more.counts {
+        *failures.counts.entry(name).or_insert(0) += count;
+    }
+    for (name, example) in more.examples {
+        failures.examples.entry(name).or_insert(example);
+    }
+}
+
+/// Each client's counters as progress rows, where there is traffic.
+pub fn progress(counters: &[Arc<FlowCounters>], has_units: bool) -> Vec<leadline_wire::FlowProgress> {
+    counters.iter().zip(0..).map(|(counters, flow)| counters.progress(flow, has_units)).collect()
+}

@@ -1,0 +1,104 @@
+//! Many datagrams of one length in one system call: UDP's segmentation offload (UDP_SEGMENT, Linux 4.18). Owns the call and
+//! what to do where it is refused; which datagrams go together is its caller's.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+
+/// The most datagrams that one call takes (UDP_MAX_SEGMENTS of the kernels that have the least).
+pub const MOST_SEGMENTS: usize = 64;
+/// The most bytes that one call takes: they are one datagram as far as IP's length goes, its headers included.
+pub const MOST_BYTES: usize = 65_000;
+
+/// linux/udp.h.
+const UDP_SEGMENT: libc::c_int = 103;
+/// A control message with two bytes in it, whose header wants the alignment of a `usize`.
+const CONTROL_WORDS: usize = 4;
+
+/// Send `bytes` over a connected socket as datagrams of `segment` bytes, the last one being what is left, without waiting.
+/// Returns how many bytes went: all of them, or fewer in whole datagrams where the socket took no more.
+///
+/// # Errors
+/// The socket's, where not even the first datagram went.
+pub fn send(socket: &UdpSocket, bytes: &[u8], segment: usize) -> io::Result<usize> {
+    if bytes.len() <= segment {
+        return socket.send(bytes);
+    }
+    match send_together(socket, bytes, segment) {
+        // A device that cannot, or a segment that is longer than its MTU, which IP would have to cut.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIO | libc::EMSGSIZE)) => {
+            send_apart(socket, bytes, segment)
+        }
+        result => result,
+    }
+}
+
+fn send_together(socket: &UdpSocket, bytes: &[u8], segment: usize) -> io::Result<usize> {
+    let segment = u16::try_from(segment).map_err(|_| io::Error::from_raw_os_error(libc::EMSGSIZE))?;
+    let mut control = [0usize; CONTROL_WORDS];
+    let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    // SAFETY: an all-zero msghdr is valid. The vector's bytes are only read; the control memory is aligned for its header,
+    // larger than what CMSG_SPACE asks for two bytes, and all of it outlives the call.
+    let sent = unsafe {
+        let mut header: libc::msghdr = zeroed();
+        header.msg_iov = &mut vector;
+        header.msg_iovlen = 1;
+        header.msg_control = control.as_mut_ptr().cast();
+        header.msg_controllen = libc::CMSG_SPACE(size_of::<u16>() as u32) as _;
+        let message = libc::CMSG_FIRSTHDR(&header);
+        (*message).cmsg_level = libc::SOL_UDP;
+        (*message).cmsg_type = UDP_SEGMENT;
+        (*message).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as _;
+        libc::CMSG_DATA(message).cast::<u16>().write_unaligned(segment);
+        libc::sendmsg(socket.as_raw_fd(), &header, libc::MSG_DONTWAIT)
+    };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+fn send_apart(socket: &UdpSocket, bytes: &[u8], segment: usize) -> io::Result<usize> {
+    let mut sent = 0;
+    for datagram in bytes.chunks(segment) {
+        match socket.send(datagram) {
+            Ok(_) => sent += datagram.len(),
+            Err(error) if sent == 0 => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(sent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn datagrams_that_leave_together_arrive_apart() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        sender.connect(receiver.local_addr().unwrap()).unwrap();
+        let bytes: Vec<u8> = (0..250).collect();
+        for how in [send, send_together, send_apart] {
+            assert_eq!(how(&sender, &bytes, 100).unwrap(), 250);
+            let mut datagram = [0; 300];
+            for expected in bytes.chunks(100) {
+                let length = receiver.recv(&mut datagram).unwrap();
+                assert_eq!(&datagram[..length], expected);
+            }
+        }
+    }
+
+    #[test]
+    fn what_may_not_leave_together_leaves_apart() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        sender.connect(receiver.local_addr().unwrap()).unwrap();
+        // More segments than any kernel takes in one call.
+        let bytes = [7; 1000];
+        assert!(send_together(&sender, &bytes, 1).is_err());
+        assert_eq!(send(&sender, &bytes, 1).unwrap(), 1000);
+        let mut datagram = [0; 4];
+        assert_eq!(receiver.recv(&mut datagram).unwrap(), 1);
+    }
+}

@@ -1,0 +1,123 @@
+"""`leadline tunnel -n 50,100,200`: fleets of several sizes one after another, and how costs grow with the size."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from leadline.analysis import judge, parse_targets
+from leadline.analysis.model import Metric, TargetResult, TestResult
+from leadline.analysis.scaling import Scaling
+from leadline.analysis.scaling_figures import of_fleets
+from leadline.cli.output import print_all, print_json, result_document, say_error, say_note, targets_code
+from leadline.cli.progress import Progress
+from leadline.cli.quick import Wanted
+from leadline.contract.models import TunnelWorkload
+from leadline.dataset import Journal, RunFolder
+from leadline.plan import TunnelTest
+from leadline.report import measurement, scaling_table
+from leadline.trial import Interrupt, Single, measure
+from leadline.trial.ledger import Ledger
+
+Fleet = tuple[TunnelTest, TunnelWorkload]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sized:
+    """One fleet's result, and the case that it is kept as."""
+
+    case: str
+    clients: int
+    result: TestResult
+
+
+def run(fleets: Sequence[Fleet], wanted: Wanted) -> int:
+    """Measure each, print, and say how it ended: as one measurement would, the worst of them."""
+    test = fleets[0][0]
+    targets = parse_targets(wanted.targets, {test.name: test.kind})
+    measured, folder, interrupted = asyncio.run(_measured(fleets, wanted))
+    judged = [judge(target, one.case, [one.result]) for target in targets for one in measured]
+    scalings = of_fleets([(one.clients, one.result.metrics) for one in measured])
+    if wanted.json:
+        print_json(_document(measured, scalings, judged, wanted))
+    else:
+        print_all([*(measurement(one.result) for one in measured), scaling_table(scalings, "clients")])
+        for one in judged:
+            say_note(f"target {one.target} of {one.case}: {one.outcome} ({one.reason})")
+    if folder is not None:
+        say_note(f"samples and report in {folder.path}")
+    return _code(measured, judged, interrupted)
+
+
+async def _measured(fleets: Sequence[Fleet], wanted: Wanted) -> tuple[list[_Sized], RunFolder | None, bool]:
+    measured: list[_Sized] = []
+    folder: RunFolder | None = None
+    with ExitStack() as stack:
+        progress = stack.enter_context(Progress(quiet=wanted.json and not sys.stderr.isatty()))
+        interrupt = Interrupt(lambda: progress.note("stopping; once more to stop at once"), progress.stop)
+        stack.enter_context(interrupt.signals_caught())
+        journal = None
+        singles = [
+            Single(
+                test,
+                workload,
+                ["leadline", *sys.argv[1:]],
+                case=f"c{number:02}",
+                parameters={"clients": workload.clients},
+                alone=False,
+                server_pid=wanted.server_pid,
+            )
+            for number, (test, workload) in enumerate(fleets, 1)
+        ]
+        if wanted.out is not None:
+            folder = RunFolder.create(wanted.out, fleets[0][0].name)
+            cases = [case for single in singles for case in single.manifest()["cases"]]
+            folder.write_manifest({**singles[0].manifest(folder.run_id), "cases": cases})
+            journal = stack.enter_context(Journal(folder.journal_path))
+        ledger = Ledger(journal if journal is not None else [])
+        for single in singles:
+            entries: list[dict[str, Any]] = []
+            result = await measure(single, entries, journal, interrupt, (progress,))
+            measured.append(_Sized(single.case, int(single.parameters["clients"]), result))
+            if interrupt.asked.is_set():
+                break
+        ledger.record("run-end", status="interrupted" if interrupt.asked.is_set() else "done")
+    if folder is not None:
+        from leadline.trial import conclude
+
+        for problem in conclude(folder).problems:
+            say_note(problem)
+    return measured, folder, interrupt.asked.is_set()
+
+
+def _document(
+    measured: Sequence[_Sized], scalings: Sequence[Scaling], judged: Sequence[TargetResult], wanted: Wanted
+) -> dict[str, Any]:
+    """The last fleet as `leadline.result/1`, with the exponents beside its figures, and every fleet in `fleets`."""
+    last = measured[-1].result
+    exponents = {
+        f"{scaling.metric}_exponent": Metric(scaling.exponent, "", scaling.low, scaling.high) for scaling in scalings
+    }
+    document = result_document(last, "tunnel", wanted.target)
+    return {
+        **document,
+        "metrics": {**last.metrics, **exponents},
+        "targets": judged,
+        "scaling": scalings,
+        "fleets": [
+            {"clients": one.clients, **result_document(one.result, "tunnel", wanted.target)} for one in measured
+        ],
+    }
+
+
+def _code(measured: Sequence[_Sized], judged: Sequence[TargetResult], interrupted: bool) -> int:
+    if interrupted:
+        return 130
+    failed = next((one.result for one in measured if one.result.status == "failed"), None)
+    if failed is not None:
+        return say_error(failed.error or "the measurement failed", 1)
+    return targets_code(judged)

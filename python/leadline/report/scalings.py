@@ -1,0 +1,65 @@
+"""Draws how figures grow with a number: the exponent, its interval, and what they say. The fit is `analysis`' own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from leadline.analysis.scaling import Scaling
+from leadline.report import quantities
+
+
+def scaling_table(scalings: Sequence[Scaling], what: str, test: str = "") -> RenderableType:
+    """A row for each figure, and below the table what a reader should know of it."""
+    numbers = ends_of(scalings)
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column("")
+    for title in (*(f"at {number:g}" for number in numbers), "exponent", "95 %"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("")
+    for one in scalings:
+        table.add_row(*scaling_row(one, numbers))
+    notes = [Text(f"{', '.join(names)}: {note}", style="dim") for note, names in notes_of(scalings).items()]
+    title = f"Scaling of {test}" if test else "Scaling"
+    heading = Text.assemble((title, "bold underline"), (f"  figure = a × {what} ** exponent", "dim"))
+    parts: list[RenderableType] = [heading, Padding(table, (0, 0, 0, 2), expand=False)]
+    return Group(*parts, *(Padding(note, (0, 0, 0, 2), expand=False) for note in notes))
+
+
+def notes_of(scalings: Sequence[Scaling]) -> dict[str, list[str]]:
+    """Each note once, with the figures that it is about."""
+    found: dict[str, list[str]] = {}
+    for one in scalings:
+        for note in one.notes:
+            found.setdefault(note, []).append(spoken(one.metric))
+    return found
+
+
+def ends_of(scalings: Sequence[Scaling]) -> tuple[float, ...]:
+    """The smallest and the largest number of all."""
+    numbers = sorted({number for one in scalings for number, _ in one.points})
+    return (numbers[0], numbers[-1]) if len(numbers) > 1 else tuple(numbers)
+
+
+def scaling_row(one: Scaling, numbers: Sequence[float]) -> tuple[str, ...]:
+    """The figure, what it is at these numbers (the mean of repeats), exponent, interval, and the answer."""
+    at = []
+    for number in numbers:
+        values = [value for where, value in one.points if where == number]
+        at.append(quantities.metric(sum(values) / len(values) if values else None, one.unit))
+    exponent = quantities.UNKNOWN if one.exponent is None else f"{one.exponent:.2f}"
+    interval = "" if one.low is None or one.high is None else f"{one.low:.2f} to {one.high:.2f}"
+    return spoken(one.metric), *at, exponent, interval, one.growth.value
+
+
+def spoken(metric: str) -> str:
+    """`connect_p99_ms` as `connect p99`."""
+    if metric == "memory_bytes":
+        return "fleet memory"
+    for unit in ("_per_s", "_bps", "_us", "_ms", "_bytes", "_s"):
+        metric = metric.removesuffix(unit)
+    return metric.replace("_", " ")

@@ -1,0 +1,129 @@
+"""The rate at which a server chokes: each trial's fleet, how it is judged, and that the search finds the truth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from leadline.analysis.capacity import Conditions
+from leadline.analysis.model import Metric, Reason, Validity, Verdict
+from leadline.analysis.model import TestResult as Result
+from leadline.contract.models import TunnelWorkload
+from leadline.errors import InputError
+from leadline.plan import TunnelTest
+from leadline.plan.fields import validate_input
+from leadline.trial.capacity_search import Ending, Found, Limits, search
+from leadline.trial.choke import FleetQuestion, storm_rate_per_s
+from leadline.trial.tunnel_workload import Access, tunnel_workload
+
+CONDITIONS = "connect_p99_ms < 2000 and unconfigured_ratio < 1%"
+
+
+def question(number: int = 1000, **given: Any) -> FleetQuestion:
+    test = validate_input(TunnelTest, {"name": "tunnel", "number": number, "attempt_timeout": "10s", **given})
+    load: TunnelWorkload = tunnel_workload(test, Access("client\n"), number)
+    return FleetQuestion(test, load, Conditions.read(CONDITIONS, "tunnel", "tunnel"), ["leadline"])
+
+
+def result(validity: Validity = Validity(Verdict.VALID), **figures: float | None) -> Result:  # noqa: B008
+    metrics = {name: Metric(value, "") for name, value in figures.items()}
+    return Result("c01", 1, "tunnel", "tunnel", {}, "done", None, metrics, validity, None, None, {})
+
+
+def test_a_trial_is_as_many_clients_as_its_rate_brings() -> None:
+    asked = question()
+    single = asked.single("c02", 40.0, 5.0)
+    load: Any = single.workload
+    assert (load.clients, load.arrivals[0].from_per_s) == (200, 40.0)
+    assert load.arrivals[0].duration_ms >= 5_000
+    assert load.duration_ms == load.arrivals[0].duration_ms + 15_000 + 2_000
+    most: Any = asked.single("c03", 4000.0, 5.0).workload
+    assert most.clients == 1000, "no more than were asked for"
+    least: Any = asked.single("c04", 0.5, 1.0).workload
+    assert least.clients == 10, "fewer say nothing of a p99"
+    storm: Any = asked.single("c01", None, None).workload
+    assert (storm.clients, storm.arrivals) == (1000, [])
+    assert single.parameters == {"rate_per_s": 40.0, "clients": 200} and not single.alone
+
+
+def test_the_best_stretch_of_a_storm_counts_not_its_stragglers() -> None:
+    figures = {"configured": 100.0, "connect_p50_ms": 500.0, "connect_p90_ms": 800.0, "connect_max_ms": 5000.0}
+    assert storm_rate_per_s(figures) == pytest.approx(90 / 0.8)
+    assert storm_rate_per_s({**figures, "connect_p90_ms": None}) == pytest.approx(50 / 0.5)
+    assert storm_rate_per_s({"configured": 0.0, "connect_p50_ms": None}) is None
+
+
+def test_a_trial_holds_where_every_condition_does() -> None:
+    asked = question()
+    good = {"connect_p99_ms": 300.0, "unconfigured_ratio": 0.0, "handshakes_per_s": 41.0, "clients": 200.0}
+    held = asked.judge(result(**good), 40.0, 5.0)
+    assert (held.holds, held.answered_share, held.generator_limited) == (True, 1.0, False)
+    assert held.why == "connect_p99_ms 300; unconfigured_ratio 0"
+    slow = asked.judge(result(**{**good, "connect_p99_ms": 2500.0}), 40.0, 5.0)
+    assert not slow.holds and slow.why == "connect_p99_ms 2500 is not < 2000"
+    lost = asked.judge(result(**{**good, "unconfigured_ratio": 0.25}), 40.0, 5.0)
+    assert not lost.holds and lost.answered_share == 0.75
+    nobody = asked.judge(result(**{**good, "connect_p99_ms": None, "unconfigured_ratio": 1.0}), 40.0, 5.0)
+    assert "connect_p99_ms has no samples" in nobody.why
+    late = Validity(Verdict.GENERATOR_LIMITED, (Reason("sends-late", "sends were late by 9 ms"),))
+    assert asked.judge(result(late, **good), 40.0, 5.0).generator_limited
+
+
+def test_clients_that_fail_do_not_hold_where_no_condition_is_about_them() -> None:
+    asked = replace(question(), conditions=Conditions.read("connect_p99_ms < 2000", "tunnel", "tunnel"))
+    figures = {"connect_p99_ms": 100.0, "unconfigured_ratio": 0.01}
+    trial = asked.judge(result(**figures), 40.0, 5.0)
+    assert not trial.holds and trial.why == "unconfigured_ratio is 0.01"
+
+
+@pytest.mark.parametrize("capacity", [7.0, 80.0, 300.0])
+def test_the_search_finds_where_a_server_chokes(capacity: float) -> None:
+    asked = question()
+
+    def take(rate_per_s: float, duration_s: float) -> Any:
+        """A queue: what comes beyond the capacity waits for those before it."""
+        load: Any = asked.single("c", rate_per_s, duration_s).workload
+        wait_ms = max(0.0, load.clients / capacity - load.clients / rate_per_s) * 1000
+        figures = {"connect_p99_ms": 20.0 + wait_ms, "unconfigured_ratio": 0.0 if wait_ms < 10_000 else 0.5}
+        return asked.judge(result(**figures), rate_per_s, duration_s)
+
+    found = search(take, Limits.around(capacity, 50.0, asked.headroom))
+    assert found.ending is Ending.FOUND
+    assert found.low_per_s is not None and found.high_per_s is not None
+    # With clients for 1000 / capacity seconds, 2 s of waiting are a few percent above what the server can do.
+    assert capacity * 0.97 <= found.low_per_s <= found.high_per_s
+
+
+def test_a_fleet_that_cannot_make_the_server_choke_is_too_small() -> None:
+    asked = question()
+    storm = {"configured": 1000.0, "connect_p50_ms": 300.0, "connect_p99_ms": 600.0, "unconfigured_ratio": 0.0}
+    known = asked.at_first(result(**storm))
+    assert known is not None and (known.ending, known.low_per_s) == (Ending.ALL_HELD, pytest.approx(500 / 0.3))
+    assert asked.at_first(result(**{**storm, "connect_p99_ms": 3000.0})) is None
+    assert asked.at_first(result(**{**storm, "configured": 0.0})) is None
+    validity = asked.validity(known, [], None)
+    assert validity.verdict is Verdict.UNDETERMINED
+    assert "1000 clients are too few" in validity.reasons[0].text
+    assert asked.validity(Found(Ending.FOUND, 90.0, 91.0, 5.0), [], None).verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"rate": "50/s"}, "--rate and --until-choke exclude each other"),
+        ({"settled": 5}, "arrivals alone"),
+        ({"reconnect_at": ["5s"]}, "arrivals alone"),
+        ({"traffic": {"kind": "echo", "rate": "1/s"}}, "arrivals alone"),
+        ({"number": 5}, "--until-choke with 5 clients"),
+    ],
+)
+def test_what_has_no_place_in_a_search_is_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        question(**given)
+
+
+def test_trials_last_as_long_as_was_asked_for() -> None:
+    assert question().final_s == 5.0
+    assert question(duration="20s").final_s == 20.0
