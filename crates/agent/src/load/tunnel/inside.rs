@@ -14,8 +14,8 @@ const IDENTIFIER: u16 = 0x4c45;
 /// An echo request's IP packet, bytes: as `ping` sends by default.
 const ECHO_PACKET_BYTES: usize = 84;
 /// The first wait for the proving echo's answer before it is sent again, ns; doubled after each.
-const FIRST_RESEND_NS: u64 = 100_000_000;
-const LONGEST_RESEND_NS: u64 = 1_000_000_000;
+const FIRST_RESEND_NS: u64 = 500_000_000;
+const LONGEST_RESEND_NS: u64 = 2_000_000_000;
 /// The number of the first ping: those below prove the tunnel.
 const FIRST_PING: u64 = 1 << 32;
 /// Pings whose answers can still be told from ones that came twice.
