@@ -265,7 +265,7 @@ impl Worker {
             // The memory is kept for the next ones.
             self.answers = answers;
         }
-        if matches!(self.members[index].phase, Phase::Proving | Phase::Partial) {
+        if matches!(self.members[index].phase, Phase::Proving | Phase::Overdue) {
             self.look_at_proof(index, now_ns);
         }
         if self.members[index].inside.has_traffic() {
@@ -352,7 +352,8 @@ impl Worker {
     /// Whether the thread still has something to do by itself.
     fn tell_busy(&mut self) {
         let in_phase = |phase: Phase| self.phases[phase as usize];
-        let on_the_way = [Phase::Connecting, Phase::Negotiating, Phase::Proving, Phase::Resting].map(in_phase);
+        let on_the_way = [Phase::Connecting, Phase::Negotiating, Phase::Proving, Phase::Overdue, Phase::Resting];
+        let on_the_way = on_the_way.map(in_phase);
         let plan = &self.fleet.plan;
         let is_to_come = self.members.get(self.next_arrival).is_some_and(|next| plan.due_ns(next.number).is_some());
         let is_busy = is_to_come
