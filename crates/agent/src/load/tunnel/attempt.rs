@@ -29,7 +29,7 @@ impl Worker {
         member.occasion = occasion;
         member.steps = Steps { due_ns, ..Steps::default() };
         member.cause = None;
-        let opened = if member.link.is_some() { Ok(()) } else { self.open(index, 0) };
+        let opened = if member.link.is_some() { Ok(()) } else { self.open(index, None) };
         let member = &mut self.members[index];
         member.attempts += 1;
         self.tally.attempts += 1;
@@ -408,14 +408,14 @@ impl Worker {
 
     /// From the same address and port, and without a word.
     fn reconnect(&mut self, index: usize, due_ns: u64) {
-        let port = self.members[index].local.map_or(0, |local| local.port());
+        let local = self.members[index].local;
         self.end_tunnel(index);
         let member = &mut self.members[index];
         if member.link.as_ref().is_some_and(Link::is_stream) {
             if let Some(link) = member.link.take() {
                 link.drop_silently();
             }
-            if let Err(error) = self.open(index, port) {
+            if let Err(error) = self.open(index, local) {
                 self.enter(index, Phase::Negotiating);
                 return self.fail(index, error_code(&error), &format!("opening the same port again: {error}"));
             }
