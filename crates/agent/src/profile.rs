@@ -75,18 +75,13 @@ pub fn draw(title: &str, folded: impl Read, svg: impl Write) -> io::Result<()> {
 
 fn pids_of(spec: &ProfileSpec, processes: &Processes) -> Result<Vec<String>, ErrorReport> {
     let running = processes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let mut pids = Vec::new();
-    for wanted in &spec.processes {
-        let before = pids.len();
-        pids.extend(running.iter().filter(|(name, _)| name == wanted).map(|(_, pid)| pid.to_string()));
-        if pids.len() == before {
-            let names: Vec<&str> = running.iter().map(|(name, _)| name.as_str()).collect();
-            let message = format!("no process here is called {wanted}; there are {}", names.join(", "));
-            return Err(input_error("no_such_process", message));
-        }
-    }
+    let wanted = running.iter().filter(|(name, _)| spec.processes.contains(name));
+    let pids: Vec<String> = wanted.map(|(_, pid)| pid.to_string()).collect();
     if pids.is_empty() {
-        return Err(input_error("bad_spec", "a profile names at least one process"));
+        let names: Vec<&str> = running.iter().map(|(name, _)| name.as_str()).collect();
+        let wanted = spec.processes.join(" or ");
+        let message = format!("no process here is called {wanted}; there are {}", names.join(", "));
+        return Err(input_error("no_such_process", message));
     }
     Ok(pids)
 }
@@ -248,7 +243,7 @@ mod tests {
     fn only_known_processes_are_profiled() {
         let processes: Processes =
             Arc::new(Mutex::new(vec![("agent".into(), 7), ("vpn".into(), 8), ("vpn".into(), 9)]));
-        assert_eq!(pids_of(&spec(&["vpn", "agent"], 99), &processes).unwrap(), ["8", "9", "7"]);
+        assert_eq!(pids_of(&spec(&["vpn", "init"], 99), &processes).unwrap(), ["8", "9"]);
         let unknown = pids_of(&spec(&["init"], 99), &processes).unwrap_err();
         assert_eq!(unknown.message, "no process here is called init; there are agent, vpn, vpn");
         assert!(pids_of(&spec(&[], 99), &processes).is_err());

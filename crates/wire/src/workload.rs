@@ -215,7 +215,7 @@ pub struct ProcessSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProfileSpec {
-    /// The names of process tasks of this agent, or `agent` for itself.
+    /// The names of process tasks of this agent, or `agent` for itself. At least one of them has to run.
     pub processes: Vec<String>,
     /// Samples per second of CPU time.
     pub frequency_hz: u32,

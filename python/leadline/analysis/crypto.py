@@ -116,9 +116,17 @@ def _fits(figures: Sequence[CryptoFigure]) -> list[CryptoFit]:
 def fit(what: str, algorithm: str, points: Sequence[tuple[int, float]]) -> CryptoFit:
     """The line through points of bytes and ns that is nearest to all of them by least squares of the relative errors:
     what disturbs a measurement disturbs large and small figures by the same share.
+
+    No cost is below 0: where the nearest line had one that is, it is the nearest of those without that cost.
     """
     sizes, ns = (np.array(column, dtype=np.float64) for column in zip(*points, strict=True))
     lines = np.column_stack([1 / ns, sizes / ns])
-    (per_packet, per_byte), *_ = np.linalg.lstsq(lines, np.ones_like(ns), rcond=None)
+    costs, *_ = np.linalg.lstsq(lines, np.ones_like(ns), rcond=None)
+    if costs.min() < 0:
+        kept = int(costs.argmax())
+        column = lines[:, kept]
+        costs = np.zeros(2)
+        costs[kept] = column.sum() / (column @ column)
+    per_packet, per_byte = costs
     off = np.abs((per_packet + per_byte * sizes) / ns - 1)
     return CryptoFit(what, algorithm, float(per_packet), float(per_byte), float(off.max()))

@@ -7,6 +7,7 @@ server, not gaps: they change no verdict. Thresholds are those of `validity`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
@@ -64,7 +65,12 @@ def gaps(data: TestData) -> Iterator[tuple[Verdict, Reason]]:
     if unfinished:
         text = f"{unfinished} of {len(rows)} clients were still on their way up when the fleet's time was over"
         yield Verdict.INCOMPLETE, Reason("clients-unfinished", text)
-    if not rows and data.status == "done" and data.load_outcomes():
+    missing = Counter(row["state"] for row in rows if row["state"] != "configured")
+    if missing and data.spec.kind != "tunnel":
+        text = f"{len(rows) - missing.total()} of {len(rows)} clients connected"
+        kinds = ", ".join(f"{count} {state}" for state, count in sorted(missing.items()))
+        yield Verdict.INCOMPLETE, Reason("clients-missing", f"{text}; {kinds}")
+    if data.spec.kind == "tunnel" and not rows and data.status == "done" and data.load_outcomes():
         yield Verdict.INCOMPLETE, Reason("no-clients-reported", "the agent told nothing of its clients")
 
 

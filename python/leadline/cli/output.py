@@ -113,6 +113,7 @@ def run_document(analysis: RunAnalysis, folder: str, problems: Iterable[str]) ->
         "validity": analysis.validity,
         "summaries": analysis.summaries,
         "targets": analysis.targets,
+        "scaling": analysis.scaling,
         "trials": trials,
         "notes": analysis.notes,
         "observer_cpu_share": analysis.observer_cpu_share,

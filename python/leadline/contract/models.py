@@ -1687,7 +1687,7 @@ class ProfileWorkload(BaseModel):
     kind: Literal["profile"] = "profile"
     processes: list[str]
     """
-    The names of process tasks of this agent, or `agent` for itself.
+    The names of process tasks of this agent, or `agent` for itself. At least one of them has to run.
     """
 
 

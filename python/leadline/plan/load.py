@@ -50,6 +50,7 @@ def load_plan(path: Path, overrides: Sequence[str] = ()) -> Plan:
             labels=label,
             topology=spec.topology,
             clients=spec.client_count,
+            fleet=spec.fleet,
             link=(spec.lab or LabSpec()).link if spec.hosts is None else None,
             hosts=spec.hosts,
             sut=spec.sut,

@@ -102,7 +102,7 @@ class Campaign:
                     "title": case.title,
                     "parameters": dict(case.labels),
                     "topology": case.topology,
-                    "clients": case.clients,
+                    "clients": case.clients if case.fleet is None else {"fleet": True, "count": case.fleet},
                     "sut": case.sut.model_dump(),
                     "link": case.link.model_dump() if case.link else None,
                     "tests": [test.model_dump() for test in case.tests],

@@ -11,11 +11,11 @@ mod inside;
 mod link;
 mod member;
 mod memory;
-#[allow(dead_code)]
 mod metric;
 mod plan;
 mod report;
-#[allow(dead_code)]
+#[cfg(test)]
+mod tests;
 mod traffic;
 mod worker;
 

@@ -164,9 +164,12 @@ impl Worker {
         let order = ["partial_no_address", "partial_address_outside_pool"];
         let first = missing.filter(|missing| order.contains(missing)).or(shared_first(shared)).or(missing).or(shared);
         if let Some(name) = first {
+            // Whatever comes through it: the check that it missed stands.
+            member.inside.end();
             return self.partial(index, name, "");
         }
         if !has_proof {
+            member.inside.end();
             return self.partial(index, "partial_no_data", "the server pushes no address of its own: give expect.echo");
         }
         self.enter(index, Phase::Proving);
@@ -195,13 +198,21 @@ impl Worker {
         match self.members[index].inside.proven(now_ns) {
             Proven::NotYet => {}
             Proven::At(at_ns) => self.configured(index, at_ns),
-            Proven::Never => self.partial(index, "partial_no_data", "no answer to any echo request through the tunnel"),
+            Proven::Never => {
+                let now_ns = monotonic_ns();
+                self.partial(index, "partial_no_data", "no answer to any echo request through the tunnel");
+                let member = &mut self.members[index];
+                member.failed_ns.get_or_insert(now_ns);
+                member.inside.go_on_proving();
+                self.rearm(index);
+            }
         }
     }
 
     fn configured(&mut self, index: usize, at_ns: u64) {
         self.enter(index, Phase::Configured);
         let member = &mut self.members[index];
+        member.cause = None;
         let steps = &mut member.steps;
         steps.configured_ns = at_ns;
         let due_ns = steps.due_ns;
@@ -354,7 +365,7 @@ impl Worker {
                 let name = member.machine.as_ref().map_or("reset_unanswered", |machine| machine.stuck_at());
                 return self.fail(index, name, explanation(name));
             }
-            Phase::Proving => {
+            Phase::Proving | Phase::Partial => {
                 self.poll_proof(index, now_ns);
                 self.look_at_proof(index, now_ns);
             }
@@ -465,9 +476,13 @@ impl Worker {
 
     /// No more pings and no more traffic.
     pub fn end_inside(&mut self, index: usize, now_ns: u64) {
-        let had_traffic = self.members[index].inside.has_traffic();
         self.members[index].inside.ping_from(u64::MAX);
-        if had_traffic {
+        self.end_traffic(index, now_ns);
+    }
+
+    /// No more traffic, done or not.
+    pub fn end_traffic(&mut self, index: usize, now_ns: u64) {
+        if self.members[index].inside.has_traffic() {
             self.with_inside(index, now_ns, |inside, ledger, _, send| inside.end_traffic(now_ns, ledger, send));
             self.carrying -= 1;
         }

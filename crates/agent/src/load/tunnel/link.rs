@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use leadline_sys::net::{self, DatagramBatch};
 use leadline_sys::poll::{Interest, Poll};
 use leadline_sys::segments::{self, MOST_BYTES, MOST_SEGMENTS};
-use leadline_tunnel::openvpn::framing::{set_length, Unframer};
+use leadline_tunnel::openvpn::framing::{set_length, Unframer, LONGEST_PACKET};
 use leadline_tunnel::openvpn::profile::Transport;
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -302,7 +302,8 @@ impl Outbox {
         let start = self.bytes.len();
         if link.is_stream() {
             self.bytes.extend_from_slice(&[0, 0]);
-            if seal(&mut self.bytes).is_err() {
+            // A stream has no way to carry what is longer than its lengths can tell.
+            if seal(&mut self.bytes).is_err() || self.bytes.len() - start - 2 > LONGEST_PACKET {
                 self.bytes.truncate(start);
                 return Ok(false);
             }

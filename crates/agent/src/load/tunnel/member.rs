@@ -151,9 +151,8 @@ impl Member {
             Phase::Waiting | Phase::Failed => return u64::MAX,
             Phase::Resting => return self.retry_ns,
             Phase::Connecting | Phase::Negotiating => self.give_up_ns,
-            Phase::Proving => self.inside.proof_due_ns(),
+            Phase::Proving | Phase::Partial => self.inside.proof_due_ns(),
             Phase::Configured => self.inside.ping_due_ns(),
-            Phase::Partial => u64::MAX,
         };
         let is_blocked = self.link.as_ref().is_some_and(Link::is_blocked);
         let traffic_ns = if is_blocked { u64::MAX } else { self.inside.traffic_due_ns() };
