@@ -55,6 +55,9 @@ def _needs_of(case: Case) -> list[Need]:
         found.append(Need("program", "ssh", "hosts are given by ssh:// addresses"))
     if isinstance(case.sut, OpenvpnSut):
         found.append(Need("program", case.sut.binary, "the system under test is OpenVPN", case.sut.optional))
+        if case.sut.client is not None and case.fleet is None:
+            program = case.sut.client.command[0]
+            found.append(Need("program", program, "the clients that are measured", case.sut.optional))
     if isinstance(case.sut, OpenvpnSut | WireguardSut):
         found.append(
             Need("device", "/dev/net/tun", f"{case.sut.kind} carries its tunnel over a TUN device", case.sut.optional)

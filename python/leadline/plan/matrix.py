@@ -274,12 +274,22 @@ def _label(value: Any, others: list[Any]) -> str:
         alike = [other for other in others if isinstance(other, dict) and other.get("kind") == kind]
         told = {key: part for key, part in value.items() if key != "kind" and any(o.get(key) != part for o in alike)}
         details = ",".join(f"{key}={_label(part, [])}" for key, part in told.items())
-        return f"{kind}({details})" if kind and details else str(kind or details)
+        return f"{kind}({details})" if kind and details else str(kind or details or _named(value))
     if isinstance(value, list):
         return ",".join(_label(part, []) for part in value) or "none"
     if isinstance(value, bool):
         return str(value).lower()
     return "none" if value is None else str(value)
+
+
+def _named(value: dict[str, Any]) -> str:
+    """A mapping without a kind, alone of its sort: a fleet, a program, or its entries."""
+    if value.get("fleet") is True:
+        return f"fleet of {value['count']}" if value.get("count") is not None else "fleet"
+    command = value.get("command")
+    if isinstance(command, list) and command:
+        return str(command[0])
+    return ",".join(f"{key}={_label(part, [])}" for key, part in value.items())
 
 
 def _canonical(node: Node) -> str:

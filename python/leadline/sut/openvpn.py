@@ -6,12 +6,13 @@ Owns the order of things; `openvpn_config` renders the files, `openvpn_log` read
 from __future__ import annotations
 
 import datetime
+import shutil
 from pathlib import Path
 
-from leadline.errors import LeadlineError, SutFailed
+from leadline.errors import LeadlineError, MissingBinary, SutFailed
 from leadline.lab.hosts import Lab
 from leadline.plan import ovpn
-from leadline.plan.sut import OpenvpnSut
+from leadline.plan.sut import OpenvpnClient, OpenvpnSut
 from leadline.sut import openvpn_log, openvpn_program
 from leadline.sut.connecting import ClientPlan, Hooks, connect, unless_dead
 from leadline.sut.daemons import Daemon, Daemons
@@ -33,6 +34,8 @@ from leadline.sut.shape import CLIENT_LAN, POOL, SERVER_LAN, Shape, gateway_addr
 
 SERVER_NAME, CLIENT_NAME = "openvpn-server", "openvpn-client"
 _SERVER_WITHIN_S = 15.0
+# OpenVPN says that it is ready when its device is; others say so before.
+_SETTLES_S = 2.0
 
 
 class Openvpn:
@@ -114,8 +117,14 @@ class Openvpn:
         for end in shape.clients:
             keys = Keys(pki.authority, pki.clients[end.host], controls[end.host])
             text = client_config(self.parameters, program, keys, remote=outer)
-            daemon = _daemon(site, program, end.host, CLIENT_NAME, text)
-            plans.append(ClientPlan(end.client, daemon, openvpn_log.READY, expected))
+            if self.parameters.client is None:
+                daemon = _daemon(site, program, end.host, CLIENT_NAME, text)
+                plans.append(ClientPlan(end.client, daemon, openvpn_log.READY, expected))
+            else:
+                daemon = _foreign(site, self.parameters.client, end.host, text)
+                plans.append(
+                    ClientPlan(end.client, daemon, self.parameters.client.ready, expected, settles_s=_SETTLES_S)
+                )
         return server, plans, None
 
     async def _control_keys(
@@ -134,9 +143,8 @@ class Openvpn:
 
 def _fleet_access(config: str, pki: Pki, networks: Networks) -> FleetAccess:
     """The profile with its files in it, the authority, and what the server gives to each client."""
-    profile = ovpn.whole(config, lambda name: Path(name).read_text(encoding="ascii"))
     return FleetAccess(
-        profile.text,
+        _whole(config).text,
         pki.authority.read_text(encoding="ascii"),
         pki.authority_key_pem,
         tuple(str(network) for network in networks.pool.values()),
@@ -148,6 +156,26 @@ def _daemon(site: Site, program: OpenvpnProgram, host: str, name: str, config: s
     file = write_private(site.files("openvpn") / f"{host}.conf", config)
     argv = (program.path, "--config", str(file))
     return Daemon(host, name, argv, site.log_file("openvpn", host), openvpn_log.REPORT)
+
+
+def _foreign(site: Site, client: OpenvpnClient, host: str, config: str) -> Daemon:
+    """Another implementation: its configuration is one file, without what it does not know.
+
+    Raises:
+        MissingBinary: its program is not here.
+    """
+    program = shutil.which(client.command[0])
+    if program is None:
+        raise MissingBinary(client.command[0], hint="install it, or choose other cases with --only")
+    lines = [line for line in config.splitlines() if line.split(maxsplit=1)[0] not in client.without]
+    file = write_private(site.files("openvpn") / f"{host}.conf", _whole("\n".join(lines)).text)
+    argv = (program, *(word.replace("{config}", str(file)) for word in client.command[1:]))
+    return Daemon(host, CLIENT_NAME, argv, site.log_file("openvpn", host), (*openvpn_log.REPORT, client.ready))
+
+
+def _whole(config: str) -> ovpn.Profile:
+    """A configuration with its files in it."""
+    return ovpn.whole(config, lambda name: Path(name).read_text(encoding="ascii"))
 
 
 def _route_site(lab: Lab, shape: Shape, plan: ClientPlan) -> None:
