@@ -138,8 +138,7 @@ impl TcpTraffic {
                 stack.close(up.connection);
                 up.ended_ns = Some(end_ns);
             } else {
-                let room = stack.room(up.connection);
-                let filled = stack.fill(up.connection, room);
+                let filled = stack.fill(now_ns, up.connection);
                 up.moved(filled, now_ns);
                 channel.counters.sent(filled as u64, 0);
             }
