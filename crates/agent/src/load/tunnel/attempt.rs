@@ -29,7 +29,7 @@ impl Worker {
         member.occasion = occasion;
         member.steps = Steps { due_ns, ..Steps::default() };
         member.cause = None;
-        let opened = if member.link.is_some() { Ok(()) } else { self.open(index, 0) };
+        let opened = if member.link.is_some() { Ok(()) } else { self.open(index, None) };
         let member = &mut self.members[index];
         member.attempts += 1;
         self.tally.attempts += 1;
@@ -200,7 +200,8 @@ impl Worker {
             Proven::At(at_ns) => self.configured(index, at_ns),
             Proven::Never => {
                 let now_ns = monotonic_ns();
-                self.partial(index, "partial_no_data", "no answer to any echo request through the tunnel");
+                self.partial(index, "partial_no_data", "no answer to any echo request through the tunnel in time");
+                self.enter(index, Phase::Overdue);
                 let member = &mut self.members[index];
                 member.failed_ns.get_or_insert(now_ns);
                 member.inside.go_on_proving();
@@ -308,8 +309,8 @@ impl Worker {
         member.remote += 1;
         member.failed_ns.get_or_insert(now_ns);
         member.failures += 1;
-        // As OpenVPN does: who is refused does not ask again (`auth-retry none`).
-        let is_final = name == "auth_failed" || member.failures > plan.retries;
+        // As OpenVPN does: who is refused (`auth-retry none`) or told to stop does not ask again.
+        let is_final = matches!(name, "auth_failed" | "halted_by_server") || member.failures > plan.retries;
         if is_final {
             self.enter(index, Phase::Failed);
             self.end_way(index, now_ns);
@@ -365,7 +366,11 @@ impl Worker {
                 let name = member.machine.as_ref().map_or("reset_unanswered", |machine| machine.stuck_at());
                 return self.fail(index, name, explanation(name));
             }
-            Phase::Proving | Phase::Partial => {
+            Phase::Overdue if is_late => {
+                self.members[index].inside.end();
+                self.enter(index, Phase::Partial);
+            }
+            Phase::Proving | Phase::Overdue => {
                 self.poll_proof(index, now_ns);
                 self.look_at_proof(index, now_ns);
             }
@@ -403,14 +408,14 @@ impl Worker {
 
     /// From the same address and port, and without a word.
     fn reconnect(&mut self, index: usize, due_ns: u64) {
-        let port = self.members[index].local.map_or(0, |local| local.port());
+        let local = self.members[index].local;
         self.end_tunnel(index);
         let member = &mut self.members[index];
         if member.link.as_ref().is_some_and(Link::is_stream) {
             if let Some(link) = member.link.take() {
                 link.drop_silently();
             }
-            if let Err(error) = self.open(index, port) {
+            if let Err(error) = self.open(index, local) {
                 self.enter(index, Phase::Negotiating);
                 return self.fail(index, error_code(&error), &format!("opening the same port again: {error}"));
             }

@@ -78,8 +78,8 @@ impl Link {
                 let socket = Socket::new(Domain::for_address(server.address), Type::STREAM, Some(Protocol::TCP))?;
                 socket.set_nonblocking(true)?;
                 socket.set_tcp_nodelay(true)?;
-                // The port of a connection that was reset a moment ago.
-                socket.set_reuse_address(port != 0)?;
+                // A port may serve towards other servers too, and must be had again once its connection is gone.
+                socket.set_reuse_address(true)?;
                 if from.is_some() || port != 0 {
                     socket.bind(&local.into())?;
                 }

@@ -138,7 +138,7 @@ fn an_address_that_two_have_is_told() {
 fn what_is_missing_has_its_name() {
     let gateway = Gateway::start(Manners { echoes: |_| false, ..Manners::default() });
     let missing = |expect| {
-        let outcome = run(&TunnelSpec { expect, first_data_ms: 300, ..spec(&gateway, 3) });
+        let outcome = run(&TunnelSpec { expect, first_data_ms: 300, attempt_ms: 5000, ..spec(&gateway, 3) });
         assert_eq!(states(&outcome), [TunnelState::Partial; 3]);
         outcome.errors
     };
@@ -148,6 +148,18 @@ fn what_is_missing_has_its_name() {
     let dns = vec!["10.8.0.1".into()];
     assert_eq!(missing(TunnelExpectation { dns, ..expect.clone() }), errors(&[("partial_dns_missing", 3)]));
     assert_eq!(missing(expect), errors(&[("partial_no_data", 3)]));
+}
+
+#[test]
+fn an_answer_that_comes_too_late_is_told_and_counts_after_all() {
+    // The first echo of each client is lost, and sent again when the time for it is over.
+    let gateway = Gateway::start(Manners { loses: 1, ..Manners::default() });
+    let outcome = run(&TunnelSpec { first_data_ms: 50, ..spec(&gateway, 3) });
+    assert_eq!(outcome.errors, errors(&[("partial_no_data", 3)]));
+    let names = ["configured", "recovered", "attempts", "partial"];
+    assert_eq!(names.map(|name| count(&outcome, name)), [3, 3, 3, 0]);
+    let rows = outcome.tunnel.unwrap().clients;
+    assert!(rows.iter().all(|row| row.cause.is_none() && row.configured_ns >= row.pushed_ns));
 }
 
 #[test]

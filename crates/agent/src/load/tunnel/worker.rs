@@ -5,6 +5,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::{mpsc, Arc};
 
 use leadline_sys::clock::{self, monotonic_ns};
@@ -127,7 +128,7 @@ impl Worker {
         };
         if worker.fleet.plan.server(0).transport == Transport::Udp {
             for index in 0..worker.members.len() {
-                worker.open(index, 0)?;
+                worker.open(index, None)?;
             }
         }
         Ok(worker)
@@ -265,7 +266,7 @@ impl Worker {
             // The memory is kept for the next ones.
             self.answers = answers;
         }
-        if matches!(self.members[index].phase, Phase::Proving | Phase::Partial) {
+        if matches!(self.members[index].phase, Phase::Proving | Phase::Overdue) {
             self.look_at_proof(index, now_ns);
         }
         if self.members[index].inside.has_traffic() {
@@ -338,11 +339,12 @@ impl Worker {
         member.phase = phase;
     }
 
-    /// Open a client's socket towards the server of its present attempt, from this port where it is not 0.
-    pub fn open(&mut self, index: usize, port: u16) -> io::Result<()> {
+    /// Open a client's socket towards the server of its present attempt, from this address and port where they are given.
+    pub fn open(&mut self, index: usize, local: Option<SocketAddr>) -> io::Result<()> {
         let member = &mut self.members[index];
         let server = self.fleet.plan.server(member.remote);
-        let link = Link::open(server, self.fleet.plan.bind(member.number), port)?;
+        let from = local.map(|local| local.ip()).or(self.fleet.plan.bind(member.number));
+        let link = Link::open(server, from, local.map_or(0, |local| local.port()))?;
         let interest = if link.is_stream() { Interest::Write } else { Interest::Read };
         link.watch(&self.poll, index as u64, interest)?;
         member.link = Some(link);
@@ -352,7 +354,8 @@ impl Worker {
     /// Whether the thread still has something to do by itself.
     fn tell_busy(&mut self) {
         let in_phase = |phase: Phase| self.phases[phase as usize];
-        let on_the_way = [Phase::Connecting, Phase::Negotiating, Phase::Proving, Phase::Resting].map(in_phase);
+        let on_the_way = [Phase::Connecting, Phase::Negotiating, Phase::Proving, Phase::Overdue, Phase::Resting];
+        let on_the_way = on_the_way.map(in_phase);
         let plan = &self.fleet.plan;
         let is_to_come = self.members.get(self.next_arrival).is_some_and(|next| plan.due_ns(next.number).is_some());
         let is_busy = is_to_come

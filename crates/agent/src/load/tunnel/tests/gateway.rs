@@ -31,13 +31,15 @@ pub struct Manners {
     pub gives: fn(u32) -> Vec<String>,
     /// Whether a client's first reset is answered.
     pub answers: fn(u32) -> bool,
+    /// Pings inside of each client's tunnel that are lost before one is answered.
+    pub loses: u32,
     /// Whether pings inside of a client's tunnel are answered.
     pub echoes: fn(u32) -> bool,
 }
 
 impl Default for Manners {
     fn default() -> Self {
-        Self { transport: Transport::Udp, gives: an_address_each, answers: |_| true, echoes: |_| true }
+        Self { transport: Transport::Udp, gives: an_address_each, answers: |_| true, loses: 0, echoes: |_| true }
     }
 }
 
@@ -148,11 +150,13 @@ struct Known {
     number: u32,
     /// None: its resets are not answered.
     peer: Option<Peer>,
+    /// Pings that were lost.
+    lost: u32,
 }
 
 impl Known {
     fn new(number: u32) -> Self {
-        Self { number, peer: None }
+        Self { number, peer: None, lost: 0 }
     }
 
     /// Takes a packet, and hands over what it calls for. A reset begins a session of its own, once its client is known.
@@ -170,7 +174,9 @@ impl Known {
             }
         } else if let Some(peer) = &mut self.peer {
             if let Received::Payload(payload) = peer.handle(now_ns, packet) {
-                if (shared.manners.echoes)(self.number) && icmp::answer(payload, &mut answer) {
+                if self.lost < shared.manners.loses {
+                    self.lost += 1;
+                } else if (shared.manners.echoes)(self.number) && icmp::answer(payload, &mut answer) {
                     shared.seen.echoes.fetch_add(1, Ordering::Relaxed);
                 }
             }
