@@ -6,6 +6,7 @@ use std::sync::Arc;
 use leadline_sys::clock::monotonic_ns;
 
 use super::member::Phase;
+use super::traffic;
 use super::worker::Worker;
 
 /// How long clients may take to become ready, ns: a connection to the far end, with two repetitions.
@@ -67,7 +68,7 @@ impl Worker {
                     self.carrying += 1;
                     self.poll_inside(index, monotonic_ns());
                 }
-                Err(name) => self.failures.count(name, 1, || "the server gave the client no address for it".into()),
+                Err(name) => self.failures.count(name, 1, || traffic::explanation(name).into()),
             }
         }
     }

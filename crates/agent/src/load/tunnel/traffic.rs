@@ -174,6 +174,16 @@ fn server(kind: &str, host: &str, port: u16) -> Result<SocketAddr, ErrorReport> 
     Ok(SocketAddr::new(address, port))
 }
 
+/// What a client's refusal means, by its name.
+pub fn explanation(name: &str) -> &'static str {
+    match name {
+        "packet_too_big" => "the packets are longer than the tunnel's MTU",
+        "packet_too_small" => "the packets have no room for a number and a time; over IPv6 that takes 64 bytes",
+        "no_echo_target" => "the server did not tell its end of the tunnel; name who is to answer",
+        _ => "the server gave the client no address of that family",
+    }
+}
+
 /// Counts one failure by name.
 fn count(errors: &mut BTreeMap<&'static str, u64>, name: &'static str) {
     *errors.entry(name).or_default() += 1;
