@@ -14,6 +14,7 @@ from typing import Any
 
 from leadline.analysis.gather import TestData
 from leadline.analysis.metrics import Histograms, counter
+from leadline.analysis.metrics import busy_s as worked_s
 from leadline.analysis.model import Reason, Verdict
 from leadline.analysis.tunnels import client_rows
 
@@ -96,16 +97,10 @@ def _stretches(data: TestData) -> list[tuple[float, float]]:
             outside = storm is not None and (before_ns >= storm[1] or after_ns <= storm[0])
             if wall_s < SHORTEST_STRETCH_S or outside:
                 continue
-            busy_s = _used_s(after) - _used_s(before)
+            busy_s = worked_s(after) - worked_s(before)
             waited_s = (after.get("runnable_wait_s") or 0.0) - (before.get("runnable_wait_s") or 0.0)
             found.append((busy_s / wall_s, waited_s / wall_s))
     return found
-
-
-def _used_s(account: Mapping[str, Any]) -> float:
-    """CPU time of a thread, less what it only waited awake."""
-    used_s: float = account["user_s"] + account["system_s"] - (account.get("spun_s") or 0.0)
-    return used_s
 
 
 def _accounts(data: TestData) -> dict[tuple[str, str, str], list[Account]]:
