@@ -36,7 +36,7 @@ demo: build ## run examples/gateway.yaml on hosts made here
 	$(VENV)/bin/leadline run examples/gateway.yaml
 
 test: build ## every test: Rust, Python, contract, lab, browser
-	@scripts/packages openvpn openssh-client chromium chromium-driver $(HTTP_SERVERS)
+	@scripts/packages openvpn openssh-client linux-perf chromium chromium-driver $(HTTP_SERVERS)
 	$(MAKE) --no-print-directory test-rust test-python
 
 test-rust:

@@ -15,6 +15,7 @@ _ASK = (
     ("ab", ["ab", "-V"]),
     ("h2load", ["h2load", "--version"]),
     ("nginx", ["nginx", "-v"]),
+    ("openssl", ["openssl", "version"]),
 )
 
 

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import crypto_rows
 import host_rows
 import http_rows
 import tunnel_rows
@@ -45,6 +46,7 @@ ROWS: dict[str, Callable[[Rounds], Iterator[Row]]] = {
     "fleet": tunnel_rows.many,
     "paced": tunnel_rows.paced,
     "tunnel": tunnel_rows.data,
+    "crypto": crypto_rows.sealing,
 }
 
 

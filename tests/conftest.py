@@ -1,4 +1,5 @@
-"""For all tests: what the commands keep for later (ceilings of the generator) is kept apart from the user's own."""
+"""For all tests: what the commands keep for later (ceilings of the generator) is kept apart from the user's own, and no
+example of a property has to be quick."""
 
 from __future__ import annotations
 
@@ -6,6 +7,11 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes is the machine's doing, and decides nothing.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 
 @pytest.fixture(scope="session", autouse=True)

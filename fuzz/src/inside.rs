@@ -73,7 +73,7 @@ pub fn segments(data: &[u8]) {
         assert!(stack.handle(now_ns, &packet));
         for connection in [asked, waiting] {
             stack.read(connection, |piece| piece.len());
-            stack.fill(connection, 700);
+            stack.fill(now_ns, connection);
             assert!(stack.unacknowledged(connection) <= buffers.send_bytes);
         }
         now_ns = stack.deadline_ns(now_ns).clamp(now_ns, now_ns + 1_000_000_000);

@@ -5,9 +5,11 @@ is there, and every row is measured.
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import cli_runs as cli
+import polars as pl
 import pytest
 
 pytestmark = [pytest.mark.lab, pytest.mark.skipif(bool(cli.why_not()), reason=cli.why_not() or "-")]
@@ -100,6 +102,90 @@ def test_twenty_openvpn_clients_and_every_row_measured(tmp_path: Path) -> None:
         rows = [row for row in run.rows if row["trial"] is None and row["metric"] == metric]
         assert len(rows) == 6
         assert all(row["low"] is not None and row["high"] is not None for row in rows), "two repeats give an interval"
+
+
+@pytest.mark.skipif(cli.OPENVPN is None, reason="openvpn is not installed")
+def test_storms_of_a_fleet_answer_the_connection_tests_questions(tmp_path: Path) -> None:
+    """The quick look of the example's header, smaller."""
+    narrowed = {"axes.clients": "[6, 24]", "axes.sut.ip": "[4]", "axes.sut.transport": "[udp]"}
+    settings = [part for key, value in narrowed.items() for part in ("--set", f"{key}={value}")]
+    run = cli.run(EXAMPLES / "openvpn-connections.yaml", tmp_path, *settings)
+    assert run.code == 0, run.err
+    for case, clients in (("c01", 6), ("c02", 24)):
+        for test in ("at-once", "recovery", "harm", "renegotiate", "reconnect"):
+            found = run.figures(test, case)
+            states = [found[name] for name in ("clients", "configured", "partial", "failed")]
+            assert states == [clients, clients, 0, 0], (case, test)
+            assert (found["connect_p50_ms"] or 0) > 0
+        assert (run.figures("at-once", case)["server_cpu_s"] or 0) > 0
+        assert (run.figures("harm", case)["ping_after_p50_ms"] or 0) > 0
+        assert run.figures("reconnect", case)["returned"] == clients
+        assert run.figures("renegotiate", case)["renegotiated"] == clients
+    scaling = run.report()["scaling"]
+    assert {one["metric"] for one in scaling["at-once"]} >= {"connect_p50_ms", "server_cpu_s", "server_memory_bytes"}
+    assert "Scaling of at-once" in run.out and "VPN clients" in run.out
+    page = (run.folder / "report.html").read_text()
+    assert 'id="scaling"' in page and "pushed options" in page
+    rows = pl.read_parquet(run.folder / "clients.parquet")
+    assert rows.filter(pl.col("trial") == "c02/1/at-once")["state"].to_list() == ["configured"] * 24
+    assert rows.filter(pl.col("trial") == "c02/1/at-once")["addresses"].n_unique() == 24
+    kept = b"".join(path.read_bytes() for path in run.folder.rglob("*") if path.suffix in (".json", ".ndjson", ".html"))
+    assert b"PRIVATE KEY" not in kept and b"OpenVPN Static key" not in kept
+
+
+@pytest.mark.skipif(cli.OPENVPN is None, reason="openvpn is not installed")
+def test_a_fleet_takes_the_place_of_client_processes(tmp_path: Path) -> None:
+    narrowed = {
+        "clients": "{fleet: true}",
+        "axes.clients": "[5, 10]",
+        "axes.sut.ip": "[4]",
+        "axes.sut.transport": "[udp]",
+        "axes.sut.cipher": "[AES-256-GCM]",
+        "axes.packet": "[512]",
+        "axes.rate": "[200kbit]",
+    }
+    settings = [part for key, value in narrowed.items() for part in ("--set", f"{key}={value}")]
+    lengths = shortened(udp_10s="600ms", udp_30s="800ms", udp_60s="1s")
+    run = cli.run(EXAMPLES / "openvpn-throughput.yaml", tmp_path, *settings, *lengths)
+    assert_measured(run, dict.fromkeys(("udp-10s", "udp-30s", "udp-60s"), "udp"), cases=2)
+    for trial in run.report()["trials"]:
+        assert trial["bring_up"] is None
+        for test in trial["tests"]:
+            assert test["clients"]["clients"] == {"c01": 5, "c02": 10}[trial["case"]]
+    assert set(run.samples["host"].unique()) == {"client1", "gateway", "server"}
+
+
+@pytest.mark.skipif(cli.OPENVPN is None, reason="openvpn is not installed")
+def test_implementations_side_by_side_and_one_that_is_missing(tmp_path: Path) -> None:
+    lengths = shortened(up="600ms", down="600ms", datagrams="600ms")
+    run = cli.run(EXAMPLES / "openvpn-implementations.yaml", tmp_path, "--set", "repeat=1", *lengths)
+    assert run.code == 0, run.err
+    trials = {trial["case"]: trial for trial in run.report()["trials"]}
+    assert [trials[case]["status"] for case in ("c01", "c02")] == ["done", "done"]
+    for case in ("c01", "c02"):
+        assert all((run.figures(test, case)["throughput_bps"] or 0) > 0 for test in ("up", "down", "datagrams"))
+    if shutil.which("miragevpn-client-lwt") is None:
+        assert trials["c03"]["status"] == "skipped"
+        assert "miragevpn-client-lwt is not installed" in trials["c03"]["error"]
+
+
+@pytest.mark.skipif(cli.OPENVPN is None, reason="openvpn is not installed")
+def test_a_client_is_any_program_that_reads_a_configuration(tmp_path: Path) -> None:
+    """OpenVPN's own program, as if it were another one."""
+    run = cli.run(
+        f"""
+        name: foreign
+        sut:
+          kind: openvpn
+          client: {{command: [{cli.OPENVPN}, --config, "{{{{config}}}}", --mute, "7"], without: [verb]}}
+        clients: 2
+        tests: [{{name: up, kind: tcp, duration: 500ms}}]
+        """,
+        tmp_path,
+    )
+    assert_measured(run, {"up": "tcp"}, cases=1)
+    [trial] = run.report()["trials"]
+    assert trial["bring_up"]["connected"] == 2
 
 
 def test_site_to_site_through_every_gateway(tmp_path: Path) -> None:

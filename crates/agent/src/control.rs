@@ -17,7 +17,7 @@ use crate::events::{input_error, system_error, Events, LAST_PATIENCE};
 use crate::gate::Gate;
 use crate::load::{self, Task};
 use crate::watch::{self, Processes, Watch};
-use crate::{facts, process as process_task, serve};
+use crate::{facts, process as process_task, profile, serve};
 
 /// Obey until `shutdown` or the end of stdin.
 pub fn obey(cgroup: Option<&Path>) -> io::Result<()> {
@@ -196,6 +196,7 @@ fn skip_line(input: &mut impl BufRead) -> io::Result<()> {
 fn run_task(workload: Workload, task: &Task, processes: &Processes) -> Result<Option<Event>, ErrorReport> {
     match workload {
         Workload::Process(spec) => process_task::run(&spec, task, processes).map(Some),
+        Workload::Profile(spec) => profile::run(&spec, task, processes).map(Some),
         Workload::Serve(spec) => {
             let server = serve::start(&spec, &task.gate)?;
             say_prepared(task, server.port, server.http_port, server.https_port);

@@ -9,6 +9,7 @@ mod flows;
 mod gate;
 mod load;
 mod process;
+mod profile;
 mod serve;
 mod standalone;
 mod watch;
@@ -25,6 +26,7 @@ leadline-agent: generates network load, answers it, and watches the host
   leadline-agent [--cgroup DIR]          obey JSON commands on stdin, tell events on stdout
   leadline-agent serve [OPTIONS]         answer tcp, udp, rr and http load until stopped
   leadline-agent wireguard CONFIG        an embedded WireGuard interface
+  leadline-agent flamegraph TITLE        draw folded stacks on stdin as SVG on stdout
   leadline-agent --version
 
 serve:
@@ -56,6 +58,7 @@ enum Mode {
     Obey { cgroup: Option<PathBuf> },
     Serve(Box<standalone::Options>),
     Wireguard(PathBuf),
+    Flamegraph(String),
     Print(String),
 }
 
@@ -78,6 +81,10 @@ fn main() -> ExitCode {
         Mode::Serve(options) => match standalone::serve(&options) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error.message, 2),
+        },
+        Mode::Flamegraph(title) => match profile::draw(&title, std::io::stdin().lock(), std::io::stdout().lock()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&format!("drawing the flame graph: {error}"), 1),
         },
         Mode::Wireguard(config) => match wireguard::run(&config) {
             Ok(()) => ExitCode::SUCCESS,
@@ -109,6 +116,13 @@ fn parse(mut parser: Parser) -> Result<Mode, lexopt::Error> {
                 return match parser.next()? {
                     Some(arg) => Err(arg.unexpected()),
                     None => Ok(Mode::Wireguard(config)),
+                };
+            }
+            Arg::Value(value) if value == "flamegraph" => {
+                let title = parser.value()?.to_string_lossy().into_owned();
+                return match parser.next()? {
+                    Some(arg) => Err(arg.unexpected()),
+                    None => Ok(Mode::Flamegraph(title)),
                 };
             }
             other => return Err(other.unexpected()),

@@ -88,6 +88,8 @@ pub struct ClientConnection {
     batch_requests: u32,
     sent_bytes: usize,
     outstanding: u32,
+    /// Whether the answers that are outstanding have no body, the next one's in the lowest bit.
+    no_bodies: u64,
     /// Whether part of the next answer has come.
     has_begun: bool,
     timing: Timing,
@@ -110,6 +112,7 @@ impl Default for ClientConnection {
             batch_requests: 0,
             sent_bytes: 0,
             outstanding: 0,
+            no_bodies: 0,
             has_begun: false,
             timing: Timing::default(),
         }
@@ -186,12 +189,20 @@ impl ClientConnection {
     #[inline]
     pub fn follow(&mut self, batch: Batch) {
         debug_assert!(self.is_idle(), "one batch at a time");
-        self.parser.expect_no_body(batch.expects_no_body);
+        self.expect_no_bodies(if batch.expects_no_body { u64::MAX } else { 0 });
         (self.batch_bytes, self.batch_requests) = (batch.bytes, batch.requests);
         self.sent_bytes = 0;
         self.outstanding = batch.requests;
         self.has_begun = false;
         self.state = State::Sending;
+    }
+
+    /// Says of each answer of the batch that was just begun whether it has no body, as [`crate::expect_no_bodies`] gives it:
+    /// where they differ.
+    #[inline]
+    pub fn expect_no_bodies(&mut self, mask: u64) {
+        self.no_bodies = mask;
+        self.parser.expect_no_body(mask & 1 == 1);
     }
 
     /// Takes note of bytes that the system accepted; says whether the batch is out.
@@ -267,6 +278,10 @@ impl ClientConnection {
         self.timing.done_ns = now_ns;
         self.outstanding -= 1;
         self.has_begun = false;
+        if self.outstanding > 0 {
+            // With its sign, so that of more requests than bits, which are all alike, the last are as the others.
+            self.expect_no_bodies((self.no_bodies as i64 >> 1) as u64);
+        }
         if self.outstanding == 0 {
             self.state = State::Idle;
         }
@@ -330,6 +345,41 @@ mod tests {
         connection.sent(90);
         assert_eq!(receive(&mut connection, OK, 2).unwrap().left, 2);
         assert_eq!(connection.ended(3), Closed::Early(Outstanding { requests: 2, was_sent: true }));
+    }
+
+    #[test]
+    fn a_batch_that_mixes_head_with_others() {
+        let requests = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\nHEAD /b HTTP/1.1\r\nHost: a\r\n\r\nPOST /c HTTP/1.1\r\n\
+            Host: a\r\nContent-Length: 6\r\n\r\nHEAD /HEAD /d HTTP/1.1\r\nHost: a\r\n\r\n";
+        let mask = crate::expect_no_bodies(requests).unwrap();
+        assert_eq!(mask & 0b1111, 0b1010);
+        let mut connection = connection();
+        connection.begin(0, 1, Batch { bytes: requests.len(), requests: 4, expects_no_body: false });
+        connection.expect_no_bodies(mask);
+        connection.sent(requests.len());
+        let bare = &OK[..OK.len() - 2];
+        for (answer, left) in [(OK, 3), (bare, 2), (OK, 1), (bare, 0)] {
+            assert_eq!(receive(&mut connection, answer, 2).unwrap().left, left);
+        }
+        assert!(connection.is_idle());
+    }
+
+    #[test]
+    fn of_many_requests_in_one_piece_all_or_none_are_head() {
+        let (get, head) = ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(crate::expect_no_bodies(get.repeat(100).as_bytes()), Some(0));
+        assert_eq!(crate::expect_no_bodies(head.repeat(100).as_bytes()), Some(u64::MAX));
+        assert_eq!(crate::expect_no_bodies((get.repeat(64) + head).as_bytes()), None);
+        assert_eq!(crate::expect_no_bodies(b"no request at all"), Some(0));
+        let mut connection = connection();
+        connection.begin(0, 1, Batch { bytes: 9, requests: 100, expects_no_body: true });
+        connection.sent(9);
+        let answers = OK[..OK.len() - 2].repeat(100);
+        let mut at = 0;
+        while at < answers.len() {
+            at += connection.receive(&answers[at..], 2, &mut ()).unwrap().0;
+        }
+        assert!(connection.is_idle());
     }
 
     #[test]

@@ -34,5 +34,5 @@ pub use responder::{Responder, Setup, Stream, BLOCKS};
 pub use response::{End, FedResponse, Response, ResponseParser, Sink, INTERIM_LIMIT};
 pub use schedule::{ClosedLoop, OpenLoop, Schedule};
 pub use server::ServerConnection;
-pub use template::{expects_no_body, RequestTemplate, TemplateError};
+pub use template::{expect_no_bodies, expects_no_body, RequestTemplate, TemplateError};
 pub use url::{Url, UrlError};

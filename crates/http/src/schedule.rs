@@ -51,6 +51,20 @@ impl Schedule {
         }
     }
 
+    /// How many requests are still to be handed out; `u64::MAX` where the time alone ends them.
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        let (total, taken) = match self {
+            Schedule::Closed(closed) => (closed.total, closed.taken),
+            Schedule::Open(open) => (open.total, open.taken),
+        };
+        if total == u64::MAX {
+            total
+        } else {
+            total - taken
+        }
+    }
+
     /// How many requests have been handed out.
     #[must_use]
     pub fn taken(&self) -> u64 {
@@ -167,6 +181,7 @@ mod tests {
         assert_eq!(closed.take(7, 7), None, "it has not begun");
         assert_eq!(closed.take(10, 7), Some(8));
         assert_eq!(closed.take(20, 15), Some(15));
+        assert_eq!((closed.left(), Schedule::Closed(ClosedLoop::new(0, 9, None, 0, 1)).left()), (0, u64::MAX));
         assert_eq!(closed.take(30, 25), None, "the other thread has the third one");
         assert_eq!(closed.next_due_ns(), None);
         assert_eq!(closed.due_count(30), 2);

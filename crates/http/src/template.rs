@@ -5,7 +5,7 @@
 use thiserror::Error;
 
 use crate::fields::is_token;
-use crate::Url;
+use crate::{Method, RequestEvent, RequestParser, Url};
 
 /// A request, ready to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +94,37 @@ impl RequestTemplate {
 #[must_use]
 pub fn expects_no_body(request: &[u8]) -> bool {
     request.starts_with(b"HEAD ")
+}
+
+/// As [`expects_no_body`] for each of several requests that go out in one piece: the first has the lowest bit. `None`
+/// where there are more of them than bits, and they differ.
+#[must_use]
+pub fn expect_no_bodies(batch: &[u8]) -> Option<u64> {
+    if !batch.windows(5).any(|window| window == b"HEAD ") {
+        return Some(0);
+    }
+    let of_first = if expects_no_body(batch) { u64::MAX } else { 0 };
+    let mut parser = RequestParser::default();
+    let (mut mask, mut number, mut at, mut is_mixed) = (of_first, 0u32, 0, false);
+    // What is no request as we know it is the script's affair; what came before it is told apart all the same.
+    while let Ok(fed) = parser.feed(&batch[at..]) {
+        at += fed.consumed;
+        if let Some(RequestEvent::Request(request)) = fed.event {
+            let expects_none = request.method == Method::Head;
+            is_mixed |= expects_none != (of_first != 0);
+            match 1u64.checked_shl(number) {
+                Some(bit) if expects_none => mask |= bit,
+                Some(bit) => mask &= !bit,
+                None if is_mixed => return None,
+                None => {}
+            }
+            number += 1;
+        }
+        if at >= batch.len() || (fed.consumed == 0 && fed.event.is_none()) {
+            break;
+        }
+    }
+    Some(mask)
 }
 
 fn check_header(name: &str, value: &str) -> Result<(), TemplateError> {

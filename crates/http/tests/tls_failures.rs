@@ -31,6 +31,29 @@ fn names_with(made: &MadeCertificate) -> (&'static str, &'static str) {
     names(&client_options(&made.certificate_pem), &server_options(made))
 }
 
+/// A certificate as old tools make them: of version 1, which has no extensions.
+const OF_VERSION_1: &str = "-----BEGIN CERTIFICATE-----\n\
+MIIBIDCBxwIUf3G6Xuic3tnbw7W0Aud4vF27xdQwCgYIKoZIzj0EAwIwEjEQMA4G\n\
+A1UEAwwHdjEudGVzdDAgFw0yNjExMjIwMzI2NDBaGA8yMTI2MTAyOTAzMjY0MFow\n\
+EjEQMA4GA1UEAwwHdjEudGVzdDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABEdh\n\
+6etg/OE2Y0sN/pj19hLZg/L5Owd+tlVhWJOdrfueGB7173isy2o1QyqvUU26V4Pv\n\
+DxJ1bpPecKPP2eFTlF8wCgYIKoZIzj0EAwIDSAAwRQIgFKtbE55Gf98SL/VmWTWy\n\
+P906g/ZIKWYYURC3LMd6W5oCIQDzMD8LDBDROn6im6wjLMe9Hd2VbGQt1XYSgaqu\n\
+vEOnmQ==\n\
+-----END CERTIFICATE-----\n";
+
+#[test]
+fn a_certificate_of_version_1_is_refused_in_words() {
+    let made = certificate();
+    let identity = Some((OF_VERSION_1, made.key_pem.as_str()));
+    let client = ClientTls::new(&TlsOptions { identity, ..client_options(&made.certificate_pem) });
+    let server = ServerTls::new(&ServerOptions { certificate_pem: OF_VERSION_1, ..server_options(&made) });
+    for refused in [client.err().unwrap().to_string(), server.err().unwrap().to_string()] {
+        assert!(refused.contains("version 3"), "{refused}");
+        assert!(!refused.contains("OtherError") && !refused.contains("PRIVATE"), "{refused}");
+    }
+}
+
 fn year(number: i32) -> impl Fn(&mut rcgen::CertificateParams) {
     move |params| {
         params.not_before = rcgen::date_time_ymd(number, 1, 1);

@@ -1,4 +1,6 @@
-//! A latency histogram that merges without loss: HdrHistogram at three significant digits, in ns.
+//! A latency histogram that merges without loss, in ns: HdrHistogram's layout at three significant digits. Owns its counts,
+//! so that recording takes a few instructions and what was never touched is neither cleared, merged nor read; its encoding
+//! is HdrHistogram's own.
 
 use base64::engine::general_purpose::STANDARD;
 use base64::Engine as _;
@@ -6,14 +8,25 @@ use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 
 /// Counts of durations from 0 ns to an hour at 0.1 % resolution. Recording neither allocates nor fails; a value above the
 /// range is counted apart (`overflow`), never clamped into the last bucket.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Histogram {
-    counts: hdrhistogram::Histogram<u64>,
+    counts: Box<[u64]>,
+    /// Which blocks of counts are not all zero; one bit each.
+    touched: u64,
     overflow: u64,
 }
 
+/// Where a value is counted; see [`Histogram::place`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place(u32);
+
 /// The longest duration that has a bucket, ns: an hour.
 const HIGHEST_NS: u64 = 3_600_000_000_000;
+/// Values below 2^11 have a count each; from there on every doubling has 2^10 counts, which is a block.
+const DIGIT_BITS: u32 = 11;
+const BLOCK: usize = 1 << (DIGIT_BITS - 1);
+/// Up to 2^42 ns, the first doubling beyond an hour.
+const BLOCKS: usize = 33;
 
 impl Default for Histogram {
     fn default() -> Self {
@@ -24,34 +37,65 @@ impl Default for Histogram {
 impl Histogram {
     /// An empty histogram.
     pub fn new() -> Self {
-        let counts = hdrhistogram::Histogram::new_with_bounds(1, HIGHEST_NS, 3)
-            .unwrap_or_else(|error| unreachable!("constant bounds are valid: {error}"));
-        Self { counts, overflow: 0 }
+        // Memory that is only zero is the system's to provide when it is touched.
+        Self { counts: vec![0; BLOCKS * BLOCK].into_boxed_slice(), touched: 0, overflow: 0 }
+    }
+
+    /// Where a duration, ns, is counted, in every histogram: for one that several of them count.
+    #[inline]
+    #[must_use]
+    pub fn place(value_ns: u64) -> Place {
+        let doublings = (u64::BITS - DIGIT_BITS) - (value_ns | (2 * BLOCK as u64 - 1)).leading_zeros();
+        // The upper half of the digits within a doubling; below 2^11 it is the value itself.
+        Place(doublings * BLOCK as u32 + (value_ns >> doublings) as u32)
     }
 
     /// Count one duration, ns.
     #[inline]
     pub fn record(&mut self, value_ns: u64) {
-        if self.counts.record(value_ns).is_err() {
-            self.overflow += 1;
+        self.record_at(Self::place(value_ns));
+    }
+
+    /// Count one duration whose place is known.
+    #[inline]
+    pub fn record_at(&mut self, Place(place): Place) {
+        match self.counts.get_mut(place as usize) {
+            Some(count) => {
+                *count += 1;
+                self.touched |= 1 << (place as usize / BLOCK);
+            }
+            None => self.overflow += 1,
         }
     }
 
     /// Add all of another's counts.
     pub fn merge(&mut self, other: &Self) {
-        self.counts.add(&other.counts).unwrap_or_else(|error| unreachable!("equal bounds: {error}"));
+        for block in other.blocks() {
+            for (own, count) in self.counts[block.clone()].iter_mut().zip(&other.counts[block]) {
+                *own += count;
+            }
+        }
+        self.touched |= other.touched;
         self.overflow += other.overflow;
     }
 
     /// Forget everything, keep the memory.
     pub fn clear(&mut self) {
-        self.counts.reset();
-        self.overflow = 0;
+        for block in self.blocks() {
+            self.counts[block].fill(0);
+        }
+        (self.touched, self.overflow) = (0, 0);
+    }
+
+    /// Whether nothing was recorded, not even above the range.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.touched == 0 && self.overflow == 0
     }
 
     /// How many values have a bucket.
     pub fn count(&self) -> u64 {
-        self.counts.len()
+        self.counted().map(|(_, count)| count).sum()
     }
 
     /// How many values lay above the range of an hour.
@@ -61,17 +105,23 @@ impl Histogram {
 
     /// The value below or at which `quantile` (0 to 1) of the counts lie, ns; `None` when empty.
     pub fn quantile_ns(&self, quantile: f64) -> Option<u64> {
-        (self.count() > 0).then(|| self.counts.value_at_quantile(quantile))
+        let wanted = ((quantile.clamp(0.0, 1.0) * self.count() as f64).ceil() as u64).max(1);
+        let mut so_far = 0;
+        let (index, _) = self.counted().find(|(_, count)| {
+            so_far += count;
+            so_far >= wanted
+        })?;
+        Some(if quantile > 0.0 { highest_at(index) } else { lowest_at(index) })
     }
 
     /// The largest value, ns; `None` when empty.
     pub fn max_ns(&self) -> Option<u64> {
-        (self.count() > 0).then(|| self.counts.max())
+        self.counted().last().map(|(index, _)| highest_at(index))
     }
 
     /// Every value that was recorded, rising, as `quantile_ns` would give it, ns, with how often.
     pub fn recorded(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.counts.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value()))
+        self.counted().map(|(index, count)| (highest_at(index), count))
     }
 
     /// HdrHistogram's V2 encoding, compressed, in base64, as its tools for other languages read it.
@@ -79,10 +129,52 @@ impl Histogram {
         let mut bytes = Vec::new();
         // It fails where a count lies beyond 2^63, which no recording reaches, or the writer does, which memory does not.
         V2DeflateSerializer::new()
-            .serialize(&self.counts, &mut bytes)
+            .serialize(&self.to_hdr(), &mut bytes)
             .unwrap_or_else(|error| unreachable!("encoding into memory: {error}"));
         STANDARD.encode(bytes)
     }
+
+    fn to_hdr(&self) -> hdrhistogram::Histogram<u64> {
+        let mut hdr = hdrhistogram::Histogram::new_with_bounds(1, HIGHEST_NS, 3)
+            .unwrap_or_else(|error| unreachable!("constant bounds are valid: {error}"));
+        for (index, count) in self.counted() {
+            hdr.record_n(lowest_at(index), count).unwrap_or_else(|error| unreachable!("equal bounds: {error}"));
+        }
+        hdr
+    }
+
+    /// The counts that are not zero, rising, with their indices.
+    fn counted(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let all = self.blocks().flat_map(|block| block.clone().zip(self.counts[block].iter().copied()));
+        all.filter(|(_, count)| *count > 0)
+    }
+
+    /// The indices of touched blocks, rising.
+    fn blocks(&self) -> impl Iterator<Item = std::ops::Range<usize>> {
+        let touched = self.touched;
+        (0..BLOCKS).filter(move |block| touched >> block & 1 == 1).map(|block| block * BLOCK..(block + 1) * BLOCK)
+    }
+}
+
+impl std::fmt::Debug for Histogram {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Histogram").field("count", &self.count()).field("overflow", &self.overflow).finish()
+    }
+}
+
+/// How often the values at an index have doubled beyond those that have a count each.
+fn doublings_at(index: usize) -> usize {
+    (index / BLOCK).saturating_sub(1)
+}
+
+/// The least value that is counted at an index, ns.
+fn lowest_at(index: usize) -> u64 {
+    ((index - doublings_at(index) * BLOCK) as u64) << doublings_at(index)
+}
+
+/// The largest value that is counted at an index, ns.
+fn highest_at(index: usize) -> u64 {
+    lowest_at(index) + (1 << doublings_at(index)) - 1
 }
 
 #[cfg(test)]
@@ -98,6 +190,32 @@ mod tests {
         histogram.record(5);
         assert_eq!((histogram.count(), histogram.overflow()), (1, 1));
         assert_eq!(histogram.max_ns(), Some(5));
+    }
+
+    fn as_hdr(values: &[u64]) -> hdrhistogram::Histogram<u64> {
+        let mut hdr = hdrhistogram::Histogram::new_with_bounds(1, HIGHEST_NS, 3).unwrap();
+        values.iter().for_each(|value| hdr.record(*value).unwrap());
+        hdr
+    }
+
+    #[test]
+    fn every_place_is_its_values() {
+        for index in 0..BLOCKS * BLOCK {
+            for value in [lowest_at(index), highest_at(index)] {
+                assert_eq!(Histogram::place(value), Place(index as u32), "{value}");
+            }
+        }
+        let beyond = highest_at(BLOCKS * BLOCK - 1) + 1;
+        assert_eq!(Histogram::place(beyond), Place((BLOCKS * BLOCK) as u32));
+        assert!(beyond > HIGHEST_NS && Histogram::place(u64::MAX).0 as usize > BLOCKS * BLOCK);
+    }
+
+    #[test]
+    fn the_largest_value_that_has_a_bucket_can_be_encoded() {
+        let mut histogram = Histogram::new();
+        histogram.record(highest_at(BLOCKS * BLOCK - 1));
+        assert_eq!((histogram.count(), histogram.overflow()), (1, 0));
+        assert!(!histogram.encode().is_empty());
     }
 
     #[test]
@@ -124,7 +242,10 @@ mod tests {
             for value in &a { left.record(*value); both.record(*value); }
             for value in &b { right.record(*value); both.record(*value); }
             left.merge(&right);
-            prop_assert_eq!(left.counts, both.counts);
+            prop_assert_eq!(&left.counts, &both.counts);
+            prop_assert_eq!(left.touched, both.touched);
+            left.clear();
+            prop_assert!(left.is_empty() && left.counts.iter().all(|count| *count == 0));
         }
 
         #[test]
@@ -133,7 +254,25 @@ mod tests {
             for value in &values { histogram.record(*value); }
             let bytes = STANDARD.decode(histogram.encode()).unwrap();
             let read: hdrhistogram::Histogram<u64> = Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap();
-            prop_assert_eq!(read, histogram.counts);
+            prop_assert_eq!(read, as_hdr(&values));
+        }
+
+        #[test]
+        fn every_figure_is_the_originals(
+            values in proptest::collection::vec(prop_oneof![0u64..5000, 0u64..100_000_000, 0u64..HIGHEST_NS], 1..200),
+            quantile in 0.0f64..=1.0,
+        ) {
+            let mut histogram = Histogram::new();
+            for value in &values { histogram.record(*value); }
+            let hdr = as_hdr(&values);
+            for quantile in [0.0, quantile, 0.5, 0.99, 1.0] {
+                prop_assert_eq!(histogram.quantile_ns(quantile), Some(hdr.value_at_quantile(quantile)));
+            }
+            prop_assert_eq!(histogram.max_ns(), Some(hdr.max()));
+            prop_assert_eq!(histogram.count(), hdr.len());
+            let recorded: Vec<_> =
+                hdr.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value())).collect();
+            prop_assert_eq!(histogram.recorded().collect::<Vec<_>>(), recorded);
         }
     }
 }

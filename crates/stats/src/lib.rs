@@ -5,6 +5,6 @@ mod histogram;
 mod jitter;
 mod sequence;
 
-pub use histogram::Histogram;
+pub use histogram::{Histogram, Place};
 pub use jitter::Jitter;
 pub use sequence::{Arrival, SequenceTracker};

@@ -209,6 +209,10 @@ fn detail_of(error: &Error) -> String {
             "the certificate is an authority's (CA:TRUE, as self-signed ones often are), and is not itself trusted"
                 .to_owned()
         }
+        Error::InvalidCertificate(CertificateError::Other(cause)) if cause.to_string() == "UnsupportedCertVersion" => {
+            "the certificate is not of X.509 version 3, the one that TLS uses; `openssl x509` makes one with -extfile"
+                .to_owned()
+        }
         Error::InvalidCertificate(CertificateError::Other(cause)) => format!("the certificate is refused: {cause}"),
         Error::General(text) => text.clone(),
         Error::NoCertificatesPresented => "the peer gave no certificate".to_owned(),

@@ -34,6 +34,12 @@ impl DatagramReceiver {
         }
     }
 
+    /// Remembers at least so many numbers instead of 2^18, in a bit each, to tell duplicates from late ones.
+    #[must_use]
+    pub fn remembering(self, numbers: u64) -> Self {
+        Self { tracker: SequenceTracker::with_window(numbers), ..self }
+    }
+
     /// Take one datagram; returns whether it was a new one of this flow. What introduces the flow changes nothing.
     #[inline]
     pub fn handle(&mut self, now_ns: u64, datagram: &[u8]) -> bool {

@@ -156,6 +156,23 @@ pub enum Event {
         /// Whether `stop` or `shutdown` had asked for it.
         expected: bool,
     },
+    /// What a stopped `profile` found.
+    #[schemars(title = "Profiled")]
+    Profiled {
+        /// The task's trial.
+        trial: String,
+        /// The task.
+        task: String,
+        /// When, ns.
+        t_ns: u64,
+        /// Samples in `folded`.
+        samples: u64,
+        /// Samples of the rarest stacks, left out where all would be too long for a line.
+        left_out: u64,
+        /// A line per call stack: its frames from the outermost on, the thread's name first, with `;` between them; a space;
+        /// and its number of samples. What flame graphs are drawn from.
+        folded: String,
+    },
 }
 
 /// Who counted.

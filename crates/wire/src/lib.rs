@@ -31,7 +31,7 @@ pub use tunnel::{
     TunnelIdentity, TunnelReport, TunnelSpec, TunnelState, TunnelTraffic, TunnelUser,
 };
 pub use workload::{
-    Direction, IpVersion, ProcessSpec, Protocol, RrSpec, ServeSpec, Target, TcpSpec, UdpSpec, Workload,
+    Direction, IpVersion, ProcessSpec, ProfileSpec, Protocol, RrSpec, ServeSpec, Target, TcpSpec, UdpSpec, Workload,
 };
 
 /// The contract's version; it grows when an old reader would misunderstand a new line.

@@ -35,6 +35,9 @@ pub enum Workload {
     /// A child process: a daemon under test, or a VPN client.
     #[schemars(title = "ProcessWorkload")]
     Process(ProcessSpec),
+    /// Where processes of the agent, or the agent itself, spend their CPU time, until it is stopped.
+    #[schemars(title = "ProfileWorkload")]
+    Profile(ProfileSpec),
 }
 
 /// An address family to insist on.
@@ -206,4 +209,14 @@ pub struct ProcessSpec {
     pub report: Vec<String>,
     /// How long a stopped process may take after SIGTERM before it is killed, ms.
     pub grace_ms: u32,
+}
+
+/// Samples of call stacks, taken by perf(1) on a software clock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProfileSpec {
+    /// The names of process tasks of this agent, or `agent` for itself. At least one of them has to run.
+    pub processes: Vec<String>,
+    /// Samples per second of CPU time.
+    pub frequency_hz: u32,
 }

@@ -76,6 +76,7 @@ fn every_event_reads_and_writes_as_it_stands() {
         "observation",
         "output",
         "prepared",
+        "profiled",
         "progress",
         "started",
     ];

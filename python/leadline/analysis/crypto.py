@@ -72,12 +72,18 @@ class CryptoResult:
 
 
 def judge_crypto(
-    figures: Sequence[CryptoFigure], *, whole: bool, waited: float | None = None, stolen: float | None = None
+    figures: Sequence[CryptoFigure],
+    *,
+    whole: bool,
+    waited: float | None = None,
+    stolen: float | None = None,
+    profiled: bool = False,
 ) -> CryptoResult:
     """Fit what has sizes enough, and say whether the figures can be believed.
 
     `whole`: whether all was measured that was asked for. `waited` and `stolen`: shares of the time that the thread was
     ready and had no CPU, and that the hypervisor took of the machine's CPUs; None where the kernel does not tell.
+    `profiled`: whether its stacks were sampled meanwhile, which takes CPU time of its own.
     """
     findings = []
     if not whole:
@@ -91,7 +97,8 @@ def judge_crypto(
     if stolen is not None and stolen > STOLEN:
         text = f"the hypervisor took {stolen:.0%} of this machine's CPU time, which looks like time that the work took"
         findings.append((Verdict.UNDETERMINED, Reason("cpu-stolen", text)))
-    return CryptoResult(tuple(figures), tuple(_fits(figures)), combine(findings))
+    notes = [Reason("profiled", "the profiler's own cost is in these figures")] if profiled else []
+    return CryptoResult(tuple(figures), tuple(_fits(figures)), combine(findings, notes))
 
 
 def _fits(figures: Sequence[CryptoFigure]) -> list[CryptoFit]:
@@ -109,9 +116,17 @@ def _fits(figures: Sequence[CryptoFigure]) -> list[CryptoFit]:
 def fit(what: str, algorithm: str, points: Sequence[tuple[int, float]]) -> CryptoFit:
     """The line through points of bytes and ns that is nearest to all of them by least squares of the relative errors:
     what disturbs a measurement disturbs large and small figures by the same share.
+
+    No cost is below 0: where the nearest line had one that is, it is the nearest of those without that cost.
     """
     sizes, ns = (np.array(column, dtype=np.float64) for column in zip(*points, strict=True))
     lines = np.column_stack([1 / ns, sizes / ns])
-    (per_packet, per_byte), *_ = np.linalg.lstsq(lines, np.ones_like(ns), rcond=None)
+    costs, *_ = np.linalg.lstsq(lines, np.ones_like(ns), rcond=None)
+    if costs.min() < 0:
+        kept = int(costs.argmax())
+        column = lines[:, kept]
+        costs = np.zeros(2)
+        costs[kept] = column.sum() / (column @ column)
+    per_packet, per_byte = costs
     off = np.abs((per_packet + per_byte * sizes) / ns - 1)
     return CryptoFit(what, algorithm, float(per_packet), float(per_byte), float(off.max()))

@@ -7,12 +7,14 @@ server, not gaps: they change no verdict. Thresholds are those of `validity`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
 from leadline.analysis.gather import TestData
 from leadline.analysis.metrics import Histograms, counter
+from leadline.analysis.metrics import busy_s as worked_s
 from leadline.analysis.model import Reason, Verdict
 from leadline.analysis.tunnels import client_rows
 
@@ -64,7 +66,12 @@ def gaps(data: TestData) -> Iterator[tuple[Verdict, Reason]]:
     if unfinished:
         text = f"{unfinished} of {len(rows)} clients were still on their way up when the fleet's time was over"
         yield Verdict.INCOMPLETE, Reason("clients-unfinished", text)
-    if not rows and data.status == "done" and data.load_outcomes():
+    missing = Counter(row["state"] for row in rows if row["state"] != "configured")
+    if missing and data.spec.kind != "tunnel":
+        text = f"{len(rows) - missing.total()} of {len(rows)} clients connected"
+        kinds = ", ".join(f"{count} {state}" for state, count in sorted(missing.items()))
+        yield Verdict.INCOMPLETE, Reason("clients-missing", f"{text}; {kinds}")
+    if data.spec.kind == "tunnel" and not rows and data.status == "done" and data.load_outcomes():
         yield Verdict.INCOMPLETE, Reason("no-clients-reported", "the agent told nothing of its clients")
 
 
@@ -90,7 +97,7 @@ def _stretches(data: TestData) -> list[tuple[float, float]]:
             outside = storm is not None and (before_ns >= storm[1] or after_ns <= storm[0])
             if wall_s < SHORTEST_STRETCH_S or outside:
                 continue
-            busy_s = after["user_s"] + after["system_s"] - before["user_s"] - before["system_s"]
+            busy_s = worked_s(after) - worked_s(before)
             waited_s = (after.get("runnable_wait_s") or 0.0) - (before.get("runnable_wait_s") or 0.0)
             found.append((busy_s / wall_s, waited_s / wall_s))
     return found

@@ -23,6 +23,8 @@ def analyse_test(data: TestData) -> TestResult:
     """Figures, verdict, intervals, tables and curves of one test; works on whatever is there of a test cut short."""
     flows = build_flows(data)
     steady = window.steady_window(flows, data.spec.warmup_ns, data.start_at_ns)
+    if data.spec.kind == "tunnel" and not data.spec.carries:
+        steady = tunnels.storm_window(data)
     merged = metrics.merged_histograms(data)
     intervals = _with_latency(data, steady, window.intervals(flows, steady, data.spec))
     return TestResult(
@@ -39,13 +41,13 @@ def analyse_test(data: TestData) -> TestResult:
         generator=_generator(data, flows, merged),
         errors=metrics.error_counts(data),
         intervals=intervals,
-        clients=metrics.client_statistics(flows, steady),
+        clients=metrics.client_statistics(flows, steady, _through_a_fleet(data)),
         server=machine.server_statistics(data, steady),
         percentiles=_curves(merged),
         series=machine.series(data, steady),
         error_examples=metrics.error_examples(data),
         distributions=_distributions(data, steady, merged),
-        fleet=tunnels.findings(data) if data.spec.kind == "tunnel" else None,
+        fleet=tunnels.findings(data),
     )
 
 
@@ -76,6 +78,10 @@ def _distributions(data: TestData, steady: Window | None, merged: metrics.Histog
             return tunnels.distributions(merged)
         case _:
             return ()
+
+
+def _through_a_fleet(data: TestData) -> bool:
+    return any(found.outcome.get("tunnel") for found in data.load_outcomes())
 
 
 def _generator(data: TestData, flows: Sequence[Flow], merged: metrics.Histograms) -> Generator | None:

@@ -61,7 +61,9 @@ def merged_histograms(data: TestData) -> Histograms:
     for found in data.load_outcomes():
         finished.add(found.host)
         for report in found.outcome["histograms"]:
-            encoded.setdefault(report["metric"], []).append(report)
+            name = _carried(report["metric"]) if _is_carrier(data, found.outcome) else report["metric"]
+            if name is not None:
+                encoded.setdefault(name, []).append(report)
     for part in data.interval_histograms:
         if part.host not in finished and (not data.hosts or part.host in data.hosts):
             encoded.setdefault(part.report["metric"], []).append(part.report)
@@ -75,6 +77,16 @@ def merged_histograms(data: TestData) -> Histograms:
                 damaged += 1
         merged[name] = merge(readable)
     return Histograms(merged, damaged)
+
+
+def _is_carrier(data: TestData, outcome: Mapping[str, object]) -> bool:
+    """Whether a fleet's tunnels carried a test of another kind."""
+    return data.spec.kind != "tunnel" and outcome.get("tunnel") is not None
+
+
+def _carried(metric: str) -> str | None:
+    """A fleet's histogram by the name that a load without tunnels has for it; None for those of connecting."""
+    return {"latency": "latency", "service": "service", "traffic_late": "late"}.get(metric)
 
 
 def figures(data: TestData, flows: Sequence[Flow], window: Window | None, histograms: Histograms) -> dict[str, Metric]:
@@ -116,18 +128,21 @@ def times(prefix: str, histogram: Histogram, names: Iterable[str]) -> dict[str, 
     return found
 
 
-def client_statistics(flows: Sequence[Flow], window: Window | None) -> ClientStatistics | None:
-    """The first seed's table: what was moved in all, the clients' rates added up in the window, and per client."""
+def client_statistics(flows: Sequence[Flow], window: Window | None, fleet: bool = False) -> ClientStatistics | None:
+    """The first seed's table: what was moved in all, the clients' rates added up in the window, and per client; of a
+    `fleet` each flow is one."""
     hosts = {flow.key.host for flow in flows if flow.start_ns is not None}
     if not hosts:
         return None
+    # Through a fleet's tunnels each flow is a client's own.
+    clients = {(flow.key.host, flow.key.flow) for flow in flows if flow.start_ns is not None} if fleet else hosts
     moved = [flow.delivered_bytes for flow in flows if flow.delivered_bytes is not None]
     total_bps = None if (rate := rate_per_s(moved, window)) is None else 8.0 * rate
     return ClientStatistics(
-        clients=len(hosts),
+        clients=len(clients),
         transfer_bytes=sum(curve.total for curve in moved) if moved else None,
         total_bps=total_bps,
-        average_bps=total_bps / len(hosts) if total_bps is not None else None,
+        average_bps=total_bps / len(clients) if total_bps is not None else None,
     )
 
 

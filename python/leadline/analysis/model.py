@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from leadline.analysis.scaling import Scaling
 
 
 class Verdict(StrEnum):
@@ -320,3 +323,5 @@ class RunAnalysis:
     validity: Validity
     notes: tuple[Reason, ...]
     observer_cpu_share: dict[str, float | None]
+    scaling: dict[str, tuple[Scaling, ...]] = field(default_factory=dict)
+    """How figures grow with an axis of clients, by test."""

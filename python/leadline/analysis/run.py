@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
 from pydantic import ValidationError
 
-from leadline.analysis import findings, machine
+from leadline.analysis import findings, machine, scaling_figures
 from leadline.analysis.gather import DEFAULT_STABILITY_SPREAD, HostSample, ServerReading, TestData
 from leadline.analysis.measure import analyse_test
 from leadline.analysis.model import Ceiling, ClientBringUp, RunAnalysis, Summary, TrialResult
@@ -141,7 +141,7 @@ class _Reading:
         given = self._manifest.get("hosts")
         hosts = {**(given if isinstance(given, Mapping) else {}), **self._facts}
         observer = machine.observer_shares(self._lives)
-        return RunAnalysis(
+        found = RunAnalysis(
             run_id=str(self._manifest.get("run_id") or ""),
             name=str(self._manifest.get("name") or plan.get("name") or ""),
             status=self._status,
@@ -157,6 +157,7 @@ class _Reading:
             notes=(*findings.run_notes(hosts, observer), *findings.sampling_note(self._periods_ms)),
             observer_cpu_share=observer,
         )
+        return replace(found, scaling=scaling_figures.of_run(found))
 
     def _event(self, entry: Record, event: Record) -> None:
         host = entry["host"]

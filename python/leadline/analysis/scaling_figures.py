@@ -36,13 +36,17 @@ def of_run(analysis: RunAnalysis) -> dict[str, tuple[Scaling, ...]]:
     Each repeat is a point of its own. Nothing where the plan has no such axis, or one of a single number.
     """
     groups: dict[str, list[tuple[str, int, Mapping[str, Metric]]]] = {}
+    values: dict[str, set[str]] = {}
+    for trial in analysis.trials:
+        for name, value in trial.parameters.items():
+            values.setdefault(name, set()).add(repr(value))
     for trial in analysis.trials:
         for test in trial.tests:
             axis = next((name for name in AXES if isinstance(test.parameters.get(name), int)), None)
             if axis is None or test.status != "done":
                 continue
-            others = {name: value for name, value in test.parameters.items() if name != axis}
-            told = ", ".join(f"{name}={value}" for name, value in others.items())
+            others = [name for name in test.parameters if name != axis and len(values.get(name, ())) > 1]
+            told = ", ".join(f"{name}={test.parameters[name]}" for name in others)
             key = f"{test.test} ({told})" if told else test.test
             groups.setdefault(key, []).append((test.kind, test.parameters[axis], test.metrics))
     found = {}

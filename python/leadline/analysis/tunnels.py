@@ -114,6 +114,16 @@ def handshakes_per_s(data: TestData, rows: Sequence[Mapping[str, Any]]) -> float
     return len(arrived) * _NS_PER_S / (last_ns - first_ns) if last_ns > first_ns else None
 
 
+def storm_window(data: TestData) -> Window | None:
+    """From when the first client was due to when the last was up: what stands for a fleet that carries nothing."""
+    rows = [row for row in client_rows(data) if row.get("configured_ns") is not None]
+    if not rows:
+        return None
+    first_ns = min(row["due_ns"] for row in rows)
+    last_ns = max(row["due_ns"] + row["configured_ns"] for row in rows)
+    return Window(first_ns, first_ns, last_ns, last_ns)
+
+
 def in_ms(metrics: Mapping[str, Metric]) -> Iterator[tuple[str, Metric]]:
     """The same times by names and units of milliseconds."""
     for name, metric in metrics.items():

@@ -85,7 +85,7 @@ def assess(
     findings = [
         *_completeness(data, flows, window),
         *_broken_off(data, flows),
-        *(fleet_validity.gaps(data) if data.spec.kind == "tunnel" else ()),
+        *fleet_validity.gaps(data),
         *_loads(data, flows, histograms),
         *_near_ceiling(data, flows, window),
         *stability.within_test(data, flows, window),
@@ -129,7 +129,7 @@ def _completeness(data: TestData, flows: Sequence[Flow], window: Window | None) 
     if (never or not flows) and not idle:
         named = _some(sorted({flow.key.host for flow in never})) if never else "any host"
         yield incomplete(NOT_STARTED, f"{len(never)} of {len(flows)} flows never moved a byte, on {named}")
-    if window is None:
+    if window is None or idle:
         return
     length_ns = window.end_ns - window.start_ns
     if length_ns <= 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -39,6 +40,7 @@ def command(
     handshakes: Annotated[
         bool, typer.Option("--handshakes/--no-handshakes", help="Whether whole handshakes are measured too.")
     ] = True,
+    profile: o.Profile = None,
     json: o.Json = False,
 ) -> int:
     """Measure what OpenVPN's protocol costs here: packets sealed and opened, bare ciphers, HMACs, whole handshakes."""
@@ -52,7 +54,7 @@ def command(
         handshakes=handshakes,
         spread_bytes=_quantity("spread", spread),
     )
-    return _run(workload, json)
+    return _run(workload, json, profile)
 
 
 def _quantity(option: str, text: str) -> int:
@@ -68,24 +70,29 @@ def _quantity(option: str, text: str) -> int:
     return value
 
 
-def _run(workload: CryptoWorkload, json: bool) -> int:
+def _run(workload: CryptoWorkload, json: bool, profile: Path | None) -> int:
     import asyncio
 
     from leadline.analysis.model import Verdict
-    from leadline.cli.output import print_all, print_json, say_error
+    from leadline.cli.output import print_all, print_json, say_error, write_given
+    from leadline.fleet.flamegraph import flame_graph
     from leadline.report.crypto import crypto_renderables
 
-    result = asyncio.run(_measured(workload, json))
+    if profile is not None:
+        write_given("--profile", profile, "")
+    result, folded = asyncio.run(_measured(workload, json, profile is not None))
     if json:
         print_json(document(result, workload))
     else:
         print_all(crypto_renderables(result))
+    if profile is not None:
+        write_given("--profile", profile, flame_graph("leadline crypto", folded or ""))
     if result.validity.verdict is Verdict.INCOMPLETE:
         return 130 if result.figures else say_error("stopped before anything was measured", 130)
     return 0
 
 
-async def _measured(workload: CryptoWorkload, json: bool) -> CryptoResult:
+async def _measured(workload: CryptoWorkload, json: bool, profile: bool) -> tuple[CryptoResult, str | None]:
     import sys
 
     from leadline.cli.progress import Progress
@@ -101,7 +108,7 @@ async def _measured(workload: CryptoWorkload, json: bool) -> CryptoResult:
             progress(PhaseBegan(NAME, f"{count} of {figures} figures"))
 
         with interrupt.signals_caught():
-            return await measure_crypto(workload, figures, interrupt, done)
+            return await measure_crypto(workload, figures, interrupt, done, profile=profile)
 
 
 def figures_of(workload: CryptoWorkload) -> int:

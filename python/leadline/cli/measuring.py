@@ -7,13 +7,21 @@ import sys
 import time
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from leadline.analysis import judge, parse_targets
 from leadline.analysis.model import TargetResult, TestResult, Verdict
 from leadline.cli.calibration import calibrated
-from leadline.cli.output import MISSED, print_all, print_json, result_document, say_error, say_note, targets_code
+from leadline.cli.output import (
+    MISSED,
+    print_all,
+    print_json,
+    result_document,
+    say_error,
+    say_note,
+    targets_code,
+    write_given,
+)
 from leadline.cli.progress import Progress
 from leadline.cli.quick import Wanted
 from leadline.contract.models import HttpWorkload, TunnelWorkload
@@ -39,7 +47,7 @@ def run(test: Test, workload: LoadWorkload, wanted: Wanted) -> int:
         raise InputError("--stop-on-miss needs a --target", hint="as in --target 'latency_p99_us < 2000'")
     watch = TargetWatch(targets, test.name) if wanted.stop_on_miss else None
     if wanted.hdr is not None:
-        _write(wanted.hdr, "")
+        write_given("--hdr", wanted.hdr, "")
     single = Single(test, workload, ["leadline", *sys.argv[1:]], watch, server_pid=wanted.server_pid)
     result, folder = asyncio.run(_measured(single, wanted))
     missed = {} if watch is None else {one.target: one for one in watch.missed}
@@ -96,7 +104,7 @@ async def _measured(single: Single, wanted: Wanted) -> tuple[TestResult, RunFold
                 if wanted.hdr is not None:
                     from leadline.report import hdr_log
 
-                    _write(wanted.hdr, hdr_log(entries, time.time_ns() - time.monotonic_ns()))
+                    write_given("--hdr", wanted.hdr, hdr_log(entries, time.time_ns() - time.monotonic_ns()))
     from leadline.trial import conclude
 
     for problem in conclude(folder).problems:
@@ -111,13 +119,6 @@ def _print_said(progress: Progress, json: bool, notice: Notice) -> None:
             progress.note(notice.line)
         else:
             print(notice.line, flush=True)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"--hdr {path}: {error.strerror or error}", hint="name a file that can be written") from None
 
 
 def _code(result: TestResult, judged: list[TargetResult]) -> int:

@@ -30,3 +30,7 @@ Targets = Annotated[
     typer.Option("--target", help="Exit 3 unless it holds, as in 'latency_p99_us < 2000'.", metavar="'METRIC < VALUE'"),
 ]
 Host = Annotated[str, typer.Argument(help="Where `leadline serve` or `leadline-agent serve` runs.", show_default=False)]
+Profile = Annotated[
+    Path | None,
+    typer.Option("--profile", help="Sample call stacks with perf and draw a flame graph (SVG).", metavar="FILE"),
+]

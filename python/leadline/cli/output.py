@@ -7,7 +7,10 @@ import json
 import sys
 from collections.abc import Iterable
 from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from leadline.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -45,6 +48,20 @@ def print_json(document: Any) -> None:
     """One document on stdout."""
     json.dump(document, sys.stdout, indent=2, default=plain, allow_nan=False)
     sys.stdout.write("\n")
+
+
+def write_given(option: str, path: Path, text: str) -> None:
+    """Write a file that the user has named by an option.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(
+            f"{option} {path}: {error.strerror or error}", hint="name a file that can be written"
+        ) from None
 
 
 def plain(value: Any) -> Any:
@@ -96,6 +113,7 @@ def run_document(analysis: RunAnalysis, folder: str, problems: Iterable[str]) ->
         "validity": analysis.validity,
         "summaries": analysis.summaries,
         "targets": analysis.targets,
+        "scaling": analysis.scaling,
         "trials": trials,
         "notes": analysis.notes,
         "observer_cpu_share": analysis.observer_cpu_share,

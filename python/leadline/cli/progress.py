@@ -125,9 +125,12 @@ def _whole(seconds: float) -> str:
 
 def _figures(notice: LiveFigures) -> str:
     parts = []
+    if notice.clients is not None:
+        told = [f"{count:,} {state}" for state, count in notice.clients.items() if count or state == "configured"]
+        parts.append(", ".join(told))
     if notice.units_per_s is not None:
         parts.append(quantities.per_second(notice.units_per_s))
-    if notice.bits_per_s is not None:
+    if notice.bits_per_s is not None and (notice.bits_per_s or notice.clients is None):
         parts.append(quantities.bit_rate(notice.bits_per_s))
     if notice.errors is not None:
         parts.append(f"{notice.errors:,} errors")

@@ -83,7 +83,8 @@ Duration = Annotated[
     typer.Option(
         "-d",
         "--duration",
-        help="How long the fleet stays at most, from the first arrival; until everything is done unless given.",
+        help="How long the fleet stays at most, from the first arrival; unless given until everything is done, "
+        "with pings 10s after the last arrival.",
         metavar="TIME",
         rich_help_panel=_ARRIVALS,
     ),

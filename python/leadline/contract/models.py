@@ -479,6 +479,42 @@ class Exited(BaseModel):
     type: Literal["exited"] = "exited"
 
 
+class Profiled(BaseModel):
+    """
+    What a stopped `profile` found.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    folded: str
+    """
+    A line per call stack: its frames from the outermost on, the thread's name first, with `;` between them; a space;
+    and its number of samples. What flame graphs are drawn from.
+    """
+    left_out: Annotated[int, Field(ge=0)]
+    """
+    Samples of the rarest stacks, left out where all would be too long for a line.
+    """
+    samples: Annotated[int, Field(ge=0)]
+    """
+    Samples in `folded`.
+    """
+    t_ns: Annotated[int, Field(ge=0)]
+    """
+    When, ns.
+    """
+    task: str
+    """
+    The task.
+    """
+    trial: str
+    """
+    The task's trial.
+    """
+    type: Literal["profiled"] = "profiled"
+
+
 class FlowProgress(BaseModel):
     """
     One flow's cumulative counters.
@@ -1636,6 +1672,25 @@ class ProcessWorkload(BaseModel):
     """
 
 
+class ProfileWorkload(BaseModel):
+    """
+    Where processes of the agent, or the agent itself, spend their CPU time, until it is stopped.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    frequency_hz: Annotated[int, Field(ge=0)]
+    """
+    Samples per second of CPU time.
+    """
+    kind: Literal["profile"] = "profile"
+    processes: list[str]
+    """
+    The names of process tasks of this agent, or `agent` for itself. At least one of them has to run.
+    """
+
+
 class HostFacts(BaseModel):
     """
     A host's fingerprint: what has to be known to compare a figure with another machine's.
@@ -2322,6 +2377,7 @@ class Prepare(BaseModel):
         | TunnelWorkload
         | CryptoWorkload
         | ProcessWorkload
+        | ProfileWorkload
     )
     """
     What the task does.
@@ -2631,6 +2687,7 @@ class Contract(BaseModel):
         | ObservationEvent
         | OutputLine
         | Exited
+        | Profiled
     )
     """
     A line on its stdout.

@@ -1,7 +1,7 @@
 """A run's folder and its manifest: names, places, and an atomically written `run.json`. Knows no content of either.
 
 runs/20261121T195200Z-gateway-3f2a9c/
-  run.json journal.ndjson samples.parquet flows.parquet histograms.parquet results.parquet logs/ report.html
+  run.json journal.ndjson samples.parquet flows.parquet histograms.parquet results.parquet logs/ profiles/ report.html
 """
 
 from __future__ import annotations
@@ -77,6 +77,11 @@ class RunFolder:
     def logs_path(self) -> Path:
         """Where daemons' logs go."""
         return self.path / "logs"
+
+    @property
+    def profiles_path(self) -> Path:
+        """Where flame graphs go."""
+        return self.path / "profiles"
 
     @property
     def report_path(self) -> Path:

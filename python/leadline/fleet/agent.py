@@ -29,6 +29,7 @@ from leadline.contract.models import (
     OutputLine,
     Prepare,
     Prepared,
+    Profiled,
     Shutdown,
     Start,
     Stop,
@@ -132,6 +133,15 @@ class Agent:
             AgentLost: the agent is gone.
         """
         return await self._until(trial, task, lambda log: log.exited, timeout_s=timeout_s, what="its exit")
+
+    async def profiled(self, trial: str, task: str, timeout_s: float) -> Profiled:
+        """What a profile found, once it was stopped.
+
+        Raises:
+            TaskFailed: it failed, or (code `timeout`) did not end in time.
+            AgentLost: the agent is gone.
+        """
+        return await self._until(trial, task, lambda log: log.profiled, timeout_s=timeout_s, what="its profile")
 
     async def output(self, trial: str, task: str, containing: str | Sequence[str], timeout_s: float) -> OutputLine:
         """The first reported line of a process that contains the text (or one of several), also if already said.
@@ -298,7 +308,7 @@ class Agent:
                 answer = self._answers.get((type(event), event.id))
                 if answer is not None and not answer.done():
                     answer.set_result((event, now_ns))
-            case Prepared() | Finished() | Exited() | OutputLine():
+            case Prepared() | Finished() | Exited() | Profiled() | OutputLine():
                 self._log(event.trial, event.task).take(event)
             case Failed():
                 self._hear_failure(event)

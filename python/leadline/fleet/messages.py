@@ -30,6 +30,7 @@ Event: TypeAlias = (
     | models.ObservationEvent
     | models.OutputLine
     | models.Exited
+    | models.Profiled
 )
 
 Command: TypeAlias = (
@@ -45,6 +46,7 @@ Workload: TypeAlias = (
     | models.CryptoWorkload
     | models.TunnelWorkload
     | models.ProcessWorkload
+    | models.ProfileWorkload
 )
 
 _EVENTS: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="type")])

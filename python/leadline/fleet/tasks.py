@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from leadline.contract.models import ErrorReport, Exited, Failed, Finished, OutputLine, Prepared
+from leadline.contract.models import ErrorReport, Exited, Failed, Finished, OutputLine, Prepared, Profiled
 
 
 class TaskLog:
@@ -14,6 +14,7 @@ class TaskLog:
     finished: Finished | None
     failed: ErrorReport | None
     exited: Exited | None
+    profiled: Profiled | None
     lines: list[OutputLine]
 
     def __init__(self) -> None:
@@ -21,15 +22,17 @@ class TaskLog:
         self.finished = None
         self.failed = None
         self.exited = None
+        self.profiled = None
         self.lines = []
         self._waiting: list[asyncio.Future[None]] = []
 
     @property
     def over(self) -> bool:
         """Whether nothing more is to come of it."""
-        return self.finished is not None or self.failed is not None or self.exited is not None
+        ends = (self.finished, self.failed, self.exited, self.profiled)
+        return any(end is not None for end in ends)
 
-    def take(self, event: Prepared | Finished | Failed | Exited | OutputLine) -> None:
+    def take(self, event: Prepared | Finished | Failed | Exited | Profiled | OutputLine) -> None:
         """Note an event of this task and wake who waits for one."""
         match event:
             case Prepared():
@@ -40,6 +43,8 @@ class TaskLog:
                 self.failed = event.error
             case Exited():
                 self.exited = event
+            case Profiled():
+                self.profiled = event
             case OutputLine():
                 self.lines.append(event)
         self.wake()

@@ -11,6 +11,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from leadline.errors import PlanError
+from leadline.plan.clients import CLIENTS_TAGS
 from leadline.plan.source import Location, Mark, Node, did_you_mean, name_of
 
 
@@ -106,6 +107,8 @@ def _place(location: Location, model: type[BaseModel], root: Node) -> tuple[Loca
     choices: list[type[BaseModel]] = []
     keys: list[str] = []
     for part in location:
+        if part in CLIENTS_TAGS:
+            continue
         chosen = next((option for option in choices if option.model_fields["kind"].default == part), None)
         if chosen is not None:
             known, choices = chosen, []

@@ -29,6 +29,8 @@ class CaseLine:
     labels: dict[str, str]
     topology: str
     clients: int
+    fleet: bool
+    """Whether its clients are machines of one process."""
     sut: dict[str, Any]
     link: dict[str, Any] | None
     tests: tuple[TestLine, ...]
@@ -82,7 +84,8 @@ def _line(case: Case) -> CaseLine:
         title=case.title,
         labels=case.labels,
         topology=case.topology,
-        clients=case.clients,
+        clients=case.fleet or case.clients,
+        fleet=case.fleet is not None,
         sut=case.sut.model_dump(),
         link=case.link.model_dump() if case.link else None,
         tests=tuple(TestLine(test.name, test.kind, test.model_dump()) for test in case.tests),

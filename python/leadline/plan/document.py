@@ -7,16 +7,19 @@ is checked by halves, the second once per point; their union exists for the sche
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from leadline.plan.fields import DURATION_PATTERN, Count, Items, PeriodMs, PlanModel, SomeItems, complaint
+from leadline.plan.clients import FleetClients, PlanClients
+from leadline.plan.fields import DURATION_PATTERN, Items, PeriodMs, PlanModel, SomeItems, complaint
 from leadline.plan.hosts import SMALLEST_IPV6_MTU_BYTES, Hosts, LabSpec, Topology
 from leadline.plan.http import HttpTest
 from leadline.plan.limits import Limits
-from leadline.plan.sut import Sut
-from leadline.plan.workloads import Test
+from leadline.plan.sut import OpenvpnSut, Sut
+from leadline.plan.tunnel import MOST_CLIENTS, TunnelTest
+from leadline.plan.workloads import TcpTest, Test, UdpTest
 
 
 class Observe(PlanModel):
@@ -55,6 +58,8 @@ class PlanFrame(PlanModel):
     """`METRIC < VALUE` for every test that has it, or `TEST.METRIC < VALUE`; also <= > >= ==."""
     observe: Observe = Observe()
     """How hosts are watched."""
+    profile: bool = False
+    """Sample the call stacks of the system under test in every test (perf), for flame graphs in the run's folder."""
     interval_ms: PeriodMs = Field(default=100, validation_alias="interval")
     """Time between progress figures of every test."""
     limits: Limits = Limits()
@@ -66,8 +71,9 @@ class PointSpec(PlanModel):
 
     topology: Topology = "remote-access"
     """remote-access: clients - gateway - server; site-to-site: client - gateway-a - gateway-b - server."""
-    clients: Count | None = None
-    """Client hosts; 1, or as many as `hosts` has, where null."""
+    clients: PlanClients | None = None
+    """Client hosts; 1, or as many as `hosts` has, where null. A fleet ({fleet: true, count: N}) is N VPN clients on one
+    host."""
     lab: LabSpec | None = None
     """Hosts made on this machine; the default."""
     hosts: Hosts | None = None
@@ -79,9 +85,14 @@ class PointSpec(PlanModel):
 
     @property
     def client_count(self) -> int:
-        """How many clients the point has."""
+        """How many client hosts the point has; a fleet is on one."""
         given = len(self.hosts.clients) if self.hosts else 1
-        return self.clients if self.clients is not None else given
+        return self.clients if isinstance(self.clients, int) else given
+
+    @property
+    def fleet(self) -> int | None:
+        """Clients of the fleet; None where clients are hosts."""
+        return self.clients.count if isinstance(self.clients, FleetClients) else None
 
     @model_validator(mode="after")
     def _hosts_fit(self) -> Self:
@@ -114,6 +125,12 @@ class PointSpec(PlanModel):
         return self
 
     @model_validator(mode="after")
+    def _the_fleet_fits(self) -> Self:
+        for at, text, hint in _fleet_conflicts(self):
+            raise complaint(text, at=at, hint=hint)
+        return self
+
+    @model_validator(mode="after")
     def _https_is_unverified(self) -> Self:
         for index, test in enumerate(self.tests):
             if isinstance(test, HttpTest) and test.scheme == "https" and (test.tls is None or test.tls.verify):
@@ -137,6 +154,46 @@ class PointSpec(PlanModel):
                     hint=f"at least {SMALLEST_IPV6_MTU_BYTES}",
                 )
         return self
+
+
+def _fleet_conflicts(point: PointSpec) -> Iterator[tuple[tuple[str | int, ...], str, str | None]]:
+    """What a fleet cannot do, and what only a fleet can: where, what, and what would be right."""
+    if not isinstance(point.clients, FleetClients):
+        for index, test in enumerate(point.tests):
+            if isinstance(test, TunnelTest):
+                yield ("tests", index, "kind"), "a tunnel test needs a fleet", "give clients: {fleet: true, count: N}"
+        return
+    if point.clients.count is None:
+        yield ("clients",), "how many clients the fleet has is not said", "give count, or an axis of clients"
+    if not isinstance(point.sut, OpenvpnSut):
+        yield ("clients",), "a fleet speaks OpenVPN, and the system under test does not", "use sut: {kind: openvpn}"
+    if point.hosts is not None or point.topology != "remote-access":
+        yield ("clients",), "a fleet is in the lab's remote-access topology", "leave out hosts and topology"
+    for index, test in enumerate(point.tests):
+        for key, text, hint in _not_for_a_fleet(test, point.clients.count or MOST_CLIENTS):
+            yield ("tests", index, key), text, hint
+
+
+def _not_for_a_fleet(test: Test, clients: int) -> Iterator[tuple[str, str, str | None]]:
+    """The keys of a test that a fleet's clients cannot obey."""
+    if isinstance(test, TunnelTest):
+        if test.number is not None and test.number > clients:
+            yield "number", f"{test.number} is more than the fleet has ({clients})", None
+        if test.settled >= (test.number or clients):
+            yield "settled", f"{test.settled} settled clients leave none to arrive", "settle fewer"
+        return
+    if not isinstance(test, UdpTest | TcpTest):
+        yield "kind", f"a fleet's clients carry no {test.kind} tests", "there is tunnel, udp and tcp"
+        return
+    if test.clients is not None:
+        yield "clients", "a fleet's clients all take part", "leave it out"
+    if test.flows != 1:
+        yield "flows", "a fleet's clients have one flow each", "leave it out, and give the fleet more clients"
+    if isinstance(test, TcpTest) and (test.rate_bps is not None or test.congestion is not None):
+        key = "rate" if test.rate_bps is not None else "congestion"
+        yield key, "TCP inside of a fleet's tunnels goes as fast as it can, by its own congestion control", None
+    if isinstance(test, UdpTest) and test.number is not None:
+        yield "number", "a fleet's datagrams end with the duration", "leave it out"
 
 
 class PlanDocument(PlanFrame, PointSpec):

@@ -14,7 +14,8 @@ def trial_seconds(case: Case) -> float:
     fixed, per_client = _bring_up_seconds(case.sut)
     hosts = case.clients + (3 if case.topology == "site-to-site" else 2)
     tests = sum(test.expected_ms / 1000 + _BETWEEN_TESTS_S for test in case.tests)
-    return hosts * _PER_HOST_S + fixed + case.clients * per_client + tests + _TEAR_DOWN_S
+    tests += len(case.tests) * (case.fleet or 0) * _PER_FLEET_CLIENT_S
+    return hosts * _PER_HOST_S + fixed + (0 if case.fleet else case.clients) * per_client + tests + _TEAR_DOWN_S
 
 
 def expected_seconds(trials: Iterable[Trial]) -> float:
@@ -54,10 +55,15 @@ def _needs_of(case: Case) -> list[Need]:
         found.append(Need("program", "ssh", "hosts are given by ssh:// addresses"))
     if isinstance(case.sut, OpenvpnSut):
         found.append(Need("program", case.sut.binary, "the system under test is OpenVPN", case.sut.optional))
+        if case.sut.client is not None and case.fleet is None:
+            program = case.sut.client.command[0]
+            found.append(Need("program", program, "the clients that are measured", case.sut.optional))
     if isinstance(case.sut, OpenvpnSut | WireguardSut):
         found.append(
             Need("device", "/dev/net/tun", f"{case.sut.kind} carries its tunnel over a TUN device", case.sut.optional)
         )
+    if case.profile:
+        found.append(Need("program", "perf", "`profile` samples the system under test's call stacks"))
     if case.link is not None:
         if case.link.delay_us:
             found.append(Need("kernel", "netem", "lab.link.delay delays packets"))
@@ -70,4 +76,5 @@ def _needs_of(case: Case) -> list[Need]:
 
 _PER_HOST_S = 0.08
 _BETWEEN_TESTS_S = 0.7
+_PER_FLEET_CLIENT_S = 0.004
 _TEAR_DOWN_S = 0.5

@@ -50,10 +50,12 @@ def load_plan(path: Path, overrides: Sequence[str] = ()) -> Plan:
             labels=label,
             topology=spec.topology,
             clients=spec.client_count,
+            fleet=spec.fleet,
             link=(spec.lab or LabSpec()).link if spec.hosts is None else None,
             hosts=spec.hosts,
             sut=spec.sut,
             tests=spec.tests,
+            profile=frame.profile,
         )
         for index, (point, label, spec) in enumerate(zip(matrix.points, labels, specs, strict=True), 1)
     )

@@ -69,12 +69,20 @@ def resolve(root: Node, point: Point) -> Node:
     tree = Node({key: node for key, node in root.mapping.items() if key in _RESOLVED}, root.mark)
     for axis in sorted(point, key=lambda name: name.count(".")):  # `sut` before `sut.cipher`
         if axis.partition(".")[0] in _ROOTS:
-            tree = _put(tree, tuple(axis.split(".")), point[axis])
+            tree = _put(tree, _path(tree, axis, point[axis]), point[axis])
     if "interval" in root.mapping and tree.at(("tests",)).items:
         tests = [_with_default(test, "interval", root.mapping["interval"]) for test in tree.mapping["tests"].items]
         tree = tree.with_entry("tests", Node(list(tests), tree.mapping["tests"].mark))
     replaced = {key: _replaced(node, point) for key, node in tree.mapping.items() if key in _WITH_PLACEHOLDERS}
     return Node({**tree.mapping, **replaced}, root.mark)
+
+
+def _path(tree: Node, axis: str, value: Node) -> Location:
+    """Where an axis' value goes. A number of clients is the fleet's where the plan says that clients are one."""
+    clients = tree.mapping.get("clients")
+    if axis == "clients" and clients is not None and clients.mapping and not value.mapping:
+        return ("clients", "count")
+    return tuple(axis.split("."))
 
 
 def labels_of(points: Sequence[Point]) -> list[dict[str, str]]:
@@ -97,7 +105,13 @@ class _Names:
     @classmethod
     def of(cls, root: Node) -> _Names:
         suts, tests = kinds_of(Sut), kinds_of(Test)
-        paths = ["clients", "topology", "sut", *(f"sut.{key}" for model in suts.values() for key in keys_of(model))]
+        paths = [
+            "clients",
+            "clients.count",
+            "topology",
+            "sut",
+            *(f"sut.{key}" for model in suts.values() for key in keys_of(model)),
+        ]
         paths += [f"lab.link.{key}" for key in keys_of(LinkSpec)]
         for test in root.mapping["tests"].items if "tests" in root.mapping else ():
             kind = plain(test).get("kind") if test.mapping else None
@@ -260,12 +274,22 @@ def _label(value: Any, others: list[Any]) -> str:
         alike = [other for other in others if isinstance(other, dict) and other.get("kind") == kind]
         told = {key: part for key, part in value.items() if key != "kind" and any(o.get(key) != part for o in alike)}
         details = ",".join(f"{key}={_label(part, [])}" for key, part in told.items())
-        return f"{kind}({details})" if kind and details else str(kind or details)
+        return f"{kind}({details})" if kind and details else str(kind or details or _named(value))
     if isinstance(value, list):
         return ",".join(_label(part, []) for part in value) or "none"
     if isinstance(value, bool):
         return str(value).lower()
     return "none" if value is None else str(value)
+
+
+def _named(value: dict[str, Any]) -> str:
+    """A mapping without a kind, alone of its sort: a fleet, a program, or its entries."""
+    if value.get("fleet") is True:
+        return f"fleet of {value['count']}" if value.get("count") is not None else "fleet"
+    command = value.get("command")
+    if isinstance(command, list) and command:
+        return str(command[0])
+    return ",".join(f"{key}={_label(part, [])}" for key, part in value.items())
 
 
 def _canonical(node: Node) -> str:

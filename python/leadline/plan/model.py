@@ -25,12 +25,17 @@ class Case:
     """Axis to a short text for tables and `--only`."""
     topology: Topology
     clients: int
+    """Client hosts."""
+    fleet: int | None
+    """VPN clients that the one client host carries; None where each is a host."""
     link: LinkSpec | None
     """The lab's links; None where `hosts` are given."""
     hosts: Hosts | None
     """Given hosts; None where the lab makes them."""
     sut: Sut
     tests: tuple[Test, ...]
+    profile: bool = False
+    """Whether the system under test's call stacks are sampled."""
 
     @property
     def title(self) -> str:

@@ -84,7 +84,7 @@ def _texts(case: Case, axis: str) -> list[str]:
     """What a case's value of an axis can be called."""
     texts = [case.labels[axis]] if axis in case.labels else []
     if axis == "clients":
-        texts.append(str(case.clients))
+        texts.append(str(case.fleet or case.clients))
     elif axis == "topology":
         texts.append(case.topology)
     elif axis == "sut":

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from leadline.plan.fields import Count, IpVersion, Items, PlanModel
+from leadline.plan.fields import Count, IpVersion, Items, PlanModel, SomeItems
 
 
 class _SystemUnderTest(PlanModel):
@@ -46,10 +46,28 @@ def _word(text: str) -> str:
     return text
 
 
+def _with_config(command: tuple[str, ...]) -> tuple[str, ...]:
+    if not any("{config}" in word for word in command):
+        raise ValueError('no word of it has "{{config}}", where the path of the configuration goes')
+    return command
+
+
 def _path(text: str) -> str:
     if not text.strip() or not text.isprintable():
         raise ValueError("a program's name or path is empty or has control characters")
     return text
+
+
+class OpenvpnClient(PlanModel):
+    """An OpenVPN-compatible client by its command line, instead of the server's own program."""
+
+    command: Annotated[SomeItems[str], AfterValidator(_with_config)]
+    """Program and arguments; `{config}`, which a plan writes as "{{config}}", is the path of a configuration in one
+    file."""
+    ready: Annotated[str, AfterValidator(_path)] = "Initialization Sequence Completed"
+    """What it prints once its tunnel is up."""
+    without: Items[Annotated[str, AfterValidator(_word)]] = ()
+    """Options of OpenVPN's that it does not know: they are left out of its configuration."""
 
 
 class OpenvpnSut(_SystemUnderTest):
@@ -58,6 +76,8 @@ class OpenvpnSut(_SystemUnderTest):
     kind: Literal["openvpn"] = "openvpn"
     binary: Annotated[str, AfterValidator(_path)] = "openvpn"
     """Program, by name (looked up in PATH) or by path, so that versions and TLS libraries can be an axis."""
+    client: OpenvpnClient | None = None
+    """What the clients run; the same program as the server where null."""
     transport: Literal["udp", "tcp"] = "udp"
     """Protocol that carries the tunnel."""
     ip: IpVersion = 4

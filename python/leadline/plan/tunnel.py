@@ -242,7 +242,7 @@ class TunnelTest(EveryTest):
         arriving_ms = rate.total_ms(self.rate_per_s) if isinstance(self.rate_per_s, tuple) else 0
         if isinstance(self.rate_per_s, float):
             arriving_ms = round(1000 * (self.number or 1) / self.rate_per_s)
-        stay_ms = max([arriving_ms, *moments]) + _AFTERWARDS_MS
+        stay_ms = max([arriving_ms, *moments]) + (_AFTERWARDS_MS if self.ping_every_ms is None else _PINGED_MS)
         return stay_ms + (self.traffic.duration_ms if self.traffic else 0)
 
     @property
@@ -255,7 +255,9 @@ class TunnelTest(EveryTest):
         """How long the fleet stays at most, from the first arrival on: as given, else what everything can take."""
         if "duration_ms" in self.model_fields_set:
             return self.duration_ms
-        done_ms = rate.total_ms(self.stages) + self.way_up_ms
+        # Pings never end by themselves: what they are to show is over soon after the last arrival.
+        up_ms = self.way_up_ms if self.ping_every_ms is None else _PINGED_MS
+        done_ms = rate.total_ms(self.stages) + up_ms
         for moment in (*self.reconnect_at, *self.renegotiate_at):
             done_ms = max(done_ms, moment.at_ms + moment.over_ms + self.attempt_timeout_ms + self.first_data_ms)
         return done_ms + (self.traffic.duration_ms if self.traffic else 0) + _AFTERWARDS_MS
@@ -301,5 +303,7 @@ def _conflicts(test: TunnelTest) -> Iterator[tuple[str, str, str | None]]:
 
 _DEFAULT_BYTES = {"echo": 100, "udp": 1200}
 _SETTLED_PING_MS = 100
+_PINGED_MS = 10_000
+"""How long pings go on after the last arrival where no duration is given."""
 _AFTERWARDS_MS = 2_000
 """What is left for the last answers and for taking leave."""

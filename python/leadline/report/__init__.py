@@ -10,7 +10,7 @@ from leadline.report.ab_layout import ab_text
 from leadline.report.hdr_log import hdr_log
 from leadline.report.measurement import measurement
 from leadline.report.request import HttpRequested
-from leadline.report.scaling_table import scaling_table
+from leadline.report.scalings import scaling_table
 from leadline.report.text import figures_table, run_renderables
 from leadline.report.wrk_layout import wrk_text
 

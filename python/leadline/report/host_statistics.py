@@ -81,6 +81,47 @@ def client_row(case: str, test: str, repeats: list[ClientStatistics]) -> ClientR
     )
 
 
+@dataclass(frozen=True, slots=True)
+class FleetRow:
+    """What became of a fleet's clients in one test; counts are means over the repeats."""
+
+    case: str
+    test: str
+    counts: tuple[float | None, ...]
+    """Clients, configured, partial, failed."""
+    server_cpu_per_client_ms: float | None
+    server_memory_bytes: float | None
+    causes: dict[str, int]
+    """Of all repeats together."""
+
+
+def fleet_rows(analysis: RunAnalysis) -> list[FleetRow]:
+    """One row per case and test that was one of a fleet's clients."""
+    rows = []
+    for (case, test), results in _by_test(analysis).items():
+        if not any(result.kind == "tunnel" for result in results):
+            continue
+        causes: Counter[str] = Counter()
+        for result in results:
+            for one in (*result.fleet.failed, *result.fleet.partial) if result.fleet is not None else ():
+                causes[one.cause] += one.clients
+        means = {
+            name: _mean(result.metrics[name].value for result in results if name in result.metrics)
+            for name in (*_STATES, "server_cpu_per_client_ms", "server_memory_bytes")
+        }
+        rows.append(
+            FleetRow(
+                case,
+                test,
+                tuple(means[name] for name in _STATES),
+                means["server_cpu_per_client_ms"],
+                means["server_memory_bytes"],
+                dict(causes.most_common()),
+            )
+        )
+    return rows
+
+
 def server_rows(analysis: RunAnalysis) -> list[ServerRow]:
     """One row per case and test during which the gateway was observed."""
     return [
@@ -150,6 +191,9 @@ def _bring_up_row(case: str, system: str, repeats: list[ClientBringUp]) -> Bring
         time_max_s=max((repeat.time_max_s for repeat in repeats if repeat.time_max_s is not None), default=None),
         causes=dict(causes.most_common()),
     )
+
+
+_STATES = ("clients", "configured", "partial", "failed")
 
 
 def _by_test(analysis: RunAnalysis) -> dict[tuple[str, str], list[TestResult]]:

@@ -15,8 +15,8 @@ from importlib import resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from leadline.analysis.model import RunAnalysis, Validity
-from leadline.report import charts, figures, http_summary, quantities, verdicts, views
+from leadline.analysis.model import RunAnalysis, TestResult, Validity
+from leadline.report import charts, figures, http_summary, quantities, tunnel_summary, verdicts, views
 
 _MOST_OPEN_CASES = 4
 
@@ -35,6 +35,7 @@ def render_html(analysis: RunAnalysis) -> str:
             troubled=verdicts.troubled_trials(analysis),
             varying=figures.varying(figures.case_parameters(analysis)),
             tables=views.figure_tables(analysis),
+            scalings=views.scaling_tables(analysis),
             sections=sections,
             open_cases=len(sections) if len(sections) <= _MOST_OPEN_CASES else 1,
             result_reasons=views.reasons_of_results(analysis),
@@ -71,9 +72,16 @@ def _environment() -> Environment:
         headline=views.headline,
         circumstances=views.circumstances,
         examples_of=views.error_examples,
-        phases_of=http_summary.phase_rows,
+        phases_of=_phases,
     )
     return environment
+
+
+def _phases(test: TestResult) -> list[tuple[str, tuple[str, ...]]]:
+    """A fleet's steps, or a request's phases; both with count, mean, p50, p99 and maximum."""
+    if test.kind != "tunnel":
+        return http_summary.phase_rows(test)
+    return [(title, (*cells[:3], *cells[4:])) for title, cells in tunnel_summary.step_rows(test)]
 
 
 @cache

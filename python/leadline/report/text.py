@@ -19,6 +19,7 @@ from rich.text import Text
 
 from leadline.analysis.model import Reason, RunAnalysis, Summary, Validity
 from leadline.report import figures, host_statistics, quantities, verdicts
+from leadline.report.scalings import scaling_table
 
 TONES = {"good": "green", "bounded": "yellow", "doubtful": "yellow", "bad": "red"}
 
@@ -30,6 +31,8 @@ def run_renderables(analysis: RunAnalysis) -> list[RenderableType]:
         client_table(analysis),
         server_table(analysis),
         bring_up_table(analysis),
+        fleet_table(analysis),
+        *(scaling_table(found, "clients", test) for test, found in analysis.scaling.items() if found),
         troubles(analysis),
         targets_table(analysis),
         verdict_lines(analysis),
@@ -110,6 +113,33 @@ def bring_up_table(analysis: RunAnalysis) -> RenderableType | None:
         systems.append(Text(f"{row.case}: {row.system}", style="dim"))
         causes += [Text(f"{row.case}: {number} × {cause}", style="dim") for cause, number in row.causes.items()]
     return Group(table, *systems, *causes)
+
+
+def fleet_table(analysis: RunAnalysis) -> RenderableType | None:
+    """What became of the VPN clients of each case and test; None where no test was about them."""
+    rows = host_statistics.fleet_rows(analysis)
+    if not rows:
+        return None
+    table = titled_table("VPN clients", "means over the repeats")
+    add_columns(
+        table,
+        left=("case", "test"),
+        right=("clients", "configured", "partial", "failed", "server CPU", "server memory"),
+    )
+    for row in rows:
+        table.add_row(
+            Text(row.case),
+            Text(row.test),
+            *(quantities.fixed(count, 0) for count in row.counts),
+            quantities.metric(row.server_cpu_per_client_ms, "ms"),
+            quantities.memory(row.server_memory_bytes),
+        )
+    causes = [
+        Text(f"{row.case} {row.test}: {number} × {cause}", style="dim")
+        for row in rows
+        for cause, number in row.causes.items()
+    ]
+    return Group(table, *causes)
 
 
 def troubles(analysis: RunAnalysis) -> RenderableType | None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from leadline.analysis.model import Metric, Reason, RunAnalysis, Summary, TestResult, TrialResult, Validity, Verdict
-from leadline.report import charts, figures, host_statistics, http_summary, quantities, verdicts
+from leadline.report import charts, figures, host_statistics, http_summary, quantities, scalings, verdicts
 
 MOST_COMPARED_CASES = 7
 
@@ -64,6 +64,16 @@ class FigureTable:
 
 
 @dataclass(frozen=True, slots=True)
+class ScalingTable:
+    """How one test's figures grow with the number of clients: figure, its ends, exponent, interval, answer."""
+
+    title: str
+    numbers: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: dict[str, list[str]]
+
+
+@dataclass(frozen=True, slots=True)
 class CaseSection:
     """Everything of one case."""
 
@@ -105,6 +115,20 @@ def figure_tables(analysis: RunAnalysis) -> list[FigureTable]:
         titles = tuple(figure.title for figure in kind.others)
         tables.append(FigureTable(test, kind.title, lead, titles, tuple(rows), _compared(analysis, test, cases)))
     return tables
+
+
+def scaling_tables(analysis: RunAnalysis) -> list[ScalingTable]:
+    """One table per test that was done with several numbers of clients."""
+    return [
+        ScalingTable(
+            title,
+            tuple(f"{number:g}" for number in scalings.ends_of(found)),
+            tuple(scalings.scaling_row(one, scalings.ends_of(found)) for one in found),
+            scalings.notes_of(found),
+        )
+        for title, found in analysis.scaling.items()
+        if found
+    ]
 
 
 def case_sections(analysis: RunAnalysis) -> list[CaseSection]:

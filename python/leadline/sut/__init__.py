@@ -13,12 +13,12 @@ from pydantic import BaseModel
 
 from leadline.errors import InputError
 from leadline.plan.sut import OpenvpnSut, RouteSut, WireguardSut
-from leadline.sut.model import BringUp, ClientState, NobodyConnected, Site, SystemUnderTest
+from leadline.sut.model import BringUp, ClientState, FleetAccess, NobodyConnected, Site, SystemUnderTest
 from leadline.sut.openvpn import Openvpn
 from leadline.sut.route import Route
 from leadline.sut.wireguard import Wireguard
 
-__all__ = ["BringUp", "ClientState", "NobodyConnected", "Site", "SystemUnderTest", "create"]
+__all__ = ["BringUp", "ClientState", "FleetAccess", "NobodyConnected", "Site", "SystemUnderTest", "create"]
 
 _KINDS: dict[str, tuple[type[BaseModel], Callable[[Any], SystemUnderTest]]] = {
     "route": (RouteSut, Route),

@@ -34,6 +34,8 @@ class ClientPlan:
     ready: str
     """What the process says when it takes itself for connected."""
     expected: Expectation
+    settles_s: float = 0.0
+    """How long after its word addresses and routes may still be on their way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,9 @@ async def _connect_one(
     time_s = (line.t_ns - started.t_ns) / 1e9
     hooks.configure(plan)
     view = await agent.inspect()
+    settled_by = time.monotonic() + plan.settles_s
+    while expectation.missing(view, plan.expected) and time.monotonic() < settled_by:
+        view = await agent.inspect()
     held = expectation.addresses(view, plan.expected)
     lacking = expectation.missing(view, plan.expected)
     if lacking:

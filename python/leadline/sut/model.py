@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -34,6 +34,8 @@ class Site:
     """The server's address by IP version (4, 6): where the load goes, and the probe before it."""
     logs: Path | None = None
     """Folder for the daemons' logs; `folder` where None."""
+    fleet: int | None = None
+    """VPN clients that the one client host is to carry as machines; None where each client host is one."""
 
     @property
     def setup(self) -> str:
@@ -70,6 +72,20 @@ class ClientState:
 
 
 @dataclass(frozen=True, slots=True)
+class FleetAccess:
+    """What a fleet needs to connect; none of it is written anywhere but into the agent that runs it."""
+
+    profile: str = field(repr=False)
+    """An `.ovpn` file's text, whole."""
+    authority_pem: str = field(repr=False)
+    authority_key_pem: str = field(repr=False)
+    pools: tuple[str, ...] = ()
+    """Networks that its addresses come from."""
+    routes: tuple[str, ...] = ()
+    """Networks that are pushed to it."""
+
+
+@dataclass(frozen=True, slots=True)
 class BringUp:
     """A system that is up: traffic has gone through it from every client that is `connected`."""
 
@@ -79,6 +95,8 @@ class BringUp:
     """The server's address by IP version, as the clients reach it."""
     processes: tuple[str, ...]
     """The names under which observations show the system's processes."""
+    fleet: FleetAccess | None = None
+    """How a fleet connects, where the site has one."""
 
 
 class NobodyConnected(SutFailed):

@@ -6,16 +6,18 @@ Owns the order of things; `openvpn_config` renders the files, `openvpn_log` read
 from __future__ import annotations
 
 import datetime
+import shutil
 from pathlib import Path
 
-from leadline.errors import LeadlineError, SutFailed
+from leadline.errors import LeadlineError, MissingBinary, SutFailed
 from leadline.lab.hosts import Lab
-from leadline.plan.sut import OpenvpnSut
+from leadline.plan import ovpn
+from leadline.plan.sut import OpenvpnClient, OpenvpnSut
 from leadline.sut import openvpn_log, openvpn_program
 from leadline.sut.connecting import ClientPlan, Hooks, connect, unless_dead
 from leadline.sut.daemons import Daemon, Daemons
 from leadline.sut.expectation import Expectation
-from leadline.sut.model import BringUp, Site
+from leadline.sut.model import BringUp, FleetAccess, Site
 from leadline.sut.openvpn_config import (
     INTERFACE,
     Keys,
@@ -26,12 +28,14 @@ from leadline.sut.openvpn_config import (
     server_config,
 )
 from leadline.sut.openvpn_program import OpenvpnProgram
-from leadline.sut.pki import issue
+from leadline.sut.pki import Pki, issue
 from leadline.sut.private_files import private_folder, write_private
 from leadline.sut.shape import CLIENT_LAN, POOL, SERVER_LAN, Shape, gateway_address, outer_address, shape_of
 
 SERVER_NAME, CLIENT_NAME = "openvpn-server", "openvpn-client"
 _SERVER_WITHIN_S = 15.0
+# OpenVPN says that it is ready when its device is; others say so before.
+_SETTLES_S = 2.0
 
 
 class Openvpn:
@@ -50,12 +54,15 @@ class Openvpn:
         daemons = self._daemons = Daemons(site)
         for host in shape.forwarding:
             lab.forward(host)
-        server, clients = await self._write_files(site, shape, program)
+        server, clients, access = await self._write_files(site, shape, program)
         await daemons.start(server)
         try:
             await daemons.say(server, openvpn_log.READY, _SERVER_WITHIN_S)
         except SutFailed as error:
             raise _named(daemons, server, error) from error
+        if site.fleet is not None:
+            # Whether its clients can connect is what the tests measure; no process of OpenVPN is started for them.
+            return BringUp(program.version, [], dict(site.server_address), (SERVER_NAME,), access)
         hooks = Hooks(
             explain=lambda plan: _explain(daemons, server, plan), configure=lambda plan: _route_site(lab, shape, plan)
         )
@@ -72,7 +79,9 @@ class Openvpn:
         if self._daemons is not None:
             await self._daemons.stop_all()
 
-    async def _write_files(self, site: Site, shape: Shape, program: OpenvpnProgram) -> tuple[Daemon, list[ClientPlan]]:
+    async def _write_files(
+        self, site: Site, shape: Shape, program: OpenvpnProgram
+    ) -> tuple[Daemon, list[ClientPlan], FleetAccess | None]:
         """Keys and configurations of all ends; nothing runs yet."""
         folder = site.files("openvpn")
         hosts = [end.host for end in shape.clients]
@@ -94,18 +103,29 @@ class Openvpn:
             Keys(pki.authority, pki.server, control),
             networks,
             listen=outer,
-            clients=len(hosts),
+            clients=site.fleet or len(hosts),
             folder=folder,
         )
         server = _daemon(site, program, shape.gateway, SERVER_NAME, text)
+        if site.fleet is not None:
+            carrier = hosts[0]
+            keys = Keys(pki.authority, pki.clients[carrier], controls[carrier])
+            text = client_config(self.parameters, program, keys, remote=outer)
+            return server, [], _fleet_access(text, pki, networks)
         expected = Expectation(INTERFACE, pool, tuple(pushed))
         plans = []
         for end in shape.clients:
             keys = Keys(pki.authority, pki.clients[end.host], controls[end.host])
             text = client_config(self.parameters, program, keys, remote=outer)
-            daemon = _daemon(site, program, end.host, CLIENT_NAME, text)
-            plans.append(ClientPlan(end.client, daemon, openvpn_log.READY, expected))
-        return server, plans
+            if self.parameters.client is None:
+                daemon = _daemon(site, program, end.host, CLIENT_NAME, text)
+                plans.append(ClientPlan(end.client, daemon, openvpn_log.READY, expected))
+            else:
+                daemon = _foreign(site, self.parameters.client, end.host, text)
+                plans.append(
+                    ClientPlan(end.client, daemon, self.parameters.client.ready, expected, settles_s=_SETTLES_S)
+                )
+        return server, plans, None
 
     async def _control_keys(
         self, program: OpenvpnProgram, folder: Path, hosts: list[str]
@@ -121,10 +141,41 @@ class Openvpn:
                 return shared, dict.fromkeys(hosts, shared)
 
 
+def _fleet_access(config: str, pki: Pki, networks: Networks) -> FleetAccess:
+    """The profile with its files in it, the authority, and what the server gives to each client."""
+    return FleetAccess(
+        _whole(config).text,
+        pki.authority.read_text(encoding="ascii"),
+        pki.authority_key_pem,
+        tuple(str(network) for network in networks.pool.values()),
+        tuple(str(network) for network in networks.pushed),
+    )
+
+
 def _daemon(site: Site, program: OpenvpnProgram, host: str, name: str, config: str) -> Daemon:
     file = write_private(site.files("openvpn") / f"{host}.conf", config)
     argv = (program.path, "--config", str(file))
     return Daemon(host, name, argv, site.log_file("openvpn", host), openvpn_log.REPORT)
+
+
+def _foreign(site: Site, client: OpenvpnClient, host: str, config: str) -> Daemon:
+    """Another implementation: its configuration is one file, without what it does not know.
+
+    Raises:
+        MissingBinary: its program is not here.
+    """
+    program = shutil.which(client.command[0])
+    if program is None:
+        raise MissingBinary(client.command[0], hint="install it, or choose other cases with --only")
+    lines = [line for line in config.splitlines() if line.split(maxsplit=1)[0] not in client.without]
+    file = write_private(site.files("openvpn") / f"{host}.conf", _whole("\n".join(lines)).text)
+    argv = (program, *(word.replace("{config}", str(file)) for word in client.command[1:]))
+    return Daemon(host, CLIENT_NAME, argv, site.log_file("openvpn", host), (*openvpn_log.REPORT, client.ready))
+
+
+def _whole(config: str) -> ovpn.Profile:
+    """A configuration with its files in it."""
+    return ovpn.whole(config, lambda name: Path(name).read_text(encoding="ascii"))
 
 
 def _route_site(lab: Lab, shape: Shape, plan: ClientPlan) -> None:

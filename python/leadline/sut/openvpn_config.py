@@ -18,6 +18,8 @@ from leadline.sut.shape import Network, gateway_address
 
 INTERFACE = "tun0"
 PORT = 1194
+DEFAULT_MAX_CLIENTS = 1024
+"""More clients than this are refused where nobody says `max-clients`."""
 INITIAL_RATE = (100, 10)
 """OpenVPN 2.6's default `connect-freq-initial`: answers to first packets, in so many seconds."""
 _LEGACY_CIPHERS = ("BF-", "CAST5-", "DES-CBC", "IDEA-", "RC2-", "SEED-")
@@ -69,8 +71,9 @@ def server_config(
         lines.append(f"client-config-dir {_quoted(folder / 'ccd')}")
     lines += _common(parameters, program, keys, "server")
     lines += ["remote-cert-tls client", "dh none", "keepalive 10 60"]
-    if parameters.max_clients is not None:
-        lines.append(f"max-clients {parameters.max_clients}")
+    most = parameters.max_clients or (clients if clients > DEFAULT_MAX_CLIENTS else None)
+    if most is not None:
+        lines.append(f"max-clients {most}")
     lines += _initial_rate(parameters, program, clients)
     lines += [f"status {_quoted(folder / 'status')} 10", "status-version 2"]
     return _text(lines)

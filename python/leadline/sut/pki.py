@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cryptography import x509
@@ -37,6 +37,8 @@ class Pki:
     authority: Path
     server: Identity
     clients: dict[str, Identity]
+    authority_key_pem: str = field(repr=False)
+    """For who makes more certificates while the run lasts."""
 
 
 def issue(folder: Path, server: str, clients: Sequence[str], *, now: datetime.datetime) -> Pki:
@@ -62,6 +64,7 @@ def issue(folder: Path, server: str, clients: Sequence[str], *, now: datetime.da
         authority_file,
         identity(server, ExtendedKeyUsageOID.SERVER_AUTH),
         {name: identity(name, ExtendedKeyUsageOID.CLIENT_AUTH) for name in clients},
+        _pem(authority_key).decode("ascii"),
     )
 
 

@@ -11,13 +11,15 @@ from typing import Any, TypeVar
 
 from leadline.errors import AgentError, DatasetError, LeadlineError, MissingBinary, SutFailed, TaskFailed
 from leadline.plan import Test, Trial, TunnelTest
-from leadline.sut import BringUp, ClientState, NobodyConnected, SystemUnderTest, create
+from leadline.sut import BringUp, ClientState, FleetAccess, NobodyConnected, SystemUnderTest, create
 from leadline.trial import load, place
+from leadline.trial.fleet_tests import fleet_workload
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.ledger import Ledger
 from leadline.trial.notices import PhaseBegan, TestBegan, TestEnded, TrialBegan, TrialEnded
 from leadline.trial.place import Place
-from leadline.trial.workloads import workload
+from leadline.trial.profile import profiled
+from leadline.trial.workloads import LoadWorkload, workload
 
 T = TypeVar("T")
 
@@ -100,6 +102,10 @@ class _Up:
     """The hosts that can be measured."""
     sut: SystemUnderTest | None
     """None where the plan gave hosts: they are measured as they are."""
+    profiled: tuple[str, ...] = ()
+    """Processes whose call stacks are sampled during tests."""
+    fleet: FleetAccess | None = None
+    """How the case's fleet connects, where it has one."""
 
 
 @asynccontextmanager
@@ -123,7 +129,9 @@ async def _brought_up(trial: Trial, spot: Place, around: Surroundings) -> AsyncI
             _tell_bring_up(ledger, trial, up)
         connected = [client.host for client in up.clients if client.state == "connected"]
         # A system without clients of its own (a route) counts none.
-        yield _Up(connected if up.clients else list(spot.clients), sut)
+        profiled_processes = up.processes if trial.case.profile else ()
+        able = connected if up.clients else list(spot.clients)
+        yield _Up(able, sut, profiled_processes, up.fleet)
     finally:
         # What a take-down costs is not the last test's. Who has lost an agent is told of that already.
         with suppress(AgentError):
@@ -141,17 +149,22 @@ async def _test(test: Test, label: str, up: _Up, spot: Place, around: Surroundin
     address = spot.server_address.get(test.ip)
     if address is None:
         raise LeadlineError(f"{test.name}: the hosts have no IPv{test.ip}")
-    if isinstance(test, TunnelTest):
+    workloads: dict[str, LoadWorkload]
+    if up.fleet is not None and spot.case.fleet is not None:
+        workloads = {able[0]: fleet_workload(test, up.fleet, spot.case.fleet, address)}
+    elif isinstance(test, TunnelTest):
         raise LeadlineError(f"{test.name}: a tunnel test needs a fleet", hint="give the plan clients: {fleet: true}")
-    workloads = {client: workload(test, address) for client in able}
+    else:
+        workloads = {client: workload(test, address) for client in able}
     await place.observe(spot, name, around.observe_period_ms, ledger)
     ledger.tell(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
     status, error = "done", None
     try:
-        course = load.run(
-            load.Load(name, test.model_dump(), workloads), spot.agents, spot.clocks, ledger, around.interrupt
-        )
-        await _watched(course, up, spot, around.interrupt)
+        async with profiled(name, up.profiled, spot):
+            course = load.run(
+                load.Load(name, test.model_dump(), workloads), spot.agents, spot.clocks, ledger, around.interrupt
+            )
+            await _watched(course, up, spot, around.interrupt)
         if around.interrupt.asked.is_set():
             raise Interrupted("stopped by the user")
     except BaseException as failure:

@@ -22,6 +22,7 @@ from leadline.trial.attempt import Surroundings, attempt
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.ledger import Ledger
 from leadline.trial.notices import Observer, RunBegan, RunEnded
+from leadline.trial.profile import draw_profiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class Campaign:
                     "title": case.title,
                     "parameters": dict(case.labels),
                     "topology": case.topology,
-                    "clients": case.clients,
+                    "clients": case.clients if case.fleet is None else {"fleet": True, "count": case.fleet},
                     "sut": case.sut.model_dump(),
                     "link": case.link.model_dump() if case.link else None,
                     "tests": [test.model_dump() for test in case.tests],
@@ -123,6 +124,7 @@ def conclude(folder: RunFolder) -> RunOutcome:
         rebuild,
         lambda run: write_results(run, result_rows(analysis)),
         lambda run: _report(run, analysis),
+        draw_profiles,
     ):
         try:
             write(folder)

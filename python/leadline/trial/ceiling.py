@@ -6,10 +6,12 @@ Runs before a measurement, never during one, and touches no server but its own; 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import os
 import platform
+import socket
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -63,6 +65,8 @@ async def ceiling_for(
     known = cache.find(key)
     if known is not None or interrupt.asked.is_set():
         return known
+    if not await _is_found(load):
+        return None
     began()
     try:
         result = await calibrate(load, interrupt)
@@ -221,6 +225,19 @@ def _can_be_calibrated(load: HttpWorkload) -> bool:
     if route.unix_socket is not None or route.proxy is not None or route.dns == "connection":
         return False
     return load.script is None or not any(word in load.script.source for word in _MORE_THAN_REQUESTS)
+
+
+async def _is_found(load: HttpWorkload) -> bool:
+    """Whether the load's host has an address: one that has none fails at once, and need not wait for a calibration."""
+    parts = urlsplit(load.requests[0].url)
+    host = parts.hostname or ""
+    if any(one.host.casefold() == host.casefold() for one in load.route.resolve):
+        return True
+    try:
+        await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return False
+    return True
 
 
 def _answer_bytes(load: HttpWorkload) -> int:

@@ -7,13 +7,26 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from leadline.analysis.crypto import CryptoFigure, CryptoResult, judge_crypto
-from leadline.contract.models import CryptoWorkload, MachineSample, ObservationEvent, Outcome, Progress
+from leadline.contract.models import (
+    CryptoWorkload,
+    MachineSample,
+    ObservationEvent,
+    Outcome,
+    ProfileWorkload,
+    Progress,
+)
 from leadline.errors import AgentLost
 from leadline.fleet import Agent, Event, Launch, agent_binary
 from leadline.trial.interrupt import Interrupt
 
 HERE = "this host"
-_TRIAL, _TASK = "c01/1", "crypto"
+_TRIAL, _TASK, _PROFILE = "c01/1", "crypto", "profile"
+# Its own name among an agent's processes.
+_AGENT = "agent"
+# Not a divisor of anything that recurs in round numbers.
+PROFILE_HZ = 499
+# perf resolves its samples after the end.
+_PROFILED_WITHIN_S = 120.0
 _OBSERVE_PERIOD_MS = 250
 # Handshakes need certificates, which take a few milliseconds; a busy host takes longer.
 _READY_WITHIN_S = 30.0
@@ -23,9 +36,11 @@ _END_WITHIN_S = 60.0
 
 
 async def measure_crypto(
-    workload: CryptoWorkload, figures: int, interrupt: Interrupt, done: Callable[[int], None]
-) -> CryptoResult:
+    workload: CryptoWorkload, figures: int, interrupt: Interrupt, done: Callable[[int], None], *, profile: bool = False
+) -> tuple[CryptoResult, str | None]:
     """Measure `figures` figures; `done` is told of each. An interrupted measurement gives what it has.
+
+    With `profile`, the agent's call stacks are sampled meanwhile; the folded ones are the second of the pair.
 
     Raises:
         TaskFailed: the agent could not measure it.
@@ -41,7 +56,11 @@ async def measure_crypto(
                 done(row.sent_units or 0)
 
     agent = await Agent.start(HERE, Launch((str(agent_binary()),)), sink=hear)
+    folded = None
     try:
+        if profile:
+            watched = ProfileWorkload(processes=[_AGENT], frequency_hz=PROFILE_HZ)
+            await agent.prepare(_TRIAL, _PROFILE, watched, _READY_WITHIN_S)
         await agent.prepare(_TRIAL, _TASK, workload, _READY_WITHIN_S)
         await agent.observe(_TRIAL, _OBSERVE_PERIOD_MS, True)
         stopper = asyncio.create_task(_stop_when_asked(agent, interrupt))
@@ -51,12 +70,15 @@ async def measure_crypto(
             finished = await agent.finished(_TRIAL, _TASK, limit_s)
         finally:
             stopper.cancel()
+        if profile:
+            await agent.stop(_TRIAL, _PROFILE)
+            folded = (await agent.profiled(_TRIAL, _PROFILE, _PROFILED_WITHIN_S)).folded
     finally:
         await agent.close()
-    return result_of(finished.outcome, machine, whole=not interrupt.asked.is_set())
+    return result_of(finished.outcome, machine, whole=not interrupt.asked.is_set(), profiled=profile), folded
 
 
-def result_of(outcome: Outcome, machine: list[MachineSample], *, whole: bool) -> CryptoResult:
+def result_of(outcome: Outcome, machine: list[MachineSample], *, whole: bool, profiled: bool = False) -> CryptoResult:
     """The agent's figures, judged by what its thread and the machine tell."""
     found = [
         CryptoFigure(one.what, one.algorithm, one.bytes, one.operations, one.cpu_ns, one.wall_ns)
@@ -68,7 +90,7 @@ def result_of(outcome: Outcome, machine: list[MachineSample], *, whole: bool) ->
         if thread.runnable_wait_s is not None and thread.wall_s
     ]
     waited = max((wait_s / wall_s for wait_s, wall_s in waits), default=None)
-    return judge_crypto(found, whole=whole, waited=waited, stolen=_stolen(machine))
+    return judge_crypto(found, whole=whole, waited=waited, stolen=_stolen(machine), profiled=profiled)
 
 
 def _stolen(machine: list[MachineSample]) -> float | None:
@@ -88,4 +110,4 @@ def _stolen(machine: list[MachineSample]) -> float | None:
 async def _stop_when_asked(agent: Agent, interrupt: Interrupt) -> None:
     await interrupt.asked.wait()
     with suppress(AgentLost):
-        await agent.stop(_TRIAL)
+        await agent.stop(_TRIAL, _TASK)

@@ -14,6 +14,8 @@ from leadline.trial.ledger import Ledger
 from leadline.trial.notices import LiveFigures
 
 _PERIOD_S = 0.5
+# Of a fleet's clients.
+_STATES = ("configured", "connecting", "partial", "failed")
 _SHOWN = ("latency", "late")
 # Threads hand their histograms over once a second, each at a moment of its own.
 _RECENT_NS = 1_100_000_000
@@ -87,6 +89,11 @@ class Live:
         latency, late = (self._merged(metric) for metric in _SHOWN)
         standings = list(self._standings.values())
         connections = [count for now in standings if (count := now.counts.get("connections")) is not None]
+        clients = {
+            state: sum(now.counts.get(state, 0) for now in standings)
+            for state in _STATES
+            if any(state in now.counts for now in standings)
+        }
         self._ledger.tell(
             LiveFigures(
                 label=self._label,
@@ -99,6 +106,7 @@ class Live:
                 errors=sum(sum(now.errors.values()) for now in standings) if standings else None,
                 connections=sum(connections) if connections else None,
                 busiest_thread=self._threads.busiest(),
+                clients=clients or None,
             )
         )
 

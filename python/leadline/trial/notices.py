@@ -64,6 +64,8 @@ class LiveFigures:
     """Connections that are open."""
     busiest_thread: float | None = None
     """Share of the last second that the busiest generating thread was on a CPU."""
+    clients: dict[str, int] | None = None
+    """A fleet's clients by their state; None of other loads."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,7 @@ class Place:
             serve_port=SESSION_PORT,
             server_address=self.server_address,
             logs=logs,
+            fleet=self.case.fleet,
         )
 
     async def failure(self) -> Exception:

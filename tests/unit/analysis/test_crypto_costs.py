@@ -33,6 +33,14 @@ def test_small_sizes_weigh_as_much_as_large_ones() -> None:
         assert fit("seal", "AES-256-GCM", points).worst < 0.1
 
 
+def test_no_cost_is_below_zero() -> None:
+    by_bytes = fit("cipher", "DES-EDE3-CBC", [(64, 5800), (576, 58_500), (1400, 140_500)])
+    assert by_bytes.ns_per_packet == 0
+    assert by_bytes.ns_per_byte == pytest.approx(97, rel=0.1)
+    by_packets = fit("seal", "AES-256-GCM", [(64, 500), (576, 490), (1400, 480)])
+    assert (by_packets.ns_per_packet, by_packets.ns_per_byte) == (pytest.approx(490, rel=0.01), 0)
+
+
 def test_a_line_needs_three_sizes() -> None:
     assert judge_crypto([figure(64, 200), figure(1400, 500)], whole=True).fits == ()
     three = judge_crypto(

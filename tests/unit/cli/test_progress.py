@@ -51,6 +51,15 @@ def test_a_load_has_its_rate_and_below_it_how_it_does() -> None:
     assert max(len(first), len(second)) <= 80
 
 
+def test_a_fleet_has_its_clients_by_state() -> None:
+    progress = began()
+    states = {"configured": 812, "connecting": 120, "partial": 0, "failed": 3}
+    progress(LiveFigures(LABEL, 1.0, 0.0, None, clients=states))
+    [line] = drawn(progress)
+    assert line.startswith("http  812 configured, 120 connecting, 3 failed  0 s, about 10 s ")
+    assert "bit/s" not in line, "a fleet that carries nothing"
+
+
 def test_what_is_not_known_is_not_drawn() -> None:
     progress = began()
     progress(LiveFigures(LABEL, 1.0, None, None))

@@ -28,7 +28,7 @@ from leadline.trial.workloads import workload
 NOW_S = 1_800_000_000.0
 
 
-def load(url: str = "http://server.example:81/some/path?size=100&delay=5", **changes: Any) -> HttpWorkload:
+def load(url: str = "http://localhost:81/some/path?size=100&delay=5", **changes: Any) -> HttpWorkload:
     test = validate_input(HttpTest, {"name": "http", "duration": "9s", "connections": 20, "threads": 2})
     made = workload(test, "server.example")
     assert isinstance(made, HttpWorkload)
@@ -64,7 +64,7 @@ def test_the_null_responder_gets_as_many_bytes_and_nobody_else_any() -> None:
     assert (aimed.rate, aimed.number, aimed.warmup_ms, aimed.duration_ms, aimed.ip_version) == ([], None, 0, 1000, None)
     assert (aimed.route.bind, aimed.route.unix_socket, aimed.route.proxy) == ([], None, None)
     assert (aimed.connections, aimed.threads) == (20, 2)
-    assert given.requests[0].url.startswith("http://server.example:81/"), "the load itself is as it was"
+    assert given.requests[0].url.startswith("http://localhost:81/"), "the load itself is as it was"
 
 
 def test_the_null_responder_is_trusted_and_not_told_who_we_are() -> None:
@@ -401,6 +401,14 @@ async def test_what_cannot_be_run_is_told_and_unknown(asked: Callable[[HttpWorkl
     found, times, said = await asked(broken)
     assert (found, times) == (None, 1)
     assert len(said) == 1 and "ceiling is not known" in said[0]
+
+
+async def test_a_host_that_has_no_address_is_not_calibrated_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    given = load("http://nowhere.invalid/")
+    assert await ceiling_for(given, Interrupt(), lambda: pytest.fail("it began"), pytest.fail) is None
 
 
 async def test_an_interrupt_is_not_kept_waiting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

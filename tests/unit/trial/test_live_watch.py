@@ -97,6 +97,15 @@ def test_errors_and_connections_are_as_of_now_and_the_thread_of_the_last_second(
     assert told.busiest_thread == pytest.approx(0.2)
 
 
+def test_a_fleets_clients_are_as_of_now() -> None:
+    told = live_figures(
+        progress(BEGAN_NS + 1 * S, 0, stands=standing(0.1, 1.0, configured=3, connecting=7, failed=0)),
+        progress(BEGAN_NS + 2 * S, 0, stands=standing(0.2, 2.0, configured=9, connecting=0, failed=1)),
+    )
+    assert told.clients == {"configured": 9, "connecting": 0, "failed": 1}
+    assert live_figures(progress(BEGAN_NS, 0, stands=standing(0.1, 1.0))).clients is None
+
+
 def test_what_no_agent_tells_is_not_known() -> None:
     told = live_figures(progress(BEGAN_NS + S, 100))
     unknown = (told.latency_p50_us, told.latency_p99_us, told.late_p99_us, told.errors, told.connections)

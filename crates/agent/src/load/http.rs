@@ -232,8 +232,8 @@ impl Course {
     fn new(load: &HttpLoad, at_ns: u64) -> Self {
         let interval_ns = u64::from(load.spec.interval_ms.max(1)) * 1_000_000;
         let mut collector = Collector::new(METRICS);
-        if let Destination::Known(_, Some(took_ns)) = load.plan.way.destination {
-            collector.record(Metric::Dns as usize, took_ns);
+        if let Destination::Known(_, Some(found)) = &load.plan.way.destination {
+            collector.record(Metric::Dns as usize, found.took_ns);
         }
         Self {
             collector,

@@ -78,7 +78,9 @@ pub fn prepare(workload: Workload, task: &Task) -> Result<Box<dyn Ready>, ErrorR
         Workload::Http(spec) => http::prepare(*spec, task),
         Workload::Tunnel(spec) => tunnel::prepare(&spec),
         Workload::Crypto(spec) => crypto::prepare(spec),
-        Workload::Serve(_) | Workload::Process(_) => Err(input_error("not_a_load", "this workload generates no load")),
+        Workload::Serve(_) | Workload::Process(_) | Workload::Profile(_) => {
+            Err(input_error("not_a_load", "this workload generates no load"))
+        }
     }
 }
 

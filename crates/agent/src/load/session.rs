@@ -55,6 +55,15 @@ pub fn resolve(target: &Target) -> Result<SocketAddr, ErrorReport> {
 
 /// As `resolve`, from the parts.
 pub fn resolve_host(host: &str, port: u16, ip_version: Option<IpVersion>) -> Result<SocketAddr, ErrorReport> {
+    Ok(resolve_all(host, port, ip_version)?.0)
+}
+
+/// As `resolve_host`, with what other addresses there are.
+pub fn resolve_all(
+    host: &str,
+    port: u16,
+    ip_version: Option<IpVersion>,
+) -> Result<(SocketAddr, Vec<SocketAddr>), ErrorReport> {
     let fits = |address: &SocketAddr| match ip_version {
         Some(IpVersion::V4) => address.is_ipv4(),
         Some(IpVersion::V6) => address.is_ipv6(),
@@ -64,10 +73,11 @@ pub fn resolve_host(host: &str, port: u16, ip_version: Option<IpVersion>) -> Res
         code: "unknown_host".into(),
         ..system_error(&format!("looking up {host}"), &error)
     })?;
-    addresses.find(fits).ok_or_else(|| {
+    let first = addresses.find(fits).ok_or_else(|| {
         let family = if ip_version == Some(IpVersion::V6) { "IPv6" } else { "IPv4" };
         input_error("no_address", format!("{host} has no {family} address"))
-    })
+    })?;
+    Ok((first, addresses.filter(fits).collect()))
 }
 
 /// A local address as written.
@@ -302,5 +312,14 @@ mod tests {
         assert_eq!(session.hear().unwrap_err().code, "timeout");
         drop(session);
         assert!(dripping.join().unwrap() < 1000);
+    }
+
+    #[test]
+    fn a_name_gives_all_its_addresses_and_each_once() {
+        let system: Vec<SocketAddr> = ("localhost", 80).to_socket_addrs().unwrap().collect();
+        let (first, others) = resolve_all("localhost", 80, None).unwrap();
+        assert_eq!([vec![first], others].concat(), system);
+        let (only, others) = resolve_all("127.0.0.1", 80, Some(IpVersion::V4)).unwrap();
+        assert_eq!((only, others), (SocketAddr::from(([127, 0, 0, 1], 80)), Vec::new()));
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
-use leadline_stats::Histogram;
+use leadline_stats::{Histogram, Place};
 use leadline_sys::usage::ThreadUsage;
 use leadline_wire::{FlowProgress, HistogramReport, ThreadReport};
 
@@ -93,8 +93,8 @@ pub struct Rolled {
 }
 
 /// A thread's own histograms, one pair (measured, warm-up) per metric. Recording costs one histogram increment; what is
-/// handed over is replaced by what has come back empty, since copying and clearing would stall the thread for long enough
-/// to be seen in its latencies.
+/// handed over is replaced by what has come back empty, since copying and clearing is not for a thread to do that
+/// measures.
 pub struct Recorder {
     measured: Vec<Histogram>,
     warmup: Vec<Histogram>,
@@ -116,8 +116,14 @@ impl Recorder {
     /// Count one duration of a metric for an operation that was due at `due_ns`.
     #[inline]
     pub fn record(&mut self, metric: usize, due_ns: u64, value_ns: u64) {
+        self.record_at(metric, due_ns, Histogram::place(value_ns));
+    }
+
+    /// As [`Recorder::record`], for a duration whose place is known.
+    #[inline]
+    pub fn record_at(&mut self, metric: usize, due_ns: u64, place: Place) {
         let set = if due_ns < self.warm_until_ns { &mut self.warmup } else { &mut self.measured };
-        set[metric].record(value_ns);
+        set[metric].record_at(place);
     }
 
     /// Hand over what there is when a second has passed; call on every turn of the loop.
@@ -142,7 +148,7 @@ impl Recorder {
     fn hand_over(&mut self) {
         for (set, warmup) in [(&mut self.measured, false), (&mut self.warmup, true)] {
             for (metric, histogram) in set.iter_mut().enumerate() {
-                if histogram.count() + histogram.overflow() > 0 {
+                if !histogram.is_empty() {
                     let empty = self.returned.try_recv().unwrap_or_default();
                     let histogram = std::mem::replace(histogram, empty);
                     // The reader only goes away when the task is over and nobody wants the figures.
@@ -191,8 +197,9 @@ impl Collector {
 
     /// The histograms since the last call.
     pub fn recent(&mut self) -> Vec<HistogramReport> {
-        let recent = std::mem::take(&mut self.recent);
-        self.reports(&recent)
+        let reports = self.reports(&self.recent);
+        self.recent.values_mut().for_each(Histogram::clear);
+        reports
     }
 
     /// The histograms of the whole task.
@@ -214,7 +221,7 @@ impl Collector {
                 hdr_v2: histogram.encode(),
             }
         };
-        set.iter().map(report).collect()
+        set.iter().filter(|(_, histogram)| !histogram.is_empty()).map(report).collect()
     }
 }
 

@@ -11,11 +11,11 @@ mod inside;
 mod link;
 mod member;
 mod memory;
-#[allow(dead_code)]
 mod metric;
 mod plan;
 mod report;
-#[allow(dead_code)]
+#[cfg(test)]
+mod tests;
 mod traffic;
 mod worker;
 
@@ -143,7 +143,8 @@ impl Course {
             self.latest.insert(snapshot.worker, snapshot);
         }
         let standing = is_new.then(|| report::standing(&self.latest));
-        let flows = report::progress(&fleet.counters);
+        let has_units = fleet.plan.traffic.as_ref().is_some_and(|traffic| traffic.counts_units());
+        let flows = report::progress(&fleet.counters, has_units);
         task.progress_standing(Side::Local, now_ns, flows, self.collector.recent(), standing);
         self.tell_far_end(fleet, task);
     }

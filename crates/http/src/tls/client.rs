@@ -69,7 +69,7 @@ impl ClientTls {
                     certificates("client certificate", certificate)?,
                     private_key("client certificate's key", key)?,
                 )
-                .map_err(|error| TlsSetupError::Identity { what: "client certificate", why: error.to_string() })?,
+                .map_err(|error| TlsSetupError::identity("client certificate", &error))?,
         };
         config.alpn_protocols = alpn(options.alpn)?;
         config.resumption = if options.resumption {

@@ -71,7 +71,7 @@ impl ServerTls {
                 certificates("server certificate", options.certificate_pem)?,
                 private_key("server certificate's key", options.key_pem)?,
             )
-            .map_err(|error| TlsSetupError::Identity { what: "server certificate", why: error.to_string() })?;
+            .map_err(|error| TlsSetupError::identity("server certificate", &error))?;
         config.alpn_protocols = alpn(options.alpn)?;
         resume(&mut config, options)?;
         Ok(Self { config: Arc::new(config) })

@@ -9,7 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{CipherSuite, SupportedCipherSuite, SupportedProtocolVersion};
 use thiserror::Error;
 
-use super::TlsVersion;
+use super::{TlsFailure, TlsVersion};
 
 /// Why TLS cannot be set up as told.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -64,8 +64,8 @@ pub enum TlsSetupError {
         /// What is wrong.
         why: String,
     },
-    /// A certificate and a key that are not each other's.
-    #[error("the {what} and its key do not belong together: {why}")]
+    /// A certificate that nobody takes, or a key that is not its own.
+    #[error("the {what} and its key cannot be used: {why}")]
     Identity {
         /// Which of them.
         what: &'static str,
@@ -81,6 +81,13 @@ pub enum TlsSetupError {
     /// What rustls refuses for another reason.
     #[error("TLS cannot be set up: {0}")]
     Refused(String),
+}
+
+impl TlsSetupError {
+    /// What rustls has against a certificate and its key.
+    pub(super) fn identity(what: &'static str, error: &rustls::Error) -> Self {
+        Self::Identity { what, why: TlsFailure::of(error).detail }
+    }
 }
 
 impl From<rustls::Error> for TlsSetupError {

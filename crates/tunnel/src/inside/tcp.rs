@@ -5,7 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use smoltcp::iface::{Config, Interface, PollResult, SocketHandle, SocketSet};
-use smoltcp::socket::tcp::{CongestionControl, Socket, SocketBuffer, State};
+use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
 use smoltcp::time::{Duration, Instant};
 use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr, IpListenEndpoint};
 
@@ -13,8 +13,10 @@ use super::icmp::{quotes, Message};
 use super::ip::{protocol, Ends, Packet};
 use crate::offload::u16_at;
 
+mod window;
 mod wire;
 
+use window::Window;
 use wire::Wire;
 
 /// A connection whose far end acknowledges nothing for so long is over, as is one that does not come about by then.
@@ -92,6 +94,7 @@ struct Entry {
     local: SocketAddr,
     remote: SocketAddr,
     began_ns: u64,
+    window: Window,
     was_open: bool,
     ended_by_us: bool,
     /// Nobody asks for it any more.
@@ -156,6 +159,9 @@ impl Stack {
         if packet.protocol != protocol::TCP {
             return self.note_refusal(&packet);
         }
+        if !self.wire.admits(packet.transport) {
+            return true;
+        }
         self.idle_ns = None;
         self.interface.poll_ingress_single(instant(now_ns), &mut self.wire.device(bytes), &mut self.sockets);
         self.watch(now_ns);
@@ -212,14 +218,22 @@ impl Stack {
         self.socket_mut(connection).send_slice(bytes).unwrap_or(0)
     }
 
-    /// Writes so many bytes of no meaning, or as many as there is room for; says how many. Nothing is copied.
-    pub fn fill(&mut self, connection: Connection, most: usize) -> usize {
-        self.idle_ns = None;
+    /// Writes as many bytes of no meaning as the path takes, by the stream's congestion control; says how many. Nothing is copied.
+    pub fn fill(&mut self, now_ns: u64, connection: Connection) -> usize {
+        let room = self.room(connection);
+        let entry = self.connections[connection.0].as_mut().expect("it was not released");
+        let socket = self.sockets.get_mut::<Socket>(entry.handle);
+        let losses = self.wire.sent(entry.local.port()).map_or(0, |sent| sent.losses);
+        let most = entry.window.room(now_ns, socket.send_queue(), losses, socket.send_capacity()).min(room);
         let mut filled = 0;
         // The ring has two pieces at most.
         for _ in 0..2 {
             let piece = |room: &mut [u8]| (room.len().min(most - filled), room.len().min(most - filled));
-            filled += self.socket_mut(connection).send(piece).unwrap_or(0);
+            filled += socket.send(piece).unwrap_or(0);
+        }
+        entry.window.sent(now_ns, filled);
+        if filled > 0 {
+            self.idle_ns = None;
         }
         filled
     }
@@ -297,6 +311,7 @@ impl Stack {
             local,
             remote,
             began_ns: now_ns,
+            window: Window::default(),
             was_open: false,
             ended_by_us: false,
             is_released: false,
@@ -392,7 +407,6 @@ impl std::fmt::Debug for Stack {
 fn socket(buffers: Buffers) -> Socket<'static> {
     let ring = |bytes: usize| SocketBuffer::new(vec![0; bytes.max(1)]);
     let mut socket = Socket::new(ring(buffers.receive_bytes), ring(buffers.send_bytes));
-    socket.set_congestion_control(CongestionControl::Reno);
     socket.set_nagle_enabled(false);
     socket.set_keep_alive(Some(KEEP_ALIVE));
     socket.set_timeout(Some(PATIENCE));
@@ -411,5 +425,7 @@ fn listen_endpoint(address: SocketAddr) -> IpListenEndpoint {
     IpListenEndpoint { addr: Some(address.ip().into()), port: address.port() }
 }
 
+#[cfg(test)]
+mod crowd;
 #[cfg(test)]
 mod tests;

@@ -46,7 +46,7 @@ mod protocol {
 }
 
 /// TCP flags.
-mod flag {
+pub(crate) mod flag {
     pub const FIN: u8 = 0x01;
     pub const PSH: u8 = 0x08;
     pub const ACK: u8 = 0x10;

@@ -4,7 +4,8 @@
 use std::io;
 use std::net::SocketAddr;
 
-use leadline_http::{expects_no_body, Answer, Batch, Closed, Malformed, Picker, Sink};
+use leadline_http::{expect_no_bodies, expects_no_body, Answer, Batch, Closed, Malformed, Picker, Sink};
+use leadline_stats::Histogram;
 use leadline_sys::clock::{monotonic_ns, realtime_ns};
 
 use super::redirect;
@@ -125,10 +126,10 @@ impl<W: Wire> Worker<W> {
     pub fn begin(&mut self, index: usize, due_ns: u64, free_ns: u64, now_ns: u64) {
         self.tally.first_sent_ns.get_or_insert(now_ns);
         self.tally.due_while_busy += u64::from(free_ns > due_ns);
-        let late_ns = now_ns.saturating_sub(due_ns.max(free_ns));
-        self.recorder.record(Metric::Late as usize, due_ns, late_ns);
-        if let Some(late) = &mut self.late {
-            late.record(late_ns);
+        let late = Histogram::place(now_ns.saturating_sub(due_ns.max(free_ns)));
+        self.recorder.record_at(Metric::Late as usize, due_ns, late);
+        if let Some(all) = &mut self.late {
+            all.record_at(late);
         }
         let connection = &mut self.connections[index];
         connection.is_pushed_back = false;
@@ -160,8 +161,18 @@ impl<W: Wire> Worker<W> {
                     requests: script.batch(),
                     expects_no_body: expects_no_body(&request),
                 };
-                self.connections[index].machine.begin(due_ns, now_ns, batch);
-                self.send_whole(index, &request);
+                let mixed = (batch.requests > 1).then(|| expect_no_bodies(&request));
+                if let Some(None) = mixed {
+                    let says = "of more than 64 requests in one piece all or none may be HEAD";
+                    self.script_failed(says, batch.requests);
+                } else {
+                    let machine = &mut self.connections[index].machine;
+                    machine.begin(due_ns, now_ns, batch);
+                    if let Some(Some(mask)) = mixed {
+                        machine.expect_no_bodies(mask);
+                    }
+                    self.send_whole(index, &request);
+                }
             }
             Err(error) => {
                 let requests = script.batch();
@@ -399,11 +410,18 @@ impl<W: Wire> Worker<W> {
             self.bad_status(index, status);
         }
         self.tally.last_ns = Some(timing.done_ns);
-        let mut record = |metric, value_ns| self.recorder.record(metric as usize, timing.due_ns, value_ns);
-        record(Metric::Latency, timing.done_ns.saturating_sub(timing.due_ns));
-        record(Metric::Service, timing.done_ns.saturating_sub(timing.sent_ns));
-        record(Metric::FirstByte, timing.first_ns.saturating_sub(timing.sent_ns));
-        record(Metric::Transfer, timing.done_ns - timing.first_ns);
+        let mut record = |metric, place| self.recorder.record_at(metric as usize, timing.due_ns, place);
+        let service = Histogram::place(timing.done_ns.saturating_sub(timing.sent_ns));
+        let transfer_ns = timing.done_ns - timing.first_ns;
+        // Most answers come in one piece.
+        let first_byte = match transfer_ns {
+            0 => service,
+            _ => Histogram::place(timing.first_ns.saturating_sub(timing.sent_ns)),
+        };
+        record(Metric::Latency, Histogram::place(timing.done_ns.saturating_sub(timing.due_ns)));
+        record(Metric::Service, service);
+        record(Metric::FirstByte, first_byte);
+        record(Metric::Transfer, Histogram::place(transfer_ns));
         if let Source::Script(_) = self.source {
             self.show_script(index, answer);
         }

@@ -257,11 +257,11 @@ impl<W: Wire> Worker<W> {
         self.rest(index);
     }
 
-    /// Closes a connection and begins another in its place, unless no request is left for it. With `owed_since_ns`, the
-    /// next request has waited since then.
+    /// Closes a connection and begins another in its place, unless no request is left for it, those on their way up being
+    /// served first. With `owed_since_ns`, the next request has waited since then.
     pub fn reopen(&mut self, index: usize, owed_since_ns: Option<u64>) {
         self.drop_link(index);
-        if self.schedule.next_due_ns().is_some() {
+        if self.schedule.left() > self.opening as u64 {
             self.connections[index].owed_since_ns = owed_since_ns;
             self.connect(index);
         }

@@ -15,7 +15,7 @@ use leadline_sys::connect::{self, Remote, TcpOptions};
 use leadline_wire::{DnsPolicy, ErrorReport, HttpRequest, HttpSpec, IpVersion, TlsSpec};
 
 use crate::events::input_error;
-use crate::load::session::{parse_bind, resolve_host};
+use crate::load::session::{parse_bind, resolve_all, resolve_host};
 
 /// See the file's head.
 pub struct Plan {
@@ -69,10 +69,18 @@ pub struct Way {
 
 /// Where connections go.
 pub enum Destination {
-    /// To what was found before the start, and how long finding it took, ns, where a name had to be asked for.
-    Known(Remote, Option<u64>),
+    /// To what was found before the start.
+    Known(Remote, Option<Found>),
     /// To what a name means each time.
     Asked(Name),
+}
+
+/// What asking for a name gave.
+pub struct Found {
+    /// How long it took, ns.
+    pub took_ns: u64,
+    /// Its addresses besides the one that connections go to.
+    pub others: Vec<SocketAddr>,
 }
 
 /// A name to ask for.
@@ -255,9 +263,10 @@ fn destination(spec: &HttpSpec, url: &Url) -> Result<Destination, ErrorReport> {
         return Ok(Destination::Known(Remote::Inet(to.look_up()?), None));
     }
     let began_ns = monotonic_ns();
-    let address = name.look_up()?;
+    let (address, others) = resolve_all(&name.host, name.port, name.ip_version)?;
+    let found = Found { took_ns: monotonic_ns() - began_ns, others };
     Ok(match spec.route.dns {
-        DnsPolicy::Run => Destination::Known(Remote::Inet(address), Some(monotonic_ns() - began_ns)),
+        DnsPolicy::Run => Destination::Known(Remote::Inet(address), Some(found)),
         DnsPolicy::Connection => Destination::Asked(name),
     })
 }

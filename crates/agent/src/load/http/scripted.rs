@@ -156,7 +156,10 @@ fn origin(spec: &HttpSpec, plan: &Plan) -> Result<Origin, ErrorReport> {
         headers: source.headers.clone(),
         body: source.body.clone(),
         addresses: match &plan.way.destination {
-            Destination::Known(Remote::Inet(address), _) if spec.route.proxy.is_none() => vec![*address],
+            Destination::Known(Remote::Inet(address), found) if spec.route.proxy.is_none() => {
+                let others = found.iter().flat_map(|found| &found.others);
+                std::iter::once(address).chain(others).copied().collect()
+            }
             _ => Vec::new(),
         },
     })

@@ -42,6 +42,7 @@ on_both_engines!(
     each_misbehaviour_has_its_name,
     a_server_that_closes_after_each_answer_is_no_error,
     a_server_that_hangs_up_unannounced,
+    no_connection_is_opened_that_no_request_is_left_for,
     more_connections_than_fit_into_a_batch,
     a_server_that_falls_silent_does_not_shorten_the_load,
     what_waits_for_a_connection_is_not_late,
@@ -379,6 +380,13 @@ fn a_server_that_closes_after_each_answer_is_no_error(engine: Engine) {
         assert!(outcome.errors.is_empty(), "{:?}", outcome.errors);
         assert_accounted(&outcome);
     }
+}
+
+fn no_connection_is_opened_that_no_request_is_left_for(engine: Engine) {
+    let (address, gate) = responder();
+    let outcome = run(engine, HttpSpec { requests_per_connection: Some(1), ..spec(address, Some(50)) });
+    assert_eq!((outcome.counts["responses"], outcome.counts["connections_opened"]), (50, 50));
+    gate.stop();
 }
 
 fn a_server_that_hangs_up_unannounced(engine: Engine) {

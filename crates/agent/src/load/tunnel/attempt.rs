@@ -29,7 +29,7 @@ impl Worker {
         member.occasion = occasion;
         member.steps = Steps { due_ns, ..Steps::default() };
         member.cause = None;
-        let opened = if member.link.is_some() { Ok(()) } else { self.open(index, 0) };
+        let opened = if member.link.is_some() { Ok(()) } else { self.open(index, None) };
         let member = &mut self.members[index];
         member.attempts += 1;
         self.tally.attempts += 1;
@@ -164,9 +164,12 @@ impl Worker {
         let order = ["partial_no_address", "partial_address_outside_pool"];
         let first = missing.filter(|missing| order.contains(missing)).or(shared_first(shared)).or(missing).or(shared);
         if let Some(name) = first {
+            // Whatever comes through it: the check that it missed stands.
+            member.inside.end();
             return self.partial(index, name, "");
         }
         if !has_proof {
+            member.inside.end();
             return self.partial(index, "partial_no_data", "the server pushes no address of its own: give expect.echo");
         }
         self.enter(index, Phase::Proving);
@@ -195,13 +198,22 @@ impl Worker {
         match self.members[index].inside.proven(now_ns) {
             Proven::NotYet => {}
             Proven::At(at_ns) => self.configured(index, at_ns),
-            Proven::Never => self.partial(index, "partial_no_data", "no answer to any echo request through the tunnel"),
+            Proven::Never => {
+                let now_ns = monotonic_ns();
+                self.partial(index, "partial_no_data", "no answer to any echo request through the tunnel in time");
+                self.enter(index, Phase::Overdue);
+                let member = &mut self.members[index];
+                member.failed_ns.get_or_insert(now_ns);
+                member.inside.go_on_proving();
+                self.rearm(index);
+            }
         }
     }
 
     fn configured(&mut self, index: usize, at_ns: u64) {
         self.enter(index, Phase::Configured);
         let member = &mut self.members[index];
+        member.cause = None;
         let steps = &mut member.steps;
         steps.configured_ns = at_ns;
         let due_ns = steps.due_ns;
@@ -297,8 +309,8 @@ impl Worker {
         member.remote += 1;
         member.failed_ns.get_or_insert(now_ns);
         member.failures += 1;
-        // As OpenVPN does: who is refused does not ask again (`auth-retry none`).
-        let is_final = name == "auth_failed" || member.failures > plan.retries;
+        // As OpenVPN does: who is refused (`auth-retry none`) or told to stop does not ask again.
+        let is_final = matches!(name, "auth_failed" | "halted_by_server") || member.failures > plan.retries;
         if is_final {
             self.enter(index, Phase::Failed);
             self.end_way(index, now_ns);
@@ -354,7 +366,11 @@ impl Worker {
                 let name = member.machine.as_ref().map_or("reset_unanswered", |machine| machine.stuck_at());
                 return self.fail(index, name, explanation(name));
             }
-            Phase::Proving => {
+            Phase::Overdue if is_late => {
+                self.members[index].inside.end();
+                self.enter(index, Phase::Partial);
+            }
+            Phase::Proving | Phase::Overdue => {
                 self.poll_proof(index, now_ns);
                 self.look_at_proof(index, now_ns);
             }
@@ -392,14 +408,14 @@ impl Worker {
 
     /// From the same address and port, and without a word.
     fn reconnect(&mut self, index: usize, due_ns: u64) {
-        let port = self.members[index].local.map_or(0, |local| local.port());
+        let local = self.members[index].local;
         self.end_tunnel(index);
         let member = &mut self.members[index];
         if member.link.as_ref().is_some_and(Link::is_stream) {
             if let Some(link) = member.link.take() {
                 link.drop_silently();
             }
-            if let Err(error) = self.open(index, port) {
+            if let Err(error) = self.open(index, local) {
                 self.enter(index, Phase::Negotiating);
                 return self.fail(index, error_code(&error), &format!("opening the same port again: {error}"));
             }
@@ -465,9 +481,13 @@ impl Worker {
 
     /// No more pings and no more traffic.
     pub fn end_inside(&mut self, index: usize, now_ns: u64) {
-        let had_traffic = self.members[index].inside.has_traffic();
         self.members[index].inside.ping_from(u64::MAX);
-        if had_traffic {
+        self.end_traffic(index, now_ns);
+    }
+
+    /// No more traffic, done or not.
+    pub fn end_traffic(&mut self, index: usize, now_ns: u64) {
+        if self.members[index].inside.has_traffic() {
             self.with_inside(index, now_ns, |inside, ledger, _, send| inside.end_traffic(now_ns, ledger, send));
             self.carrying -= 1;
         }

@@ -6,10 +6,14 @@ use std::sync::Arc;
 use leadline_sys::clock::monotonic_ns;
 
 use super::member::Phase;
+use super::traffic;
 use super::worker::Worker;
 
 /// How long clients may take to become ready, ns: a connection to the far end, with two repetitions.
 const PATIENCE_NS: u64 = 10_000_000_000;
+
+/// How long after its last send's time a client's traffic may still wait for something, ns.
+const LAST_NS: u64 = 10_000_000_000;
 
 /// How far the traffic is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +38,7 @@ impl Worker {
                 self.carriage = Carriage::Ready;
                 self.fleet.ready(now_ns);
             }
+            Carriage::Begun if self.carrying > 0 => self.end_overdue_traffic(now_ns),
             _ => {}
         }
         if !matches!(self.carriage, Carriage::Readying | Carriage::Ready) {
@@ -63,8 +68,17 @@ impl Worker {
                     self.carrying += 1;
                     self.poll_inside(index, monotonic_ns());
                 }
-                Err(name) => self.failures.count(name, 1, || "the server gave the client no address for it".into()),
+                Err(name) => self.failures.count(name, 1, || traffic::explanation(name).into()),
             }
+        }
+    }
+
+    /// What does not end by itself is broken off.
+    fn end_overdue_traffic(&mut self, now_ns: u64) {
+        let Some(plan) = &self.fleet.plan.traffic else { return };
+        let over_ns = self.fleet.traffic_ns().saturating_add(plan.duration_ns()).saturating_add(LAST_NS);
+        if now_ns >= over_ns {
+            (0..self.members.len()).for_each(|index| self.end_traffic(index, now_ns));
         }
     }
 

@@ -14,8 +14,8 @@ const IDENTIFIER: u16 = 0x4c45;
 /// An echo request's IP packet, bytes: as `ping` sends by default.
 const ECHO_PACKET_BYTES: usize = 84;
 /// The first wait for the proving echo's answer before it is sent again, ns; doubled after each.
-const FIRST_RESEND_NS: u64 = 100_000_000;
-const LONGEST_RESEND_NS: u64 = 1_000_000_000;
+const FIRST_RESEND_NS: u64 = 500_000_000;
+const LONGEST_RESEND_NS: u64 = 2_000_000_000;
 /// The number of the first ping: those below prove the tunnel.
 const FIRST_PING: u64 = 1 << 32;
 /// Pings whose answers can still be told from ones that came twice.
@@ -140,7 +140,7 @@ impl Inside {
     /// The tunnel has gone.
     pub fn end(&mut self) {
         self.echo = None;
-        (self.proof.is_wanted, self.proof.next_ns, self.proof.until_ns) = (false, u64::MAX, u64::MAX);
+        self.proof = Proof { next_ns: u64::MAX, until_ns: u64::MAX, ..Proof::default() };
         self.pings.next_ns = u64::MAX;
     }
 
@@ -169,6 +169,11 @@ impl Inside {
         if let Some(traffic) = &mut self.traffic {
             traffic.start(start_ns);
         }
+    }
+
+    /// Its time for the proof is over; should the tunnel answer later on, that counts.
+    pub fn go_on_proving(&mut self) {
+        self.proof.until_ns = u64::MAX;
     }
 
     /// When the proving echo is to be looked at again, ns.

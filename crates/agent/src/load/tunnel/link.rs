@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use leadline_sys::net::{self, DatagramBatch};
 use leadline_sys::poll::{Interest, Poll};
 use leadline_sys::segments::{self, MOST_BYTES, MOST_SEGMENTS};
-use leadline_tunnel::openvpn::framing::{set_length, Unframer};
+use leadline_tunnel::openvpn::framing::{set_length, Unframer, LONGEST_PACKET};
 use leadline_tunnel::openvpn::profile::Transport;
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -78,8 +78,8 @@ impl Link {
                 let socket = Socket::new(Domain::for_address(server.address), Type::STREAM, Some(Protocol::TCP))?;
                 socket.set_nonblocking(true)?;
                 socket.set_tcp_nodelay(true)?;
-                // The port of a connection that was reset a moment ago.
-                socket.set_reuse_address(port != 0)?;
+                // A port may serve towards other servers too, and must be had again once its connection is gone.
+                socket.set_reuse_address(true)?;
                 if from.is_some() || port != 0 {
                     socket.bind(&local.into())?;
                 }
@@ -302,7 +302,8 @@ impl Outbox {
         let start = self.bytes.len();
         if link.is_stream() {
             self.bytes.extend_from_slice(&[0, 0]);
-            if seal(&mut self.bytes).is_err() {
+            // A stream has no way to carry what is longer than its lengths can tell.
+            if seal(&mut self.bytes).is_err() || self.bytes.len() - start - 2 > LONGEST_PACKET {
                 self.bytes.truncate(start);
                 return Ok(false);
             }

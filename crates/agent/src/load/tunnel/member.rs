@@ -23,6 +23,8 @@ pub enum Phase {
     Proving,
     /// A packet came back.
     Configured,
+    /// As `Partial`: its time for that is over, and the attempt's is not. Should the answer come after all, it is configured.
+    Overdue,
     /// The tunnel is up, and something is missing.
     Partial,
     /// It failed, and tries again.
@@ -32,12 +34,12 @@ pub enum Phase {
 }
 
 /// How many phases there are.
-pub const PHASES: usize = 8;
+pub const PHASES: usize = 9;
 
 impl Phase {
     /// Whether there is a tunnel.
     pub fn is_up(self) -> bool {
-        matches!(self, Self::Proving | Self::Configured | Self::Partial)
+        matches!(self, Self::Proving | Self::Overdue | Self::Configured | Self::Partial)
     }
 
     /// Whether an attempt is under way.
@@ -152,8 +154,9 @@ impl Member {
             Phase::Resting => return self.retry_ns,
             Phase::Connecting | Phase::Negotiating => self.give_up_ns,
             Phase::Proving => self.inside.proof_due_ns(),
-            Phase::Configured => self.inside.ping_due_ns(),
+            Phase::Overdue => self.give_up_ns.min(self.inside.proof_due_ns()),
             Phase::Partial => u64::MAX,
+            Phase::Configured => self.inside.ping_due_ns(),
         };
         let is_blocked = self.link.as_ref().is_some_and(Link::is_blocked);
         let traffic_ns = if is_blocked { u64::MAX } else { self.inside.traffic_due_ns() };
@@ -171,7 +174,7 @@ impl Member {
             state: match self.phase {
                 Phase::Waiting => TunnelState::Waiting,
                 Phase::Configured => TunnelState::Configured,
-                Phase::Partial => TunnelState::Partial,
+                Phase::Overdue | Phase::Partial => TunnelState::Partial,
                 _ => TunnelState::Failed,
             },
             cause: self.cause.map(str::to_owned),

@@ -1,5 +1,5 @@
 //! The threads' figures as one outcome. Each client is in exactly one of `configured`, `partial`, `failed` and `waiting`;
-//! each failed attempt, and each client that stayed `partial`, in exactly one of the errors.
+//! each failed attempt, and each tunnel that was found `partial`, in exactly one of the errors.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ impl Tally {
         let trying = [Phase::Connecting, Phase::Negotiating, Phase::Proving].map(clients);
         let mut named = vec![
             ("configured", clients(Phase::Configured)),
-            ("partial", clients(Phase::Partial)),
+            ("partial", clients(Phase::Partial) + clients(Phase::Overdue)),
             ("failed", clients(Phase::Failed) + clients(Phase::Resting)),
             ("waiting", clients(Phase::Waiting)),
             ("connecting", trying.iter().sum()),
@@ -223,6 +223,6 @@ fn merge(failures: &mut Failures, more: Failures) {
 }
 
 /// Each client's counters as progress rows, where there is traffic.
-pub fn progress(counters: &[Arc<FlowCounters>]) -> Vec<leadline_wire::FlowProgress> {
-    counters.iter().zip(0..).map(|(counters, flow)| counters.progress(flow, true)).collect()
+pub fn progress(counters: &[Arc<FlowCounters>], has_units: bool) -> Vec<leadline_wire::FlowProgress> {
+    counters.iter().zip(0..).map(|(counters, flow)| counters.progress(flow, has_units)).collect()
 }

@@ -73,6 +73,11 @@ pub trait TrafficPlan: Send + Sync {
     /// How long the traffic lasts from its start, ns, without what is waited for after the last send.
     fn duration_ns(&self) -> u64;
 
+    /// Whether it counts units (packets, requests) besides bytes.
+    fn counts_units(&self) -> bool {
+        true
+    }
+
     /// What the far end has told since the last call, for the fleet's task to pass on; asked for each interval and at the end.
     fn told(&self) -> Told {
         Told::default()
@@ -167,6 +172,16 @@ fn server(kind: &str, host: &str, port: u16) -> Result<SocketAddr, ErrorReport> 
         return Err(input_error("bad_address", format!("{kind}: nobody answers at {host} port {port}")));
     }
     Ok(SocketAddr::new(address, port))
+}
+
+/// What a client's refusal means, by its name.
+pub fn explanation(name: &str) -> &'static str {
+    match name {
+        "packet_too_big" => "the packets are longer than the tunnel's MTU",
+        "packet_too_small" => "the packets have no room for a number and a time; over IPv6 that takes 64 bytes",
+        "no_echo_target" => "the server did not tell its end of the tunnel; name who is to answer",
+        _ => "the server gave the client no address of that family",
+    }
 }
 
 /// Counts one failure by name.

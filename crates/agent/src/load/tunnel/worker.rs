@@ -5,11 +5,12 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::{mpsc, Arc};
 
 use leadline_sys::clock::{self, monotonic_ns};
 use leadline_sys::poll::{Interest, Poll, Ready};
-use leadline_tunnel::openvpn::client::Received;
+use leadline_tunnel::openvpn::client::{Client, Received};
 use leadline_tunnel::openvpn::profile::Transport;
 
 use super::carriage::Carriage;
@@ -29,6 +30,9 @@ const READY_BATCH: usize = 64;
 const BEGIN_BATCH: usize = 16;
 /// How often one socket is read before others are looked at.
 const READS: usize = 4;
+/// The shortest sleep, ns: what falls due in it goes out together at its end, in fewer system calls, and is late by no more
+/// than this. A socket that has something ends it.
+const SHORTEST_SLEEP_NS: u64 = 200_000;
 /// How long the answers to the last pings are waited for, ns.
 const LAST_ANSWERS_NS: u64 = 1_000_000_000;
 /// How long farewells may take to be acknowledged, ns; when the fleet is stopped.
@@ -124,7 +128,7 @@ impl Worker {
         };
         if worker.fleet.plan.server(0).transport == Transport::Udp {
             for index in 0..worker.members.len() {
-                worker.open(index, 0)?;
+                worker.open(index, None)?;
             }
         }
         Ok(worker)
@@ -133,8 +137,10 @@ impl Worker {
     /// The thread's whole life from the start on.
     pub fn run(mut self, gate: &Gate) -> io::Result<WorkerReport> {
         clock::use_precise_timers();
-        let at_ns = self.fleet.at_ns();
-        gate.sleep_until(at_ns);
+        // A thread's source of random numbers takes long to begin, which is no client's time.
+        let plan = &self.fleet.plan;
+        drop(Client::new(&plan.config, plan.identity(self.number), monotonic_ns()));
+        gate.sleep_until(self.fleet.at_ns());
         let meter = ThreadMeter::begin(format!("tunnel-{}", self.number), monotonic_ns());
         let mut now_ns = monotonic_ns();
         while now_ns < self.fleet.end_ns() && !gate.stopped() && !self.fleet.is_done() {
@@ -162,6 +168,8 @@ impl Worker {
         next_ns = next_ns.min(self.expire(now_ns));
         self.recorder.roll(now_ns);
         self.tell_busy();
+        // What is due already is not waited for.
+        let next_ns = if next_ns > now_ns { next_ns.max(now_ns + SHORTEST_SLEEP_NS) } else { now_ns };
         self.look(until_ns.min(next_ns).min(now_ns + TURN_NS))
     }
 
@@ -258,7 +266,7 @@ impl Worker {
             // The memory is kept for the next ones.
             self.answers = answers;
         }
-        if self.members[index].phase == Phase::Proving {
+        if matches!(self.members[index].phase, Phase::Proving | Phase::Overdue) {
             self.look_at_proof(index, now_ns);
         }
         if self.members[index].inside.has_traffic() {
@@ -331,11 +339,12 @@ impl Worker {
         member.phase = phase;
     }
 
-    /// Open a client's socket towards the server of its present attempt, from this port where it is not 0.
-    pub fn open(&mut self, index: usize, port: u16) -> io::Result<()> {
+    /// Open a client's socket towards the server of its present attempt, from this address and port where they are given.
+    pub fn open(&mut self, index: usize, local: Option<SocketAddr>) -> io::Result<()> {
         let member = &mut self.members[index];
         let server = self.fleet.plan.server(member.remote);
-        let link = Link::open(server, self.fleet.plan.bind(member.number), port)?;
+        let from = local.map(|local| local.ip()).or(self.fleet.plan.bind(member.number));
+        let link = Link::open(server, from, local.map_or(0, |local| local.port()))?;
         let interest = if link.is_stream() { Interest::Write } else { Interest::Read };
         link.watch(&self.poll, index as u64, interest)?;
         member.link = Some(link);
@@ -345,7 +354,8 @@ impl Worker {
     /// Whether the thread still has something to do by itself.
     fn tell_busy(&mut self) {
         let in_phase = |phase: Phase| self.phases[phase as usize];
-        let on_the_way = [Phase::Connecting, Phase::Negotiating, Phase::Proving, Phase::Resting].map(in_phase);
+        let on_the_way = [Phase::Connecting, Phase::Negotiating, Phase::Proving, Phase::Overdue, Phase::Resting];
+        let on_the_way = on_the_way.map(in_phase);
         let plan = &self.fleet.plan;
         let is_to_come = self.members.get(self.next_arrival).is_some_and(|next| plan.due_ns(next.number).is_some());
         let is_busy = is_to_come

@@ -165,7 +165,7 @@ fn a_window_that_was_closed_opens_again_though_its_news_is_lost() {
     world.until(|world| world.near.is_writable(near));
     let written = std::cell::Cell::new(0);
     world.until(|world| {
-        written.set(written.get() + world.near.fill(near, 1 << 20));
+        written.set(written.get() + world.near.fill(world.now_ns, near));
         written.get() >= SMALL.receive_bytes + SMALL.send_bytes
     });
     world.until(|world| world.near.unacknowledged(near) == SMALL.send_bytes && world.flying.is_empty());
@@ -226,7 +226,7 @@ fn a_released_connection_makes_room_for_the_next() {
 fn a_packet_that_is_not_taken_waits_and_holds_the_others_back() {
     let (mut world, near, _) = World::connected(Link::default(), false);
     world.until(|world| world.near.is_writable(near));
-    world.near.fill(near, 1 << 20);
+    world.near.fill(world.now_ns, near);
     let mut offered = Vec::new();
     world.near.poll(world.now_ns, &mut |packet| {
         offered.push(packet.to_vec());
@@ -241,6 +241,14 @@ fn a_packet_that_is_not_taken_waits_and_holds_the_others_back() {
     });
     assert_eq!(taken[0], offered[0], "the same first");
     assert!(taken.len() > 1);
+}
+
+#[test]
+fn a_stack_is_small_beside_its_buffers() {
+    // Ten thousand of them are to fit into a gigabyte with their tunnels.
+    assert!(size_of::<Stack>() <= 2048, "{}", size_of::<Stack>());
+    let socket = size_of::<smoltcp::socket::tcp::Socket<'static>>();
+    assert!(socket <= 2048, "{socket}");
 }
 
 #[test]
@@ -280,8 +288,8 @@ proptest! {
         let (mut world, near, far) = World::connected(Link::default(), false);
         world.until(|world| world.near.is_writable(near) && world.far.is_writable(far));
         for round in 0..20 {
-            world.near.fill(near, 3000);
-            world.far.fill(far, 3000);
+            world.near.fill(world.now_ns, near);
+            world.far.fill(world.now_ns, far);
             let mut packets = Vec::new();
             world.far.poll(world.now_ns, &mut |packet| {
                 packets.push(packet.to_vec());

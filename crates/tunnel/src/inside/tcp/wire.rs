@@ -1,5 +1,5 @@
-//! The device under a stack: one packet that has just come, and a short queue of those that are to go. Counts payload that is sent
-//! again, which smoltcp does not tell.
+//! The device under a stack: one packet that has just come, and a short queue of those that are to go. Watches what passes: payload
+//! that is sent again, which smoltcp does not tell, and acknowledgements that it would take for news of a loss though they are not.
 
 use std::collections::VecDeque;
 
@@ -7,10 +7,16 @@ use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::time::Instant;
 
 use crate::inside::ip::{protocol, Packet};
-use crate::offload::{place, u16_at, u32_at};
+use crate::offload::{flag, place, u16_at, u32_at};
 
 /// Packets that may wait. smoltcp stops making more until there is room.
 const MOST_PACKETS: usize = 16;
+
+/// Places in TCP's header (RFC 9293, section 3.1).
+const TCP_ACKNOWLEDGEMENT: usize = 8;
+const TCP_WINDOW: usize = 14;
+/// So far behind, a loss is forgotten: long before the numbers come round again.
+const FORGOTTEN_BYTES: u32 = 1 << 26;
 
 /// What a stack has sent and not handed over, and what it has sent at all.
 pub struct Wire {
@@ -30,6 +36,12 @@ pub struct Sent {
     end: Option<u32>,
     /// Segments of which no byte was new.
     pub again: u64,
+    /// Times that something was found to be lost: what is sent again until all that had been sent by then has arrived counts once.
+    pub losses: u64,
+    /// The end of what had been sent at the last loss.
+    recover: Option<u32>,
+    /// The last acknowledgement and window.
+    acknowledged: Option<(u32, u16)>,
 }
 
 impl Wire {
@@ -39,7 +51,7 @@ impl Wire {
 
     /// Counts for one more port.
     pub fn watch(&mut self, port: u16) {
-        self.sent.push(Sent { port, end: None, again: 0 });
+        self.sent.push(Sent { port, end: None, again: 0, losses: 0, recover: None, acknowledged: None });
     }
 
     /// Counts for it no more.
@@ -92,13 +104,44 @@ impl Wire {
         let port = u16_at(segment, 0);
         let Some(sent) = self.sent.iter_mut().find(|sent| sent.port == port) else { return };
         let end = u32_at(segment, place::TCP_SEQUENCE).wrapping_add(payload as u32);
-        // RFC 9293, section 3.4: sequence numbers are compared modulo 2^32.
-        if sent.end.is_some_and(|before| before.wrapping_sub(end) < 1 << 31) {
-            sent.again += 1;
-        } else {
-            sent.end = Some(end);
+        match sent.end.filter(|before| !is_behind(*before, end)) {
+            Some(before) => {
+                sent.again += 1;
+                if sent.recover.is_none_or(|recover| !is_behind(end, recover.wrapping_add(1))) {
+                    sent.recover = Some(before);
+                    sent.losses += 1;
+                }
+            }
+            None => sent.end = Some(end),
         }
     }
+
+    /// Whether smoltcp is to see a segment that has come. It answers three equal acknowledgements by sending everything again from
+    /// there on, and what arrives twice then is acknowledged with as many equal ones. RFC 6582, section 3.2: only those that cover
+    /// more than was sent before the last loss tell of another.
+    pub fn admits(&mut self, segment: &[u8]) -> bool {
+        if segment.len() < place::TCP_BYTES {
+            return true;
+        }
+        let header = usize::from(segment[place::TCP_OFFSET] >> 4) * 4;
+        let is_bare = header == segment.len() && segment[place::TCP_FLAGS] == flag::ACK;
+        let port = u16_at(segment, 2);
+        let Some(sent) = self.sent.iter_mut().find(|sent| sent.port == port) else { return true };
+        let found = (u32_at(segment, TCP_ACKNOWLEDGEMENT), u16_at(segment, TCP_WINDOW));
+        let is_repeated = is_bare && sent.acknowledged == Some(found);
+        sent.acknowledged = Some(found);
+        let Some(recover) = sent.recover else { return true };
+        if is_behind(recover.wrapping_add(FORGOTTEN_BYTES), found.0) {
+            sent.recover = None;
+            return true;
+        }
+        !is_repeated || is_behind(recover, found.0)
+    }
+}
+
+/// RFC 9293, section 3.4: sequence numbers are compared modulo 2^32.
+fn is_behind(one: u32, other: u32) -> bool {
+    one != other && other.wrapping_sub(one) < 1 << 31
 }
 
 /// The device, for one call.

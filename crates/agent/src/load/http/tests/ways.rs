@@ -21,6 +21,7 @@ on_both_engines!(
     tls_through_a_proxy_and_without,
     a_certificate_that_nobody_vouches_for,
     a_script_with_batches_sees_each_answer,
+    a_script_that_mixes_head_with_others,
     a_script_that_says_the_same_needs_no_script,
     a_script_ends_its_thread,
     the_first_of_each_failure_is_kept,
@@ -369,6 +370,19 @@ fn a_script_with_batches_sees_each_answer(engine: Engine) {
     assert_eq!((outcome.counts["requests_sent"], histogram_count(&outcome, "latency")), (60, 60));
     assert_eq!(heard.lock().unwrap().len(), 60);
     assert_accounted(&outcome);
+}
+
+fn a_script_that_mixes_head_with_others(engine: Engine) {
+    let (address, _) = answering(|head| {
+        let body = if head.starts_with("HEAD ") { "" } else { "hello" };
+        format!("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n{body}")
+    });
+    let source = r#"
+        function request() return wrk.format("GET") .. wrk.format("HEAD") .. wrk.format("GET") end
+    "#;
+    let outcome = run(engine, scripted(address, Some(30), source));
+    assert!(outcome.errors.is_empty(), "{:?} {:?}", outcome.errors, outcome.error_examples);
+    assert_eq!((outcome.counts["responses"], outcome.counts["body_bytes"]), (30, 20 * 5));
 }
 
 fn a_script_that_says_the_same_needs_no_script(engine: Engine) {

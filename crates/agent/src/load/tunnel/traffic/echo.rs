@@ -8,7 +8,7 @@ use leadline_stats::{Arrival, Jitter, SequenceTracker};
 use leadline_tunnel::inside::Echo;
 use leadline_wire::{Direction, ErrorReport};
 
-use super::turns::{row, Turns, BATCH, OVERTIME_NS, RETRY_NS};
+use super::turns::{row, Turns, BATCH, OVERTIME_NS, REMEMBERED_S, RETRY_NS};
 use super::{count, Channel, Figures, Seat, Traffic, TrafficPlan};
 use crate::events::input_error;
 use crate::load::tunnel::metric::Metric;
@@ -19,8 +19,6 @@ const IDENTIFIER: u16 = 0x4c4c;
 const DRAIN_NS: u64 = 2_000_000_000;
 /// The smallest request over IPv4, bytes of its packet: below, its number and time have no room.
 const LEAST_BYTES: u32 = 44;
-/// Replies that are this late or later are told from duplicates no more, s.
-const REMEMBERED_S: f64 = 4.0;
 
 /// Echo of all clients.
 pub struct EchoPlan {

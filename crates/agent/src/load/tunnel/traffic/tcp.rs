@@ -14,10 +14,11 @@ use crate::flows::{DRAIN_NS, LONGEST_DRAIN_NS};
 
 /// Bytes per read and write call at the server.
 const BLOCK_BYTES: u32 = 128 << 10;
-/// What the buffers of all clients' streams may take together, and bounds of each one's, bytes.
+/// What the buffers of all clients' streams may take together, and bounds of each one's, bytes. What is under way beyond a few
+/// hundred packets would only fill the queues of the gateway, and what smoltcp loses there it sends again with all that followed.
 const ALL_BUFFERS_BYTES: usize = 64 << 20;
 const LEAST_BUFFER_BYTES: usize = 32 << 10;
-const MOST_BUFFER_BYTES: usize = 1 << 20;
+const MOST_BUFFER_BYTES: usize = 256 << 10;
 /// The direction that carries no payload, bytes.
 const IDLE_BUFFER_BYTES: usize = 2 << 10;
 /// Congestion control inside.
@@ -61,6 +62,10 @@ impl TrafficPlan for TcpPlan {
 
     fn duration_ns(&self) -> u64 {
         self.duration_ns
+    }
+
+    fn counts_units(&self) -> bool {
+        false
     }
 
     fn told(&self) -> Told {
@@ -133,8 +138,7 @@ impl TcpTraffic {
                 stack.close(up.connection);
                 up.ended_ns = Some(end_ns);
             } else {
-                let room = stack.room(up.connection);
-                let filled = stack.fill(up.connection, room);
+                let filled = stack.fill(now_ns, up.connection);
                 up.moved(filled, now_ns);
                 channel.counters.sent(filled as u64, 0);
             }

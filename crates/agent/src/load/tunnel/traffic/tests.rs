@@ -264,7 +264,7 @@ fn datagrams_are_counted_alike_at_both_ends() {
                 assert!(flow.end_ns > flow.start_ns && flow.start_ns >= Some(flow.due_ns));
             }
         }
-        assert_eq!(found.histograms["traffic_late"], 300);
+        assert_eq!((found.histograms["traffic_late"], found.histograms["latency"]), (300, 300));
         let told = found.plan.told();
         assert_eq!(told.loads.len(), 1, "three clients share one session");
         let (_, rows) = told.progress.last().expect("it tells how far it is");

@@ -9,6 +9,8 @@ use super::Seat;
 pub const BATCH: u64 = 64;
 /// How long a refused send waits before it is tried again, ns; room in the socket wakes it earlier.
 pub const RETRY_NS: u64 = 1_000_000;
+/// Packets that are later than this are told from duplicates no more, s.
+pub const REMEMBERED_S: f64 = 4.0;
 /// What was due in time may still leave this much after the end: a thread that woke late is no lost packet. What is left then is
 /// `unsent`, ns.
 pub const OVERTIME_NS: u64 = 100_000_000;

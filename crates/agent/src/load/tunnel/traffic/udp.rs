@@ -11,7 +11,7 @@ use leadline_wire::{Direction, ErrorReport};
 
 use super::place::{Place, View};
 use super::session::{Part, Sessions, Subject};
-use super::turns::{Turns, BATCH, OVERTIME_NS, RETRY_NS};
+use super::turns::{Turns, BATCH, OVERTIME_NS, REMEMBERED_S, RETRY_NS};
 use super::{count, Channel, Figures, Seat, Told, Traffic, TrafficPlan};
 use crate::events::input_error;
 use crate::flows::DRAIN_NS;
@@ -33,6 +33,7 @@ pub struct UdpPlan {
     sessions: Sessions,
     pace: Option<Pace>,
     datagram_bytes: usize,
+    remembered: u64,
     duration_ns: u64,
     seed: u64,
 }
@@ -58,7 +59,9 @@ impl UdpPlan {
         let work = Work::Udp { datagram_bytes, rate_pps, number: None };
         let sessions = Sessions::new(Subject { server, work, direction, duration_ms });
         let duration_ns = duration_ms.saturating_mul(1_000_000);
-        Ok(Self { sessions, pace, datagram_bytes: datagram_bytes as usize, duration_ns, seed })
+        // Thousands of clients at a rate have no room for what full speed needs.
+        let remembered = rate_pps.map_or(u64::MAX, |rate| (rate * REMEMBERED_S).ceil() as u64);
+        Ok(Self { sessions, pace, datagram_bytes: datagram_bytes as usize, remembered, duration_ns, seed })
     }
 }
 
@@ -76,8 +79,10 @@ impl TrafficPlan for UdpPlan {
             place: Place::new(member, seat, self.seed, false),
             own,
             server,
+            pace: self.pace,
             turns: self.pace.map(|pace| Turns::new(pace, seat, self.duration_ns)),
             datagram_bytes: self.datagram_bytes,
+            remembered: self.remembered,
             duration_ns: self.duration_ns,
             // Ports of an earlier load may still be known to the server.
             port_seed: self.seed as u32,
@@ -102,9 +107,13 @@ struct UdpTraffic {
     place: Place,
     own: IpAddr,
     server: SocketAddr,
-    /// When datagrams are due; as fast as they go where absent.
+    /// The server's schedule, which begins with the session for every client.
+    pace: Option<Pace>,
+    /// When this client's datagrams are due; as fast as they go where absent.
     turns: Option<Turns>,
     datagram_bytes: usize,
+    /// Numbers by which a datagram may be late.
+    remembered: u64,
     duration_ns: u64,
     port_seed: u32,
     up: Option<Up>,
@@ -153,7 +162,7 @@ impl UdpTraffic {
         self.up =
             flow(0, part.up).map(|flow| Up { flow, next: 0, first_ns: None, last_ns: None, unsent: 0, ended_ns: None });
         self.down = flow(1, part.down).map(|flow| Down {
-            receiver: DatagramReceiver::new(part.token, flow.id, self.datagram_bytes),
+            receiver: DatagramReceiver::new(part.token, flow.id, self.datagram_bytes).remembering(self.remembered),
             flow,
             told_ns: None,
             has_ended: false,
@@ -259,10 +268,20 @@ impl UdpTraffic {
         if let Some(up) = self.up.as_mut().filter(|up| up.flow.udp.reversed() == from) {
             up.flow.is_known |= answers(&up.flow);
         } else if let Some(down) = self.down.as_mut().filter(|down| down.flow.udp.reversed() == from) {
-            if down.receiver.handle(now_ns, payload) {
-                channel.counters.received(payload.len() as u64, 1);
-            } else {
+            if !down.receiver.handle(now_ns, payload) {
                 down.flow.is_known |= answers(&down.flow);
+                return;
+            }
+            channel.counters.received(payload.len() as u64, 1);
+            // Both ends begin at one instant, as far as their clocks could be compared: to half of the quickest of the session's
+            // sixteen round trips.
+            if let (Some(pace), Some(begin_ns), Ok(header)) =
+                (self.pace, self.place.member.begin_ns(), Header::parse(payload))
+            {
+                if header.sequence < pace.count_within(self.duration_ns) {
+                    let due_ns = begin_ns.saturating_add(pace.due_ns(header.sequence));
+                    channel.record(Metric::Latency, due_ns, now_ns.saturating_sub(due_ns));
+                }
             }
         }
     }

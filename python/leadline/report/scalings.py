@@ -13,7 +13,7 @@ from leadline.analysis.scaling import Scaling
 from leadline.report import quantities
 
 
-def scaling_table(scalings: Sequence[Scaling], what: str) -> RenderableType:
+def scaling_table(scalings: Sequence[Scaling], what: str, test: str = "") -> RenderableType:
     """A row for each figure, and below the table what a reader should know of it."""
     numbers = ends_of(scalings)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
@@ -24,7 +24,8 @@ def scaling_table(scalings: Sequence[Scaling], what: str) -> RenderableType:
     for one in scalings:
         table.add_row(*scaling_row(one, numbers))
     notes = [Text(f"{', '.join(names)}: {note}", style="dim") for note, names in notes_of(scalings).items()]
-    heading = Text.assemble(("Scaling", "bold"), (f"  figure = a × {what} ** exponent", "dim"))
+    title = f"Scaling of {test}" if test else "Scaling"
+    heading = Text.assemble((title, "bold underline"), (f"  figure = a × {what} ** exponent", "dim"))
     parts: list[RenderableType] = [heading, Padding(table, (0, 0, 0, 2), expand=False)]
     return Group(*parts, *(Padding(note, (0, 0, 0, 2), expand=False) for note in notes))
 

@@ -1,0 +1,287 @@
+//! Fleets against a real socket: our own server machine on loopback, which gives, echoes and answers as each test wants it.
+//! What is asserted are counts, which do not depend on how fast anything was.
+
+mod gateway;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use leadline_sys::clock::monotonic_ns;
+use leadline_tunnel::openvpn::profile::Transport;
+use leadline_wire::{
+    Outcome, RateStage, TunnelAction, TunnelDeed, TunnelExpectation, TunnelIdentities, TunnelSpec, TunnelState,
+};
+
+use self::gateway::{an_address_each, Gateway, Manners};
+use super::prepare;
+use crate::events::Events;
+use crate::gate::Gate;
+use crate::load::Task;
+
+fn spec(gateway: &Gateway, clients: u32) -> TunnelSpec {
+    TunnelSpec {
+        profile: gateway.profile.clone(),
+        clients,
+        threads: 2,
+        identities: TunnelIdentities::Profile {},
+        users: Vec::new(),
+        bind: Vec::new(),
+        arrivals: Vec::new(),
+        settled: 0,
+        duration_ms: 60_000,
+        attempt_ms: 30_000,
+        retries: 0,
+        expect: TunnelExpectation::default(),
+        first_data_ms: 30_000,
+        ping_ms: None,
+        actions: Vec::new(),
+        traffic: None,
+        interval_ms: 20,
+    }
+}
+
+fn run_at(spec: &TunnelSpec, gate: Arc<Gate>) -> Outcome {
+    let task = Task { trial: "t".into(), name: "fleet".into(), gate, events: Events::to(Box::new(std::io::sink())) };
+    prepare(spec).unwrap().run(monotonic_ns(), &task).unwrap()
+}
+
+fn run(spec: &TunnelSpec) -> Outcome {
+    run_at(spec, Arc::default())
+}
+
+fn count(outcome: &Outcome, name: &str) -> u64 {
+    outcome.counts.get(name).copied().unwrap_or(0)
+}
+
+fn recorded(outcome: &Outcome, metric: &str) -> u64 {
+    outcome.histograms.iter().find(|histogram| histogram.metric == metric).map_or(0, |histogram| histogram.count)
+}
+
+fn errors(named: &[(&str, u64)]) -> BTreeMap<String, u64> {
+    named.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+}
+
+fn states(outcome: &Outcome) -> Vec<TunnelState> {
+    outcome.tunnel.as_ref().unwrap().clients.iter().map(|client| client.state).collect()
+}
+
+#[test]
+fn every_client_comes_up_is_proved_and_leaves() {
+    for transport in [Transport::Udp, Transport::Tcp] {
+        let gateway = Gateway::start(Manners { transport, ..Manners::default() });
+        let expect = TunnelExpectation {
+            pools: vec!["10.8.0.0/16".into()],
+            routes: vec!["10.9.0.0/16".into()],
+            options: vec!["topology subnet".into()],
+            ..TunnelExpectation::default()
+        };
+        let outcome = run(&TunnelSpec { expect, ..spec(&gateway, 30) });
+        assert_eq!(outcome.errors, errors(&[]));
+        assert_eq!(states(&outcome), [TunnelState::Configured; 30]);
+        let names = ["configured", "attempts", "partial", "failed", "waiting"];
+        assert_eq!(names.map(|name| count(&outcome, name)), [30, 30, 0, 0, 0]);
+        let metrics = ["connect", "answer", "tls", "keys", "push", "first_data", "late"];
+        assert_eq!(metrics.map(|metric| recorded(&outcome, metric)), [30; 7]);
+        let tunnel = outcome.tunnel.unwrap();
+        let addresses: BTreeSet<&String> = tunnel.clients.iter().flat_map(|client| &client.addresses).collect();
+        let numbers: BTreeSet<Option<u32>> = tunnel.clients.iter().map(|client| client.peer_id).collect();
+        assert_eq!((addresses.len(), numbers.len()), (30, 30));
+        for client in &tunnel.clients {
+            let steps = [
+                client.sent_ns,
+                client.answered_ns,
+                client.tls_ns,
+                client.keys_ns,
+                client.pushed_ns,
+                client.configured_ns,
+            ];
+            assert!(steps.is_sorted() && steps[0].is_some(), "{client:?}");
+            assert_eq!(client.cipher.as_deref(), Some("AES-256-GCM"));
+        }
+        assert_eq!(gateway.seen.up.load(Ordering::Relaxed), 30);
+        // Farewells are acknowledged before the fleet ends.
+        assert_eq!(gateway.seen.left.load(Ordering::Relaxed), 30);
+    }
+}
+
+#[test]
+fn certificates_are_made_for_each_client() {
+    let gateway = Gateway::start(Manners::default());
+    let identities = TunnelIdentities::Issued {
+        authority_pem: gateway.authority_pem.clone(),
+        authority_key_pem: gateway.authority_key_pem.clone(),
+        name_prefix: "client-".into(),
+    };
+    let outcome = run(&TunnelSpec { identities, ..spec(&gateway, 4) });
+    assert_eq!((count(&outcome, "configured"), outcome.errors), (4, errors(&[])));
+}
+
+#[test]
+fn an_exhausted_pool_leaves_clients_without_an_address() {
+    let gives = |client| if client < 6 { an_address_each(client) } else { Vec::new() };
+    let gateway = Gateway::start(Manners { gives, ..Manners::default() });
+    let outcome = run(&spec(&gateway, 10));
+    assert_eq!((count(&outcome, "configured"), count(&outcome, "partial")), (6, 4));
+    assert_eq!(outcome.errors, errors(&[("partial_no_address", 4)]));
+}
+
+#[test]
+fn an_address_that_two_have_is_told() {
+    let gateway = Gateway::start(Manners { gives: |_| an_address_each(0), ..Manners::default() });
+    let outcome = run(&spec(&gateway, 5));
+    assert_eq!((count(&outcome, "configured"), count(&outcome, "partial")), (1, 4));
+    assert_eq!(outcome.errors, errors(&[("partial_address_not_unique", 4)]));
+}
+
+#[test]
+fn what_is_missing_has_its_name() {
+    let gateway = Gateway::start(Manners { echoes: |_| false, ..Manners::default() });
+    let missing = |expect| {
+        let outcome = run(&TunnelSpec { expect, first_data_ms: 300, attempt_ms: 5000, ..spec(&gateway, 3) });
+        assert_eq!(states(&outcome), [TunnelState::Partial; 3]);
+        outcome.errors
+    };
+    let expect = TunnelExpectation::default();
+    let routes = vec!["10.1.0.0/16".into()];
+    assert_eq!(missing(TunnelExpectation { routes, ..expect.clone() }), errors(&[("partial_route_missing", 3)]));
+    let dns = vec!["10.8.0.1".into()];
+    assert_eq!(missing(TunnelExpectation { dns, ..expect.clone() }), errors(&[("partial_dns_missing", 3)]));
+    assert_eq!(missing(expect), errors(&[("partial_no_data", 3)]));
+}
+
+#[test]
+fn an_answer_that_comes_too_late_is_told_and_counts_after_all() {
+    // The first echo of each client is lost, and sent again when the time for it is over.
+    let gateway = Gateway::start(Manners { loses: 1, ..Manners::default() });
+    let outcome = run(&TunnelSpec { first_data_ms: 50, ..spec(&gateway, 3) });
+    assert_eq!(outcome.errors, errors(&[("partial_no_data", 3)]));
+    let names = ["configured", "recovered", "attempts", "partial"];
+    assert_eq!(names.map(|name| count(&outcome, name)), [3, 3, 3, 0]);
+    let rows = outcome.tunnel.unwrap().clients;
+    assert!(rows.iter().all(|row| row.cause.is_none() && row.configured_ns >= row.pushed_ns));
+}
+
+#[test]
+fn who_is_not_answered_fails_by_name_and_comes_back() {
+    // Each attempt comes from a port of its own, so that the server takes it for another client.
+    let gateway = Gateway::start(Manners { answers: |client| client >= 3, ..Manners::default() });
+    let outcome = run(&TunnelSpec { attempt_ms: 3000, retries: 3, ..spec(&gateway, 3) });
+    assert_eq!(outcome.errors, errors(&[("reset_unanswered", 3)]));
+    let names = ["configured", "recovered", "attempts", "failed"];
+    assert_eq!(names.map(|name| count(&outcome, name)), [3, 3, 6, 0]);
+    assert_eq!((recorded(&outcome, "recovered"), recorded(&outcome, "connect")), (3, 0));
+}
+
+#[test]
+fn connections_that_are_taken_and_closed_have_their_name() {
+    let answers = |client| client < 4;
+    let gateway = Gateway::start(Manners { transport: Transport::Tcp, answers, ..Manners::default() });
+    let outcome = run(&spec(&gateway, 7));
+    assert_eq!((count(&outcome, "configured"), count(&outcome, "failed")), (4, 3));
+    assert_eq!(outcome.errors, errors(&[("closed_unanswered", 3)]));
+}
+
+#[test]
+fn nobody_there_is_told_at_once() {
+    let gateway = Gateway::start(Manners::default());
+    let gone = spec(&gateway, 4);
+    drop(gateway);
+    for profile in [gone.profile.clone(), gone.profile.replace("proto udp", "proto tcp-client")] {
+        let outcome = run(&TunnelSpec { profile, ..gone.clone() });
+        assert_eq!(
+            (states(&outcome), outcome.errors),
+            (vec![TunnelState::Failed; 4], errors(&[("connection_refused", 4)]))
+        );
+    }
+}
+
+#[test]
+fn connected_clients_do_what_they_are_told() {
+    for transport in [Transport::Udp, Transport::Tcp] {
+        let gateway = Gateway::start(Manners { transport, ..Manners::default() });
+        // Once the settled clients are configured the actions' time begins.
+        let told = |what| {
+            let actions = vec![TunnelAction { at_ms: 10, what, over_ms: 50 }];
+            let outcome = run(&TunnelSpec { actions, settled: 8, ..spec(&gateway, 8) });
+            assert_eq!(outcome.errors, errors(&[]));
+            assert_eq!((count(&outcome, "configured"), count(&outcome, "actions_skipped")), (8, 0));
+            outcome
+        };
+        let outcome = told(TunnelDeed::Renegotiate);
+        assert_eq!((count(&outcome, "attempts"), count(&outcome, "renegotiated")), (8, 8));
+        assert_eq!(recorded(&outcome, "renegotiate"), 8);
+        assert_eq!(gateway.seen.renegotiated.load(Ordering::Relaxed), 8);
+        let outcome = told(TunnelDeed::Reconnect);
+        assert_eq!(
+            (count(&outcome, "attempts"), recorded(&outcome, "connect"), recorded(&outcome, "reconnect")),
+            (16, 8, 8)
+        );
+        let locals = outcome.tunnel.iter().flat_map(|tunnel| &tunnel.clients).map(|client| client.local.clone());
+        assert_eq!(locals.collect::<BTreeSet<_>>().len(), 8);
+    }
+}
+
+#[test]
+fn the_settled_clients_pings_tell_of_the_arrivals() {
+    let gateway = Gateway::start(Manners::default());
+    let arrivals = vec![RateStage { from_per_s: 20.0, to_per_s: 20.0, duration_ms: 10_000 }];
+    let outcome = run(&TunnelSpec { settled: 4, arrivals, ping_ms: Some(50), duration_ms: 5000, ..spec(&gateway, 12) });
+    assert_eq!(outcome.errors, errors(&[]));
+    assert_eq!(states(&outcome), [TunnelState::Configured; 12]);
+    let times = ["before", "during", "after"];
+    for time in times {
+        let answered = count(&outcome, &format!("pings_answered_{time}"));
+        assert!(answered > 0, "{time}: {:?}", outcome.counts);
+        assert_eq!(answered, recorded(&outcome, &format!("ping_{time}")));
+    }
+    let of_settled: u64 = times.iter().map(|time| count(&outcome, &format!("pings_sent_{time}"))).sum();
+    let rows = outcome.tunnel.as_ref().unwrap().clients.iter().take(4);
+    assert_eq!(of_settled, rows.map(|client| client.inside["pings_sent"]).sum::<u64>());
+    // Loopback loses nothing, and the last answers are waited for; each client's first echo proved its tunnel.
+    assert_eq!(count(&outcome, "pings_answered"), count(&outcome, "pings_sent"));
+    assert_eq!(gateway.seen.echoes.load(Ordering::Relaxed), count(&outcome, "inside_received"));
+}
+
+#[test]
+fn a_stopped_fleet_tells_what_there_is() {
+    let gateway = Gateway::start(Manners::default());
+    let arrivals = vec![RateStage { from_per_s: 0.0, to_per_s: 0.2, duration_ms: 100_000 }];
+    let spec = TunnelSpec { settled: 3, arrivals, ..spec(&gateway, 5) };
+    let gate = Arc::<Gate>::default();
+    let seen = Arc::clone(&gateway.seen);
+    let stopping = {
+        let gate = Arc::clone(&gate);
+        std::thread::spawn(move || {
+            while seen.echoes.load(Ordering::Relaxed) < 3 {
+                std::thread::yield_now();
+            }
+            gate.stop();
+        })
+    };
+    let outcome = run_at(&spec, gate);
+    stopping.join().unwrap();
+    assert_eq!(states(&outcome)[3..], [TunnelState::Waiting; 2]);
+    assert_eq!((count(&outcome, "waiting"), count(&outcome, "attempts")), (2, 3));
+}
+
+#[test]
+fn bad_input_is_told_before_anything_is_opened() {
+    let gateway = Gateway::start(Manners::default());
+    let refused = |spec: TunnelSpec| prepare(&spec).err().map(|error| error.code).unwrap();
+    let good = spec(&gateway, 2);
+    assert_eq!(refused(TunnelSpec { clients: 0, ..good.clone() }), "bad_tunnel");
+    assert_eq!(refused(TunnelSpec { settled: 3, ..good.clone() }), "bad_tunnel");
+    assert_eq!(refused(TunnelSpec { profile: "client\nfoo\n".into(), ..good.clone() }), "bad_profile");
+    assert_eq!(refused(TunnelSpec { bind: vec!["::1".into()], ..good.clone() }), "no_address");
+    assert_eq!(refused(TunnelSpec { bind: vec!["192.0.2.1".into()], ..good.clone() }), "address_not_available");
+    assert_eq!(refused(TunnelSpec { clients: 100_000_000, ..good.clone() }), "too_many_open_files");
+    let wants_user = good.profile.replace("dev tun", "dev tun\nauth-user-pass");
+    assert_eq!(refused(TunnelSpec { profile: wants_user, ..good.clone() }), "no_users");
+    let identities = TunnelIdentities::Issued {
+        authority_pem: gateway.authority_pem.clone(),
+        authority_key_pem: "none".into(),
+        name_prefix: String::new(),
+    };
+    assert_eq!(refused(TunnelSpec { identities, ..good }), "bad_identity");
+}

@@ -1,0 +1,266 @@
+//! A server for the fleet's tests: our own machine behind a real socket on loopback, which answers pings inside of its
+//! tunnels, and misbehaves as told. Its certificates are made anew for each test.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use leadline_sys::clock::monotonic_ns;
+use leadline_sys::net;
+use leadline_tunnel::inside::icmp;
+use leadline_tunnel::openvpn::client::Received;
+use leadline_tunnel::openvpn::data::{DataCipher, Framing};
+use leadline_tunnel::openvpn::digest::Digest;
+use leadline_tunnel::openvpn::framing::{set_length, Unframer};
+use leadline_tunnel::openvpn::message::peer_info::Protocols;
+use leadline_tunnel::openvpn::profile::{self, Transport};
+use leadline_tunnel::openvpn::server::{Peer, PeerEvent, PeerOutput, ServerConfig};
+use leadline_tunnel::openvpn::tls::{self, Trust};
+use leadline_tunnel::openvpn::wrap::WrapKeys;
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+
+/// What a server does to each of its clients, by the number of those that came before.
+#[derive(Clone)]
+pub struct Manners {
+    pub transport: Transport,
+    /// Options that a client is pushed.
+    pub gives: fn(u32) -> Vec<String>,
+    /// Whether a client's first reset is answered.
+    pub answers: fn(u32) -> bool,
+    /// Pings inside of each client's tunnel that are lost before one is answered.
+    pub loses: u32,
+    /// Whether pings inside of a client's tunnel are answered.
+    pub echoes: fn(u32) -> bool,
+}
+
+impl Default for Manners {
+    fn default() -> Self {
+        Self { transport: Transport::Udp, gives: an_address_each, answers: |_| true, loses: 0, echoes: |_| true }
+    }
+}
+
+/// A network with one address for each.
+pub fn an_address_each(client: u32) -> Vec<String> {
+    vec![format!("ifconfig 10.8.{}.{} 255.255.0.0", (client + 2) / 256, (client + 2) % 256)]
+}
+
+/// What the server saw.
+#[derive(Default)]
+pub struct Seen {
+    pub up: AtomicU64,
+    pub left: AtomicU64,
+    pub renegotiated: AtomicU64,
+    pub echoes: AtomicU64,
+}
+
+/// A server that runs.
+pub struct Gateway {
+    pub address: SocketAddr,
+    pub seen: Arc<Seen>,
+    /// The profile of its clients.
+    pub profile: String,
+    pub authority_pem: String,
+    pub authority_key_pem: String,
+    over: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Gateway {
+    pub fn start(manners: Manners) -> Self {
+        let authority_key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority_pem = params.self_signed(&authority_key).unwrap().pem();
+        let authority_key_pem = authority_key.serialize_pem();
+        let issuer = Issuer::new(params, authority_key);
+        let issue = |usage| {
+            let key = KeyPair::generate().unwrap();
+            let mut params = CertificateParams::default();
+            params.extended_key_usages = vec![usage];
+            (params.signed_by(&key, &issuer).unwrap().pem(), key.serialize_pem())
+        };
+        let server = issue(ExtendedKeyUsagePurpose::ServerAuth);
+        let client = issue(ExtendedKeyUsagePurpose::ClientAuth);
+        let udp = net::udp_socket("127.0.0.1:0".parse().unwrap(), None, false).unwrap();
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (protocol, address) = match manners.transport {
+            Transport::Udp => ("udp", udp.local_addr().unwrap()),
+            Transport::Tcp => ("tcp-client", tcp.local_addr().unwrap()),
+        };
+        let profile = format!(
+            "client\ndev tun\nproto {protocol}\nremote 127.0.0.1 {}\nremote-cert-tls server\n\
+             <ca>\n{authority_pem}</ca>\n<cert>\n{}</cert>\n<key>\n{}</key>\n",
+            address.port(),
+            client.0,
+            client.1
+        );
+        let parsed = profile::parse(&profile).unwrap();
+        let config = Arc::new(ServerConfig {
+            tls: Arc::new(tls::server_config(&Trust::of(&parsed), (&server.0, &server.1), true).unwrap()),
+            wrap: WrapKeys::None,
+            ciphers: vec![DataCipher::Aes256Gcm],
+            digest: Digest::Sha1,
+            framing: Framing::None,
+            push: ["topology subnet", "route-gateway 10.8.0.1", "route 10.9.0.0 255.255.0.0"]
+                .map(str::to_owned)
+                .to_vec(),
+            protocols: Protocols::ALL.without(Protocols::DATA_EPOCH),
+            users: Vec::new(),
+            unix_base_s: 0,
+        });
+        let (seen, over) = (Arc::new(Seen::default()), Arc::new(AtomicBool::new(false)));
+        let shared = Shared { config, manners: manners.clone(), seen: Arc::clone(&seen), over: Arc::clone(&over) };
+        let thread = match manners.transport {
+            Transport::Udp => std::thread::spawn(move || serve_datagrams(&shared, &udp)),
+            Transport::Tcp => std::thread::spawn(move || serve_streams(&shared, &tcp)),
+        };
+        Self { address, seen, profile, authority_pem, authority_key_pem, over, threads: vec![thread] }
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        // Wakes a listener that waits.
+        let _ = TcpStream::connect(self.address);
+        for thread in self.threads.drain(..) {
+            let joined = thread.join();
+            if !std::thread::panicking() {
+                joined.unwrap();
+            }
+        }
+    }
+}
+
+/// What threads of a server share.
+#[derive(Clone)]
+struct Shared {
+    config: Arc<ServerConfig>,
+    manners: Manners,
+    seen: Arc<Seen>,
+    over: Arc<AtomicBool>,
+}
+
+/// A client as the server knows it.
+struct Known {
+    number: u32,
+    /// None: its resets are not answered.
+    peer: Option<Peer>,
+    /// Pings that were lost.
+    lost: u32,
+}
+
+impl Known {
+    fn new(number: u32) -> Self {
+        Self { number, peer: None, lost: 0 }
+    }
+
+    /// Takes a packet, and hands over what it calls for. A reset begins a session of its own, once its client is known.
+    fn take(&mut self, shared: &Shared, packet: &mut [u8], mut send: impl FnMut(&[u8])) {
+        let now_ns = monotonic_ns();
+        let is_reset = packet.first().is_some_and(|byte| byte >> 3 == 7);
+        let mut answer = Vec::new();
+        if is_reset && (shared.manners.answers)(self.number) {
+            let mut copy = packet.to_vec();
+            let heard =
+                self.peer.as_mut().is_some_and(|peer| matches!(peer.handle(now_ns, &mut copy), Received::Control));
+            if !heard {
+                let given = (shared.manners.gives)(self.number);
+                self.peer = Peer::accept(&shared.config, given, self.number, now_ns, packet);
+            }
+        } else if let Some(peer) = &mut self.peer {
+            if let Received::Payload(payload) = peer.handle(now_ns, packet) {
+                if self.lost < shared.manners.loses {
+                    self.lost += 1;
+                } else if (shared.manners.echoes)(self.number) && icmp::answer(payload, &mut answer) {
+                    shared.seen.echoes.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+        let mut out = Vec::new();
+        if let (Some(peer), false) = (&mut self.peer, answer.is_empty()) {
+            peer.send(&answer, &mut out).unwrap();
+            send(&out);
+        }
+        self.poll(shared, send);
+    }
+
+    fn poll(&mut self, shared: &Shared, mut send: impl FnMut(&[u8])) {
+        let Some(peer) = &mut self.peer else { return };
+        let mut out = Vec::new();
+        loop {
+            match peer.poll(monotonic_ns(), &mut out) {
+                PeerOutput::Send => send(&out),
+                PeerOutput::Event(PeerEvent::Up) => drop(shared.seen.up.fetch_add(1, Ordering::Relaxed)),
+                PeerOutput::Event(PeerEvent::Left) => drop(shared.seen.left.fetch_add(1, Ordering::Relaxed)),
+                PeerOutput::Event(PeerEvent::Renegotiated) => {
+                    shared.seen.renegotiated.fetch_add(1, Ordering::Relaxed);
+                }
+                PeerOutput::Event(PeerEvent::Failed(_)) => {}
+                PeerOutput::Wait(_) => return,
+            }
+        }
+    }
+}
+
+const TURN: Duration = Duration::from_millis(5);
+
+fn serve_datagrams(shared: &Shared, socket: &UdpSocket) {
+    socket.set_read_timeout(Some(TURN)).unwrap();
+    let mut clients: HashMap<SocketAddr, Known> = HashMap::new();
+    let mut packet = vec![0; 65_536];
+    while !shared.over.load(Ordering::Relaxed) {
+        let Ok((length, from)) = socket.recv_from(&mut packet) else {
+            // What cannot be sent is as good as lost.
+            clients.iter_mut().for_each(|(to, known)| known.poll(shared, |out| drop(socket.send_to(out, to))));
+            continue;
+        };
+        let next = clients.len() as u32;
+        let known = clients.entry(from).or_insert_with(|| Known::new(next));
+        known.take(shared, &mut packet[..length], |out| drop(socket.send_to(out, from)));
+    }
+}
+
+fn serve_streams(shared: &Shared, listener: &TcpListener) {
+    let mut threads = Vec::new();
+    for (stream, number) in listener.incoming().zip(0..) {
+        if shared.over.load(Ordering::Relaxed) {
+            break;
+        }
+        let (shared, stream) = (shared.clone(), stream.unwrap());
+        if !(shared.manners.answers)(number) {
+            drop(stream);
+            continue;
+        }
+        threads.push(std::thread::spawn(move || serve_stream(&shared, stream, number)));
+    }
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+fn serve_stream(shared: &Shared, mut stream: TcpStream, number: u32) {
+    stream.set_read_timeout(Some(TURN)).unwrap();
+    let mut writer = stream.try_clone().unwrap();
+    let mut send = |packet: &[u8]| {
+        let mut framed = vec![0, 0];
+        framed.extend_from_slice(packet);
+        set_length(&mut framed, 0);
+        // Its client may have gone.
+        let _ = writer.write_all(&framed);
+    };
+    let (mut known, mut unframer) = (Known::new(number), Unframer::default());
+    let mut bytes = vec![0; 65_536];
+    while !shared.over.load(Ordering::Relaxed) {
+        match stream.read(&mut bytes) {
+            Ok(0) => return,
+            Ok(length) => {
+                unframer.take(&mut bytes[..length], |packet| known.take(shared, packet, &mut send)).unwrap();
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => known.poll(shared, &mut send),
+            Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Profile tasks: perf(1) samples call stacks of our processes on a software clock, which every virtual machine has, until the
+//! task is stopped; its samples are folded into a line per stack. Owns perf's process and its file, which is gone afterwards.
+//! It measures no figure: who is profiled runs slower for it.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use inferno::collapse::perf::{Folder, Options};
+use inferno::collapse::Collapse;
+use inferno::flamegraph;
+use leadline_sys::clock::monotonic_ns;
+use leadline_sys::process::{signal_group, spawn_bound, Signal};
+use leadline_wire::{ErrorReport, Event, ProfileSpec};
+
+use crate::events::{input_error, system_error};
+use crate::load::Task;
+use crate::watch::Processes;
+
+const TURN: Duration = Duration::from_millis(20);
+/// What perf may take to write its file when it is told to end.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of each stack that are kept for unwinding: programs are seldom built with frame pointers.
+const STACK_BYTES: u32 = 16_384;
+const MOST_HZ: u32 = 10_000;
+/// Less than a line of the contract may have, and far more than profiles do.
+const FOLDED_BYTES: usize = 4 << 20;
+/// What of a sample is told. Without its period each counts as one.
+const FIELDS: &str = "comm,pid,tid,time,event,ip,sym,dso";
+/// What perf says last, as far as an error repeats it.
+const LAST_WORDS_BYTES: u64 = 2000;
+
+/// Sample until the task is stopped or its processes have ended: tells `prepared`, returns `profiled`.
+pub fn run(spec: &ProfileSpec, task: &Task, processes: &Processes) -> Result<Event, ErrorReport> {
+    if !(1..=MOST_HZ).contains(&spec.frequency_hz) {
+        return Err(input_error("bad_spec", format!("a profile takes 1 to {MOST_HZ} samples per second")));
+    }
+    let pids = pids_of(spec, processes)?;
+    let folder = Folded::new().map_err(|error| system_error("making a folder for the profile", &error))?;
+    let mut perf = start(spec, &pids, &folder.data())?;
+    enable(&mut perf)?;
+    task.events.say(&Event::Prepared {
+        trial: task.trial.clone(),
+        task: task.name.clone(),
+        t_ns: monotonic_ns(),
+        pid: Some(perf.id()),
+        port: None,
+        http_port: None,
+        https_port: None,
+    });
+    end(&mut perf, task)?;
+    let stacks = fold(&folder.data())?;
+    let (folded, samples, left_out) = most_frequent(&stacks);
+    let (trial, name) = (task.trial.clone(), task.name.clone());
+    Ok(Event::Profiled { trial, task: name, t_ns: monotonic_ns(), samples, left_out, folded })
+}
+
+/// Draw folded stacks as a flame graph (SVG).
+///
+/// # Errors
+/// There are no stacks, or the output cannot be written.
+pub fn draw(title: &str, folded: impl Read, svg: impl Write) -> io::Result<()> {
+    let mut options = flamegraph::Options::default();
+    options.title = title.to_owned();
+    options.count_name = "samples".to_owned();
+    // Nothing is fetched when it is looked at, and the same stacks give the same picture.
+    options.deterministic = true;
+    flamegraph::from_reader(&mut options, BufReader::new(folded), svg)
+}
+
+fn pids_of(spec: &ProfileSpec, processes: &Processes) -> Result<Vec<String>, ErrorReport> {
+    let running = processes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let wanted = running.iter().filter(|(name, _)| spec.processes.contains(name));
+    let pids: Vec<String> = wanted.map(|(_, pid)| pid.to_string()).collect();
+    if pids.is_empty() {
+        let names: Vec<&str> = running.iter().map(|(name, _)| name.as_str()).collect();
+        let wanted = spec.processes.join(" or ");
+        let message = format!("no process here is called {wanted}; there are {}", names.join(", "));
+        return Err(input_error("no_such_process", message));
+    }
+    Ok(pids)
+}
+
+fn start(spec: &ProfileSpec, pids: &[String], data: &Path) -> Result<Child, ErrorReport> {
+    let mut command = Command::new("perf");
+    command
+        .args(["record", "--quiet", "--event", "cpu-clock", "--freq", &spec.frequency_hz.to_string()])
+        // Commands on stdin, answers on stdout: a thread that is made before the events are on would have no name.
+        .args(["--delay", "-1", "--control", "fd:0,1"])
+        .args(["--call-graph", &format!("dwarf,{STACK_BYTES}"), "--pid", &pids.join(",")])
+        .arg("--output")
+        .arg(data)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    spawn_bound(&mut command).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            input_error("no_perf", "profiles are taken with perf, which is not installed (Debian: linux-perf)")
+        }
+        _ => system_error("starting perf", &error),
+    })
+}
+
+/// Have perf begin: it has opened its events when it answers.
+fn enable(perf: &mut Child) -> Result<(), ErrorReport> {
+    let mut answer = String::new();
+    let asked = perf.stdin.as_mut().map(|control| control.write_all(b"enable\n"));
+    let answered = perf.stdout.take().map(|said| BufReader::new(said).read_line(&mut answer));
+    match (asked, answered) {
+        (Some(Ok(())), Some(Ok(_))) if answer.starts_with("ack") => Ok(()),
+        _ => {
+            // One that answers something else still runs; one that has closed its output is about to have ended.
+            if !answer.is_empty() {
+                let _ = perf.kill();
+            }
+            Err(refused(perf))
+        }
+    }
+}
+
+/// Wait for the stop, and for perf to have written everything.
+fn end(perf: &mut Child, task: &Task) -> Result<(), ErrorReport> {
+    let waiting = |error: io::Error| system_error("waiting for perf", &error);
+    let mut stopped: Option<Instant> = None;
+    while perf.try_wait().map_err(waiting)?.is_none() {
+        match stopped {
+            None if task.gate.stopped() => {
+                stopped = Some(Instant::now());
+                signal_group(perf.id(), Signal::Terminate).map_err(waiting)?;
+            }
+            Some(since) if task.gate.abandoned() || since.elapsed() > PATIENCE => {
+                signal_group(perf.id(), Signal::Kill).map_err(waiting)?;
+            }
+            _ => {}
+        }
+        thread::sleep(TURN);
+    }
+    Ok(())
+}
+
+fn refused(perf: &mut Child) -> ErrorReport {
+    let mut said = Vec::new();
+    if let Some(stderr) = perf.stderr.take() {
+        // What cannot be read is not said.
+        let _ = stderr.take(LAST_WORDS_BYTES).read_to_end(&mut said);
+    }
+    let _ = perf.wait();
+    let said = String::from_utf8_lossy(&said);
+    let reason = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it says nothing");
+    let message = format!("perf does not record: {reason} (kernel.perf_event_paranoid has to allow it)");
+    input_error("perf_refused", message)
+}
+
+/// Have perf tell its samples, and count equal stacks.
+fn fold(data: &Path) -> Result<BTreeMap<String, u64>, ErrorReport> {
+    let mut command = Command::new("perf");
+    // Inlined functions would cost a minute of debug information per second of profile.
+    command.args(["script", "--no-inline", "--fields", FIELDS, "--input"]).arg(data);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let reading = |error: io::Error| system_error("reading the profile", &error);
+    let mut script = spawn_bound(&mut command).map_err(reading)?;
+    let told = script.stdout.take().map(collapse);
+    script.wait().map_err(reading)?;
+    let folded = told.transpose().map_err(reading)?.unwrap_or_default();
+    Ok(folded.lines().map_while(Result::ok).filter_map(|line| stack(&line)).collect())
+}
+
+fn collapse(told: ChildStdout) -> io::Result<Vec<u8>> {
+    let mut folded = Vec::new();
+    let mut told = BufReader::new(told);
+    if !told.fill_buf()?.is_empty() {
+        let mut options = Options::default();
+        options.nthreads = 1;
+        Folder::from(options).collapse(told, &mut folded)?;
+    }
+    Ok(folded)
+}
+
+fn stack(line: &str) -> Option<(String, u64)> {
+    let (stack, count) = line.rsplit_once(' ')?;
+    Some((stack.to_owned(), count.parse().ok()?))
+}
+
+/// As many stacks as a line may hold, the most frequent ones, in the order of their names; samples in them and in the others.
+fn most_frequent(stacks: &BTreeMap<String, u64>) -> (String, u64, u64) {
+    let mut by_count: Vec<(&String, u64)> = stacks.iter().map(|(stack, count)| (stack, *count)).collect();
+    by_count.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let (mut bytes, mut kept, mut left_out) = (0, Vec::new(), 0);
+    for (stack, count) in by_count {
+        let line = format!("{stack} {count}\n");
+        if bytes + line.len() > FOLDED_BYTES {
+            left_out += count;
+            continue;
+        }
+        bytes += line.len();
+        kept.push((line, count));
+    }
+    kept.sort();
+    let samples = kept.iter().map(|(_, count)| count).sum();
+    (kept.into_iter().map(|(line, _)| line).collect(), samples, left_out)
+}
+
+/// A folder of this task alone, which goes with it.
+struct Folded(PathBuf);
+
+impl Folded {
+    fn new() -> io::Result<Self> {
+        let name = format!("leadline-profile-{}-{}", std::process::id(), leadline_sys::process::random_u64()?);
+        let path = std::env::temp_dir().join(name);
+        // Stacks hold whatever the program had on them: nobody else reads them.
+        DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(Self(path))
+    }
+
+    fn data(&self) -> PathBuf {
+        self.0.join("perf.data")
+    }
+}
+
+impl Drop for Folded {
+    fn drop(&mut self) {
+        // Where that fails, the system's own cleaning of its temporary folder is left.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    fn spec(processes: &[&str], frequency_hz: u32) -> ProfileSpec {
+        ProfileSpec { processes: processes.iter().map(|&name| name.to_owned()).collect(), frequency_hz }
+    }
+
+    #[test]
+    fn only_known_processes_are_profiled() {
+        let processes: Processes =
+            Arc::new(Mutex::new(vec![("agent".into(), 7), ("vpn".into(), 8), ("vpn".into(), 9)]));
+        assert_eq!(pids_of(&spec(&["vpn", "init"], 99), &processes).unwrap(), ["8", "9"]);
+        let unknown = pids_of(&spec(&["init"], 99), &processes).unwrap_err();
+        assert_eq!(unknown.message, "no process here is called init; there are agent, vpn, vpn");
+        assert!(pids_of(&spec(&[], 99), &processes).is_err());
+    }
+
+    #[test]
+    fn the_rarest_stacks_are_left_out_of_a_line_that_is_too_long() {
+        let long = "f;".repeat(1000);
+        let stacks: BTreeMap<String, u64> = (0..3000).map(|number| (format!("{long}{number:04}"), number)).collect();
+        let (folded, samples, left_out) = most_frequent(&stacks);
+        assert!(folded.len() <= FOLDED_BYTES && folded.contains(";2999 2999\n"));
+        assert!(!folded.contains(";0000 0\n"));
+        assert_eq!(samples + left_out, (0..3000).sum::<u64>());
+        assert!(samples > left_out);
+    }
+
+    #[test]
+    fn stacks_are_drawn() {
+        let mut svg = Vec::new();
+        draw("a & b", &b"main;work 9\nmain;<rest> 1\n"[..], &mut svg).unwrap();
+        let svg = String::from_utf8(svg).unwrap();
+        assert!(svg.contains("<svg") && svg.contains("a &amp; b") && svg.contains("work (9 samples, 90.00%)"));
+        assert!(svg.contains("&lt;rest&gt;"));
+        assert!(draw("nothing", &b""[..], io::sink()).is_err());
+    }
+}

@@ -1,0 +1,131 @@
+//! Congestion control of a stream (RFC 5681) from outside of smoltcp, whose own either grows by a segment with each
+//! acknowledgement or starts anew ten times a second. No more is handed to it than may be under way.
+
+/// What is taken for a segment, bytes.
+const SEGMENT_BYTES: usize = 1400;
+/// RFC 6928: what may be under way at first.
+const FIRST_BYTES: usize = 10 * SEGMENT_BYTES;
+
+/// How much longer than the shortest one a round trip must be to tell of a queue, ns: an eighth, within these.
+const LEAST_DELAY_NS: u64 = 2_000_000;
+const MOST_DELAY_NS: u64 = 16_000_000;
+
+/// How much of a stream may be under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    bytes: usize,
+    /// Below, it grows by what is acknowledged; above, by a segment per window.
+    threshold: usize,
+    /// What was acknowledged towards the next segment.
+    credit: usize,
+    /// What was under way when it was looked at last.
+    under_way: usize,
+    losses: u64,
+    /// All bytes that were handed over.
+    handed: u64,
+    /// When a measured byte was handed over, and which one; the shortest round trip so far, ns.
+    probe: Option<(u64, u64)>,
+    shortest_ns: u64,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self {
+            bytes: FIRST_BYTES,
+            threshold: usize::MAX,
+            credit: 0,
+            under_way: 0,
+            losses: 0,
+            handed: 0,
+            probe: None,
+            shortest_ns: u64::MAX,
+        }
+    }
+}
+
+impl Window {
+    /// Bytes that may be handed over now, given what is not acknowledged, how often something was found lost, and the most that may
+    /// be under way.
+    pub fn room(&mut self, now_ns: u64, under_way: usize, losses: u64, most: usize) -> usize {
+        let acknowledged = self.under_way.saturating_sub(under_way);
+        self.under_way = under_way;
+        self.look_at_delay(now_ns);
+        if losses > self.losses {
+            self.losses = losses;
+            self.threshold = (self.bytes / 2).max(SEGMENT_BYTES);
+            self.bytes = self.threshold;
+            self.credit = 0;
+        } else if self.bytes < self.threshold {
+            self.bytes = self.bytes.saturating_add(acknowledged).min(most);
+        } else {
+            self.credit += acknowledged;
+            if self.credit >= self.bytes {
+                self.credit -= self.bytes;
+                self.bytes = (self.bytes + SEGMENT_BYTES).min(most);
+            }
+        }
+        self.bytes.saturating_sub(under_way)
+    }
+
+    /// So many bytes were handed over.
+    pub fn sent(&mut self, now_ns: u64, bytes: usize) {
+        self.under_way += bytes;
+        self.handed += bytes as u64;
+        if bytes > 0 {
+            self.probe.get_or_insert((now_ns, self.handed));
+        }
+    }
+
+    /// RFC 9406, in short: where round trips grow, a queue does, and the doubling ends before it overflows. It matters: smoltcp sends
+    /// a whole window again where one segment of it was lost.
+    fn look_at_delay(&mut self, now_ns: u64) {
+        let Some((at_ns, _)) = self.probe.filter(|(_, handed)| self.handed - self.under_way as u64 >= *handed) else {
+            return;
+        };
+        let round_trip_ns = now_ns.saturating_sub(at_ns);
+        self.probe = None;
+        self.shortest_ns = self.shortest_ns.min(round_trip_ns);
+        let allowed_ns = self.shortest_ns + (self.shortest_ns / 8).clamp(LEAST_DELAY_NS, MOST_DELAY_NS);
+        if round_trip_ns > allowed_ns {
+            self.threshold = self.threshold.min(self.bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_doubles_until_a_loss_and_then_grows_by_a_segment_a_window() {
+        let mut window = Window::default();
+        let mut round = |losses| {
+            let room = window.room(0, 0, losses, 1 << 20);
+            window.sent(0, room);
+            room
+        };
+        let rooms = [round(0), round(0), round(0)];
+        assert_eq!(rooms, [FIRST_BYTES, 2 * FIRST_BYTES, 4 * FIRST_BYTES]);
+        assert_eq!([round(1), round(1), round(2)], [2 * FIRST_BYTES, 2 * FIRST_BYTES + SEGMENT_BYTES, 14_700]);
+        for losses in 3..20 {
+            round(losses);
+        }
+        assert_eq!(round(20), SEGMENT_BYTES, "never less");
+    }
+
+    #[test]
+    fn it_stops_doubling_where_round_trips_grow() {
+        let mut window = Window::default();
+        let mut now_ns = 0;
+        let mut rooms = Vec::new();
+        for round_trip_ns in [10_000_000, 10_000_000, 20_000_000, 20_000_000] {
+            let room = window.room(now_ns, 0, 0, 1 << 20);
+            window.sent(now_ns, room);
+            rooms.push(room);
+            now_ns += round_trip_ns;
+        }
+        rooms.push(window.room(now_ns, 0, 0, 1 << 20));
+        let last = 4 * FIRST_BYTES;
+        assert_eq!(rooms, [FIRST_BYTES, 2 * FIRST_BYTES, last, last + SEGMENT_BYTES, last + 2 * SEGMENT_BYTES]);
+    }
+}

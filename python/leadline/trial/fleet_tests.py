@@ -1,0 +1,68 @@
+"""A plan's tests as what a fleet does: a fleet of its own for each test, which connects, carries the load, and leaves.
+
+Pure; the one place that knows both a gateway's keys for a fleet and the tests of a plan.
+"""
+
+from __future__ import annotations
+
+from leadline.contract.models import IssuedIdentities, TunnelWorkload
+from leadline.errors import LeadlineError
+from leadline.plan import TcpTest, Test, TunnelTest, UdpTest
+from leadline.plan.tunnel import TunnelExpected, TunnelLoad
+from leadline.sut import FleetAccess
+from leadline.trial.tunnel_workload import Access, tunnel_workload
+
+_CONNECT_WITHIN_MS = 60_000
+_RETRIES = 2
+"""Of the clients that carry a load: it begins when all have had their time to come up."""
+
+
+def fleet_workload(test: Test, access: FleetAccess, clients: int, server: str) -> TunnelWorkload:
+    """What the fleet does in a test; its load goes to the run's server.
+
+    Raises:
+        LeadlineError: a kind of test that a fleet cannot do, which no plan holds.
+    """
+    if isinstance(test, TunnelTest):
+        asked = test if test.expect != TunnelExpected() else test.model_copy(update={"expect": _expected(access)})
+        return tunnel_workload(asked, _who(access), test.number or clients, server)
+    return tunnel_workload(_carrying(test, access, clients), _who(access), clients, server)
+
+
+def _carrying(test: Test, access: FleetAccess, clients: int) -> TunnelTest:
+    """All clients at once, and the test's load once they are up."""
+    if isinstance(test, UdpTest):
+        rate = None if test.rate_bps is None else test.rate_bps / 8 / test.packet_bytes
+        load = TunnelLoad(
+            kind="udp",
+            rate_per_s=rate,
+            packet_bytes=test.packet_bytes,
+            direction=test.direction,
+            duration_ms=test.duration_ms,
+        )
+    elif isinstance(test, TcpTest):
+        load = TunnelLoad(kind="tcp", direction=test.direction, duration_ms=test.duration_ms)
+    else:
+        raise LeadlineError(f"{test.name}: a fleet's clients carry no {test.kind} tests")
+    return TunnelTest(
+        name=test.name,
+        number=clients,
+        threads=test.threads,
+        interval_ms=test.interval_ms,
+        attempt_timeout_ms=_CONNECT_WITHIN_MS,
+        retries=_RETRIES,
+        expect=_expected(access),
+        traffic=load,
+    )
+
+
+def _expected(access: FleetAccess) -> TunnelExpected:
+    return TunnelExpected(pools=access.pools, routes=access.routes)
+
+
+def _who(access: FleetAccess) -> Access:
+    """A certificate for each client."""
+    identities = IssuedIdentities(
+        authority_pem=access.authority_pem, authority_key_pem=access.authority_key_pem, name_prefix="client-"
+    )
+    return Access(access.profile, identities)

@@ -1,0 +1,73 @@
+"""A plan whose clients are a fleet: how many they are at which points, what they can do, and complaints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from leadline.plan import Plan, TunnelTest, describe
+
+FLEET = """\
+name: fleet
+sut: {kind: openvpn}
+clients: {fleet: true, count: 30}
+tests:
+  - {name: storm, kind: tunnel, rate: 100/s}
+  - {name: load, kind: udp, rate: 1mbit, duration: 1s}
+"""
+
+
+def test_a_fleet_is_one_host_with_many_clients(load: Callable[..., Plan]) -> None:
+    plan = load(FLEET)
+    [case] = plan.cases
+    assert (case.clients, case.fleet) == (1, 30)
+    [line] = describe(plan).cases
+    assert (line.clients, line.fleet) == (30, True)
+    storm = case.tests[0]
+    assert isinstance(storm, TunnelTest) and storm.number is None
+
+
+@pytest.mark.parametrize("axis", ["clients", "clients.count"])
+def test_an_axis_says_how_many(load: Callable[..., Plan], axis: str) -> None:
+    plan = load(FLEET.replace(", count: 30", "") + f"axes: {{{axis}: [10, 20]}}\n")
+    assert [(case.clients, case.fleet) for case in plan.cases] == [(1, 10), (1, 20)]
+    assert [case.parameters for case in plan.cases] == [{axis: 10}, {axis: 20}]
+
+
+def test_a_plan_of_hosts_becomes_one_of_a_fleet(load: Callable[..., Plan]) -> None:
+    hosts = "name: x\nsut: {kind: openvpn}\naxes: {clients: [5, 20]}\ntests: [{name: u, kind: udp, rate: 1mbit}]\n"
+    assert [case.fleet for case in load(hosts).cases] == [None, None]
+    assert [case.fleet for case in load(hosts, "clients={fleet: true}").cases] == [5, 20]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("{fleet: true}", "3: clients: how many clients the fleet has is not said; give count, or an axis of clients"),
+        ("{fleet: false, count: 3}", "3: clients.fleet: false makes no fleet; for client hosts write clients: N"),
+        ("{fleet: true, count: 0}", "3: clients.count: 0 clients is too small; at least 1 clients"),
+        ("{fleet: true, cuont: 3}", "3: unknown key 'cuont' in clients; did you mean 'count'?"),
+        ("many", "3: clients: 'many' is not a whole number"),
+        ("0", "3: clients: 0 is not possible; at least 1"),
+    ],
+)
+def test_clients_that_are_neither_hosts_nor_a_fleet(complaint: Callable[..., str], change: str, said: str) -> None:
+    assert complaint(FLEET.replace("{fleet: true, count: 30}", change)).endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("{kind: openvpn}", "{kind: wireguard}", "a fleet speaks OpenVPN, and the system under test does not"),
+        ("name: fleet", "name: fleet\ntopology: site-to-site", "in the lab's remote-access topology"),
+        ("kind: udp, rate: 1mbit", "kind: rr", "tests.load.kind: a fleet's clients carry no rr tests"),
+        ("kind: udp, rate: 1mbit", "kind: udp, flows: 2", "tests.load.flows: a fleet's clients have one flow each"),
+        ("kind: udp, rate: 1mbit", "kind: tcp, rate: 1mbit", "tests.load.rate: TCP inside of a fleet's tunnels"),
+        ("rate: 100/s", "number: 31", "tests.storm.number: 31 is more than the fleet has (30)"),
+        ("rate: 100/s", "settled: 30", "tests.storm.settled: 30 settled clients leave none to arrive"),
+        ("{fleet: true, count: 30}", "3", "tests.storm.kind: a tunnel test needs a fleet"),
+    ],
+)
+def test_what_a_fleet_cannot_do(complaint: Callable[..., str], old: str, new: str, said: str) -> None:
+    assert said in complaint(FLEET.replace(old, new))
