@@ -112,7 +112,7 @@ def test_each_command_gives_the_document_of_the_design(
         set(reason) == {"code", "text"} for reason in (*found["validity"]["reasons"], *found["validity"]["notes"])
     )
     cost = {"cpu_s", "wall_s", "busiest_thread", "late_p99_us", "cpu_ns_per_unit", "ceiling_per_s"}
-    cost |= {"engine", "engine_reason"}
+    cost |= {"spun_s", "engine", "engine_reason"}
     assert set(found["generator"]) == cost
     assert found["generator"]["cpu_s"] > 0
     assert found["errors"] == {}
