@@ -288,7 +288,8 @@ impl Client {
         if self.stage != Stage::Up {
             return;
         }
-        if self.pushed.cc_exit {
+        // While keys are renewed the control channel has nothing to say it in: the data channel says it to any server.
+        if self.pushed.cc_exit && self.session.negotiation().is_open() {
             self.session.current().say("EXIT");
         } else {
             self.due.push_back(&EXIT);

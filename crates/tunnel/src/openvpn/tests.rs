@@ -283,6 +283,17 @@ fn keys_that_are_worn_are_renewed() {
 }
 
 #[test]
+fn who_leaves_while_keys_are_renewed_is_heard_too() {
+    let mut pair = Setup::new(&Pki::new()).pair();
+    pair.run_a_second();
+    pair.client.renegotiate(pair.now_ns);
+    pair.client.leave(pair.now_ns);
+    // Nothing of the renewal arrives: resets of key states (3) are dropped.
+    pair.run(pair.now_ns + SECOND_NS, &mut |packet| (packet[0] >> 3 != 3).then_some(1_000_000));
+    assert_eq!(pair.peer_events, [PeerEvent::Up, PeerEvent::Left]);
+}
+
+#[test]
 fn noise_is_counted_and_changes_nothing() {
     let mut pair = Setup::new(&Pki::new()).pair();
     pair.run_a_second();
