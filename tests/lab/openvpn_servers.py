@@ -453,6 +453,11 @@ class Fleet:
         return dict(Counter(row["cause"] for row in self.rows if row["state"] == state))
 
     @property
+    def limits(self) -> dict[str, int]:
+        """Clients whose ends look like a limit of the server, by its name."""
+        return {one["name"]: one["clients"] for one in self.document["fleet"]["overload"]}
+
+    @property
     def rows(self) -> list[dict[str, Any]]:
         """One for each client, out of the journal."""
         entries = map(json.loads, (self.folder / "journal.ndjson").read_text().splitlines())

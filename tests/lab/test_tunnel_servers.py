@@ -40,6 +40,7 @@ def test_a_pool_of_60_under_100_clients(place: Inside, keys: Keys, transport: st
         fleet = servers.fleet(place, server.profile("many"), "-n", "100", *own(server), "--renegotiate-at", "1s")
         assert fleet.states == {"configured": 60, "partial": 40}, fleet.err
         assert fleet.causes("partial") == {"partial_no_address": 40}
+        assert fleet.limits == {"pool_exhausted": 40}
         assert len(server.said("no free --ifconfig-pool addresses")) == 40
         given = [row["addresses"][0] for row in fleet.rows if row["state"] == "configured"]
         assert sorted(given) == sorted(f"{server.network}.1.{number}" for number in range(1, 61))
@@ -47,14 +48,26 @@ def test_a_pool_of_60_under_100_clients(place: Inside, keys: Keys, transport: st
 
 
 @pytest.mark.parametrize(("transport", "cause"), [("udp", "silence_after_reset"), ("tcp", "closed_unanswered")])
-def test_a_server_for_50_under_70_clients(place: Inside, keys: Keys, transport: str, cause: str) -> None:
+def test_a_server_for_50_under_100_clients(place: Inside, keys: Keys, transport: str, cause: str) -> None:
     with servers.server(place, keys, Setting(transport=transport, more=("max-clients 50",))) as server:
         # The real client would wait for 60 s.
         patience = ("--attempt-timeout", "10s")
-        fleet = servers.fleet(place, server.profile("many"), "-n", "70", *own(server), *patience)
-        assert fleet.states == {"configured": 50, "failed": 20}, fleet.err
-        assert fleet.causes("failed") == {cause: 20}
+        fleet = servers.fleet(place, server.profile("many"), "-n", "100", *own(server), *patience)
+        assert fleet.states == {"configured": 50, "failed": 50}, fleet.err
+        assert fleet.causes("failed") == {cause: 50}
+        assert fleet.limits == {"max_clients": 50}
         assert server.said("exceed maximum number of clients")
+
+
+def test_more_clients_than_a_server_answers_at_first(place: Inside, keys: Keys) -> None:
+    """`connect-freq-initial` counts first packets, less those whose handshake was completed."""
+    with servers.server(place, keys, Setting(more=("connect-freq-initial 10 60",))) as server:
+        fleet = servers.fleet(place, server.profile("many"), "-n", "100", *own(server), "--attempt-timeout", "5s")
+        answered = fleet.states["configured"]
+        assert 10 <= answered < 100 and fleet.states == {"configured": answered, "failed": 100 - answered}, fleet.err
+        assert fleet.causes("failed") == {"reset_unanswered": 100 - answered}
+        assert fleet.limits == {"connect_freq_initial": 100 - answered}
+        assert server.said("connect-freq-initial 10 60 rate limit exceeded")
 
 
 def test_the_wrong_wrapping_key(place: Inside, keys: Keys, tmp_path: Path) -> None:

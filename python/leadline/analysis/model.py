@@ -202,6 +202,17 @@ class Misfortune:
 
 
 @dataclass(frozen=True, slots=True)
+class Overload:
+    """A limit of the server that the clients' misfortunes look like: `pool_exhausted`, `max_clients`,
+    `connect_freq_initial`."""
+
+    name: str
+    clients: int
+    seen: str
+    """What it is concluded from."""
+
+
+@dataclass(frozen=True, slots=True)
 class FleetFindings:
     """What became of a fleet's clients, beyond their counts. Causes come the most frequent first."""
 
@@ -215,6 +226,7 @@ class FleetFindings:
     """Clients by the data cipher that they were given."""
     ignored_options: tuple[str, ...]
     """Lines of the profile that mean nothing to a fleet."""
+    overload: tuple[Overload, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from leadline.analysis.flows import Flow
 from leadline.analysis.gather import ServerReading, TestData
 from leadline.analysis.metrics import LATENCY_PERCENTILES, Histograms, counter, received_units, sum_of_flows, times
 from leadline.analysis.model import Distribution, FleetFindings, Metric, Misfortune, Window
+from leadline.analysis.overload import overload
 from leadline.analysis.window import byte_curves, rate_per_s, unit_curves
 
 STEPS = ("connect", "answer", "tls", "keys", "push", "first_data")
@@ -84,6 +85,7 @@ def findings(data: TestData) -> FleetFindings | None:
         recovered=_told(data, "recovered", _came_back(rows)) or 0,
         ciphers=dict(Counter(str(row["cipher"]) for row in rows if row.get("cipher")).most_common()),
         ignored_options=tuple(ignored),
+        overload=overload(rows),
     )
 
 

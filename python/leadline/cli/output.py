@@ -86,6 +86,7 @@ def result_document(result: TestResult, command: str, target: str) -> dict[str, 
         "generator": result.generator,
         "errors": result.errors,
         "error_examples": result.error_examples,
+        "fleet": result.fleet,
         "window": None
         if result.window is None
         else {"length_s": result.window.length_s, "cut_share": result.window.cut_share},

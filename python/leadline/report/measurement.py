@@ -44,7 +44,7 @@ def measurement(result: TestResult) -> RenderableType:
         rows = http_rows(result) + _generator_rows(result.generator, result.kind) + error_rows(result)
         tables = http_times(result)
     elif result.kind == "tunnel":
-        rows = tunnel_rows(result) + _generator_rows(result.generator, result.kind) + error_rows(other_errors(result))
+        rows = tunnel_rows(result) + _generator_rows(result.generator, result.kind) + other_errors(result)
         tables = tunnel_times(result)
     else:
         rows = _figure_rows(result, kind) + _generator_rows(result.generator, result.kind) + error_rows(result)

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from leadline.analysis.model import Distribution, FleetFindings, Metric, Misfortune, TestResult
 from leadline.report import quantities
-from leadline.report.http_summary import cut_example
+from leadline.report.http_summary import cut_example, error_rows
 
 _STEPS = {
     "connect": "connect",
@@ -31,6 +31,11 @@ _STEPS = {
     "ping_after": "ping after",
     "latency": "inside, latency",
 }
+_LIMITS = {
+    "pool_exhausted": "an exhausted pool of addresses",
+    "max_clients": "max-clients, or connect-freq",
+    "connect_freq_initial": "connect-freq-initial, or full receive buffers",
+}
 _MOST_CAUSES = 8
 _MOST_IGNORED = 3
 
@@ -41,6 +46,7 @@ def tunnel_rows(result: TestResult) -> list[tuple[str, str]]:
     rows = [("clients", _states(metrics))]
     if fleet is not None:
         rows += _misfortunes("failed", fleet.failed, result) + _misfortunes("partial", fleet.partial, result)
+        rows += [("", f"looks like {_LIMITS[one.name]}: {one.seen}") for one in fleet.overload]
     rows += [("handshakes", _handshakes(metrics, fleet))]
     rows += _pings(metrics) + _inside(metrics)
     if (memory := _value(metrics, "memory_bytes")) is not None:
@@ -113,12 +119,13 @@ def _misfortunes(state: str, causes: Sequence[Misfortune], result: TestResult) -
     return rows
 
 
-def other_errors(result: TestResult) -> TestResult:
-    """The result with those errors alone that its clients' causes do not tell already: of attempts that were repeated,
-    and of traffic."""
+def other_errors(result: TestResult) -> list[tuple[str, str]]:
+    """Those errors alone that its clients' causes do not tell already: of attempts that were repeated, and of traffic.
+    Without any error it says so."""
     fleet = result.fleet
     told = {one.cause: one.clients for one in (*fleet.failed, *fleet.partial)} if fleet is not None else {}
-    return replace(result, errors={name: count for name, count in result.errors.items() if told.get(name) != count})
+    left = {name: count for name, count in result.errors.items() if told.get(name) != count}
+    return error_rows(replace(result, errors=left)) if left or not result.errors else []
 
 
 def _handshakes(metrics: Mapping[str, Metric], fleet: FleetFindings | None) -> str:

@@ -106,6 +106,13 @@ def test_end_states_and_their_causes_lead() -> None:
     assert "per client" in text, "what generating cost"
 
 
+def test_errors_are_none_only_where_no_client_failed() -> None:
+    told = shown(measurement(fleet(errors={"reset_unanswered": 3})))
+    assert "errors" not in told, "the clients' causes have told it"
+    nothing = FleetFindings((), (), 0, 0, {"AES-256-GCM": 103}, ())
+    assert "errors none" in " ".join(shown(measurement(fleet(errors={}, fleet=nothing))).split())
+
+
 def test_each_step_has_its_times_as_far_as_its_clients_carry_them() -> None:
     few = shown(measurement(fleet(60))).splitlines()
     connect = next(line.split() for line in few if line.strip().startswith("connect"))

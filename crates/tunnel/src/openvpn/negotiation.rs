@@ -10,13 +10,12 @@ use super::packet::{early_negotiation_flags, Acks, ControlBody, Opcode, SessionI
 use super::reliable::{Accepted, Reliable, PIGGYBACKED_ACKS};
 use super::side::Side;
 use super::tls::TlsLine;
+use super::wrap::LONGEST_WRAPPED_KEY;
 
-/// TLS bytes in one packet. With the longest wrap, four acknowledgements and the headers of IPv6 this stays within 1,280
-/// bytes, which every path carries whole.
+/// TLS bytes in one packet, and those of a wrapped key that goes with them. With the longest wrap, four acknowledgements and
+/// the headers of IPv6 this stays within 1,280 bytes, which every path carries whole.
 const CHUNK: usize = 1_100;
-
-/// TLS bytes in the packet that carries a wrapped key too.
-const CHUNK_BESIDE_KEY: usize = 600;
+const _: () = assert!(CHUNK > LONGEST_WRAPPED_KEY, "a wrapped key leaves room for TLS beside it");
 
 /// What a step forward brought.
 #[derive(Debug)]
@@ -161,12 +160,18 @@ impl Negotiation {
         self.tls.write(&bytes);
     }
 
-    /// The next packet's opcode and content, if one is due.
-    pub fn transmit(&mut self, now_ns: u64, peer: Option<SessionId>, body: &mut Vec<u8>) -> Option<Opcode> {
+    /// The next packet's opcode and content, if one is due; `wrapped_key` is the length of this end's, where it has one.
+    pub fn transmit(
+        &mut self,
+        now_ns: u64,
+        peer: Option<SessionId>,
+        wrapped_key: Option<usize>,
+        body: &mut Vec<u8>,
+    ) -> Option<Opcode> {
         while self.may_speak() && self.tls.has_output() && self.reliable.can_send() {
-            let (opcode, most) = match std::mem::take(&mut self.wrapped_key_again) {
-                true => (Opcode::ControlWkc, CHUNK_BESIDE_KEY),
-                false => (Opcode::Control, CHUNK),
+            let (opcode, most) = match wrapped_key.filter(|_| std::mem::take(&mut self.wrapped_key_again)) {
+                Some(length) => (Opcode::ControlWkc, CHUNK - length),
+                None => (Opcode::Control, CHUNK),
             };
             self.tls.take_output(most, &mut self.chunk);
             if self.chunk.is_empty() {

@@ -199,9 +199,10 @@ impl Session {
 
     /// Append the next control packet that is due, if there is one.
     pub fn transmit(&mut self, now_ns: u64, out: &mut Vec<u8>) -> bool {
+        let wrapped_key = self.wrap.keys().wrapped_key_bytes();
         let states = [self.previous.as_mut(), Some(&mut self.current)];
         for state in states.into_iter().flatten() {
-            let Some(opcode) = state.transmit(now_ns, self.peer, &mut self.body) else { continue };
+            let Some(opcode) = state.transmit(now_ns, self.peer, wrapped_key, &mut self.body) else { continue };
             let header = Header { opcode, key_id: state.key_id };
             let wrap = match &mut self.dynamic {
                 Some(dynamic) if state.key_id > 0 => dynamic,

@@ -81,6 +81,15 @@ impl WrapKeys {
         matches!(self, Self::CryptV2(_) | Self::CryptV2Server(_))
     }
 
+    /// How long the wrapped key is that a client with these shows its server; at most `LONGEST_WRAPPED_KEY`.
+    #[must_use]
+    pub fn wrapped_key_bytes(&self) -> Option<usize> {
+        match self {
+            Self::CryptV2(client) => Some(client.wrapped.len()),
+            _ => None,
+        }
+    }
+
     fn base(&self) -> Option<&StaticKey> {
         match self {
             Self::None | Self::CryptV2Server(_) => None,

@@ -1,0 +1,69 @@
+"""Names the limit of a server that a fleet's misfortunes look like, set beside what other clients met meanwhile.
+
+One client alone sees silence, or options without an address. That the server went on serving others is what tells a
+limit from a server that is gone. These are signs, not proofs: each says what was seen. From OpenVPN's sources
+(`multi.c`, `mudp.c`, `reliable.c` of 2.6): `connect-freq-initial` drops first resets, `max-clients` and `connect-freq`
+answer them and drop what follows, or close a connection over TCP, and a server without a free address pushes all else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from leadline.analysis.model import Overload
+
+_SILENT = frozenset({"silence_after_reset", "closed_unanswered"})
+
+
+def overload(rows: Iterable[Mapping[str, Any]]) -> tuple[Overload, ...]:
+    """The limits that the clients' ends look like; `rows` are the agents' reports of clients, times on one clock."""
+    rows = list(rows)
+    up = [row for row in rows if row.get("configured_ns") is not None]
+    if not up:
+        # Who serves nobody shows no limit.
+        return ()
+    found = (_pool_exhausted(rows), _max_clients(rows, up), _connect_freq_initial(rows, up))
+    return tuple(one for one in found if one is not None)
+
+
+def _pool_exhausted(rows: Sequence[Mapping[str, Any]]) -> Overload | None:
+    without = [row for row in rows if row.get("cause") == "partial_no_address"]
+    having = sum(bool(row["addresses"]) for row in rows)
+    if not without or not having:
+        return None
+    said = f"{_clients(len(without))} came up without an address while {having:,} had one"
+    return Overload("pool_exhausted", len(without), said)
+
+
+def _max_clients(rows: Sequence[Mapping[str, Any]], up: Sequence[Mapping[str, Any]]) -> Overload | None:
+    held = sum(row.get("state") in ("configured", "partial") for row in rows)
+    refused = [row for row in rows if row.get("cause") in _SILENT]
+    # Who met it again at a later attempt met no passing trouble.
+    if not refused or not held or not (any(row["attempts"] > 1 for row in refused) or _went_on(refused, up)):
+        return None
+    said = f"{_clients(len(refused))} answered, then left in silence, while it held {held:,}"
+    return Overload("max_clients", len(refused), said)
+
+
+def _connect_freq_initial(rows: Sequence[Mapping[str, Any]], up: Sequence[Mapping[str, Any]]) -> Overload | None:
+    unheard = [row for row in rows if row.get("cause") == "reset_unanswered"]
+    if not unheard or not _went_on(unheard, up):
+        return None
+    answered = sum(row.get("answered_ns") is not None for row in rows)
+    said = f"{_clients(len(unheard))} got no answer to any reset while {answered:,} got one"
+    return Overload("connect_freq_initial", len(unheard), said)
+
+
+def _went_on(refused: Sequence[Mapping[str, Any]], up: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the server served others after the first of those whom it did not had begun their last attempt: somebody
+    came up later, or was pinged with success to the end (the answer to the last ping may still have been under way)."""
+    first_ns = min(row["due_ns"] for row in refused)
+    if any(row["due_ns"] + row["configured_ns"] > first_ns for row in up):
+        return True
+    pings = [(row["inside"].get("pings_sent", 0), row["inside"].get("pings_answered", 0)) for row in up]
+    return any(answered > 0 and sent - answered <= 1 for sent, answered in pings)
+
+
+def _clients(count: int) -> str:
+    return "1 client" if count == 1 else f"{count:,} clients"
