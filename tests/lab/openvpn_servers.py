@@ -282,12 +282,18 @@ class Server:
 
         From the file that it writes, as its management interface goes deaf over TCP: 2.6 loses that socket's events.
         """
-        text = (self.folder / "status").read_text(errors="replace")
-        lines = [line.split(",") for line in text.splitlines()]
-        if not lines or lines[-1] != ["END"]:
-            return []  # it is being written
+        lines = [line.split(",") for line in str(self.until(self._status)).splitlines()]
         [head] = [line[2:] for line in lines if line[:2] == ["HEADER", "CLIENT_LIST"]]
         return [dict(zip(head, line[1:], strict=True)) for line in lines if line[0] == "CLIENT_LIST"]
+
+    def is_empty(self) -> bool:
+        """Whether it has no client any more."""
+        return not self.clients()
+
+    def _status(self) -> str | None:
+        """Its status file; None while that is being written."""
+        text = (self.folder / "status").read_text(errors="replace")
+        return text if text.endswith("END\n") else None
 
     def until(self, happened: Callable[[], Any]) -> Any:
         """What `happened` gives, as soon as it gives something."""
@@ -460,10 +466,19 @@ class Fleet:
     @property
     def rows(self) -> list[dict[str, Any]]:
         """One for each client, out of the journal."""
-        entries = map(json.loads, (self.folder / "journal.ndjson").read_text().splitlines())
-        outcomes = [(entry.get("event") or {}).get("outcome") or {} for entry in entries]
-        [report] = [outcome["tunnel"] for outcome in outcomes if outcome.get("tunnel")]
+        [report] = [outcome["tunnel"] for event in self._events() if (outcome := event.get("outcome"))]
         return list(report["clients"])
+
+    def recorded(self) -> Iterator[Counter[str]]:
+        """How many values of what were recorded, of one moment after another."""
+        for event in self._events():
+            told = event.get("histograms") or (event.get("outcome") or {}).get("histograms") or ()
+            yield Counter({one["metric"]: one["count"] for one in told})
+
+    def _events(self) -> Iterator[dict[str, Any]]:
+        """What its agent said, out of the journal."""
+        with (self.folder / "journal.ndjson").open() as journal:
+            yield from ((json.loads(line).get("event") or {}) for line in journal)
 
 
 @dataclass(slots=True)

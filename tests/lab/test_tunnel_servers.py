@@ -5,28 +5,13 @@ wrong keys, a server that stops. And that no secret is in anything that it says 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
-import cli_runs as cli
 import openvpn_servers as servers
 import pytest
 from openvpn_servers import Inside, Keys, Server, Setting
 
 pytestmark = pytest.mark.lab
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
-    cli.skip_unless_possible()
-    servers.openvpn()
-    with servers.inside(tmp_path_factory.mktemp("tunnels")) as jail:
-        yield jail
-
-
-@pytest.fixture(scope="module")
-def keys(place: Inside) -> Keys:
-    return Keys.make(place.folder)
 
 
 def own(server: Server) -> tuple[str | Path, ...]:
