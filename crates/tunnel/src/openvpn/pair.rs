@@ -241,7 +241,10 @@ impl Pair {
                     Output::Event(event) => self.events.push(event),
                     Output::Wait(at_ns) => {
                         let again_ns = at_ns.unwrap_or(u64::MAX);
-                        assert!(again_ns > self.now_ns && again_ns == self.client.deadline_ns(), "it waits for nothing");
+                        assert!(
+                            again_ns > self.now_ns && again_ns == self.client.deadline_ns(),
+                            "it waits for nothing"
+                        );
                         break;
                     }
                 }

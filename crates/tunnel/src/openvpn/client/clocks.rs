@@ -94,9 +94,7 @@ impl Client {
     fn silence_end_ns(&self) -> u64 {
         match self.silence() {
             None | Some(Silence::Restart(0) | Silence::Exit(0)) => u64::MAX,
-            Some(Silence::Restart(s) | Silence::Exit(s)) => {
-                self.heard_at_ns.saturating_add(u64::from(s) * SECOND_NS)
-            }
+            Some(Silence::Restart(s) | Silence::Exit(s)) => self.heard_at_ns.saturating_add(u64::from(s) * SECOND_NS),
         }
     }
 

@@ -51,7 +51,8 @@ impl Client {
     fn write_keys(&mut self) {
         let pre_master = random::bytes();
         let own = Randoms { r1: random::bytes(), r2: random::bytes() };
-        let (user, password) = self.identity.credentials().map_or((None, None), |(user, secret)| (Some(user), Some(secret)));
+        let (user, password) =
+            self.identity.credentials().map_or((None, None), |(user, secret)| (Some(user), Some(secret)));
         let method = KeyMethod {
             pre_master: Some(pre_master),
             random1: own.r1,
@@ -166,7 +167,8 @@ impl Client {
                 return self.fail("cipher_not_offered", format!("the server chose {name}"));
             }
             Err(NoCipher::NoneNamed) => {
-                return self.fail("no_cipher", "the server names none, and data-ciphers-fallback is not given".to_owned());
+                return self
+                    .fail("no_cipher", "the server names none, and data-ciphers-fallback is not given".to_owned());
             }
         };
         self.derivation = if pushed.tls_ekm { Derivation::Exported } else { Derivation::Prf };
@@ -200,5 +202,4 @@ impl Client {
         self.renewal.installed(now_ns);
         true
     }
-
 }
