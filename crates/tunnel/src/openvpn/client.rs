@@ -8,7 +8,7 @@ use std::sync::Arc;
 use zeroize::Zeroize;
 
 pub use super::config::{ClientConfig, Identity};
-use super::data::{DataCipher, DataError, DataOptions, Framing, LARGEST_PAYLOAD};
+use super::data::{DataCipher, DataError, DataOptions, Framing};
 use super::keys::Randoms;
 use super::message::control::ControlMessage;
 use super::message::key_method::KeyMethod;
@@ -446,7 +446,7 @@ impl Client {
             epoch: pushed.epoch,
             framing: pushed.compression.map_or(self.config.framing, Framing::from),
             replay_window: self.config.replay_window,
-            largest_payload: usize::from(pushed.tun_mtu.unwrap_or(0)).max(LARGEST_PAYLOAD),
+            largest_payload: usize::from(pushed.tun_mtu.unwrap_or(0)).max(self.config.largest_payload),
         });
         self.token = pushed.auth_token.clone();
         if pushed.dyn_tls_crypt {
