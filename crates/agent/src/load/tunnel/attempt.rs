@@ -141,7 +141,8 @@ impl Worker {
                 }
             }
             Event::Updated => self.updated(index),
-            Event::Pending => self.tally.auth_pending += 1,
+            Event::RenegotiationFailed => {}
+            Event::Pending { .. } => self.tally.auth_pending += 1,
             Event::Restart(why) => return Some(("restarted_by_server", why)),
             Event::PeerLeft => return Some(("server_left", String::new())),
             Event::Failed(failure) => return Some((failure.name, failure.detail)),
