@@ -120,8 +120,8 @@ pub struct Member {
 }
 
 impl Member {
-    /// A client whose turn has not come.
-    pub fn new(number: u32) -> Self {
+    /// A client whose turn has not come, and which server it begins with.
+    pub fn new(number: u32, remote: u32) -> Self {
         Self {
             number,
             phase: Phase::Waiting,
@@ -135,7 +135,7 @@ impl Member {
             steps: Steps::default(),
             first_due_ns: None,
             attempts: 0,
-            remote: 0,
+            remote,
             failures: 0,
             failed_ns: None,
             retransmits: 0,
