@@ -30,6 +30,7 @@ _RARE = (
     "reconnects_begun",
     "renegotiations_asked",
     "renegotiations_unfinished",
+    "renegotiations_failed",
     "actions_skipped",
     "pings_unsent",
 )

@@ -78,6 +78,7 @@ METRICS: Mapping[str, tuple[str, ...]] = {
         "renegotiations_asked",
         "renegotiated",
         "renegotiations_unfinished",
+        "renegotiations_failed",
         "actions_skipped",
         *(f"late_{name}_us" for name in ("p50", "p99", "max")),
         *(f"{ping}_{name}_ms" for ping in _PINGS for name in _TIMES),

@@ -104,6 +104,7 @@ def test_what_clients_were_told_to_do_has_its_denominators() -> None:
         "reconnects_begun": 9,
         "renegotiations_asked": 8,
         "renegotiations_unfinished": 3,
+        "renegotiations_failed": 2,
         "actions_skipped": 1,
         "pings_unsent": 4,
     }

@@ -64,7 +64,12 @@ impl Worker {
         let member = &mut self.members[index];
         member.local = member.link.as_ref().and_then(Link::local);
         let now_ns = monotonic_ns();
-        member.machine = Some(Box::new(Client::new(&plan.config, plan.identity(member.number), now_ns)));
+        let identity = plan.identity(member.number);
+        let machine = match member.token.clone() {
+            None => Client::new(&plan.config, identity, now_ns),
+            token => Client::new(&plan.config, &identity.with_token(token), now_ns),
+        };
+        member.machine = Some(Box::new(machine));
         self.drive(index);
     }
 
@@ -132,7 +137,7 @@ impl Worker {
     }
 
     /// Take an event of the machine; says what the client fails by, where it does.
-    fn happened(&mut self, index: usize, now_ns: u64, event: Event) -> Option<(&'static str, String)> {
+    pub fn happened(&mut self, index: usize, now_ns: u64, event: Event) -> Option<(&'static str, String)> {
         let steps = &mut self.members[index].steps;
         match event {
             Event::Answered => steps.answered_ns = now_ns,
@@ -149,7 +154,15 @@ impl Worker {
                 }
             }
             Event::Updated => self.updated(index),
-            Event::Pending => self.tally.auth_pending += 1,
+            Event::RenegotiationFailed => {
+                self.tally.renewals_failed += 1;
+                self.tally.renewals_unfinished += u64::from(self.take_renewal(index).is_some());
+            }
+            Event::Pending { until_ns } => {
+                self.tally.auth_pending += 1;
+                let give_up_ns = &mut self.members[index].give_up_ns;
+                *give_up_ns = until_ns.max(*give_up_ns);
+            }
             Event::Restart(why) => return Some(("restarted_by_server", why)),
             Event::PeerLeft => return Some(("server_left", String::new())),
             Event::Failed(failure) => return Some(self.told(failure)),
@@ -221,9 +234,7 @@ impl Worker {
         member.remote += 1;
         member.failed_ns.get_or_insert(now_ns);
         member.failures += 1;
-        // As OpenVPN does: who is refused (`auth-retry none`) or told to stop does not ask again.
-        let is_final = matches!(name, "auth_failed" | "halted_by_server") || member.failures > plan.retries;
-        if is_final {
+        if is_final(name) || member.failures > plan.retries {
             self.enter(index, Phase::Failed);
             self.end_way(index, now_ns);
             return;
@@ -241,6 +252,8 @@ impl Worker {
         if let Some(machine) = member.machine.take() {
             member.retransmits += machine.retransmits();
             self.tally.retransmits += u64::from(machine.retransmits());
+            // None where it was refused: the user and password may still be good.
+            member.token = machine.token().cloned();
         }
         if let (Some(given), true) = (&member.given, member.phase.is_up()) {
             self.fleet.register.leave(member.number, given);
@@ -309,6 +322,12 @@ impl Worker {
         }
         self.rearm(index);
     }
+}
+
+/// As OpenVPN does: who is refused (`auth-retry none`), told to stop, or to end with its server's silence (`ping-exit`) does not
+/// ask again.
+fn is_final(name: &str) -> bool {
+    matches!(name, "auth_failed" | "halted_by_server" | "ping_exit")
 }
 
 /// What a failure by silence may come from; empty for any other.

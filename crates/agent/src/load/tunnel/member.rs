@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 
 use leadline_tunnel::openvpn::client::Client;
+use leadline_tunnel::openvpn::config::Token;
 use leadline_wire::{TunnelClientReport, TunnelState};
 
 use super::given::Given;
@@ -101,6 +102,8 @@ pub struct Member {
     pub attempts: u32,
     /// Which server the next attempt goes to: each failure goes on to the next one.
     pub remote: u32,
+    /// What its server gave it to show instead of a password, which outlives an attempt.
+    pub token: Option<Token>,
     /// Failures since it was last configured.
     pub failures: u32,
     /// When the first of them was, ns.
@@ -136,6 +139,7 @@ impl Member {
             first_due_ns: None,
             attempts: 0,
             remote,
+            token: None,
             failures: 0,
             failed_ns: None,
             retransmits: 0,

@@ -55,6 +55,8 @@ pub struct Tally {
     pub renegotiated: u64,
     pub renewals_asked: u64,
     pub renewals_unfinished: u64,
+    /// Negotiations of new keys that came to nothing, whoever had begun them; the tunnel goes on with the former ones.
+    pub renewals_failed: u64,
     /// Words of the server that somebody has yet to say yes.
     pub auth_pending: u64,
     /// Changes of pushed options in running tunnels, and those that gave a client what another one has.
@@ -105,6 +107,7 @@ impl Tally {
             ("renegotiated", self.renegotiated),
             ("renegotiations_asked", self.renewals_asked),
             ("renegotiations_unfinished", self.renewals_unfinished),
+            ("renegotiations_failed", self.renewals_failed),
             ("auth_pending", self.auth_pending),
             ("updated", self.updated),
             ("updated_not_unique", self.shared_later),

@@ -3,7 +3,7 @@
 
 use leadline_sys::clock::monotonic_ns;
 
-use super::given::Given;
+use super::given::{Given, OPTION_MALFORMED};
 use super::inside::Proven;
 use super::member::{Occasion, Phase, Success};
 use super::metric::Metric;
@@ -18,6 +18,7 @@ impl Worker {
         let cipher = member.machine.as_ref().and_then(|machine| machine.cipher());
         let given = Given::new(pushed, cipher, plan.mtu);
         let missing = plan.expectation.missing(pushed, &given);
+        let malformed = pushed.malformed().map(str::to_owned);
         // Whatever else is missing, others must not have the same.
         let shared = self.fleet.register.enter(member.number, &given);
         let until_ns = now_ns.saturating_add(plan.first_data_ns).min(member.give_up_ns);
@@ -27,7 +28,8 @@ impl Worker {
         let first = missing.filter(|missing| order.contains(missing)).or(shared_first(shared)).or(missing).or(shared);
         if let Some(name) = first {
             // Whatever comes through it: the check that it missed stands.
-            return self.lacking(index, name, explanation(name));
+            let detail = malformed.filter(|_| name == OPTION_MALFORMED);
+            return self.lacking(index, name, detail.as_deref().unwrap_or_else(|| explanation(name)));
         }
         if !has_proof {
             return self.lacking(index, "partial_no_data", "the server pushes no address of its own: give expect.echo");

@@ -141,6 +141,7 @@ impl Worker {
             // The socket is open and watched, so that the change cannot fail.
             let _ = link.watch_for(poll, index as u64, Interest::ReadWrite);
         }
+        self.watch_machine(index);
         if let Some(error) = broken.or(flushed.err()) {
             self.broken(index, &error);
         }

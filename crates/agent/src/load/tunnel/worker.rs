@@ -7,8 +7,9 @@ use std::collections::BinaryHeap;
 use std::io;
 use std::sync::{mpsc, Arc};
 
-use leadline_sys::clock::{self, monotonic_ns};
+use leadline_sys::clock::monotonic_ns;
 use leadline_sys::poll::{Interest, Poll, Ready};
+use leadline_sys::priority::be_punctual;
 use leadline_tunnel::openvpn::client::{Client, Counters, Received};
 use leadline_tunnel::openvpn::profile::Transport;
 
@@ -137,7 +138,7 @@ impl Worker {
 
     /// The thread's whole life from the start on.
     pub fn run(mut self, gate: &Gate) -> io::Result<WorkerReport> {
-        clock::use_precise_timers();
+        be_punctual();
         // A thread's source of random numbers takes long to begin, which is no client's time.
         let plan = &self.fleet.plan;
         drop(Client::new(&plan.config, plan.identity(self.number), monotonic_ns()));
@@ -253,6 +254,8 @@ impl Worker {
             let now_ns = received_ns.unwrap_or_else(monotonic_ns);
             if is_control {
                 self.drive(index);
+            } else {
+                self.watch_machine(index);
             }
             self.after_packets(index, now_ns);
             match received {
@@ -334,6 +337,16 @@ impl Worker {
         if due_ns < member.armed_ns {
             member.armed_ns = due_ns;
             self.timers.push(Reverse((due_ns, index as u32)));
+        }
+    }
+
+    /// Data went through a tunnel, which may have worn its keys out, and puts keepalives off.
+    #[inline]
+    pub fn watch_machine(&mut self, index: usize) {
+        let member = &mut self.members[index];
+        if let Some(machine) = &member.machine {
+            member.machine_due_ns = machine.deadline_ns();
+            self.rearm(index);
         }
     }
 

@@ -39,6 +39,8 @@ pub struct Manners {
     pub repeats: bool,
     /// What a client is told in the control channel once so many of its pings have been answered; no more of them are.
     pub says: Option<(u32, &'static str)>,
+    /// Users who may come in, with their passwords; anybody where empty.
+    pub users: &'static [(&'static str, &'static str)],
 }
 
 impl Default for Manners {
@@ -51,6 +53,7 @@ impl Default for Manners {
             echoes: |_| true,
             repeats: false,
             says: None,
+            users: &[],
         }
     }
 }
@@ -125,7 +128,7 @@ impl Gateway {
                 .map(str::to_owned)
                 .to_vec(),
             protocols: Protocols::ALL.without(Protocols::DATA_EPOCH),
-            users: Vec::new(),
+            users: manners.users.iter().map(|(user, password)| ((*user).to_owned(), (*password).to_owned())).collect(),
             unix_base_s: 0,
         });
         let (seen, over) = (Arc::new(Seen::default()), Arc::new(AtomicBool::new(false)));

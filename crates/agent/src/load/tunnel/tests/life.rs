@@ -6,7 +6,8 @@ use std::net::UdpSocket;
 use std::sync::mpsc;
 
 use leadline_tunnel::inside::icmp;
-use leadline_wire::TunnelTraffic;
+use leadline_tunnel::openvpn::client::Event;
+use leadline_wire::{TunnelTraffic, TunnelUser};
 
 use super::super::fleet::Fleet;
 use super::super::inside::{Inside, Ledger, PingTally};
@@ -189,6 +190,44 @@ fn clients_begin_with_different_servers_where_that_is_left_to_chance() {
     };
     assert_eq!(open(profile), [true, false, true, false]);
     assert_eq!(open(fixed), [true; 4]);
+}
+
+#[test]
+fn a_server_that_asks_for_more_time_is_given_it() {
+    let mut worker = worker(&spec(&Gateway::start(Manners::default()), 1));
+    let now_ns = monotonic_ns();
+    worker.begin(0, now_ns, Occasion::Arrival);
+    let until_ns = now_ns + 1000 * SECOND_NS;
+    assert_eq!(worker.happened(0, now_ns, Event::Pending { until_ns }), None);
+    assert_eq!((worker.members[0].give_up_ns, worker.tally.auth_pending), (until_ns, 1));
+}
+
+#[test]
+fn a_token_outlives_its_tunnel_until_it_is_refused() {
+    let gives = |client| [an_address_each(client), vec!["auth-token given".into()]].concat();
+    // The first server takes the token for a password, the second only the password itself.
+    let servers: [&[(&str, &str)]; 2] = [&[("user", "password"), ("user", "given")], &[("user", "password")]];
+    for (users, refused) in servers.into_iter().zip([0, 3]) {
+        let gateway = Gateway::start(Manners { users, gives, ..Manners::default() });
+        let profile = format!("{}auth-user-pass\n", gateway.profile);
+        let users = vec![TunnelUser { user: "user".into(), password: "password".into() }];
+        let actions = vec![TunnelAction { at_ms: 0, what: TunnelDeed::Reconnect, over_ms: 0 }];
+        let outcome = run(&TunnelSpec { profile, users, actions, settled: 3, retries: 1, ..spec(&gateway, 3) });
+        let expected = if refused > 0 { errors(&[("auth_token_refused", refused)]) } else { errors(&[]) };
+        assert_eq!(outcome.errors, expected);
+        let names = ["configured", "reconnects_begun", "attempts", "recovered"];
+        assert_eq!(names.map(|name| count(&outcome, name)), [3, 3, 6 + refused, refused]);
+    }
+}
+
+#[test]
+fn keys_are_renewed_once_traffic_has_worn_them_out() {
+    let gateway = Gateway::start(Manners::default());
+    let profile = format!("{}reneg-bytes 20000\n", gateway.profile);
+    let outcome = run(&TunnelSpec { profile, traffic: echo(200.0, 1000, 1000), ..spec(&gateway, 3) });
+    assert_eq!(outcome.errors, errors(&[]));
+    assert!(count(&outcome, "renegotiated") >= 3, "{:?}", outcome.counts);
+    assert_eq!(count(&outcome, "renegotiated"), gateway.seen.renegotiated.load(Ordering::Relaxed));
 }
 
 #[test]
