@@ -37,8 +37,8 @@ pub struct ClientConfig {
     pub renegotiate_after: Wear,
     /// Keepalives unless the server pushes them, s.
     pub ping_s: Option<u32>,
-    /// How long a silent server is waited for unless it pushes that, s.
-    pub ping_restart_s: Option<u32>,
+    /// How long a silent server is waited for unless it pushes that.
+    pub silence: Option<Silence>,
     /// When a control packet is sent for the second time, ns.
     pub first_timeout_ns: u64,
     /// Whom clients trust, and what their TLS may agree on.
@@ -56,6 +56,15 @@ pub struct Wear {
     pub packets: Option<u64>,
 }
 
+/// What a client does about a server that is silent for so many seconds; 0 is never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Silence {
+    /// It connects anew.
+    Restart(u32),
+    /// It gives up.
+    Exit(u32),
+}
+
 /// Who a client is.
 #[derive(Clone)]
 pub struct Identity {
@@ -63,8 +72,44 @@ pub struct Identity {
     pub tls: Arc<rustls::ClientConfig>,
     /// Its user and password.
     pub user: Option<(String, Secret)>,
+    /// What takes their place.
+    pub token: Option<Token>,
 }
 
+/// What a server gives to be shown instead of a user and a password (`auth-token`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// Shown as the user.
+    pub user: String,
+    /// Shown as the password.
+    pub secret: Secret,
+}
+
+/// Why there is no cipher for the data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoCipher {
+    /// The server wants one that was not offered.
+    NotOffered(String),
+    /// The server names none, and nothing is said for such servers.
+    NoneNamed,
+}
+
+impl Identity {
+    /// The same client with what its server gave it the last time, if it did: see `Client::token`.
+    #[must_use]
+    pub fn with_token(&self, token: Option<Token>) -> Self {
+        Self { token, ..self.clone() }
+    }
+
+    /// What it shows as user and password.
+    #[must_use]
+    pub fn credentials(&self) -> Option<(String, Secret)> {
+        self.token.as_ref().map(|token| (token.user.clone(), token.secret.clone())).or_else(|| self.user.clone())
+    }
+}
+
+/// After so many seconds OpenVPN's client gives a silent server up where neither its profile nor the server says anything.
+const USUAL_SILENCE_S: u32 = 120;
 /// Protocols, by what this client can do: all that there are.
 const PROTOCOLS: Protocols = Protocols::ALL;
 
@@ -76,7 +121,9 @@ impl ClientConfig {
     pub fn new(profile: &Profile, unix_base_s: u64) -> Result<Self, String> {
         let transport = profile.remotes.first().map_or(Transport::Udp, |remote| remote.transport);
         let seconds = |s: u32| u64::from(s) * 1_000_000_000;
-        let restarts = [profile.ping_restart_s, profile.ping_exit_s];
+        // Over TCP a server that is gone is the stream's matter.
+        let usual = (transport == Transport::Udp).then_some(Silence::Restart(USUAL_SILENCE_S));
+        let restart = profile.ping_restart_s.map(Silence::Restart);
         Ok(Self {
             wrap: profile.wrap.keys(profile.auth).map_err(|error| error.to_string())?,
             ciphers: profile.data_ciphers.clone(),
@@ -90,7 +137,7 @@ impl ClientConfig {
             renegotiate_after_ns: profile.reneg_s.map(seconds),
             renegotiate_after: Wear { bytes: profile.reneg_bytes, packets: profile.reneg_packets },
             ping_s: profile.ping_s,
-            ping_restart_s: restarts.into_iter().flatten().filter(|s| *s > 0).min(),
+            silence: profile.ping_exit_s.map(Silence::Exit).or(restart).or(usual),
             first_timeout_ns: seconds(profile.tls_timeout_s),
             trust: ClientTrust::new(&Trust::of(profile))?,
             unix_base_s,
@@ -109,20 +156,17 @@ impl ClientConfig {
         let tls = tls::client_config(&self.trust, certificate)?;
         // What it offers is tried here once, so that no attempt can fail for it.
         TlsLine::client(&Arc::new(tls.clone())).map_err(|failure| failure.to_string())?;
-        Ok(Identity { tls: Arc::new(tls), user })
+        Ok(Identity { tls: Arc::new(tls), user, token: None })
     }
 
-    /// The cipher that the server chose, or the one that is left where it did not.
+    /// The cipher that the server pushes, else the one that its options string names, else the one that is left.
     ///
     /// # Errors
-    /// The name of one that was not offered.
-    pub fn cipher_for(&self, chosen: Option<&str>) -> Result<DataCipher, String> {
-        match chosen {
-            Some(name) => DataCipher::from_name(name)
-                .filter(|cipher| self.ciphers.contains(cipher))
-                .ok_or_else(|| name.to_owned()),
-            None => self.fallback.ok_or_else(|| "no cipher".to_owned()),
-        }
+    /// That cipher was not offered, or there is none.
+    pub fn cipher_for(&self, pushed: Option<&str>, named: Option<&str>) -> Result<DataCipher, NoCipher> {
+        let Some(name) = pushed.or(named) else { return self.fallback.ok_or(NoCipher::NoneNamed) };
+        let offered = DataCipher::from_name(name).filter(|cipher| self.ciphers.contains(cipher));
+        offered.ok_or_else(|| NoCipher::NotOffered(name.to_owned()))
     }
 }
 

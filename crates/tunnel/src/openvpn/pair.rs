@@ -78,7 +78,7 @@ impl Pki {
     pub fn identity(&self) -> Identity {
         let (certificate, key) = &self.client;
         let tls = tls::client_config(&self.client_trust(), Some((certificate, key))).expect("a good identity");
-        Identity { tls: Arc::new(tls), user: None }
+        Identity { tls: Arc::new(tls), user: None, token: None }
     }
 }
 
@@ -129,7 +129,7 @@ impl Setup {
             renegotiate_after_ns: None,
             renegotiate_after: Wear::default(),
             ping_s: None,
-            ping_restart_s: None,
+            silence: None,
             first_timeout_ns: 2_000_000_000,
             trust: pki.client_trust(),
             unix_base_s: 1_800_000_000,
@@ -234,13 +234,24 @@ impl Pair {
 
     fn settle(&mut self, fate: Fate<'_>) {
         let mut out = Vec::new();
-        self.client_wakes_ns = loop {
-            match self.client.poll(self.now_ns, &mut out) {
-                Output::Send => self.up.carry(self.now_ns, &out, fate),
-                Output::Event(event) => self.events.push(event),
-                Output::Wait(at_ns) => break at_ns,
+        if self.client.deadline_ns() <= self.now_ns {
+            loop {
+                match self.client.poll(self.now_ns, &mut out) {
+                    Output::Send => self.up.carry(self.now_ns, &out, fate),
+                    Output::Event(event) => self.events.push(event),
+                    Output::Wait(at_ns) => {
+                        let again_ns = at_ns.unwrap_or(u64::MAX);
+                        assert!(
+                            again_ns > self.now_ns && again_ns == self.client.deadline_ns(),
+                            "it waits for nothing"
+                        );
+                        break;
+                    }
+                }
             }
-        };
+        }
+        // Between its deadlines nobody asks the client, as the fleet does not.
+        self.client_wakes_ns = Some(self.client.deadline_ns());
         let Some(peer) = &mut self.server else { return };
         self.server_wakes_ns = loop {
             match peer.poll(self.now_ns, &mut out) {

@@ -102,9 +102,9 @@ pub struct Profile {
     pub explicit_exit_notify: Option<u32>,
     /// Silence after which a client sends a ping, seconds.
     pub ping_s: Option<u32>,
-    /// Silence after which a client gives the server up and comes back, seconds.
+    /// Silence after which a client gives the server up and comes back, seconds; 0 is never, absent the usual time.
     pub ping_restart_s: Option<u32>,
-    /// Silence after which a client gives the server up for good, seconds.
+    /// Silence after which a client gives the server up for good, seconds; 0 is never. At most one of both is given.
     pub ping_exit_s: Option<u32>,
     /// Options that were passed over.
     pub ignored: Vec<Ignored>,

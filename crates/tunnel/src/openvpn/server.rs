@@ -15,7 +15,8 @@ use super::negotiation::{Advance, Broken};
 use super::packet::{Header, Opcode};
 use super::random;
 use super::reliable::FIRST_TIMEOUT_NS;
-use super::session::{Derivation, Heard, Session, Shares, Times, TlsMaker};
+use super::session::{Derivation, Heard, Session, Shares, Times};
+use super::tls::TlsMaker;
 use super::wrap::WrapKeys;
 
 /// What all sessions of a server share.
@@ -100,7 +101,7 @@ impl Peer {
         }
         let tls = TlsMaker::Server(config.tls.clone());
         let times = Times { unix_base_s: config.unix_base_s, first_timeout_ns: FIRST_TIMEOUT_NS };
-        let mut session = Session::new(tls, &config.wrap, Opcode::HardResetServerV2, times, now_ns).ok()?;
+        let mut session = Session::new(tls, &config.wrap, Opcode::HardResetServerV2, times, now_ns);
         (session.receive(now_ns, packet) == Heard::Current).then(|| Self {
             config: config.clone(),
             given,
@@ -180,8 +181,8 @@ impl Peer {
 
     /// Negotiate new keys, where nothing is being negotiated.
     pub fn renegotiate(&mut self, now_ns: u64) {
-        if !self.is_over && self.session.renegotiate(now_ns).is_err() {
-            self.end("tls_internal");
+        if !self.is_over {
+            self.session.renegotiate(now_ns);
         }
     }
 

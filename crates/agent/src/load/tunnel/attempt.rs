@@ -28,6 +28,7 @@ impl Worker {
         let member = &mut self.members[index];
         member.occasion = occasion;
         member.steps = Steps { due_ns, ..Steps::default() };
+        member.first_due_ns.get_or_insert(due_ns);
         member.cause = None;
         let opened = if member.link.is_some() { Ok(()) } else { self.open(index, None) };
         let member = &mut self.members[index];
@@ -140,7 +141,8 @@ impl Worker {
                 }
             }
             Event::Updated => self.updated(index),
-            Event::Pending => self.tally.auth_pending += 1,
+            Event::RenegotiationFailed => {}
+            Event::Pending { .. } => self.tally.auth_pending += 1,
             Event::Restart(why) => return Some(("restarted_by_server", why)),
             Event::PeerLeft => return Some(("server_left", String::new())),
             Event::Failed(failure) => return Some((failure.name, failure.detail)),

@@ -337,10 +337,16 @@ impl Reader {
             ("hand-window", [window]) => profile.hand_window_s = number(window, 1, most)?,
             ("tls-timeout", [timeout]) => profile.tls_timeout_s = number(timeout, 1, most)?,
             ("ping", [silence]) => profile.ping_s = positive(seconds(silence)?),
-            ("ping-restart", [silence]) => profile.ping_restart_s = positive(seconds(silence)?),
-            ("ping-exit", [silence]) => profile.ping_exit_s = positive(seconds(silence)?),
+            // The last of these counts, and 0 is never: not what holds where nothing is said.
+            ("ping-restart", [silence]) => {
+                (profile.ping_restart_s, profile.ping_exit_s) = (Some(seconds(silence)?), None);
+            }
+            ("ping-exit", [silence]) => {
+                (profile.ping_exit_s, profile.ping_restart_s) = (Some(seconds(silence)?), None);
+            }
             ("keepalive", [ping, restart]) => {
-                (profile.ping_s, profile.ping_restart_s) = (positive(seconds(ping)?), positive(seconds(restart)?));
+                profile.ping_s = positive(seconds(ping)?);
+                (profile.ping_restart_s, profile.ping_exit_s) = (Some(seconds(restart)?), None);
             }
             ("keepalive", _) => return Err("write keepalive PING RESTART, both in seconds".into()),
             ("explicit-exit-notify", []) => profile.explicit_exit_notify = Some(1),
