@@ -76,17 +76,6 @@ def whole(text: str, read: Callable[[str], str]) -> Profile:
     return Profile("\n".join(lines) + "\n", frozenset(has), blocks)
 
 
-def taking_leave(profile: Profile) -> str:
-    """The profile's text for clients that tell the server when they go.
-
-    Without that a server over UDP keeps their sessions for a minute or more, and refuses another client that comes from
-    the same address and port meanwhile, as those of the next fleet do.
-    """
-    if "explicit-exit-notify" in profile.has or _OVER_TCP.search(profile.text):
-        return profile.text
-    return f"{profile.text}explicit-exit-notify 1\n"
-
-
 def _line(line: str, number: int, read: Callable[[str], str], has: set[str], blocks: dict[str, str]) -> list[str]:
     """The lines that stand for one line outside of a block."""
     words = _words(line, number)
@@ -134,5 +123,4 @@ def _words(line: str, number: int) -> list[str]:
         raise ProfileProblem(number, f"cannot be read: {str(error).lower()}", "close the quotes") from None
 
 
-_OVER_TCP = re.compile(r"^\s*(?:proto\s+tcp|remote\s+\S+\s+\S+\s+tcp)", re.ASCII | re.MULTILINE)
 _OPENING = re.compile(r"<([a-z][a-z0-9-]*)>", re.ASCII)

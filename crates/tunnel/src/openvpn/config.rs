@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::data::{DataCipher, Framing};
+use super::data::{DataCipher, Framing, LARGEST_PAYLOAD};
 use super::digest::Digest;
 use super::message::compression::Compression;
 use super::message::peer_info::Protocols;
@@ -29,6 +29,8 @@ pub struct ClientConfig {
     pub peer_info: String,
     /// How far back a late data packet is taken.
     pub replay_window: u32,
+    /// The tunnel's largest packet unless the server pushes a larger one, bytes: `tun-mtu`, `tun-mtu-max`.
+    pub largest_payload: usize,
     /// How long a negotiation may take, ns.
     pub hand_window_ns: u64,
     /// When keys are replaced, ns after they came into use; never where absent.
@@ -133,6 +135,7 @@ impl ClientConfig {
             occ: profile.options_string(transport),
             peer_info: profile.peer_info(PROTOCOLS),
             replay_window: profile.replay_window,
+            largest_payload: usize::from(profile.tun_mtu.unwrap_or(0).max(profile.most_mtu)).max(LARGEST_PAYLOAD),
             hand_window_ns: seconds(profile.hand_window_s),
             renegotiate_after_ns: profile.reneg_s.map(seconds),
             renegotiate_after: Wear { bytes: profile.reneg_bytes, packets: profile.reneg_packets },
@@ -181,5 +184,26 @@ impl From<Compression> for Framing {
             Compression::Lz4 => Self::Lz4,
             Compression::Lz4V2 => Self::Lz4V2,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::openvpn::pair::Pki;
+    use crate::openvpn::profile;
+
+    #[test]
+    fn packets_may_be_as_large_as_the_profile_lets_them() {
+        let ca = Pki::new().authority;
+        let largest = |more: &str| {
+            let text = format!("client\nremote vpn.example.net\n{more}<ca>\n{ca}</ca>\n");
+            let profile = profile::parse(&text).expect("a profile");
+            ClientConfig::new(&profile, 0).expect("it can be obeyed").largest_payload
+        };
+        assert_eq!(
+            ["", "tun-mtu 1400\n", "tun-mtu 9000\n", "tun-mtu 9000\ntun-mtu-max 20000\n"].map(largest),
+            [LARGEST_PAYLOAD, LARGEST_PAYLOAD, 9000, 20_000]
+        );
     }
 }

@@ -7,7 +7,7 @@ use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, 
 
 use super::client::{Client, Event, Output, Received};
 use super::config::{ClientConfig, Identity, Wear};
-use super::data::{DataCipher, Framing};
+use super::data::{DataCipher, Framing, LARGEST_PAYLOAD};
 use super::digest::Digest;
 use super::message::peer_info::{CompressionOffer, PeerInfo, Protocols};
 use super::profile::Profile;
@@ -125,6 +125,7 @@ impl Setup {
             occ: "V4,dev-type tun".to_owned(),
             peer_info: info.text(),
             replay_window: 64,
+            largest_payload: LARGEST_PAYLOAD,
             hand_window_ns: 60_000_000_000,
             renegotiate_after_ns: None,
             renegotiate_after: Wear::default(),

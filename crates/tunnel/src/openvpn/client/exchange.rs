@@ -7,7 +7,7 @@ use zeroize::Zeroize;
 
 use super::{Client, Event, Stage, SECOND_NS};
 use crate::openvpn::config::{NoCipher, Token};
-use crate::openvpn::data::{DataOptions, Framing, LARGEST_PAYLOAD};
+use crate::openvpn::data::{DataOptions, Framing};
 use crate::openvpn::keys::Randoms;
 use crate::openvpn::message::control::ControlMessage;
 use crate::openvpn::message::key_method::KeyMethod;
@@ -179,7 +179,7 @@ impl Client {
             epoch: pushed.epoch,
             framing: pushed.compression.map_or(self.config.framing, Framing::from),
             replay_window: self.config.replay_window,
-            largest_payload: usize::from(pushed.tun_mtu.unwrap_or(0)).max(LARGEST_PAYLOAD),
+            largest_payload: usize::from(pushed.tun_mtu.unwrap_or(0)).max(self.config.largest_payload),
         });
         if pushed.dyn_tls_crypt {
             if let Err(failure) = self.session.renew_wrap() {
