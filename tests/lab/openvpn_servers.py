@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import ipaddress
 import json
 import os
 import re
@@ -34,6 +35,8 @@ from lab_scripts import Person, Program, able_person
 READY_S = 20.0
 PASSWORD = "correct horse battery"
 """Every user's."""
+ROUTE, DNS = ipaddress.ip_network("10.250.0.0/16"), "10.250.0.53"
+"""What every server pushes."""
 WRAPS = ("none", "tls-auth", "tls-crypt", "tls-crypt-v2")
 _USAGES = (
     *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
@@ -71,6 +74,12 @@ class Inside:
     def start(self, command: Sequence[str | Path], **keywords: Any) -> subprocess.Popen[bytes]:
         """Start a program in the jail."""
         return subprocess.Popen(self.enter(command), **keywords)
+
+
+def inner(process: subprocess.Popen[bytes]) -> int:
+    """The pid, out here, of a program in a jail: the process that was started is nsenter's."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return int(children[0]) if children else process.pid
 
 
 @contextmanager
@@ -230,6 +239,12 @@ class Server:
         return 1200 + self.number
 
     @property
+    def remote(self) -> str:
+        """What a profile calls it."""
+        proto = f"{self.setting.transport}{self.setting.ip}"
+        return f"{self.address} {self.port} {proto}{'-client' if self.setting.transport == 'tcp' else ''}"
+
+    @property
     def network(self) -> str:
         """What its clients' addresses are of; the first is its own."""
         return f"10.{90 + self.number}"
@@ -251,13 +266,13 @@ class Server:
 
     def profile(self, name: str, *lines: str, wrap: str | None = None, identity: Path | None = None) -> Path:
         """Write a client's profile with more `lines`; without an identity it has a password only."""
-        setting, proto = self.setting, f"{self.setting.transport}{self.setting.ip}"
+        setting = self.setting
         pair = [f"cert {identity}", f"key {identity.with_suffix('.key')}"] if identity is not None else []
         text = [
             "client",
             "dev tun",
             "nobind",
-            f"remote {self.address} {self.port} {proto}{'-client' if setting.transport == 'tcp' else ''}",
+            f"remote {self.remote}",
             "remote-cert-tls server",
             f"ca {self.keys.folder}/authority.crt",
             f"auth {setting.auth}",
@@ -307,7 +322,7 @@ class Server:
     @contextmanager
     def stopped(self) -> Iterator[None]:
         """It does nothing within the block: SIGSTOP."""
-        pid = self._pid()
+        pid = inner(self.process)
         os.kill(pid, signal.SIGSTOP)
         try:
             yield
@@ -315,11 +330,6 @@ class Server:
             os.kill(pid, signal.SIGCONT)
             # nsenter stops itself with its child.
             self.process.send_signal(signal.SIGCONT)
-
-    def _pid(self) -> int:
-        """Of the daemon itself, out here: the process that was started is nsenter's."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        return int(children[0]) if children else self.process.pid
 
     def _config(self) -> list[str]:
         setting = self.setting
@@ -337,8 +347,8 @@ class Server:
             *self.keys.wrap(setting.wrap, server=True),
             f"data-ciphers {setting.ciphers}",
             f"auth {setting.auth}",
-            'push "route 10.250.0.0 255.255.0.0"',
-            f'push "dhcp-option DNS {self.gateway}"',
+            f'push "route {ROUTE.network_address} {ROUTE.netmask}"',
+            f'push "dhcp-option DNS {DNS}"',
             "disable-dco",
             "keepalive 10 60",
             "connect-freq-initial 100000 10",
@@ -378,9 +388,9 @@ class Server:
         self.until((self.folder / "status").exists)
 
     def end(self) -> None:
-        """End it."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._pid(), signal.SIGTERM)
+        """End it, unless it has ended."""
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+            os.kill(inner(self.process), signal.SIGTERM)
         try:
             self.process.wait(10)
         finally:
@@ -494,6 +504,19 @@ class Running:
             self.process.wait(pause_s)
         return self.process.returncode is None
 
+    def standing(self) -> dict[str, int]:
+        """How its clients stood last; empty before that is told."""
+        counts: dict[str, int] = {}
+        for line in (path.read_text() for path in self.folder.glob("*/journal.ndjson")):
+            told = [json.loads(entry).get("event") or {} for entry in line.splitlines() if '"standing"' in entry]
+            counts = told[-1]["standing"]["counts"] if told else {}
+        return counts
+
+    def interrupt(self) -> Fleet:
+        """Its end, asked for with SIGINT."""
+        os.kill(inner(self.process), signal.SIGINT)
+        return self.finish()
+
     def finish(self, within_s: float = 120) -> Fleet:
         """Its end."""
         out, err = self.process.communicate(timeout=within_s)
@@ -501,15 +524,23 @@ class Running:
         return Fleet(self.process.returncode, out.decode(), err.decode(), folders[-1] if folders else self.folder)
 
 
-def start_fleet(place: Inside, profile: Path, *arguments: str | Path, keep: bool = True) -> Running:
-    """Start `leadline tunnel` in the jail, with a folder for what it leaves unless that is not wanted."""
+def start_fleet(
+    place: Inside, profile: Path, *arguments: str | Path, as_json: bool = True, temporary: Path | None = None
+) -> Running:
+    """Start `leadline tunnel` in the jail, with a folder for what it leaves."""
     out = profile.with_suffix(".runs")
-    kept = ("--out", out) if keep else ()
-    command = [cli.LEADLINE, "tunnel", profile, "--json", *kept, *arguments]
-    pipe = subprocess.PIPE
-    return Running(place.start(command, stdout=pipe, stderr=pipe, stdin=subprocess.DEVNULL), out)
+    form = ("--json",) if as_json else ()
+    pipe, variables = subprocess.PIPE, {"TMPDIR": str(temporary)} if temporary else {}
+    command = [cli.LEADLINE, "tunnel", profile, *form, "--out", out, *arguments]
+    started = place.start(command, stdout=pipe, stderr=pipe, stdin=subprocess.DEVNULL, env={**os.environ, **variables})
+    return Running(started, out)
 
 
-def fleet(place: Inside, profile: Path, *arguments: str | Path) -> Fleet:
+def fleet(place: Inside, profile: Path, *arguments: str | Path, as_json: bool = True) -> Fleet:
     """`leadline tunnel` in the jail, to its end."""
-    return start_fleet(place, profile, *arguments).finish()
+    return start_fleet(place, profile, *arguments, as_json=as_json).finish()
+
+
+def issued(server: Server) -> tuple[str | Path, ...]:
+    """Each client has a certificate of its own."""
+    return ("--ca-key", server.keys.folder / "authority.key")
