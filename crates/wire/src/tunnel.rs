@@ -28,6 +28,8 @@ pub struct TunnelSpec {
     /// Clients, the first ones, that connect before the others: the arrivals begin when all of them are configured or have
     /// failed, and their pings show what the arrivals do to them.
     pub settled: u32,
+    /// How long the settled clients may take, ms: the fleet leaves where some are still on their way up then.
+    pub settling_ms: u64,
     /// How long the fleet stays after the arrivals have begun, ms. It ends earlier once every client has ended its way up and
     /// nothing else is left to do.
     pub duration_ms: u64,
@@ -42,6 +44,9 @@ pub struct TunnelSpec {
     pub first_data_ms: u32,
     /// Time between pings of each configured client, ms; none where absent.
     pub ping_ms: Option<u32>,
+    /// How long pings go on after the last arrival has ended its way up, ms, where nothing else is left to do; until
+    /// the duration is over where absent.
+    pub pinged_ms: Option<u32>,
     /// What the connected fleet does later on.
     pub actions: Vec<TunnelAction>,
     /// Load through the tunnels, once all arrivals have ended their way up; none where absent.

@@ -2323,6 +2323,11 @@ class TunnelWorkload(BaseModel):
     """
     Time between pings of each configured client, ms; none where absent.
     """
+    pinged_ms: Annotated[int | None, Field(ge=0)] = None
+    """
+    How long pings go on after the last arrival has ended its way up, ms, where nothing else is left to do; until
+    the duration is over where absent.
+    """
     profile: str
     """
     The text of an `.ovpn` file; each file that it refers to is in it as an inline block.
@@ -2336,6 +2341,10 @@ class TunnelWorkload(BaseModel):
     """
     Clients, the first ones, that connect before the others: the arrivals begin when all of them are configured or have
     failed, and their pings show what the arrivals do to them.
+    """
+    settling_ms: Annotated[int, Field(ge=0)]
+    """
+    How long the settled clients may take, ms: the fleet leaves where some are still on their way up then.
     """
     threads: Annotated[int, Field(ge=0)]
     """
