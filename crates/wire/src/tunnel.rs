@@ -25,8 +25,8 @@ pub struct TunnelSpec {
     pub bind: Vec<String>,
     /// When the clients arrive: per-second rates in stages, which end when all have come; all at once where empty.
     pub arrivals: Vec<RateStage>,
-    /// Clients, the first ones, that connect before the others: the arrivals begin when all of them are configured or have
-    /// failed, and their pings show what the arrivals do to them.
+    /// Clients, the first ones, that connect before the others. The arrivals begin when all of them are configured or have
+    /// failed, and where there are pings once ten more of each, and a second, have passed: theirs show what arrivals do.
     pub settled: u32,
     /// How long the settled clients may take, ms: the fleet leaves where some are still on their way up then.
     pub settling_ms: u64,
@@ -42,7 +42,7 @@ pub struct TunnelSpec {
     pub expect: TunnelExpectation,
     /// How long a client waits for the answer to its first data packet, ms, before it is `partial`.
     pub first_data_ms: u32,
-    /// Time between pings of each configured client, ms; none where absent.
+    /// Time between pings of each configured client, where some are settled of each of those, ms; none where absent.
     pub ping_ms: Option<u32>,
     /// How long pings go on after the last arrival has ended its way up, ms, where nothing else is left to do; until
     /// the duration is over where absent.
@@ -132,7 +132,7 @@ pub struct TunnelAction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TunnelDeed {
-    /// Leave without a word and connect anew from the same address and port.
+    /// Leave without a word and connect anew from the same address, as the real client does: by a new socket.
     Reconnect,
     /// Negotiate new keys (soft reset).
     Renegotiate,
@@ -232,6 +232,8 @@ pub struct TunnelClientReport {
     pub cause: Option<String>,
     /// When the attempt was due, ns.
     pub due_ns: u64,
+    /// When its first attempt was due, ns.
+    pub first_due_ns: u64,
     /// Its first reset was sent.
     pub sent_ns: Option<u64>,
     /// The first answer to it came.

@@ -96,11 +96,12 @@ def distributions(histograms: Histograms) -> tuple[Distribution, ...]:
 
 
 def client_rows(data: TestData) -> Iterator[Mapping[str, Any]]:
-    """One row per client, `due_ns` on the controller's clock."""
+    """One row per client, `due_ns` and `first_due_ns` on the controller's clock."""
     for found in data.load_outcomes():
         report = found.outcome.get("tunnel")
         for row in report["clients"] if report else ():
-            yield {**row, "due_ns": row["due_ns"] - found.offset_ns}
+            due_ns, first_due_ns = row["due_ns"] - found.offset_ns, row["first_due_ns"] - found.offset_ns
+            yield {**row, "due_ns": due_ns, "first_due_ns": first_due_ns}
 
 
 def handshakes_per_s(data: TestData, rows: Sequence[Mapping[str, Any]]) -> float | None:
@@ -108,22 +109,32 @@ def handshakes_per_s(data: TestData, rows: Sequence[Mapping[str, Any]]) -> float
 
     With fewer than two there is no rate. Stragglers count: a server that takes 5 s for the last one took 5 s.
     """
-    arrived = [row for row in rows if row["client"] >= data.spec.settled and row.get("configured_ns") is not None]
+    arrived = _arrived(data, rows)
     if len(arrived) < 2:
         return None
-    first_ns = min(row["due_ns"] for row in arrived)
-    last_ns = max(row["due_ns"] + row["configured_ns"] for row in arrived)
+    first_ns, last_ns = _storm(arrived)
     return len(arrived) * _NS_PER_S / (last_ns - first_ns) if last_ns > first_ns else None
 
 
 def storm_window(data: TestData) -> Window | None:
-    """From when the first client was due to when the last was up: what stands for a fleet that carries nothing."""
-    rows = [row for row in client_rows(data) if row.get("configured_ns") is not None]
-    if not rows:
+    """From when the first client was due to when the last was up, settled ones aside: what stands for a fleet that
+    carries nothing."""
+    arrived = _arrived(data, client_rows(data))
+    if not arrived:
         return None
-    first_ns = min(row["due_ns"] for row in rows)
-    last_ns = max(row["due_ns"] + row["configured_ns"] for row in rows)
+    first_ns, last_ns = _storm(arrived)
     return Window(first_ns, first_ns, last_ns, last_ns)
+
+
+def _arrived(data: TestData, rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Those that came up, without the settled ones."""
+    return [row for row in rows if row["client"] >= data.spec.settled and row.get("configured_ns") is not None]
+
+
+def _storm(arrived: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+    """When the first was due for the first time, and when the last was up, ns."""
+    first_ns = min(row["first_due_ns"] for row in arrived)
+    return first_ns, max(row["due_ns"] + row["configured_ns"] for row in arrived)
 
 
 def in_ms(metrics: Mapping[str, Metric]) -> Iterator[tuple[str, Metric]]:

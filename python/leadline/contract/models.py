@@ -2069,6 +2069,10 @@ class TunnelClientReport(BaseModel):
     """
     When the attempt was due, ns.
     """
+    first_due_ns: Annotated[int, Field(ge=0)]
+    """
+    When its first attempt was due, ns.
+    """
     inside: dict[str, InsideAdditionalProperty]
     """
     Pings or datagrams sent and come back inside of the tunnel.
@@ -2321,7 +2325,7 @@ class TunnelWorkload(BaseModel):
     kind: Literal["tunnel"] = "tunnel"
     ping_ms: Annotated[int | None, Field(ge=0)] = None
     """
-    Time between pings of each configured client, ms; none where absent.
+    Time between pings of each configured client, where some are settled of each of those, ms; none where absent.
     """
     pinged_ms: Annotated[int | None, Field(ge=0)] = None
     """
@@ -2339,8 +2343,8 @@ class TunnelWorkload(BaseModel):
     """
     settled: Annotated[int, Field(ge=0)]
     """
-    Clients, the first ones, that connect before the others: the arrivals begin when all of them are configured or have
-    failed, and their pings show what the arrivals do to them.
+    Clients, the first ones, that connect before the others. The arrivals begin when all of them are configured or have
+    failed, and where there are pings once ten more of each, and a second, have passed: theirs show what arrivals do.
     """
     settling_ms: Annotated[int, Field(ge=0)]
     """

@@ -60,6 +60,7 @@ CLIENTS_SCHEMA: dict[str, Any] = {
     "state": pl.String,
     "cause": pl.String,
     "due_ns": pl.Int64,
+    "first_due_ns": pl.Int64,
     # When each step of its first success, else of its last attempt, was done: ns since `due_ns`.
     "sent_ns": pl.Int64,
     "answered_ns": pl.Int64,
@@ -223,7 +224,9 @@ class _Tables:
         for report in outcome["histograms"]:
             self._histogram(host, trial, task, report, None)
         for client in (outcome.get("tunnel") or {}).get("clients") or ():
-            row = {**client, "due_ns": client["due_ns"] - offset_ns, "host": host, "trial": trial, "task": task}
+            due_ns, first_due_ns = client["due_ns"] - offset_ns, client["first_due_ns"] - offset_ns
+            due = {"due_ns": due_ns, "first_due_ns": first_due_ns}
+            row = {**client, **due, "host": host, "trial": trial, "task": task}
             self.clients.append(tuple(_plain(row.get(name)) for name in CLIENTS_SCHEMA))
 
     def _histogram(

@@ -14,7 +14,7 @@ STEPS = ("connect", "answer", "tls", "keys", "push", "first_data")
 
 def client(number: int, state: str = "configured", cause: str | None = None, **changes: Any) -> dict[str, Any]:
     """A client that was due at once; configured ones took 10 ms and as many more as their number says."""
-    due_ns = EPOCH_NS
+    due_ns = changes.pop("due_ns", EPOCH_NS)
     steps = {name: (index + 1) * MS for index, name in enumerate(("sent_ns", "answered_ns", "tls_ns", "keys_ns"))}
     whole = state == "configured"
     return {
@@ -22,6 +22,7 @@ def client(number: int, state: str = "configured", cause: str | None = None, **c
         "state": state,
         "cause": cause,
         "due_ns": due_ns,
+        "first_due_ns": due_ns,
         **steps,
         "pushed_ns": 5 * MS if state != "failed" else None,
         "configured_ns": (10 + number) * MS if whole else None,

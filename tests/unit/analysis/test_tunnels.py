@@ -10,6 +10,7 @@ from made_journals import EPOCH_NS, MS, S, flow, histogram, load, progress, test
 
 from leadline.analysis import TestData, analyse_test
 from leadline.analysis.model import Verdict
+from leadline.analysis.tunnels import storm_window
 from leadline.plan.targets import METRICS
 
 
@@ -65,6 +66,15 @@ def test_handshakes_are_counted_from_the_first_due_to_the_last_up() -> None:
     settled = [client(0, due_ns=EPOCH_NS - 50 * S), client(1), client(2)]
     assert values(fleet(settled, {"settled": 1}))["handshakes_per_s"] == pytest.approx(2 / 0.012)
     assert values(fleet([client(0)]))["handshakes_per_s"] is None
+    again = [client(0, due_ns=EPOCH_NS + 5 * S, first_due_ns=EPOCH_NS, configured_ns=S), client(1, due_ns=EPOCH_NS + S)]
+    assert values(fleet(again))["handshakes_per_s"] == pytest.approx(2 / 6), "a retry's client was due before"
+
+
+def test_a_storm_is_that_of_the_arrivals() -> None:
+    settled = [client(0, due_ns=EPOCH_NS - 50 * S), client(1), client(2)]
+    window = storm_window(fleet(settled, {"settled": 1}))
+    assert window is not None and (window.start_ns, window.end_ns) == (EPOCH_NS, EPOCH_NS + 12 * MS)
+    assert storm_window(fleet([client(0)], {"settled": 1})) is None
 
 
 def test_who_came_back_after_a_failure_is_counted() -> None:

@@ -28,6 +28,7 @@ impl Worker {
         let member = &mut self.members[index];
         member.occasion = occasion;
         member.steps = Steps { due_ns, ..Steps::default() };
+        member.first_due_ns.get_or_insert(due_ns);
         member.cause = None;
         let opened = if member.link.is_some() { Ok(()) } else { self.open(index, None) };
         let member = &mut self.members[index];

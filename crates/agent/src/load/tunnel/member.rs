@@ -96,6 +96,8 @@ pub struct Member {
     pub retry_ns: u64,
     pub occasion: Occasion,
     pub steps: Steps,
+    /// When its first attempt was due, ns; it has made none before.
+    pub first_due_ns: Option<u64>,
     pub attempts: u32,
     /// Which server the next attempt goes to: each failure goes on to the next one.
     pub remote: u32,
@@ -131,6 +133,7 @@ impl Member {
             retry_ns: u64::MAX,
             occasion: Occasion::Arrival,
             steps: Steps::default(),
+            first_due_ns: None,
             attempts: 0,
             remote: 0,
             failures: 0,
@@ -179,6 +182,7 @@ impl Member {
             },
             cause: self.cause.map(str::to_owned),
             due_ns: steps.due_ns,
+            first_due_ns: self.first_due_ns.unwrap_or(steps.due_ns),
             sent_ns: since(steps.sent_ns),
             answered_ns: since(steps.answered_ns),
             tls_ns: since(steps.tls_ns),
