@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from peers import CONNECTIONS, Cost
@@ -92,14 +92,16 @@ def closed(url: str, seconds: int, script: Path | None = None, engine: str | Non
     )
 
 
-def datagrams(host: str, port: int, seconds: int, datagram_bytes: int, rate_pps: float) -> UdpWorkload:
-    """One flow of paced datagrams to our server."""
+def datagrams(
+    target: Target, seconds: int, datagram_bytes: int, rate_pps: float, direction: Literal["up", "down"]
+) -> UdpWorkload:
+    """One flow of paced datagrams to our server, or from it."""
     return UdpWorkload(
         kind="udp",
-        target=Target(host=host, port=port),
+        target=target,
         flows=1,
         threads=1,
-        direction="up",
+        direction=direction,
         duration_ms=seconds * 1000,
         warmup_ms=0,
         datagram_bytes=datagram_bytes,

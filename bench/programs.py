@@ -72,6 +72,12 @@ def cpu_until_end(process: subprocess.Popen[Any]) -> float:
     return usage.ru_utime + usage.ru_stime
 
 
+def stolen_s() -> float:
+    """Time that the machine's CPUs wanted to run and its host let them wait, s, since it was started."""
+    fields = Path("/proc/stat").read_text().split(maxsplit=10)
+    return int(fields[8]) / os.sysconf("SC_CLK_TCK")
+
+
 @contextmanager
 def server(argv: Sequence[str], port: int) -> Iterator[None]:
     """A server that answers at `port` of loopback, for as long as this lasts."""

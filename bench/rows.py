@@ -37,6 +37,11 @@ def at_least(limit: float) -> Bound:
     return Bound(f"at least {limit:g}", lambda value: value >= limit)
 
 
+def below(limit: float) -> Bound:
+    """Below."""
+    return Bound(f"below {limit:g}", lambda value: value < limit)
+
+
 def above(limit: float) -> Bound:
     """Above."""
     return Bound(f"above {limit:g}", lambda value: value > limit)

@@ -9,6 +9,7 @@ import datetime
 import os
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from leadline.sut.pki import Pki, issue
 
 GATEWAY, CLIENT, INSIDE = "192.0.2.1", "192.0.2.2", "10.8.0.1"
 _PORT = 1194
+_WATCH_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +37,25 @@ class Site:
     client_end: Sequence[str]
     """What a command that runs on the other end of the link begins with."""
 
-    @property
-    def server_cpu_s(self) -> float:
-        """CPU time that the server's process has taken so far, user and system."""
-        return process_cpu_s(self.server_pid)
+    @contextmanager
+    def server_watched(self) -> Iterator[list[tuple[int, float]]]:
+        """Instants of the monotonic clock, ns, with the CPU time that the server's process had taken by then, s.
+
+        The list is whole once the context is left."""
+        found = [(time.monotonic_ns(), process_cpu_s(self.server_pid))]
+        over = threading.Event()
+
+        def watch() -> None:
+            while not over.wait(_WATCH_S):
+                found.append((time.monotonic_ns(), process_cpu_s(self.server_pid)))
+
+        watching = threading.Thread(target=watch)
+        watching.start()
+        try:
+            yield found
+        finally:
+            over.set()
+            watching.join()
 
     def profile(self, *more: str) -> str:
         """A client's `.ovpn`, everything in it."""
@@ -104,9 +121,8 @@ def openvpn_client(site: Site, *more: str) -> Iterator[int]:
 
 
 def process_cpu_s(pid: int) -> float:
-    """CPU time of a process so far, user and system."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """CPU time of a process of one thread so far, user and system, to the ns and not to a tick."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 
 @contextmanager

@@ -11,7 +11,7 @@ use leadline_tunnel::openvpn::keys;
 use leadline_tunnel::openvpn::message::control::{next_message, ControlMessage, LONGEST_CONTROL};
 use leadline_tunnel::openvpn::message::key_method::KeyMethod;
 use leadline_tunnel::openvpn::message::peer_info::Protocols;
-use leadline_tunnel::openvpn::message::push::{Pushed, MOST_BYTES, MOST_OPTIONS};
+use leadline_tunnel::openvpn::message::push::{Pushed, MOST_BYTES, MOST_NAME_SERVERS, MOST_OPTIONS};
 use leadline_tunnel::openvpn::packet::{early_negotiation_flags, ControlBody, Header};
 use leadline_tunnel::openvpn::profile::{self, Transport};
 use leadline_tunnel::openvpn::side::Side;
@@ -150,9 +150,9 @@ pub fn message(data: &[u8]) {
             ControlMessage::PushUpdate(changes) => pushed.update(changes),
             _ => continue,
         };
-        assert!(pushed.texts.len() <= MOST_OPTIONS && pushed.malformed.len() <= MOST_OPTIONS);
-        assert!(pushed.texts.iter().map(String::len).sum::<usize>() <= MOST_BYTES);
-        assert!(pushed.routes.len() <= MOST_OPTIONS && pushed.dns.len() <= 16 * MOST_OPTIONS);
+        assert!(pushed.texts.len() <= MOST_OPTIONS);
+        assert!(pushed.texts.iter().map(|text| text.len()).sum::<usize>() <= MOST_BYTES);
+        assert!(pushed.routes.len() <= MOST_OPTIONS && pushed.dns.len() <= MOST_NAME_SERVERS);
     }
 }
 

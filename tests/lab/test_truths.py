@@ -23,6 +23,8 @@ import cli_runs as cli
 import polars as pl
 import pytest
 
+from leadline.analysis.stability import CHANGE_POINT, INTERVALS_DISAGREE
+
 # Of an Ethernet frame of 1514 bytes: less Ethernet 14, IPv4 20 or IPv6 40, TCP 20, timestamps 12.
 FRAME = 1514
 GOODPUT_SHARE = {4: (FRAME - 66) / FRAME, 6: (FRAME - 86) / FRAME}
@@ -363,7 +365,10 @@ def test_a_stall_that_lasts_to_the_end_is_in_the_rate_and_in_the_latency(
     longest = figure(found, "latency_max_us")
     assert longest is not None and longest > 1e6
     codes = [note["code"] for note in found["validity"]["notes"]]
-    assert found["validity"]["verdict"] == "unstable" and "unanswered" in codes
+    reasons = {reason["code"] for reason in found["validity"]["reasons"]}
+    # A busy machine may add that the generator was short of time, which is a worse verdict.
+    assert reasons & {INTERVALS_DISAGREE, CHANGE_POINT} and "unanswered" in codes
+    assert found["validity"]["verdict"] != "valid"
     assert ("connections-busy" in codes) == bool(discipline)
 
 

@@ -32,12 +32,6 @@ pub fn sleep_until(at_ns: u64) {
     {}
 }
 
-/// Let this thread's sleeps end when they are due: the kernel otherwise adds 50 µs of slack to save power.
-pub fn use_precise_timers() {
-    // SAFETY: PR_SET_TIMERSLACK takes a plain number and affects this thread alone.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, 0, 0, 0) };
-}
-
 /// The smallest step between successive reads, ns, out of a few thousand.
 pub fn resolution_ns() -> Option<u64> {
     let mut last = monotonic_ns();
@@ -79,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_sleep_never_ends_early() {
-        use_precise_timers();
+        crate::priority::be_punctual();
         for _ in 0..20 {
             let due = monotonic_ns() + 200_000;
             sleep_until(due);

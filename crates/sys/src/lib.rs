@@ -7,8 +7,10 @@ pub mod host;
 pub mod lua;
 pub mod net;
 pub mod poll;
+pub mod priority;
 pub mod process;
 pub mod ring;
 pub mod segments;
 pub mod tun;
+
 pub mod usage;

@@ -95,7 +95,7 @@ def access_of(given: Given) -> Access:
     users = _users(given["users"]) if given["users"] is not None else []
     if users and "auth-user-pass" not in profile.has:
         raise InputError(f"{file} has no auth-user-pass, and --users has users for it", hint="add it to the profile")
-    return Access(ovpn.taking_leave(profile), _identities(given, profile), users)
+    return Access(profile.text, _identities(given, profile), users)
 
 
 def _identities(given: Given, profile: ovpn.Profile) -> Identities:

@@ -91,17 +91,6 @@ def whole(text: str, read: Callable[[str], str]) -> Profile:
     return Profile("".join(f"{line}\n" for line in lines), frozenset(has), blocks)
 
 
-def taking_leave(profile: Profile) -> str:
-    """The profile's text for clients that tell the server when they go.
-
-    Without that a server over UDP keeps their sessions for a minute or more, and refuses another client that comes from
-    the same address and port meanwhile, as those of the next fleet do.
-    """
-    if "explicit-exit-notify" in profile.has or _OVER_TCP.search(profile.text):
-        return profile.text
-    return f"{profile.text}explicit-exit-notify 1\n"
-
-
 def _lines(text: str) -> list[str]:
     """The lines as the agent counts them: at line feeds alone."""
     lines = text.removeprefix("\ufeff").split("\n")
@@ -179,5 +168,4 @@ _PEM = {
     "tls-crypt-v2": "OpenVPN tls-crypt-v2 client key",
 }
 """What a file's section must be called."""
-_OVER_TCP = re.compile(r"^\s*(?:proto\s+tcp|remote\s+\S+\s+\S+\s+tcp)", re.ASCII | re.MULTILINE)
 _OPENING = re.compile(r"<([a-z][a-z0-9-]*)>", re.ASCII)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leadline.plan.ovpn import Profile, ProfileProblem, taking_leave, whole
+from leadline.plan.ovpn import Profile, ProfileProblem, whole
 
 FILES = {
     "ca.crt": "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
@@ -102,23 +102,6 @@ def test_what_cannot_be_made_whole_is_refused_with_its_line(text: str, line: int
         made(text)
     assert caught.value.line == line
     assert what in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "added"),
-    [
-        ("remote 192.0.2.7 1194\n", True),
-        ("remote 192.0.2.7 1194 udp\nproto udp4\n", True),
-        ("remote 192.0.2.7 1194\nexplicit-exit-notify 3\n", False),
-        ("proto tcp-client\nremote 192.0.2.7\n", False),
-        ("remote 192.0.2.7 443 tcp\n", False),
-        ("<connection>\nremote 192.0.2.7 443 tcp4\n</connection>\n", False),
-    ],
-)
-def test_clients_over_udp_say_when_they_go(text: str, added: bool) -> None:
-    """A server that is not told keeps their sessions, and refuses who comes next from the same port."""
-    found = taking_leave(made(text))
-    assert found == text + ("explicit-exit-notify 1\n" if added else "")
 
 
 def test_nothing_shows_what_a_profile_holds() -> None:

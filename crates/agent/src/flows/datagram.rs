@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use leadline_pace::Pace;
 use leadline_stats::Histogram;
-use leadline_sys::clock::{self, monotonic_ns};
+use leadline_sys::clock::monotonic_ns;
 use leadline_sys::net::{receive_drops, DatagramBatch};
 use leadline_sys::poll::{Interest, Poll, Ready};
+use leadline_sys::priority::be_punctual;
 use leadline_transport::{DatagramReceiver, Header, HeaderKind, SideReport, HEADER_BYTES};
 
 use super::{count_error, Role, Span, WorkerReport, DRAIN_NS, TURN_NS};
@@ -74,7 +75,7 @@ pub fn drive(
     mut recorder: Option<Recorder>,
 ) -> io::Result<WorkerReport> {
     let mut worker = Worker::new(flows, work, span)?;
-    clock::use_precise_timers();
+    be_punctual();
     worker.wait_for_start(gate)?;
     let mut meter = ThreadMeter::begin(thread, monotonic_ns());
     while worker.open > 0 {

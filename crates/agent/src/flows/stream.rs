@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use leadline_pace::Pace;
 use leadline_stats::Histogram;
-use leadline_sys::clock::{self, monotonic_ns};
+use leadline_sys::clock::monotonic_ns;
 use leadline_sys::net;
 use leadline_sys::poll::{Interest, Poll, Ready};
+use leadline_sys::priority::be_punctual;
 use leadline_transport::SideReport;
 
 use super::{count_error, Role, Span, WorkerReport, DRAIN_NS, LONGEST_DRAIN_NS, TURN_NS};
@@ -71,7 +72,7 @@ pub fn drive(
     thread: &str,
 ) -> io::Result<WorkerReport> {
     let mut worker = Worker::new(flows, work, span)?;
-    clock::use_precise_timers();
+    be_punctual();
     gate.sleep_until(span.at_ns);
     worker.flows.iter_mut().for_each(Connection::begin);
     let meter = ThreadMeter::begin(thread, monotonic_ns());

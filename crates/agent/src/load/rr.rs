@@ -8,8 +8,9 @@ use std::sync::mpsc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leadline_sys::clock::{self, monotonic_ns};
+use leadline_sys::clock::monotonic_ns;
 use leadline_sys::poll::{Interest, Poll, Ready as ReadySource};
+use leadline_sys::priority::be_punctual;
 use leadline_transport::{Header, HeaderKind, Open, Requester, SideReport, Step, Work, HEADER_BYTES};
 use leadline_wire::{Direction, ErrorReport, Outcome, Protocol, RrSpec};
 
@@ -134,7 +135,7 @@ fn drive(
         response_bytes: spec.response_bytes as usize,
     };
     let mut errors = BTreeMap::new();
-    clock::use_precise_timers();
+    be_punctual();
     gate.sleep_until(span.at_ns);
     let meter = ThreadMeter::begin(name.0, monotonic_ns());
     let mut until_ns = span.end_ns;

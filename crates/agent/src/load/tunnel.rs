@@ -26,6 +26,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use leadline_sys::clock::monotonic_ns;
+use leadline_sys::priority::give_way;
 use leadline_wire::{ErrorReport, LoadReport, Outcome, Side, TunnelSpec};
 
 use self::fleet::Fleet;
@@ -84,6 +85,8 @@ impl Ready for TunnelLoad {
             std::thread::spawn(move || worker.run(&gate))
         };
         let threads: Vec<JoinHandle<io::Result<WorkerReport>>> = workers.into_iter().map(start).collect();
+        // From here on this thread counts and tells.
+        give_way();
         let mut course = Course {
             collector: Collector::new(METRICS),
             latest: BTreeMap::new(),

@@ -20,7 +20,8 @@ use std::sync::Arc;
 
 use leadline_http::tls::ServerTls;
 use leadline_http::{Behaviour, Responder, Setup, Stalls};
-use leadline_sys::clock::{monotonic_ns, use_precise_timers};
+use leadline_sys::clock::monotonic_ns;
+use leadline_sys::priority::be_punctual;
 use leadline_sys::ring::Ring;
 
 pub use self::setup::{behaviour, tls};
@@ -110,7 +111,7 @@ fn listen_within(limits: Limits, engine: Engine, service: Service, gate: &Arc<Ga
         let ring = rings.pop();
         let gate = Arc::clone(gate);
         std::thread::Builder::new().name(format!("http-serve-{own}")).spawn(move || {
-            use_precise_timers();
+            be_punctual();
             // A loop that fails leaves nothing to serve with; clients see their connections close.
             let _ = match ring {
                 Some(ring) => Ringed::new(post, ring, connections)

@@ -5,19 +5,18 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use zeroize::Zeroize;
-
-pub use super::config::{ClientConfig, Identity};
-use super::data::{DataCipher, DataError, DataOptions, Framing, LARGEST_PAYLOAD};
+use self::renewal::Renewal;
+pub use super::config::{ClientConfig, Identity, Token};
+use super::data::{DataCipher, DataError, DataOptions};
 use super::keys::Randoms;
-use super::message::control::ControlMessage;
-use super::message::key_method::KeyMethod;
-use super::message::push::{Completeness, Pushed};
-use super::negotiation::{Advance, Broken};
+use super::message::push::Pushed;
 use super::packet::{Header, Opcode};
-use super::random;
-use super::secret::Secret;
-use super::session::{Derivation, Heard, Session, Shares, Times, TlsMaker};
+use super::session::{Derivation, Heard, Session, Shares, Times};
+use super::tls::TlsMaker;
+
+mod clocks;
+mod exchange;
+mod renewal;
 
 /// What keeps an idle tunnel alive, inside of the data channel.
 pub const PING: [u8; 16] =
@@ -27,12 +26,6 @@ pub const EXIT: [u8; 17] =
     [0x28, 0x7f, 0x34, 0x6b, 0xd4, 0xef, 0x7a, 0x81, 0x2d, 0x56, 0xb8, 0xd3, 0xaf, 0xc5, 0x45, 0x9c, 6];
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// A server that pushes by itself has done so by then.
-const FIRST_REQUEST_NS: u64 = SECOND_NS;
-/// Between one request for options and the next.
-const REQUEST_NS: u64 = 5 * SECOND_NS;
-/// What cannot be sealed because keys end is asked for anew at most this often.
-const RENEWAL_PAUSE_NS: u64 = 10 * SECOND_NS;
 
 /// What the caller does next.
 #[derive(Debug, PartialEq, Eq)]
@@ -60,8 +53,13 @@ pub enum Event {
     Renegotiated,
     /// The server has changed options of a tunnel that is up.
     Updated,
+    /// A renegotiation came to nothing. The keys before it go on while they are good, and another one is tried.
+    RenegotiationFailed,
     /// The server asks for more time, or for a second factor that nobody here can give.
-    Pending,
+    Pending {
+        /// How long it is waited for, ns.
+        until_ns: u64,
+    },
     /// The server wants the client to connect anew.
     Restart(String),
     /// The server has left.
@@ -127,15 +125,18 @@ pub struct Client {
     own: Option<Box<(Randoms, [u8; 48])>>,
     shares: Option<Box<Shares>>,
     pushed: Box<Pushed>,
+    /// The cipher that the server's options string names.
+    named_cipher: Option<String>,
     derivation: Derivation,
     options: Option<DataOptions>,
-    token: Option<Secret>,
+    /// When the running negotiation is given up, ns, and when the waiting for options.
     window_end_ns: u64,
+    push_end_ns: u64,
+    keys_at_ns: u64,
     request_at_ns: u64,
     sent_at_ns: u64,
     heard_at_ns: u64,
-    renewal_at_ns: Option<u64>,
-    retransmits_before: u32,
+    renewal: Renewal,
     /// Data packets that wait to be sent by themselves: keepalives, the farewell.
     due: VecDeque<&'static [u8]>,
     counters: Counters,
@@ -147,8 +148,7 @@ impl Client {
         let reset = if config.wrap.is_crypt_v2() { Opcode::HardResetClientV3 } else { Opcode::HardResetClientV2 };
         let tls = TlsMaker::Client(identity.tls.clone());
         let times = Times { unix_base_s: config.unix_base_s, first_timeout_ns: config.first_timeout_ns };
-        let session = Session::new(tls, &config.wrap, reset, times, now_ns)
-            .expect("the identity's configuration was tried when it was made");
+        let session = Session::new(tls, &config.wrap, reset, times, now_ns);
         Self {
             config: config.clone(),
             identity: identity.clone(),
@@ -158,15 +158,16 @@ impl Client {
             own: None,
             shares: None,
             pushed: Box::default(),
+            named_cipher: None,
             derivation: Derivation::Prf,
             options: None,
-            token: None,
             window_end_ns: now_ns.saturating_add(config.hand_window_ns),
+            push_end_ns: u64::MAX,
+            keys_at_ns: 0,
             request_at_ns: 0,
             sent_at_ns: now_ns,
             heard_at_ns: now_ns,
-            renewal_at_ns: None,
-            retransmits_before: 0,
+            renewal: Renewal::new(config),
             due: VecDeque::new(),
             counters: Counters::default(),
         }
@@ -199,13 +200,18 @@ impl Client {
 
     fn handle_data<'p>(&'p mut self, now_ns: u64, key_id: u8, packet: &'p mut [u8]) -> Received<'p> {
         let counters = &mut self.counters;
+        let is_newest = self.session.newest_key_id() == Some(key_id);
         let Some(channel) = self.session.receiver(now_ns, key_id) else {
             counters.rejected += 1;
             return Received::Nothing;
         };
+        let is_ending = channel.exhausted();
         match channel.open(packet) {
             Ok(payload) => {
                 counters.opened += 1;
+                if is_newest {
+                    self.renewal.carried(now_ns, payload.len(), is_ending);
+                }
                 self.heard_at_ns = now_ns;
                 if *payload == PING {
                     counters.pings += 1;
@@ -230,8 +236,8 @@ impl Client {
         }
     }
 
-    /// What to do next: call after `new`, `handle`, `renegotiate`, `leave` and at the deadline, until it says `Wait`.
-    /// `out` is cleared, and filled where it says `Send`.
+    /// What to do next: call after `new`, and whenever `deadline_ns` has come, until it says `Wait`. `out` is cleared, and filled
+    /// where it says `Send`.
     pub fn poll(&mut self, now_ns: u64, out: &mut Vec<u8>) -> Output {
         out.clear();
         if let Some(event) = self.events.pop_front() {
@@ -249,7 +255,17 @@ impl Client {
         }
         match self.events.pop_front() {
             Some(event) => Output::Event(event),
-            None => Output::Wait(self.deadline()),
+            None => Output::Wait(Some(self.deadline_ns()).filter(|at_ns| *at_ns != u64::MAX)),
+        }
+    }
+
+    /// When `poll` has something to do, ns: at once where it is past, never where it is `u64::MAX`. It changes with everything
+    /// that is done to a client, data that it sends or takes included; asking for it costs little.
+    pub fn deadline_ns(&self) -> u64 {
+        if self.events.is_empty() && self.due.is_empty() {
+            self.next_clock_ns()
+        } else {
+            0
         }
     }
 
@@ -259,11 +275,13 @@ impl Client {
     /// Before the tunnel is up, or after its keys are used up.
     pub fn send(&mut self, now_ns: u64, payload: &[u8], out: &mut Vec<u8>) -> Result<(), NotUp> {
         let channel = self.session.sender().ok_or(NotUp)?;
-        channel.seal(payload, out).map_err(|_| NotUp)?;
-        self.sent_at_ns = now_ns;
-        if channel.exhausted() && self.renewal_at_ns.is_none_or(|at| now_ns >= at) {
-            self.renewal_at_ns = Some(now_ns);
+        let sealed = channel.seal(payload, out);
+        let is_ending = channel.exhausted();
+        if sealed.is_ok() || is_ending {
+            self.renewal.carried(now_ns, payload.len(), is_ending);
         }
+        sealed.map_err(|_| NotUp)?;
+        self.sent_at_ns = now_ns;
         Ok(())
     }
 
@@ -272,14 +290,9 @@ impl Client {
         if self.stage != Stage::Up {
             return;
         }
-        let before = self.session.retransmits();
-        match self.session.renegotiate(now_ns) {
-            Ok(true) => {
-                self.retransmits_before += before;
-                self.begin_window(now_ns);
-            }
-            Ok(false) => {}
-            Err(failure) => self.fail(failure.name, failure.detail),
+        if self.session.renegotiate(now_ns) {
+            self.renewal.begun(now_ns);
+            self.begin_window(now_ns);
         }
     }
 
@@ -307,9 +320,14 @@ impl Client {
         self.options.as_ref().map(|options| options.cipher)
     }
 
+    /// What the server has given to come in with the next time, as OpenVPN does over a reconnect too: `Identity::with_token`.
+    pub fn token(&self) -> Option<&Token> {
+        self.identity.token.as_ref()
+    }
+
     /// Control packets that were sent again.
     pub fn retransmits(&self) -> u32 {
-        self.retransmits_before + self.session.retransmits()
+        self.session.retransmits()
     }
 
     /// What has come and gone.
@@ -331,216 +349,6 @@ impl Client {
         } else {
             "silence_after_reset"
         }
-    }
-
-    fn advance(&mut self, now_ns: u64) {
-        loop {
-            match self.session.current().advance() {
-                Ok(Some(Advance::Opened)) => self.note_first(Event::Answered),
-                Ok(Some(Advance::Secured)) => {
-                    self.note_first(Event::TlsDone);
-                    self.write_keys();
-                }
-                Ok(Some(Advance::Keys(method))) => self.take_keys(now_ns, &method),
-                Ok(Some(Advance::Message(message))) => self.take_message(now_ns, message),
-                Ok(None) => return,
-                Err(Broken::Tls(failure)) => return self.fail(failure.name, failure.detail),
-                Err(Broken::Message(detail)) => return self.fail("malformed_message", detail),
-            }
-            if self.stage == Stage::Failed {
-                return;
-            }
-        }
-    }
-
-    /// Renegotiations go the same way; their steps are nobody's first.
-    fn note_first(&mut self, event: Event) {
-        if self.stage == Stage::Connecting {
-            self.events.push_back(event);
-        }
-    }
-
-    fn write_keys(&mut self) {
-        let pre_master = random::bytes();
-        let own = Randoms { r1: random::bytes(), r2: random::bytes() };
-        let (user, password) = match (&self.token, &self.identity.user) {
-            (Some(token), Some((user, _))) => {
-                let user = self.pushed.auth_token_user.as_ref().unwrap_or(user);
-                (Some(user.clone()), Some(token.clone()))
-            }
-            (_, Some((user, password))) => (Some(user.clone()), Some(password.clone())),
-            (_, None) => (None, None),
-        };
-        let method = KeyMethod {
-            pre_master: Some(pre_master),
-            random1: own.r1,
-            random2: own.r2,
-            options: self.config.occ.clone(),
-            user,
-            password,
-            peer_info: Some(self.config.peer_info.clone()),
-        };
-        let mut bytes = Vec::new();
-        if let Err(error) = method.write(&mut bytes) {
-            return self.fail("credentials_too_long", error.to_string());
-        }
-        self.session.current().write(&bytes);
-        bytes.zeroize();
-        self.own = Some(Box::new((own, pre_master)));
-    }
-
-    fn take_keys(&mut self, now_ns: u64, method: &KeyMethod) {
-        let Some(own) = self.own.take() else { return };
-        let (client, pre_master) = *own;
-        let server = Randoms { r1: method.random1, r2: method.random2 };
-        self.shares = Some(Box::new(Shares { pre_master, client, server }));
-        if self.stage == Stage::Connecting {
-            self.stage = Stage::Pushing;
-            self.request_at_ns = now_ns + FIRST_REQUEST_NS;
-            self.events.push_back(Event::KeysDone);
-        } else if self.install(now_ns) {
-            self.events.push_back(Event::Renegotiated);
-        }
-    }
-
-    fn take_message(&mut self, now_ns: u64, message: ControlMessage) {
-        match message {
-            ControlMessage::PushReply(text) if self.stage == Stage::Pushing => match self.pushed.absorb(&text) {
-                Ok(Completeness::Complete) => self.come_up(now_ns),
-                Ok(Completeness::More) => {}
-                Err(error) => self.fail("malformed_push", error.to_string()),
-            },
-            ControlMessage::PushUpdate(text) if self.stage == Stage::Up => match self.pushed.update(&text) {
-                Ok(Completeness::Complete) => self.events.push_back(Event::Updated),
-                Ok(Completeness::More) => {}
-                Err(error) => self.fail("malformed_push", error.to_string()),
-            },
-            ControlMessage::AuthFailed { reason, temporary, .. } => {
-                let name = if temporary { "auth_failed_temporary" } else { "auth_failed" };
-                self.fail(name, reason.unwrap_or_default());
-            }
-            ControlMessage::AuthPending { timeout_s } => {
-                let longest = timeout_s.map_or(self.config.hand_window_ns, |s| u64::from(s) * SECOND_NS);
-                self.window_end_ns = self.window_end_ns.max(now_ns.saturating_add(longest));
-                self.events.push_back(Event::Pending);
-            }
-            ControlMessage::Restart { reason, .. } => self.events.push_back(Event::Restart(reason.unwrap_or_default())),
-            ControlMessage::Halt { reason } => self.fail("halted_by_server", reason.unwrap_or_default()),
-            ControlMessage::Exit => self.events.push_back(Event::PeerLeft),
-            // A push that is repeated, and what is meant for a person or for nobody.
-            _ => {}
-        }
-    }
-
-    fn come_up(&mut self, now_ns: u64) {
-        let pushed = &*self.pushed;
-        let cipher = match self.config.cipher_for(pushed.cipher.as_deref()) {
-            Ok(cipher) => cipher,
-            Err(name) => return self.fail("cipher_not_offered", format!("the server chose {name}")),
-        };
-        self.derivation = if pushed.tls_ekm { Derivation::Exported } else { Derivation::Prf };
-        self.options = Some(DataOptions {
-            cipher,
-            digest: self.config.digest,
-            peer_id: pushed.peer_id,
-            epoch: pushed.epoch,
-            framing: pushed.compression.map_or(self.config.framing, Framing::from),
-            replay_window: self.config.replay_window,
-            largest_payload: usize::from(pushed.tun_mtu.unwrap_or(0)).max(LARGEST_PAYLOAD),
-        });
-        self.token = pushed.auth_token.clone();
-        if pushed.dyn_tls_crypt {
-            if let Err(failure) = self.session.renew_wrap() {
-                return self.fail(failure.name, failure.detail);
-            }
-        }
-        if self.install(now_ns) {
-            self.stage = Stage::Up;
-            self.events.push_back(Event::Up);
-        }
-    }
-
-    fn install(&mut self, now_ns: u64) -> bool {
-        let (Some(shares), Some(options)) = (self.shares.take(), self.options.as_ref()) else { return false };
-        if let Err(error) = self.session.install(now_ns, self.derivation, &shares, options) {
-            self.fail("data_keys", error.to_string());
-            return false;
-        }
-        self.renewal_at_ns = self.config.renegotiate_after_ns.map(|after| now_ns.saturating_add(after));
-        true
-    }
-
-    fn look_at_clocks(&mut self, now_ns: u64) {
-        if matches!(self.stage, Stage::Failed | Stage::Left) {
-            return;
-        }
-        if self.is_negotiating() && now_ns >= self.window_end_ns {
-            let name = if self.stage == Stage::Up { "renegotiation_timeout" } else { self.stuck_at() };
-            return self.fail(name, "the hand window has passed".to_owned());
-        }
-        match self.stage {
-            Stage::Pushing if now_ns >= self.request_at_ns => {
-                self.session.current().say("PUSH_REQUEST");
-                self.request_at_ns = now_ns + REQUEST_NS;
-            }
-            Stage::Up => {
-                if let Some(restart_ns) = self.restart_after_ns() {
-                    if now_ns >= self.heard_at_ns.saturating_add(restart_ns) {
-                        return self.fail("ping_restart", "nothing came from the server for too long".to_owned());
-                    }
-                }
-                if self.ping_after_ns().is_some_and(|ping_ns| now_ns >= self.sent_at_ns.saturating_add(ping_ns)) {
-                    self.due.push_back(&PING);
-                    self.sent_at_ns = now_ns;
-                }
-                if self.renewal_at_ns.is_some_and(|at| now_ns >= at) || self.is_worn() {
-                    self.renewal_at_ns = Some(now_ns + RENEWAL_PAUSE_NS);
-                    self.renegotiate(now_ns);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Whether the newest keys have carried what the profile lets them.
-    fn is_worn(&mut self) -> bool {
-        let limits = self.config.renegotiate_after;
-        if self.is_negotiating() || (limits.bytes.is_none() && limits.packets.is_none()) {
-            return false;
-        }
-        let Some(usage) = self.session.sender().map(|channel| channel.usage()) else { return false };
-        limits.bytes.is_some_and(|most| usage.sealed_bytes + usage.opened_bytes >= most)
-            || limits.packets.is_some_and(|most| usage.sealed_packets + usage.opened_packets >= most)
-    }
-
-    fn deadline(&self) -> Option<u64> {
-        if self.stage == Stage::Failed {
-            return None;
-        }
-        // Who has left waits for no negotiation any more.
-        let window = (self.stage != Stage::Left && self.is_negotiating()).then_some(self.window_end_ns);
-        let request = (self.stage == Stage::Pushing).then_some(self.request_at_ns);
-        let up = self.stage == Stage::Up;
-        let ping = self.ping_after_ns().filter(|_| up).map(|after| self.sent_at_ns.saturating_add(after));
-        let restart = self.restart_after_ns().filter(|_| up).map(|after| self.heard_at_ns.saturating_add(after));
-        let renewal = self.renewal_at_ns.filter(|_| up);
-        [self.session.deadline(), window, request, ping, restart, renewal].into_iter().flatten().min()
-    }
-
-    fn is_negotiating(&self) -> bool {
-        matches!(self.stage, Stage::Connecting | Stage::Pushing) || !self.session.negotiation().is_open()
-    }
-
-    fn begin_window(&mut self, now_ns: u64) {
-        self.window_end_ns = now_ns.saturating_add(self.config.hand_window_ns);
-    }
-
-    fn ping_after_ns(&self) -> Option<u64> {
-        self.pushed.ping_s.or(self.config.ping_s).filter(|s| *s > 0).map(|s| u64::from(s) * SECOND_NS)
-    }
-
-    fn restart_after_ns(&self) -> Option<u64> {
-        self.pushed.ping_restart_s.or(self.config.ping_restart_s).filter(|s| *s > 0).map(|s| u64::from(s) * SECOND_NS)
     }
 
     fn fail(&mut self, name: &'static str, detail: String) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::data::{DataCipher, Framing};
+use super::data::{DataCipher, Framing, LARGEST_PAYLOAD};
 use super::digest::Digest;
 use super::message::compression::Compression;
 use super::message::peer_info::Protocols;
@@ -29,6 +29,8 @@ pub struct ClientConfig {
     pub peer_info: String,
     /// How far back a late data packet is taken.
     pub replay_window: u32,
+    /// The tunnel's largest packet unless the server pushes a larger one, bytes: `tun-mtu`, `tun-mtu-max`.
+    pub largest_payload: usize,
     /// How long a negotiation may take, ns.
     pub hand_window_ns: u64,
     /// When keys are replaced, ns after they came into use; never where absent.
@@ -37,8 +39,8 @@ pub struct ClientConfig {
     pub renegotiate_after: Wear,
     /// Keepalives unless the server pushes them, s.
     pub ping_s: Option<u32>,
-    /// How long a silent server is waited for unless it pushes that, s.
-    pub ping_restart_s: Option<u32>,
+    /// How long a silent server is waited for unless it pushes that.
+    pub silence: Option<Silence>,
     /// When a control packet is sent for the second time, ns.
     pub first_timeout_ns: u64,
     /// Whom clients trust, and what their TLS may agree on.
@@ -56,6 +58,15 @@ pub struct Wear {
     pub packets: Option<u64>,
 }
 
+/// What a client does about a server that is silent for so many seconds; 0 is never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Silence {
+    /// It connects anew.
+    Restart(u32),
+    /// It gives up.
+    Exit(u32),
+}
+
 /// Who a client is.
 #[derive(Clone)]
 pub struct Identity {
@@ -63,8 +74,44 @@ pub struct Identity {
     pub tls: Arc<rustls::ClientConfig>,
     /// Its user and password.
     pub user: Option<(String, Secret)>,
+    /// What takes their place.
+    pub token: Option<Token>,
 }
 
+/// What a server gives to be shown instead of a user and a password (`auth-token`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// Shown as the user.
+    pub user: String,
+    /// Shown as the password.
+    pub secret: Secret,
+}
+
+/// Why there is no cipher for the data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoCipher {
+    /// The server wants one that was not offered.
+    NotOffered(String),
+    /// The server names none, and nothing is said for such servers.
+    NoneNamed,
+}
+
+impl Identity {
+    /// The same client with what its server gave it the last time, if it did: see `Client::token`.
+    #[must_use]
+    pub fn with_token(&self, token: Option<Token>) -> Self {
+        Self { token, ..self.clone() }
+    }
+
+    /// What it shows as user and password.
+    #[must_use]
+    pub fn credentials(&self) -> Option<(String, Secret)> {
+        self.token.as_ref().map(|token| (token.user.clone(), token.secret.clone())).or_else(|| self.user.clone())
+    }
+}
+
+/// After so many seconds OpenVPN's client gives a silent server up where neither its profile nor the server says anything.
+const USUAL_SILENCE_S: u32 = 120;
 /// Protocols, by what this client can do: all that there are.
 const PROTOCOLS: Protocols = Protocols::ALL;
 
@@ -76,7 +123,9 @@ impl ClientConfig {
     pub fn new(profile: &Profile, unix_base_s: u64) -> Result<Self, String> {
         let transport = profile.remotes.first().map_or(Transport::Udp, |remote| remote.transport);
         let seconds = |s: u32| u64::from(s) * 1_000_000_000;
-        let restarts = [profile.ping_restart_s, profile.ping_exit_s];
+        // Over TCP a server that is gone is the stream's matter.
+        let usual = (transport == Transport::Udp).then_some(Silence::Restart(USUAL_SILENCE_S));
+        let restart = profile.ping_restart_s.map(Silence::Restart);
         Ok(Self {
             wrap: profile.wrap.keys(profile.auth).map_err(|error| error.to_string())?,
             ciphers: profile.data_ciphers.clone(),
@@ -86,11 +135,12 @@ impl ClientConfig {
             occ: profile.options_string(transport),
             peer_info: profile.peer_info(PROTOCOLS),
             replay_window: profile.replay_window,
+            largest_payload: usize::from(profile.tun_mtu.unwrap_or(0).max(profile.most_mtu)).max(LARGEST_PAYLOAD),
             hand_window_ns: seconds(profile.hand_window_s),
             renegotiate_after_ns: profile.reneg_s.map(seconds),
             renegotiate_after: Wear { bytes: profile.reneg_bytes, packets: profile.reneg_packets },
             ping_s: profile.ping_s,
-            ping_restart_s: restarts.into_iter().flatten().filter(|s| *s > 0).min(),
+            silence: profile.ping_exit_s.map(Silence::Exit).or(restart).or(usual),
             first_timeout_ns: seconds(profile.tls_timeout_s),
             trust: ClientTrust::new(&Trust::of(profile))?,
             unix_base_s,
@@ -109,20 +159,17 @@ impl ClientConfig {
         let tls = tls::client_config(&self.trust, certificate)?;
         // What it offers is tried here once, so that no attempt can fail for it.
         TlsLine::client(&Arc::new(tls.clone())).map_err(|failure| failure.to_string())?;
-        Ok(Identity { tls: Arc::new(tls), user })
+        Ok(Identity { tls: Arc::new(tls), user, token: None })
     }
 
-    /// The cipher that the server chose, or the one that is left where it did not.
+    /// The cipher that the server pushes, else the one that its options string names, else the one that is left.
     ///
     /// # Errors
-    /// The name of one that was not offered.
-    pub fn cipher_for(&self, chosen: Option<&str>) -> Result<DataCipher, String> {
-        match chosen {
-            Some(name) => DataCipher::from_name(name)
-                .filter(|cipher| self.ciphers.contains(cipher))
-                .ok_or_else(|| name.to_owned()),
-            None => self.fallback.ok_or_else(|| "no cipher".to_owned()),
-        }
+    /// That cipher was not offered, or there is none.
+    pub fn cipher_for(&self, pushed: Option<&str>, named: Option<&str>) -> Result<DataCipher, NoCipher> {
+        let Some(name) = pushed.or(named) else { return self.fallback.ok_or(NoCipher::NoneNamed) };
+        let offered = DataCipher::from_name(name).filter(|cipher| self.ciphers.contains(cipher));
+        offered.ok_or_else(|| NoCipher::NotOffered(name.to_owned()))
     }
 }
 
@@ -137,5 +184,26 @@ impl From<Compression> for Framing {
             Compression::Lz4 => Self::Lz4,
             Compression::Lz4V2 => Self::Lz4V2,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::openvpn::pair::Pki;
+    use crate::openvpn::profile;
+
+    #[test]
+    fn packets_may_be_as_large_as_the_profile_lets_them() {
+        let ca = Pki::new().authority;
+        let largest = |more: &str| {
+            let text = format!("client\nremote vpn.example.net\n{more}<ca>\n{ca}</ca>\n");
+            let profile = profile::parse(&text).expect("a profile");
+            ClientConfig::new(&profile, 0).expect("it can be obeyed").largest_payload
+        };
+        assert_eq!(
+            ["", "tun-mtu 1400\n", "tun-mtu 9000\n", "tun-mtu 9000\ntun-mtu-max 20000\n"].map(largest),
+            [LARGEST_PAYLOAD, LARGEST_PAYLOAD, 9000, 20_000]
+        );
     }
 }

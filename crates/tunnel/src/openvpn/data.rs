@@ -123,7 +123,8 @@ pub struct DataOptions {
     pub epoch: bool,
     /// How payloads are marked as compressed or not.
     pub framing: Framing,
-    /// How many packet numbers back a late packet is taken; 0 for TCP, where each number must follow the one before.
+    /// How many packet numbers back a late packet is taken, over UDP and TCP alike; with 0 each number must follow the one
+    /// before.
     pub replay_window: u32,
     /// The tunnel's largest packet, bytes: what decompresses to more is refused.
     pub largest_payload: usize,

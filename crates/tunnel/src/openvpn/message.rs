@@ -4,6 +4,7 @@
 pub mod compression;
 pub mod control;
 pub mod key_method;
+pub mod listed;
 pub mod net;
 pub mod occ;
 pub mod peer_info;
@@ -36,7 +37,7 @@ pub enum MessageError {
     /// Bytes that are no text.
     #[error("{0} with bytes that are no text")]
     NotText(&'static str),
-    /// An update of what cannot be updated: the real client gives the tunnel up, too.
+    /// An update of what cannot be updated, by its name: the real client gives the tunnel up, too.
     #[error("pushed update of `{0}`, which cannot be updated")]
     NotUpdatable(String),
 }

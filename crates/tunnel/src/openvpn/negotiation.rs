@@ -2,6 +2,7 @@
 //! at both ends. Owns no wrap and no session: those outlive a renegotiation.
 
 use leadline_tls::TlsFailure;
+use zeroize::Zeroize;
 
 use super::message::control::{next_message, ControlMessage};
 use super::message::key_method::KeyMethod;
@@ -9,7 +10,7 @@ use super::message::MessageError;
 use super::packet::{early_negotiation_flags, Acks, ControlBody, Opcode, SessionId, RESEND_WRAPPED_KEY};
 use super::reliable::{Accepted, Reliable, PIGGYBACKED_ACKS};
 use super::side::Side;
-use super::tls::TlsLine;
+use super::tls::{TlsLine, TlsMaker};
 use super::wrap::LONGEST_WRAPPED_KEY;
 
 /// TLS bytes in one packet, and those of a wrapped key that goes with them. With the longest wrap, four acknowledgements and
@@ -51,10 +52,12 @@ enum Stage {
 pub struct Negotiation {
     /// The number in the packets' first bytes, 0 to 7.
     pub key_id: u8,
-    side: Side,
     stage: Stage,
     reliable: Reliable,
-    tls: TlsLine,
+    maker: TlsMaker,
+    /// From when the other end's reset came until a retired key state has said everything.
+    tls: Option<TlsLine>,
+    is_retired: bool,
     plain: Vec<u8>,
     chunk: Vec<u8>,
     heard: bool,
@@ -67,16 +70,17 @@ pub struct Negotiation {
 
 impl Negotiation {
     /// Begin with a reset of this kind. A packet is first sent again after `first_timeout_ns`.
-    pub fn new(side: Side, key_id: u8, reset: Opcode, tls: TlsLine, first_timeout_ns: u64, now_ns: u64) -> Self {
+    pub fn new(maker: TlsMaker, key_id: u8, reset: Opcode, first_timeout_ns: u64, now_ns: u64) -> Self {
         let mut reliable = Reliable::with_timeout(first_timeout_ns);
         let fits = reliable.send(now_ns, reset, &[]);
         debug_assert!(fits, "nothing else is under way");
         Self {
             key_id,
-            side,
             stage: Stage::Opening,
             reliable,
-            tls,
+            maker,
+            tls: None,
+            is_retired: false,
             plain: Vec::new(),
             chunk: Vec::new(),
             heard: false,
@@ -92,6 +96,12 @@ impl Negotiation {
         self.heard = true;
         self.reliable.acknowledged(now_ns, &body.acks);
         let Some(id) = body.id else { return };
+        if self.is_retired {
+            // Acknowledged, so that the other end comes to rest, and not kept: nobody reads it any more.
+            let _ = self.reliable.received(id, &[]);
+            while self.reliable.next_in_order().is_some() {}
+            return;
+        }
         if self.reliable.received(id, body.payload) != Accepted::New {
             return;
         }
@@ -100,14 +110,25 @@ impl Negotiation {
                 // The first packet of a key state is its reset.
                 self.peer_reset = true;
                 let flags = early_negotiation_flags(&payload).unwrap_or(0);
-                self.wrapped_key_again = self.side == Side::Client && flags & RESEND_WRAPPED_KEY != 0;
+                self.wrapped_key_again = self.maker.side() == Side::Client && flags & RESEND_WRAPPED_KEY != 0;
             } else if self.broken.is_none() {
                 self.tls_heard = true;
-                if let Err(failure) = self.tls.receive(&payload, &mut self.plain) {
+                if let Err(failure) = self.take_tls(&payload) {
                     self.broken = Some(Broken::Tls(failure));
                 }
             }
         }
+    }
+
+    fn take_tls(&mut self, payload: &[u8]) -> Result<(), TlsFailure> {
+        begun(&mut self.tls, &self.maker)?.receive(payload, &mut self.plain)
+    }
+
+    /// Another key state has taken its place: what was said is still sent, nothing that comes is read.
+    pub fn retire(&mut self) {
+        self.is_retired = true;
+        self.plain.zeroize();
+        self.plain = Vec::new();
     }
 
     /// The next thing that what was received has brought.
@@ -117,15 +138,16 @@ impl Negotiation {
     pub fn advance(&mut self) -> Result<Option<Advance>, Broken> {
         match self.stage {
             Stage::Opening if self.peer_reset && self.reset_acknowledged() => {
+                begun(&mut self.tls, &self.maker).map_err(Broken::Tls)?;
                 self.stage = Stage::Handshaking;
                 return Ok(Some(Advance::Opened));
             }
-            Stage::Handshaking if !self.tls.is_handshaking() => {
+            Stage::Handshaking if self.tls.as_ref().is_some_and(|tls| !tls.is_handshaking()) => {
                 self.stage = Stage::Keys;
                 return Ok(Some(Advance::Secured));
             }
             Stage::Keys => {
-                let parsed = KeyMethod::parse(&self.plain, self.side.other()).map_err(malformed)?;
+                let parsed = KeyMethod::parse(&self.plain, self.maker.side().other()).map_err(malformed)?;
                 if let Some((method, used)) = parsed {
                     self.take_plain(used);
                     self.stage = Stage::Open;
@@ -148,16 +170,18 @@ impl Negotiation {
         self.broken.clone().map_or(Ok(None), Err)
     }
 
-    /// Queue plaintext inside of TLS.
+    /// Queue plaintext inside of TLS, which has begun once a step forward says so.
     pub fn write(&mut self, plaintext: &[u8]) {
-        self.tls.write(plaintext);
+        if let Some(tls) = &mut self.tls {
+            tls.write(plaintext);
+        }
     }
 
     /// Queue a message.
     pub fn say(&mut self, message: &str) {
         let mut bytes = message.as_bytes().to_vec();
         bytes.push(0);
-        self.tls.write(&bytes);
+        self.write(&bytes);
     }
 
     /// The next packet's opcode and content, if one is due; `wrapped_key` is the length of this end's, where it has one.
@@ -168,21 +192,7 @@ impl Negotiation {
         wrapped_key: Option<usize>,
         body: &mut Vec<u8>,
     ) -> Option<Opcode> {
-        while self.may_speak() && self.tls.has_output() && self.reliable.can_send() {
-            let (opcode, most) = match wrapped_key.filter(|_| std::mem::take(&mut self.wrapped_key_again)) {
-                Some(length) => (Opcode::ControlWkc, CHUNK - length),
-                None => (Opcode::Control, CHUNK),
-            };
-            self.tls.take_output(most, &mut self.chunk);
-            if self.chunk.is_empty() {
-                break;
-            }
-            let fits = self.reliable.send(now_ns, opcode, &self.chunk);
-            debug_assert!(fits, "asked just now");
-        }
-        if !self.tls.has_output() {
-            self.chunk = Vec::new();
-        }
+        self.queue_tls(now_ns, wrapped_key);
         body.clear();
         if self.reliable.deadline().is_some_and(|due_ns| due_ns <= now_ns) {
             // Before the other end's session is known nothing of it can be acknowledged.
@@ -200,8 +210,11 @@ impl Negotiation {
         Some(Opcode::Ack)
     }
 
-    /// When a packet has to be sent again, ns.
+    /// When a packet has to be sent, ns: 0 where something waits.
     pub fn deadline(&self) -> Option<u64> {
+        if self.reliable.acks_due() || self.wants_to_speak() {
+            return Some(0);
+        }
         self.reliable.deadline()
     }
 
@@ -235,13 +248,46 @@ impl Negotiation {
         self.stage != Stage::Opening
     }
 
-    /// The handshake's own TLS, for exporting keys.
-    pub fn tls(&self) -> &TlsLine {
-        &self.tls
+    /// Keying material of the handshake (RFC 5705) without a context.
+    ///
+    /// # Errors
+    /// The handshake is not done.
+    pub fn export<const N: usize>(&self, label: &[u8]) -> Result<[u8; N], TlsFailure> {
+        match &self.tls {
+            Some(tls) => tls.export(label),
+            None => Err(TlsFailure::internal("TLS has not begun")),
+        }
     }
 
-    fn may_speak(&self) -> bool {
-        self.stage != Stage::Opening
+    /// Put what TLS has to say into packets, as many as may be under way.
+    fn queue_tls(&mut self, now_ns: u64, wrapped_key: Option<usize>) {
+        while self.wants_to_speak() {
+            let Some(tls) = &mut self.tls else { break };
+            let (opcode, most) = match wrapped_key.filter(|_| std::mem::take(&mut self.wrapped_key_again)) {
+                Some(length) => (Opcode::ControlWkc, CHUNK - length),
+                None => (Opcode::Control, CHUNK),
+            };
+            tls.take_output(most, &mut self.chunk);
+            if self.chunk.is_empty() {
+                break;
+            }
+            let fits = self.reliable.send(now_ns, opcode, &self.chunk);
+            debug_assert!(fits, "asked just now");
+        }
+        if !self.has_output() {
+            self.chunk = Vec::new();
+            if self.is_retired && self.reliable.all_acknowledged() {
+                self.tls = None;
+            }
+        }
+    }
+
+    fn wants_to_speak(&self) -> bool {
+        self.stage != Stage::Opening && self.has_output() && self.reliable.can_send()
+    }
+
+    fn has_output(&self) -> bool {
+        self.tls.as_ref().is_some_and(TlsLine::has_output)
     }
 
     fn reset_acknowledged(&self) -> bool {
@@ -254,6 +300,14 @@ impl Negotiation {
             // Thousands of idle clients keep no buffer.
             self.plain = Vec::new();
         }
+    }
+}
+
+/// TLS's first message takes long to make, so that it is made when the other end is there to get it.
+fn begun<'t>(tls: &'t mut Option<TlsLine>, maker: &TlsMaker) -> Result<&'t mut TlsLine, TlsFailure> {
+    match tls {
+        Some(line) => Ok(line),
+        none => Ok(none.insert(maker.make()?)),
     }
 }
 

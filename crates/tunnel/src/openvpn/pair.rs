@@ -7,7 +7,7 @@ use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, 
 
 use super::client::{Client, Event, Output, Received};
 use super::config::{ClientConfig, Identity, Wear};
-use super::data::{DataCipher, Framing};
+use super::data::{DataCipher, Framing, LARGEST_PAYLOAD};
 use super::digest::Digest;
 use super::message::peer_info::{CompressionOffer, PeerInfo, Protocols};
 use super::profile::Profile;
@@ -78,7 +78,7 @@ impl Pki {
     pub fn identity(&self) -> Identity {
         let (certificate, key) = &self.client;
         let tls = tls::client_config(&self.client_trust(), Some((certificate, key))).expect("a good identity");
-        Identity { tls: Arc::new(tls), user: None }
+        Identity { tls: Arc::new(tls), user: None, token: None }
     }
 }
 
@@ -125,11 +125,12 @@ impl Setup {
             occ: "V4,dev-type tun".to_owned(),
             peer_info: info.text(),
             replay_window: 64,
+            largest_payload: LARGEST_PAYLOAD,
             hand_window_ns: 60_000_000_000,
             renegotiate_after_ns: None,
             renegotiate_after: Wear::default(),
             ping_s: None,
-            ping_restart_s: None,
+            silence: None,
             first_timeout_ns: 2_000_000_000,
             trust: pki.client_trust(),
             unix_base_s: 1_800_000_000,
@@ -234,13 +235,24 @@ impl Pair {
 
     fn settle(&mut self, fate: Fate<'_>) {
         let mut out = Vec::new();
-        self.client_wakes_ns = loop {
-            match self.client.poll(self.now_ns, &mut out) {
-                Output::Send => self.up.carry(self.now_ns, &out, fate),
-                Output::Event(event) => self.events.push(event),
-                Output::Wait(at_ns) => break at_ns,
+        if self.client.deadline_ns() <= self.now_ns {
+            loop {
+                match self.client.poll(self.now_ns, &mut out) {
+                    Output::Send => self.up.carry(self.now_ns, &out, fate),
+                    Output::Event(event) => self.events.push(event),
+                    Output::Wait(at_ns) => {
+                        let again_ns = at_ns.unwrap_or(u64::MAX);
+                        assert!(
+                            again_ns > self.now_ns && again_ns == self.client.deadline_ns(),
+                            "it waits for nothing"
+                        );
+                        break;
+                    }
+                }
             }
-        };
+        }
+        // Between its deadlines nobody asks the client, as the fleet does not.
+        self.client_wakes_ns = Some(self.client.deadline_ns());
         let Some(peer) = &mut self.server else { return };
         self.server_wakes_ns = loop {
             match peer.poll(self.now_ns, &mut out) {

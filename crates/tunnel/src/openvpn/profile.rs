@@ -98,13 +98,11 @@ pub struct Profile {
     pub tun_mtu: Option<u16>,
     /// The largest MTU that may be pushed, bytes.
     pub most_mtu: u16,
-    /// How often a client says that it leaves, where it does so in data packets.
-    pub explicit_exit_notify: Option<u32>,
     /// Silence after which a client sends a ping, seconds.
     pub ping_s: Option<u32>,
-    /// Silence after which a client gives the server up and comes back, seconds.
+    /// Silence after which a client gives the server up and comes back, seconds; 0 is never, absent the usual time.
     pub ping_restart_s: Option<u32>,
-    /// Silence after which a client gives the server up for good, seconds.
+    /// Silence after which a client gives the server up for good, seconds; 0 is never. At most one of both is given.
     pub ping_exit_s: Option<u32>,
     /// Options that were passed over.
     pub ignored: Vec<Ignored>,
@@ -332,7 +330,6 @@ impl Default for Profile {
             replay_window: 64,
             tun_mtu: None,
             most_mtu: USUAL_MOST_MTU,
-            explicit_exit_notify: None,
             ping_s: None,
             ping_restart_s: None,
             ping_exit_s: None,

@@ -1,47 +1,18 @@
 //! A session: two session ids, how its control packets are wrapped, the key state in use and the one before it, and the
 //! data channels of both. The same at both ends; `client` and `server` decide what is said.
 
-use std::sync::Arc;
-
-use rustls::{ClientConfig, ServerConfig};
-
 use super::data::{DataChannel, DataError, DataOptions};
 use super::keys::{from_exported, from_prf, KeyMaterial, Randoms, EXPORT_LABEL};
 use super::negotiation::Negotiation;
 use super::packet::{ControlBody, Header, Opcode, SessionId};
 use super::random;
 use super::side::Side;
-use super::tls::TlsLine;
+use super::tls::TlsMaker;
 use super::wrap::{Wrap, WrapKeys, DYNAMIC_LABEL};
 use leadline_tls::TlsFailure;
 
 /// How long the keys before the newest are still good, ns (`tran-window`).
 const TRANSITION_NS: u64 = 3_600_000_000_000;
-
-/// Where new key states get their TLS.
-#[derive(Clone)]
-pub enum TlsMaker {
-    /// As the end that asks.
-    Client(Arc<ClientConfig>),
-    /// As the end that answers.
-    Server(Arc<ServerConfig>),
-}
-
-impl TlsMaker {
-    fn make(&self) -> Result<TlsLine, TlsFailure> {
-        match self {
-            Self::Client(config) => TlsLine::client(config),
-            Self::Server(config) => TlsLine::server(config),
-        }
-    }
-
-    fn side(&self) -> Side {
-        match self {
-            Self::Client(_) => Side::Client,
-            Self::Server(_) => Side::Server,
-        }
-    }
-}
 
 /// What a control packet was about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +70,8 @@ pub struct Session {
     /// The newest last; at most two.
     data: Vec<Keyed>,
     body: Vec<u8>,
+    /// Of all key states.
+    retransmits: u32,
 }
 
 struct Keyed {
@@ -109,12 +82,9 @@ struct Keyed {
 
 impl Session {
     /// Begin with a reset.
-    ///
-    /// # Errors
-    /// TLS cannot be set up.
-    pub fn new(tls: TlsMaker, wrap: &WrapKeys, reset: Opcode, times: Times, now_ns: u64) -> Result<Self, TlsFailure> {
-        let current = Negotiation::new(tls.side(), 0, reset, tls.make()?, times.first_timeout_ns, now_ns);
-        Ok(Self {
+    pub fn new(tls: TlsMaker, wrap: &WrapKeys, reset: Opcode, times: Times, now_ns: u64) -> Self {
+        let current = Negotiation::new(tls.clone(), 0, reset, times.first_timeout_ns, now_ns);
+        Self {
             side: tls.side(),
             own: SessionId(random::bytes()),
             peer: None,
@@ -126,7 +96,8 @@ impl Session {
             previous: None,
             data: Vec::new(),
             body: Vec::new(),
-        })
+            retransmits: 0,
+        }
     }
 
     /// The key state in use.
@@ -172,29 +143,28 @@ impl Session {
         }
         let next = next_key_id(self.current.key_id);
         if header.opcode == Opcode::SoftReset && header.key_id == next && self.current.is_open() {
-            let tls = self.tls.make().ok()?;
-            let mut renewed =
-                Negotiation::new(self.side, next, Opcode::SoftReset, tls, self.times.first_timeout_ns, now_ns);
-            renewed.receive(now_ns, &body);
-            self.previous = Some(std::mem::replace(&mut self.current, renewed));
+            self.begin_next(next, now_ns);
+            self.current.receive(now_ns, &body);
             return Some(Heard::Renewed);
         }
         None
     }
 
-    /// Begin a new key state, where the current one is done.
-    ///
-    /// # Errors
-    /// TLS cannot be set up.
-    pub fn renegotiate(&mut self, now_ns: u64) -> Result<bool, TlsFailure> {
-        if !self.current.is_open() {
-            return Ok(false);
+    /// Begin a new key state, where the current one is done; says whether it is.
+    pub fn renegotiate(&mut self, now_ns: u64) -> bool {
+        let is_open = self.current.is_open();
+        if is_open {
+            self.begin_next(next_key_id(self.current.key_id), now_ns);
         }
-        let next = next_key_id(self.current.key_id);
-        let renewed =
-            Negotiation::new(self.side, next, Opcode::SoftReset, self.tls.make()?, self.times.first_timeout_ns, now_ns);
-        self.previous = Some(std::mem::replace(&mut self.current, renewed));
-        Ok(true)
+        is_open
+    }
+
+    fn begin_next(&mut self, key_id: u8, now_ns: u64) {
+        let timeout_ns = self.times.first_timeout_ns;
+        let next = Negotiation::new(self.tls.clone(), key_id, Opcode::SoftReset, timeout_ns, now_ns);
+        let mut previous = std::mem::replace(&mut self.current, next);
+        previous.retire();
+        self.previous = Some(previous);
     }
 
     /// Append the next control packet that is due, if there is one.
@@ -202,7 +172,9 @@ impl Session {
         let wrapped_key = self.wrap.keys().wrapped_key_bytes();
         let states = [self.previous.as_mut(), Some(&mut self.current)];
         for state in states.into_iter().flatten() {
+            let before = state.retransmits();
             let Some(opcode) = state.transmit(now_ns, self.peer, wrapped_key, &mut self.body) else { continue };
+            self.retransmits += state.retransmits() - before;
             let header = Header { opcode, key_id: state.key_id };
             let wrap = match &mut self.dynamic {
                 Some(dynamic) if state.key_id > 0 => dynamic,
@@ -217,7 +189,7 @@ impl Session {
         false
     }
 
-    /// When a packet has to be sent again, ns.
+    /// When a packet has to be sent, ns: 0 where something waits.
     pub fn deadline(&self) -> Option<u64> {
         let previous = self.previous.as_ref().and_then(Negotiation::deadline);
         [self.current.deadline(), previous].into_iter().flatten().min()
@@ -228,7 +200,7 @@ impl Session {
     /// # Errors
     /// The handshake is not done.
     pub fn renew_wrap(&mut self) -> Result<(), TlsFailure> {
-        let exported = self.current.tls().export::<256>(DYNAMIC_LABEL)?;
+        let exported = self.current.export::<256>(DYNAMIC_LABEL)?;
         self.dynamic = Some(Wrap::dynamic(self.wrap.keys(), exported, self.side));
         Ok(())
     }
@@ -256,7 +228,7 @@ impl Session {
 
     fn derive(&self, derivation: Derivation, shares: &Shares) -> Result<KeyMaterial, TlsFailure> {
         match (derivation, self.peer) {
-            (Derivation::Exported, _) => self.current.tls().export::<256>(EXPORT_LABEL).map(from_exported),
+            (Derivation::Exported, _) => self.current.export::<256>(EXPORT_LABEL).map(from_exported),
             (Derivation::Prf, Some(peer)) => {
                 let (client, server) = match self.side {
                     Side::Client => (self.own, peer),
@@ -286,13 +258,27 @@ impl Session {
             .iter_mut()
             .rev()
             .find(|keyed| keyed.key_id == key_id)
-            .filter(|keyed| is_newest(keyed) || now_ns < newest_since_ns + TRANSITION_NS)
+            .filter(|keyed| is_newest(keyed) || now_ns < newest_since_ns.saturating_add(TRANSITION_NS))
             .map(|keyed| &mut keyed.channel)
     }
 
-    /// Control packets that were sent again, by the key state in use.
+    /// The number of the newest data keys.
+    pub fn newest_key_id(&self) -> Option<u8> {
+        self.data.last().map(|keyed| keyed.key_id)
+    }
+
+    /// Forget the keys before the newest, once nobody uses them any more.
+    pub fn expire(&mut self, now_ns: u64) {
+        let is_over = self.keys_since_ns().is_some_and(|since_ns| now_ns >= since_ns.saturating_add(TRANSITION_NS));
+        if is_over && self.data.len() > 1 {
+            self.data.remove(0);
+            self.previous = None;
+        }
+    }
+
+    /// Control packets that were sent again.
     pub fn retransmits(&self) -> u32 {
-        self.current.retransmits()
+        self.retransmits
     }
 }
 

@@ -16,9 +16,42 @@ use rustls::{
     CertificateError, CipherSuite, ClientConfig, ClientConnection, Connection, DigitallySignedStruct, Error,
     NamedGroup, RootCertStore, ServerConfig, ServerConnection, SignatureScheme, SupportedProtocolVersion,
 };
+use zeroize::Zeroize;
 
 use super::identity::common_name;
 use super::profile::{Profile, TlsVersion, VerifyName};
+use super::side::Side;
+
+/// Where new key states get their TLS.
+#[derive(Clone)]
+pub enum TlsMaker {
+    /// As the end that asks.
+    Client(Arc<ClientConfig>),
+    /// As the end that answers.
+    Server(Arc<ServerConfig>),
+}
+
+impl TlsMaker {
+    /// TLS for one more key state.
+    ///
+    /// # Errors
+    /// The configuration offers nothing.
+    pub fn make(&self) -> Result<TlsLine, TlsFailure> {
+        match self {
+            Self::Client(config) => TlsLine::client(config),
+            Self::Server(config) => TlsLine::server(config),
+        }
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn side(&self) -> Side {
+        match self {
+            Self::Client(_) => Side::Client,
+            Self::Server(_) => Side::Server,
+        }
+    }
+}
 
 /// One key state's TLS.
 pub struct TlsLine {
@@ -45,23 +78,32 @@ impl TlsLine {
         Ok(Self { connection: Box::new(connection.into()) })
     }
 
-    /// Take the stream's next bytes; plaintext is appended to `plain`.
+    /// Take the stream's next bytes; plaintext is appended to `plain`, also what came whole before an error.
     ///
     /// # Errors
     /// The handshake or the stream is broken; an alert for the peer may wait in the output.
     pub fn receive(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), TlsFailure> {
         while !bytes.is_empty() {
             let read = self.connection.read_tls(&mut bytes).map_err(TlsFailure::internal)?;
-            let state = self.connection.process_new_packets().map_err(|error| TlsFailure::of(&error))?;
-            let before = plain.len();
-            plain.resize(before + state.plaintext_bytes_to_read(), 0);
-            self.connection.reader().read_exact(&mut plain[before..]).map_err(TlsFailure::internal)?;
+            let processed = self.connection.process_new_packets();
+            self.drain(plain);
+            processed.map_err(|error| TlsFailure::of(&error))?;
             if read == 0 {
                 // The peer has closed the stream; what follows is nobody's.
                 break;
             }
         }
         Ok(())
+    }
+
+    /// What a peer said right before its alert is its reason, and counts.
+    fn drain(&mut self, plain: &mut Vec<u8>) {
+        let mut piece = [0; 1024];
+        // From memory: an error says that there is no more.
+        while let Ok(length @ 1..) = self.connection.reader().read(&mut piece) {
+            plain.extend_from_slice(&piece[..length]);
+        }
+        piece.zeroize();
     }
 
     /// Queue plaintext; before the handshake's end it waits for it.
@@ -335,5 +377,34 @@ fn is_named(certificate: &CertificateDer<'_>, wanted: &VerifyName) -> bool {
     match wanted {
         VerifyName::CommonName(wanted) => name == *wanted,
         VerifyName::CommonNamePrefix(wanted) => name.starts_with(wanted),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::openvpn::pair::Pki;
+
+    #[test]
+    fn what_was_said_before_the_stream_broke_is_heard() {
+        let pki = Pki::new();
+        let (certificate, key) = &pki.server;
+        let config = server_config(&pki.trust(), (certificate, key), true).expect("a good server");
+        let mut server = TlsMaker::Server(Arc::new(config)).make().expect("a server");
+        let mut client = TlsMaker::Client(pki.identity().tls).make().expect("a client");
+        let (mut bytes, mut plain) = (Vec::new(), Vec::new());
+        for _ in 0..3 {
+            client.take_output(usize::MAX, &mut bytes);
+            server.receive(&bytes, &mut plain).expect("a handshake");
+            server.take_output(usize::MAX, &mut bytes);
+            client.receive(&bytes, &mut plain).expect("a handshake");
+        }
+        server.write(b"AUTH_FAILED");
+        server.take_output(usize::MAX, &mut bytes);
+        // A record that nobody has sealed.
+        bytes.extend_from_slice(&[23, 3, 3, 0, 17]);
+        bytes.extend_from_slice(&[0; 17]);
+        client.receive(&bytes, &mut plain).expect_err("the last record is forged");
+        assert_eq!(plain, b"AUTH_FAILED");
     }
 }

@@ -12,7 +12,8 @@ use std::sync::{mpsc, Arc};
 use leadline_http::tls::TlsClient;
 use leadline_http::{ClientConnection, ClosedLoop, Schedule};
 use leadline_stats::Histogram;
-use leadline_sys::clock::{self, monotonic_ns};
+use leadline_sys::clock::monotonic_ns;
+use leadline_sys::priority::be_punctual;
 use leadline_wire::ThreadReport;
 
 use super::closing::settle;
@@ -223,7 +224,7 @@ impl<W: Wire> Worker<W> {
 
     /// The thread's whole life: open connections, say how that went, and drive requests over them once `start` says so.
     pub fn live(mut self, start: &Start, opened: mpsc::Sender<Opened>) -> io::Result<Option<WorkerReport>> {
-        clock::use_precise_timers();
+        be_punctual();
         self.wire.begin()?;
         if let Some(shared) = &self.plan.tls {
             // A thread's source of random numbers takes long to begin, which is no connection's time.

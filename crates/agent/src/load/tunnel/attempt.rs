@@ -10,7 +10,7 @@ use leadline_tunnel::openvpn::framing::set_length;
 use leadline_tunnel::openvpn::packet::{Header, Opcode};
 use leadline_wire::TunnelDeed;
 
-use super::given::Given;
+use super::given::{Given, OPTION_MALFORMED};
 use super::inside::{Ledger, Proven};
 use super::link::{Link, Sent};
 use super::member::{Member, Occasion, Phase, Steps, Success};
@@ -141,7 +141,8 @@ impl Worker {
                 }
             }
             Event::Updated => self.updated(index),
-            Event::Pending => self.tally.auth_pending += 1,
+            Event::RenegotiationFailed => {}
+            Event::Pending { .. } => self.tally.auth_pending += 1,
             Event::Restart(why) => return Some(("restarted_by_server", why)),
             Event::PeerLeft => return Some(("server_left", String::new())),
             Event::Failed(failure) => return Some((failure.name, failure.detail)),
@@ -157,6 +158,7 @@ impl Worker {
         let cipher = member.machine.as_ref().and_then(|machine| machine.cipher());
         let given = Given::new(pushed, cipher, plan.mtu);
         let missing = plan.expectation.missing(pushed, &given);
+        let malformed = pushed.malformed().map(str::to_owned);
         // Whatever else is missing, others must not have the same.
         let shared = self.fleet.register.enter(member.number, &given);
         let until_ns = now_ns.saturating_add(plan.first_data_ns).min(member.give_up_ns);
@@ -167,7 +169,8 @@ impl Worker {
         if let Some(name) = first {
             // Whatever comes through it: the check that it missed stands.
             member.inside.end();
-            return self.partial(index, name, "");
+            let detail = malformed.filter(|_| name == OPTION_MALFORMED).unwrap_or_default();
+            return self.partial(index, name, &detail);
         }
         if !has_proof {
             member.inside.end();

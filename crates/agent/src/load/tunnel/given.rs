@@ -15,6 +15,8 @@ use leadline_wire::{ErrorReport, TunnelExpectation};
 use super::traffic::Seat;
 use crate::events::input_error;
 
+/// The check that an option fails which says nothing: the client is without it, whatever it was meant to say.
+pub const OPTION_MALFORMED: &str = "partial_option_malformed";
 /// The tunnel's MTU where nobody says another (OpenVPN's `tun-mtu`).
 const USUAL_MTU: u16 = 1500;
 
@@ -152,8 +154,10 @@ impl Expectation {
             Some("partial_route_missing")
         } else if !self.dns.iter().all(|server| pushed.dns.contains(server)) {
             Some("partial_dns_missing")
-        } else if !self.options.iter().all(|option| pushed.texts.contains(option)) {
+        } else if !self.options.iter().all(|option| pushed.texts.contains(option.as_str())) {
             Some("partial_option_missing")
+        } else if pushed.malformed().is_some() {
+            Some(OPTION_MALFORMED)
         } else if given.cipher.is_some_and(|cipher| !self.offered.contains(&cipher)) {
             Some("partial_cipher_not_offered")
         } else {
@@ -267,6 +271,9 @@ mod tests {
         assert_eq!(missing(&without("route 10.9.0.0 255.255.0.0"), cipher), Some("partial_route_missing"));
         assert_eq!(missing(&without("dhcp-option DNS 10.8.0.1"), cipher), Some("partial_dns_missing"));
         assert_eq!(missing(&without("block-outside-dns"), cipher), Some("partial_option_missing"));
+        assert_eq!(missing(&format!("{whole},tun-mtu 30"), cipher), Some("partial_option_malformed"));
+        assert_eq!(missing(&format!("{whole},protocol-flags unheard-of"), cipher), Some("partial_option_malformed"));
+        assert_eq!(missing(&whole.replace("10.8.0.5", "224.0.0.5"), cipher), Some("partial_no_address"));
     }
 
     #[test]

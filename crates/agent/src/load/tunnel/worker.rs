@@ -8,8 +8,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{mpsc, Arc};
 
-use leadline_sys::clock::{self, monotonic_ns};
+use leadline_sys::clock::monotonic_ns;
 use leadline_sys::poll::{Interest, Poll, Ready};
+use leadline_sys::priority::be_punctual;
 use leadline_tunnel::openvpn::client::{Client, Received};
 use leadline_tunnel::openvpn::profile::Transport;
 
@@ -136,7 +137,7 @@ impl Worker {
 
     /// The thread's whole life from the start on.
     pub fn run(mut self, gate: &Gate) -> io::Result<WorkerReport> {
-        clock::use_precise_timers();
+        be_punctual();
         // A thread's source of random numbers takes long to begin, which is no client's time.
         let plan = &self.fleet.plan;
         drop(Client::new(&plan.config, plan.identity(self.number), monotonic_ns()));

@@ -98,8 +98,7 @@ impl Aead {
         Ok(())
     }
 
-    /// Seal a packet that `begin` and a plaintext were appended to. `aad` of its first bytes are proved without the ones
-    /// before `skip`.
+    /// Seal a packet that `begin` and a plaintext were appended to behind `header` bytes. A header of one byte is not proved.
     pub fn finish(&mut self, packet: &mut [u8], header: usize) -> Result<(), DataError> {
         let (proved, rest) = packet.split_at_mut(header + PACKET_ID);
         let (tag, body) = rest.split_at_mut(TAG);

@@ -75,6 +75,12 @@ impl OptionsString<'_> {
     }
 }
 
+/// The cipher that a peer's string names.
+#[must_use]
+pub fn cipher(text: &str) -> Option<&str> {
+    text.split(',').find_map(|option| option.strip_prefix("cipher ")).filter(|name| !name.is_empty())
+}
+
 struct CipherSizes {
     aead: bool,
     key_bits: u16,

@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::compression::Compression;
+use super::listed::{Listed, Text};
 use super::net::Net;
 use super::MessageError;
 use crate::openvpn::secret::Secret;
@@ -14,6 +15,12 @@ use crate::openvpn::words::words;
 pub const MOST_OPTIONS: usize = 4096;
 /// The most bytes of options that are kept.
 pub const MOST_BYTES: usize = 256 * 1024;
+/// The most name servers that are kept.
+pub const MOST_NAME_SERVERS: usize = 256;
+/// The smallest MTU of a tunnel that is taken, bytes: a network of IPv4 has no smaller one (RFC 791).
+pub const LEAST_MTU: u16 = 68;
+/// The most of an option that is told of it where it goes wrong, characters.
+const MOST_TOLD: usize = 100;
 /// OpenVPN's longest message with options, bytes, with its NUL; and what it keeps free in it.
 const BUNDLE: (usize, usize) = (1024, 84);
 /// What an update may change (OpenVPN 2.7).
@@ -35,6 +42,9 @@ const UPDATABLE: [&str; 16] = [
     "topology",
     "tun-mtu",
 ];
+
+/// What is kept of a token's line that cannot be read.
+const UNREADABLE: &str = "[unreadable]";
 
 /// How addresses are dealt out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,9 +78,9 @@ pub struct Pushed {
     /// Where routes go.
     pub route_gateway: Option<Ipv4Addr>,
     /// Networks behind the server.
-    pub routes: Vec<Net>,
+    pub routes: Listed<Net>,
     /// DNS servers, of `dns` and of `dhcp-option`.
-    pub dns: Vec<IpAddr>,
+    pub dns: Listed<IpAddr>,
     /// The client's number, 24 bits.
     pub peer_id: Option<u32>,
     /// The data cipher, as the server writes it.
@@ -89,21 +99,22 @@ pub struct Pushed {
     pub ping_s: Option<u32>,
     /// Silence after which the client gives the server up, seconds.
     pub ping_restart_s: Option<u32>,
-    /// How often the client says that it leaves, where it has to say so in data packets.
-    pub explicit_exit_notify: Option<u32>,
     /// What takes the password's place from now on.
     pub auth_token: Option<Secret>,
     /// And the user's, base64.
     pub auth_token_user: Option<String>,
     /// Framing for compression; the profile's counts where none is pushed.
     pub compression: Option<Compression>,
-    /// Options that say nothing, among those above: a broken address, a number out of its range.
-    pub malformed: Vec<String>,
     /// Every option word for word, in order, but for `auth-token`'s token.
-    pub texts: Vec<String>,
+    pub texts: Listed<Text>,
+    malformed: Option<String>,
     bytes: usize,
-    /// Names of the running update that have begun anew.
-    renewed: Vec<String>,
+    /// How many texts there are of each option that can be updated.
+    updatable: [u16; UPDATABLE.len()],
+    /// Which of them have begun anew in the running update.
+    renewed: [bool; UPDATABLE.len()],
+    /// The running update has changed the texts: the fields are read from them once it is whole.
+    is_stale: bool,
 }
 
 impl fmt::Debug for Pushed {
@@ -121,74 +132,91 @@ impl Pushed {
     pub fn absorb(&mut self, options: &str) -> Result<Completeness, MessageError> {
         let mut completeness = Completeness::Complete;
         for option in split(options) {
+            if is_token(option) {
+                self.take_token(option)?;
+                continue;
+            }
             // OpenVPN passes over lines that it cannot split.
             let found = words(option).unwrap_or_default();
-            match found.first().map(String::as_str) {
-                Some("push-continuation") => completeness = continuation(&found),
-                _ => self.add(option, &found)?,
+            let name = found.first().map(String::as_str).unwrap_or_default();
+            if name == "push-continuation" {
+                completeness = continuation(&found);
+                continue;
             }
+            self.keep(option, kind_of(name))?;
+            self.apply(option, &found);
         }
         Ok(completeness)
     }
 
     /// Take one PUSH_UPDATE's changes: an option takes the place of all of its name, `-name` removes those, and `?` before a name
-    /// makes it harmless where it is not known.
+    /// makes it harmless where it is not known. What they change is seen once the update is complete.
     ///
     /// # Errors
     /// A change of something that cannot be updated, or more than a client keeps.
     pub fn update(&mut self, changes: &str) -> Result<Completeness, MessageError> {
         let mut completeness = Completeness::Complete;
-        let mut changed = false;
         for change in split(changes) {
             let (removes, rest) = change.strip_prefix('-').map_or((false, change), |rest| (true, rest));
             let (optional, option) = rest.strip_prefix('?').map_or((false, rest), |rest| (true, rest));
-            let found = words(option).unwrap_or_default();
-            let name = found.first().map(String::as_str).unwrap_or_default();
-            if !UPDATABLE.contains(&name) {
+            // OpenVPN looks at the line as it is, up to its first space.
+            let name = option.split(' ').next().unwrap_or_default();
+            let Some(kind) = kind_of(name) else {
                 if optional && !option.is_empty() && !option.starts_with('-') {
                     continue;
                 }
-                return Err(MessageError::NotUpdatable(change.chars().take(100).collect()));
-            }
+                return Err(MessageError::NotUpdatable(name_to_tell(option)));
+            };
             if name == "push-continuation" {
-                completeness = continuation(&found);
+                completeness = continuation(&words(option).unwrap_or_default());
                 continue;
             }
-            changed = true;
+            let renewed = &mut self.renewed[usize::from(kind)];
             // The parts of one update add to each other.
-            if removes || !self.renewed.iter().any(|renewed| renewed == name) {
-                self.forget(name);
+            let begins = !std::mem::replace(renewed, *renewed || !removes);
+            if removes || begins {
+                self.forget(kind);
             }
-            if !removes {
-                if !self.renewed.iter().any(|renewed| renewed == name) {
-                    self.renewed.push(name.to_owned());
-                }
-                self.keep(option)?;
+            if !removes && self.keep(option, Some(kind))? {
+                self.is_stale = true;
             }
         }
         if completeness == Completeness::Complete {
-            self.renewed = Vec::new();
-        }
-        if changed {
-            self.read_again();
+            self.renewed = Default::default();
+            if std::mem::take(&mut self.is_stale) {
+                self.read_again();
+            }
         }
         Ok(completeness)
     }
 
-    fn add(&mut self, option: &str, found: &[String]) -> Result<(), MessageError> {
-        if found.first().is_some_and(|name| name == "auth-token") {
-            self.auth_token = found.get(1).map(|token| Secret::from(token.as_str()));
-            return self.keep("auth-token [hidden]");
-        }
-        self.keep(option)?;
-        self.apply(option, found);
+    /// The first option, among those that mean something here, that says nothing: a broken address, a number out of its range.
+    /// The real client passes over it, and goes on without it.
+    #[must_use]
+    pub fn malformed(&self) -> Option<&str> {
+        self.malformed.as_deref()
+    }
+
+    /// The line holds a secret, whether or not it can be split.
+    fn take_token(&mut self, option: &str) -> Result<(), MessageError> {
+        let kept = match words(option).as_deref() {
+            Ok([name, token]) if name == "auth-token" => {
+                self.auth_token = Some(Secret::from(token.as_str()));
+                "[hidden]"
+            }
+            _ => UNREADABLE,
+        };
+        let found = ["auth-token", kept].map(str::to_owned);
+        let text = found.join(" ");
+        self.keep(&text, None)?;
+        self.apply(&text, &found);
         Ok(())
     }
 
-    /// Keep an option's text, once.
-    fn keep(&mut self, option: &str) -> Result<(), MessageError> {
-        if self.texts.iter().any(|known| known == option) {
-            return Ok(());
+    /// Keep an option's text, once; says whether it is new.
+    fn keep(&mut self, option: &str, kind: Option<u8>) -> Result<bool, MessageError> {
+        if self.texts.contains(option) {
+            return Ok(false);
         }
         if self.texts.len() == MOST_OPTIONS {
             return Err(MessageError::TooMany { most: MOST_OPTIONS });
@@ -197,36 +225,47 @@ impl Pushed {
         if self.bytes > MOST_BYTES {
             return Err(MessageError::TooLong { what: "pushed options", bytes: self.bytes, most: MOST_BYTES });
         }
-        self.texts.push(option.to_owned());
-        Ok(())
+        if let Some(kind) = kind {
+            self.updatable[usize::from(kind)] += 1;
+        }
+        Ok(self.texts.push(Text::new(option, kind)))
     }
 
-    fn forget(&mut self, name: &str) {
-        self.texts.retain(|text| text.split_ascii_whitespace().next() != Some(name));
-        self.bytes = self.texts.iter().map(String::len).sum();
+    /// Take away the texts of a kind, where there are any.
+    fn forget(&mut self, kind: u8) {
+        if std::mem::take(&mut self.updatable[usize::from(kind)]) > 0 {
+            self.texts.remove(|text| text.kind == Some(kind));
+            self.bytes = self.texts.iter().map(|text| text.len()).sum();
+            self.is_stale = true;
+        }
     }
 
     /// Make the fields anew from the texts.
     fn read_again(&mut self) {
         let old = std::mem::take(self);
         self.auth_token = old.auth_token;
-        for text in &old.texts {
+        for text in old.texts.iter() {
             self.apply(text, &words(text).unwrap_or_default());
         }
-        (self.texts, self.bytes, self.renewed) = (old.texts, old.bytes, old.renewed);
+        (self.texts, self.bytes, self.updatable) = (old.texts, old.bytes, old.updatable);
     }
 
     fn apply(&mut self, option: &str, found: &[String]) {
         let found: Vec<&str> = found.iter().map(String::as_str).collect();
-        if self.apply_words(&found).is_none() && self.malformed.len() < MOST_OPTIONS {
-            self.malformed.push(option.to_owned());
+        if self.apply_words(&found).is_none() && self.malformed.is_none() {
+            // What cannot be split may be anything.
+            let text = if found.is_empty() { "an option that cannot be split into words" } else { option };
+            self.malformed = Some(text.chars().take(MOST_TOLD).collect());
         }
     }
 
     /// None where the option is known and says nothing.
     fn apply_words(&mut self, found: &[&str]) -> Option<()> {
         match *found {
-            ["ifconfig", local, other] => self.ifconfig = Some((local.parse().ok()?, other.parse().ok()?)),
+            ["ifconfig", local, other] => {
+                let local = local.parse().ok().filter(|own| is_one_hosts(IpAddr::V4(*own)))?;
+                self.ifconfig = Some((local, other.parse().ok()?));
+            }
             ["ifconfig-ipv6", local, ref peer @ ..] => self.ifconfig_ipv6 = Some(ifconfig_ipv6(local, peer)?),
             ["topology", topology] => self.topology = Some(topology_of(topology)?),
             ["route-gateway", "dhcp"] => {}
@@ -234,34 +273,33 @@ impl Pushed {
             ["route", network, ref rest @ ..] => {
                 // A name instead of an address (`vpn_gateway`, a host) is good, but no network that could be checked.
                 if let Ok(address) = network.parse() {
-                    self.route(route_ipv4(address, rest)?);
+                    self.routes.push(route_ipv4(address, rest)?);
                 }
             }
             ["route-ipv6", network, ..] => {
-                self.route(network.parse().ok().filter(|net: &Net| net.address().is_ipv6())?)
+                self.routes.push(network.parse().ok().filter(|net: &Net| net.address().is_ipv6())?);
             }
-            ["dhcp-option", "DNS" | "DNS6", server] => self.name_server(server.parse().ok()?),
+            ["dhcp-option", "DNS" | "DNS6", server] => self.name_server(server.parse().ok()?)?,
             ["dns", "server", _, "address", ref servers @ ..] => {
                 for server in servers {
-                    self.name_server(address_of_dns(server)?);
+                    self.name_server(address_of_dns(server)?)?;
                 }
             }
             ["peer-id", id] => self.peer_id = Some(id.parse().ok().filter(|id| *id < 1 << 24)?),
             ["cipher", name] => self.cipher = Some(name.to_owned()),
             ["key-derivation", "tls-ekm"] => self.tls_ekm = true,
             ["protocol-flags", ref flags @ ..] => return self.protocol_flags(flags),
-            ["tun-mtu", mtu, ..] => self.tun_mtu = Some(mtu.parse().ok()?),
+            ["tun-mtu", mtu, ..] => self.tun_mtu = Some(mtu.parse().ok().filter(|mtu| *mtu >= LEAST_MTU)?),
             ["ping", seconds] => self.ping_s = Some(seconds.parse().ok()?),
             ["ping-restart", seconds] => self.ping_restart_s = Some(seconds.parse().ok()?),
             ["keepalive", ping, restart] => {
                 (self.ping_s, self.ping_restart_s) = (Some(ping.parse().ok()?), Some(restart.parse().ok()?));
             }
-            ["explicit-exit-notify"] => self.explicit_exit_notify = Some(1),
-            ["explicit-exit-notify", times] => self.explicit_exit_notify = Some(times.parse().ok()?),
             ["auth-token-user", user] => self.auth_token_user = Some(user.to_owned()),
             ["compress" | "comp-lzo", ..] => self.compression = Some(Compression::from_option(found)?),
             ["ifconfig" | "ifconfig-ipv6" | "topology" | "route-gateway" | "route" | "route-ipv6" | "peer-id"
             | "cipher" | "key-derivation" | "tun-mtu" | "ping" | "ping-restart" | "keepalive", ..]
+            | ["auth-token", UNREADABLE]
             | [] => return None,
             _ => {}
         }
@@ -282,16 +320,13 @@ impl Pushed {
         known
     }
 
-    fn route(&mut self, net: Net) {
-        if !self.routes.contains(&net) {
-            self.routes.push(net);
+    /// None where there are too many.
+    fn name_server(&mut self, server: IpAddr) -> Option<()> {
+        if self.dns.len() == MOST_NAME_SERVERS && !self.dns.contains(&server) {
+            return None;
         }
-    }
-
-    fn name_server(&mut self, server: IpAddr) {
-        if !self.dns.contains(&server) {
-            self.dns.push(server);
-        }
+        self.dns.push(server);
+        Some(())
     }
 }
 
@@ -327,6 +362,28 @@ fn split(options: &str) -> impl Iterator<Item = &str> {
     options.split(',').map(str::trim).filter(|option| !option.is_empty())
 }
 
+/// The place of an option among those that can be updated.
+fn kind_of(name: &str) -> Option<u8> {
+    (0..).zip(UPDATABLE).find(|(_, known)| *known == name).map(|(kind, _)| kind)
+}
+
+/// Told before the line is split: it may not be one that can be.
+fn is_token(option: &str) -> bool {
+    let name = option.trim_start_matches(['"', '\'', '\\']);
+    name.strip_prefix("auth-token").is_some_and(|rest| !rest.starts_with("-user"))
+}
+
+/// No more of an option than its name: the rest may be a secret.
+fn name_to_tell(option: &str) -> String {
+    option.chars().take_while(|letter| matches!(letter, 'a'..='z' | '0'..='9' | '-')).take(MOST_TOLD).collect()
+}
+
+/// Whether a host can have it: no group's address, nor that of all hosts or of none.
+fn is_one_hosts(address: IpAddr) -> bool {
+    let is_all = address == IpAddr::V4(Ipv4Addr::BROADCAST);
+    !(address.is_multicast() || address.is_unspecified() || is_all)
+}
+
 fn continuation(found: &[String]) -> Completeness {
     match found.get(1).map(String::as_str) {
         Some("2") => Completeness::More,
@@ -346,12 +403,13 @@ fn topology_of(name: &str) -> Option<Topology> {
 fn ifconfig_ipv6(local: &str, peer: &[&str]) -> Option<(Ipv6Addr, u8, Option<Ipv6Addr>)> {
     let (address, bits) = local.split_once('/').unwrap_or((local, "64"));
     let bits = bits.parse().ok().filter(|bits| *bits <= 128)?;
+    let address = address.parse().ok().filter(|own| is_one_hosts(IpAddr::V6(*own)))?;
     let peer = match peer {
         [] => None,
         [peer] => Some(peer.parse().ok()?),
         _ => return None,
     };
-    Some((address.parse().ok()?, bits, peer))
+    Some((address, bits, peer))
 }
 
 /// `ADDRESS [NETMASK [GATEWAY [METRIC]]]`; the netmask may be left out or said to be the `default`.

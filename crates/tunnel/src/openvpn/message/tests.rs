@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::control::{next_message, ControlMessage, LONGEST_CONTROL};
 use super::key_method::KeyMethod;
-use super::push::{bundles, Completeness, Pushed, Topology, MOST_BYTES, MOST_OPTIONS};
+use super::push::{bundles, Completeness, Pushed, Topology, MOST_BYTES, MOST_NAME_SERVERS, MOST_OPTIONS};
 use super::MessageError;
 use crate::openvpn::secret::Secret;
 use crate::openvpn::side::Side;
@@ -37,6 +37,10 @@ fn pushed(options: &str) -> Pushed {
     let mut pushed = Pushed::default();
     assert_eq!(pushed.absorb(options), Ok(Completeness::Complete));
     pushed
+}
+
+fn texts_of(pushed: &Pushed) -> Vec<&str> {
+    pushed.texts.iter().map(|text| &**text).collect()
 }
 
 #[test]
@@ -86,13 +90,42 @@ fn a_key_method_that_is_wrong_is_refused() {
 fn debug_of_messages_tells_no_secret() {
     let mut told = pushed("auth-token SESS_ID_AT_x,ping 10");
     assert_eq!(told.auth_token, Some(Secret::from("SESS_ID_AT_x")));
-    assert_eq!(told.texts, ["auth-token [hidden]", "ping 10"]);
+    assert_eq!(texts_of(&told), ["auth-token [hidden]", "ping 10"]);
     told.absorb("auth-token SESS_ID_AT_y").expect("a push");
     assert_eq!(told.auth_token, Some(Secret::from("SESS_ID_AT_y")));
     let reply = control("PUSH_REPLY,auth-token SESS_ID_AT_x");
     let text = format!("{:?} {told:?} {reply:?}", key_method(Side::Client));
     assert!(text.contains("anna") && text.contains("ping 10"), "{text}");
     assert!(!text.contains("hunter2") && !text.contains("SESS_ID"), "{text}");
+}
+
+#[test]
+fn a_token_is_told_in_no_way_of_writing_it() {
+    let long = "SESS".repeat(100);
+    for line in [
+        &format!("auth-token {long}"),
+        "auth-token \"SESS",
+        "\"auth-token SESS",
+        "auth-token\tSESS",
+        "auth-token",
+        "auth-token SESS SESS",
+        "auth-tokenSESS",
+        "auth-token=SESS",
+        "auth-token SE\\SS",
+    ] {
+        let mut told = pushed(&format!("{line},ping 10"));
+        // OpenVPN passes over what it cannot split.
+        assert!(told.auth_token.as_ref().is_none_or(|token| token.expose() == "SESS"), "{line}");
+        assert_eq!(told.malformed().is_some(), told.auth_token.is_none(), "{line}");
+        let failures = [line.to_owned(), format!("-{line}")].map(|change| told.update(&change));
+        for text in [format!("{told:?} {:?} {failures:?}", told.malformed()), format!("{:?}", texts_of(&told))] {
+            assert!(text.contains("auth-token") && !text.contains("SESS"), "{line}: {text}");
+        }
+        for failure in failures {
+            let told = failure.expect_err("no token can be updated").to_string();
+            assert!(!told.contains("SESS"), "{told}");
+        }
+    }
 }
 
 #[test]
@@ -173,23 +206,80 @@ fn a_usual_push_is_understood() {
         ("fd00:8::2", 64, Some("fd00:8::1"))
     );
     assert_eq!((told.topology, told.peer_id, told.tun_mtu), (Some(Topology::Subnet), Some(7), Some(1400)));
-    assert_eq!((told.ping_s, told.ping_restart_s, told.explicit_exit_notify), (Some(10), Some(60), Some(1)));
+    assert_eq!((told.ping_s, told.ping_restart_s), (Some(10), Some(60)));
     assert!(told.cc_exit && told.tls_ekm && told.dyn_tls_crypt && told.epoch);
     assert_eq!(told.cipher.as_deref(), Some("AES-256-GCM"));
-    assert_eq!(told.malformed, [""; 0]);
+    assert_eq!(told.malformed(), None);
     assert_eq!(told.texts.len(), 19);
-    assert_eq!(told.texts.last().map(String::as_str), Some("setenv-safe A \"b c\""));
+    assert_eq!(texts_of(&told).last(), Some(&"setenv-safe A \"b c\""));
+    assert!(told.texts.contains("ping 10") && !told.texts.contains("ping"));
 }
 
 #[test]
 fn options_that_say_nothing_are_told() {
-    let told = pushed(
-        "ifconfig 10.8.0.2,ifconfig 10.8.0.x 255.0.0.0,peer-id 16777216,route 10.0.0.0 255.0.255.0,tun-mtu 99999,\
-         topology star,ifconfig-ipv6 fd00::1/129 fd00::2,route-ipv6 10.0.0.0/8,ping x,key-derivation none,protocol-flags x",
-    );
-    assert_eq!(told.malformed.len(), 11);
-    assert_eq!((told.ifconfig, told.peer_id, told.topology, told.ifconfig_ipv6), (None, None, None, None));
-    assert!(told.routes.is_empty());
+    for option in [
+        "ifconfig 10.8.0.2",
+        "ifconfig 10.8.0.x 255.0.0.0",
+        "peer-id 16777216",
+        "route 10.0.0.0 255.0.255.0",
+        "tun-mtu 99999",
+        "tun-mtu 67",
+        "topology star",
+        "ifconfig-ipv6 fd00::1/129 fd00::2",
+        "route-ipv6 10.0.0.0/8",
+        "ping x",
+        "key-derivation none",
+        "protocol-flags x",
+    ] {
+        let told = pushed(&format!("route-gateway 10.8.0.1,{option},ping y"));
+        assert_eq!(told.malformed(), Some(option));
+        assert_eq!((told.ifconfig, told.peer_id, told.topology, told.ifconfig_ipv6), (None, None, None, None));
+        assert!(told.routes.is_empty() && told.tun_mtu.is_none());
+    }
+    assert_eq!(pushed("tun-mtu 68").tun_mtu, Some(68));
+    // It may be anything, and of any length.
+    assert_eq!(pushed("ping \"1").malformed(), Some("an option that cannot be split into words"));
+    assert_eq!(pushed(&format!("ping {}", "1".repeat(200))).malformed().map(str::len), Some(100));
+    // What is mended by an update is no longer broken.
+    let mut told = pushed("tun-mtu 99999");
+    told.update("tun-mtu 1400").expect("an update");
+    assert_eq!((told.malformed(), told.tun_mtu), (None, Some(1400)));
+}
+
+#[test]
+fn addresses_that_no_host_can_have_are_none() {
+    for address in ["224.0.0.5", "239.1.2.3", "255.255.255.255", "0.0.0.0"] {
+        let option = format!("ifconfig {address} 255.255.255.0");
+        let told = pushed(&option);
+        assert_eq!((told.ifconfig, told.malformed()), (None, Some(&*option)));
+    }
+    for address in ["ff02::1", "::"] {
+        let option = format!("ifconfig-ipv6 {address}/64 fd00::1");
+        let told = pushed(&option);
+        assert_eq!((told.ifconfig_ipv6, told.malformed()), (None, Some(&*option)));
+    }
+}
+
+#[test]
+fn what_is_broken_again_and_again_is_kept_once() {
+    let option = format!("ifconfig {}", "10.8.0.2 ".repeat(14));
+    let mut told = pushed(&option);
+    let spent = allocation_counter::measure(|| {
+        for _ in 0..1000 {
+            told.absorb(&format!("{option},push-continuation 2")).expect("nothing new");
+        }
+    });
+    assert_eq!((told.texts.len(), spent.bytes_current), (1, 0));
+}
+
+#[test]
+fn name_servers_are_bounded() {
+    let mut told = Pushed::default();
+    for server in 0..=MOST_NAME_SERVERS {
+        assert_eq!(told.malformed(), None);
+        told.absorb(&format!("dns server 0 address 10.8.{}.{}", server / 256, server % 256)).expect("a push");
+    }
+    assert_eq!((told.dns.len(), told.malformed()), (MOST_NAME_SERVERS, Some("dns server 0 address 10.8.1.0")));
 }
 
 #[test]
@@ -204,7 +294,7 @@ fn a_push_in_bundles_is_whole_with_its_last() {
         let expected = if last { Completeness::Complete } else { Completeness::More };
         assert_eq!(told.absorb(bundle), Ok(expected));
     }
-    assert_eq!(told.texts, options);
+    assert_eq!(texts_of(&told), options);
     assert_eq!(told.routes.len(), 200);
     // The server repeats itself where the client asks again after 30 s.
     told.absorb(&bundles[0]).expect("a push");
@@ -225,7 +315,7 @@ fn a_flood_of_options_is_refused() {
     for part in 0..1024 {
         let _ = told.absorb(&format!("setenv-safe n{part} {}", "v".repeat(1000)));
     }
-    assert!(told.texts.iter().map(String::len).sum::<usize>() <= MOST_BYTES);
+    assert!(told.texts.iter().map(|text| text.len()).sum::<usize>() <= MOST_BYTES);
     let mut told = Pushed::default();
     assert!(told.absorb(&"v".repeat(1 << 20)).is_err());
     assert!(told.texts.is_empty());
@@ -246,7 +336,7 @@ fn updates_replace_and_remove() {
     );
     let routes: Vec<String> = told.routes.iter().map(ToString::to_string).collect();
     assert_eq!(routes, ["fd00:9::/48", "10.3.0.0/16", "10.4.0.0/16"]);
-    assert_eq!(told.dns, ["10.8.0.2".parse::<std::net::IpAddr>().expect("an address")]);
+    assert_eq!(*told.dns, ["10.8.0.2".parse::<std::net::IpAddr>().expect("an address")]);
     assert_eq!((told.peer_id, told.tls_ekm, told.tun_mtu), (Some(7), true, Some(1400)));
     assert_eq!(told.auth_token, Some(Secret::from("t")));
     assert_eq!(told.update("ifconfig 10.8.0.9 255.255.255.0,-tun-mtu"), Ok(Completeness::Complete));
@@ -254,10 +344,35 @@ fn updates_replace_and_remove() {
     // And the next update begins anew.
     told.update("route 10.5.0.0 255.255.0.0").expect("an update");
     assert_eq!(told.routes.len(), 2);
-    for refused in ["cipher AES-128-GCM", "-peer-id", "unheard of", "-", "?-dns", "-?"] {
-        let message = told.update(refused);
-        assert_eq!(message, Err(MessageError::NotUpdatable(refused.into())), "{refused}");
+    for (refused, named) in [
+        ("cipher AES-128-GCM", "cipher"),
+        ("-peer-id", "peer-id"),
+        ("unheard of", "unheard"),
+        ("-", ""),
+        ("?-dns", "-dns"),
+        ("-?", ""),
+    ] {
+        assert_eq!(told.update(refused), Err(MessageError::NotUpdatable(named.into())), "{refused}");
     }
+}
+
+#[test]
+fn an_update_costs_what_it_changes() {
+    let routes: Vec<String> = (0..4000).map(|number| format!("route 10.{}.{}.0", number / 250, number % 250)).collect();
+    let mut told = pushed(&routes.join(","));
+    let mut work = |changes: &str, expected| {
+        let spent = allocation_counter::measure(|| assert_eq!(told.update(changes), Ok(expected), "{changes}"));
+        spent.count_total
+    };
+    // Each text that is read again allocates its words.
+    for changes in ["-dns", "-dns,".repeat(3000).as_str(), "?unheard of", "push-continuation 1"] {
+        let allocations = work(changes, Completeness::Complete);
+        assert!(allocations < 10, "{changes}: {allocations}");
+    }
+    let first = work("dns server 0 address 10.8.0.1,push-continuation 2", Completeness::More);
+    let last = work("dns server 1 address 10.8.0.2,push-continuation 1", Completeness::Complete);
+    assert!(first < 100 && (4000..100_000).contains(&last), "{first}, {last}");
+    assert_eq!((told.dns.len(), told.routes.len()), (2, 4000));
 }
 
 fn texts() -> impl Strategy<Value = Option<String>> {
@@ -324,6 +439,6 @@ proptest! {
             last = told.absorb(&bundle).expect("few options");
         }
         prop_assert_eq!(last, Completeness::Complete);
-        prop_assert!(options.iter().all(|option| told.texts.contains(option) || option.starts_with("auth-token ")));
+        prop_assert!(options.iter().all(|option| told.texts.contains(&**option) || option.starts_with("auth-token")));
     }
 }

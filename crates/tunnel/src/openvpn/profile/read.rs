@@ -15,6 +15,7 @@ use crate::openvpn::data::DataCipher;
 use crate::openvpn::digest::Digest;
 use crate::openvpn::message::compression::Compression;
 use crate::openvpn::message::peer_info::CompressionOffer;
+use crate::openvpn::message::push::LEAST_MTU;
 use crate::openvpn::secret::Secret;
 use crate::openvpn::wrap::{KeyDirection, StaticKey};
 
@@ -337,14 +338,21 @@ impl Reader {
             ("hand-window", [window]) => profile.hand_window_s = number(window, 1, most)?,
             ("tls-timeout", [timeout]) => profile.tls_timeout_s = number(timeout, 1, most)?,
             ("ping", [silence]) => profile.ping_s = positive(seconds(silence)?),
-            ("ping-restart", [silence]) => profile.ping_restart_s = positive(seconds(silence)?),
-            ("ping-exit", [silence]) => profile.ping_exit_s = positive(seconds(silence)?),
+            // The last of these counts, and 0 is never: not what holds where nothing is said.
+            ("ping-restart", [silence]) => {
+                (profile.ping_restart_s, profile.ping_exit_s) = (Some(seconds(silence)?), None);
+            }
+            ("ping-exit", [silence]) => {
+                (profile.ping_exit_s, profile.ping_restart_s) = (Some(seconds(silence)?), None);
+            }
             ("keepalive", [ping, restart]) => {
-                (profile.ping_s, profile.ping_restart_s) = (positive(seconds(ping)?), positive(seconds(restart)?));
+                profile.ping_s = positive(seconds(ping)?);
+                (profile.ping_restart_s, profile.ping_exit_s) = (Some(seconds(restart)?), None);
             }
             ("keepalive", _) => return Err("write keepalive PING RESTART, both in seconds".into()),
-            ("explicit-exit-notify", []) => profile.explicit_exit_notify = Some(1),
-            ("explicit-exit-notify", [times]) => profile.explicit_exit_notify = positive(number(times, 0, 100)?),
+            // Clients of a fleet say once that they go, with this option and without it.
+            ("explicit-exit-notify", []) => {}
+            ("explicit-exit-notify", [times]) => drop(number(times, 0, 100)?),
             (
                 "reneg-sec" | "reneg-bytes" | "reneg-pkts" | "hand-window" | "tls-timeout" | "ping" | "ping-restart",
                 _,
@@ -535,7 +543,8 @@ fn number(text: &str, least: u32, most: u32) -> Result<u32, Wrong> {
 
 /// OpenVPN's own bounds: IP wants no less, and no packet is longer.
 fn mtu_of(text: &str) -> Result<u16, Wrong> {
-    text.parse().ok().filter(|mtu| *mtu >= 68).ok_or_else(|| "write bytes, from 68 to 65535".into())
+    let read = text.parse().ok().filter(|mtu| *mtu >= LEAST_MTU);
+    read.ok_or_else(|| format!("write bytes, from {LEAST_MTU} to {}", u16::MAX))
 }
 
 fn key_direction(text: &str) -> Result<KeyDirection, Wrong> {

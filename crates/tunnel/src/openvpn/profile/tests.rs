@@ -118,7 +118,7 @@ fn a_providers_profile_with_many_remotes_and_a_password() {
         ]
     );
     assert!(profile.remote_random && profile.wants_user && profile.user.is_none());
-    assert_eq!((profile.reneg_s, profile.tun_mtu, profile.explicit_exit_notify), (None, Some(1400), Some(2)));
+    assert_eq!((profile.reneg_s, profile.tun_mtu, profile.most_mtu), (None, Some(1400), 9000));
     assert_eq!((profile.ping_s, profile.ping_restart_s), (Some(10), Some(60)));
     assert_eq!(profile.compression, Some(Compression::Stub));
     assert!(matches!(profile.wrap, WrapProfile::Auth { direction: Some(KeyDirection::Inverse), .. }));
@@ -149,7 +149,6 @@ fn connections_take_the_place_of_remotes() {
             remote("b.example.net", 9, Transport::Udp, Family::V6),
         ]
     );
-    assert_eq!(profile.explicit_exit_notify, Some(1));
     let ignored: Vec<_> = profile.ignored.iter().map(ToString::to_string).collect();
     assert_eq!(ignored, ["line 3: remote ignored.example.net", "line 7: connect-timeout 3"]);
     let only = |force: &str| good(&format!("{force}\n{text}")).remotes.len();

@@ -1,0 +1,105 @@
+//! A client's clocks: how long a negotiation may take, when to ask for options again, keepalives, the server's silence, and when
+//! keys are replaced. Owns what happens as each of them runs out, and which is next.
+
+use super::{Client, Stage, PING, SECOND_NS};
+use crate::openvpn::config::Silence;
+
+/// Between one request for options and the next.
+const REQUEST_NS: u64 = 5 * SECOND_NS;
+
+impl Client {
+    pub(super) fn look_at_clocks(&mut self, now_ns: u64) {
+        if matches!(self.stage, Stage::Failed | Stage::Left) {
+            return;
+        }
+        self.session.expire(now_ns);
+        if now_ns >= self.window_end_ns() {
+            let name = if self.stage == Stage::Up { "renegotiation_timeout" } else { self.stuck_at() };
+            return self.fail(name, String::new());
+        }
+        match self.stage {
+            Stage::Pushing if now_ns >= self.request_at_ns => {
+                self.session.current().say("PUSH_REQUEST");
+                self.request_at_ns = now_ns.saturating_add(REQUEST_NS);
+            }
+            Stage::Up => self.look_at_idleness(now_ns),
+            _ => {}
+        }
+    }
+
+    fn look_at_idleness(&mut self, now_ns: u64) {
+        if now_ns >= self.silence_end_ns() {
+            let name = match self.silence() {
+                Some(Silence::Exit(_)) => "ping_exit",
+                _ => "ping_restart",
+            };
+            return self.fail(name, "nothing came from the server for too long".to_owned());
+        }
+        if now_ns >= self.ping_at_ns() {
+            self.due.push_back(&PING);
+            self.sent_at_ns = now_ns;
+        }
+        if now_ns >= self.renewal_at_ns() {
+            self.renegotiate(now_ns);
+        }
+    }
+
+    /// The next clock to run out, ns; `u64::MAX`: none.
+    pub(super) fn next_clock_ns(&self) -> u64 {
+        let own_ns = match self.stage {
+            Stage::Failed => return u64::MAX,
+            // Who has left waits for nobody's answer but the acknowledgement of the farewell.
+            Stage::Left => u64::MAX,
+            Stage::Connecting => self.window_end_ns(),
+            Stage::Pushing => self.window_end_ns().min(self.request_at_ns),
+            Stage::Up => {
+                let idle_ns = self.silence_end_ns().min(self.ping_at_ns());
+                self.window_end_ns().min(idle_ns).min(self.renewal_at_ns())
+            }
+        };
+        self.session.deadline().map_or(own_ns, |at_ns| at_ns.min(own_ns))
+    }
+
+    /// When what is being waited for has taken too long, ns.
+    fn window_end_ns(&self) -> u64 {
+        let is_open = self.session.negotiation().is_open();
+        let negotiation_ns = if is_open { u64::MAX } else { self.window_end_ns };
+        match self.stage {
+            // More time for the answer is no more time for silence.
+            Stage::Pushing => {
+                let silence_ns = self.heard_at_ns.saturating_add(self.config.hand_window_ns);
+                negotiation_ns.min(self.push_end_ns).min(silence_ns)
+            }
+            _ => negotiation_ns,
+        }
+    }
+
+    pub(super) fn begin_window(&mut self, now_ns: u64) {
+        self.window_end_ns = now_ns.saturating_add(self.config.hand_window_ns);
+    }
+
+    fn renewal_at_ns(&self) -> u64 {
+        if self.session.negotiation().is_open() {
+            self.renewal.due_ns()
+        } else {
+            u64::MAX
+        }
+    }
+
+    fn ping_at_ns(&self) -> u64 {
+        let after_s = self.pushed.ping_s.or(self.config.ping_s).filter(|s| *s > 0);
+        after_s.map_or(u64::MAX, |s| self.sent_at_ns.saturating_add(u64::from(s) * SECOND_NS))
+    }
+
+    fn silence_end_ns(&self) -> u64 {
+        match self.silence() {
+            None | Some(Silence::Restart(0) | Silence::Exit(0)) => u64::MAX,
+            Some(Silence::Restart(s) | Silence::Exit(s)) => self.heard_at_ns.saturating_add(u64::from(s) * SECOND_NS),
+        }
+    }
+
+    /// What the server pushes counts.
+    fn silence(&self) -> Option<Silence> {
+        self.pushed.ping_restart_s.map(Silence::Restart).or(self.config.silence)
+    }
+}

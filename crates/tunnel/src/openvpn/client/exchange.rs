@@ -1,0 +1,205 @@
+//! What a client says and takes inside of the control channel: its half of the keys, the options, and the messages afterwards.
+//! Owns what each of them means to the client; refuses a message that its stage has no use for, without a word.
+
+use base64::engine::general_purpose::STANDARD;
+use base64::Engine;
+use zeroize::Zeroize;
+
+use super::{Client, Event, Stage, SECOND_NS};
+use crate::openvpn::config::{NoCipher, Token};
+use crate::openvpn::data::{DataOptions, Framing};
+use crate::openvpn::keys::Randoms;
+use crate::openvpn::message::control::ControlMessage;
+use crate::openvpn::message::key_method::KeyMethod;
+use crate::openvpn::message::occ;
+use crate::openvpn::message::push::{Completeness, Pushed};
+use crate::openvpn::negotiation::{Advance, Broken};
+use crate::openvpn::random;
+use crate::openvpn::session::{Derivation, Shares};
+
+/// A server that pushes by itself has done so by then.
+const FIRST_REQUEST_NS: u64 = SECOND_NS;
+
+impl Client {
+    pub(super) fn advance(&mut self, now_ns: u64) {
+        loop {
+            match self.session.current().advance() {
+                Ok(Some(Advance::Opened)) => self.note_first(Event::Answered),
+                Ok(Some(Advance::Secured)) => {
+                    self.note_first(Event::TlsDone);
+                    self.write_keys();
+                }
+                Ok(Some(Advance::Keys(method))) => self.take_keys(now_ns, &method),
+                Ok(Some(Advance::Message(message))) => self.take_message(now_ns, message),
+                Ok(None) => return,
+                Err(Broken::Tls(failure)) => return self.fail(failure.name, failure.detail),
+                Err(Broken::Message(detail)) => return self.fail("malformed_message", detail),
+            }
+            if self.stage == Stage::Failed {
+                return;
+            }
+        }
+    }
+
+    /// Renegotiations go the same way; their steps are nobody's first.
+    fn note_first(&mut self, event: Event) {
+        if self.stage == Stage::Connecting {
+            self.events.push_back(event);
+        }
+    }
+
+    fn write_keys(&mut self) {
+        let pre_master = random::bytes();
+        let own = Randoms { r1: random::bytes(), r2: random::bytes() };
+        let (user, password) =
+            self.identity.credentials().map_or((None, None), |(user, secret)| (Some(user), Some(secret)));
+        let method = KeyMethod {
+            pre_master: Some(pre_master),
+            random1: own.r1,
+            random2: own.r2,
+            options: self.config.occ.clone(),
+            user,
+            password,
+            peer_info: Some(self.config.peer_info.clone()),
+        };
+        let mut bytes = Vec::new();
+        if let Err(error) = method.write(&mut bytes) {
+            return self.fail("credentials_too_long", error.to_string());
+        }
+        self.session.current().write(&bytes);
+        bytes.zeroize();
+        self.own = Some(Box::new((own, pre_master)));
+    }
+
+    fn take_keys(&mut self, now_ns: u64, method: &KeyMethod) {
+        let Some(own) = self.own.take() else { return };
+        let (client, pre_master) = *own;
+        let server = Randoms { r1: method.random1, r2: method.random2 };
+        self.shares = Some(Box::new(Shares { pre_master, client, server }));
+        match self.stage {
+            Stage::Connecting => {
+                self.named_cipher = occ::cipher(&method.options).map(str::to_owned);
+                self.stage = Stage::Pushing;
+                self.keys_at_ns = now_ns;
+                self.request_at_ns = now_ns.saturating_add(FIRST_REQUEST_NS);
+                self.push_end_ns = now_ns.saturating_add(self.config.hand_window_ns);
+                self.events.push_back(Event::KeysDone);
+            }
+            // A server that renews keys before it gives options: the newest keys will be used.
+            Stage::Pushing => {}
+            _ => {
+                if self.install(now_ns) {
+                    self.events.push_back(Event::Renegotiated);
+                }
+            }
+        }
+    }
+
+    fn take_message(&mut self, now_ns: u64, message: ControlMessage) {
+        match message {
+            ControlMessage::PushReply(text) if self.stage == Stage::Pushing => match self.pushed.absorb(&text) {
+                Ok(Completeness::Complete) => self.come_up(now_ns),
+                Ok(Completeness::More) => {}
+                Err(error) => self.fail("malformed_push", error.to_string()),
+            },
+            // A server with `auth-gen-token` renews the token at each renegotiation.
+            ControlMessage::PushReply(text) if self.stage == Stage::Up => {
+                let mut later = Pushed::default();
+                if later.absorb(&text).is_ok() {
+                    self.take_token(&later);
+                }
+            }
+            ControlMessage::PushUpdate(text) if self.stage == Stage::Up => match self.pushed.update(&text) {
+                Ok(Completeness::Complete) => self.events.push_back(Event::Updated),
+                Ok(Completeness::More) => {}
+                Err(error) => self.fail("malformed_push", error.to_string()),
+            },
+            ControlMessage::AuthFailed { reason, temporary, .. } => {
+                let name = match (temporary, &self.identity.token) {
+                    (true, _) => "auth_failed_temporary",
+                    (false, Some(_)) => "auth_token_refused",
+                    (false, None) => "auth_failed",
+                };
+                if !temporary {
+                    self.identity.token = None;
+                }
+                self.fail(name, reason.unwrap_or_default());
+            }
+            ControlMessage::AuthPending { timeout_s } if self.stage == Stage::Pushing => self.wait_longer(timeout_s),
+            ControlMessage::Restart { reason, .. } => self.events.push_back(Event::Restart(reason.unwrap_or_default())),
+            ControlMessage::Halt { reason } => self.fail("halted_by_server", reason.unwrap_or_default()),
+            ControlMessage::Exit => self.events.push_back(Event::PeerLeft),
+            // A push that is repeated, and what is meant for a person or for nobody.
+            _ => {}
+        }
+    }
+
+    /// As OpenVPN caps it: half of the keys' life, and no less than a negotiation may take.
+    fn wait_longer(&mut self, timeout_s: Option<u32>) {
+        let window_ns = self.config.hand_window_ns;
+        let most_ns = window_ns.max(self.config.renegotiate_after_ns.unwrap_or(0) / 2);
+        let asked_ns = timeout_s.map_or(window_ns, |s| u64::from(s) * SECOND_NS);
+        self.push_end_ns = self.keys_at_ns.saturating_add(asked_ns.min(most_ns));
+        self.events.push_back(Event::Pending { until_ns: self.push_end_ns });
+    }
+
+    /// A token counts with a user to it: the one that is pushed with it, or the client's own.
+    fn take_token(&mut self, pushed: &Pushed) {
+        let decoded = pushed.auth_token_user.as_ref().and_then(|user| STANDARD.decode(user).ok());
+        let user = decoded
+            .and_then(|user| String::from_utf8(user).ok())
+            .or_else(|| self.identity.token.as_ref().map(|token| token.user.clone()))
+            .or_else(|| self.identity.user.as_ref().map(|(user, _)| user.clone()));
+        let secret = pushed.auth_token.clone().filter(|secret| !secret.expose().is_empty());
+        let secret = secret.or_else(|| self.identity.token.as_ref().map(|token| token.secret.clone()));
+        self.identity.token = user.zip(secret).map(|(user, secret)| Token { user, secret });
+    }
+
+    fn come_up(&mut self, now_ns: u64) {
+        let pushed = std::mem::take(&mut self.pushed);
+        self.take_token(&pushed);
+        self.pushed = pushed;
+        let pushed = &*self.pushed;
+        let named = self.named_cipher.take();
+        let cipher = match self.config.cipher_for(pushed.cipher.as_deref(), named.as_deref()) {
+            Ok(cipher) => cipher,
+            Err(NoCipher::NotOffered(name)) => {
+                return self.fail("cipher_not_offered", format!("the server chose {name}"));
+            }
+            Err(NoCipher::NoneNamed) => {
+                return self
+                    .fail("no_cipher", "the server names none, and data-ciphers-fallback is not given".to_owned());
+            }
+        };
+        self.derivation = if pushed.tls_ekm { Derivation::Exported } else { Derivation::Prf };
+        self.options = Some(DataOptions {
+            cipher,
+            digest: self.config.digest,
+            peer_id: pushed.peer_id,
+            epoch: pushed.epoch,
+            framing: pushed.compression.map_or(self.config.framing, Framing::from),
+            replay_window: self.config.replay_window,
+            largest_payload: usize::from(pushed.tun_mtu.unwrap_or(0)).max(self.config.largest_payload),
+        });
+        if pushed.dyn_tls_crypt {
+            if let Err(failure) = self.session.renew_wrap() {
+                return self.fail(failure.name, failure.detail);
+            }
+        }
+        if self.install(now_ns) {
+            self.stage = Stage::Up;
+            self.events.push_back(Event::Up);
+        }
+    }
+
+    fn install(&mut self, now_ns: u64) -> bool {
+        let Some(options) = self.options.as_ref() else { return false };
+        let Some(shares) = self.shares.take() else { return false };
+        if let Err(error) = self.session.install(now_ns, self.derivation, &shares, options) {
+            self.fail("data_keys", error.to_string());
+            return false;
+        }
+        self.renewal.installed(now_ns);
+        true
+    }
+}

@@ -1,0 +1,81 @@
+//! When a client's keys are replaced: by their age, by what they have carried, or because they end. Owns the counting; it looks
+//! at every data packet and so does no more than add and compare. Who negotiates is `client`.
+
+use crate::openvpn::config::{ClientConfig, Wear};
+
+/// Keys whose renewal came to nothing are not tried again before, ns.
+const PAUSE_NS: u64 = 10_000_000_000;
+
+/// The newest keys' age and load.
+pub struct Renewal {
+    after_ns: Option<u64>,
+    limits: Wear,
+    bytes: u64,
+    packets: u64,
+    due_ns: u64,
+    not_before_ns: u64,
+}
+
+impl Renewal {
+    /// Before the first keys.
+    pub fn new(config: &ClientConfig) -> Self {
+        let limits = config.renegotiate_after;
+        Self { after_ns: config.renegotiate_after_ns, limits, bytes: 0, packets: 0, due_ns: u64::MAX, not_before_ns: 0 }
+    }
+
+    /// New keys came into use.
+    pub fn installed(&mut self, now_ns: u64) {
+        (self.bytes, self.packets, self.not_before_ns) = (0, 0, 0);
+        self.due_ns = self.after_ns.map_or(u64::MAX, |after_ns| now_ns.saturating_add(after_ns));
+    }
+
+    /// The newest keys have carried a payload, one way or the other; `is_ending`: they will not carry many more.
+    #[inline]
+    pub fn carried(&mut self, now_ns: u64, bytes: usize, is_ending: bool) {
+        self.bytes += bytes as u64;
+        self.packets += 1;
+        let is_worn = self.limits.bytes.is_some_and(|most| self.bytes >= most)
+            || self.limits.packets.is_some_and(|most| self.packets >= most);
+        if is_worn || is_ending {
+            self.due_ns = self.due_ns.min(now_ns.max(self.not_before_ns));
+        }
+    }
+
+    /// A negotiation has begun.
+    pub fn begun(&mut self, now_ns: u64) {
+        self.not_before_ns = now_ns.saturating_add(PAUSE_NS);
+        self.due_ns = self.not_before_ns;
+    }
+
+    /// When to negotiate, ns; `u64::MAX`: not by itself.
+    pub fn due_ns(&self) -> u64 {
+        self.due_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::openvpn::pair::{Pki, Setup};
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    #[test]
+    fn keys_that_end_are_renewed_before_their_age_would_have_them() {
+        let mut setup = Setup::new(&Pki::new());
+        setup.client.renegotiate_after_ns = Some(3600 * SECOND_NS);
+        let mut renewal = Renewal::new(&setup.client);
+        assert_eq!(renewal.due_ns(), u64::MAX);
+        renewal.installed(SECOND_NS);
+        renewal.carried(2 * SECOND_NS, 100, false);
+        assert_eq!(renewal.due_ns(), 3601 * SECOND_NS);
+        renewal.carried(3 * SECOND_NS, 100, true);
+        assert_eq!(renewal.due_ns(), 3 * SECOND_NS);
+        // An attempt that comes to nothing is not repeated with each packet.
+        renewal.begun(4 * SECOND_NS);
+        renewal.carried(5 * SECOND_NS, 100, true);
+        assert_eq!(renewal.due_ns(), 14 * SECOND_NS);
+        renewal.installed(6 * SECOND_NS);
+        assert_eq!(renewal.due_ns(), 3606 * SECOND_NS);
+    }
+}
