@@ -75,6 +75,13 @@ pub struct Peer {
     events: VecDeque<PeerEvent>,
     shares: Option<Box<Shares>>,
     agreed: Option<Agreed>,
+    /// Who may come in with this session's next keys, where it is not who the configuration says.
+    users: Option<Vec<(String, String)>>,
+    /// The options string, and no cipher is pushed: a server that negotiates none.
+    fixed_options: Option<String>,
+    /// Requests for options are not answered.
+    is_held: bool,
+    is_up: bool,
     is_over: bool,
     counters: Counters,
 }
@@ -110,6 +117,10 @@ impl Peer {
             events: VecDeque::new(),
             shares: None,
             agreed: None,
+            users: None,
+            fixed_options: None,
+            is_held: false,
+            is_up: false,
             is_over: false,
             counters: Counters::default(),
         })
@@ -191,6 +202,21 @@ impl Peer {
         self.session.current().say(message);
     }
 
+    /// Let in whoever shows one of these users and passwords, from the next keys on.
+    pub fn admit(&mut self, users: Vec<(String, String)>) {
+        self.users = Some(users);
+    }
+
+    /// Be a server that negotiates no cipher: it pushes none, and its options string is this one.
+    pub fn fix_options(&mut self, options: &str) {
+        self.fixed_options = Some(options.to_owned());
+    }
+
+    /// Answer no request for options.
+    pub fn hold(&mut self) {
+        self.is_held = true;
+    }
+
     /// What has come and gone.
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -215,7 +241,7 @@ impl Peer {
             pre_master: None,
             random1: server.r1,
             random2: server.r2,
-            options: method.options.clone(),
+            options: self.fixed_options.as_ref().unwrap_or(&method.options).clone(),
             user: None,
             password: None,
             peer_info: None,
@@ -228,15 +254,15 @@ impl Peer {
         let client = Randoms { r1: method.random1, r2: method.random2 };
         let pre_master = method.pre_master.unwrap_or([0; 48]);
         self.shares = Some(Box::new(Shares { pre_master, client, server }));
-        if self.agreed.is_some() {
-            if self.install(now_ns) {
-                self.events.push_back(PeerEvent::Renegotiated);
-            }
-            return;
-        }
         if !self.may_come_in(method) {
             self.session.current().say("AUTH_FAILED");
             return self.end("auth_failed");
+        }
+        if self.agreed.is_some() {
+            if self.is_up && self.install(now_ns) {
+                self.events.push_back(PeerEvent::Renegotiated);
+            }
+            return;
         }
         let info = method.peer_info.as_deref().unwrap_or_default();
         let Some(cipher) = self.choose(info) else {
@@ -245,15 +271,15 @@ impl Peer {
         };
         let offered = peer_info::protocols(info);
         self.agreed = Some(Agreed { cipher, protocols: Protocols(offered.0 & self.config.protocols.0) });
-        if offered.has(Protocols::REQUEST_PUSH) {
+        if offered.has(Protocols::REQUEST_PUSH) && !self.is_held {
             self.push(now_ns);
         }
     }
 
     fn may_come_in(&self, method: &KeyMethod) -> bool {
         let given = method.user.as_deref().zip(method.password.as_ref().map(|password| password.expose()));
-        self.config.users.is_empty()
-            || self.config.users.iter().any(|(user, password)| given == Some((user.as_str(), password.as_str())))
+        let users = self.users.as_ref().unwrap_or(&self.config.users);
+        users.is_empty() || users.iter().any(|(user, password)| given == Some((user.as_str(), password.as_str())))
     }
 
     /// The first of the server's ciphers that the client has too.
@@ -268,7 +294,9 @@ impl Peer {
         options.extend(self.config.push.iter().cloned());
         options.extend(self.given.iter().cloned());
         options.push(format!("peer-id {}", self.peer_id));
-        options.push(format!("cipher {}", agreed.cipher.name()));
+        if self.fixed_options.is_none() {
+            options.push(format!("cipher {}", agreed.cipher.name()));
+        }
         let flags = [
             (Protocols::CONTROL_EXIT, "cc-exit"),
             (Protocols::TLS_KEY_EXPORT, "tls-ekm"),
@@ -285,6 +313,7 @@ impl Peer {
             return self.end("tls_internal");
         }
         if self.install(now_ns) {
+            self.is_up = true;
             self.events.push_back(PeerEvent::Up);
         }
     }
@@ -292,8 +321,7 @@ impl Peer {
     fn take_message(&mut self, now_ns: u64, message: &ControlMessage) {
         match message {
             ControlMessage::Exit => self.events.push_back(PeerEvent::Left),
-            // The keys' shares are there until they have been used.
-            ControlMessage::PushRequest if self.shares.is_some() => self.push(now_ns),
+            ControlMessage::PushRequest if !self.is_up && !self.is_held => self.push(now_ns),
             _ => {}
         }
     }

@@ -3,19 +3,21 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use base64::engine::general_purpose::STANDARD;
-use base64::Engine;
-
 use super::client::{Client, ClientConfig, Event, Output};
 use super::data::DataCipher;
 use super::digest::Digest;
 use super::message::peer_info::Protocols;
-use super::packet::{write_early_negotiation_flags, ControlBody, Header, Opcode, SessionId, RESEND_WRAPPED_KEY};
 use super::pair::{Pair, Pki, Setup};
 use super::profile;
 use super::server::PeerEvent;
 use super::side::Side;
-use super::wrap::{ServerKey, StaticKey, Wrap, WrapKeys, LONGEST_WRAPPED_KEY};
+use super::wrap::{StaticKey, WrapKeys};
+
+mod hostile;
+mod options;
+mod renewal;
+mod token;
+mod wrapped_key;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -271,22 +273,6 @@ fn keepalives_go_out_and_a_silent_server_is_noticed() {
 }
 
 #[test]
-fn keys_that_are_worn_are_renewed() {
-    let mut setup = Setup::new(&Pki::new());
-    setup.client.renegotiate_after.packets = Some(50);
-    setup.client.renegotiate_after_ns = Some(3600 * SECOND_NS);
-    let mut pair = setup.pair();
-    pair.run_a_second();
-    for _ in 0..6 {
-        assert_carries(&mut pair, "while keys wear");
-    }
-    let renewed = |pair: &Pair| pair.events.iter().filter(|event| **event == Event::Renegotiated).count();
-    assert_eq!(renewed(&pair), 2);
-    pair.run(3700 * SECOND_NS, &mut |_| Some(1_000_000));
-    assert_eq!(renewed(&pair), 3);
-}
-
-#[test]
 fn who_leaves_while_keys_are_renewed_is_heard_too() {
     let mut pair = Setup::new(&Pki::new()).pair();
     pair.run_a_second();
@@ -328,119 +314,6 @@ fn a_connected_client_is_small() {
     assert!(pair.events.contains(&Event::Up));
     // Both ends together: the states of TLS and of the keys, the data channels, what was pushed.
     assert!(spent.bytes_current < 64 * 1024, "{} bytes", spent.bytes_current);
-}
-
-#[test]
-fn a_server_that_never_stops_talking_costs_little_memory() {
-    let pki = Pki::new();
-    let mut pair = Setup::new(&pki).pair();
-    pair.run_a_second();
-    let spent = allocation_counter::measure(|| {
-        for round in 0..200 {
-            let peer = pair.server.as_mut().expect("a server");
-            // Messages that mean nothing, and a push that goes on and on.
-            peer.say(&format!("INFO,{}", "x".repeat(8000)));
-            peer.say(&format!("PUSH_REPLY,{},push-continuation 2", "route 10.0.0.0 255.0.0.0,".repeat(300)));
-            pair.run((round + 2) * SECOND_NS, &mut |_| Some(1_000));
-        }
-    });
-    assert!(spent.bytes_current < 256 * 1024, "{} bytes", spent.bytes_current);
-    assert_carries(&mut pair, "after all that");
-}
-
-#[test]
-fn a_push_without_an_end_is_refused() {
-    let pki = Pki::new();
-    let mut setup = Setup::new(&pki);
-    setup.server.push =
-        (0..40_000).map(|number| format!("route 10.{}.{}.0 255.255.255.0", number / 250, number % 250)).collect();
-    let mut pair = setup.pair();
-    let spent = allocation_counter::measure(|| pair.run(60 * SECOND_NS, &mut |_| Some(1_000)));
-    let Some(Event::Failed(failure)) = pair.events.last() else { panic!("{:?}", pair.events) };
-    assert!(["malformed_message", "malformed_push"].contains(&failure.name), "{failure:?}");
-    // The server's own buffers are in it: the message of 1.2 MB that waits there.
-    assert!(spent.bytes_current < 4 * 1024 * 1024, "{} bytes", spent.bytes_current);
-}
-
-#[test]
-fn resets_in_a_flood_are_passed_over() {
-    let pki = Pki::new();
-    let mut pair = Setup::new(&pki).pair();
-    let mut first = Vec::new();
-    pair.run(SECOND_NS, &mut |packet| {
-        // The server's reset: 8 in the upper bits.
-        if packet[0] >> 3 == 8 {
-            first.clone_from(packet);
-        }
-        Some(1_000)
-    });
-    let spent = allocation_counter::measure(|| {
-        for number in 0..10_000u32 {
-            let mut packet = first.clone();
-            packet[1..5].copy_from_slice(&number.to_be_bytes());
-            pair.client.handle(pair.now_ns, &mut packet);
-            pair.client.handle(pair.now_ns, &mut first.clone());
-        }
-    });
-    assert!(spent.bytes_current < 16 * 1024, "{} bytes", spent.bytes_current);
-    assert_carries(&mut pair, "after the flood");
-}
-
-/// What a client sends, by kind and length, once its reset is answered by a server that keeps nothing and wants the key again.
-fn first_flight(pki: &Pki, client: WrapKeys, server: WrapKeys) -> Vec<(Opcode, usize)> {
-    let mut setup = Setup::new(pki);
-    setup.client.wrap = client;
-    let mut machine = Client::new(&Arc::new(setup.client), &setup.identity, 0);
-    let mut packet = Vec::new();
-    assert_eq!(machine.poll(0, &mut packet), Output::Send);
-    let mut wrap = Wrap::new(server);
-    let peer = wrap.open(&mut packet).expect("the client's reset").session;
-    let mut flags = Vec::new();
-    write_early_negotiation_flags(RESEND_WRAPPED_KEY, &mut flags);
-    let body = ControlBody { acks: [0].into_iter().collect(), peer: Some(peer), id: Some(0), payload: &flags };
-    let (mut plain, mut answer) = (Vec::new(), Vec::new());
-    body.write(&mut plain);
-    let header = Header { opcode: Opcode::HardResetServerV2, key_id: 0 };
-    wrap.seal(header, SessionId([9; 8]), &plain, 1_800_000_000, &mut answer);
-    machine.handle(1, &mut answer);
-    let mut sent = Vec::new();
-    loop {
-        match machine.poll(1, &mut packet) {
-            Output::Send => sent.push((Header::parse(packet[0]).expect("a kind").opcode, packet.len())),
-            Output::Event(_) => {}
-            Output::Wait(_) => return sent,
-        }
-    }
-}
-
-#[test]
-fn a_wrapped_key_that_is_shown_again_fits_every_path() {
-    let pki = Pki::new();
-    let server_text = armoured("OpenVPN tls-crypt-v2 server key", &[7; 128]);
-    let server = ServerKey::parse(&server_text).expect("a server's key");
-    let bytes: [u8; StaticKey::LEN] = std::array::from_fn(|at| at as u8);
-    for metadata_bytes in [0, LONGEST_WRAPPED_KEY - 290] {
-        let wrapped = server.wrap(&StaticKey::from_bytes(bytes), &vec![0; metadata_bytes]).expect("room for it");
-        let text = armoured("OpenVPN tls-crypt-v2 client key", &[&bytes[..], &wrapped[..]].concat());
-        let client = WrapKeys::crypt_v2(&text).expect("a client's key");
-        let sent = first_flight(&pki, client, WrapKeys::crypt_v2_server(&server_text).expect("a server's key"));
-        assert_eq!(sent[0].0, Opcode::ControlWkc, "{sent:?}");
-        assert!(sent[1..].iter().all(|(opcode, _)| *opcode == Opcode::Control), "{sent:?}");
-        // 1,280 bytes with the headers of IPv6 and UDP.
-        assert!(sent.iter().all(|(_, length)| *length <= 1_232), "{sent:?}");
-    }
-}
-
-#[test]
-fn who_has_no_wrapped_key_is_not_made_to_show_one() {
-    let pki = Pki::new();
-    let key = StaticKey::from_bytes([3; 256]);
-    let sent = first_flight(&pki, WrapKeys::crypt(&key, Side::Client), WrapKeys::crypt(&key, Side::Server));
-    assert!(!sent.is_empty() && sent.iter().all(|(opcode, _)| *opcode == Opcode::Control), "{sent:?}");
-}
-
-fn armoured(name: &str, bytes: &[u8]) -> String {
-    format!("-----BEGIN {name}-----\n{}\n-----END {name}-----\n", STANDARD.encode(bytes))
 }
 
 /// Test certificates have this common name, which is what their maker calls them where nobody does.

@@ -379,3 +379,32 @@ fn is_named(certificate: &CertificateDer<'_>, wanted: &VerifyName) -> bool {
         VerifyName::CommonNamePrefix(wanted) => name.starts_with(wanted),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::openvpn::pair::Pki;
+
+    #[test]
+    fn what_was_said_before_the_stream_broke_is_heard() {
+        let pki = Pki::new();
+        let (certificate, key) = &pki.server;
+        let config = server_config(&pki.trust(), (certificate, key), true).expect("a good server");
+        let mut server = TlsMaker::Server(Arc::new(config)).make().expect("a server");
+        let mut client = TlsMaker::Client(pki.identity().tls).make().expect("a client");
+        let (mut bytes, mut plain) = (Vec::new(), Vec::new());
+        for _ in 0..3 {
+            client.take_output(usize::MAX, &mut bytes);
+            server.receive(&bytes, &mut plain).expect("a handshake");
+            server.take_output(usize::MAX, &mut bytes);
+            client.receive(&bytes, &mut plain).expect("a handshake");
+        }
+        server.write(b"AUTH_FAILED");
+        server.take_output(usize::MAX, &mut bytes);
+        // A record that nobody has sealed.
+        bytes.extend_from_slice(&[23, 3, 3, 0, 17]);
+        bytes.extend_from_slice(&[0; 17]);
+        client.receive(&bytes, &mut plain).expect_err("the last record is forged");
+        assert_eq!(plain, b"AUTH_FAILED");
+    }
+}

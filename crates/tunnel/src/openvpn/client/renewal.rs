@@ -52,3 +52,30 @@ impl Renewal {
         self.due_ns
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::openvpn::pair::{Pki, Setup};
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    #[test]
+    fn keys_that_end_are_renewed_before_their_age_would_have_them() {
+        let mut setup = Setup::new(&Pki::new());
+        setup.client.renegotiate_after_ns = Some(3600 * SECOND_NS);
+        let mut renewal = Renewal::new(&setup.client);
+        assert_eq!(renewal.due_ns(), u64::MAX);
+        renewal.installed(SECOND_NS);
+        renewal.carried(2 * SECOND_NS, 100, false);
+        assert_eq!(renewal.due_ns(), 3601 * SECOND_NS);
+        renewal.carried(3 * SECOND_NS, 100, true);
+        assert_eq!(renewal.due_ns(), 3 * SECOND_NS);
+        // An attempt that comes to nothing is not repeated with each packet.
+        renewal.begun(4 * SECOND_NS);
+        renewal.carried(5 * SECOND_NS, 100, true);
+        assert_eq!(renewal.due_ns(), 14 * SECOND_NS);
+        renewal.installed(6 * SECOND_NS);
+        assert_eq!(renewal.due_ns(), 3606 * SECOND_NS);
+    }
+}

@@ -1,0 +1,166 @@
+//! What profile and server say, and what holds where one of them says nothing: waiting, silence, ciphers.
+
+use super::{assert_carries, assert_connects_and_renews, of_2_6};
+use crate::openvpn::client::{ClientConfig, Event, Failure};
+use crate::openvpn::config::{NoCipher, Silence};
+use crate::openvpn::data::DataCipher;
+use crate::openvpn::message::peer_info::Protocols;
+use crate::openvpn::pair::{Pair, Pki, Setup};
+use crate::openvpn::profile::{self, TlsVersion};
+use crate::openvpn::tls::{client_config, server_config, ClientTrust, Trust};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// By what a client failed, and when, s.
+fn failed(pair: &mut Pair, until_s: u64) -> (Failure, u64) {
+    loop {
+        assert!(pair.now_ns < until_s * SECOND_NS, "{:?}", pair.events);
+        let next_ns = (pair.now_ns / SECOND_NS + 1) * SECOND_NS;
+        pair.run(next_ns, &mut |_| Some(1_000_000));
+        if let Some(Event::Failed(failure)) = pair.events.last() {
+            return (failure.clone(), pair.now_ns / SECOND_NS);
+        }
+    }
+}
+
+#[test]
+fn a_silent_server_is_given_up_as_the_last_word_on_it_says() {
+    let pki = Pki::new();
+    let silence = |more: &str| {
+        let text = format!("client\nauth-user-pass\n{more}\n<ca>\n{}</ca>\n", pki.authority);
+        let profile = profile::parse(&text).expect("a good profile");
+        ClientConfig::new(&profile, 0).expect("good keys").silence
+    };
+    assert_eq!(silence("remote 192.0.2.1"), Some(Silence::Restart(120)));
+    assert_eq!(silence("remote 192.0.2.1 1194 tcp-client"), None);
+    assert_eq!(silence("remote 192.0.2.1\nping-restart 0"), Some(Silence::Restart(0)));
+    assert_eq!(silence("remote 192.0.2.1\nkeepalive 10 60"), Some(Silence::Restart(60)));
+    assert_eq!(silence("remote 192.0.2.1\nping-restart 60\nping-exit 30"), Some(Silence::Exit(30)));
+    assert_eq!(silence("remote 192.0.2.1\nping-exit 30\nping-restart 60"), Some(Silence::Restart(60)));
+}
+
+#[test]
+fn a_silent_server_ends_a_client_or_makes_it_come_again() {
+    let pki = Pki::new();
+    let silent = |silence: Silence, pushed: &[&str]| {
+        let mut setup = Setup::new(&pki);
+        setup.client.silence = Some(silence);
+        setup.server.push.extend(pushed.iter().map(|option| (*option).to_owned()));
+        let mut pair = setup.pair();
+        let (failure, at_s) = failed(&mut pair, 200);
+        (failure.name, at_s)
+    };
+    assert_eq!(silent(Silence::Exit(30), &[]), ("ping_exit", 31));
+    assert_eq!(silent(Silence::Restart(120), &[]), ("ping_restart", 121));
+    assert_eq!(silent(Silence::Exit(30), &["ping-restart 60"]), ("ping_restart", 61));
+    let mut setup = Setup::new(&pki);
+    setup.client.silence = Some(Silence::Restart(0));
+    let mut pair = setup.pair();
+    pair.run(10_000 * SECOND_NS, &mut |_| Some(1_000_000));
+    assert_eq!(pair.events.last(), Some(&Event::Up));
+}
+
+#[test]
+fn options_have_a_hand_window_of_their_own() {
+    let mut pair = Setup::new(&Pki::new()).pair();
+    // The reset that arrives is the one of 30 s.
+    pair.run(29 * SECOND_NS, &mut |_| None);
+    pair.run(30 * SECOND_NS + 2_500_000, &mut |_| Some(1_000_000));
+    pair.server.as_mut().expect("a server").hold();
+    let (failure, at_s) = failed(&mut pair, 200);
+    assert_eq!((failure.name, failure.detail.as_str(), at_s), ("no_push_reply", "", 91));
+}
+
+/// A client that waits for options from a server which asked for so much time.
+fn pending(pki: &Pki, asked: &str) -> Pair {
+    let mut setup = Setup::new(pki);
+    setup.client.renegotiate_after_ns = Some(3600 * SECOND_NS);
+    let mut pair = setup.pair();
+    pair.run(1_500_000, &mut |_| Some(1_000_000));
+    pair.server.as_mut().expect("a server").hold();
+    pair.run(SECOND_NS / 2, &mut |_| Some(1_000_000));
+    assert_eq!(pair.events.last(), Some(&Event::KeysDone));
+    pair.server.as_mut().expect("a server").say(asked);
+    pair
+}
+
+#[test]
+fn a_server_that_asks_for_time_gets_what_openvpn_would_give() {
+    let pki = Pki::new();
+    for (asked, given_s) in [
+        ("AUTH_PENDING,timeout 300", 300),
+        ("AUTH_PENDING,timeout 20", 20),
+        ("AUTH_PENDING", 60),
+        ("AUTH_PENDING,timeout 4294967295", 1800),
+    ] {
+        let mut pair = pending(&pki, asked);
+        let (failure, at_s) = failed(&mut pair, 2000);
+        assert_eq!((failure.name, at_s), ("no_push_reply", given_s + 1), "{asked}");
+        let until_s = pair.events.iter().find_map(|event| match event {
+            Event::Pending { until_ns } => Some(until_ns / SECOND_NS),
+            _ => None,
+        });
+        assert_eq!(until_s, Some(given_s), "{asked}");
+    }
+}
+
+#[test]
+fn a_server_that_asked_for_time_and_fell_silent_is_not_waited_for() {
+    let mut pair = pending(&Pki::new(), "AUTH_PENDING,timeout 300");
+    pair.run(100 * SECOND_NS, &mut |_| Some(1_000_000));
+    pair.run(170 * SECOND_NS, &mut |_| None);
+    let Some(Event::Failed(failure)) = pair.events.last() else { panic!("{:?}", pair.events) };
+    assert_eq!(failure.name, "no_push_reply");
+}
+
+#[test]
+fn a_server_that_negotiates_no_cipher_is_taken_at_its_word() {
+    let pki = Pki::new();
+    let connect = |ciphers: &[DataCipher], fallback: Option<DataCipher>, options: &str| {
+        let mut setup = Setup::with(&pki, DataCipher::Aes256Cbc, of_2_6().without(Protocols::TLS_KEY_EXPORT));
+        setup.client.ciphers = ciphers.to_vec();
+        setup.client.fallback = fallback;
+        let mut pair = setup.pair();
+        pair.run(1_500_000, &mut |_| Some(1_000_000));
+        pair.server.as_mut().expect("a server").fix_options(options);
+        pair.run_a_second();
+        pair
+    };
+    let named = "V4,dev-type tun,cipher AES-256-CBC,auth SHA256";
+    let cbc = DataCipher::Aes256Cbc;
+    assert_carries(&mut connect(&[DataCipher::Aes128Gcm, cbc], None, named), "the cipher that it names");
+    assert_carries(&mut connect(&[DataCipher::Aes128Gcm], Some(cbc), "V4,dev-type tun"), "the one that is left");
+    let name = |pair: Pair| match pair.events.last() {
+        Some(Event::Failed(failure)) => failure.name,
+        other => panic!("{other:?}"),
+    };
+    // What it names is what it uses: a fallback would open nothing.
+    assert_eq!(name(connect(&[DataCipher::Aes128Gcm], Some(DataCipher::Aes128Gcm), named)), "cipher_not_offered");
+    assert_eq!(name(connect(&[cbc], None, "V4,dev-type tun")), "no_cipher");
+}
+
+#[test]
+fn what_is_pushed_goes_before_what_is_named() {
+    let mut config = Setup::new(&Pki::new()).client;
+    config.ciphers = vec![DataCipher::Aes256Gcm, DataCipher::Aes128Gcm];
+    let not_offered = NoCipher::NotOffered("BF-CBC".to_owned());
+    assert_eq!(config.cipher_for(Some("AES-128-GCM"), Some("AES-256-GCM")), Ok(DataCipher::Aes128Gcm));
+    assert_eq!(config.cipher_for(Some("BF-CBC"), Some("AES-256-GCM")), Err(not_offered));
+    assert_eq!(config.cipher_for(None, None), Err(NoCipher::NoneNamed));
+}
+
+#[test]
+fn tls_1_2_renews_too_with_keys_of_either_kind() {
+    let pki = Pki::new();
+    for protocols in [of_2_6(), of_2_6().without(Protocols::TLS_KEY_EXPORT)] {
+        let mut setup = Setup::with(&pki, DataCipher::Aes256Gcm, protocols);
+        let trust = Trust { versions: (TlsVersion::Tls12, TlsVersion::Tls12), ..pki.trust() };
+        let certificate = |pair: &'_ (String, String)| (pair.0.clone(), pair.1.clone());
+        let (server, client) = (certificate(&pki.server), certificate(&pki.client));
+        let only = server_config(&trust, (&server.0, &server.1), true).expect("a good server");
+        setup.server.tls = only.into();
+        let trust = ClientTrust::new(&trust).expect("a good authority");
+        setup.identity.tls = client_config(&trust, Some((&client.0, &client.1))).expect("a good identity").into();
+        assert_connects_and_renews(setup, &format!("{protocols:?}"));
+    }
+}
