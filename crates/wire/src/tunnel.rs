@@ -275,12 +275,14 @@ impl std::fmt::Debug for TunnelSpec {
             bind,
             arrivals,
             settled,
+            settling_ms,
             duration_ms,
             attempt_ms,
             retries,
             expect,
             first_data_ms,
             ping_ms,
+            pinged_ms,
             actions,
             traffic,
             interval_ms,
@@ -295,12 +297,14 @@ impl std::fmt::Debug for TunnelSpec {
             .field("bind", bind)
             .field("arrivals", arrivals)
             .field("settled", settled)
+            .field("settling_ms", settling_ms)
             .field("duration_ms", duration_ms)
             .field("attempt_ms", attempt_ms)
             .field("retries", retries)
             .field("expect", expect)
             .field("first_data_ms", first_data_ms)
             .field("ping_ms", ping_ms)
+            .field("pinged_ms", pinged_ms)
             .field("actions", actions)
             .field("traffic", traffic)
             .field("interval_ms", interval_ms)
@@ -386,12 +390,14 @@ mod tests {
             bind: Vec::new(),
             arrivals: Vec::new(),
             settled: 0,
+            settling_ms: 0,
             duration_ms: 1000,
             attempt_ms: 60_000,
             retries: 0,
             expect: TunnelExpectation::default(),
             first_data_ms: 1000,
             ping_ms: None,
+            pinged_ms: None,
             actions: Vec::new(),
             traffic: None,
             interval_ms: 100,
