@@ -48,8 +48,8 @@ pub struct FlowReport {
     /// When its sender (rr: the one who asks) stopped trying: at the end of its time or number, at a stop or an error, ns.
     /// A stall that lasts to the end therefore belongs to the flow.
     pub end_ns: Option<u64>,
-    /// Payload bytes sent by the sending side.
-    pub sent_bytes: u64,
+    /// Payload bytes sent by the sending side; absent where the sender did not tell.
+    pub sent_bytes: Option<u64>,
     /// Payload bytes received by the receiving side; absent where the receiver did not tell.
     pub received_bytes: Option<u64>,
     /// Datagrams, transactions or requests sent.
@@ -64,6 +64,10 @@ pub struct FlowReport {
     pub reordered: Option<u64>,
     /// Mean over the flow of the interarrival jitter (RFC 3550, 6.4.1), µs; absent before two datagrams.
     pub jitter_us: Option<f64>,
+    /// Mean latency of what came through a fleet client's tunnel, from when it was due, µs; absent where this side cannot tell.
+    pub latency_mean_us: Option<f64>,
+    /// The longest of these latencies, µs.
+    pub latency_max_us: Option<f64>,
     /// TCP segments sent again.
     pub retransmits: Option<u64>,
     /// Mean of the sampled smoothed round-trip times, µs.

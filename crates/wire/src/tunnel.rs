@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{HttpRequest, RateStage};
 
 /// OpenVPN clients by the thousand, without TUN devices: they connect, prove their tunnels, and carry load.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TunnelSpec {
     /// The text of an `.ovpn` file; each file that it refers to is in it as an inline block.
@@ -257,6 +257,52 @@ pub struct TunnelClientReport {
     pub inside: BTreeMap<String, u64>,
 }
 
+impl std::fmt::Debug for TunnelSpec {
+    /// All but the profile, which holds keys and a password inline.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Taken apart, so that no field that is new is forgotten.
+        let Self {
+            profile,
+            clients,
+            threads,
+            identities,
+            users,
+            bind,
+            arrivals,
+            settled,
+            duration_ms,
+            attempt_ms,
+            retries,
+            expect,
+            first_data_ms,
+            ping_ms,
+            actions,
+            traffic,
+            interval_ms,
+        } = self;
+        formatter
+            .debug_struct("TunnelSpec")
+            .field("profile", &format_args!("({} bytes)", profile.len()))
+            .field("clients", clients)
+            .field("threads", threads)
+            .field("identities", identities)
+            .field("users", users)
+            .field("bind", bind)
+            .field("arrivals", arrivals)
+            .field("settled", settled)
+            .field("duration_ms", duration_ms)
+            .field("attempt_ms", attempt_ms)
+            .field("retries", retries)
+            .field("expect", expect)
+            .field("first_data_ms", first_data_ms)
+            .field("ping_ms", ping_ms)
+            .field("actions", actions)
+            .field("traffic", traffic)
+            .field("interval_ms", interval_ms)
+            .finish()
+    }
+}
+
 impl std::fmt::Debug for TunnelIdentities {
     /// Names the kind; keys stay out of logs.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -314,4 +360,39 @@ pub struct CryptoReport {
     pub cpu_ns: u64,
     /// Time that they took together, ns.
     pub wall_ns: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_secret_is_in_no_debug_output() {
+        let spec = TunnelSpec {
+            profile: "<key>\nSECRET-KEY\n</key>".into(),
+            clients: 3,
+            threads: 1,
+            identities: TunnelIdentities::Issued {
+                authority_pem: "certificate".into(),
+                authority_key_pem: "SECRET-AUTHORITY".into(),
+                name_prefix: "client".into(),
+            },
+            users: vec![TunnelUser { user: "eve".into(), password: "SECRET-WORD".into() }],
+            bind: Vec::new(),
+            arrivals: Vec::new(),
+            settled: 0,
+            duration_ms: 1000,
+            attempt_ms: 60_000,
+            retries: 0,
+            expect: TunnelExpectation::default(),
+            first_data_ms: 1000,
+            ping_ms: None,
+            actions: Vec::new(),
+            traffic: None,
+            interval_ms: 100,
+        };
+        let text = format!("{:?}", crate::Workload::Tunnel(Box::new(spec)));
+        assert!(!text.contains("SECRET"), "{text}");
+        assert!(text.contains("profile: (23 bytes)") && text.contains("clients: 3") && text.contains("eve"), "{text}");
+    }
 }

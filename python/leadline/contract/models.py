@@ -582,6 +582,14 @@ class FlowReport(BaseModel):
     """
     Mean over the flow of the interarrival jitter (RFC 3550, 6.4.1), µs; absent before two datagrams.
     """
+    latency_max_us: float | None = None
+    """
+    The longest of these latencies, µs.
+    """
+    latency_mean_us: float | None = None
+    """
+    Mean latency of what came through a fleet client's tunnel, from when it was due, µs; absent where this side cannot tell.
+    """
     local: str | None = None
     """
     Local address and port.
@@ -614,9 +622,9 @@ class FlowReport(BaseModel):
     """
     Mean of the sampled smoothed round-trip times, µs.
     """
-    sent_bytes: Annotated[int, Field(ge=0)]
+    sent_bytes: Annotated[int | None, Field(ge=0)] = None
     """
-    Payload bytes sent by the sending side.
+    Payload bytes sent by the sending side; absent where the sender did not tell.
     """
     sent_units: Annotated[int | None, Field(ge=0)] = None
     """

@@ -46,6 +46,8 @@ FLOWS_SCHEMA: dict[str, Any] = {
     "duplicates": pl.Int64,
     "reordered": pl.Int64,
     "jitter_us": pl.Float64,
+    "latency_mean_us": pl.Float64,
+    "latency_max_us": pl.Float64,
     "retransmits": pl.Int64,
     "rtt_mean_us": pl.Float64,
     "congestion": pl.String,

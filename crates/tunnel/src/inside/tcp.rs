@@ -24,6 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A connection on which nothing happens asks for a sign of life this often. It takes the place of probes of a closed window,
 /// which smoltcp does not send.
 const KEEP_ALIVE: Duration = Duration::from_secs(1);
+/// The smallest MTU that a stack works with: IPv6's header, TCP's with all its options, and a little payload. For one with a
+/// smaller MTU it makes packets that are too long.
+pub const LEAST_MTU: u16 = 128;
 /// The least time until the next call, ns: a machine that says "now" and has nothing to send must not turn us in a circle.
 const LEAST_WAIT_NS: u64 = 1_000_000;
 /// The first of the ports that are used in turn (RFC 6335, section 6: dynamic ports).
@@ -103,9 +106,12 @@ struct Entry {
 }
 
 impl Stack {
-    /// With these addresses, for packets of at most so many bytes. `seed` makes ports and sequence numbers hard to guess.
+    /// With these addresses, for packets of at most so many bytes; an address that can be no host's is as none. `seed` makes ports and sequence numbers hard to guess.
     pub fn new(ipv4: Option<Ipv4Addr>, ipv6: Option<Ipv6Addr>, mtu: u16, seed: u64, now_ns: u64) -> Self {
-        let mut wire = Wire::new(mtu);
+        // A server gives what it likes, and smoltcp takes an address of a group for our own mistake.
+        let ipv4 = ipv4.filter(|own| !own.is_multicast() && !own.is_broadcast() && !own.is_unspecified());
+        let ipv6 = ipv6.filter(|own| !own.is_multicast() && !own.is_unspecified());
+        let mut wire = Wire::new(mtu.max(LEAST_MTU));
         let mut config = Config::new(HardwareAddress::Ip);
         config.random_seed = seed;
         let mut interface = Interface::new(config, &mut wire.device(&[]), instant(now_ns));
@@ -215,7 +221,9 @@ impl Stack {
     /// Writes as much as there is room for; says how much.
     pub fn write(&mut self, connection: Connection, bytes: &[u8]) -> usize {
         self.idle_ns = None;
-        self.socket_mut(connection).send_slice(bytes).unwrap_or(0)
+        let written = self.socket_mut(connection).send_slice(bytes).unwrap_or(0);
+        self.entry_mut(connection).window.wrote(written);
+        written
     }
 
     /// Writes as many bytes of no meaning as the path takes, by the stream's congestion control; says how many. Nothing is copied.

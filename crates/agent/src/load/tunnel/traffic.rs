@@ -15,6 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use leadline_sys::process::random_u64;
+use leadline_tunnel::inside::tcp::LEAST_MTU;
 use leadline_wire::{ErrorReport, FlowProgress, FlowReport, LoadReport, TunnelTraffic};
 
 use self::echo::EchoPlan;
@@ -42,6 +43,19 @@ pub struct Seat {
     pub server_ipv6: Option<Ipv6Addr>,
     /// The longest IP packet that the tunnel takes, bytes.
     pub mtu: u16,
+}
+
+impl Seat {
+    /// Whether its tunnel has room for TCP.
+    ///
+    /// # Errors
+    /// By name, where it has not.
+    pub fn carries_tcp(&self) -> Result<(), &'static str> {
+        if self.mtu < LEAST_MTU {
+            return Err("mtu_too_small");
+        }
+        Ok(())
+    }
 }
 
 /// What a client's traffic may use while it acts.
@@ -178,6 +192,7 @@ fn server(kind: &str, host: &str, port: u16) -> Result<SocketAddr, ErrorReport> 
 pub fn explanation(name: &str) -> &'static str {
     match name {
         "packet_too_big" => "the packets are longer than the tunnel's MTU",
+        "mtu_too_small" => "the tunnel's MTU leaves no room for TCP",
         "packet_too_small" => "the packets have no room for a number and a time; over IPv6 that takes 64 bytes",
         "no_echo_target" => "the server did not tell its end of the tunnel; name who is to answer",
         _ => "the server gave the client no address of that family",

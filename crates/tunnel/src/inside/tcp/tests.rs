@@ -179,6 +179,39 @@ fn a_window_that_was_closed_opens_again_though_its_news_is_lost() {
 }
 
 #[test]
+fn a_preface_that_is_not_acknowledged_yet_holds_nothing_up() {
+    let (mut world, near, _) = World::connected(Link::default(), false);
+    world.until(|world| world.near.is_writable(near));
+    assert_eq!(world.near.write(near, &[1; 32]), 32);
+    assert_eq!(world.near.fill(world.now_ns, near) + 32, 14_000, "the first window");
+    assert_eq!(world.near.fill(world.now_ns, near), 0);
+}
+
+#[test]
+fn an_idle_connection_outlives_a_loss() {
+    let (mut world, near, far) = World::connected(Link::default(), false);
+    world.until(|world| world.near.is_writable(near) && world.far.is_writable(far));
+    // A far end that says nothing by itself, and to which signs of life are nothing.
+    let far_handle = world.far.entry(far).handle;
+    let far_socket = world.far.sockets.get_mut::<smoltcp::socket::tcp::Socket>(far_handle);
+    far_socket.set_keep_alive(None);
+    far_socket.set_timeout(None);
+    assert_eq!(world.near.write(near, &[1; 8000]), 8000);
+    (world.packets, world.link.lose) = (0, 3);
+    world.until(|world| {
+        if world.near.retransmits(near) > 0 {
+            world.link = Link::default();
+        }
+        world.far.read(far, |piece| piece.len());
+        world.near.unacknowledged(near) == 0
+    });
+    assert!(world.near.retransmits(near) > 0);
+    let since_ns = world.now_ns;
+    world.until(|world| world.now_ns > since_ns + 100_000_000_000);
+    assert_eq!(world.near.error(near), None, "its signs of life are answered");
+}
+
+#[test]
 fn a_closed_port_refuses_and_silence_times_out() {
     let mut world = World::new(Link::default());
     let near = world.near.connect(0, address(true, false, 9), SMALL).unwrap();
@@ -256,6 +289,31 @@ fn a_family_without_an_address_is_refused() {
     let mut stack = Stack::new(Some([10, 8, 0, 2].into()), None, 1500, 0, 0);
     assert_eq!(stack.connect(0, address(true, true, 5201), SMALL), Err(TcpError::NoAddress));
     assert!(stack.connect(0, "0.0.0.0:0".parse().unwrap(), SMALL).is_err());
+}
+
+#[test]
+fn addresses_of_groups_and_tunnels_without_room_break_nothing() {
+    for (ipv4, ipv6) in [("224.0.0.1", "ff02::1"), ("255.255.255.255", "::"), ("0.0.0.0", "ff05::2")] {
+        let mut stack = Stack::new(Some(ipv4.parse().unwrap()), Some(ipv6.parse().unwrap()), 1500, 0, 0);
+        for v6 in [false, true] {
+            assert_eq!(stack.connect(0, address(true, v6, 5201), SMALL), Err(TcpError::NoAddress), "{ipv4} {ipv6}");
+        }
+    }
+    for mtu in [0, 20, 40, 67, super::LEAST_MTU] {
+        let mut world = World::new(Link::default());
+        world.near = Stack::new(Some("10.8.0.2".parse().unwrap()), Some("fd00::2".parse().unwrap()), mtu, 3, 0);
+        for v6 in [false, true] {
+            let far = world.far.listen(0, address(true, v6, 5201), SMALL);
+            let near = world.near.connect(0, address(true, v6, 5201), SMALL).unwrap();
+            world.until(|world| world.near.is_writable(near));
+            assert_eq!(world.near.write(near, &[1; 500]), 500);
+            let mut read = 0;
+            world.until(|world| {
+                read += world.far.read(far, |piece| piece.len());
+                read == 500
+            });
+        }
+    }
 }
 
 #[test]

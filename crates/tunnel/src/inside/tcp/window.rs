@@ -67,10 +67,15 @@ impl Window {
         self.bytes.saturating_sub(under_way)
     }
 
-    /// So many bytes were handed over.
-    pub fn sent(&mut self, now_ns: u64, bytes: usize) {
+    /// So many bytes were handed over, whatever there was room for.
+    pub fn wrote(&mut self, bytes: usize) {
         self.under_way += bytes;
         self.handed += bytes as u64;
+    }
+
+    /// So many bytes were handed over at a known time.
+    pub fn sent(&mut self, now_ns: u64, bytes: usize) {
+        self.wrote(bytes);
         if bytes > 0 {
             self.probe.get_or_insert((now_ns, self.handed));
         }
@@ -79,9 +84,8 @@ impl Window {
     /// RFC 9406, in short: where round trips grow, a queue does, and the doubling ends before it overflows. It matters: smoltcp sends
     /// a whole window again where one segment of it was lost.
     fn look_at_delay(&mut self, now_ns: u64) {
-        let Some((at_ns, _)) = self.probe.filter(|(_, handed)| self.handed - self.under_way as u64 >= *handed) else {
-            return;
-        };
+        let acknowledged = self.handed.saturating_sub(self.under_way as u64);
+        let Some((at_ns, _)) = self.probe.filter(|(_, handed)| acknowledged >= *handed) else { return };
         let round_trip_ns = now_ns.saturating_sub(at_ns);
         self.probe = None;
         self.shortest_ns = self.shortest_ns.min(round_trip_ns);
@@ -111,6 +115,20 @@ mod tests {
             round(losses);
         }
         assert_eq!(round(20), SEGMENT_BYTES, "never less");
+    }
+
+    #[test]
+    fn what_was_written_before_is_no_part_of_a_measured_round_trip() {
+        let mut window = Window::default();
+        window.wrote(32);
+        assert_eq!(window.room(0, 32, 0, 1 << 20), FIRST_BYTES - 32);
+        window.sent(0, 1000);
+        // Neither the first 32 bytes alone, nor all but one.
+        window.room(1_000_000, 1000, 0, 1 << 20);
+        window.room(2_000_000, 1, 0, 1 << 20);
+        assert_eq!((window.probe, window.shortest_ns), (Some((0, 1032)), u64::MAX));
+        window.room(3_000_000, 0, 0, 1 << 20);
+        assert_eq!((window.probe, window.shortest_ns), (None, 3_000_000));
     }
 
     #[test]

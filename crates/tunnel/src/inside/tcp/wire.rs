@@ -135,7 +135,8 @@ impl Wire {
             sent.recover = None;
             return true;
         }
-        !is_repeated || is_behind(recover, found.0)
+        // With nothing under way it is the answer to a sign of life, and the only one that the far end gives.
+        !is_repeated || is_behind(recover, found.0) || sent.end == Some(found.0)
     }
 }
 

@@ -8,7 +8,7 @@ use leadline_stats::{Arrival, Jitter, SequenceTracker};
 use leadline_tunnel::inside::Echo;
 use leadline_wire::{Direction, ErrorReport};
 
-use super::turns::{row, Turns, BATCH, OVERTIME_NS, REMEMBERED_S, RETRY_NS};
+use super::turns::{row, Latency, Turns, BATCH, OVERTIME_NS, REMEMBERED_S, RETRY_NS};
 use super::{count, Channel, Figures, Seat, Traffic, TrafficPlan};
 use crate::events::input_error;
 use crate::load::tunnel::metric::Metric;
@@ -79,6 +79,7 @@ impl TrafficPlan for EchoPlan {
             replies: SequenceTracker::with_window(self.remembered),
             received_bytes: 0,
             jitter: Jitter::default(),
+            latency: Latency::default(),
             strays: 0,
             errors: BTreeMap::new(),
         }))
@@ -107,6 +108,7 @@ struct EchoTraffic {
     replies: SequenceTracker,
     received_bytes: u64,
     jitter: Jitter,
+    latency: Latency,
     /// Replies with numbers or times that nobody sent.
     strays: u64,
     errors: BTreeMap<&'static str, u64>,
@@ -178,6 +180,7 @@ impl Traffic for EchoTraffic {
         self.jitter.record(reply.sent_ns, now_ns);
         self.received_bytes += reply.packet_bytes as u64;
         channel.counters.received(reply.packet_bytes as u64, 1);
+        self.latency.record(now_ns - due_ns);
         channel.record(Metric::Latency, due_ns, now_ns - due_ns);
         channel.record(Metric::Service, due_ns, now_ns - reply.sent_ns);
         if self.ended_ns.is_some() && self.replies.received() == self.next {
@@ -200,7 +203,7 @@ impl Traffic for EchoTraffic {
         let mut flow = row(self.client, Direction::Up, start_ns);
         flow.start_ns = self.first_ns;
         flow.end_ns = self.first_ns.map(|_| self.ended_ns.unwrap_or(now_ns).min(end_ns).max(self.last_ns));
-        flow.sent_bytes = self.next * self.packet_bytes as u64;
+        flow.sent_bytes = Some(self.next * self.packet_bytes as u64);
         flow.received_bytes = Some(self.received_bytes);
         flow.sent_units = Some(self.next);
         flow.received_units = Some(self.replies.received());
@@ -208,6 +211,8 @@ impl Traffic for EchoTraffic {
         flow.duplicates = Some(self.replies.duplicates());
         flow.reordered = Some(self.replies.reordered());
         flow.jitter_us = self.jitter.mean_us();
+        flow.latency_mean_us = self.latency.mean_us();
+        flow.latency_max_us = self.latency.longest_us();
         flow.local = Some(self.echo.ends().source().to_string());
         flow.remote = Some(self.echo.ends().destination().to_string());
         let counts = BTreeMap::from([

@@ -1,5 +1,5 @@
 //! HTTP requests over one connection per client, one after another, at a rate or back to back; latency counts from when a request
-//! was due. The exchange is the same machine's as outside of a tunnel; a connection that ends is made anew.
+//! was due, for one that gets no answer to when it is given up. The exchange is the same machine's as outside of a tunnel; a connection that ends is made anew.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use leadline_pace::Pace;
 use leadline_tunnel::inside::tcp::{Buffers, Connection, Stack};
 use leadline_wire::{Direction, ErrorReport, HttpRequest};
 
-use super::turns::{row, Turns};
+use super::turns::{row, Latency, Turns};
 use super::{count, Channel, Figures, Seat, Traffic, TrafficPlan};
 use crate::events::input_error;
 use crate::load::tunnel::metric::Metric;
@@ -26,6 +26,8 @@ const DRAIN_NS: u64 = 5_000_000_000;
 const REST_NS: u64 = 500_000_000;
 /// What was due in time may still begin this much after the end, ns.
 const OVERTIME_NS: u64 = super::turns::OVERTIME_NS;
+/// Requests that have been out for longer than this are told apart from those that the end came too early for, ns.
+const LONG_WAIT_NS: u64 = 1_000_000_000;
 /// Classes of status codes, by their first digit.
 const STATUS_NAMES: [&str; 10] = [
     "status_0xx",
@@ -79,6 +81,7 @@ impl TrafficPlan for HttpPlan {
         if !has_address {
             return Err("no_address");
         }
+        seat.carries_tcp()?;
         let seed = self.seed ^ u64::from(seat.client).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Ok(Box::new(HttpTraffic {
             client: seat.client,
@@ -128,7 +131,12 @@ struct Tally {
     answered: u64,
     sent_bytes: u64,
     received_bytes: u64,
+    /// Sent whole, and not answered by the end; those of them that had been out for long.
     unanswered: u64,
+    unanswered_long: u64,
+    /// Begun, and not sent whole by the end.
+    unfinished: u64,
+    latency: Latency,
     connections: u64,
     status: [u64; 10],
     first_ns: Option<u64>,
@@ -222,8 +230,11 @@ impl HttpTraffic {
             self.machine.begin(due_ns, now_ns, batch);
             self.tally.begun += 1;
             self.tally.first_ns.get_or_insert(now_ns);
-            let late_ns = now_ns.saturating_sub(due_ns.max(self.tally.free_ns));
-            channel.record(Metric::TrafficLate, due_ns, late_ns);
+            // Without a rate a request has no time of its own that it could be late for.
+            if self.turns.is_some() {
+                let late_ns = now_ns.saturating_sub(due_ns.max(self.tally.free_ns));
+                channel.record(Metric::TrafficLate, due_ns, late_ns);
+            }
         }
         if self.machine.is_sending() {
             let from = self.request.bytes().len() - self.machine.unsent_bytes();
@@ -272,14 +283,41 @@ impl HttpTraffic {
 
     fn take_answer(&mut self, answer: &Answer, channel: &mut Channel<'_>) {
         let timing = answer.timing;
-        channel.record(Metric::Latency, timing.due_ns, timing.done_ns.saturating_sub(timing.due_ns));
+        self.record_latency(timing.due_ns, timing.done_ns, channel);
         channel.record(Metric::Service, timing.due_ns, timing.done_ns.saturating_sub(timing.sent_ns));
         self.tally.answered += 1;
         self.tally.status[usize::from(answer.response.status / 100).min(9)] += 1;
     }
 
+    fn record_latency(&mut self, due_ns: u64, done_ns: u64, channel: &mut Channel<'_>) {
+        let latency_ns = done_ns.saturating_sub(due_ns);
+        self.tally.latency.record(latency_ns);
+        channel.record(Metric::Latency, due_ns, latency_ns);
+    }
+
+    /// Takes the age of a request that gets no answer for its latency, which is at least that.
+    fn record_age(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
+        if let Some(due_ns) = self.machine.outstanding_due_ns() {
+            self.record_latency(due_ns, now_ns, channel);
+        }
+    }
+
+    /// The time is over: what is under way will not be waited for any more.
+    fn leave_unanswered(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
+        self.record_age(now_ns, channel);
+        let since_ns = self.machine.outstanding_since_ns().unwrap_or(now_ns);
+        match self.machine.close() {
+            Some(left) if left.was_sent => {
+                self.tally.unanswered += 1;
+                self.tally.unanswered_long += u64::from(now_ns.saturating_sub(since_ns) > LONG_WAIT_NS);
+            }
+            Some(_) => self.tally.unfinished += 1,
+            None => {}
+        }
+    }
+
     /// Gives up what takes too long, and ends when nothing more is to come; when to look again, ns.
-    fn watch_time(&mut self, start_ns: u64, now_ns: u64) -> u64 {
+    fn watch_time(&mut self, start_ns: u64, now_ns: u64, channel: &mut Channel<'_>) -> u64 {
         let end_ns = start_ns.saturating_add(self.duration_ns);
         let waits_until_ns = self.machine.outstanding_since_ns().map(|since_ns| {
             let patient_ns = since_ns.saturating_add(TIMEOUT_NS);
@@ -287,8 +325,9 @@ impl HttpTraffic {
         });
         if waits_until_ns.is_some_and(|until_ns| now_ns >= until_ns) {
             if now_ns >= end_ns.saturating_add(DRAIN_NS) {
-                self.tally.unanswered += 1;
+                self.leave_unanswered(now_ns, channel);
             } else {
+                self.record_age(now_ns, channel);
                 count(&mut self.tally.errors, "timeout");
             }
             self.close(now_ns);
@@ -336,7 +375,7 @@ impl Traffic for HttpTraffic {
             self.send(start_ns, now_ns, channel);
         }
         let own_ns = match self.start_ns {
-            Some(start_ns) if now_ns >= start_ns => self.watch_time(start_ns, now_ns),
+            Some(start_ns) if now_ns >= start_ns => self.watch_time(start_ns, now_ns, channel),
             Some(start_ns) => start_ns,
             None if self.connection.is_none() => self.connect_ns.max(now_ns),
             None => u64::MAX,
@@ -357,10 +396,8 @@ impl Traffic for HttpTraffic {
         self.tally.is_done
     }
 
-    fn finish(&mut self, now_ns: u64, _channel: &mut Channel<'_>) -> Figures {
-        if let Some(outstanding) = self.machine.close() {
-            self.tally.unanswered += u64::from(outstanding.requests);
-        }
+    fn finish(&mut self, now_ns: u64, channel: &mut Channel<'_>) -> Figures {
+        self.leave_unanswered(now_ns, channel);
         let start_ns = self.start_ns.unwrap_or(now_ns);
         let due = match self.turns {
             Some(turns) => turns.due_count(now_ns.saturating_sub(start_ns)),
@@ -370,17 +407,20 @@ impl Traffic for HttpTraffic {
         let mut flow = row(self.client, Direction::Up, start_ns);
         flow.start_ns = tally.first_ns;
         flow.end_ns = tally.first_ns.map(|_| tally.ended_ns.unwrap_or(now_ns));
-        flow.sent_bytes = tally.sent_bytes;
+        flow.sent_bytes = Some(tally.sent_bytes);
         flow.received_bytes = Some(tally.received_bytes);
         flow.sent_units = Some(tally.sent);
         flow.received_units = Some(tally.answered);
+        flow.latency_mean_us = tally.latency.mean_us();
+        flow.latency_max_us = tally.latency.longest_us();
         flow.local = self.local.map(|local| local.to_string());
         flow.remote = Some(self.server.to_string());
         let mut counts = BTreeMap::from([
             ("requests_due", due),
             ("requests_sent", tally.sent),
-            ("unsent", due.saturating_sub(tally.begun)),
+            ("unsent", due.saturating_sub(tally.begun) + tally.unfinished),
             ("unanswered", tally.unanswered),
+            ("unanswered_over_1s", tally.unanswered_long),
             ("connections", tally.connections),
         ]);
         counts.extend(STATUS_NAMES.into_iter().zip(tally.status).filter(|(_, count)| *count > 0));

@@ -8,7 +8,7 @@ use leadline_tunnel::inside::tcp::Stack;
 use leadline_wire::{Direction, FlowReport};
 
 use super::session::{Ending, Leader, Member, GLANCE_NS};
-use super::turns::row;
+use super::turns::{row, Latency};
 use super::{Channel, Figures, Seat};
 
 /// One client's place.
@@ -110,9 +110,10 @@ impl Place {
         let sent_units = sender.and_then(|side| side.sent_units);
         let received_units = receiver.and_then(|side| side.received_units);
         FlowReport {
-            start_ns: sender.and_then(|side| side.start_ns),
-            end_ns: sender.and_then(|side| side.end_ns),
-            sent_bytes: sender.map_or(0, |side| side.sent_bytes),
+            // Where the sender does not tell, what came has its span.
+            start_ns: sender.map_or(near.start_ns, |side| side.start_ns),
+            end_ns: sender.map_or(near.end_ns, |side| side.end_ns),
+            sent_bytes: sender.map(|side| side.sent_bytes),
             received_bytes: receiver.map(|side| side.received_bytes),
             sent_units,
             received_units,
@@ -120,6 +121,8 @@ impl Place {
             duplicates: receiver.and_then(|side| side.duplicates),
             reordered: receiver.and_then(|side| side.reordered),
             jitter_us: receiver.and_then(|side| side.jitter_us),
+            latency_mean_us: view.latency.mean_us(),
+            latency_max_us: view.latency.longest_us(),
             retransmits: sender.and_then(|side| side.retransmits),
             rtt_mean_us: sender.and_then(|side| side.rtt_mean_us),
             congestion: view.congestion.map(str::to_owned),
@@ -138,6 +141,8 @@ pub struct View {
     pub due_ns: u64,
     /// What this side counted, under the flow's number in the session.
     pub local: SideReport,
+    /// Of what came here and tells when it was due.
+    pub latency: Latency,
     /// This end and the far one.
     pub ends: Option<(std::net::SocketAddr, std::net::SocketAddr)>,
     /// TCP's congestion control on this side.

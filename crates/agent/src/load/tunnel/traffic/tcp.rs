@@ -9,6 +9,7 @@ use leadline_wire::Direction;
 
 use super::place::{Place, View};
 use super::session::{Ending, Part, Sessions, Subject};
+use super::turns::Latency;
 use super::{count, Channel, Figures, Seat, Told, Traffic, TrafficPlan};
 use crate::flows::{DRAIN_NS, LONGEST_DRAIN_NS};
 
@@ -47,6 +48,7 @@ impl TrafficPlan for TcpPlan {
         if !has_address {
             return Err("no_address");
         }
+        seat.carries_tcp()?;
         let member = self.sessions.join(seat.client);
         Ok(Box::new(TcpTraffic {
             place: Place::new(member, seat, self.seed, true),
@@ -98,11 +100,8 @@ struct Stream {
 impl TcpTraffic {
     /// Takes up new terms: streams begin anew.
     fn take_part(&mut self, part: Part, now_ns: u64) {
+        self.drop_streams();
         let Some(stack) = &mut self.place.stack else { return };
-        for old in [self.up.take(), self.down.take()].into_iter().flatten() {
-            stack.abort(old.connection);
-            stack.release(old.connection);
-        }
         let up = Buffers { receive_bytes: IDLE_BUFFER_BYTES, send_bytes: self.buffer_bytes };
         let down = Buffers { receive_bytes: self.buffer_bytes, send_bytes: IDLE_BUFFER_BYTES };
         for (id, buffers, place) in [(part.up, up, &mut self.up), (part.down, down, &mut self.down)] {
@@ -117,6 +116,15 @@ impl TcpTraffic {
                 }
                 Err(error) => count(&mut self.place.errors, error.name()),
             }
+        }
+    }
+
+    /// The terms of which they were are no more; their numbers may be others' by now.
+    fn drop_streams(&mut self) {
+        let Some(stack) = &mut self.place.stack else { return };
+        for old in [self.up.take(), self.down.take()].into_iter().flatten() {
+            stack.abort(old.connection);
+            stack.release(old.connection);
         }
     }
 
@@ -173,7 +181,8 @@ impl TcpTraffic {
             ..SideReport::default()
         };
         let ends = stack.map(|stack| (stack.local(stream.connection), self.server));
-        View { direction, due_ns, local, ends, congestion: is_up.then_some(CONGESTION) }
+        let congestion = is_up.then_some(CONGESTION);
+        View { direction, due_ns, local, latency: Latency::default(), ends, congestion }
     }
 
     fn streams(&self) -> impl Iterator<Item = &Stream> {
@@ -211,7 +220,10 @@ impl Traffic for TcpTraffic {
     fn poll(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
         match self.place.member.news() {
             Some(Some(part)) => self.take_part(part, now_ns),
-            Some(None) => self.place.left_out = Some("stream_unanswered"),
+            Some(None) => {
+                self.place.left_out = Some("stream_unanswered");
+                self.drop_streams();
+            }
             None => {}
         }
         self.move_payload(now_ns, channel);

@@ -1,4 +1,5 @@
-//! When one client's paced sends are due, and the row that its flow leaves. Owns no state of a flow.
+//! When one client's paced sends are due, how long what it asked for took, and the row that its flow leaves. Owns no state of
+//! a flow.
 
 use leadline_pace::Pace;
 use leadline_wire::{Direction, FlowReport};
@@ -48,6 +49,34 @@ impl Turns {
     }
 }
 
+/// One client's latencies, of which the fleet's histograms keep no names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Latency {
+    count: u64,
+    sum_ns: u128,
+    longest_ns: u64,
+}
+
+impl Latency {
+    /// Counts one.
+    #[inline]
+    pub fn record(&mut self, latency_ns: u64) {
+        self.count += 1;
+        self.sum_ns += u128::from(latency_ns);
+        self.longest_ns = self.longest_ns.max(latency_ns);
+    }
+
+    /// Their mean, µs.
+    pub fn mean_us(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64 / 1e3)
+    }
+
+    /// The longest of them, µs.
+    pub fn longest_us(&self) -> Option<f64> {
+        (self.count > 0).then_some(self.longest_ns as f64 / 1e3)
+    }
+}
+
 /// A flow's row before anything is known of it but when it was due.
 pub fn row(client: u32, direction: Direction, due_ns: u64) -> FlowReport {
     FlowReport {
@@ -56,7 +85,7 @@ pub fn row(client: u32, direction: Direction, due_ns: u64) -> FlowReport {
         due_ns,
         start_ns: None,
         end_ns: None,
-        sent_bytes: 0,
+        sent_bytes: None,
         received_bytes: None,
         sent_units: None,
         received_units: None,
@@ -64,6 +93,8 @@ pub fn row(client: u32, direction: Direction, due_ns: u64) -> FlowReport {
         duplicates: None,
         reordered: None,
         jitter_us: None,
+        latency_mean_us: None,
+        latency_max_us: None,
         retransmits: None,
         rtt_mean_us: None,
         congestion: None,
@@ -91,6 +122,14 @@ mod tests {
         assert!(turns.iter().all(|turns| turns.most() == 10));
         assert_eq!((turns[2].due_count(49_999_999), turns[2].due_count(50_000_000)), (0, 1));
         assert_eq!(turns[2].due_count(u64::MAX), 10);
+    }
+
+    #[test]
+    fn what_nobody_measured_is_not_known() {
+        let mut latency = Latency::default();
+        assert_eq!((latency.mean_us(), latency.longest_us()), (None, None));
+        [1_000, 5_000, 3_000].into_iter().for_each(|one_ns| latency.record(one_ns));
+        assert_eq!((latency.mean_us(), latency.longest_us()), (Some(3.0), Some(5.0)));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use leadline_wire::{Direction, ErrorReport};
 
 use super::place::{Place, View};
 use super::session::{Part, Sessions, Subject};
-use super::turns::{Turns, BATCH, OVERTIME_NS, REMEMBERED_S, RETRY_NS};
+use super::turns::{Latency, Turns, BATCH, OVERTIME_NS, REMEMBERED_S, RETRY_NS};
 use super::{count, Channel, Figures, Seat, Told, Traffic, TrafficPlan};
 use crate::events::input_error;
 use crate::flows::DRAIN_NS;
@@ -74,6 +74,8 @@ impl TrafficPlan for UdpPlan {
         if self.datagram_bytes + flow.overhead_bytes() > usize::from(seat.mtu) {
             return Err("packet_too_big");
         }
+        // Whoever leads a session talks over TCP.
+        seat.carries_tcp()?;
         let member = self.sessions.join(seat.client);
         Ok(Box::new(UdpTraffic {
             place: Place::new(member, seat, self.seed, false),
@@ -145,6 +147,9 @@ struct Up {
 
 struct Down {
     flow: Flow,
+    latency: Latency,
+    /// Arrivals before they were due by this host's clock, which differs from the server's by a part of a round trip.
+    early: u64,
     receiver: DatagramReceiver,
     /// When the server's count was heard of.
     told_ns: Option<u64>,
@@ -164,6 +169,8 @@ impl UdpTraffic {
         self.down = flow(1, part.down).map(|flow| Down {
             receiver: DatagramReceiver::new(part.token, flow.id, self.datagram_bytes).remembering(self.remembered),
             flow,
+            latency: Latency::default(),
+            early: 0,
             told_ns: None,
             has_ended: false,
         });
@@ -280,7 +287,11 @@ impl UdpTraffic {
             {
                 if header.sequence < pace.count_within(self.duration_ns) {
                     let due_ns = begin_ns.saturating_add(pace.due_ns(header.sequence));
-                    channel.record(Metric::Latency, due_ns, now_ns.saturating_sub(due_ns));
+                    // What is not known to have taken any time took none, as far as can be told.
+                    let latency_ns = now_ns.saturating_sub(due_ns);
+                    down.early += u64::from(now_ns < due_ns);
+                    down.latency.record(latency_ns);
+                    channel.record(Metric::Latency, due_ns, latency_ns);
                 }
             }
         }
@@ -372,12 +383,18 @@ impl Traffic for UdpTraffic {
                 ..SideReport::default()
             };
             let ends = Some((up.flow.udp.source(), up.flow.udp.destination()));
-            views.push(View { direction: Direction::Up, due_ns, local, ends, congestion: None });
+            let latency = Latency::default();
+            views.push(View { direction: Direction::Up, due_ns, local, latency, ends, congestion: None });
         }
         if let Some(down) = &self.down {
             let tracker = down.receiver.tracker();
+            let span_ns = down.receiver.span_ns();
+            // Where the server does not tell, it has lasted as long as somebody listened for it; a stall at its end is its own.
+            let listened_ns = now_ns.min(due_ns.saturating_add(self.duration_ns));
             let local = SideReport {
                 flow: down.flow.id,
+                start_ns: span_ns.map(|(first, _)| first),
+                end_ns: span_ns.map(|(_, last)| last.max(listened_ns)),
                 received_bytes: down.receiver.bytes(),
                 received_units: Some(tracker.received()),
                 duplicates: Some(tracker.duplicates()),
@@ -388,8 +405,18 @@ impl Traffic for UdpTraffic {
                 ..SideReport::default()
             };
             let ends = Some((down.flow.udp.source(), down.flow.udp.destination()));
-            views.push(View { direction: Direction::Down, due_ns, local, ends, congestion: None });
+            views.push(View {
+                direction: Direction::Down,
+                due_ns,
+                local,
+                latency: down.latency,
+                ends,
+                congestion: None,
+            });
         }
-        self.place.figures(views)
+        let early = self.down.as_ref().map_or(0, |down| down.early);
+        let mut figures = self.place.figures(views);
+        figures.counts.extend((early > 0).then_some(("latency_clamped", early)));
+        figures
     }
 }
