@@ -25,6 +25,16 @@ STEPS = ("connect", "answer", "tls", "keys", "push", "first_data")
 LATER = ("reconnect", "recovered", "renegotiate")
 """What happens to clients that had been connected, or had failed, before."""
 PINGS = ("ping_before", "ping_during", "ping_after")
+_RARE = (
+    "recovered_partial",
+    "reconnects_begun",
+    "renegotiations_asked",
+    "renegotiations_unfinished",
+    "renegotiations_failed",
+    "actions_skipped",
+    "pings_unsent",
+)
+"""Counts that an agent leaves out where nothing happened."""
 _SPREAD = ("min", "mean", "p50", "p90", "p99", "max")
 _LATE = ("p50", "p99", "max")
 _OTHERS = ("late", "latency", "service", "traffic_late", "ping_late")
@@ -58,6 +68,7 @@ def tunnel_figures(
         "retransmits": Metric(sum(row["retransmits"] for row in rows) if rows else None, "count"),
         "recovered": Metric(_told(data, "recovered", _came_back(rows) if rows else None), "count"),
         "tunnels_lost": Metric(_told(data, "lost", 0 if rows else None), "count"),
+        **{name: Metric(_told(data, name, 0 if rows else None), "count") for name in _RARE},
         "returned": Metric(histograms.named("reconnect").count if rows else None, "count"),
         "renegotiated": Metric(histograms.named("renegotiate").count if rows else None, "count"),
         **{f"pings_lost_{when}": Metric(_pings_lost(data, when), "count") for when in ("before", "during", "after")},

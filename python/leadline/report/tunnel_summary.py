@@ -48,7 +48,7 @@ def tunnel_rows(result: TestResult) -> list[tuple[str, str]]:
         rows += _misfortunes("failed", fleet.failed, result) + _misfortunes("partial", fleet.partial, result)
         rows += [("", f"looks like {_LIMITS[one.name]}: {one.seen}") for one in fleet.overload]
     rows += [("handshakes", _handshakes(metrics, fleet))]
-    rows += _pings(metrics) + _inside(metrics)
+    rows += _actions(metrics) + _pings(metrics) + _inside(metrics)
     if (memory := _value(metrics, "memory_bytes")) is not None:
         each = quantities.memory(_value(metrics, "memory_per_client_bytes"))
         rows.append(("memory", f"{quantities.memory(memory)} of the agent, {each} a client"))
@@ -134,9 +134,25 @@ def _handshakes(metrics: Mapping[str, Metric], fleet: FleetFindings | None) -> s
         said += f", {quantities.count(again)} control packets sent again"
     if fleet is not None and fleet.recovered:
         said += f", {fleet.recovered:,} clients came up after a failure"
+    if partly := _value(metrics, "recovered_partial"):
+        said += f", {partly:,.0f} came back partial"
     if fleet is not None and fleet.ciphers:
         said += f"; {', '.join(fleet.ciphers)}"
     return said
+
+
+def _actions(metrics: Mapping[str, Metric]) -> list[tuple[str, str]]:
+    """What clients were told to do later on, and what came of it at the first attempt."""
+    parts = []
+    for asked, done, words in (
+        ("reconnects_begun", "returned", ("reconnects", "back at the first attempt")),
+        ("renegotiations_asked", "renegotiated", ("renegotiations", "done")),
+    ):
+        if count := _value(metrics, asked):
+            parts.append(f"{count:,.0f} {words[0]}, {quantities.count(_value(metrics, done))} {words[1]}")
+    if skipped := _value(metrics, "actions_skipped"):
+        parts.append(f"{skipped:,.0f} skipped by clients that could not")
+    return [("told to", "; ".join(parts))] if parts else []
 
 
 def _pings(metrics: Mapping[str, Metric]) -> list[tuple[str, str]]:
@@ -149,7 +165,10 @@ def _pings(metrics: Mapping[str, Metric]) -> list[tuple[str, str]]:
         if (lost := _value(metrics, f"pings_lost_{when}")) is not None
     ]
     whole = quantities.count(_value(metrics, "pings_lost"))
-    return [("pings", f"{sent:,.0f} sent, {whole} lost" + (f" ({', '.join(parts)})" if parts else ""))]
+    said = f"{sent:,.0f} sent, {whole} lost" + (f" ({', '.join(parts)})" if parts else "")
+    if unsent := _value(metrics, "pings_unsent"):
+        said += f"; {unsent:,.0f} due and not sent"
+    return [("pings", said)]
 
 
 def _inside(metrics: Mapping[str, Metric]) -> list[tuple[str, str]]:

@@ -93,8 +93,25 @@ def test_pings_and_memory_are_summed_over_the_clients() -> None:
     assert [told[f"pings_lost_{when}"] for when in ("before", "during", "after")] == [0, 5, None]
     assert (told["tunnels_lost"], told["recovered"]) == (2, 9)
     assert (figures["tunnels_lost"], figures["recovered"]) == (0, 0), "what an agent leaves out did not happen"
+    assert (figures["pings_unsent"], figures["actions_skipped"], figures["reconnects_begun"]) == (0, 0, 0)
     silent = values(fleet([client(0, inside={})]))
     assert (silent["pings_sent"], silent["pings_lost"]) == (None, None)
+
+
+def test_what_clients_were_told_to_do_has_its_denominators() -> None:
+    counts = {
+        "recovered_partial": 2,
+        "reconnects_begun": 9,
+        "renegotiations_asked": 8,
+        "renegotiations_unfinished": 3,
+        "renegotiations_failed": 2,
+        "actions_skipped": 1,
+        "pings_unsent": 4,
+    }
+    told = values(fleet(mixed(), counts=counts))
+    assert {name: told[name] for name in counts} == counts
+    cut = test_data("tunnel", duration_ms=None)
+    assert all(values(cut)[name] is None for name in counts), "not known is not nothing"
 
 
 def carrying(**changes: Any) -> TestData:

@@ -35,6 +35,13 @@ def fleet(count: int = 1000, **changes: object) -> Result:
         "memory_per_client_bytes": Metric(41_000.0, "bytes"),
         "pings_sent": Metric(600.0, "count"),
         "pings_lost": Metric(3.0, "count"),
+        "pings_unsent": Metric(2.0, "count"),
+        "recovered_partial": Metric(4.0, "count"),
+        "reconnects_begun": Metric(50.0, "count"),
+        "returned": Metric(48.0, "count"),
+        "renegotiations_asked": Metric(20.0, "count"),
+        "renegotiated": Metric(19.0, "count"),
+        "actions_skipped": Metric(5.0, "count"),
         "server_cpu_s": Metric(1.9, "s"),
         "server_cpu_per_client_ms": Metric(1.84, "ms"),
         "server_memory_bytes": Metric(8e6, "bytes"),
@@ -98,8 +105,11 @@ def test_end_states_and_their_causes_lead() -> None:
     assert "3 × reset unanswered (clients 100, 101, 102): no answer in 60 s" in text
     assert "errors 5 × tls_alert_bad_certificate" in text and "3 × reset_unanswered" not in text
     assert "40 × no address (clients 60, 61, 62, ...)" in text
-    assert "109 attempts, 15 control packets sent again, 7 clients came up after a failure; AES-256-GCM" in text
-    assert "600 sent, 3 lost" in text
+    handshakes = "109 attempts, 15 control packets sent again, 7 clients came up after a failure, 4 came back partial"
+    assert f"{handshakes}; AES-256-GCM" in text
+    done = "50 reconnects, 48 back at the first attempt; 20 renegotiations, 19 done"
+    assert f"told to {done}; 5 skipped by clients that could not" in text
+    assert "600 sent, 3 lost; 2 due and not sent" in text
     assert "1.90 s of CPU, 1.84 ms a client; 7.63 MiB more memory, 78.1 KiB a client" in text
     assert "21.0 Mbit/s, 3.00 k/s, 0.100 % lost, sends late by p99 80.0 µs" in text
     assert "line 3: persist-tun; line 4: verb 3; line 9: mute 5; and 1 more" in text

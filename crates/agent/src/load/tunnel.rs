@@ -1,10 +1,13 @@
 //! A fleet of VPN clients: what is asked for becomes a `plan`, and a thread for each group of clients. `worker` is a thread's
-//! loop over its clients' sockets and timers, `attempt` what happens to each of them, `inside` what goes through its tunnel;
-//! `fleet` is what the threads share, `report` makes their figures one outcome.
+//! loop over its clients' sockets and timers; what happens to each of them is in `attempt`, `rising`, `acting` and `departing`, in
+//! the order of its life; `through` and `inside` are what goes through its tunnel. `fleet` is what the threads share, `report`
+//! makes their figures one outcome.
 
+mod acting;
 mod attempt;
 mod carriage;
 mod deeds;
+mod departing;
 mod fleet;
 mod given;
 mod inside;
@@ -14,8 +17,10 @@ mod memory;
 mod metric;
 mod plan;
 mod report;
+mod rising;
 #[cfg(test)]
 mod tests;
+mod through;
 mod traffic;
 mod worker;
 

@@ -1,19 +1,16 @@
-//! What happens to one client: it begins, connects, comes up, is proved, acts, fails, rests and leaves. Owns what each event
-//! of its machine and of its socket means to it, and what is counted then.
+//! What happens to one client's attempt: it begins, connects, negotiates, fails and rests. Owns what each event of its machine
+//! and of its socket means to it, and what is counted then; what follows once the options are there is `rising`'s.
 
 use std::io;
 
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::poll::Interest;
-use leadline_tunnel::openvpn::client::{Client, Event, Output};
+use leadline_tunnel::openvpn::client::{Client, Event, Failure, Output};
 use leadline_tunnel::openvpn::framing::set_length;
 use leadline_tunnel::openvpn::packet::{Header, Opcode};
-use leadline_wire::TunnelDeed;
 
-use super::given::{Given, OPTION_MALFORMED};
-use super::inside::{Ledger, Proven};
 use super::link::{Link, Sent};
-use super::member::{Member, Occasion, Phase, Steps, Success};
+use super::member::{Occasion, Phase, Steps};
 use super::metric::Metric;
 use super::worker::Worker;
 use crate::events::error_code;
@@ -30,10 +27,11 @@ impl Worker {
         member.steps = Steps { due_ns, ..Steps::default() };
         member.first_due_ns.get_or_insert(due_ns);
         member.cause = None;
-        let opened = if member.link.is_some() { Ok(()) } else { self.open(index, None) };
+        let opened = if member.link.is_some() { Ok(()) } else { self.open(index) };
         let member = &mut self.members[index];
         member.attempts += 1;
         self.tally.attempts += 1;
+        self.tally.reconnects_begun += u64::from(occasion == Occasion::Reconnect);
         let now_ns = monotonic_ns();
         member.give_up_ns = now_ns.saturating_add(self.fleet.plan.attempt_ns);
         if let Err(error) = opened {
@@ -66,9 +64,12 @@ impl Worker {
         let member = &mut self.members[index];
         member.local = member.link.as_ref().and_then(Link::local);
         let now_ns = monotonic_ns();
-        member.machine = Some(Box::new(Client::new(&plan.config, plan.identity(member.number), now_ns)));
-        member.steps.sent_ns = now_ns;
-        self.recorder.record(Metric::Late as usize, member.steps.due_ns, now_ns.saturating_sub(member.steps.due_ns));
+        let identity = plan.identity(member.number);
+        let machine = match member.token.clone() {
+            None => Client::new(&plan.config, identity, now_ns),
+            token => Client::new(&plan.config, &identity.with_token(token), now_ns),
+        };
+        member.machine = Some(Box::new(machine));
         self.drive(index);
     }
 
@@ -80,12 +81,16 @@ impl Worker {
             let Some(machine) = &mut self.members[index].machine else { break };
             match machine.poll(now_ns, &mut self.control) {
                 Output::Send => {
-                    if let Err(error) = self.transmit(index) {
-                        return self.broken(index, &error);
+                    match self.transmit(index) {
+                        Ok(()) => self.note_sent(index),
+                        Err(error) => self.broken(index, &error),
+                    }
+                    if self.members[index].machine.is_none() {
+                        return;
                     }
                 }
                 // Its last words to the server are still to come.
-                Output::Event(Event::Failed(failed)) => failure = Some((failed.name, failed.detail)),
+                Output::Event(Event::Failed(failed)) => failure = Some(self.told(failed)),
                 Output::Event(event) => failure = self.happened(index, now_ns, event).or(failure),
                 Output::Wait(due_ns) => {
                     self.members[index].machine_due_ns = due_ns.unwrap_or(u64::MAX);
@@ -96,6 +101,15 @@ impl Worker {
         match failure {
             Some((name, detail)) => self.fail(index, name, &detail),
             None => self.rearm(index),
+        }
+    }
+
+    /// A control packet has been handed to the socket: of the first one the time is taken, after the machine's work for it.
+    fn note_sent(&mut self, index: usize) {
+        let steps = &mut self.members[index].steps;
+        if steps.sent_ns == 0 {
+            steps.sent_ns = monotonic_ns();
+            self.recorder.record(Metric::Late as usize, steps.due_ns, steps.sent_ns.saturating_sub(steps.due_ns));
         }
     }
 
@@ -123,7 +137,7 @@ impl Worker {
     }
 
     /// Take an event of the machine; says what the client fails by, where it does.
-    fn happened(&mut self, index: usize, now_ns: u64, event: Event) -> Option<(&'static str, String)> {
+    pub fn happened(&mut self, index: usize, now_ns: u64, event: Event) -> Option<(&'static str, String)> {
         let steps = &mut self.members[index].steps;
         match event {
             Event::Answered => steps.answered_ns = now_ns,
@@ -135,128 +149,35 @@ impl Worker {
             }
             Event::Renegotiated => {
                 self.tally.renegotiated += 1;
-                if let Some(due_ns) = self.members[index].renewal_due_ns.take() {
-                    self.renewals -= 1;
+                if let Some(due_ns) = self.take_renewal(index) {
                     self.recorder.record(Metric::Renegotiate as usize, due_ns, now_ns.saturating_sub(due_ns));
                 }
             }
             Event::Updated => self.updated(index),
-            Event::RenegotiationFailed => {}
-            Event::Pending { .. } => self.tally.auth_pending += 1,
+            Event::RenegotiationFailed => {
+                self.tally.renewals_failed += 1;
+                self.tally.renewals_unfinished += u64::from(self.take_renewal(index).is_some());
+            }
+            Event::Pending { until_ns } => {
+                self.tally.auth_pending += 1;
+                let give_up_ns = &mut self.members[index].give_up_ns;
+                *give_up_ns = until_ns.max(*give_up_ns);
+            }
             Event::Restart(why) => return Some(("restarted_by_server", why)),
             Event::PeerLeft => return Some(("server_left", String::new())),
-            Event::Failed(failure) => return Some((failure.name, failure.detail)),
+            Event::Failed(failure) => return Some(self.told(failure)),
         }
         None
     }
 
-    /// All options are there: check them, then prove the tunnel.
-    fn came_up(&mut self, index: usize, now_ns: u64) {
-        let plan = &self.fleet.plan;
-        let member = &mut self.members[index];
-        let Some(pushed) = member.machine.as_ref().and_then(|machine| machine.pushed()) else { return };
-        let cipher = member.machine.as_ref().and_then(|machine| machine.cipher());
-        let given = Given::new(pushed, cipher, plan.mtu);
-        let missing = plan.expectation.missing(pushed, &given);
-        let malformed = pushed.malformed().map(str::to_owned);
-        // Whatever else is missing, others must not have the same.
-        let shared = self.fleet.register.enter(member.number, &given);
-        let until_ns = now_ns.saturating_add(plan.first_data_ns).min(member.give_up_ns);
-        let has_proof = member.inside.prove(now_ns, until_ns, given.echo_ends(plan.expectation.echo));
-        member.given = Some(Box::new(given));
-        let order = ["partial_no_address", "partial_address_outside_pool"];
-        let first = missing.filter(|missing| order.contains(missing)).or(shared_first(shared)).or(missing).or(shared);
-        if let Some(name) = first {
-            // Whatever comes through it: the check that it missed stands.
-            member.inside.end();
-            let detail = malformed.filter(|_| name == OPTION_MALFORMED).unwrap_or_default();
-            return self.partial(index, name, &detail);
-        }
-        if !has_proof {
-            member.inside.end();
-            return self.partial(index, "partial_no_data", "the server pushes no address of its own: give expect.echo");
-        }
-        self.enter(index, Phase::Proving);
-        self.poll_proof(index, now_ns);
-    }
-
-    /// The server has changed what it gave.
-    fn updated(&mut self, index: usize) {
-        let plan = &self.fleet.plan;
-        let member = &mut self.members[index];
-        let Some(machine) = &member.machine else { return };
-        let Some(pushed) = machine.pushed() else { return };
-        let given = Given::new(pushed, machine.cipher(), plan.mtu);
-        if let Some(before) = &member.given {
-            self.fleet.register.leave(member.number, before);
-        }
-        self.tally.updated += 1;
-        // Two clients that are given the same later on are as wrong as at first, but stay what they are: this is counted.
-        self.tally.shared_later += u64::from(self.fleet.register.enter(member.number, &given).is_some());
-        member.inside.move_to(given.echo_ends(plan.expectation.echo));
-        member.given = Some(Box::new(given));
-    }
-
-    /// Something has come through a tunnel that is being proved, or its time is over.
-    pub fn look_at_proof(&mut self, index: usize, now_ns: u64) {
-        match self.members[index].inside.proven(now_ns) {
-            Proven::NotYet => {}
-            Proven::At(at_ns) => self.configured(index, at_ns),
-            Proven::Never => {
-                let now_ns = monotonic_ns();
-                self.partial(index, "partial_no_data", "no answer to any echo request through the tunnel in time");
-                self.enter(index, Phase::Overdue);
-                let member = &mut self.members[index];
-                member.failed_ns.get_or_insert(now_ns);
-                member.inside.go_on_proving();
-                self.rearm(index);
-            }
-        }
-    }
-
-    fn configured(&mut self, index: usize, at_ns: u64) {
-        self.enter(index, Phase::Configured);
-        let member = &mut self.members[index];
-        member.cause = None;
-        let steps = &mut member.steps;
-        steps.configured_ns = at_ns;
-        let due_ns = steps.due_ns;
-        let mut record = |metric: Metric, from_ns: u64, to_ns: u64| {
-            self.recorder.record(metric as usize, due_ns, to_ns.saturating_sub(from_ns));
+    /// What a machine failed by. Silence is explained, and that it was the profile's time that ended it.
+    fn told(&self, failure: Failure) -> (&'static str, String) {
+        let window_s = self.fleet.plan.config.hand_window_ns / 1_000_000_000;
+        let detail = match explanation(failure.name) {
+            "" => failure.detail,
+            silence => format!("{silence}; ended by the profile's hand-window, {window_s} s"),
         };
-        match member.occasion {
-            Occasion::Arrival => record(Metric::Connect, due_ns, at_ns),
-            Occasion::Reconnect => record(Metric::Reconnect, due_ns, at_ns),
-            Occasion::Retry => {}
-        }
-        record(Metric::Answer, steps.sent_ns, steps.answered_ns);
-        record(Metric::Tls, steps.answered_ns, steps.tls_ns);
-        record(Metric::Keys, steps.tls_ns, steps.keys_ns);
-        record(Metric::Push, steps.keys_ns, steps.pushed_ns);
-        record(Metric::FirstData, steps.pushed_ns, at_ns);
-        if let Some(failed_ns) = member.failed_ns.take() {
-            record(Metric::Recovered, failed_ns, at_ns);
-            self.tally.recovered += 1;
-        }
-        member.failures = 0;
-        if let (None, Some(given)) = (&member.success, &member.given) {
-            member.success = Some(Box::new(Success { steps: member.steps, given: **given }));
-        }
-        if let Some(ping_ns) = self.fleet.plan.ping_ns {
-            // Spread over one gap, or all pings of a storm's clients would go out together.
-            let share = u128::from(ping_ns) * u128::from(member.number) / u128::from(self.fleet.plan.clients);
-            member.inside.ping_from(at_ns + u64::try_from(share).unwrap_or(ping_ns));
-        }
-        self.end_way(index, at_ns);
-        self.rearm(index);
-    }
-
-    fn partial(&mut self, index: usize, name: &'static str, detail: &str) {
-        self.members[index].cause = Some(name);
-        self.failures.count(name, 1, || detail.to_owned());
-        self.enter(index, Phase::Partial);
-        self.end_way(index, monotonic_ns());
-        self.rearm(index);
+        (failure.name, detail)
     }
 
     /// A socket has failed, or its server has closed it.
@@ -313,9 +234,7 @@ impl Worker {
         member.remote += 1;
         member.failed_ns.get_or_insert(now_ns);
         member.failures += 1;
-        // As OpenVPN does: who is refused (`auth-retry none`) or told to stop does not ask again.
-        let is_final = matches!(name, "auth_failed" | "halted_by_server") || member.failures > plan.retries;
-        if is_final {
+        if is_final(name) || member.failures > plan.retries {
             self.enter(index, Phase::Failed);
             self.end_way(index, now_ns);
             return;
@@ -328,25 +247,36 @@ impl Worker {
     }
 
     /// The machine's part is over.
-    fn end_tunnel(&mut self, index: usize) {
+    pub fn end_tunnel(&mut self, index: usize) {
         let member = &mut self.members[index];
         if let Some(machine) = member.machine.take() {
             member.retransmits += machine.retransmits();
             self.tally.retransmits += u64::from(machine.retransmits());
-            self.tally.count_machine(machine.counters());
+            // None where it was refused: the user and password may still be good.
+            member.token = machine.token().cloned();
         }
         if let (Some(given), true) = (&member.given, member.phase.is_up()) {
             self.fleet.register.leave(member.number, given);
         }
-        if member.renewal_due_ns.take().is_some() {
-            self.renewals -= 1;
-        }
         member.machine_due_ns = u64::MAX;
         member.inside.end();
+        self.tally.renewals_unfinished += u64::from(self.take_renewal(index).is_some());
+        self.break_traffic(
+            index,
+            "tunnel_broke",
+            "a client carries nothing once its tunnel has gone, be it to come again",
+        );
+    }
+
+    /// Since when new keys had been due, ns, if they were: they are waited for no longer.
+    pub fn take_renewal(&mut self, index: usize) -> Option<u64> {
+        let due_ns = self.members[index].renewal_due_ns.take()?;
+        self.renewals -= 1;
+        Some(due_ns)
     }
 
     /// A client has come to an end of its way up, the first time or not.
-    fn end_way(&mut self, index: usize, now_ns: u64) {
+    pub fn end_way(&mut self, index: usize, now_ns: u64) {
         let member = &mut self.members[index];
         if !member.has_ended {
             member.has_ended = true;
@@ -368,11 +298,14 @@ impl Worker {
             Phase::Connecting if is_late => return self.fail(index, "connect_timeout", "no answer to TCP's SYN"),
             Phase::Negotiating if is_late => {
                 let name = member.machine.as_ref().map_or("reset_unanswered", |machine| machine.stuck_at());
-                return self.fail(index, name, explanation(name));
+                let time_s = self.fleet.plan.attempt_ns as f64 / 1e9;
+                let detail = format!("{}; ended by the attempt's own time, {time_s} s", explanation(name));
+                return self.fail(index, name, &detail);
             }
             Phase::Overdue if is_late => {
                 self.members[index].inside.end();
                 self.enter(index, Phase::Partial);
+                self.returned_partly(index);
             }
             Phase::Proving | Phase::Overdue => {
                 self.poll_proof(index, now_ns);
@@ -385,175 +318,32 @@ impl Worker {
             self.drive(index);
         }
         if now_ns >= self.members[index].inside.traffic_due_ns() {
-            self.poll_inside(index, now_ns);
+            self.poll_inside(index);
         }
         self.rearm(index);
-    }
-
-    /// A connected client is to do something.
-    pub fn act(&mut self, index: usize, due_ns: u64, deed: TunnelDeed) {
-        let Some(member) = self.members.get_mut(index) else { return };
-        if !member.phase.is_up() {
-            self.tally.deeds_skipped += 1;
-            return;
-        }
-        match deed {
-            TunnelDeed::Renegotiate => {
-                let Some(machine) = &mut member.machine else { return };
-                machine.renegotiate(monotonic_ns());
-                if member.renewal_due_ns.replace(due_ns).is_none() {
-                    self.renewals += 1;
-                }
-                self.drive(index);
-            }
-            TunnelDeed::Reconnect => self.reconnect(index, due_ns),
-        }
-    }
-
-    /// From the same address and port, and without a word.
-    fn reconnect(&mut self, index: usize, due_ns: u64) {
-        let local = self.members[index].local;
-        self.end_tunnel(index);
-        let member = &mut self.members[index];
-        if member.link.as_ref().is_some_and(Link::is_stream) {
-            if let Some(link) = member.link.take() {
-                link.drop_silently();
-            }
-            if let Err(error) = self.open(index, local) {
-                self.enter(index, Phase::Negotiating);
-                return self.fail(index, error_code(&error), &format!("opening the same port again: {error}"));
-            }
-        }
-        self.begin(index, due_ns, Occasion::Reconnect);
-    }
-
-    /// Say farewell, where there is somebody to hear it.
-    pub fn leave(&mut self, index: usize, now_ns: u64) {
-        let member = &mut self.members[index];
-        if member.phase.is_trying() {
-            member.cause = Some("unfinished");
-            self.failures.count("unfinished", 1, || "the fleet's time was over".into());
-        }
-        // From here on only the machines' own timers count.
-        (member.give_up_ns, member.retry_ns) = (u64::MAX, u64::MAX);
-        if !member.phase.is_up() {
-            (member.machine, member.machine_due_ns) = (None, u64::MAX);
-            return;
-        }
-        member.inside.end();
-        if let Some(machine) = &mut member.machine {
-            machine.leave(now_ns);
-            self.drive(index);
-        }
-    }
-
-    /// Whether a farewell is still to be acknowledged, or to be sent.
-    pub fn is_anyone_leaving(&self) -> bool {
-        let is_leaving = |member: &Member| {
-            let is_blocked = member.link.as_ref().is_some_and(Link::is_blocked);
-            member.phase.is_up() && (member.machine_due_ns != u64::MAX || is_blocked)
-        };
-        self.members.iter().any(is_leaving)
-    }
-
-    fn poll_proof(&mut self, index: usize, now_ns: u64) {
-        self.with_inside(index, now_ns, |inside, _, packet, send| inside.poll_proof(now_ns, packet, send));
-        self.rearm(index);
-    }
-
-    fn poll_pings(&mut self, index: usize, now_ns: u64) {
-        let Some(gap_ns) = self.fleet.plan.ping_ns else { return };
-        self.with_inside(index, now_ns, |inside, ledger, packet, send| {
-            inside.poll_pings(now_ns, gap_ns, ledger, packet, send);
-        });
-    }
-
-    /// Let the traffic send.
-    pub fn poll_inside(&mut self, index: usize, now_ns: u64) {
-        if !self.members[index].inside.has_traffic() {
-            return;
-        }
-        self.with_inside(index, now_ns, |inside, ledger, _, send| inside.poll_traffic(now_ns, ledger, send));
-        self.carrying -= u32::from(!self.members[index].inside.has_traffic());
-        self.rearm(index);
-    }
-
-    /// Send packets that stand one behind the other.
-    pub fn answer(&mut self, index: usize, now_ns: u64, packets: &[u8]) {
-        self.with_inside(index, now_ns, |inside, _, _, send| inside.send_all(packets, send));
-    }
-
-    /// No more pings and no more traffic.
-    pub fn end_inside(&mut self, index: usize, now_ns: u64) {
-        self.members[index].inside.ping_from(u64::MAX);
-        self.end_traffic(index, now_ns);
-    }
-
-    /// No more traffic, done or not.
-    pub fn end_traffic(&mut self, index: usize, now_ns: u64) {
-        if self.members[index].inside.has_traffic() {
-            self.with_inside(index, now_ns, |inside, ledger, _, send| inside.end_traffic(now_ns, ledger, send));
-            self.carrying -= 1;
-        }
-    }
-
-    /// Let what is inside of a tunnel send: what it hands over is sealed, and leaves together.
-    fn with_inside(
-        &mut self,
-        index: usize,
-        now_ns: u64,
-        act: impl FnOnce(&mut super::inside::Inside, &mut Ledger<'_>, &mut Vec<u8>, &mut dyn FnMut(&[u8]) -> bool),
-    ) {
-        let Self { fleet, members, outbox, recorder, tally, packet, poll, .. } = self;
-        let Member { number, link, machine, inside, .. } = &mut members[index];
-        let settled = fleet.plan.settled;
-        let mut ledger = Ledger {
-            recorder,
-            pings: &mut tally.pings,
-            times: fleet.times(),
-            is_witness: settled == 0 || *number < settled,
-            counters: fleet.counters.get(*number as usize).map(AsRef::as_ref),
-        };
-        let mut broken = None;
-        let was_blocked = link.as_ref().is_some_and(Link::is_blocked);
-        let mut send = |payload: &[u8]| {
-            let (Some(link), Some(machine)) = (link.as_mut(), machine.as_mut()) else { return false };
-            let pushed = outbox.push(link, |out| machine.send(now_ns, payload, out));
-            pushed.unwrap_or_else(|error| {
-                broken = Some(error);
-                false
-            })
-        };
-        act(inside, &mut ledger, packet, &mut send);
-        let Some(link) = link.as_mut() else { return };
-        let flushed = outbox.flush(link);
-        if link.is_blocked() && !was_blocked {
-            tally.pushback += 1;
-            // The socket is open and watched, so that the change cannot fail.
-            let _ = link.watch_for(poll, index as u64, Interest::ReadWrite);
-        }
-        if let Some(error) = broken.or(flushed.err()) {
-            self.broken(index, &error);
-        }
     }
 }
 
-/// What the server's check of what nobody else may have comes before, in the order of the checks.
-fn shared_first(shared: Option<&'static str>) -> Option<&'static str> {
-    shared.filter(|name| *name == "partial_address_not_unique")
+/// As OpenVPN does: who is refused (`auth-retry none`), told to stop, or to end with its server's silence (`ping-exit`) does not
+/// ask again.
+fn is_final(name: &str) -> bool {
+    matches!(name, "auth_failed" | "halted_by_server" | "ping_exit")
 }
 
-/// What a failure by silence may come from.
+/// What a failure by silence may come from; empty for any other.
 fn explanation(name: &str) -> &'static str {
     match name {
         "reset_unanswered" => {
-            "no answer to any reset: the server is not there, does not know the key of the control \
-                               channel, or has had too many new clients (connect-freq-initial)"
+            "no answer to any reset: the server is not there, does not know the key of the control channel, or has had too \
+             many new clients (connect-freq-initial)"
         }
         "silence_after_reset" => {
-            "the reset was answered and nothing after it: the server has as many clients as it takes \
-                                  (max-clients), or has had too many new ones (connect-freq)"
+            "the reset was answered and nothing after it: the server has as many clients as it takes (max-clients), or has \
+             had too many new ones (connect-freq)"
         }
+        "tls_unfinished" => "TLS's handshake was begun and not ended: the server is too slow, or packets get lost",
+        "no_keys" => "TLS's handshake was done and the server's half of the keys did not come",
+        "no_push_reply" => "the server sent no options: it is too slow, or somebody has yet to let the client in",
         _ => "",
     }
 }

@@ -3,8 +3,6 @@
 
 use std::sync::Arc;
 
-use leadline_sys::clock::monotonic_ns;
-
 use super::member::Phase;
 use super::traffic;
 use super::worker::Worker;
@@ -66,7 +64,7 @@ impl Worker {
                 Ok(traffic) => {
                     member.inside.carry(traffic);
                     self.carrying += 1;
-                    self.poll_inside(index, monotonic_ns());
+                    self.poll_inside(index);
                 }
                 Err(name) => self.failures.count(name, 1, || traffic::explanation(name).into()),
             }
@@ -75,9 +73,7 @@ impl Worker {
 
     /// What does not end by itself is broken off.
     fn end_overdue_traffic(&mut self, now_ns: u64) {
-        let Some(plan) = &self.fleet.plan.traffic else { return };
-        let over_ns = self.fleet.traffic_ns().saturating_add(plan.duration_ns()).saturating_add(LAST_NS);
-        if now_ns >= over_ns {
+        if now_ns >= self.fleet.traffic_over_ns().saturating_add(LAST_NS) {
             (0..self.members.len()).for_each(|index| self.end_traffic(index, now_ns));
         }
     }

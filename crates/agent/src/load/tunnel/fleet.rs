@@ -1,6 +1,6 @@
-//! What the threads of a fleet share: the plan, who holds what, and the fleet's own course: the settled clients first, then
-//! the arrivals, then traffic, then the end. Its instants are set once, by whichever thread sees that they have come, and
-//! far enough ahead that every thread knows of them before they are there.
+//! What the threads of a fleet share: the plan, who holds what, and the fleet's own course: the settled clients first and a
+//! quiet time of theirs, then the arrivals, then traffic, then the end. Its instants are set once, by whichever thread sees
+//! that they have come, and far enough ahead that every thread knows of them before they are there.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -13,6 +13,9 @@ use crate::load::threads::FlowCounters;
 
 /// How long after its cause an instant comes: every thread looks at least once in a turn, and may be busy for another.
 const AHEAD_NS: u64 = 4 * TURN_NS;
+/// What settled clients' pings are to be compared with takes at least so long, ns, and so many of each.
+const QUIET_NS: u64 = 1_000_000_000;
+const QUIET_PINGS: u64 = 10;
 
 /// See the file's head.
 pub struct Fleet {
@@ -21,6 +24,7 @@ pub struct Fleet {
     /// Each client's, where there is traffic.
     pub counters: Vec<Arc<FlowCounters>>,
     at_ns: AtomicU64,
+    settled_ns: AtomicU64,
     arrivals_ns: AtomicU64,
     arrived_ns: AtomicU64,
     /// Settled clients that are still on their way up.
@@ -45,6 +49,7 @@ impl Fleet {
             register: Register::default(),
             counters,
             at_ns: AtomicU64::new(u64::MAX),
+            settled_ns: AtomicU64::new(u64::MAX),
             arrivals_ns: AtomicU64::new(u64::MAX),
             arrived_ns: AtomicU64::new(u64::MAX),
             traffic_ns: AtomicU64::new(u64::MAX),
@@ -57,6 +62,7 @@ impl Fleet {
     pub fn begin(&self, at_ns: u64) {
         self.at_ns.store(at_ns, Ordering::Release);
         if self.plan.settled == 0 {
+            self.settled_ns.store(at_ns, Ordering::Release);
             self.begin_arrivals(at_ns);
         }
     }
@@ -66,10 +72,11 @@ impl Fleet {
         self.at_ns.load(Ordering::Acquire)
     }
 
-    /// When the arrivals begin and when they were over, ns.
+    /// When the settled clients had ended their way up, when the arrivals begin and when they were over, ns.
     #[inline]
     pub fn times(&self) -> Times {
         Times {
+            settled_ns: self.settled_ns.load(Ordering::Acquire),
             arrivals_ns: self.arrivals_ns.load(Ordering::Acquire),
             arrived_ns: self.arrived_ns.load(Ordering::Acquire),
         }
@@ -79,6 +86,12 @@ impl Fleet {
     #[inline]
     pub fn traffic_ns(&self) -> u64 {
         self.traffic_ns.load(Ordering::Acquire)
+    }
+
+    /// When the traffic's time is over, ns; `u64::MAX`: not known yet.
+    pub fn traffic_over_ns(&self) -> u64 {
+        let duration_ns = self.plan.traffic.as_ref().map_or(0, |traffic| traffic.duration_ns());
+        self.traffic_ns().saturating_add(duration_ns)
     }
 
     /// All clients of a thread are ready for the traffic, or carry none.
@@ -113,10 +126,13 @@ impl Fleet {
     pub fn ended(&self, client: u32, now_ns: u64) {
         if client < self.plan.settled {
             if self.settling.fetch_sub(1, Ordering::AcqRel) == 1 {
-                self.begin_arrivals(now_ns + AHEAD_NS);
+                let settled_ns = now_ns + AHEAD_NS;
+                self.settled_ns.store(settled_ns, Ordering::Release);
+                self.begin_arrivals(settled_ns.saturating_add(self.quiet_ns()));
             }
         } else if self.coming.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.arrived_ns.store(now_ns, Ordering::Release);
+            // Ahead, so that no ping that has been counted as sent meanwhile is answered in another time.
+            self.arrived_ns.store(now_ns + AHEAD_NS, Ordering::Release);
         }
     }
 
@@ -132,6 +148,11 @@ impl Fleet {
     /// Whether nothing is left to do.
     pub fn is_done(&self) -> bool {
         self.busy.load(Ordering::Acquire) == 0
+    }
+
+    /// How long settled clients are pinged before the others come, ns. Each begins within the first gap.
+    fn quiet_ns(&self) -> u64 {
+        self.plan.ping_ns.map_or(0, |gap_ns| gap_ns.saturating_mul(QUIET_PINGS + 1).max(QUIET_NS))
     }
 
     fn begin_arrivals(&self, at_ns: u64) {

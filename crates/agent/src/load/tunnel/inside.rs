@@ -32,9 +32,10 @@ pub enum Time {
     After,
 }
 
-/// When the arrivals began and were over, ns; `u64::MAX`: not yet.
+/// When the settled clients had ended their way up, the arrivals began and were over, ns; `u64::MAX`: not yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
+    pub settled_ns: u64,
     pub arrivals_ns: u64,
     pub arrived_ns: u64,
 }
@@ -57,7 +58,7 @@ impl Times {
 pub struct PingTally {
     pub sent: u64,
     pub answered: u64,
-    /// Due, and passed over because the one before went out later than this one was due.
+    /// Due, and not sent: the one before went out later than this one was due, or the tunnel or its socket took none.
     pub unsent: u64,
     /// Sent and answered, by `Time`.
     pub by_time: [(u64, u64); 3],
@@ -70,8 +71,6 @@ pub struct Ledger<'a> {
     pub recorder: &'a mut Recorder,
     pub pings: &'a mut PingTally,
     pub times: Times,
-    /// Whether this client's pings tell of what arrivals do to others.
-    pub is_witness: bool,
     pub counters: Option<&'a FlowCounters>,
 }
 
@@ -83,7 +82,9 @@ pub struct Inside {
     pings: Pings,
     traffic: Option<Box<dyn Traffic>>,
     /// What the traffic has come to.
-    pub figures: Option<Box<Figures>>,
+    figures: Option<Box<Figures>>,
+    /// It was broken off before its time.
+    is_broken: bool,
     /// Packets that came out of the tunnel.
     received: u64,
     /// Packets that went in.
@@ -195,13 +196,15 @@ impl Inside {
 
     /// Send the proving echo where it is due; `packet` is the thread's.
     pub fn poll_proof(&mut self, now_ns: u64, packet: &mut Vec<u8>, send: &mut dyn FnMut(&[u8]) -> bool) {
-        let (Some(echo), true) = (&self.echo, now_ns >= self.proof.next_ns && self.proof.answered_ns.is_none()) else {
+        if now_ns < self.proof.next_ns || self.proof.answered_ns.is_some() {
             return;
-        };
-        packet.clear();
-        echo.build(self.proof.sent, now_ns, ECHO_PACKET_BYTES, packet);
-        self.sent += u64::from(send(packet));
-        // Sent or not: a socket that is full has no use for more.
+        }
+        if let Some(echo) = &self.echo {
+            packet.clear();
+            echo.build(self.proof.sent, now_ns, ECHO_PACKET_BYTES, packet);
+            self.sent += u64::from(send(packet));
+        }
+        // Sent or not: a socket that is full, or a server that took its address back, has no use for more.
         let wait_ns = FIRST_RESEND_NS.saturating_mul(1 << self.proof.sent.min(16)).min(LONGEST_RESEND_NS);
         self.proof.sent += 1;
         self.proof.next_ns = now_ns + wait_ns;
@@ -225,20 +228,24 @@ impl Inside {
         packet: &mut Vec<u8>,
         send: &mut dyn FnMut(&[u8]) -> bool,
     ) {
-        let Some(echo) = self.echo.as_ref().filter(|_| now_ns >= self.pings.next_ns) else { return };
-        packet.clear();
-        echo.build(FIRST_PING + self.pings.sent, now_ns, ECHO_PACKET_BYTES, packet);
         let due_ns = self.pings.next_ns;
-        if send(packet) {
+        if now_ns < due_ns {
+            return;
+        }
+        // A server may take the address back that they came from.
+        let is_sent = self.echo.as_ref().is_some_and(|echo| {
+            packet.clear();
+            echo.build(FIRST_PING + self.pings.sent, now_ns, ECHO_PACKET_BYTES, packet);
+            send(packet)
+        });
+        if is_sent {
             self.pings.sent += 1;
             self.pings.seen <<= 1;
             self.sent += 1;
             ledger.pings.sent += 1;
             ledger.pings.last_ns = now_ns;
             ledger.recorder.record(Metric::PingLate as usize, due_ns, now_ns - due_ns);
-            if ledger.is_witness {
-                ledger.pings.by_time[ledger.times.of(now_ns) as usize].0 += 1;
-            }
+            ledger.pings.by_time[ledger.times.of(now_ns) as usize].0 += 1;
         } else {
             ledger.pings.unsent += 1;
         }
@@ -247,9 +254,9 @@ impl Inside {
         self.pings.next_ns = due_ns + (missed + 1) * gap_ns;
     }
 
-    /// Let the traffic send what is due.
-    pub fn poll_traffic(&mut self, now_ns: u64, ledger: &mut Ledger<'_>, send: &mut dyn FnMut(&[u8]) -> bool) {
-        let (Some(traffic), Some(counters)) = (&mut self.traffic, ledger.counters) else { return };
+    /// Let the traffic send what is due; says whether it has ended.
+    pub fn poll_traffic(&mut self, now_ns: u64, ledger: &mut Ledger<'_>, send: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+        let (Some(traffic), Some(counters)) = (&mut self.traffic, ledger.counters) else { return false };
         let mut sent = 0;
         let mut counted = |packet: &[u8]| {
             let is_sent = send(packet);
@@ -259,9 +266,11 @@ impl Inside {
         let mut channel = Channel { send: &mut counted, recorder: ledger.recorder, counters };
         traffic.poll(now_ns, &mut channel);
         self.sent += sent;
-        if traffic.is_done() {
+        let is_done = traffic.is_done();
+        if is_done {
             self.end_traffic(now_ns, ledger, send);
         }
+        is_done
     }
 
     /// End the traffic, done or not.
@@ -269,6 +278,22 @@ impl Inside {
         let (Some(mut traffic), Some(counters)) = (self.traffic.take(), ledger.counters) else { return };
         let mut channel = Channel { send, recorder: ledger.recorder, counters };
         self.figures = Some(Box::new(traffic.finish(now_ns, &mut channel)));
+    }
+
+    /// The traffic was broken off by what became of its tunnel.
+    pub fn note_broken(&mut self) {
+        self.is_broken = true;
+    }
+
+    /// What the traffic has come to, once. A flow whose tunnel broke lasts until `over_ns`, as the others do: it carries nothing
+    /// from then on, which is less for all of them together, and no shorter time.
+    pub fn take_figures(&mut self, over_ns: u64) -> Option<Figures> {
+        let mut figures = *self.figures.take()?;
+        if self.is_broken {
+            let ends = figures.flows.iter_mut().filter_map(|flow| flow.end_ns.as_mut());
+            ends.for_each(|end_ns| *end_ns = over_ns.max(*end_ns));
+        }
+        Some(figures)
     }
 
     /// Take a packet that came out of the tunnel. What it calls for is appended to `answer`, packet behind packet.
@@ -306,16 +331,14 @@ impl Inside {
         self.pings.seen |= 1 << back;
         self.pings.answered += 1;
         ledger.pings.answered += 1;
-        if ledger.is_witness {
-            let time = ledger.times.of(sent_ns);
-            ledger.pings.by_time[time as usize].1 += 1;
-            let metric = match time {
-                Time::Before => Metric::PingBefore,
-                Time::During => Metric::PingDuring,
-                Time::After => Metric::PingAfter,
-            };
-            ledger.recorder.record(metric as usize, sent_ns, now_ns - sent_ns);
-        }
+        let time = ledger.times.of(sent_ns);
+        ledger.pings.by_time[time as usize].1 += 1;
+        let metric = match time {
+            Time::Before => Metric::PingBefore,
+            Time::During => Metric::PingDuring,
+            Time::After => Metric::PingAfter,
+        };
+        ledger.recorder.record(metric as usize, sent_ns, now_ns - sent_ns);
     }
 
     /// Send packets of our own that stand one behind the other.

@@ -60,14 +60,14 @@ pub enum Sent {
 }
 
 impl Link {
-    /// Open a socket towards a server, from this local address, and from this port where one is given. UDP is usable at once,
-    /// TCP once it is writable and `failure` tells of none.
+    /// Open a socket towards a server, from this local address where one is given. UDP is usable at once, TCP once it is writable
+    /// and `failure` tells of none.
     ///
     /// # Errors
     /// The system's: an address that is not ours, no port or descriptor left.
-    pub fn open(server: Server, from: Option<IpAddr>, port: u16) -> io::Result<Self> {
+    pub fn open(server: Server, from: Option<IpAddr>) -> io::Result<Self> {
         let any = if server.address.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
-        let local = SocketAddr::new(from.unwrap_or(any), port);
+        let local = SocketAddr::new(from.unwrap_or(any), 0);
         match server.transport {
             Transport::Udp => {
                 let socket = net::udp_socket(local, Some(server.address), false)?;
@@ -78,9 +78,9 @@ impl Link {
                 let socket = Socket::new(Domain::for_address(server.address), Type::STREAM, Some(Protocol::TCP))?;
                 socket.set_nonblocking(true)?;
                 socket.set_tcp_nodelay(true)?;
-                // A port may serve towards other servers too, and must be had again once its connection is gone.
+                // A port may serve towards other servers too, and be had again once its connection is gone.
                 socket.set_reuse_address(true)?;
-                if from.is_some() || port != 0 {
+                if from.is_some() {
                     socket.bind(&local.into())?;
                 }
                 match socket.connect(&server.address.into()) {
@@ -245,7 +245,7 @@ impl Link {
         }
     }
 
-    /// Close it without a word: of TCP with a reset, so that its port can be had again at once.
+    /// Close it without a word: of TCP with a reset, so that its port can be had again at once; thousands come anew.
     pub fn drop_silently(self) {
         if let Self::Tcp { stream, .. } = &self {
             // A connection that is gone already needs none.
@@ -362,7 +362,7 @@ mod tests {
                 let far = net::udp_socket("127.0.0.1:0".parse().unwrap(), None, false).unwrap();
                 far.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
                 let server = Server { address: far.local_addr().unwrap(), transport };
-                let link = Link::open(server, None, 0).unwrap();
+                let link = Link::open(server, None).unwrap();
                 let receive = move || {
                     let mut bytes = vec![0; 4096];
                     let length = far.recv(&mut bytes).unwrap();
@@ -374,7 +374,7 @@ mod tests {
             Transport::Tcp => {
                 let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
                 let server = Server { address: listener.local_addr().unwrap(), transport };
-                let link = Link::open(server, None, 0).unwrap();
+                let link = Link::open(server, None).unwrap();
                 let (mut far, _) = listener.accept().unwrap();
                 let receive = move || {
                     let mut length = [0; 2];

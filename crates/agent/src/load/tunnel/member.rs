@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 
 use leadline_tunnel::openvpn::client::Client;
+use leadline_tunnel::openvpn::config::Token;
 use leadline_wire::{TunnelClientReport, TunnelState};
 
 use super::given::Given;
@@ -101,6 +102,8 @@ pub struct Member {
     pub attempts: u32,
     /// Which server the next attempt goes to: each failure goes on to the next one.
     pub remote: u32,
+    /// What its server gave it to show instead of a password, which outlives an attempt.
+    pub token: Option<Token>,
     /// Failures since it was last configured.
     pub failures: u32,
     /// When the first of them was, ns.
@@ -120,8 +123,8 @@ pub struct Member {
 }
 
 impl Member {
-    /// A client whose turn has not come.
-    pub fn new(number: u32) -> Self {
+    /// A client whose turn has not come, and which server it begins with.
+    pub fn new(number: u32, remote: u32) -> Self {
         Self {
             number,
             phase: Phase::Waiting,
@@ -135,7 +138,8 @@ impl Member {
             steps: Steps::default(),
             first_due_ns: None,
             attempts: 0,
-            remote: 0,
+            remote,
+            token: None,
             failures: 0,
             failed_ns: None,
             retransmits: 0,

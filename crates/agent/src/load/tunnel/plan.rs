@@ -26,6 +26,8 @@ pub struct Plan {
     pub identities: Vec<Identity>,
     /// Servers; an attempt that follows a failed one goes to the next.
     pub remotes: Vec<Server>,
+    /// Clients begin with different ones (`remote-random`).
+    pub has_random_remotes: bool,
     /// Local addresses that sockets are bound to, in turn.
     pub binds: Vec<IpAddr>,
     /// Clients.
@@ -85,6 +87,7 @@ impl Plan {
         Ok(Self {
             identities: identities(&config, &profile, spec)?,
             remotes: profile.remotes.iter().map(|remote| resolve(remote, &binds)).collect::<Result<_, _>>()?,
+            has_random_remotes: profile.remote_random,
             binds,
             clients: spec.clients,
             settled: spec.settled,
@@ -116,6 +119,16 @@ impl Plan {
     /// Where a client's attempt goes, attempts counted from 0.
     pub fn server(&self, attempt: u32) -> Server {
         self.remotes[attempt as usize % self.remotes.len()]
+    }
+
+    /// Which server a client's first attempt goes to. Where the profile leaves that to chance they are dealt out evenly, as chance
+    /// does with many.
+    pub fn first_remote(&self, client: u32) -> u32 {
+        if self.has_random_remotes {
+            client % self.remotes.len() as u32
+        } else {
+            0
+        }
     }
 
     /// When a client is due after the arrivals have begun, ns; none where the stages end before its turn. Of the settled

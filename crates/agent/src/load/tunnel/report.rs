@@ -44,18 +44,25 @@ pub struct Tally {
     pub resets_sent: u64,
     /// Control packets that were sent again, of the attempts that are over.
     pub retransmits: u64,
-    /// Clients that failed and were configured after all.
+    /// Clients that failed and were configured after all, and those that came back `partial`.
     pub recovered: u64,
+    pub recovered_partial: u64,
     /// Clients that were configured and lost their tunnel, unasked.
     pub lost: u64,
-    /// Keys that were renewed.
+    /// Attempts of clients that were told to connect anew.
+    pub reconnects_begun: u64,
+    /// Keys that were renewed; those that clients were told to renew, and that were not before their tunnel ended.
     pub renegotiated: u64,
+    pub renewals_asked: u64,
+    pub renewals_unfinished: u64,
+    /// Negotiations of new keys that came to nothing, whoever had begun them; the tunnel goes on with the former ones.
+    pub renewals_failed: u64,
     /// Words of the server that somebody has yet to say yes.
     pub auth_pending: u64,
     /// Changes of pushed options in running tunnels, and those that gave a client what another one has.
     pub updated: u64,
     pub shared_later: u64,
-    /// Actions of clients that had no tunnel when their turn came.
+    /// Actions of clients that had no tunnel when their turn came, or were still renewing keys that they were to renew.
     pub deeds_skipped: u64,
     /// Packets that the socket did not take at once.
     pub pushback: u64,
@@ -70,10 +77,10 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Add what a machine counted that is over.
-    pub fn count_machine(&mut self, counters: &Counters) {
-        self.rejected += counters.rejected;
-        self.replayed += counters.replayed;
+    /// Add what a machine has counted between two moments.
+    pub fn count_machine(&mut self, before: &Counters, after: &Counters) {
+        self.rejected += after.rejected - before.rejected;
+        self.replayed += after.replayed - before.replayed;
     }
 
     /// The counts by name.
@@ -95,7 +102,12 @@ impl Tally {
         let times = ["before", "during", "after"];
         debug_assert_eq!(times.len(), self.pings.by_time.len());
         let rare = [
+            ("recovered_partial", self.recovered_partial),
+            ("reconnects_begun", self.reconnects_begun),
             ("renegotiated", self.renegotiated),
+            ("renegotiations_asked", self.renewals_asked),
+            ("renegotiations_unfinished", self.renewals_unfinished),
+            ("renegotiations_failed", self.renewals_failed),
             ("auth_pending", self.auth_pending),
             ("updated", self.updated),
             ("updated_not_unique", self.shared_later),

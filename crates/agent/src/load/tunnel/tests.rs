@@ -2,6 +2,7 @@
 //! What is asserted are counts, which do not depend on how fast anything was.
 
 mod gateway;
+mod life;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -157,7 +158,7 @@ fn an_answer_that_comes_too_late_is_told_and_counts_after_all() {
     let outcome = run(&TunnelSpec { first_data_ms: 50, ..spec(&gateway, 3) });
     assert_eq!(outcome.errors, errors(&[("partial_no_data", 3)]));
     let names = ["configured", "recovered", "attempts", "partial"];
-    assert_eq!(names.map(|name| count(&outcome, name)), [3, 3, 3, 0]);
+    assert_eq!(names.map(|name| count(&outcome, name)), [3, 0, 3, 0], "nobody had failed");
     let rows = outcome.tunnel.unwrap().clients;
     assert!(rows.iter().all(|row| row.cause.is_none() && row.configured_ns >= row.pushed_ns));
 }
@@ -171,6 +172,8 @@ fn who_is_not_answered_fails_by_name_and_comes_back() {
     let names = ["configured", "recovered", "attempts", "failed"];
     assert_eq!(names.map(|name| count(&outcome, name)), [3, 3, 6, 0]);
     assert_eq!((recorded(&outcome, "recovered"), recorded(&outcome, "connect")), (3, 0));
+    let rows = outcome.tunnel.unwrap().clients;
+    assert!(rows.iter().all(|row| row.first_due_ns < row.due_ns), "the second attempt's is later");
 }
 
 #[test]
@@ -210,9 +213,14 @@ fn connected_clients_do_what_they_are_told() {
         };
         let outcome = told(TunnelDeed::Renegotiate);
         assert_eq!((count(&outcome, "attempts"), count(&outcome, "renegotiated")), (8, 8));
+        let names = ["renegotiations_asked", "renegotiations_unfinished"];
+        assert_eq!(names.map(|name| count(&outcome, name)), [8, 0]);
         assert_eq!(recorded(&outcome, "renegotiate"), 8);
         assert_eq!(gateway.seen.renegotiated.load(Ordering::Relaxed), 8);
+        let before = gateway.seen.clients.load(Ordering::Relaxed);
         let outcome = told(TunnelDeed::Reconnect);
+        assert_eq!(count(&outcome, "reconnects_begun"), 8);
+        assert_eq!(gateway.seen.clients.load(Ordering::Relaxed) - before, 16, "each comes from a socket of its own");
         assert_eq!(
             (count(&outcome, "attempts"), recorded(&outcome, "connect"), recorded(&outcome, "reconnect")),
             (16, 8, 8)
@@ -235,9 +243,14 @@ fn the_settled_clients_pings_tell_of_the_arrivals() {
         assert!(answered > 0, "{time}: {:?}", outcome.counts);
         assert_eq!(answered, recorded(&outcome, &format!("ping_{time}")));
     }
+    // A thread that the host keeps waiting passes some over, which are counted.
+    let before = count(&outcome, "pings_sent_before") + count(&outcome, "pings_unsent");
+    assert!(before >= 10 * 4, "what the arrivals are compared with: {:?}", outcome.counts);
     let of_settled: u64 = times.iter().map(|time| count(&outcome, &format!("pings_sent_{time}"))).sum();
-    let rows = outcome.tunnel.as_ref().unwrap().clients.iter().take(4);
-    assert_eq!(of_settled, rows.map(|client| client.inside["pings_sent"]).sum::<u64>());
+    let rows = &outcome.tunnel.as_ref().unwrap().clients;
+    assert_eq!(of_settled, rows[..4].iter().map(|client| client.inside["pings_sent"]).sum::<u64>());
+    assert_eq!(of_settled, count(&outcome, "pings_sent"));
+    assert!(rows[4..].iter().all(|client| !client.inside.contains_key("pings_sent")), "arrivals do not ping");
     // Loopback loses nothing, and the last answers are waited for; each client's first echo proved its tunnel.
     assert_eq!(count(&outcome, "pings_answered"), count(&outcome, "pings_sent"));
     assert_eq!(gateway.seen.echoes.load(Ordering::Relaxed), count(&outcome, "inside_received"));

@@ -5,13 +5,12 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::{mpsc, Arc};
 
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::poll::{Interest, Poll, Ready};
 use leadline_sys::priority::be_punctual;
-use leadline_tunnel::openvpn::client::{Client, Received};
+use leadline_tunnel::openvpn::client::{Client, Counters, Received};
 use leadline_tunnel::openvpn::profile::Transport;
 
 use super::carriage::Carriage;
@@ -21,6 +20,7 @@ use super::inside::Ledger;
 use super::link::{Buffers, Link, Outbox};
 use super::member::{Member, Phase, PHASES};
 use super::report::{Failures, Snapshot, Tally, WorkerReport};
+use super::through::Pinging;
 use crate::flows::TURN_NS;
 use crate::gate::Gate;
 use crate::load::threads::{Recorder, ThreadMeter};
@@ -29,16 +29,14 @@ use crate::load::threads::{Recorder, ThreadMeter};
 const READY_BATCH: usize = 64;
 /// Clients that begin, or act, before sockets are looked at again.
 const BEGIN_BATCH: usize = 16;
+/// Timers that run before sockets are looked at again, and between one socket and the next: each may be a burst of one client's.
+pub const TIMER_BATCH: usize = 64;
+const TIMERS_BETWEEN: usize = 16;
 /// How often one socket is read before others are looked at.
 const READS: usize = 4;
 /// The shortest sleep, ns: what falls due in it goes out together at its end, in fewer system calls, and is late by no more
 /// than this. A socket that has something ends it.
 const SHORTEST_SLEEP_NS: u64 = 200_000;
-/// How long the answers to the last pings are waited for, ns.
-const LAST_ANSWERS_NS: u64 = 1_000_000_000;
-/// How long farewells may take to be acknowledged, ns; when the fleet is stopped.
-const FAREWELL_NS: u64 = 1_000_000_000;
-const SHORT_FAREWELL_NS: u64 = 300_000_000;
 
 /// See the file's head.
 pub struct Worker {
@@ -65,6 +63,7 @@ pub struct Worker {
     next_arrival: usize,
     /// Answers to packets from inside, of the batch that is being read.
     answers: Vec<u8>,
+    pub pinging: Pinging,
     pub carriage: Carriage,
     /// Renewals that were asked for and have not come.
     pub renewals: u32,
@@ -96,7 +95,8 @@ impl Worker {
     pub fn new(parts: Parts) -> io::Result<Self> {
         let Parts { fleet, number, threads, recorder, snapshots, snapshot_gap_ns } = parts;
         let plan = &fleet.plan;
-        let members: Vec<Member> = (number..plan.clients).step_by(threads as usize).map(Member::new).collect();
+        let member = |number| Member::new(number, plan.first_remote(number));
+        let members: Vec<Member> = (number..plan.clients).step_by(threads as usize).map(member).collect();
         let mut phases = [0; PHASES];
         phases[Phase::Waiting as usize] = members.len() as u32;
         let has = |transport| plan.remotes.iter().any(|remote| remote.transport == transport);
@@ -117,6 +117,7 @@ impl Worker {
             failures: Failures::default(),
             next_arrival: 0,
             answers: Vec::new(),
+            pinging: Pinging::default(),
             carriage: Carriage::default(),
             renewals: 0,
             carrying: 0,
@@ -127,9 +128,9 @@ impl Worker {
             next_snapshot_ns: 0,
             fleet,
         };
-        if worker.fleet.plan.server(0).transport == Transport::Udp {
-            for index in 0..worker.members.len() {
-                worker.open(index, None)?;
+        for index in 0..worker.members.len() {
+            if worker.fleet.plan.server(worker.members[index].remote).transport == Transport::Udp {
+                worker.open(index)?;
             }
         }
         Ok(worker)
@@ -145,47 +146,50 @@ impl Worker {
         let meter = ThreadMeter::begin(format!("tunnel-{}", self.number), monotonic_ns());
         let mut now_ns = monotonic_ns();
         while now_ns < self.fleet.end_ns() && !gate.stopped() && !self.fleet.is_done() {
-            self.turn(now_ns, self.fleet.end_ns())?;
+            self.turn(now_ns, self.fleet.end_ns(), gate)?;
             now_ns = monotonic_ns();
             if now_ns >= self.next_snapshot_ns {
                 self.tell_standing(&meter, now_ns);
             }
         }
         self.depart(gate)?;
-        let thread = meter.end(monotonic_ns());
+        let ended_ns = monotonic_ns();
+        let thread = meter.end(ended_ns);
         self.tally.phases = self.phases;
         let rows = self.members.iter().map(Member::report).collect();
-        let figures = self.members.iter_mut().filter_map(|member| member.inside.figures.take()).map(|one| *one);
-        let figures = figures.collect();
+        let over_ns = self.fleet.traffic_over_ns().min(ended_ns);
+        let figures = self.members.iter_mut().filter_map(|member| member.inside.take_figures(over_ns)).collect();
         let Self { recorder, tally, failures, .. } = self;
         recorder.finish();
         Ok(WorkerReport { thread, tally, failures, rows, figures })
     }
 
     /// Let everything happen that is due, then wait for what comes, until `until_ns` at most.
-    fn turn(&mut self, now_ns: u64, until_ns: u64) -> io::Result<()> {
+    fn turn(&mut self, now_ns: u64, until_ns: u64, gate: &Gate) -> io::Result<()> {
+        self.begin_pings();
         let mut next_ns = self.begin_arrivals(now_ns).min(self.do_deeds(now_ns));
         self.look_after_traffic(now_ns);
-        next_ns = next_ns.min(self.expire(now_ns));
+        next_ns = next_ns.min(self.expire(now_ns, TIMER_BATCH));
         self.recorder.roll(now_ns);
         self.tell_busy();
         // What is due already is not waited for.
         let next_ns = if next_ns > now_ns { next_ns.max(now_ns + SHORTEST_SLEEP_NS) } else { now_ns };
-        self.look(until_ns.min(next_ns).min(now_ns + TURN_NS))
+        self.look(until_ns.min(next_ns).min(now_ns + TURN_NS), || gate.stopped())
     }
 
-    /// Wait for sockets until an instant, and serve those that have something; timers run in between.
-    fn look(&mut self, until_ns: u64) -> io::Result<()> {
+    /// Wait for sockets until an instant, and serve those that have something, until `is_over`; timers run in between.
+    pub fn look(&mut self, until_ns: u64, is_over: impl Fn() -> bool) -> io::Result<()> {
         let mut ready = [Ready { token: 0, readable: false, writable: false }; READY_BATCH];
         let mut count = 0;
         for (slot, source) in ready.iter_mut().zip(self.poll.wait(Some(until_ns))?) {
             *slot = source;
             count += 1;
         }
-        for source in &ready[..count] {
+        // Those that are left over are told of again.
+        for source in ready[..count].iter().take_while(|_| !is_over()) {
             self.serve(source.token as usize, *source);
             if !self.timers.is_empty() {
-                self.expire(monotonic_ns());
+                self.expire(monotonic_ns(), TIMERS_BETWEEN);
             }
         }
         Ok(())
@@ -212,7 +216,7 @@ impl Worker {
                 // The socket is open and watched, so that the change cannot fail.
                 let _ = link.watch_for(&self.poll, index as u64, Interest::Read);
                 self.drive(index);
-                self.poll_inside(index, monotonic_ns());
+                self.poll_inside(index);
             }
             Ok(false) => {}
             Err(error) => self.broken(index, &error),
@@ -226,14 +230,15 @@ impl Worker {
             let Self { fleet, members, buffers, recorder, tally, answers, .. } = self;
             let member = &mut members[index];
             let Member { number, link: Some(link), machine, inside, .. } = member else { return };
-            let settled = fleet.plan.settled;
             let mut ledger = Ledger {
                 recorder,
                 pings: &mut tally.pings,
                 times,
-                is_witness: settled == 0 || *number < settled,
                 counters: fleet.counters.get(*number as usize).map(Arc::as_ref),
             };
+            let counted =
+                |machine: &Option<Box<Client>>| machine.as_ref().map_or(Counters::default(), |it| *it.counters());
+            let before = counted(machine);
             let (mut is_control, mut received_ns) = (false, None);
             let received = link.receive(buffers, |packet| {
                 let now_ns = *received_ns.get_or_insert_with(monotonic_ns);
@@ -245,9 +250,12 @@ impl Worker {
                     Received::Nothing => {}
                 }
             });
+            tally.count_machine(&before, &counted(machine));
             let now_ns = received_ns.unwrap_or_else(monotonic_ns);
             if is_control {
                 self.drive(index);
+            } else {
+                self.watch_machine(index);
             }
             self.after_packets(index, now_ns);
             match received {
@@ -271,7 +279,7 @@ impl Worker {
             self.look_at_proof(index, now_ns);
         }
         if self.members[index].inside.has_traffic() {
-            self.poll_inside(index, now_ns);
+            self.poll_inside(index);
         }
     }
 
@@ -302,10 +310,10 @@ impl Worker {
         now_ns
     }
 
-    /// Let timers run that have run out; says when the next one does.
-    fn expire(&mut self, now_ns: u64) -> u64 {
-        // As many as there are now: what is set while they run has its turn after the sockets.
-        for _ in 0..self.timers.len() {
+    /// Let timers run that have run out, `most` of them; says when the next one does.
+    pub fn expire(&mut self, now_ns: u64, most: usize) -> u64 {
+        // No more than there are now: what is set while they run has its turn after the sockets.
+        for _ in 0..most.min(self.timers.len()) {
             let Some(&Reverse((due_ns, index))) = self.timers.peek() else { break };
             if due_ns > now_ns {
                 return due_ns;
@@ -332,6 +340,16 @@ impl Worker {
         }
     }
 
+    /// Data went through a tunnel, which may have worn its keys out, and puts keepalives off.
+    #[inline]
+    pub fn watch_machine(&mut self, index: usize) {
+        let member = &mut self.members[index];
+        if let Some(machine) = &member.machine {
+            member.machine_due_ns = machine.deadline_ns();
+            self.rearm(index);
+        }
+    }
+
     /// A client goes on to another phase.
     pub fn enter(&mut self, index: usize, phase: Phase) {
         let member = &mut self.members[index];
@@ -340,12 +358,11 @@ impl Worker {
         member.phase = phase;
     }
 
-    /// Open a client's socket towards the server of its present attempt, from this address and port where they are given.
-    pub fn open(&mut self, index: usize, local: Option<SocketAddr>) -> io::Result<()> {
+    /// Open a client's socket towards the server of its present attempt, from its address and a port of the system's choice.
+    pub fn open(&mut self, index: usize) -> io::Result<()> {
         let member = &mut self.members[index];
         let server = self.fleet.plan.server(member.remote);
-        let from = local.map(|local| local.ip()).or(self.fleet.plan.bind(member.number));
-        let link = Link::open(server, from, local.map_or(0, |local| local.port()))?;
+        let link = Link::open(server, self.fleet.plan.bind(member.number))?;
         let interest = if link.is_stream() { Interest::Write } else { Interest::Read };
         link.watch(&self.poll, index as u64, interest)?;
         member.link = Some(link);
@@ -382,31 +399,5 @@ impl Worker {
             errors: self.failures.counts.clone(),
             thread: meter.so_far(now_ns),
         });
-    }
-
-    /// The time is over: wait for the last answers, end the traffic, and leave in order.
-    fn depart(&mut self, gate: &Gate) -> io::Result<()> {
-        let began_ns = monotonic_ns();
-        for index in 0..self.members.len() {
-            self.end_inside(index, began_ns);
-        }
-        let answers_ns = self.tally.pings.last_ns + LAST_ANSWERS_NS;
-        let mut now_ns = began_ns;
-        while self.tally.pings.answered < self.tally.pings.sent && now_ns < answers_ns && !gate.stopped() {
-            self.look(answers_ns.min(now_ns + TURN_NS))?;
-            now_ns = monotonic_ns();
-        }
-        let patience_ns = if gate.stopped() { SHORT_FAREWELL_NS } else { FAREWELL_NS };
-        let until_ns = now_ns + patience_ns;
-        self.is_departing = true;
-        for index in 0..self.members.len() {
-            self.leave(index, now_ns);
-        }
-        while now_ns < until_ns && !gate.abandoned() && self.is_anyone_leaving() {
-            self.expire(now_ns);
-            self.look(until_ns.min(now_ns + TURN_NS / 10))?;
-            now_ns = monotonic_ns();
-        }
-        Ok(())
     }
 }

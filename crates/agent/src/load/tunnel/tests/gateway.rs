@@ -35,11 +35,26 @@ pub struct Manners {
     pub loses: u32,
     /// Whether pings inside of a client's tunnel are answered.
     pub echoes: fn(u32) -> bool,
+    /// Whether what is answered inside is sent twice.
+    pub repeats: bool,
+    /// What a client is told in the control channel once so many of its pings have been answered; no more of them are.
+    pub says: Option<(u32, &'static str)>,
+    /// Users who may come in, with their passwords; anybody where empty.
+    pub users: &'static [(&'static str, &'static str)],
 }
 
 impl Default for Manners {
     fn default() -> Self {
-        Self { transport: Transport::Udp, gives: an_address_each, answers: |_| true, loses: 0, echoes: |_| true }
+        Self {
+            transport: Transport::Udp,
+            gives: an_address_each,
+            answers: |_| true,
+            loses: 0,
+            echoes: |_| true,
+            repeats: false,
+            says: None,
+            users: &[],
+        }
     }
 }
 
@@ -51,6 +66,10 @@ pub fn an_address_each(client: u32) -> Vec<String> {
 /// What the server saw.
 #[derive(Default)]
 pub struct Seen {
+    /// Sources of packets, or connections.
+    pub clients: AtomicU64,
+    /// First packets of sessions, repeated ones included.
+    pub resets: AtomicU64,
     pub up: AtomicU64,
     pub left: AtomicU64,
     pub renegotiated: AtomicU64,
@@ -109,7 +128,7 @@ impl Gateway {
                 .map(str::to_owned)
                 .to_vec(),
             protocols: Protocols::ALL.without(Protocols::DATA_EPOCH),
-            users: Vec::new(),
+            users: manners.users.iter().map(|(user, password)| ((*user).to_owned(), (*password).to_owned())).collect(),
             unix_base_s: 0,
         });
         let (seen, over) = (Arc::new(Seen::default()), Arc::new(AtomicBool::new(false)));
@@ -150,19 +169,22 @@ struct Known {
     number: u32,
     /// None: its resets are not answered.
     peer: Option<Peer>,
-    /// Pings that were lost.
+    /// Pings that were lost, and that were answered.
     lost: u32,
+    answered: u32,
 }
 
 impl Known {
-    fn new(number: u32) -> Self {
-        Self { number, peer: None, lost: 0 }
+    fn new(shared: &Shared, number: u32) -> Self {
+        shared.seen.clients.fetch_add(1, Ordering::Relaxed);
+        Self { number, peer: None, lost: 0, answered: 0 }
     }
 
     /// Takes a packet, and hands over what it calls for. A reset begins a session of its own, once its client is known.
     fn take(&mut self, shared: &Shared, packet: &mut [u8], mut send: impl FnMut(&[u8])) {
         let now_ns = monotonic_ns();
         let is_reset = packet.first().is_some_and(|byte| byte >> 3 == 7);
+        shared.seen.resets.fetch_add(u64::from(is_reset), Ordering::Relaxed);
         let mut answer = Vec::new();
         if is_reset && (shared.manners.answers)(self.number) {
             let mut copy = packet.to_vec();
@@ -176,8 +198,14 @@ impl Known {
             if let Received::Payload(payload) = peer.handle(now_ns, packet) {
                 if self.lost < shared.manners.loses {
                     self.lost += 1;
+                } else if shared.manners.says.is_some_and(|(after, _)| self.answered >= after) {
+                    // It has said what it had to.
                 } else if (shared.manners.echoes)(self.number) && icmp::answer(payload, &mut answer) {
                     shared.seen.echoes.fetch_add(1, Ordering::Relaxed);
+                    self.answered += 1;
+                    if let Some((_, message)) = shared.manners.says.filter(|(after, _)| *after == self.answered) {
+                        peer.say(message);
+                    }
                 }
             }
         }
@@ -185,6 +213,9 @@ impl Known {
         if let (Some(peer), false) = (&mut self.peer, answer.is_empty()) {
             peer.send(&answer, &mut out).unwrap();
             send(&out);
+            if shared.manners.repeats {
+                send(&out);
+            }
         }
         self.poll(shared, send);
     }
@@ -220,7 +251,7 @@ fn serve_datagrams(shared: &Shared, socket: &UdpSocket) {
             continue;
         };
         let next = clients.len() as u32;
-        let known = clients.entry(from).or_insert_with(|| Known::new(next));
+        let known = clients.entry(from).or_insert_with(|| Known::new(shared, next));
         known.take(shared, &mut packet[..length], |out| drop(socket.send_to(out, from)));
     }
 }
@@ -251,7 +282,7 @@ fn serve_stream(shared: &Shared, mut stream: TcpStream, number: u32) {
         // Its client may have gone.
         let _ = writer.write_all(&framed);
     };
-    let (mut known, mut unframer) = (Known::new(number), Unframer::default());
+    let (mut known, mut unframer) = (Known::new(shared, number), Unframer::default());
     let mut bytes = vec![0; 65_536];
     while !shared.over.load(Ordering::Relaxed) {
         match stream.read(&mut bytes) {

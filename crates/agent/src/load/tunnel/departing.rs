@@ -1,0 +1,84 @@
+//! How a fleet leaves: the last answers are waited for, traffic ends, every client that is up says farewell, and what is still
+//! under way is counted as unfinished. Owns the order of these and how long each may take.
+
+use std::io;
+
+use leadline_sys::clock::monotonic_ns;
+
+use super::link::Link;
+use super::member::{Member, Phase};
+use super::through::Pinging;
+use super::worker::{Worker, TIMER_BATCH};
+use crate::flows::TURN_NS;
+use crate::gate::Gate;
+
+/// How long the answers to the last pings are waited for, ns.
+const LAST_ANSWERS_NS: u64 = 1_000_000_000;
+/// How long farewells may take to be acknowledged, ns; when the fleet is stopped.
+const FAREWELL_NS: u64 = 1_000_000_000;
+const SHORT_FAREWELL_NS: u64 = 300_000_000;
+
+impl Worker {
+    /// The time is over: wait for the last answers, end the traffic, and leave in order.
+    pub fn depart(&mut self, gate: &Gate) -> io::Result<()> {
+        let began_ns = monotonic_ns();
+        self.pinging = Pinging::Over;
+        for index in 0..self.members.len() {
+            self.end_inside(index, began_ns);
+        }
+        let answers_ns = self.tally.pings.last_ns + LAST_ANSWERS_NS;
+        let mut now_ns = began_ns;
+        while self.tally.pings.answered < self.tally.pings.sent && now_ns < answers_ns && !gate.stopped() {
+            self.look(answers_ns.min(now_ns + TURN_NS), || gate.stopped())?;
+            now_ns = monotonic_ns();
+        }
+        let patience_ns = if gate.stopped() { SHORT_FAREWELL_NS } else { FAREWELL_NS };
+        let until_ns = now_ns + patience_ns;
+        self.is_departing = true;
+        for index in 0..self.members.len() {
+            self.leave(index, now_ns);
+        }
+        while now_ns < until_ns && !gate.abandoned() && self.is_anyone_leaving() {
+            let next_ns = self.expire(now_ns, TIMER_BATCH).max(now_ns);
+            self.look(until_ns.min(next_ns).min(now_ns + TURN_NS / 10), || gate.abandoned())?;
+            now_ns = monotonic_ns();
+        }
+        Ok(())
+    }
+
+    /// Say farewell, where there is somebody to hear it.
+    fn leave(&mut self, index: usize, now_ns: u64) {
+        let member = &mut self.members[index];
+        if member.phase.is_trying() {
+            member.cause = Some("unfinished");
+            self.failures.count("unfinished", 1, || "the fleet's time was over".into());
+        }
+        // From here on only the machines' own timers count.
+        (member.give_up_ns, member.retry_ns) = (u64::MAX, u64::MAX);
+        if !member.phase.is_up() {
+            // Without its socket: a connection that comes about now begins nothing any more.
+            self.end_tunnel(index);
+            self.members[index].link = None;
+            return;
+        }
+        member.inside.end();
+        let is_overdue = member.phase == Phase::Overdue;
+        if is_overdue {
+            self.returned_partly(index);
+        }
+        self.tally.renewals_unfinished += u64::from(self.take_renewal(index).is_some());
+        if let Some(machine) = &mut self.members[index].machine {
+            machine.leave(now_ns);
+            self.drive(index);
+        }
+    }
+
+    /// Whether a farewell is still to be acknowledged, or to be sent.
+    fn is_anyone_leaving(&self) -> bool {
+        let is_leaving = |member: &Member| {
+            let is_blocked = member.link.as_ref().is_some_and(Link::is_blocked);
+            member.phase.is_up() && (member.machine_due_ns != u64::MAX || is_blocked)
+        };
+        self.members.iter().any(is_leaving)
+    }
+}

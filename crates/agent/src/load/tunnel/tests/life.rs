@@ -1,0 +1,263 @@
+//! What is counted of a client's life when it does not go straight up: those who come back, break, change and are cut off; and
+//! the order of a thread's work. Counts, and instants of a fleet that are worked out, not waited for.
+
+use std::cmp::Reverse;
+use std::net::UdpSocket;
+use std::sync::mpsc;
+
+use leadline_tunnel::inside::icmp;
+use leadline_tunnel::openvpn::client::Event;
+use leadline_wire::{TunnelTraffic, TunnelUser};
+
+use super::super::fleet::Fleet;
+use super::super::inside::{Inside, Ledger, PingTally};
+use super::super::member::Occasion;
+use super::super::metric::METRICS;
+use super::super::plan::Plan;
+use super::super::worker::{Parts, Worker};
+use super::*;
+use crate::load::threads::Recorder;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// A thread that has all of a fleet's clients, before its start.
+fn worker(spec: &TunnelSpec) -> Worker {
+    let fleet = Arc::new(Fleet::new(Plan::new(spec).unwrap(), Vec::new(), 1));
+    fleet.begin(monotonic_ns());
+    let recorder = Recorder::new(METRICS.len(), 0, mpsc::channel().0);
+    let snapshots = mpsc::channel().0;
+    Worker::new(Parts { fleet, number: 0, threads: 1, recorder, snapshots, snapshot_gap_ns: SECOND_NS }).unwrap()
+}
+
+/// Runs a fleet, and stops it as soon as a server has seen enough.
+fn run_until(spec: &TunnelSpec, gateway: &Gateway, enough: fn(&gateway::Seen) -> bool) -> Outcome {
+    let gate = Arc::<Gate>::default();
+    let (seen, stopping) = (Arc::clone(&gateway.seen), Arc::clone(&gate));
+    let watch = std::thread::spawn(move || {
+        while !enough(&seen) {
+            std::thread::yield_now();
+        }
+        stopping.stop();
+    });
+    let outcome = run_at(spec, gate);
+    watch.join().unwrap();
+    outcome
+}
+
+fn echo(rate_pps: f64, packet_bytes: u32, duration_ms: u64) -> Option<TunnelTraffic> {
+    Some(TunnelTraffic::Echo { to: None, rate_pps, packet_bytes, duration_ms })
+}
+
+#[test]
+fn who_comes_back_without_an_address_is_told_apart() {
+    let gives = |client| if client == 3 { an_address_each(client) } else { Vec::new() };
+    let gateway = Gateway::start(Manners { answers: |client| client >= 3, gives, ..Manners::default() });
+    let outcome = run(&TunnelSpec { attempt_ms: 3000, retries: 3, ..spec(&gateway, 3) });
+    let names = ["configured", "partial", "recovered", "recovered_partial"];
+    assert_eq!(names.map(|name| count(&outcome, name)), [1, 2, 1, 2]);
+    assert_eq!(outcome.errors, errors(&[("reset_unanswered", 3), ("partial_no_address", 2)]));
+    let said = |name: &str| outcome.error_examples[name].clone();
+    assert!(said("partial_no_address").contains("pool"), "{}", said("partial_no_address"));
+    assert!(said("reset_unanswered").ends_with("ended by the attempt's own time, 3 s"), "{}", said("reset_unanswered"));
+}
+
+#[test]
+fn silence_that_the_hand_window_ends_is_explained_too() {
+    let gateway = Gateway::start(Manners { answers: |_| false, ..Manners::default() });
+    let profile = format!("{}hand-window 1\n", gateway.profile);
+    let outcome = run(&TunnelSpec { profile, ..spec(&gateway, 2) });
+    assert_eq!(outcome.errors, errors(&[("reset_unanswered", 2)]));
+    let said = &outcome.error_examples["reset_unanswered"];
+    assert!(said.starts_with("no answer to any reset") && said.ends_with("the profile's hand-window, 1 s"), "{said}");
+}
+
+#[test]
+fn what_was_sent_again_counts_when_the_fleet_is_cut_off() {
+    let gateway = Gateway::start(Manners { answers: |_| false, ..Manners::default() });
+    let profile = format!("{}tls-timeout 1\n", gateway.profile);
+    let spec = TunnelSpec { profile, ..spec(&gateway, 3) };
+    // Three clients' first resets, and three that were sent again.
+    let outcome = run_until(&spec, &gateway, |seen| seen.resets.load(Ordering::Relaxed) >= 6);
+    assert_eq!(outcome.errors, errors(&[("unfinished", 3)]));
+    assert!(count(&outcome, "retransmits") >= 3, "{:?}", outcome.counts);
+    assert_eq!(count(&outcome, "resets_sent"), count(&outcome, "retransmits") + 3);
+}
+
+#[test]
+fn packets_that_came_twice_are_counted_of_clients_that_are_still_up() {
+    let gateway = Gateway::start(Manners { repeats: true, ..Manners::default() });
+    let outcome = run(&spec(&gateway, 4));
+    assert_eq!((count(&outcome, "configured"), count(&outcome, "packets_replayed")), (4, 4));
+}
+
+#[test]
+fn traffic_ends_with_its_tunnel() {
+    for transport in [Transport::Udp, Transport::Tcp] {
+        let gateway = Gateway::start(Manners { transport, says: Some((20, "RESTART")), ..Manners::default() });
+        let outcome = run(&TunnelSpec { retries: 1, traffic: echo(100.0, 100, 1000), ..spec(&gateway, 4) });
+        assert_eq!(outcome.errors, errors(&[("restarted_by_server", 4), ("tunnel_broke", 4)]));
+        assert_eq!((count(&outcome, "configured"), count(&outcome, "lost"), count(&outcome, "recovered")), (4, 4, 4));
+        // The proving echo is one of the twenty; a flow lasts its time, and carries less.
+        assert_eq!(outcome.flows.len(), 4);
+        for flow in &outcome.flows {
+            assert_eq!(flow.received_units, Some(19));
+            assert_eq!(flow.end_ns, outcome.flows[0].end_ns);
+            assert!(flow.end_ns >= Some(flow.due_ns + SECOND_NS), "{flow:?}");
+        }
+    }
+}
+
+#[test]
+fn traffic_ends_when_its_address_changes() {
+    let update = "PUSH_UPDATE,ifconfig 10.8.9.9 255.255.0.0";
+    let gateway = Gateway::start(Manners { says: Some((20, update)), ..Manners::default() });
+    let outcome = run(&TunnelSpec { traffic: echo(100.0, 100, 1000), ..spec(&gateway, 1) });
+    assert_eq!(outcome.errors, errors(&[("address_changed", 1)]));
+    assert_eq!((count(&outcome, "updated"), count(&outcome, "configured")), (1, 1));
+    assert_eq!(outcome.flows[0].received_units, Some(19));
+}
+
+#[test]
+fn a_told_reconnect_ends_traffic() {
+    let gateway = Gateway::start(Manners::default());
+    // The actions' time and the traffic's begin with the arrivals, of which there are none.
+    let actions = vec![TunnelAction { at_ms: 1000, what: TunnelDeed::Reconnect, over_ms: 0 }];
+    let outcome = run(&TunnelSpec { settled: 2, actions, traffic: echo(50.0, 100, 3000), ..spec(&gateway, 2) });
+    assert_eq!(outcome.errors, errors(&[("tunnel_broke", 2)]));
+    let names = ["configured", "reconnects_begun", "lost", "recovered"];
+    assert_eq!(names.map(|name| count(&outcome, name)), [2, 2, 0, 0], "asked for");
+    assert_eq!(recorded(&outcome, "reconnect"), 2);
+}
+
+#[test]
+fn a_server_that_takes_the_address_back_stops_no_clock() {
+    let ends = Some(("10.8.0.2".parse().unwrap(), "10.8.0.1".parse().unwrap()));
+    let (out, _rolled) = mpsc::channel();
+    let (mut recorder, mut pings) = (Recorder::new(METRICS.len(), 0, out), PingTally::default());
+    let times = Fleet::new(Plan::new(&spec(&Gateway::start(Manners::default()), 1)).unwrap(), Vec::new(), 1).times();
+    let (mut inside, mut packet) = (Inside::default(), Vec::new());
+    assert!(inside.prove(0, SECOND_NS, ends));
+    inside.ping_from(100);
+    let mut sent = 0;
+    for now_ns in [100, 1100, 2100] {
+        let mut ledger = Ledger { recorder: &mut recorder, pings: &mut pings, times, counters: None };
+        let mut send = |packet: &[u8]| {
+            sent += 1;
+            icmp::answer(packet, &mut Vec::new())
+        };
+        inside.poll_pings(now_ns, 1000, &mut ledger, &mut packet, &mut send);
+        inside.poll_proof(now_ns, &mut packet, &mut send);
+        assert!(inside.ping_due_ns() > now_ns && inside.proof_due_ns() > now_ns);
+        inside.move_to(None);
+    }
+    assert_eq!((sent, pings.sent, pings.unsent), (2, 1, 2), "a ping and the proving echo had an address");
+}
+
+#[test]
+fn a_fleet_is_quiet_between_its_settled_clients_and_the_others() {
+    let gateway = Gateway::start(Manners::default());
+    for (ping_ms, quiet_ns) in [(Some(50), SECOND_NS), (Some(200), 2 * SECOND_NS), (None, 0)] {
+        let plan = Plan::new(&TunnelSpec { settled: 2, ping_ms, ..spec(&gateway, 3) }).unwrap();
+        let fleet = Fleet::new(plan, Vec::new(), 1);
+        fleet.begin(SECOND_NS);
+        fleet.ended(0, 2 * SECOND_NS);
+        assert_eq!((fleet.times().settled_ns, fleet.due_ns(2)), (u64::MAX, u64::MAX));
+        let now_ns = 3 * SECOND_NS;
+        fleet.ended(1, now_ns);
+        let times = fleet.times();
+        assert!(times.settled_ns > now_ns && times.arrivals_ns >= times.settled_ns + quiet_ns, "{times:?}");
+        assert_eq!((fleet.due_ns(2), times.arrived_ns), (times.arrivals_ns, u64::MAX));
+        let now_ns = times.arrivals_ns + SECOND_NS;
+        fleet.ended(2, now_ns);
+        assert!(fleet.times().arrived_ns > now_ns, "known to every thread before it comes");
+    }
+}
+
+#[test]
+fn clients_begin_with_different_servers_where_that_is_left_to_chance() {
+    let gateway = Gateway::start(Manners::default());
+    let remotes = "remote 127.0.0.1 9 udp\nremote 127.0.0.1 9 tcp-client\n";
+    let named = gateway.profile.lines().filter(|line| !line.starts_with("remote ") && !line.starts_with("proto "));
+    let fixed = named.fold(remotes.to_owned(), |text, line| text + line + "\n");
+    let profile = format!("{fixed}remote-random\n");
+    // Sockets of UDP are opened beforehand.
+    let open = |profile| {
+        worker(&TunnelSpec { profile, ..spec(&gateway, 4) })
+            .members
+            .iter()
+            .map(|it| it.link.is_some())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(open(profile), [true, false, true, false]);
+    assert_eq!(open(fixed), [true; 4]);
+}
+
+#[test]
+fn a_server_that_asks_for_more_time_is_given_it() {
+    let mut worker = worker(&spec(&Gateway::start(Manners::default()), 1));
+    let now_ns = monotonic_ns();
+    worker.begin(0, now_ns, Occasion::Arrival);
+    let until_ns = now_ns + 1000 * SECOND_NS;
+    assert_eq!(worker.happened(0, now_ns, Event::Pending { until_ns }), None);
+    assert_eq!((worker.members[0].give_up_ns, worker.tally.auth_pending), (until_ns, 1));
+}
+
+#[test]
+fn a_token_outlives_its_tunnel_until_it_is_refused() {
+    let gives = |client| [an_address_each(client), vec!["auth-token given".into()]].concat();
+    // The first server takes the token for a password, the second only the password itself.
+    let servers: [&[(&str, &str)]; 2] = [&[("user", "password"), ("user", "given")], &[("user", "password")]];
+    for (users, refused) in servers.into_iter().zip([0, 3]) {
+        let gateway = Gateway::start(Manners { users, gives, ..Manners::default() });
+        let profile = format!("{}auth-user-pass\n", gateway.profile);
+        let users = vec![TunnelUser { user: "user".into(), password: "password".into() }];
+        let actions = vec![TunnelAction { at_ms: 0, what: TunnelDeed::Reconnect, over_ms: 0 }];
+        let outcome = run(&TunnelSpec { profile, users, actions, settled: 3, retries: 1, ..spec(&gateway, 3) });
+        let expected = if refused > 0 { errors(&[("auth_token_refused", refused)]) } else { errors(&[]) };
+        assert_eq!(outcome.errors, expected);
+        let names = ["configured", "reconnects_begun", "attempts", "recovered"];
+        assert_eq!(names.map(|name| count(&outcome, name)), [3, 3, 6 + refused, refused]);
+    }
+}
+
+#[test]
+fn keys_are_renewed_once_traffic_has_worn_them_out() {
+    let gateway = Gateway::start(Manners::default());
+    let profile = format!("{}reneg-bytes 20000\n", gateway.profile);
+    let outcome = run(&TunnelSpec { profile, traffic: echo(200.0, 1000, 1000), ..spec(&gateway, 3) });
+    assert_eq!(outcome.errors, errors(&[]));
+    assert!(count(&outcome, "renegotiated") >= 3, "{:?}", outcome.counts);
+    assert_eq!(count(&outcome, "renegotiated"), gateway.seen.renegotiated.load(Ordering::Relaxed));
+}
+
+#[test]
+fn timers_leave_sockets_their_turn() {
+    let gateway = Gateway::start(Manners::default());
+    let mut worker = worker(&spec(&gateway, 100));
+    for index in 0..100 {
+        worker.members[index as usize].armed_ns = 1;
+        worker.timers.push(Reverse((1, index)));
+    }
+    assert_eq!(worker.expire(2, 16), 1, "some are due still");
+    assert_eq!(worker.timers.len(), 84);
+    assert_eq!((worker.expire(2, 100), worker.timers.len()), (u64::MAX, 0));
+}
+
+#[test]
+fn a_stopped_fleet_serves_no_more_sockets() {
+    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let gateway = Gateway::start(Manners::default());
+    let port = |address: std::net::SocketAddr| format!(" {}\n", address.port());
+    let profile = gateway.profile.replace(&port(gateway.address), &port(server.local_addr().unwrap()));
+    let mut worker = worker(&TunnelSpec { profile, ..spec(&gateway, 3) });
+    let mut packet = [0; 2048];
+    for index in 0..3 {
+        worker.begin(index, monotonic_ns(), Occasion::Arrival);
+        let (_, client) = server.recv_from(&mut packet).unwrap();
+        server.send_to(b"noise", client).unwrap();
+    }
+    worker.look(monotonic_ns() + SECOND_NS, || true).unwrap();
+    assert_eq!(worker.tally.rejected, 0);
+    worker.look(monotonic_ns() + SECOND_NS, || false).unwrap();
+    assert_eq!(worker.tally.rejected, 3, "counted as it comes");
+}
