@@ -118,13 +118,18 @@ impl Fleet {
         let _ = self.traffic_ns.compare_exchange(u64::MAX, now_ns + AHEAD_NS, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// When the fleet leaves at the latest, ns. Settling may take as long again as what comes after it.
+    /// When the fleet leaves at the latest, ns. Settling has a time of its own, before what comes after it.
     pub fn end_ns(&self) -> u64 {
-        let began_ns = match self.times().arrivals_ns {
-            u64::MAX => self.at_ns(),
-            arrivals_ns => arrivals_ns,
-        };
-        began_ns.saturating_add(self.plan.duration_ns)
+        match self.times().arrivals_ns {
+            u64::MAX => self.at_ns().saturating_add(self.plan.settling_ns),
+            arrivals_ns => arrivals_ns.saturating_add(self.plan.duration_ns),
+        }
+    }
+
+    /// Whether pings alone keep the fleet together: until their time after the arrivals is over.
+    pub fn is_pinged(&self, now_ns: u64) -> bool {
+        let until_ns = |pinged_ns| self.times().arrived_ns.saturating_add(pinged_ns);
+        self.plan.ping_ns.is_some() && self.plan.pinged_ns.is_none_or(|pinged_ns| now_ns < until_ns(pinged_ns))
     }
 
     /// When a client is due, ns; `u64::MAX` while that is not known, or where it is never.

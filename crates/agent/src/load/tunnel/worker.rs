@@ -173,7 +173,7 @@ impl Worker {
         self.look_after_traffic(now_ns);
         next_ns = next_ns.min(self.expire(now_ns, TIMER_BATCH));
         self.recorder.roll(now_ns);
-        self.tell_busy();
+        self.tell_busy(now_ns);
         // What is due already is not waited for.
         let next_ns = if next_ns > now_ns { next_ns.max(now_ns + SHORTEST_SLEEP_NS) } else { now_ns };
         self.look(until_ns.min(next_ns).min(now_ns + TURN_NS), || gate.stopped())
@@ -381,7 +381,7 @@ impl Worker {
     }
 
     /// Whether the thread still has something to do by itself.
-    fn tell_busy(&mut self) {
+    fn tell_busy(&mut self, now_ns: u64) {
         let in_phase = |phase: Phase| self.phases[phase as usize];
         let on_the_way = [Phase::Connecting, Phase::Negotiating, Phase::Proving, Phase::Overdue, Phase::Resting];
         let on_the_way = on_the_way.map(in_phase);
@@ -392,7 +392,7 @@ impl Worker {
             || self.deeds.next_ns().is_some()
             || self.renewals > 0
             || self.carrying > 0
-            || plan.ping_ns.is_some()
+            || self.fleet.is_pinged(now_ns)
             || (plan.traffic.is_some() && self.carriage != Carriage::Begun);
         if is_busy != self.is_busy {
             self.is_busy = is_busy;
