@@ -12,6 +12,7 @@ import numpy as np
 
 from leadline.analysis.model import Reason, Validity, Verdict
 from leadline.analysis.validity import combine
+from leadline.contract.models import CpuSample
 
 # A thread that did not run one part in fifty of the time shared its CPU, and its caches, with somebody.
 SHARED = 0.02
@@ -82,8 +83,8 @@ def judge_crypto(
     """Fit what has sizes enough, and say whether the figures can be believed.
 
     `whole`: whether all was measured that was asked for. `waited` and `stolen`: shares of the time that the thread was
-    ready and had no CPU, and that the hypervisor took of the machine's CPUs; None where the kernel does not tell.
-    `profiled`: whether its stacks were sampled meanwhile, which takes CPU time of its own.
+    ready and had no CPU, and that the hypervisor took while the machine's CPUs were busy; None where the kernel does
+    not tell. `profiled`: whether its stacks were sampled meanwhile, which takes CPU time of its own.
     """
     findings = []
     if not whole:
@@ -95,10 +96,24 @@ def judge_crypto(
         text = f"the measuring thread was without a CPU {shared:.0%} of the time: others used it, and its caches"
         findings.append((Verdict.UNDETERMINED, Reason("cpu-shared", text)))
     if stolen is not None and stolen > STOLEN:
-        text = f"the hypervisor took {stolen:.0%} of this machine's CPU time, which looks like time that the work took"
+        text = f"the hypervisor took {stolen:.0%} of the CPUs' busy time, which looks like time that the work took"
         findings.append((Verdict.UNDETERMINED, Reason("cpu-stolen", text)))
     notes = [Reason("profiled", "the profiler's own cost is in these figures")] if profiled else []
     return CryptoResult(tuple(figures), tuple(_fits(figures)), combine(findings, notes))
+
+
+def stolen_share(first: Sequence[CpuSample], last: Sequence[CpuSample]) -> float | None:
+    """What share of the time that the CPUs were busy the hypervisor took between two samples; None where none was.
+
+    Idle time is left out: nothing is taken from a CPU that wants nothing, and a measurement keeps one busy of many.
+    """
+
+    def busy(samples: Sequence[CpuSample]) -> float:
+        return sum(one.user_s + one.system_s + one.irq_s + one.softirq_s + one.steal_s for one in samples)
+
+    taken = sum(one.steal_s for one in last) - sum(one.steal_s for one in first)
+    between = busy(last) - busy(first)
+    return taken / between if between > 0 else None
 
 
 def _fits(figures: Sequence[CryptoFigure]) -> list[CryptoFit]:

@@ -74,12 +74,12 @@ def _run(workload: CryptoWorkload, json: bool, profile: Path | None) -> int:
     import asyncio
 
     from leadline.analysis.model import Verdict
-    from leadline.cli.output import print_all, print_json, say_error, write_given
+    from leadline.cli.output import check_given, print_all, print_json, say_error, write_given
     from leadline.fleet.flamegraph import flame_graph
     from leadline.report.crypto import crypto_renderables
 
     if profile is not None:
-        write_given("--profile", profile, "")
+        check_given("--profile", profile)
     result, folded = asyncio.run(_measured(workload, json, profile is not None))
     if json:
         print_json(document(result, workload))

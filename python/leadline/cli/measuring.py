@@ -14,6 +14,7 @@ from leadline.analysis.model import TargetResult, TestResult, Verdict
 from leadline.cli.calibration import calibrated
 from leadline.cli.output import (
     MISSED,
+    check_given,
     print_all,
     print_json,
     result_document,
@@ -47,7 +48,7 @@ def run(test: Test, workload: LoadWorkload, wanted: Wanted) -> int:
         raise InputError("--stop-on-miss needs a --target", hint="as in --target 'latency_p99_us < 2000'")
     watch = TargetWatch(targets, test.name) if wanted.stop_on_miss else None
     if wanted.hdr is not None:
-        write_given("--hdr", wanted.hdr, "")
+        check_given("--hdr", wanted.hdr)
     single = Single(test, workload, ["leadline", *sys.argv[1:]], watch, server_pid=wanted.server_pid)
     result, folder = asyncio.run(_measured(single, wanted))
     missed = {} if watch is None else {one.target: one for one in watch.missed}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,14 +51,34 @@ def print_json(document: Any) -> None:
     sys.stdout.write("\n")
 
 
+def check_given(option: str, path: Path) -> None:
+    """Find out, before what takes long, whether a file that the user has named can be written. What it holds stays.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    with _naming(option, path):
+        is_new = not path.exists()
+        with path.open("ab"):
+            pass
+        if is_new:
+            path.unlink()
+
+
 def write_given(option: str, path: Path, text: str) -> None:
     """Write a file that the user has named by an option.
 
     Raises:
         InputError: it cannot be written.
     """
-    try:
+    with _naming(option, path):
         path.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def _naming(option: str, path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise InputError(
             f"{option} {path}: {error.strerror or error}", hint="name a file that can be written"

@@ -84,7 +84,7 @@ Duration = Annotated[
         "-d",
         "--duration",
         help="How long the fleet stays at most, from the first arrival; unless given until everything is done, "
-        "with pings 10s after the last arrival.",
+        "with pings until 10s after the last one is up or gave up. How long a trial of --until-choke lasts.",
         metavar="TIME",
         rich_help_panel=_ARRIVALS,
     ),

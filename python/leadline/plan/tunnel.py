@@ -220,9 +220,13 @@ class TunnelTest(EveryTest):
 
     @model_validator(mode="after")
     def _the_fleet_fits(self) -> Self:
-        for at, text, hint in _conflicts(self):
+        for at, text, hint in conflicts(self):
             raise complaint(text, at=(at,), hint=hint)
         return self
+
+    def counted(self, clients: int) -> TunnelTest:
+        """The same of so many clients."""
+        return self.model_copy(update={"number": clients})
 
     @property
     def stages(self) -> Stages:
@@ -247,20 +251,31 @@ class TunnelTest(EveryTest):
 
     @property
     def longest_ms(self) -> int:
-        """Settled clients come first."""
-        return self.stay_ms + (self.way_up_ms if self.settled else 0)
+        """How long it may take in all: the settled clients come first."""
+        return self.stay_ms + self.settling_ms
+
+    @property
+    def settling_ms(self) -> int:
+        """How long the settled clients may take, with the quiet after them; they come one after another."""
+        if not self.settled:
+            return 0
+        quiet_ms = max(_QUIET_MS, _QUIET_PINGS * (self.ping_every_ms or 0))
+        return self.way_up_ms + _SETTLING_GAP_MS * self.settled + quiet_ms
 
     @property
     def stay_ms(self) -> int:
         """How long the fleet stays at most, from the first arrival on: as given, else what everything can take."""
         if "duration_ms" in self.model_fields_set:
             return self.duration_ms
-        # Pings never end by themselves: what they are to show is over soon after the last arrival.
-        up_ms = self.way_up_ms if self.ping_every_ms is None else _PINGED_MS
-        done_ms = rate.total_ms(self.stages) + up_ms
+        done_ms = rate.total_ms(self.stages) + self.way_up_ms + (self.pinged_ms or 0)
         for moment in (*self.reconnect_at, *self.renegotiate_at):
             done_ms = max(done_ms, moment.at_ms + moment.over_ms + self.attempt_timeout_ms + self.first_data_ms)
         return done_ms + (self.traffic.duration_ms if self.traffic else 0) + _AFTERWARDS_MS
+
+    @property
+    def pinged_ms(self) -> int | None:
+        """How long pings go on once the last arrival has ended its way up; None for as long as the fleet stays."""
+        return None if self.ping_every_ms is None or "duration_ms" in self.model_fields_set else _PINGED_MS
 
     @property
     def ping_every_ms(self) -> int | None:
@@ -280,7 +295,7 @@ class TunnelTest(EveryTest):
         return tuple(address for text in self.bind for address in addresses_of(text))
 
 
-def _conflicts(test: TunnelTest) -> Iterator[tuple[str, str, str | None]]:
+def conflicts(test: TunnelTest) -> Iterator[tuple[str, str, str | None]]:
     """Keys that exclude each other: where, what, and what would be right."""
     if test.number is not None and test.settled >= test.number:
         yield "settled", f"{test.settled} settled clients of {test.number} leave none to arrive", "settle fewer"
@@ -304,6 +319,10 @@ def _conflicts(test: TunnelTest) -> Iterator[tuple[str, str, str | None]]:
 _DEFAULT_BYTES = {"echo": 100, "udp": 1200}
 _SETTLED_PING_MS = 100
 _PINGED_MS = 10_000
-"""How long pings go on after the last arrival where no duration is given."""
+"""How long pings go on once the last arrival has ended its way up, where no duration is given."""
+_SETTLING_GAP_MS = 10
+"""Time between two settled clients."""
+_QUIET_MS, _QUIET_PINGS = 1_000, 10
+"""How long settled clients are pinged before the arrivals begin: so long, and so many pings."""
 _AFTERWARDS_MS = 2_000
 """What is left for the last answers and for taking leave."""

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from leadline.analysis.crypto import CryptoFigure, CryptoResult, judge_crypto
+from leadline.analysis.crypto import CryptoFigure, CryptoResult, judge_crypto, stolen_share
 from leadline.contract.models import (
     CryptoWorkload,
     MachineSample,
@@ -90,21 +90,8 @@ def result_of(outcome: Outcome, machine: list[MachineSample], *, whole: bool, pr
         if thread.runnable_wait_s is not None and thread.wall_s
     ]
     waited = max((wait_s / wall_s for wait_s, wall_s in waits), default=None)
-    return judge_crypto(found, whole=whole, waited=waited, stolen=_stolen(machine), profiled=profiled)
-
-
-def _stolen(machine: list[MachineSample]) -> float | None:
-    """What share of the CPUs' time the hypervisor took between the first sample and the last."""
-    if len(machine) < 2:
-        return None
-    first, last = machine[0].cpus, machine[-1].cpus
-
-    def total(samples: object) -> tuple[float, float]:
-        kinds = [one.model_dump(exclude={"cpu"}) for one in samples]  # type: ignore[attr-defined]
-        return sum(kind["steal_s"] for kind in kinds), sum(sum(kind.values()) for kind in kinds)
-
-    (stolen_before, before), (stolen_after, after) = total(first), total(last)
-    return (stolen_after - stolen_before) / (after - before) if after > before else None
+    stolen = stolen_share(machine[0].cpus, machine[-1].cpus) if machine else None
+    return judge_crypto(found, whole=whole, waited=waited, stolen=stolen, profiled=profiled)
 
 
 async def _stop_when_asked(agent: Agent, interrupt: Interrupt) -> None:

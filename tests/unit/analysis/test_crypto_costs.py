@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from leadline.analysis.crypto import CryptoFigure, fit, judge_crypto
+from leadline.analysis.crypto import CryptoFigure, fit, judge_crypto, stolen_share
 from leadline.analysis.model import Verdict
+from leadline.contract.models import CpuSample
 
 
 def figure(size: int | None, ns: int, what: str = "seal", wall_ns: int | None = None) -> CryptoFigure:
@@ -68,3 +69,17 @@ def test_what_makes_figures_doubtful(keywords: dict[str, float], verdict: Verdic
 def test_a_thread_that_often_stood_still_shared_its_cpu() -> None:
     found = judge_crypto([figure(64, 200, wall_ns=250_000)], whole=True)
     assert found.validity.reasons[0].text.startswith("the measuring thread was without a CPU 20% of the time")
+
+
+def test_what_is_stolen_is_a_share_of_busy_time() -> None:
+    """One CPU of 16 works, and a tenth of its time is taken: the 15 that are idle make that no smaller."""
+
+    def cpus(*, worked: float, stolen: float, idled: float) -> list[CpuSample]:
+        nothing = {"system_s": 0.0, "iowait_s": 0.0, "irq_s": 0.0, "softirq_s": 0.0}
+        busy = CpuSample(cpu=0, user_s=5 + worked, steal_s=3 + stolen, idle_s=0.0, **nothing)
+        idle = [CpuSample(cpu=cpu, user_s=1.0, steal_s=0.5, idle_s=9 + idled, **nothing) for cpu in range(1, 16)]
+        return [busy, *idle]
+
+    first = cpus(worked=0, stolen=0, idled=0)
+    assert stolen_share(first, cpus(worked=0.9, stolen=0.1, idled=1)) == pytest.approx(0.1)
+    assert stolen_share(first, cpus(worked=0, stolen=0, idled=1)) is None

@@ -63,3 +63,15 @@ def test_bad_input_is_one_line() -> None:
         ended = crypto(*arguments, "--no-handshakes")
         assert (ended.returncode, ended.stdout) == (2, ""), (arguments, ended)
         assert says in ended.stderr and len(ended.stderr.splitlines()) == 1, ended.stderr
+
+
+def test_a_file_that_is_there_is_not_lost_to_a_measurement_that_fails(tmp_path: Path) -> None:
+    before = tmp_path / "before.svg"
+    before.write_text("<svg/>")
+    new = tmp_path / "new.svg"
+    for path in (before, new):
+        ended = crypto("--cipher", "BF-CBC", "--no-handshakes", "--profile", str(path))
+        assert ended.returncode == 2, ended
+    assert before.read_text() == "<svg/>" and not new.exists()
+    ended = crypto("--no-handshakes", "--profile", str(tmp_path / "nowhere" / "x.svg"))
+    assert ended.returncode == 2 and "--profile" in ended.stderr, ended

@@ -53,8 +53,9 @@ def test_a_stay_is_as_long_as_everything_takes_unless_it_is_given() -> None:
 def test_settled_clients_are_pinged() -> None:
     assert made(settled=10).ping_every_ms == 100
     assert made(settled=10, ping="1s").ping_every_ms == 1000
-    assert made(settled=10).stay_ms == 10_000 + 2_000, "pings do not end by themselves"
-    assert made(settled=10).longest_ms == made(settled=10).stay_ms + 65_000
+    assert made(settled=10).stay_ms == 65_000 + 10_000 + 2_000, "after the last way up, pings go on for their time"
+    assert made(settled=10).longest_ms == made(settled=10).stay_ms + 65_000 + 10 * 10 + 1_000
+    assert made(settled=10, ping="1s").settling_ms == 65_000 + 10 * 10 + 10 * 1_000, "ten pings before the arrivals"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 //! The memory that a measurement goes over: payloads side by side, and the packets that they become. Owns both ends of a tunnel's
-//! data channel. A lap seals every payload once; as many laps as there are bytes keep the cache from being hot all the time.
+//! data channel. A lap goes once over that memory; a piece of work may take many laps, or be a part of one. As many laps as there
+//! are bytes keep the cache from being hot all the time.
 
 use leadline_tunnel::openvpn::data::{DataChannel, DataError, DataOptions};
 use leadline_tunnel::openvpn::keys;
@@ -19,9 +20,13 @@ pub struct Payloads {
 impl Payloads {
     /// As many of `each` bytes as `spread` holds, at least one.
     pub fn new(each: usize, spread: usize) -> Self {
-        let count = (spread / each).max(1);
+        Self::of(each, spread / each)
+    }
+
+    /// `count` of `each` bytes, at least one.
+    fn of(each: usize, count: usize) -> Self {
         // Written once: memory that has not been touched is not there yet.
-        Self { bytes: (0..count * each).map(|index| index as u8).collect(), each, next: 0 }
+        Self { bytes: (0..count.max(1) * each).map(|index| index as u8).collect(), each, next: 0 }
     }
 
     /// Go over the next `count`, from the first again after the last; says how many.
@@ -53,12 +58,13 @@ pub struct Packets {
 }
 
 impl Packets {
-    /// Payloads of `size` bytes over `spread` bytes, and as much again for their packets.
-    pub fn new(options: &DataOptions, size: u32, spread: usize) -> Result<Self, DataError> {
+    /// As many packets as `spread` bytes hold, each of a payload of `size` bytes, but at least `fewest`. The payloads lie in memory
+    /// of their own, which is less.
+    pub fn new(options: &DataOptions, size: u32, spread: usize, fewest: usize) -> Result<Self, DataError> {
         let (client, server) = channels(options)?;
-        let payloads = Payloads::new(size as usize, spread);
-        let room = payloads.count() * (size as usize + client.overhead());
-        let mut packets = vec![1; room];
+        let each = size as usize + client.overhead();
+        let payloads = Payloads::of(size as usize, (spread / each).max(fewest));
+        let mut packets = vec![1; payloads.count() * each];
         packets.clear();
         let mut made = Self { options: *options, client, server, payloads, packets, packet: 0, sealed: 0, opened: 0 };
         made.seal_piece(1)?;
@@ -66,34 +72,36 @@ impl Packets {
         Ok(made)
     }
 
-    /// Begin anew with the first payload; with new keys where the old ones are nearly used up.
-    pub fn begin_lap(&mut self) -> Result<(), DataError> {
+    /// Take new keys where the old ones are nearly used up.
+    pub fn renew_keys(&mut self) -> Result<(), DataError> {
         if self.client.exhausted() || self.server.exhausted() {
             (self.client, self.server) = channels(&self.options)?;
         }
-        self.packets.clear();
-        (self.sealed, self.opened) = (0, 0);
-        self.payloads.next = 0;
         Ok(())
     }
 
-    /// Whether every payload of the lap is sealed.
-    pub fn is_sealed(&self) -> bool {
-        self.sealed == self.payloads.count()
+    /// Seal `count` payloads, from the first again after the last, over the packets that were there; says how many.
+    pub fn seal_piece(&mut self, count: usize) -> Result<u64, DataError> {
+        for _ in 0..count {
+            if self.sealed == self.payloads.count() {
+                self.begin_lap();
+            }
+            let (client, packets) = (&mut self.client, &mut self.packets);
+            self.payloads.each_of(1, |payload| client.seal(payload, packets))?;
+            self.sealed += 1;
+        }
+        Ok(count as u64)
+    }
+
+    /// Seal every payload, for packets to open.
+    pub fn seal_lap(&mut self) -> Result<(), DataError> {
+        self.begin_lap();
+        self.seal_piece(self.payloads.count()).map(drop)
     }
 
     /// Whether every packet of the lap is opened.
     pub fn is_opened(&self) -> bool {
         self.opened == self.sealed
-    }
-
-    /// Seal up to `count` payloads; says how many.
-    pub fn seal_piece(&mut self, count: usize) -> Result<u64, DataError> {
-        let count = count.min(self.payloads.count() - self.sealed);
-        let (client, packets) = (&mut self.client, &mut self.packets);
-        let sealed = self.payloads.each_of(count, |payload| client.seal(payload, packets))?;
-        self.sealed += count;
-        Ok(sealed)
     }
 
     /// Open up to `count` packets; says how many.
@@ -106,6 +114,12 @@ impl Packets {
         self.opened += count;
         Ok(count as u64)
     }
+
+    fn begin_lap(&mut self) {
+        self.packets.clear();
+        (self.sealed, self.opened) = (0, 0);
+        self.payloads.next = 0;
+    }
 }
 
 fn channels(options: &DataOptions) -> Result<(DataChannel, DataChannel), DataError> {
@@ -116,6 +130,7 @@ fn channels(options: &DataOptions) -> Result<(DataChannel, DataChannel), DataErr
 #[cfg(test)]
 mod tests {
     use leadline_tunnel::openvpn::data::DataCipher;
+    use leadline_tunnel::openvpn::digest::Digest;
 
     use super::*;
 
@@ -123,20 +138,38 @@ mod tests {
     fn laps_seal_and_open_every_payload_and_the_numbers_go_on() {
         for cipher in [DataCipher::Aes256Gcm, DataCipher::Aes128Cbc] {
             let options = DataOptions::new(cipher);
-            let mut packets = Packets::new(&options, 100, 1_050).unwrap();
+            let mut packets = Packets::new(&options, 100, 0, 10).unwrap();
             for lap in 0..3 {
-                packets.begin_lap().unwrap();
-                assert_eq!(
-                    [packets.seal_piece(7), packets.seal_piece(7), packets.seal_piece(7)],
-                    [Ok(7), Ok(3), Ok(0)]
-                );
-                assert!(packets.is_sealed() && !packets.is_opened());
-                assert_eq!([packets.open_piece(9), packets.open_piece(9)], [Ok(9), Ok(1)]);
+                packets.renew_keys().unwrap();
+                packets.seal_lap().unwrap();
+                assert!(!packets.is_opened());
+                assert_eq!([9, 9, 9].map(|count| packets.open_piece(count)), [Ok(9), Ok(1), Ok(0)]);
                 assert!(packets.is_opened());
                 // One was sealed at first to see how long a packet is.
                 assert_eq!(packets.client.usage().sealed_packets, 1 + (lap + 1) * 10);
                 assert_eq!(packets.server.usage().opened_packets, (lap + 1) * 10);
             }
+        }
+    }
+
+    #[test]
+    fn a_piece_of_sealing_is_whole_however_little_memory_there_is() {
+        let mut packets = Packets::new(&DataOptions::new(DataCipher::Aes256Gcm), 1400, 2048, 1).unwrap();
+        assert_eq!(packets.payloads.count(), 1);
+        assert_eq!(packets.seal_piece(700), Ok(700));
+        assert_eq!(packets.client.usage().sealed_packets, 701);
+        assert_eq!(packets.packets.len(), packets.packet);
+    }
+
+    #[test]
+    fn no_more_memory_is_held_than_twice_the_spread() {
+        const SPREAD: usize = 1 << 20;
+        let options = DataOptions { digest: Digest::Sha512, ..DataOptions::new(DataCipher::Aes256Cbc) };
+        for size in [1, 64, 1400] {
+            let packets = Packets::new(&options, size, SPREAD, 1).unwrap();
+            let held = packets.packets.capacity() + packets.payloads.bytes.len();
+            // Many small packets take it all; their payloads hardly any.
+            assert!((SPREAD - 2 * 1400..=2 * SPREAD).contains(&held), "{size}: {held}");
         }
     }
 
