@@ -507,9 +507,11 @@ class Running:
     def standing(self) -> dict[str, int]:
         """How its clients stood last; empty before that is told."""
         counts: dict[str, int] = {}
-        for line in (path.read_text() for path in self.folder.glob("*/journal.ndjson")):
-            told = [json.loads(entry).get("event") or {} for entry in line.splitlines() if '"standing"' in entry]
-            counts = told[-1]["standing"]["counts"] if told else {}
+        for path in self.folder.glob("*/journal.ndjson"):
+            # Its last line may be half written.
+            for line in path.read_text().splitlines()[:-1]:
+                if standing := (json.loads(line).get("event") or {}).get("standing"):
+                    counts = standing["counts"]
         return counts
 
     def interrupt(self) -> Fleet:
