@@ -46,7 +46,7 @@ def limits(data: TestData, histograms: Histograms, saturated: float, starved: fl
             f"one {waiting[1]:.0%}"
         )
         yield Reason("thread-starved", text)
-    late_us, allowed_us = histograms.named("traffic_late").percentile_us(99.0), _allowed_us(data)
+    late_us, allowed_us = histograms.named("traffic_late").percentile_us(99.0), late_allowed_inside_us(data)
     if late_us is not None and late_us > allowed_us:
         text = f"sends inside were late by {late_us / 1e3:.3g} ms at p99; {allowed_us / 1e3:.3g} ms are allowed"
         yield Reason("sends-late", text)
@@ -121,7 +121,7 @@ def _accounts(data: TestData) -> dict[tuple[str, str, str], list[Account]]:
     return found
 
 
-def _allowed_us(data: TestData) -> float:
+def late_allowed_inside_us(data: TestData) -> float:
     """How late sends inside may be: 1 ms, or a tenth of the time between two of one client."""
     return max(1000.0, 0.1e6 * (data.spec.inside_gap_s or 0.0))
 

@@ -19,7 +19,7 @@ class TestSpec:
 
     name: str
     kind: str
-    direction: str  # up | down | both, as the client sees it
+    direction: str  # up | down | both, as the client sees it; a fleet's is that of the load inside
     duration_ns: int | None
     warmup_ns: int
     interval_ns: int
@@ -34,8 +34,8 @@ class TestSpec:
     tls: bool
     # Clients of a fleet that connect before the others.
     settled: int = 0
-    # Whether a fleet carries load, and the time between two sends of one client, s.
-    carries: bool = False
+    # What load a fleet carries (echo | udp | tcp | http), and the time between two sends of one client, s.
+    inside: str | None = None
     inside_gap_s: float | None = None
 
     @property
@@ -45,26 +45,33 @@ class TestSpec:
 
     @property
     def counts_units(self) -> bool:
-        """Whether its leading figure is operations per second rather than bits per second."""
-        return self.kind in ("rr", "http")
+        """Whether answers to its own operations are what it counts first, rather than bits that one side sends."""
+        return self.kind in ("rr", "http") or self.inside in ("echo", "http")
+
+    @property
+    def carries(self) -> bool:
+        """Whether a fleet carries load."""
+        return self.inside is not None
 
     @classmethod
     def read(cls, test: Mapping[str, Any]) -> TestSpec:
         """Takes a plan's test (`TcpTest` ...) or a workload of the contract (`TcpSpec` ...), dumped by field names."""
+        inside = (test.get("traffic") or None) if test.get("kind") == "tunnel" else None
         return cls(
             name=str(test.get("name") or test.get("kind") or "test"),
             kind=str(test.get("kind") or "tcp"),
-            direction=str(test.get("direction") or "up"),
+            direction=str((inside or test).get("direction") or "up"),
             duration_ns=_duration_ns(test),
             warmup_ns=_ns(test.get("warmup_ms")) or 0,
             interval_ns=_ns(test.get("interval_ms")) or _DEFAULT_INTERVAL_MS * _NS_PER_MS,
             number=test.get("number"),
             connections=test.get("connections"),
             send_gap_s=_send_gap_s(test),
-            steady=len({rate for stage in _stages(test) for rate in stage}) < 2,
+            # A fleet carries its load at one rate, however it arrives.
+            steady=inside is not None or len({rate for stage in _stages(test) for rate in stage}) < 2,
             tls=test.get("scheme") == "https" or test.get("tls") is not None,
             settled=int(test.get("settled") or 0),
-            carries=test.get("kind") == "tunnel" and bool(test.get("traffic")),
+            inside=str(inside.get("kind") or "udp") if inside is not None else None,
             inside_gap_s=_inside_gap_s(test),
         )
 

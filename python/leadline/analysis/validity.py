@@ -195,6 +195,7 @@ def _loads(data: TestData, flows: Sequence[Flow], histograms: Histograms) -> Ite
         for reason in fleet_validity.limits(data, histograms, SATURATED_BUSY, STARVED_BUSY_AND_WAITING):
             yield Verdict.GENERATOR_LIMITED, reason
         yield from _late_sends(data, histograms)
+        yield from _behind_the_gateway(data)
         return
     for found in data.load_outcomes():
         own, far = found.outcome["generator"], found.outcome.get("receiver")
@@ -204,6 +205,25 @@ def _loads(data: TestData, flows: Sequence[Flow], histograms: Histograms) -> Ite
                 text = f"{load['socket_drops']} datagrams arrived and were dropped by the socket on {where}"
                 yield verdict, Reason("receiver-socket-drops", text)
     yield from _pace_limits(data, flows, histograms)
+
+
+def _behind_the_gateway(data: TestData) -> Iterator[Finding]:
+    """Limits of the server that a fleet's load goes to or comes from, and of the fleet's own sockets."""
+    for found in data.load_outcomes():
+        far, where = found.outcome.get("receiver"), f"the server that {found.host} used"
+        if far is not None and data.spec.direction != "up":
+            yield from ((Verdict.GENERATOR_LIMITED, reason) for reason in _thread_limits(far, where))
+            late_us = far.get("late_p99_us")
+            if late_us is not None and late_us > fleet_validity.late_allowed_inside_us(data):
+                text = f"sends of {where} were late by {late_us / 1e3:.3g} ms at p99"
+                yield Verdict.GENERATOR_LIMITED, Reason("sends-late", text)
+        elif far is not None:
+            yield from ((Verdict.RECEIVER_LIMITED, reason) for reason in _thread_limits(far, where))
+        for load, host in ((found.outcome["generator"], found.host), (far, where)):
+            drops = (load or {}).get("socket_drops")
+            if drops and data.spec.carries:
+                text = f"{drops} datagrams arrived and were dropped by the sockets on {host}"
+                yield Verdict.RECEIVER_LIMITED, Reason("receiver-socket-drops", text)
 
 
 def _roles(data: TestData, host: str, own: Load, far: Load | None) -> Iterator[tuple[Verdict, Load, str]]:
@@ -315,7 +335,10 @@ def _written(ceiling: Ceiling) -> str:
 
 
 def _late_p99_us(data: TestData, histograms: Histograms) -> float | None:
-    """The worst lateness of those that sent: the near side, the far side, or both, by the direction."""
+    """The worst lateness of those that sent: the near side, the far side, or both, by the direction. A fleet's arrivals
+    are always its own."""
+    if data.spec.kind == "tunnel":
+        return generators_late_p99_us(data, histograms)
     near = generators_late_p99_us(data, histograms) if data.spec.direction != "down" else None
     loads = (
         [found.outcome.get("receiver") or {} for found in data.load_outcomes()] if data.spec.direction != "up" else []
@@ -333,7 +356,7 @@ def _evidence(data: TestData, flows: Sequence[Flow]) -> Iterator[Finding]:
     if without_threads:
         text = f"no thread figures from {_some(without_threads)}: whether the generator was the limit is not known"
         yield Verdict.UNDETERMINED, Reason("no-generator-figures", text)
-    if data.spec.kind in ("http", "tunnel"):
+    if data.spec.kind == "http" or (data.spec.kind == "tunnel" and data.spec.inside not in ("tcp", "udp")):
         # An HTTP or VPN server is what is measured; it keeps no account for its clients.
         return
     silent = sorted({found.host for found in outcomes if not _answering_figures(found.outcome)})
@@ -381,6 +404,9 @@ def _undone(data: TestData) -> Iterator[Reason]:
     if error_counts(data):
         yield Reason("errors", f"{sum(error_counts(data).values())} operations failed: {_errors(data)}")
     unanswered, long = counter(data, "unanswered") or 0, counter(data, "unanswered_over_1s") or 0
+    if data.spec.inside == "echo":
+        # They are the lost ones, each of which the figures have.
+        unanswered = 0
     if long or _is_many(unanswered, counter(data, "requests_sent")):
         text = f"{unanswered} requests had no answer when the time was over, {long} of them for more than a second"
         yield Reason("unanswered", f"{text}; in the latencies they count with their age then")

@@ -83,7 +83,8 @@ def rate_columns(spec: TestSpec, flows: Sequence[Flow]) -> list[tuple[str, float
         case "http":
             return [("requests_per_s", 1.0, unit_curves(flows)), throughput]
         case "udp" | "tunnel":
-            return [throughput, ("packets_per_s", 1.0, unit_curves(flows))]
+            packets = ("packets_per_s", 1.0, unit_curves(flows))
+            return [packets, throughput] if spec.counts_units else [throughput, packets]
         case _:
             return [throughput]
 

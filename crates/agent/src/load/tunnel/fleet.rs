@@ -2,8 +2,10 @@
 //! quiet time of theirs, then the arrivals, then traffic, then the end. Its instants are set once, by whichever thread sees
 //! that they have come, and far enough ahead that every thread knows of them before they are there.
 
+use std::collections::HashSet;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::given::Register;
 use super::inside::Times;
@@ -21,6 +23,9 @@ const QUIET_PINGS: u64 = 10;
 pub struct Fleet {
     pub plan: Plan,
     pub register: Register,
+    /// Where its datagrams have come from. A server takes who comes from such an address and port for the client that it knows
+    /// there; the lock is taken once for each socket.
+    known_sources: Mutex<HashSet<SocketAddr>>,
     /// Each client's, where there is traffic.
     pub counters: Vec<Arc<FlowCounters>>,
     at_ns: AtomicU64,
@@ -47,6 +52,7 @@ impl Fleet {
             coming: AtomicUsize::new(coming),
             plan,
             register: Register::default(),
+            known_sources: Mutex::default(),
             counters,
             at_ns: AtomicU64::new(u64::MAX),
             settled_ns: AtomicU64::new(u64::MAX),
@@ -65,6 +71,11 @@ impl Fleet {
             self.settled_ns.store(at_ns, Ordering::Release);
             self.begin_arrivals(at_ns);
         }
+    }
+
+    /// Whether no socket of the fleet has had this address and port before.
+    pub fn is_new_source(&self, source: SocketAddr) -> bool {
+        self.known_sources.lock().unwrap_or_else(PoisonError::into_inner).insert(source)
     }
 
     /// When it began, ns.

@@ -34,6 +34,8 @@ pub const TIMER_BATCH: usize = 64;
 const TIMERS_BETWEEN: usize = 16;
 /// How often one socket is read before others are looked at.
 const READS: usize = 4;
+/// Ports that one attempt is offered, before it takes one that another of the fleet's clients has had.
+const PORTS_TRIED: usize = 32;
 /// The shortest sleep, ns: what falls due in it goes out together at its end, in fewer system calls, and is late by no more
 /// than this. A socket that has something ends it.
 const SHORTEST_SLEEP_NS: u64 = 200_000;
@@ -358,11 +360,20 @@ impl Worker {
         member.phase = phase;
     }
 
-    /// Open a client's socket towards the server of its present attempt, from its address and a port of the system's choice.
+    /// Open a client's socket towards the server of its present attempt, from its address and a port that no client has had.
     pub fn open(&mut self, index: usize) -> io::Result<()> {
         let member = &mut self.members[index];
-        let server = self.fleet.plan.server(member.remote);
-        let link = Link::open(server, self.fleet.plan.bind(member.number))?;
+        let (server, from) = (self.fleet.plan.server(member.remote), self.fleet.plan.bind(member.number));
+        let mut link = Link::open(server, from)?;
+        // Kept until another one is found, so that the system does not offer their ports again.
+        let mut known = Vec::new();
+        while !link.is_stream() && link.local().is_some_and(|source| !self.fleet.is_new_source(source)) {
+            if known.len() == PORTS_TRIED {
+                self.tally.ports_again += 1;
+                break;
+            }
+            known.push(std::mem::replace(&mut link, Link::open(server, from)?));
+        }
         let interest = if link.is_stream() { Interest::Write } else { Interest::Read };
         link.watch(&self.poll, index as u64, interest)?;
         member.link = Some(link);

@@ -231,6 +231,21 @@ fn keys_are_renewed_once_traffic_has_worn_them_out() {
 }
 
 #[test]
+fn no_client_comes_from_where_another_one_was() {
+    let gateway = Gateway::start(Manners::default());
+    let mut worker = worker(&spec(&gateway, 1));
+    let source = |worker: &Worker| worker.members[0].link.as_ref().and_then(|link| link.local());
+    // Of 28,000 ports several would come twice by chance.
+    let mut sources = BTreeSet::from([source(&worker)]);
+    for _ in 0..3000 {
+        worker.members[0].link = None;
+        worker.open(0).unwrap();
+        assert!(sources.insert(source(&worker)));
+    }
+    assert_eq!(worker.tally.ports_again, 0);
+}
+
+#[test]
 fn timers_leave_sockets_their_turn() {
     let gateway = Gateway::start(Manners::default());
     let mut worker = worker(&spec(&gateway, 100));
