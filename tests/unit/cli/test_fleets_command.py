@@ -32,7 +32,7 @@ def profile(tmp_path: Path) -> Iterator[Path]:
         file = tmp_path / "client.ovpn"
         file.write_text(
             f"client\ndev tun\nremote 127.0.0.1 {held.getsockname()[1]} udp\nca {made.authority}\n"
-            f"cert {made.clients['client'].certificate}\nkey {made.clients['client'].key}\n"
+            f"cert {own.certificate}\nkey {own.key}\n"
         )
         yield file
 
