@@ -109,6 +109,7 @@ impl Client {
 
     /// What the server pushes counts.
     fn silence(&self) -> Option<Silence> {
-        self.pushed.ping_restart_s.map(Silence::Restart).or(self.config.silence)
+        let pushed = &self.pushed;
+        pushed.ping_restart_s.map(Silence::Restart).or(pushed.ping_exit_s.map(Silence::Exit)).or(self.config.silence)
     }
 }
