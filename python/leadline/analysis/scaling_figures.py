@@ -53,9 +53,9 @@ def of_run(analysis: RunAnalysis) -> dict[str, tuple[Scaling, ...]]:
     """
     groups: dict[str, list[tuple[str, Point]]] = {}
     values: dict[str, set[str]] = {}
-    for trial in analysis.trials:
-        for name, value in trial.parameters.items():
-            values.setdefault(name, set()).add(repr(value))
+    for name in {name for trial in analysis.trials for name in trial.parameters}:
+        # A case that an `include` gave one more parameter differs from those without it.
+        values[name] = {repr(trial.parameters.get(name, "")) for trial in analysis.trials}
     for trial in analysis.trials:
         for test in trial.tests:
             axis = next((name for name in AXES if isinstance(test.parameters.get(name), int)), None)

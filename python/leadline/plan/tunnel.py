@@ -31,6 +31,7 @@ _BACKOFF_S = (1, 300)
 """What a client that failed waits before it tries again: at first, and at most, twice as long each time."""
 _SMALLEST_ECHO_BYTES, _SMALLEST_UDP_BYTES = 64, 40
 _LARGEST_PACKET_BYTES = 65507
+_DAY_MS = 86_400_000
 
 
 def _addresses(text: str) -> str:
@@ -99,15 +100,22 @@ class TunnelExpected(PlanModel):
 class Moment(PlanModel):
     """When connected clients do something, after the arrivals began, and over how long; 0 is all at once."""
 
-    at_ms: int
-    over_ms: int
+    at_ms: Annotated[int, Field(ge=0, le=_DAY_MS)]
+    over_ms: Annotated[int, Field(ge=0, le=_DAY_MS)]
 
 
 def _moment(value: object) -> object:
     if isinstance(value, Moment) or not isinstance(value, str):
         return value
     at, _, over = value.partition("/")
-    return Moment(at_ms=units.duration_ms(at.strip()), over_ms=units.duration_ms(over.strip()) if over else 0)
+    found = [units.duration_ms(at.strip()), units.duration_ms(over.strip()) if over else 0]
+    return Moment(at_ms=_at_most_a_day(found[0]), over_ms=_at_most_a_day(found[1]))
+
+
+def _at_most_a_day(ms: int) -> int:
+    if ms > _DAY_MS:
+        raise ValueError(f"{ms} ms is too large; at most {_DAY_MS} ms (one day)")
+    return ms
 
 
 Moments = Items[
@@ -150,15 +158,21 @@ class TunnelLoad(PlanModel):
         value = given.get(key) if isinstance(given, dict) else None
         if value is None or not isinstance(given, dict):
             return given
+        at = "rate"
         try:
             if isinstance(value, str) and "bit" in value.lower():
                 size = given.get("packet", given.get("packet_bytes"))
+                if given.get("kind") == "http":
+                    raise ValueError("requests have no size to make a rate of bits from; write requests a second, 50/s")
                 default = _DEFAULT_BYTES.get(str(given.get("kind")), 1)
                 size_bytes = default if size is None else units.size_bytes(size)
-                return {**given, key: units.rate_bps(value) / 8 / size_bytes}
+                if size_bytes:
+                    return {**given, key: units.rate_bps(value) / 8 / size_bytes}
+                at = "packet"
+                raise ValueError(f"0 bytes is too small; at least {_SMALLEST_UDP_BYTES} bytes")
             found = float(units.per_second(value))
         except ValueError as error:
-            raise complaint(str(error), at=("rate",)) from None
+            raise complaint(str(error), at=(at,)) from None
         if found <= 0:
             raise complaint("a rate must be above 0", at=("rate",))
         return {**given, key: found}
@@ -178,6 +192,8 @@ class TunnelLoad(PlanModel):
         if self.kind == "tcp" and (self.rate_per_s is not None or self.packet_bytes is not None):
             key = "rate" if self.rate_per_s is not None else "packet"
             raise complaint("TCP sends as fast as it goes, in segments of its own", at=(key,), hint="leave it out")
+        if self.kind == "http" and self.packet_bytes is not None:
+            raise complaint("requests have no packets of a size", at=("packet",), hint="leave it out")
         return self
 
     @property

@@ -56,6 +56,14 @@ def test_cases_that_differ_in_more_than_clients_are_fitted_apart() -> None:
     assert set(analyse({}, entries).scaling) == {"storm (sut.transport=udp)", "storm (sut.transport=tcp)"}
 
 
+def test_a_case_with_one_more_parameter_is_no_point_of_the_others() -> None:
+    entries = fleets((50, 100, 200))
+    entries[15]["parameters"]["sut.cipher"] = "AES-128-GCM"
+    assert entries[15]["case"] == "c03"
+    assert set(analyse({}, entries).scaling) == {"storm"}
+    assert {number for number, _ in analyse({}, entries).scaling["storm"][0].points} == {50, 100}
+
+
 def test_one_number_or_no_axis_of_clients_is_not_fitted() -> None:
     assert analyse({}, fleets((50,))).scaling == {}
     assert analyse({}, fleets((50, 100), axis="packet")).scaling == {}

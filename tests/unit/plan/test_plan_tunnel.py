@@ -104,7 +104,12 @@ def test_addresses_are_single_networks_and_ranges() -> None:
         ({"traffic": {"kind": "http", "direction": "down"}}, "traffic.direction", "no direction"),
         ({"traffic": {"kind": "udp", "rate": "0/s"}}, "traffic.rate", "above 0"),
         ({"traffic": {"kind": "udp", "rate": "much"}}, "traffic.rate", "not a rate per second"),
+        ({"traffic": {"kind": "udp", "rate": "2mbit", "packet": 0}}, "traffic.packet", "0 bytes is too small"),
+        ({"traffic": {"kind": "http", "rate": "2mbit"}}, "traffic.rate", "write requests a second"),
+        ({"traffic": {"kind": "http", "packet": 100}}, "traffic.packet", "no packets of a size"),
         ({"reconnect_at": ["soon"]}, "reconnect_at.0", "not a duration"),
+        ({"reconnect_at": ["9999999999999h"]}, "reconnect_at.0", "too large; at most 86400000 ms (one day)"),
+        ({"renegotiate_at": ["1s/25h"]}, "renegotiate_at.0", "too large; at most 86400000 ms (one day)"),
     ],
 )
 def test_what_cannot_be_is_refused_where_it_stands(given: dict[str, Any], where: str, what: str) -> None:

@@ -35,7 +35,7 @@ const TIMERS_BETWEEN: usize = 16;
 /// How often one socket is read before others are looked at.
 const READS: usize = 4;
 /// Ports that one attempt is offered, before it takes one that another of the fleet's clients has had.
-const PORTS_TRIED: usize = 32;
+const PORTS_TRIED: usize = 16;
 /// The shortest sleep, ns: what falls due in it goes out together at its end, in fewer system calls, and is late by no more
 /// than this. A socket that has something ends it.
 const SHORTEST_SLEEP_NS: u64 = 200_000;

@@ -11,6 +11,7 @@ use leadline_wire::{TunnelTraffic, TunnelUser};
 
 use super::super::fleet::Fleet;
 use super::super::inside::{Inside, Ledger, PingTally};
+use super::super::link::Link;
 use super::super::member::Occasion;
 use super::super::metric::METRICS;
 use super::super::plan::Plan;
@@ -190,6 +191,18 @@ fn clients_begin_with_different_servers_where_that_is_left_to_chance() {
     };
     assert_eq!(open(profile), [true, false, true, false]);
     assert_eq!(open(fixed), [true; 4]);
+}
+
+#[test]
+fn what_was_not_sent_has_no_time() {
+    let mut worker = worker(&spec(&Gateway::start(Manners::default()), 2));
+    let Some(Link::Udp { socket, .. }) = &worker.members[0].link else { panic!("of UDP") };
+    socket2::SockRef::from(socket).shutdown(std::net::Shutdown::Write).unwrap();
+    for index in 0..2 {
+        worker.begin(index, monotonic_ns(), Occasion::Arrival);
+    }
+    let sent = |index: usize| worker.members[index].report().sent_ns.is_some();
+    assert_eq!([sent(0), sent(1)], [false, true], "the time is that of the sending, not of the machine's work before");
 }
 
 #[test]
