@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 
 use leadline_tunnel::openvpn::data::DataCipher;
@@ -23,6 +23,8 @@ const USUAL_MTU: u16 = 1500;
 /// See the file's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Given {
+    /// Who gave it.
+    pub server: SocketAddr,
     /// Its addresses.
     pub ipv4: Option<Ipv4Addr>,
     pub ipv6: Option<Ipv6Addr>,
@@ -38,9 +40,10 @@ pub struct Given {
 }
 
 impl Given {
-    /// Out of what was pushed; `profile_mtu` is the profile's own.
-    pub fn new(pushed: &Pushed, cipher: Option<DataCipher>, profile_mtu: Option<u16>) -> Self {
+    /// Out of what this server pushed; `profile_mtu` is the profile's own.
+    pub fn new(server: SocketAddr, pushed: &Pushed, cipher: Option<DataCipher>, profile_mtu: Option<u16>) -> Self {
         Self {
+            server,
             ipv4: pushed.ifconfig.map(|(own, _)| own),
             ipv6: pushed.ifconfig_ipv6.map(|(own, ..)| own),
             server_ipv4: server_ipv4(pushed),
@@ -175,7 +178,8 @@ pub struct Register {
 #[derive(Debug, Default)]
 struct Held {
     addresses: HashMap<IpAddr, u32>,
-    peer_ids: HashMap<u32, u32>,
+    /// A number is one server's own: others give it too.
+    peer_ids: HashMap<(SocketAddr, u32), u32>,
 }
 
 impl Register {
@@ -188,7 +192,7 @@ impl Register {
                 missing = Some("partial_address_not_unique");
             }
         }
-        if given.peer_id.is_some_and(|peer_id| !take(&mut held.peer_ids, peer_id, client)) {
+        if given.peer_id.is_some_and(|peer_id| !take(&mut held.peer_ids, (given.server, peer_id), client)) {
             missing = missing.or(Some("partial_peer_id_not_unique"));
         }
         missing
@@ -201,7 +205,7 @@ impl Register {
             give_back(&mut held.addresses, &address, client);
         }
         if let Some(peer_id) = given.peer_id {
-            give_back(&mut held.peer_ids, &peer_id, client);
+            give_back(&mut held.peer_ids, &(given.server, peer_id), client);
         }
     }
 }
@@ -226,8 +230,10 @@ mod tests {
         pushed
     }
 
+    const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1194);
+
     fn given(options: &str) -> Given {
-        Given::new(&pushed(options), None, None)
+        Given::new(SERVER, &pushed(options), None, None)
     }
 
     fn address(text: &str) -> Option<Ipv4Addr> {
@@ -260,7 +266,7 @@ mod tests {
                      dhcp-option DNS 10.8.0.1,block-outside-dns";
         let missing = |options: &str, cipher| {
             let pushed = pushed(options);
-            expectation.missing(&pushed, &Given::new(&pushed, cipher, None))
+            expectation.missing(&pushed, &Given::new(SERVER, &pushed, cipher, None))
         };
         let cipher = Some(DataCipher::Aes256Gcm);
         assert_eq!(missing(whole, cipher), None);
@@ -285,6 +291,8 @@ mod tests {
         assert_eq!(register.enter(0, &same), None);
         assert_eq!(register.enter(1, &same), Some("partial_address_not_unique"));
         assert_eq!(register.enter(2, &other), Some("partial_peer_id_not_unique"));
+        let elsewhere = Given { server: SocketAddr::new(SERVER.ip(), 1195), ipv4: address("10.8.0.7"), ..other };
+        assert_eq!(register.enter(4, &elsewhere), None, "each server has numbers of its own");
         register.leave(1, &same);
         assert_eq!(register.enter(3, &same), Some("partial_address_not_unique"));
         register.leave(0, &same);
