@@ -159,7 +159,9 @@ impl Worker {
         let thread = meter.end(ended_ns);
         self.tally.phases = self.phases;
         let rows = self.members.iter().map(Member::report).collect();
-        let over_ns = self.fleet.traffic_over_ns().min(ended_ns);
+        // A fleet whose tunnels have all gone ends before the traffic's time is over.
+        let last_ns = if gate.stopped() { ended_ns } else { self.fleet.end_ns() };
+        let over_ns = self.fleet.traffic_over_ns().min(last_ns);
         let figures = self.members.iter_mut().filter_map(|member| member.inside.take_figures(over_ns)).collect();
         let Self { recorder, tally, failures, .. } = self;
         recorder.finish();

@@ -109,6 +109,16 @@ fn traffic_ends_with_its_tunnel() {
 }
 
 #[test]
+fn flows_last_their_time_where_no_tunnel_is_left() {
+    let gateway = Gateway::start(Manners { says: Some((20, "RESTART")), ..Manners::default() });
+    let outcome = run(&TunnelSpec { traffic: echo(100.0, 100, 20_000), ..spec(&gateway, 2) });
+    assert_eq!(outcome.errors, errors(&[("restarted_by_server", 2), ("tunnel_broke", 2)]));
+    for flow in &outcome.flows {
+        assert_eq!((flow.end_ns, flow.received_units), (Some(flow.due_ns + 20 * SECOND_NS), Some(19)));
+    }
+}
+
+#[test]
 fn traffic_ends_when_its_address_changes() {
     let update = "PUSH_UPDATE,ifconfig 10.8.9.9 255.255.0.0";
     let gateway = Gateway::start(Manners { says: Some((20, update)), ..Manners::default() });
