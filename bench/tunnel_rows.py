@@ -139,6 +139,7 @@ def _fleet(site: Site, clients: int, **more: Any) -> agent.Load:
         bind=[],
         arrivals=more.pop("arrivals", []),
         settled=0,
+        settling_ms=0,
         duration_ms=seconds * 1000,
         attempt_ms=60_000,
         retries=0,

@@ -28,6 +28,8 @@ pub struct TunnelSpec {
     /// Clients, the first ones, that connect before the others. The arrivals begin when all of them are configured or have
     /// failed, and where there are pings once ten more of each, and a second, have passed: theirs show what arrivals do.
     pub settled: u32,
+    /// How long the settled clients may take, ms: the fleet leaves where some are still on their way up then.
+    pub settling_ms: u64,
     /// How long the fleet stays after the arrivals have begun, ms. It ends earlier once every client has ended its way up and
     /// nothing else is left to do.
     pub duration_ms: u64,
@@ -42,6 +44,9 @@ pub struct TunnelSpec {
     pub first_data_ms: u32,
     /// Time between pings of each configured client, where some are settled of each of those, ms; none where absent.
     pub ping_ms: Option<u32>,
+    /// How long pings go on after the last arrival has ended its way up, ms, where nothing else is left to do; until
+    /// the duration is over where absent.
+    pub pinged_ms: Option<u32>,
     /// What the connected fleet does later on.
     pub actions: Vec<TunnelAction>,
     /// Load through the tunnels, once all arrivals have ended their way up; none where absent.
@@ -270,12 +275,14 @@ impl std::fmt::Debug for TunnelSpec {
             bind,
             arrivals,
             settled,
+            settling_ms,
             duration_ms,
             attempt_ms,
             retries,
             expect,
             first_data_ms,
             ping_ms,
+            pinged_ms,
             actions,
             traffic,
             interval_ms,
@@ -290,12 +297,14 @@ impl std::fmt::Debug for TunnelSpec {
             .field("bind", bind)
             .field("arrivals", arrivals)
             .field("settled", settled)
+            .field("settling_ms", settling_ms)
             .field("duration_ms", duration_ms)
             .field("attempt_ms", attempt_ms)
             .field("retries", retries)
             .field("expect", expect)
             .field("first_data_ms", first_data_ms)
             .field("ping_ms", ping_ms)
+            .field("pinged_ms", pinged_ms)
             .field("actions", actions)
             .field("traffic", traffic)
             .field("interval_ms", interval_ms)
@@ -381,12 +390,14 @@ mod tests {
             bind: Vec::new(),
             arrivals: Vec::new(),
             settled: 0,
+            settling_ms: 0,
             duration_ms: 1000,
             attempt_ms: 60_000,
             retries: 0,
             expect: TunnelExpectation::default(),
             first_data_ms: 1000,
             ping_ms: None,
+            pinged_ms: None,
             actions: Vec::new(),
             traffic: None,
             interval_ms: 100,

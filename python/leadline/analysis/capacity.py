@@ -23,6 +23,11 @@ from leadline.analysis.validity import (
 from leadline.errors import InputError
 from leadline.plan.targets import Target
 
+QUEUE_SHARE = 0.05
+"""How much less than what comes a server may serve before its clients count as queueing."""
+QUEUE_LEAST_MS = 50.0
+"""What a busy host alone may add to connecting."""
+
 _AND = re.compile(r"(?:^|\s)\s*and(?=\s|$)", re.IGNORECASE)
 _ERRORS = "error_ratio"
 # Figures that say how many of a fleet's clients are not configured.
@@ -115,13 +120,18 @@ def judge_trial(
     )
 
 
-def judge_fleet(conditions: Conditions, result: TestResult, *, rate_per_s: float, duration_s: float) -> Trial:
-    """What the result of one trial of arriving VPN clients says.
+def judge_fleet(
+    conditions: Conditions, result: TestResult, *, rate_per_s: float, duration_s: float, queues: bool = False
+) -> Trial:
+    """What the result of one trial of arriving VPN clients says; `duration_s` is how long they took to come.
 
-    Clients that do not become configured do not hold where no condition is about them.
+    Clients that do not become configured do not hold where no condition is about them. Those of a server that does not
+    keep up wait for each other, the later the longer, which no condition need notice in so short a time: that does not
+    hold either, unless the clients came in a crowd, which `queues` whatever the server can do.
     """
     figures = {name: metric.value for name, metric in result.metrics.items()}
-    against = [*_unmet(conditions, figures), *_doubts(result.validity, is_sparse=False)]
+    queue = [] if queues else list(_queue(figures, duration_s))
+    against = [*_unmet(conditions, figures), *queue, *_doubts(result.validity, is_sparse=False)]
     bad = figures.get("unconfigured_ratio")
     if not against and bad and not _OF_CLIENTS & set(conditions.metrics):
         against.append(f"unconfigured_ratio is {_said(bad)}")
@@ -130,15 +140,30 @@ def judge_fleet(conditions: Conditions, result: TestResult, *, rate_per_s: float
         why = "; ".join([*against, *limits.values()])
     else:
         why = "; ".join(f"{target.metric} {_said(figures[target.metric])}" for target in conditions.targets)
+    served = min(1.0, (figures.get("handshakes_per_s") or rate_per_s) / rate_per_s) if queue else 1.0
     return Trial(
         rate_per_s=rate_per_s,
         duration_s=duration_s,
         holds=not against,
         generator_limited=bool(limits) or result.validity.verdict is Verdict.UNDETERMINED,
-        answered_share=1.0 - bad if bad is not None else 0.0,
+        answered_share=served * (1.0 - bad) if bad is not None else 0.0,
         why=why,
         metrics={name: figures.get(name) for name in ("clients", "handshakes_per_s", *conditions.metrics)},
     )
+
+
+def _queue(figures: dict[str, float | None], duration_s: float) -> Iterator[str]:
+    """A queue that grew by more than `QUEUE_SHARE` of the time: nine tenths of the way it is what the slowest tenth
+    waited at least, beyond what the quickest did. A few stragglers, whose packets were lost, are no queue."""
+    slow_ms, quick_ms = figures.get("connect_p90_ms"), figures.get("connect_min_ms")
+    if slow_ms is None or quick_ms is None:
+        return
+    grown_ms, allowed_ms = slow_ms - quick_ms, max(QUEUE_LEAST_MS, QUEUE_SHARE * 900 * duration_s)
+    if grown_ms > allowed_ms:
+        yield (
+            f"clients queued: connecting took {_said(slow_ms)} ms at p90 and {_said(quick_ms)} ms at best, in "
+            f"{duration_s:.3g} s of arrivals"
+        )
 
 
 def _unmet(conditions: Conditions, figures: dict[str, float | None]) -> Iterator[str]:

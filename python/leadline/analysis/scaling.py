@@ -55,18 +55,21 @@ class Scaling:
     """What a reader should know."""
 
 
-def fit(metric: str, unit: str, points: Sequence[tuple[float, float | None]]) -> Scaling:
-    """How a figure grows with a number; points without a positive figure are left out and counted."""
+def fit(metric: str, unit: str, points: Sequence[tuple[float, float | None]], notes: tuple[str, ...] = ()) -> Scaling:
+    """How a figure grows with a number; points without a positive figure are left out and counted. `notes` are of what
+    was left out before."""
     known = sorted((number, figure) for number, figure in points if figure is not None and figure > 0 and number > 0)
     numbers = sorted({number for number, _ in known})
     missing = len(points) - len(known)
     if len(numbers) < 2:
-        return Scaling(metric, unit, tuple(known), None, None, None, Growth.UNKNOWN, None, _few(known, missing))
+        return Scaling(
+            metric, unit, tuple(known), None, None, None, Growth.UNKNOWN, None, (*notes, *_few(known, missing))
+        )
     slope, error, freedom = _line(known)
     half = t_quantile(freedom) * error if freedom > 0 and len(numbers) > 2 else None
     low, high = (None, None) if half is None else (slope - half, slope + half)
     upper = _between(known, numbers[len(numbers) // 2], numbers[-1]) if len(numbers) > 2 else None
-    notes = tuple(_notes(known, numbers, missing, low, high))
+    notes = (*notes, *_notes(known, numbers, missing, low, high))
     return Scaling(metric, unit, tuple(known), slope, low, high, _growth(low, high), upper, notes)
 
 
@@ -131,4 +134,5 @@ def _notes(
 
 def _few(known: Sequence[tuple[float, float]], missing: int) -> tuple[str, ...]:
     lacking = (f"{missing} points have no figure and are left out",) if missing else ()
-    return (*lacking, f"{len(known)} points of one number say nothing about growth")
+    few = f"{len(known)} points of one number say" if len(known) > 1 else "1 point says" if known else "no point says"
+    return (*lacking, f"{few} nothing about growth" if known else "no point is left to say anything about growth")

@@ -12,12 +12,13 @@ from typing import Any
 from leadline.analysis import judge, parse_targets
 from leadline.analysis.model import Metric, TargetResult, TestResult
 from leadline.analysis.scaling import Scaling
-from leadline.analysis.scaling_figures import of_fleets
+from leadline.analysis.scaling_figures import Point, of_fleets
 from leadline.cli.output import print_all, print_json, result_document, say_error, say_note, targets_code
 from leadline.cli.progress import Progress
 from leadline.cli.quick import Wanted
 from leadline.contract.models import TunnelWorkload
 from leadline.dataset import Journal, RunFolder
+from leadline.errors import LeadlineError
 from leadline.plan import TunnelTest
 from leadline.report import measurement, scaling_table
 from leadline.trial import Interrupt, Single, measure
@@ -39,23 +40,32 @@ def run(fleets: Sequence[Fleet], wanted: Wanted) -> int:
     """Measure each, print, and say how it ended: as one measurement would, the worst of them."""
     test = fleets[0][0]
     targets = parse_targets(wanted.targets, {test.name: test.kind})
-    measured, folder, interrupted = asyncio.run(_measured(fleets, wanted))
+    measured, folder, interrupted, broken = asyncio.run(_measured(fleets, wanted))
+    if broken is not None and not measured:
+        raise broken
     judged = [judge(target, one.case, [one.result]) for target in targets for one in measured]
-    scalings = of_fleets([(one.clients, one.result.metrics) for one in measured])
+    scalings = of_fleets([Point(one.clients, one.result.metrics, one.result.validity) for one in measured])
     if wanted.json:
-        print_json(_document(measured, scalings, judged, wanted))
+        print_json({**_document(measured, scalings, judged, wanted), "error": None if broken is None else str(broken)})
     else:
         print_all([*(measurement(one.result) for one in measured), scaling_table(scalings, "clients")])
         for one in judged:
             say_note(f"target {one.target} of {one.case}: {one.outcome} ({one.reason})")
     if folder is not None:
         say_note(f"samples and report in {folder.path}")
+    if broken is not None:
+        number = fleets[len(measured)][1].clients
+        return say_error(f"the fleet of {number} could not be measured: {broken}", broken.exit_code)
     return _code(measured, judged, interrupted)
 
 
-async def _measured(fleets: Sequence[Fleet], wanted: Wanted) -> tuple[list[_Sized], RunFolder | None, bool]:
+async def _measured(
+    fleets: Sequence[Fleet], wanted: Wanted
+) -> tuple[list[_Sized], RunFolder | None, bool, LeadlineError | None]:
+    """Each in turn until one cannot be measured: that error, beside whatever was measured before."""
     measured: list[_Sized] = []
     folder: RunFolder | None = None
+    broken: LeadlineError | None = None
     with ExitStack() as stack:
         progress = stack.enter_context(Progress(quiet=wanted.json and not sys.stderr.isatty()))
         interrupt = Interrupt(lambda: progress.note("stopping; once more to stop at once"), progress.stop)
@@ -81,17 +91,22 @@ async def _measured(fleets: Sequence[Fleet], wanted: Wanted) -> tuple[list[_Size
         ledger = Ledger(journal if journal is not None else [])
         for single in singles:
             entries: list[dict[str, Any]] = []
-            result = await measure(single, entries, journal, interrupt, (progress,))
+            try:
+                result = await measure(single, entries, journal, interrupt, (progress,))
+            except LeadlineError as error:
+                broken = error
+                break
             measured.append(_Sized(single.case, int(single.parameters["clients"]), result))
             if interrupt.asked.is_set():
                 break
-        ledger.record("run-end", status="interrupted" if interrupt.asked.is_set() else "done")
+        ended = "failed" if broken else "interrupted" if interrupt.asked.is_set() else "done"
+        ledger.record("run-end", status=ended)
     if folder is not None:
         from leadline.trial import conclude
 
         for problem in conclude(folder).problems:
             say_note(problem)
-    return measured, folder, interrupt.asked.is_set()
+    return measured, folder, interrupt.asked.is_set(), broken
 
 
 def _document(

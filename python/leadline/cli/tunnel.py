@@ -33,7 +33,8 @@ class _Tunnel(Grouped):
         given = list(args)
         for place, argument in enumerate(args):
             following = args[place + 1] if place + 1 < len(args) else ""
-            if argument == _CHOKE and not any(sign in following for sign in "<>="):
+            is_condition = not following.startswith("-") and any(sign in following for sign in "<>=")
+            if argument == _CHOKE and not is_condition:
                 given.insert(place + 1, t.CONDITION)
                 break
         parsed: list[str] = super().parse_args(ctx, given)
@@ -68,7 +69,7 @@ def command(
     threads: t.Threads = 1,
     ca_key: t.CaKey = None,
     ca: t.Ca = None,
-    name_prefix: t.Names = "client-",
+    name_prefix: t.Names = None,
     identities: t.Identities = None,
     users: t.Users = None,
     bind: t.Bind = None,
@@ -85,7 +86,7 @@ def command(
     to: t.To = None,
     traffic_rate: t.TrafficRate = None,
     size: t.Size = None,
-    traffic_duration: t.TrafficDuration = "10s",
+    traffic_duration: t.TrafficDuration = None,
     reverse: t.Reverse = False,
     bidir: t.Bidirectional = False,
     server_pid: t.ServerPid = None,
@@ -126,6 +127,7 @@ def measurement(given: Mapping[str, Any]) -> tuple[list[tuple[TunnelTest, Tunnel
     tests = [
         quick.parse(TunnelTest, tunnel_given.options_of(given, number), tunnel_given.OPTIONS) for number in numbers
     ]
+    tunnel_given.check_addresses(tests[0].addresses)
     access = tunnel_given.access_of(given)
     from leadline.trial.tunnel_workload import tunnel_workload
 

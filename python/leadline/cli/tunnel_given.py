@@ -4,7 +4,9 @@ are. Reads the files that hold the latter: profile, keys, users. None of their c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import errno
+import socket
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -42,6 +44,8 @@ OPTIONS = {
 # A workload goes to the agent in one line of at most 16 MiB; what is left over is for the rest of it.
 _MOST_SECRETS_BYTES = 12 << 20
 _MOST_FILE_BYTES = 4 << 20
+_MOST_DIGITS = 20
+_HTTP_PORT, _TRAFFIC_DURATION, _NAME_PREFIX = 80, "10s", "client-"
 
 
 def numbers_of(text: str) -> list[int]:
@@ -49,8 +53,11 @@ def numbers_of(text: str) -> list[int]:
     hint = "write 1000, or 50,100,200,400"
     found = []
     for part in text.split(","):
+        shown = part.strip() if len(part.strip()) <= _MOST_DIGITS else f"{part.strip()[:_MOST_DIGITS]}..."
         if not part.strip().isascii() or not part.strip().isdecimal():
-            raise InputError(f"--number: {part.strip()!r} is not a number of clients", hint=hint)
+            raise InputError(f"--number: {shown!r} is not a number of clients", hint=hint)
+        if len(part.strip()) > _MOST_DIGITS:
+            raise InputError(f"--number: {shown} clients; from 1 to {MOST_CLIENTS}", hint=hint)
         number = int(part)
         if not 1 <= number <= MOST_CLIENTS:
             raise InputError(f"--number: {number} clients; from 1 to {MOST_CLIENTS}", hint=hint)
@@ -82,6 +89,20 @@ def options_of(given: Given, number: int) -> dict[str, Any]:
     }
 
 
+def check_addresses(addresses: Iterable[str]) -> None:
+    """Whether clients can be given these local addresses. Raises InputError for the first that this host has not."""
+    for address in dict.fromkeys(addresses):
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        with socket.socket(family, socket.SOCK_DGRAM) as one:
+            try:
+                one.bind((address, 0))
+            except OSError as error:
+                if error.errno == errno.EADDRNOTAVAIL:
+                    text = f"--bind: {address} is no address of this host"
+                    raise InputError(text, hint="add it first: ip address add") from None
+                raise InputError(f"--bind: {address}: {error.strerror or error}") from None
+
+
 def access_of(given: Given) -> Access:
     """Who the clients are. Raises InputError for a file that cannot be read, or is not what it should be."""
     from leadline.trial.tunnel_workload import Access
@@ -101,6 +122,8 @@ def access_of(given: Given) -> Access:
 def _identities(given: Given, profile: ovpn.Profile) -> Identities:
     from leadline.contract.models import GivenIdentities, IssuedIdentities, ProfileIdentity
 
+    if given["name_prefix"] is not None and given["ca_key"] is None:
+        raise InputError("--name-prefix without --ca-key", hint="it names the certificates that are made with that")
     if given["identities"] is not None:
         if given["ca_key"] is not None or given["ca"] is not None:
             raise InputError("--identities and --ca-key exclude each other", hint="give one of them")
@@ -117,7 +140,9 @@ def _identities(given: Given, profile: ovpn.Profile) -> Identities:
         raise InputError(
             f"--ca-key {given['ca_key']} holds no private key in plain PEM", hint="openssl pkey decrypts one"
         )
-    return IssuedIdentities(authority_pem=authority, authority_key_pem=key, name_prefix=given["name_prefix"])
+    return IssuedIdentities(
+        authority_pem=authority, authority_key_pem=key, name_prefix=given["name_prefix"] or _NAME_PREFIX
+    )
 
 
 def _pairs(folder: Path) -> list[Any]:
@@ -167,7 +192,8 @@ def _traffic(given: Given) -> dict[str, Any] | None:
 
     kind = given["traffic"]
     if kind is None:
-        for name, option in (("to", "--to"), ("traffic_rate", "--traffic-rate"), ("size", "--size")):
+        for name in ("to", "traffic_rate", "size", "traffic_duration"):
+            option = f"--{name.replace('_', '-')}"
             if given[name] is not None:
                 raise InputError(f"{option} without --traffic", hint="as in --traffic echo --traffic-rate 10/s")
         if given["reverse"] or given["bidir"]:
@@ -180,7 +206,7 @@ def _traffic(given: Given) -> dict[str, Any] | None:
         "rate": given["traffic_rate"],
         "packet": given["size"],
         "direction": quick.direction(given["reverse"], given["bidir"]),
-        "duration": given["traffic_duration"],
+        "duration": given["traffic_duration"] or _TRAFFIC_DURATION,
         **(_destination(given["to"], kind) if given["to"] is not None else {}),
     }
     return {key: value for key, value in told.items() if value is not None}
@@ -204,6 +230,8 @@ def _destination(text: str, kind: str) -> dict[str, Any]:
         raise InputError(f"--to {text}: a path is for --traffic http", hint=hint)
     if port is not None and kind == "echo":
         raise InputError(f"--to {text}: echo requests have no port", hint="write the address alone")
+    if port is None and parts.scheme:
+        port = _HTTP_PORT
     return {"to": host, "port": port, "path": path or ("/" if kind == "http" else None)}
 
 

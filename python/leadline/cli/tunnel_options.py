@@ -84,7 +84,7 @@ Duration = Annotated[
         "-d",
         "--duration",
         help="How long the fleet stays at most, from the first arrival; unless given until everything is done, "
-        "with pings 10s after the last arrival.",
+        "with pings until 10s after the last one is up or gave up. How long a trial of --until-choke lasts.",
         metavar="TIME",
         rich_help_panel=_ARRIVALS,
     ),
@@ -112,10 +112,10 @@ Ca = Annotated[
     ),
 ]
 Names = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--name-prefix",
-        help="Common names of these certificates: this and the client's number.",
+        help="Common names of these certificates: this ('client-' unless given) and the client's number.",
         metavar="TEXT",
         rich_help_panel=_CLIENTS,
     ),
@@ -184,7 +184,7 @@ Ping = Annotated[
     str | None,
     typer.Option(
         "--ping",
-        help="Time between pings of each connected client; 100ms with --settled.",
+        help="Time between pings of each connected client, with --settled of each of those alone, 100ms there.",
         metavar="TIME",
         rich_help_panel=_AFTER,
     ),
@@ -215,7 +215,8 @@ To = Annotated[
     str | None,
     typer.Option(
         "--to",
-        help="Address[:port] inside, for http also a URL; for echo the server's end of the tunnel unless given.",
+        help="Address[:port] inside, for http also a URL (port 80, 8080 without one); for echo the server's end of the "
+        "tunnel unless given.",
         metavar="ADDR",
         rich_help_panel=_TRAFFIC,
     ),
@@ -240,7 +241,8 @@ Size = Annotated[
     ),
 ]
 TrafficDuration = Annotated[
-    str, typer.Option("--traffic-duration", help="How long.", metavar="TIME", rich_help_panel=_TRAFFIC)
+    str | None,
+    typer.Option("--traffic-duration", help="How long; 10s unless given.", metavar="TIME", rich_help_panel=_TRAFFIC),
 ]
 Reverse = Annotated[bool, typer.Option("-R", "--reverse", help="The server sends.", rich_help_panel=_TRAFFIC)]
 Bidirectional = Annotated[bool, typer.Option("--bidir", help="Both send at once.", rich_help_panel=_TRAFFIC)]

@@ -2335,6 +2335,11 @@ class TunnelWorkload(BaseModel):
     """
     Time between pings of each configured client, where some are settled of each of those, ms; none where absent.
     """
+    pinged_ms: Annotated[int | None, Field(ge=0)] = None
+    """
+    How long pings go on after the last arrival has ended its way up, ms, where nothing else is left to do; until
+    the duration is over where absent.
+    """
     profile: str
     """
     The text of an `.ovpn` file; each file that it refers to is in it as an inline block.
@@ -2348,6 +2353,10 @@ class TunnelWorkload(BaseModel):
     """
     Clients, the first ones, that connect before the others. The arrivals begin when all of them are configured or have
     failed, and where there are pings once ten more of each, and a second, have passed: theirs show what arrivals do.
+    """
+    settling_ms: Annotated[int, Field(ge=0)]
+    """
+    How long the settled clients may take, ms: the fleet leaves where some are still on their way up then.
     """
     threads: Annotated[int, Field(ge=0)]
     """

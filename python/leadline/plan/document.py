@@ -18,7 +18,7 @@ from leadline.plan.hosts import SMALLEST_IPV6_MTU_BYTES, Hosts, LabSpec, Topolog
 from leadline.plan.http import HttpTest
 from leadline.plan.limits import Limits
 from leadline.plan.sut import OpenvpnSut, Sut
-from leadline.plan.tunnel import MOST_CLIENTS, TunnelTest
+from leadline.plan.tunnel import MOST_CLIENTS, TunnelTest, conflicts
 from leadline.plan.workloads import TcpTest, Test, UdpTest
 
 
@@ -93,6 +93,15 @@ class PointSpec(PlanModel):
     def fleet(self) -> int | None:
         """Clients of the fleet; None where clients are hosts."""
         return self.clients.count if isinstance(self.clients, FleetClients) else None
+
+    @property
+    def counted_tests(self) -> tuple[Test, ...]:
+        """The tests, each of a fleet's with how many clients it has: the plan's where the test does not say."""
+        fleet = self.fleet
+        return tuple(
+            test.counted(fleet) if isinstance(test, TunnelTest) and test.number is None and fleet else test
+            for test in self.tests
+        )
 
     @model_validator(mode="after")
     def _hosts_fit(self) -> Self:
@@ -179,8 +188,7 @@ def _not_for_a_fleet(test: Test, clients: int) -> Iterator[tuple[str, str, str |
     if isinstance(test, TunnelTest):
         if test.number is not None and test.number > clients:
             yield "number", f"{test.number} is more than the fleet has ({clients})", None
-        if test.settled >= (test.number or clients):
-            yield "settled", f"{test.settled} settled clients leave none to arrive", "settle fewer"
+        yield from conflicts(test if test.number is not None else test.counted(clients))
         return
     if not isinstance(test, UdpTest | TcpTest):
         yield "kind", f"a fleet's clients carry no {test.kind} tests", "there is tunnel, udp and tcp"

@@ -54,7 +54,7 @@ def load_plan(path: Path, overrides: Sequence[str] = ()) -> Plan:
             link=(spec.lab or LabSpec()).link if spec.hosts is None else None,
             hosts=spec.hosts,
             sut=spec.sut,
-            tests=spec.tests,
+            tests=spec.counted_tests,
             profile=frame.profile,
         )
         for index, (point, label, spec) in enumerate(zip(matrix.points, labels, specs, strict=True), 1)

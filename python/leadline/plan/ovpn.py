@@ -1,18 +1,20 @@
 """An `.ovpn` file made whole: every file that it refers to becomes an inline block, as OpenVPN itself allows.
 
-Reads what it needs to find those files and leaves every other line as it is; what the options mean is the agent's to
-judge. Pure: whoever calls reads the files.
+Reads what it needs to find those files and leaves every other line as it is and where it is, so that what is said of a
+line names the user's; the blocks follow the last one. What the options mean is the agent's to judge. Pure: whoever
+calls reads the files.
 """
 
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-FILES = frozenset({"ca", "cert", "key", "extra-certs", "tls-auth", "tls-crypt", "tls-crypt-v2", "crl-verify"})
-"""Options whose first argument is a file."""
+FILES = frozenset(
+    {"ca", "cert", "key", "extra-certs", "tls-auth", "tls-crypt", "tls-crypt-v2", "auth-user-pass"},
+)
+"""Options that a fleet obeys and whose first argument is a file."""
 _REFUSED = {
     "config": "put the other file's lines in its place",
     "pkcs12": "split it: openssl pkcs12 -in FILE -nodes, into ca, cert and key",
@@ -52,51 +54,64 @@ def whole(text: str, read: Callable[[str], str]) -> Profile:
     lines: list[str] = []
     has: set[str] = set()
     blocks: dict[str, str] = {}
+    # Of several of one name the last counts: a block that follows a file, too.
+    from_files: dict[str, str] = {}
     inside: tuple[str, int] | None = None
     held: list[str] = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(_lines(text), 1):
         if inside is not None:
             lines.append(line)
-            if line.strip() == f"</{inside[0]}>":
-                blocks[inside[0]] = "\n".join(held) + "\n"
+            if _closes(line, inside[0]):
+                blocks[inside[0]] = "".join(f"{one}\n" for one in held)
                 inside = None
             else:
                 held.append(line)
             continue
-        opening = _OPENING.fullmatch(line.strip())
+        words = _words(line, number)
+        opening = _OPENING.fullmatch(words[0]) if len(words) == 1 else None
         if opening is not None:
             has.add(opening[1])
+            from_files.pop(opening[1], None)
             # A `connection` block holds options, none of which names a file.
             inside, held = (opening[1], number), []
             lines.append(line)
             continue
-        lines += _line(line, number, read, has, blocks)
+        named = _file_of(words, number, has)
+        if named is None:
+            lines.append(line)
+            continue
+        name, file = named
+        from_files[name] = blocks[name] = _read(read, file, name, number)
+        # The way in which older versions say that a block follows; tls-auth may name its direction beside it.
+        lines.append(" ".join([name, "[inline]", *(words[2:3] if name == "tls-auth" else ())]))
     if inside is not None:
         raise ProfileProblem(inside[1], f"<{inside[0]}> has no end", f"close it with </{inside[0]}>")
-    return Profile("\n".join(lines) + "\n", frozenset(has), blocks)
+    for name, content in from_files.items():
+        lines += [f"<{name}>", *_lines(content), f"</{name}>"]
+    return Profile("".join(f"{line}\n" for line in lines), frozenset(has), blocks)
 
 
-def _line(line: str, number: int, read: Callable[[str], str], has: set[str], blocks: dict[str, str]) -> list[str]:
-    """The lines that stand for one line outside of a block."""
-    words = _words(line, number)
+def _lines(text: str) -> list[str]:
+    """The lines as the agent counts them: at line feeds alone."""
+    lines = text.removeprefix("\ufeff").split("\n")
+    return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]
+
+
+def _closes(line: str, block: str) -> bool:
+    return line.lstrip().startswith(f"</{block}>")
+
+
+def _file_of(words: list[str], number: int, has: set[str]) -> tuple[str, str] | None:
+    """The option and its file, where a line outside of a block names one."""
     if not words:
-        return [line]
+        return None
     name = words[0].removeprefix("--")
     has.add(name)
     if name in _REFUSED:
         raise ProfileProblem(number, f"{name} brings in another file", _REFUSED[name])
-    if name == "auth-user-pass" and len(words) > 1:
-        return _block(name, _read(read, words[1], name, number), [], blocks)
     if name not in FILES or len(words) < 2 or words[1] == "[inline]":
-        return [line]
-    # tls-auth may name its direction beside the file, for which there is an option of its own.
-    direction = [f"key-direction {words[2]}"] if name == "tls-auth" and len(words) > 2 else []
-    return _block(name, _read(read, words[1], name, number), direction, blocks)
-
-
-def _block(name: str, content: str, before: list[str], blocks: dict[str, str]) -> list[str]:
-    blocks[name] = content
-    return [*before, f"<{name}>", *content.splitlines(), f"</{name}>"]
+        return None
+    return name, words[1]
 
 
 def _read(read: Callable[[str], str], file: str, name: str, number: int) -> str:
@@ -104,23 +119,53 @@ def _read(read: Callable[[str], str], file: str, name: str, number: int) -> str:
         content = read(file)
     except ValueError as error:
         raise ProfileProblem(number, f"{name}: {error}") from None
-    if any(line.strip() == f"</{name}>" for line in content.splitlines()):
+    if any(_closes(line, name) for line in _lines(content)):
         raise ProfileProblem(number, f"{name}: {file} holds the end of an inline block")
+    wanted = _PEM.get(name)
+    if wanted is not None and f"{wanted}-----" not in content:
+        raise ProfileProblem(number, f"{name}: {file} holds no {wanted} in PEM")
+    if name == "key" and "ENCRYPTED" in content:
+        raise ProfileProblem(number, f"{name}: {file} is under a passphrase", "write it without one: openssl pkey")
     return content
 
 
 def _words(line: str, number: int) -> list[str]:
-    """A line as OpenVPN splits it: words, quotes, and comments from # or ; on."""
-    stripped = line.strip()
-    if not stripped or stripped[0] in "#;":
-        return []
-    lexer = shlex.shlex(stripped, posix=True, punctuation_chars=False)
-    lexer.whitespace_split = True
-    lexer.commenters = "#;"
-    try:
-        return list(lexer)
-    except ValueError as error:
-        raise ProfileProblem(number, f"cannot be read: {str(error).lower()}", "close the quotes") from None
+    """A line as OpenVPN splits it: a quote counts where a word begins, a backslash but in single quotes, and # or ;
+    where a word would begin is the end."""
+    words: list[str] = []
+    at = 0
+    while at < len(line):
+        found = _TOKEN.match(line, at)
+        if found is None:
+            rest = line[at:]
+            if rest[0] in "\"'" and not _LOOSELY_QUOTED.match(rest):
+                raise ProfileProblem(number, f"a quotation mark ({rest[0]}) is not closed", "close it")
+            raise ProfileProblem(number, _BACKSLASH)
+        if found.lastgroup == "comment":
+            break
+        if found.lastgroup == "single":
+            words.append(found["single"])
+        elif found.lastgroup is not None:
+            words.append(_ESCAPED.sub(r"\1", found[found.lastgroup]))
+        at = found.end()
+    return words
 
 
+_SPACE = r"[ \t\n\r\x0b\x0c]"
+_ESCAPE = r'\\[\\" \t\n\r\x0b\x0c]'
+_TOKEN = re.compile(
+    rf"\\?{_SPACE}|\\\Z|(?P<comment>\\?[#;])|\"(?P<double>(?:[^\"\\]|{_ESCAPE})*)\"|'(?P<single>[^']*)'"
+    rf"|(?P<bare>(?:{_ESCAPE}|(?!['\"\\]|{_SPACE}).)(?:{_ESCAPE}|(?!\\|{_SPACE}).)*)(?={_SPACE}|\Z)",
+    re.DOTALL,
+)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_LOOSELY_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BACKSLASH = "a backslash stands only before a backslash, a double quotation mark or a space"
+_PEM = {
+    **dict.fromkeys(("ca", "cert", "extra-certs"), "CERTIFICATE"),
+    "key": "PRIVATE KEY",
+    **dict.fromkeys(("tls-auth", "tls-crypt"), "OpenVPN Static key V1"),
+    "tls-crypt-v2": "OpenVPN tls-crypt-v2 client key",
+}
+"""What a file's section must be called."""
 _OPENING = re.compile(r"<([a-z][a-z0-9-]*)>", re.ASCII)

@@ -6,11 +6,14 @@ A new gateway belongs here first (a model with its `kind`, added to `Sut`), then
 from __future__ import annotations
 
 from ipaddress import ip_network
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from leadline.plan.fields import Count, IpVersion, Items, PlanModel, SomeItems
+
+DEFAULT_INITIAL_RATE = "default"
+"""The daemon's own `connect-freq-initial`."""
 
 
 class _SystemUnderTest(PlanModel):
@@ -58,6 +61,12 @@ def _path(text: str) -> str:
     return text
 
 
+def _initial_rate(value: Any) -> Any:
+    if value == DEFAULT_INITIAL_RATE or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+        return value
+    raise ValueError(f"{value!r} is neither a number of first packets in 10 s nor {DEFAULT_INITIAL_RATE!r}")
+
+
 class OpenvpnClient(PlanModel):
     """An OpenVPN-compatible client by its command line, instead of the server's own program."""
 
@@ -68,6 +77,13 @@ class OpenvpnClient(PlanModel):
     """What it prints once its tunnel is up."""
     without: Items[Annotated[str, AfterValidator(_word)]] = ()
     """Options of OpenVPN's that it does not know: they are left out of its configuration."""
+
+
+InitialRate = Annotated[
+    int | str,
+    BeforeValidator(_initial_rate),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"const": DEFAULT_INITIAL_RATE}]}),
+]
 
 
 class OpenvpnSut(_SystemUnderTest):
@@ -96,6 +112,9 @@ class OpenvpnSut(_SystemUnderTest):
     """Addresses in the pool; enough for all clients where null. Fewer make partly configured clients."""
     max_clients: Count | None = None
     """The daemon's own limit of clients; its default where null."""
+    connect_freq_initial: InitialRate | None = None
+    """First packets that it answers in 10 s (over UDP, OpenVPN 2.6 on), or `default` for its own limit of 100; four
+    times the clients where null, so that who comes at once is not turned away."""
     tun_mtu: Annotated[int, Field(ge=576, le=65535)] | None = None
     """MTU of the tunnel device; the daemon's default where null."""
 

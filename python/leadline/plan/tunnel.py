@@ -31,6 +31,7 @@ _BACKOFF_S = (1, 300)
 """What a client that failed waits before it tries again: at first, and at most, twice as long each time."""
 _SMALLEST_ECHO_BYTES, _SMALLEST_UDP_BYTES = 64, 40
 _LARGEST_PACKET_BYTES = 65507
+_DAY_MS = 86_400_000
 
 
 def _addresses(text: str) -> str:
@@ -99,15 +100,22 @@ class TunnelExpected(PlanModel):
 class Moment(PlanModel):
     """When connected clients do something, after the arrivals began, and over how long; 0 is all at once."""
 
-    at_ms: int
-    over_ms: int
+    at_ms: Annotated[int, Field(ge=0, le=_DAY_MS)]
+    over_ms: Annotated[int, Field(ge=0, le=_DAY_MS)]
 
 
 def _moment(value: object) -> object:
     if isinstance(value, Moment) or not isinstance(value, str):
         return value
     at, _, over = value.partition("/")
-    return Moment(at_ms=units.duration_ms(at.strip()), over_ms=units.duration_ms(over.strip()) if over else 0)
+    found = [units.duration_ms(at.strip()), units.duration_ms(over.strip()) if over else 0]
+    return Moment(at_ms=_at_most_a_day(found[0]), over_ms=_at_most_a_day(found[1]))
+
+
+def _at_most_a_day(ms: int) -> int:
+    if ms > _DAY_MS:
+        raise ValueError(f"{ms} ms is too large; at most {_DAY_MS} ms (one day)")
+    return ms
 
 
 Moments = Items[
@@ -150,15 +158,21 @@ class TunnelLoad(PlanModel):
         value = given.get(key) if isinstance(given, dict) else None
         if value is None or not isinstance(given, dict):
             return given
+        at = "rate"
         try:
             if isinstance(value, str) and "bit" in value.lower():
                 size = given.get("packet", given.get("packet_bytes"))
+                if given.get("kind") == "http":
+                    raise ValueError("requests have no size to make a rate of bits from; write requests a second, 50/s")
                 default = _DEFAULT_BYTES.get(str(given.get("kind")), 1)
                 size_bytes = default if size is None else units.size_bytes(size)
-                return {**given, key: units.rate_bps(value) / 8 / size_bytes}
+                if size_bytes:
+                    return {**given, key: units.rate_bps(value) / 8 / size_bytes}
+                at = "packet"
+                raise ValueError(f"0 bytes is too small; at least {_SMALLEST_UDP_BYTES} bytes")
             found = float(units.per_second(value))
         except ValueError as error:
-            raise complaint(str(error), at=("rate",)) from None
+            raise complaint(str(error), at=(at,)) from None
         if found <= 0:
             raise complaint("a rate must be above 0", at=("rate",))
         return {**given, key: found}
@@ -178,6 +192,8 @@ class TunnelLoad(PlanModel):
         if self.kind == "tcp" and (self.rate_per_s is not None or self.packet_bytes is not None):
             key = "rate" if self.rate_per_s is not None else "packet"
             raise complaint("TCP sends as fast as it goes, in segments of its own", at=(key,), hint="leave it out")
+        if self.kind == "http" and self.packet_bytes is not None:
+            raise complaint("requests have no packets of a size", at=("packet",), hint="leave it out")
         return self
 
     @property
@@ -220,9 +236,13 @@ class TunnelTest(EveryTest):
 
     @model_validator(mode="after")
     def _the_fleet_fits(self) -> Self:
-        for at, text, hint in _conflicts(self):
+        for at, text, hint in conflicts(self):
             raise complaint(text, at=(at,), hint=hint)
         return self
+
+    def counted(self, clients: int) -> TunnelTest:
+        """The same of so many clients."""
+        return self.model_copy(update={"number": clients})
 
     @property
     def stages(self) -> Stages:
@@ -247,20 +267,31 @@ class TunnelTest(EveryTest):
 
     @property
     def longest_ms(self) -> int:
-        """Settled clients come first."""
-        return self.stay_ms + (self.way_up_ms if self.settled else 0)
+        """How long it may take in all: the settled clients come first."""
+        return self.stay_ms + self.settling_ms
+
+    @property
+    def settling_ms(self) -> int:
+        """How long the settled clients may take, with the quiet after them; they come one after another."""
+        if not self.settled:
+            return 0
+        quiet_ms = max(_QUIET_MS, _QUIET_PINGS * (self.ping_every_ms or 0))
+        return self.way_up_ms + _SETTLING_GAP_MS * self.settled + quiet_ms
 
     @property
     def stay_ms(self) -> int:
         """How long the fleet stays at most, from the first arrival on: as given, else what everything can take."""
         if "duration_ms" in self.model_fields_set:
             return self.duration_ms
-        # Pings never end by themselves: what they are to show is over soon after the last arrival.
-        up_ms = self.way_up_ms if self.ping_every_ms is None else _PINGED_MS
-        done_ms = rate.total_ms(self.stages) + up_ms
+        done_ms = rate.total_ms(self.stages) + self.way_up_ms + (self.pinged_ms or 0)
         for moment in (*self.reconnect_at, *self.renegotiate_at):
             done_ms = max(done_ms, moment.at_ms + moment.over_ms + self.attempt_timeout_ms + self.first_data_ms)
         return done_ms + (self.traffic.duration_ms if self.traffic else 0) + _AFTERWARDS_MS
+
+    @property
+    def pinged_ms(self) -> int | None:
+        """How long pings go on once the last arrival has ended its way up; None for as long as the fleet stays."""
+        return None if self.ping_every_ms is None or "duration_ms" in self.model_fields_set else _PINGED_MS
 
     @property
     def ping_every_ms(self) -> int | None:
@@ -280,7 +311,7 @@ class TunnelTest(EveryTest):
         return tuple(address for text in self.bind for address in addresses_of(text))
 
 
-def _conflicts(test: TunnelTest) -> Iterator[tuple[str, str, str | None]]:
+def conflicts(test: TunnelTest) -> Iterator[tuple[str, str, str | None]]:
     """Keys that exclude each other: where, what, and what would be right."""
     if test.number is not None and test.settled >= test.number:
         yield "settled", f"{test.settled} settled clients of {test.number} leave none to arrive", "settle fewer"
@@ -304,6 +335,10 @@ def _conflicts(test: TunnelTest) -> Iterator[tuple[str, str, str | None]]:
 _DEFAULT_BYTES = {"echo": 100, "udp": 1200}
 _SETTLED_PING_MS = 100
 _PINGED_MS = 10_000
-"""How long pings go on after the last arrival where no duration is given."""
+"""How long pings go on once the last arrival has ended its way up, where no duration is given."""
+_SETTLING_GAP_MS = 10
+"""Time between two settled clients."""
+_QUIET_MS, _QUIET_PINGS = 1_000, 10
+"""How long settled clients are pinged before the arrivals begin: so long, and so many pings."""
 _AFTERWARDS_MS = 2_000
 """What is left for the last answers and for taking leave."""

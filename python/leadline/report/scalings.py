@@ -23,7 +23,10 @@ def scaling_table(scalings: Sequence[Scaling], what: str, test: str = "") -> Ren
     table.add_column("")
     for one in scalings:
         table.add_row(*scaling_row(one, numbers))
-    notes = [Text(f"{', '.join(names)}: {note}", style="dim") for note, names in notes_of(scalings).items()]
+    notes = [
+        Text(f"{', '.join(names)}: {note}" if names else note, style="dim")
+        for note, names in notes_of(scalings).items()
+    ]
     title = f"Scaling of {test}" if test else "Scaling"
     heading = Text.assemble((title, "bold underline"), (f"  figure = a × {what} ** exponent", "dim"))
     parts: list[RenderableType] = [heading, Padding(table, (0, 0, 0, 2), expand=False)]
@@ -31,12 +34,12 @@ def scaling_table(scalings: Sequence[Scaling], what: str, test: str = "") -> Ren
 
 
 def notes_of(scalings: Sequence[Scaling]) -> dict[str, list[str]]:
-    """Each note once, with the figures that it is about."""
+    """Each note once, with the figures that it is about; none are named where it is about all."""
     found: dict[str, list[str]] = {}
     for one in scalings:
         for note in one.notes:
             found.setdefault(note, []).append(spoken(one.metric))
-    return found
+    return {note: [] if len(names) == len(scalings) > 1 else names for note, names in found.items()}
 
 
 def ends_of(scalings: Sequence[Scaling]) -> tuple[float, ...]:
@@ -50,7 +53,9 @@ def scaling_row(one: Scaling, numbers: Sequence[float]) -> tuple[str, ...]:
     at = []
     for number in numbers:
         values = [value for where, value in one.points if where == number]
-        at.append(quantities.metric(sum(values) / len(values) if values else None, one.unit))
+        mean = sum(values) / len(values) if values else None
+        # Of all figures that are fitted, those in bytes are memory that is held.
+        at.append(quantities.memory(mean) if one.unit == "bytes" else quantities.metric(mean, one.unit))
     exponent = quantities.UNKNOWN if one.exponent is None else f"{one.exponent:.2f}"
     interval = "" if one.low is None or one.high is None else f"{one.low:.2f} to {one.high:.2f}"
     return spoken(one.metric), *at, exponent, interval, one.growth.value

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, ip_network
 from pathlib import Path
 
-from leadline.plan.sut import OpenvpnSut
+from leadline.plan.sut import DEFAULT_INITIAL_RATE, OpenvpnSut
 from leadline.sut.openvpn_program import OpenvpnProgram
 from leadline.sut.pki import Identity
 from leadline.sut.shape import Network, gateway_address
@@ -173,8 +173,13 @@ def _cipher(cipher: str, program: OpenvpnProgram) -> list[str]:
 
 
 def _initial_rate(parameters: OpenvpnSut, program: OpenvpnProgram, clients: int) -> list[str]:
-    """Raise the limit where clients that come together would meet it; each may have to ask more than once."""
+    """The limit that was asked for; else one that clients who come together do not meet: each may have to ask more than
+    once."""
     wanted, seconds = 4 * clients, INITIAL_RATE[1]
+    asked = parameters.connect_freq_initial
+    if asked is not None and parameters.transport == "udp":
+        # A build that does not know it says so: what was asked for is not left out in silence.
+        return [] if asked == DEFAULT_INITIAL_RATE else [f"connect-freq-initial {asked} {seconds}"]
     if parameters.transport != "udp" or not program.knows("connect-freq-initial") or wanted <= INITIAL_RATE[0]:
         return []
     return [f"connect-freq-initial {wanted} {seconds}"]

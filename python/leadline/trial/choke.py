@@ -1,7 +1,8 @@
 """The rate of arriving VPN clients at which a server chokes: the load of a capacity search (`find_rate`).
 
 A trial is a fleet of its own: as many clients as the rate brings in the trial's time, each of which leaves again at the
-end. The search begins with all clients at once, whose best stretch tells about what the server can do.
+end. A rate for which there are too few clients is not tried: a short crowd may queue and still be served in time. The
+search begins with all clients at once, whose best stretch tells about what the server can do.
 """
 
 from __future__ import annotations
@@ -16,12 +17,19 @@ from leadline.analysis.model import Reason, TestResult, Validity, Verdict
 from leadline.contract.models import RateStage, TunnelWorkload
 from leadline.errors import InputError
 from leadline.plan import TunnelTest
-from leadline.trial.capacity_search import Ending, Found
+from leadline.trial.capacity_search import Ending, Found, Limits
 from leadline.trial.find_rate import verdict_of
 from leadline.trial.single import Single
 
 FINAL_S = 5.0
-"""How long the arrivals of the trials that decide last, where nobody says."""
+"""How long the arrivals of the trials that decide last, where nobody says and there are clients for it."""
+SHORTEST_FINAL_S = 2.0
+"""How long they last at least: in less, what is no queue yet cannot be told from one."""
+HEADROOM = 10.0
+"""The highest rate that is tried, in terms of what all at once came to: clients that come too fast queue, so a few of
+them choke a server only at a multiple of what it can do."""
+ROOM = 1.5
+"""The same where clients are few: trials are no shorter than leaves room for this."""
 _LEAST_CLIENTS = 10
 """Fewer say nothing of a p99 or a share."""
 # Shares of a storm's clients, by the percentile that tells when so many were up.
@@ -39,8 +47,6 @@ class FleetQuestion:
     argv: Sequence[str]
     server_pid: int | None = None
     reference: str = "at_once_per_s"
-    headroom: float = 10.0
-    """Clients that come too fast queue: a few of them choke a server only at a multiple of what it can do."""
 
     def __post_init__(self) -> None:
         if self.workload.arrivals:
@@ -48,15 +54,25 @@ class FleetQuestion:
         if self.workload.settled or self.workload.actions or self.workload.traffic is not None:
             text = "--until-choke is about arrivals alone: no --settled, --reconnect-at, --renegotiate-at or --traffic"
             raise InputError(text, hint="measure those at the rate that is found")
+        if self.workload.retries:
+            text = "--retries and --until-choke exclude each other: who comes up at a later attempt hides a choke"
+            raise InputError(text, hint="leave out --retries")
+        if self.workload.ping_ms is not None:
+            text = "--ping and --until-choke exclude each other: pings are load of another kind"
+            raise InputError(text, hint="measure them at the rate that is found")
         if self.workload.clients < _LEAST_CLIENTS:
             raise InputError(
                 f"--until-choke with {self.workload.clients} clients", hint=f"give at least {_LEAST_CLIENTS} with -n"
             )
 
-    @property
-    def final_s(self) -> float:
-        """How long the arrivals of the trials that decide last."""
-        return self.test.duration_ms / 1000 if "duration_ms" in self.test.model_fields_set else FINAL_S
+    def limits(self, reached_per_s: float) -> Limits:
+        """Up to the highest rate for which there are clients, as long as the trials last that decide."""
+        clients = self.workload.clients
+        if "duration_ms" in self.test.model_fields_set:
+            final_s = self.test.duration_ms / 1000
+        else:
+            final_s = min(FINAL_S, max(SHORTEST_FINAL_S, clients / (ROOM * reached_per_s)))
+        return Limits.around(reached_per_s, final_s, min(HEADROOM, clients / final_s / reached_per_s))
 
     def manifest(self, run_id: str) -> dict[str, Any]:
         """The search as a run whose cases are not known yet; its journal has them."""
@@ -67,7 +83,7 @@ class FleetQuestion:
         clients = self.workload.clients
         arrivals: list[RateStage] = []
         if rate_per_s is not None and steady_s is not None:
-            clients = min(clients, max(_LEAST_CLIENTS, math.ceil(rate_per_s * steady_s)))
+            clients = self._clients(rate_per_s, steady_s)
             lasting_ms = math.ceil(1000 * clients / rate_per_s) + 1000
             arrivals = [RateStage(from_per_s=rate_per_s, to_per_s=rate_per_s, duration_ms=lasting_ms)]
         coming_ms = sum(stage.duration_ms for stage in arrivals)
@@ -92,20 +108,43 @@ class FleetQuestion:
     def at_first(self, result: TestResult) -> Found | None:
         """All of them at once is the highest rate there is: where that holds, no rate will choke the server."""
         reached = self.reached_per_s(result)
-        if reached is None or not self.judge(result, reached, self.workload.clients / reached).holds:
+        if reached is None:
             return None
-        return Found(Ending.ALL_HELD, reached, None, self.workload.clients / reached)
+        lasting_s = self.workload.clients / reached
+        storm = judge_fleet(self.conditions, result, rate_per_s=reached, duration_s=lasting_s, queues=True)
+        return Found(Ending.ALL_HELD, reached, None, lasting_s) if storm.holds else None
 
     def judge(self, result: TestResult, rate_per_s: float, duration_s: float) -> Trial:
-        """Whether the conditions held."""
-        return judge_fleet(self.conditions, result, rate_per_s=rate_per_s, duration_s=duration_s)
+        """Whether the conditions held, and the server kept up, for as long as its clients really took to come."""
+        lasting_s = self._clients(rate_per_s, duration_s) / rate_per_s
+        return judge_fleet(self.conditions, result, rate_per_s=rate_per_s, duration_s=lasting_s)
 
     def validity(self, found: Found, trials: Sequence[Trial], error: str | None) -> Validity:
         """What its ending says; a rate that never failed wants more clients, not a higher rate."""
-        if found.ending is Ending.ALL_HELD:
-            text = f"{self.workload.clients} clients are too few to make it choke at any rate; give more with -n"
+        if found.ending is not Ending.ALL_HELD:
+            return verdict_of(found, trials, error)
+        clients = self.workload.clients
+        if not trials:
+            text = f"{clients} clients are too few to make it choke, even all at once; give more with -n"
             return Validity(Verdict.UNDETERMINED, (Reason("too-few-clients", text),))
-        return verdict_of(found, trials, error)
+        highest = max(trials, key=lambda trial: (trial.rate_per_s, trial.duration_s))
+        if highest.rate_per_s * highest.duration_s > 0.9 * clients:
+            text = (
+                f"the highest rate that was tried holds: {clients} clients come at {highest.rate_per_s:.4g}/s for "
+                f"{highest.duration_s:.3g} s and not faster; give more with -n"
+            )
+            return Validity(Verdict.UNDETERMINED, (Reason("too-few-clients", text),))
+        text = f"the highest rate that was tried holds, {HEADROOM:g} times what all of them at once came to"
+        return Validity(Verdict.UNDETERMINED, (Reason("highest-rate-held", text),))
+
+    def nothing(self, result: TestResult) -> str:
+        """Nobody came up."""
+        causes = ", ".join(f"{count} x {name}" for name, count in result.errors.items()) or "no error was counted"
+        return f"of the {self.workload.clients} clients at once that the search begins with, none came up ({causes})"
+
+    def _clients(self, rate_per_s: float, steady_s: float) -> int:
+        """How many come in the time, at most all."""
+        return min(self.workload.clients, max(_LEAST_CLIENTS, math.ceil(rate_per_s * steady_s)))
 
 
 def storm_rate_per_s(figures: dict[str, float | None]) -> float | None:

@@ -19,7 +19,7 @@ from leadline.analysis.validity import CONNECTIONS_BUSY
 from leadline.contract.models import HttpWorkload, RateStage
 from leadline.errors import InputError, LeadlineError
 from leadline.plan import HttpTest
-from leadline.trial.capacity_search import HEADROOM, Ending, Found, Limits, Stopped, search
+from leadline.trial.capacity_search import Ending, Found, Limits, Stopped, search
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.ledger import Ledger, Sheet
 from leadline.trial.notices import Observer
@@ -42,13 +42,8 @@ class Question(Protocol):
     def reference(self) -> str:
         """What the load without a rate is called in the answer, as in `closed_loop_per_s`."""
 
-    @property
-    def headroom(self) -> float:
-        """The highest rate that is tried, in terms of what was reached without one."""
-
-    @property
-    def final_s(self) -> float:
-        """How long the trials that decide last, warm-up left out."""
+    def limits(self, reached_per_s: float) -> Limits:
+        """Where to look, and for how long, after what was reached without a rate."""
 
     def manifest(self, run_id: str) -> dict[str, Any]:
         """The search as a run whose cases are not known yet; its journal has them."""
@@ -58,6 +53,9 @@ class Question(Protocol):
 
     def reached_per_s(self, result: TestResult) -> float | None:
         """What the load without a rate came to; None where there is nothing to search."""
+
+    def nothing(self, result: TestResult) -> str:
+        """What to say where the load without a rate came to nothing."""
 
     def at_first(self, result: TestResult) -> Found | None:
         """What the load without a rate has found already, if it has."""
@@ -80,7 +78,6 @@ class HttpQuestion:
     argv: Sequence[str]
     ceiling: Ceiling | None = None
     reference: str = "closed_loop_per_s"
-    headroom: float = HEADROOM
 
     def __post_init__(self) -> None:
         if self.workload.rate:
@@ -88,10 +85,9 @@ class HttpQuestion:
         if self.workload.number is not None:
             raise InputError("--number and --find-rate exclude each other", hint="-d is how long a trial lasts")
 
-    @property
-    def final_s(self) -> float:
-        """How long the trials that decide last, warm-up left out."""
-        return (self.workload.duration_ms - self.workload.warmup_ms) / 1000
+    def limits(self, reached_per_s: float) -> Limits:
+        """`duration_ms` is what the trials that decide last, warm-up left out."""
+        return Limits.around(reached_per_s, (self.workload.duration_ms - self.workload.warmup_ms) / 1000)
 
     def manifest(self, run_id: str) -> dict[str, Any]:
         """The search as a run whose cases are not known yet; its journal has them."""
@@ -115,6 +111,11 @@ class HttpQuestion:
     def reached_per_s(self, result: TestResult) -> float | None:
         """The closed loop's rate."""
         return result.metrics["requests_per_s"].value
+
+    def nothing(self, result: TestResult) -> str:
+        """Nobody answered."""
+        named = ", ".join(f"{count} x {name}" for name, count in result.errors.items()) or "no error was counted"
+        return f"the closed loop that a search begins with had no answers ({named})"
 
     def at_first(self, result: TestResult) -> Found | None:
         """Nothing: a closed loop's latency is not that of any rate."""
@@ -201,9 +202,7 @@ class Search:
         if self.interrupt.asked.is_set():
             return self._answer(Found(Ending.INTERRUPTED, None, None, None), first)
         if not reached:
-            named = ", ".join(f"{count} x {name}" for name, count in first.errors.items()) or "no error was counted"
-            what = self.question.reference.removesuffix("_per_s").replace("_", " ")
-            raise LeadlineError(f"the {what} that a search begins with had no answers ({named})")
+            raise LeadlineError(self.question.nothing(first))
         known = self.question.at_first(first)
         if known is not None:
             return self._answer(known, first)
@@ -212,9 +211,7 @@ class Search:
         def take(rate_per_s: float, duration_s: float) -> Trial:
             return asyncio.run_coroutine_threadsafe(self._trial(rate_per_s, duration_s), loop).result()
 
-        found = await asyncio.to_thread(
-            search, take, Limits.around(reached, self.question.final_s, self.question.headroom)
-        )
+        found = await asyncio.to_thread(search, take, self.question.limits(reached))
         return self._answer(found, first)
 
     async def _trial(self, rate_per_s: float, duration_s: float) -> Trial:

@@ -24,7 +24,7 @@ def fleet_workload(test: Test, access: FleetAccess, clients: int, server: str) -
         LeadlineError: a kind of test that a fleet cannot do, which no plan holds.
     """
     if isinstance(test, TunnelTest):
-        asked = test if test.expect != TunnelExpected() else test.model_copy(update={"expect": _expected(access)})
+        asked = test.model_copy(update={"expect": _filled(test.expect, access)})
         return tunnel_workload(asked, _who(access), test.number or clients, server)
     return tunnel_workload(_carrying(test, access, clients), _who(access), clients, server)
 
@@ -53,6 +53,14 @@ def _carrying(test: Test, access: FleetAccess, clients: int) -> TunnelTest:
         retries=_RETRIES,
         expect=_expected(access),
         traffic=load,
+    )
+
+
+def _filled(asked: TunnelExpected, access: FleetAccess) -> TunnelExpected:
+    """What the test expects, and of the gateway's pools and routes whatever the test says nothing of."""
+    known = _expected(access)
+    return asked.model_copy(
+        update={key: getattr(known, key) for key in ("pools", "routes") if key not in asked.model_fields_set}
     )
 
 

@@ -45,6 +45,7 @@ def tunnel_workload(test: TunnelTest, access: Access, clients: int, inside: str 
     Raises:
         InputError: traffic that needs an address, and none is known.
     """
+    test = test.counted(clients)
     return TunnelWorkload(
         profile=access.profile,
         clients=clients,
@@ -52,8 +53,9 @@ def tunnel_workload(test: TunnelTest, access: Access, clients: int, inside: str 
         identities=access.identities,
         users=list(access.users),
         bind=list(test.addresses),
-        arrivals=[RateStage(**stage.model_dump()) for stage in test.model_copy(update={"number": clients}).stages],
+        arrivals=[RateStage(**stage.model_dump()) for stage in test.stages],
         settled=test.settled,
+        settling_ms=test.settling_ms,
         duration_ms=test.stay_ms,
         attempt_ms=test.attempt_timeout_ms,
         retries=test.retries,
@@ -66,6 +68,7 @@ def tunnel_workload(test: TunnelTest, access: Access, clients: int, inside: str 
         ),
         first_data_ms=test.first_data_ms,
         ping_ms=test.ping_every_ms,
+        pinged_ms=test.pinged_ms,
         actions=_actions(test),
         traffic=None if test.traffic is None else _traffic(test.traffic, inside),
         interval_ms=test.interval_ms,
@@ -74,8 +77,7 @@ def tunnel_workload(test: TunnelTest, access: Access, clients: int, inside: str 
 
 def longest_ms(load: TunnelWorkload) -> int:
     """How long a fleet may take in all: its stay begins once the settled ones are up."""
-    settling_ms = (load.retries + 1) * (load.attempt_ms + load.first_data_ms) if load.settled else 0
-    return load.duration_ms + settling_ms
+    return load.duration_ms + load.settling_ms
 
 
 def _actions(test: TunnelTest) -> list[TunnelAction]:

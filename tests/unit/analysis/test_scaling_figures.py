@@ -8,9 +8,11 @@ from made_fleets import client, fleet_outcome
 from made_journals import EPOCH_NS, MS, S, finished
 
 from leadline.analysis import analyse
-from leadline.analysis.model import Metric
+from leadline.analysis.model import Metric, Reason, Validity, Verdict
 from leadline.analysis.scaling import Growth
-from leadline.analysis.scaling_figures import of_fleets
+from leadline.analysis.scaling_figures import Point, of_fleets
+
+VALID = Validity(Verdict.VALID)
 
 
 def fleets(sizes: tuple[int, ...], axis: str = "clients", **others: Any) -> list[dict[str, Any]]:
@@ -54,6 +56,14 @@ def test_cases_that_differ_in_more_than_clients_are_fitted_apart() -> None:
     assert set(analyse({}, entries).scaling) == {"storm (sut.transport=udp)", "storm (sut.transport=tcp)"}
 
 
+def test_a_case_with_one_more_parameter_is_no_point_of_the_others() -> None:
+    entries = fleets((50, 100, 200))
+    entries[15]["parameters"]["sut.cipher"] = "AES-128-GCM"
+    assert entries[15]["case"] == "c03"
+    assert set(analyse({}, entries).scaling) == {"storm"}
+    assert {number for number, _ in analyse({}, entries).scaling["storm"][0].points} == {50, 100}
+
+
 def test_one_number_or_no_axis_of_clients_is_not_fitted() -> None:
     assert analyse({}, fleets((50,))).scaling == {}
     assert analyse({}, fleets((50, 100), axis="packet")).scaling == {}
@@ -62,6 +72,49 @@ def test_one_number_or_no_axis_of_clients_is_not_fitted() -> None:
 
 def test_figures_that_nobody_measured_are_left_out() -> None:
     measured = [
-        (number, {"connect_p50_ms": Metric(2.0 * number, "ms"), "server_cpu_s": Metric(None, "s")}) for number in (1, 2)
+        Point(number, {"connect_p50_ms": Metric(2.0 * number, "ms"), "server_cpu_s": Metric(None, "s")}, VALID)
+        for number in (1, 2)
     ]
     assert [one.metric for one in of_fleets(measured)] == ["connect_p50_ms"]
+
+
+def test_points_that_say_nothing_of_the_server_are_left_out_and_named() -> None:
+    limited = Validity(Verdict.GENERATOR_LIMITED, (Reason("thread-saturated", "the busiest thread"),))
+    cut_off = Validity(Verdict.INCOMPLETE, (Reason("clients-unfinished", "9 of 1600 were on their way up"),))
+    short = Validity(Verdict.INCOMPLETE, (Reason("window-too-short", "it was over soon"),))
+    validities = {50: short, 800: limited, 1600: cut_off}
+    measured = [
+        Point(
+            number,
+            # What the generator's own limit would make look worse than linear.
+            {"connect_p99_ms": Metric(float(number if number < 800 else number**2), "ms")},
+            validities.get(number, VALID),
+        )
+        for number in (50, 100, 200, 400, 800, 1600)
+    ]
+    [found] = of_fleets(measured)
+    assert [number for number, _ in found.points] == [50, 100, 200, 400]
+    assert found.growth is Growth.LINEAR
+    assert found.notes[0] == (
+        "2 points are left out: at 800 the generator was the limit; at 1600 incomplete (9 of 1600 were on their way up)"
+    )
+
+
+def test_clients_that_failed_are_named_where_they_did() -> None:
+    def point(number: int, failed: int, partial: int) -> Point:
+        counts = {"clients": number, "failed": failed, "partial": partial}
+        metrics = {name: Metric(float(count), "count") for name, count in counts.items()}
+        return Point(number, {**metrics, "connect_p50_ms": Metric(float(number), "ms")}, VALID)
+
+    [found] = of_fleets([point(200, 0, 0), point(400, 0, 0), point(800, 300, 12)])
+    assert [number for number, _ in found.points] == [200, 400, 800]
+    assert found.notes[0] == "the figures are of clients that came up; not configured were at 800 312 of 800"
+
+
+def test_a_run_leaves_out_what_its_verdict_doubts() -> None:
+    entries = fleets((50, 100, 200, 400))
+    for entry in entries:
+        if entry.get("label") == "c04/1/storm" and entry["record"] == "test-end":
+            entry.update(status="failed", error="the agent was lost")
+    found = analyse({}, entries).scaling["storm"]
+    assert {number for one in found for number, _ in one.points} == {50, 100, 200}

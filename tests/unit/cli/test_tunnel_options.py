@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import typer
 
-from leadline.cli import tunnel
+from leadline.cli import tunnel, tunnel_options
 from leadline.cli.app import app
 from leadline.cli.quick import Wanted
 from leadline.contract.models import ProfileIdentity, TunnelWorkload
@@ -85,6 +85,8 @@ def test_a_choke_has_a_usual_condition_and_shorter_attempts(profile: Path) -> No
     assert wanted.find_rate == "connect_p99_ms < 2000 and unconfigured_ratio < 1%"
     assert made.attempt_ms == 10_000
     assert given(profile, "-n", "100", "--until-choke", "--json")[2].json
+    _, made, wanted = given(profile, "-n", "100", "--until-choke", "--attempt-timeout=5s", "--ping=1s")
+    assert (wanted.find_rate, made.attempt_ms) == (tunnel_options.CONDITION, 5_000), "an option is no condition"
     _, made, wanted = given(profile, "--until-choke", "connect_p99_ms < 500", "-n", "100", "--attempt-timeout", "3s")
     assert (wanted.find_rate, made.attempt_ms) == ("connect_p99_ms < 500", 3_000)
 
@@ -148,7 +150,21 @@ def test_traffic_inside(profile: Path, options: list[str], traffic: dict[str, An
     assert found["duration_ms"] == 3_000
     assert {key: found[key] for key in traffic} == traffic
     if traffic["kind"] == "http":
-        assert found["request"]["url"] == "http://10.8.0.1:8080/a?b=1"
+        assert found["request"]["url"] == "http://10.8.0.1:80/a?b=1", "as everywhere where a URL names no port"
+
+
+@pytest.mark.parametrize(
+    ("to", "url"),
+    [
+        ("10.8.0.1", "http://10.8.0.1:8080/"),
+        ("10.8.0.1:90/x", "http://10.8.0.1:90/x"),
+        ("http://[fd00::1]/x", "http://[fd00::1]:80/x"),
+        ("http://10.8.0.1:8080", "http://10.8.0.1:8080/"),
+    ],
+)
+def test_where_requests_inside_go(profile: Path, to: str, url: str) -> None:
+    made: Any = load(profile, "--traffic", "http", "--to", to).traffic
+    assert (made.request.url, made.duration_ms) == (url, 10_000)
 
 
 @pytest.mark.parametrize(
@@ -157,6 +173,18 @@ def test_traffic_inside(profile: Path, options: list[str], traffic: dict[str, An
         (["-n", "many"], "--number: 'many' is not a number of clients"),
         (["-n", "0"], "--number: 0 clients; from 1 to 100000"),
         (["-n", "5,5"], "--number: a number stands there twice"),
+        (["-n", "9" * 5000], "--number: 99999999999999999999... clients; from 1 to 100000"),
+        (["-n", "x" * 5000], "--number: 'xxxxxxxxxxxxxxxxxxxx...' is not a number of clients"),
+        (["--bind", "127.0.0.1", "--bind", "192.0.2.1"], "--bind: 192.0.2.1 is no address of this host"),
+        (["--reconnect-at", "9999999999999h"], "--reconnect-at: 35999999999996400000 ms is too large; at most"),
+        (
+            ["--traffic", "udp", "--to", "10.8.0.1", "--traffic-rate", "2mbit", "-l", "0"],
+            "--size: 0 bytes is too small",
+        ),
+        (["--traffic", "http", "--to", "10.8.0.1", "--traffic-rate", "2mbit"], "--traffic-rate: requests have no size"),
+        (["--traffic", "http", "--to", "10.8.0.1", "-l", "100"], "--size: requests have no packets of a size"),
+        (["--traffic-duration", "5s"], "--traffic-duration without --traffic"),
+        (["--name-prefix", "x-"], "--name-prefix without --ca-key"),
         (["--at-once", "--rate", "5/s"], "--at-once and --rate exclude each other"),
         (["--rate", "5/s", "--until-choke"], "--rate and --until-choke exclude each other"),
         (["-n", "50,100", "--until-choke"], "--until-choke has one number of clients"),

@@ -25,7 +25,12 @@ def test_a_fleet_is_one_host_with_many_clients(load: Callable[..., Plan]) -> Non
     [line] = describe(plan).cases
     assert (line.clients, line.fleet) == (30, True)
     storm = case.tests[0]
-    assert isinstance(storm, TunnelTest) and storm.number is None
+    assert isinstance(storm, TunnelTest) and storm.number == 30
+
+
+def test_a_plan_knows_how_long_its_fleet_takes_to_come(load: Callable[..., Plan]) -> None:
+    [case] = load(FLEET.replace("count: 30", "count: 500").replace("100/s", "10/s")).cases
+    assert case.tests[0].expected_ms >= 50_000
 
 
 @pytest.mark.parametrize("axis", ["clients", "clients.count"])
@@ -65,7 +70,9 @@ def test_clients_that_are_neither_hosts_nor_a_fleet(complaint: Callable[..., str
         ("kind: udp, rate: 1mbit", "kind: udp, flows: 2", "tests.load.flows: a fleet's clients have one flow each"),
         ("kind: udp, rate: 1mbit", "kind: tcp, rate: 1mbit", "tests.load.rate: TCP inside of a fleet's tunnels"),
         ("rate: 100/s", "number: 31", "tests.storm.number: 31 is more than the fleet has (30)"),
-        ("rate: 100/s", "settled: 30", "tests.storm.settled: 30 settled clients leave none to arrive"),
+        ("rate: 100/s", "settled: 30", "tests.storm.settled: 30 settled clients of 30 leave none to arrive"),
+        ("rate: 100/s", "rate: 10/2s", "tests.storm.rate: the stages bring 20 arrivals, and 30 clients are to come"),
+        ("rate: 100/s", "threads: 31", "tests.storm.threads: 31 threads for 30 clients"),
         ("{fleet: true, count: 30}", "3", "tests.storm.kind: a tunnel test needs a fleet"),
     ],
 )

@@ -53,8 +53,9 @@ def test_a_stay_is_as_long_as_everything_takes_unless_it_is_given() -> None:
 def test_settled_clients_are_pinged() -> None:
     assert made(settled=10).ping_every_ms == 100
     assert made(settled=10, ping="1s").ping_every_ms == 1000
-    assert made(settled=10).stay_ms == 10_000 + 2_000, "pings do not end by themselves"
-    assert made(settled=10).longest_ms == made(settled=10).stay_ms + 65_000
+    assert made(settled=10).stay_ms == 65_000 + 10_000 + 2_000, "after the last way up, pings go on for their time"
+    assert made(settled=10).longest_ms == made(settled=10).stay_ms + 65_000 + 10 * 10 + 1_000
+    assert made(settled=10, ping="1s").settling_ms == 65_000 + 10 * 10 + 10 * 1_000, "ten pings before the arrivals"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,12 @@ def test_addresses_are_single_networks_and_ranges() -> None:
         ({"traffic": {"kind": "http", "direction": "down"}}, "traffic.direction", "no direction"),
         ({"traffic": {"kind": "udp", "rate": "0/s"}}, "traffic.rate", "above 0"),
         ({"traffic": {"kind": "udp", "rate": "much"}}, "traffic.rate", "not a rate per second"),
+        ({"traffic": {"kind": "udp", "rate": "2mbit", "packet": 0}}, "traffic.packet", "0 bytes is too small"),
+        ({"traffic": {"kind": "http", "rate": "2mbit"}}, "traffic.rate", "write requests a second"),
+        ({"traffic": {"kind": "http", "packet": 100}}, "traffic.packet", "no packets of a size"),
         ({"reconnect_at": ["soon"]}, "reconnect_at.0", "not a duration"),
+        ({"reconnect_at": ["9999999999999h"]}, "reconnect_at.0", "too large; at most 86400000 ms (one day)"),
+        ({"renegotiate_at": ["1s/25h"]}, "renegotiate_at.0", "too large; at most 86400000 ms (one day)"),
     ],
 )
 def test_what_cannot_be_is_refused_where_it_stands(given: dict[str, Any], where: str, what: str) -> None:

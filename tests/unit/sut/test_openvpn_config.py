@@ -6,7 +6,9 @@ from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
+from leadline.plan.fields import validate_input
 from leadline.plan.sut import OpenvpnSut
 from leadline.sut.openvpn_config import (
     Keys,
@@ -192,6 +194,19 @@ def test_many_clients_together_are_not_throttled(clients: int, line: str | None)
     found = [line for line in server(OpenvpnSut(), clients=clients) if line.startswith("connect-freq")]
     assert found == ([line] if line else [])
     assert not any(line.startswith("connect-freq") for line in server(OpenvpnSut(transport="tcp"), clients=1000))
+
+
+@pytest.mark.parametrize(("asked", "line"), [("default", None), (30, "connect-freq-initial 30 10")])
+def test_the_limit_of_first_packets_is_the_one_that_is_asked_for(asked: int | str, line: str | None) -> None:
+    sut = validate_input(OpenvpnSut, {"connect_freq_initial": asked})
+    found = [line for line in server(sut, clients=1000) if line.startswith("connect-freq")]
+    assert found == ([line] if line else [])
+
+
+@pytest.mark.parametrize("wrong", [0, True, "none", 1.5])
+def test_no_other_limit_of_first_packets_is_taken(wrong: object) -> None:
+    with pytest.raises(ValidationError, match="neither a number of first packets in 10 s nor 'default'"):
+        validate_input(OpenvpnSut, {"connect_freq_initial": wrong})
 
 
 def test_limits_and_mtu() -> None:

@@ -14,7 +14,7 @@ from leadline.contract.models import TunnelWorkload
 from leadline.errors import InputError
 from leadline.plan import TunnelTest
 from leadline.plan.fields import validate_input
-from leadline.trial.capacity_search import Ending, Found, Limits, search
+from leadline.trial.capacity_search import Ending, Found, search
 from leadline.trial.choke import FleetQuestion, storm_rate_per_s
 from leadline.trial.tunnel_workload import Access, tunnel_workload
 
@@ -78,22 +78,71 @@ def test_clients_that_fail_do_not_hold_where_no_condition_is_about_them() -> Non
     assert not trial.holds and trial.why == "unconfigured_ratio is 0.01"
 
 
-@pytest.mark.parametrize("capacity", [7.0, 80.0, 300.0])
-def test_the_search_finds_where_a_server_chokes(capacity: float) -> None:
-    asked = question()
+QUICK_MS = 20.0
+"""What connecting takes where nobody waits."""
+
+
+def queue(capacity: float, clients: int, rate_per_s: float | None) -> dict[str, float | None]:
+    """What clients at a rate, or all at once, see of a server that serves so many a second, one after another."""
+    coming_s = 0.0 if rate_per_s is None else clients / rate_per_s
+    last_ms = max(0.0, 1000 * (clients / capacity - coming_s))
+    waits = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
+    return {
+        "clients": float(clients),
+        "configured": float(clients),
+        "unconfigured_ratio": 0.0,
+        "connect_min_ms": QUICK_MS,
+        **{f"connect_{name}_ms": QUICK_MS + share * last_ms for name, share in waits.items()},
+        "handshakes_per_s": clients / (coming_s + (last_ms + QUICK_MS) / 1000),
+    }
+
+
+@pytest.mark.parametrize(
+    ("number", "capacity", "given"),
+    [
+        *((1000, capacity, {}) for capacity in (7.0, 80.0, 150.0, 300.0)),
+        *((10_000, capacity, {}) for capacity in (300.0, 1500.0)),
+        (1000, 60.0, {"duration": "10s"}),
+    ],
+)
+def test_the_search_finds_where_a_server_chokes(number: int, capacity: float, given: dict[str, str]) -> None:
+    asked = question(number, **given)
+    storm = result(**queue(capacity, number, None))
+    reached = asked.reached_per_s(storm)
+    assert asked.at_first(storm) is None and reached is not None
 
     def take(rate_per_s: float, duration_s: float) -> Any:
-        """A queue: what comes beyond the capacity waits for those before it."""
         load: Any = asked.single("c", rate_per_s, duration_s).workload
-        wait_ms = max(0.0, load.clients / capacity - load.clients / rate_per_s) * 1000
-        figures = {"connect_p99_ms": 20.0 + wait_ms, "unconfigured_ratio": 0.0 if wait_ms < 10_000 else 0.5}
-        return asked.judge(result(**figures), rate_per_s, duration_s)
+        trial = asked.judge(result(**queue(capacity, load.clients, rate_per_s)), rate_per_s, duration_s)
+        assert trial.duration_s == pytest.approx(load.clients / rate_per_s), "it lasts as long as it says"
+        return trial
 
-    found = search(take, Limits.around(capacity, 50.0, asked.headroom))
+    found = search(take, asked.limits(reached))
     assert found.ending is Ending.FOUND
     assert found.low_per_s is not None and found.high_per_s is not None
-    # With clients for 1000 / capacity seconds, 2 s of waiting are a few percent above what the server can do.
-    assert capacity * 0.97 <= found.low_per_s <= found.high_per_s
+    assert capacity * 0.97 <= found.low_per_s <= found.high_per_s <= capacity * 1.09
+
+
+def test_no_rate_is_tried_that_the_clients_do_not_last_for() -> None:
+    few = question(1000).limits(900.0)
+    assert few.final_s == 2.0 and few.highest_per_s == pytest.approx(500.0)
+    many = question(10_000).limits(150.0)
+    assert many.final_s == 5.0 and many.highest_per_s == pytest.approx(1500.0), "ten times what all at once came to"
+    asked = question(1000, duration="20s").limits(300.0)
+    assert asked.final_s == 20.0 and asked.highest_per_s == pytest.approx(50.0)
+
+
+def test_clients_that_queue_do_not_hold_however_short_they_wait() -> None:
+    asked = question(10_000)
+    behind = asked.judge(result(**queue(300.0, 2000, 400.0)), 400.0, 5.0)
+    assert not behind.holds and behind.why.startswith(
+        "clients queued: connecting took 1520 ms at p90 and 20 ms at best"
+    )
+    assert behind.answered_share == pytest.approx(300 / 400, rel=0.01), "what it served is about what it can"
+    kept_up = asked.judge(result(**queue(300.0, 1450, 290.0)), 290.0, 5.0)
+    assert kept_up.holds
+    stragglers = {**queue(300.0, 1450, 290.0), "connect_p99_ms": 1900.0, "connect_max_ms": 4000.0}
+    assert asked.judge(result(**stragglers), 290.0, 5.0).holds, "some packets were lost and sent again"
 
 
 def test_a_fleet_that_cannot_make_the_server_choke_is_too_small() -> None:
@@ -105,13 +154,34 @@ def test_a_fleet_that_cannot_make_the_server_choke_is_too_small() -> None:
     assert asked.at_first(result(**{**storm, "configured": 0.0})) is None
     validity = asked.validity(known, [], None)
     assert validity.verdict is Verdict.UNDETERMINED
-    assert "1000 clients are too few" in validity.reasons[0].text
+    assert "1000 clients are too few to make it choke, even all at once" in validity.reasons[0].text
     assert asked.validity(Found(Ending.FOUND, 90.0, 91.0, 5.0), [], None).verdict is Verdict.VALID
+
+
+def test_a_highest_rate_that_holds_says_what_kept_it_from_being_higher() -> None:
+    asked = question(1000)
+    quiet = asked.judge(result(**queue(1e9, 1000, 500.0)), 500.0, 2.0)
+    few = asked.validity(Found(Ending.ALL_HELD, 500.0, None, 2.0), [quiet], None)
+    assert (few.verdict, few.reasons[0].code) == (Verdict.UNDETERMINED, "too-few-clients")
+    assert few.reasons[0].text == (
+        "the highest rate that was tried holds: 1000 clients come at 500/s for 2 s and not faster; give more with -n"
+    )
+    slow = asked.judge(result(**queue(1e9, 150, 30.0)), 30.0, 5.0)
+    other = asked.validity(Found(Ending.ALL_HELD, 30.0, None, 5.0), [slow], None)
+    assert other.reasons[0].text == "the highest rate that was tried holds, 10 times what all of them at once came to"
+
+
+def test_a_search_without_anybody_up_says_who_was_to_come() -> None:
+    nobody = replace(result(configured=0.0), errors={"reset_unanswered": 1000})
+    said = question(1000).nothing(nobody)
+    assert said == ("of the 1000 clients at once that the search begins with, none came up (1000 x reset_unanswered)")
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
+        ({"retries": 3}, "--retries and --until-choke exclude each other"),
+        ({"ping": "1s"}, "--ping and --until-choke exclude each other"),
         ({"rate": "50/s"}, "--rate and --until-choke exclude each other"),
         ({"settled": 5}, "arrivals alone"),
         ({"reconnect_at": ["5s"]}, "arrivals alone"),
@@ -125,5 +195,5 @@ def test_what_has_no_place_in_a_search_is_refused(given: dict[str, Any], said: s
 
 
 def test_trials_last_as_long_as_was_asked_for() -> None:
-    assert question().final_s == 5.0
-    assert question(duration="20s").final_s == 20.0
+    assert question().limits(10.0).final_s == 5.0
+    assert question(duration="20s").limits(10.0).final_s == 20.0

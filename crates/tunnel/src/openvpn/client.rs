@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use self::rejoin::Rejoin;
 use self::renewal::Renewal;
 pub use super::config::{ClientConfig, Identity, Token};
 use super::data::{DataCipher, DataError, DataOptions};
@@ -16,6 +17,7 @@ use super::tls::TlsMaker;
 
 mod clocks;
 mod exchange;
+mod rejoin;
 mod renewal;
 
 /// What keeps an idle tunnel alive, inside of the data channel.
@@ -53,7 +55,8 @@ pub enum Event {
     Renegotiated,
     /// The server has changed options of a tunnel that is up.
     Updated,
-    /// A renegotiation came to nothing. The keys before it go on while they are good, and another one is tried.
+    /// A renegotiation over datagrams came to nothing. The keys before it go on while they are good, and new ones are asked for
+    /// by a session of its own; with those it says `Renegotiated`, and `Updated` where other options came with them.
     RenegotiationFailed,
     /// The server asks for more time, or for a second factor that nobody here can give.
     Pending {
@@ -137,6 +140,7 @@ pub struct Client {
     sent_at_ns: u64,
     heard_at_ns: u64,
     renewal: Renewal,
+    rejoin: Option<Box<Rejoin>>,
     /// Data packets that wait to be sent by themselves: keepalives, the farewell.
     due: VecDeque<&'static [u8]>,
     counters: Counters,
@@ -145,14 +149,10 @@ pub struct Client {
 impl Client {
     /// Begin an attempt; `poll` has the first packet.
     pub fn new(config: &Arc<ClientConfig>, identity: &Identity, now_ns: u64) -> Self {
-        let reset = if config.wrap.is_crypt_v2() { Opcode::HardResetClientV3 } else { Opcode::HardResetClientV2 };
-        let tls = TlsMaker::Client(identity.tls.clone());
-        let times = Times { unix_base_s: config.unix_base_s, first_timeout_ns: config.first_timeout_ns };
-        let session = Session::new(tls, &config.wrap, reset, times, now_ns);
         Self {
             config: config.clone(),
             identity: identity.clone(),
-            session,
+            session: first_session(config, identity, now_ns),
             stage: Stage::Connecting,
             events: VecDeque::new(),
             own: None,
@@ -168,6 +168,7 @@ impl Client {
             sent_at_ns: now_ns,
             heard_at_ns: now_ns,
             renewal: Renewal::new(config),
+            rejoin: None,
             due: VecDeque::new(),
             counters: Counters::default(),
         }
@@ -287,7 +288,7 @@ impl Client {
 
     /// Negotiate new keys, where the tunnel is up and nothing is being negotiated.
     pub fn renegotiate(&mut self, now_ns: u64) {
-        if self.stage != Stage::Up {
+        if self.stage != Stage::Up || self.rejoin.is_some() {
             return;
         }
         if self.session.renegotiate(now_ns) {
@@ -357,4 +358,11 @@ impl Client {
             self.events.push_back(Event::Failed(Failure { name, detail }));
         }
     }
+}
+
+/// A session that begins with a reset.
+fn first_session(config: &ClientConfig, identity: &Identity, now_ns: u64) -> Session {
+    let reset = if config.wrap.is_crypt_v2() { Opcode::HardResetClientV3 } else { Opcode::HardResetClientV2 };
+    let times = Times { unix_base_s: config.unix_base_s, first_timeout_ns: config.first_timeout_ns };
+    Session::new(TlsMaker::Client(identity.tls.clone()), &config.wrap, reset, times, now_ns)
 }

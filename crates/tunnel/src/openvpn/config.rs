@@ -41,6 +41,8 @@ pub struct ClientConfig {
     pub ping_s: Option<u32>,
     /// How long a silent server is waited for unless it pushes that.
     pub silence: Option<Silence>,
+    /// Whether packets come over a stream, which loses none.
+    pub is_stream: bool,
     /// When a control packet is sent for the second time, ns.
     pub first_timeout_ns: u64,
     /// Whom clients trust, and what their TLS may agree on.
@@ -141,6 +143,7 @@ impl ClientConfig {
             renegotiate_after: Wear { bytes: profile.reneg_bytes, packets: profile.reneg_packets },
             ping_s: profile.ping_s,
             silence: profile.ping_exit_s.map(Silence::Exit).or(restart).or(usual),
+            is_stream: transport == Transport::Tcp,
             first_timeout_ns: seconds(profile.tls_timeout_s),
             trust: ClientTrust::new(&Trust::of(profile))?,
             unix_base_s,

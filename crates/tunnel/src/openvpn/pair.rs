@@ -131,6 +131,7 @@ impl Setup {
             renegotiate_after: Wear::default(),
             ping_s: None,
             silence: None,
+            is_stream: false,
             first_timeout_ns: 2_000_000_000,
             trust: pki.client_trust(),
             unix_base_s: 1_800_000_000,
@@ -222,8 +223,11 @@ impl Pair {
     fn serve(&mut self, packet: &mut [u8]) {
         match &mut self.server {
             Some(peer) => {
-                if let Received::Payload(payload) = peer.handle(self.now_ns, packet) {
-                    self.at_server.push(payload.to_vec());
+                let mut whole = packet.to_vec();
+                match peer.handle(self.now_ns, packet) {
+                    Received::Payload(payload) => self.at_server.push(payload.to_vec()),
+                    Received::Control => {}
+                    Received::Nothing => peer.rejoin(self.now_ns, &mut whole),
                 }
             }
             None => {

@@ -126,6 +126,18 @@ impl Peer {
         })
     }
 
+    /// Take a reset of a client that begins a session of its own beside its old keys, which go on meanwhile. Whatever else it is
+    /// is passed over. Unlike OpenVPN it does so before the new session has proved itself.
+    pub fn rejoin(&mut self, now_ns: u64, packet: &mut [u8]) {
+        let Some(mut next) = Self::accept(&self.config, self.given.clone(), self.peer_id, now_ns, packet) else {
+            return;
+        };
+        std::mem::swap(&mut next.session, &mut self.session);
+        self.session.succeed(next.session);
+        (self.agreed, self.shares) = (None, None);
+        (self.is_up, self.is_over) = (false, false);
+    }
+
     /// Take one packet from the client.
     pub fn handle<'p>(&'p mut self, now_ns: u64, packet: &'p mut [u8]) -> Received<'p> {
         let Some(header) = packet.first().and_then(|byte| Header::parse(*byte)) else { return Received::Nothing };

@@ -12,7 +12,7 @@ use super::wrap::{Wrap, WrapKeys, DYNAMIC_LABEL};
 use leadline_tls::TlsFailure;
 
 /// How long the keys before the newest are still good, ns (`tran-window`).
-const TRANSITION_NS: u64 = 3_600_000_000_000;
+pub const TRANSITION_NS: u64 = 3_600_000_000_000;
 
 /// What a control packet was about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,6 +165,12 @@ impl Session {
         let mut previous = std::mem::replace(&mut self.current, next);
         previous.retire();
         self.previous = Some(previous);
+    }
+
+    /// Go on with the data of a session that this one takes the place of.
+    pub fn succeed(&mut self, before: Self) {
+        self.data = before.data;
+        self.retransmits += before.retransmits;
     }
 
     /// Append the next control packet that is due, if there is one.

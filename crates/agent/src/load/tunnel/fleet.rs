@@ -2,8 +2,10 @@
 //! quiet time of theirs, then the arrivals, then traffic, then the end. Its instants are set once, by whichever thread sees
 //! that they have come, and far enough ahead that every thread knows of them before they are there.
 
+use std::collections::HashSet;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::given::Register;
 use super::inside::Times;
@@ -21,6 +23,9 @@ const QUIET_PINGS: u64 = 10;
 pub struct Fleet {
     pub plan: Plan,
     pub register: Register,
+    /// Where its datagrams have come from. A server takes who comes from such an address and port for the client that it knows
+    /// there; the lock is taken once for each socket.
+    known_sources: Mutex<HashSet<SocketAddr>>,
     /// Each client's, where there is traffic.
     pub counters: Vec<Arc<FlowCounters>>,
     at_ns: AtomicU64,
@@ -47,6 +52,7 @@ impl Fleet {
             coming: AtomicUsize::new(coming),
             plan,
             register: Register::default(),
+            known_sources: Mutex::default(),
             counters,
             at_ns: AtomicU64::new(u64::MAX),
             settled_ns: AtomicU64::new(u64::MAX),
@@ -65,6 +71,11 @@ impl Fleet {
             self.settled_ns.store(at_ns, Ordering::Release);
             self.begin_arrivals(at_ns);
         }
+    }
+
+    /// Whether no socket of the fleet has had this address and port before.
+    pub fn is_new_source(&self, source: SocketAddr) -> bool {
+        self.known_sources.lock().unwrap_or_else(PoisonError::into_inner).insert(source)
     }
 
     /// When it began, ns.
@@ -107,13 +118,18 @@ impl Fleet {
         let _ = self.traffic_ns.compare_exchange(u64::MAX, now_ns + AHEAD_NS, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// When the fleet leaves at the latest, ns. Settling may take as long again as what comes after it.
+    /// When the fleet leaves at the latest, ns. Settling has a time of its own, before what comes after it.
     pub fn end_ns(&self) -> u64 {
-        let began_ns = match self.times().arrivals_ns {
-            u64::MAX => self.at_ns(),
-            arrivals_ns => arrivals_ns,
-        };
-        began_ns.saturating_add(self.plan.duration_ns)
+        match self.times().arrivals_ns {
+            u64::MAX => self.at_ns().saturating_add(self.plan.settling_ns),
+            arrivals_ns => arrivals_ns.saturating_add(self.plan.duration_ns),
+        }
+    }
+
+    /// Whether pings alone keep the fleet together: until their time after the arrivals is over.
+    pub fn is_pinged(&self, now_ns: u64) -> bool {
+        let until_ns = |pinged_ns| self.times().arrived_ns.saturating_add(pinged_ns);
+        self.plan.ping_ns.is_some() && self.plan.pinged_ns.is_none_or(|pinged_ns| now_ns < until_ns(pinged_ns))
     }
 
     /// When a client is due, ns; `u64::MAX` while that is not known, or where it is never.

@@ -23,16 +23,16 @@ const USUAL_MTU: u16 = 1500;
 /// See the file's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Given {
-    /// Who gave it.
-    pub server: SocketAddr,
     /// Its addresses.
     pub ipv4: Option<Ipv4Addr>,
     pub ipv6: Option<Ipv6Addr>,
     /// The server's end.
     pub server_ipv4: Option<Ipv4Addr>,
     pub server_ipv6: Option<Ipv6Addr>,
-    /// Its number.
+    /// Its number, which its server has given to nobody else.
     pub peer_id: Option<u32>,
+    /// That server.
+    pub server: SocketAddr,
     /// Its data cipher.
     pub cipher: Option<DataCipher>,
     /// The longest packet, bytes.
@@ -43,15 +43,20 @@ impl Given {
     /// Out of what this server pushed; `profile_mtu` is the profile's own.
     pub fn new(server: SocketAddr, pushed: &Pushed, cipher: Option<DataCipher>, profile_mtu: Option<u16>) -> Self {
         Self {
-            server,
             ipv4: pushed.ifconfig.map(|(own, _)| own),
             ipv6: pushed.ifconfig_ipv6.map(|(own, ..)| own),
             server_ipv4: server_ipv4(pushed),
             server_ipv6: pushed.ifconfig_ipv6.and_then(|(.., peer)| peer),
             peer_id: pushed.peer_id,
+            server,
             cipher,
             mtu: pushed.tun_mtu.or(profile_mtu).unwrap_or(USUAL_MTU),
         }
+    }
+
+    /// Its number and who gave it.
+    fn place(&self) -> Option<(SocketAddr, u32)> {
+        Some((self.server, self.peer_id?))
     }
 
     /// Its addresses, IPv4 first.
@@ -178,8 +183,8 @@ pub struct Register {
 #[derive(Debug, Default)]
 struct Held {
     addresses: HashMap<IpAddr, u32>,
-    /// A number is one server's own: others give it too.
-    peer_ids: HashMap<(SocketAddr, u32), u32>,
+    /// Each server counts its own clients.
+    places: HashMap<(SocketAddr, u32), u32>,
 }
 
 impl Register {
@@ -192,7 +197,7 @@ impl Register {
                 missing = Some("partial_address_not_unique");
             }
         }
-        if given.peer_id.is_some_and(|peer_id| !take(&mut held.peer_ids, (given.server, peer_id), client)) {
+        if given.place().is_some_and(|place| !take(&mut held.places, place, client)) {
             missing = missing.or(Some("partial_peer_id_not_unique"));
         }
         missing
@@ -204,8 +209,8 @@ impl Register {
         for address in given.addresses() {
             give_back(&mut held.addresses, &address, client);
         }
-        if let Some(peer_id) = given.peer_id {
-            give_back(&mut held.peer_ids, &(given.server, peer_id), client);
+        if let Some(place) = given.place() {
+            give_back(&mut held.places, &place, client);
         }
     }
 }
@@ -230,10 +235,12 @@ mod tests {
         pushed
     }
 
-    const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1194);
-
     fn given(options: &str) -> Given {
-        Given::new(SERVER, &pushed(options), None, None)
+        given_by("192.0.2.1:1194", options)
+    }
+
+    fn given_by(server: &str, options: &str) -> Given {
+        Given::new(server.parse().unwrap(), &pushed(options), None, None)
     }
 
     fn address(text: &str) -> Option<Ipv4Addr> {
@@ -266,7 +273,8 @@ mod tests {
                      dhcp-option DNS 10.8.0.1,block-outside-dns";
         let missing = |options: &str, cipher| {
             let pushed = pushed(options);
-            expectation.missing(&pushed, &Given::new(SERVER, &pushed, cipher, None))
+            let server = "192.0.2.1:1194".parse().unwrap();
+            expectation.missing(&pushed, &Given::new(server, &pushed, cipher, None))
         };
         let cipher = Some(DataCipher::Aes256Gcm);
         assert_eq!(missing(whole, cipher), None);
@@ -291,11 +299,19 @@ mod tests {
         assert_eq!(register.enter(0, &same), None);
         assert_eq!(register.enter(1, &same), Some("partial_address_not_unique"));
         assert_eq!(register.enter(2, &other), Some("partial_peer_id_not_unique"));
-        let elsewhere = Given { server: SocketAddr::new(SERVER.ip(), 1195), ipv4: address("10.8.0.7"), ..other };
-        assert_eq!(register.enter(4, &elsewhere), None, "each server has numbers of its own");
         register.leave(1, &same);
         assert_eq!(register.enter(3, &same), Some("partial_address_not_unique"));
         register.leave(0, &same);
         assert_eq!(register.enter(3, &same), None);
+    }
+
+    #[test]
+    fn each_server_counts_its_own_clients() {
+        let register = Register::default();
+        let given = |server, own| given_by(server, &format!("topology subnet,ifconfig {own} 255.255.255.0,peer-id 1"));
+        assert_eq!(register.enter(0, &given("192.0.2.1:1194", "10.8.0.5")), None);
+        assert_eq!(register.enter(1, &given("192.0.2.1:443", "10.8.0.6")), None);
+        assert_eq!(register.enter(2, &given("192.0.2.2:1194", "10.8.0.7")), None);
+        assert_eq!(register.enter(3, &given("192.0.2.2:1194", "10.8.0.8")), Some("partial_peer_id_not_unique"));
     }
 }

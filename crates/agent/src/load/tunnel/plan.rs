@@ -34,6 +34,8 @@ pub struct Plan {
     pub clients: u32,
     /// Those of them, the first ones, that come before the others.
     pub settled: u32,
+    /// How long they may take, ns.
+    pub settling_ns: u64,
     /// When the others come, as a curve; all at once where absent.
     pub arrivals: Option<Stages>,
     /// How long the fleet stays from the first arrival on, ns.
@@ -50,6 +52,8 @@ pub struct Plan {
     pub first_data_ns: u64,
     /// Time between pings, ns.
     pub ping_ns: Option<u64>,
+    /// How long they go on after the arrivals by themselves, ns.
+    pub pinged_ns: Option<u64>,
     /// What connected clients do.
     pub actions: Vec<TunnelAction>,
     /// Load through the tunnels.
@@ -91,6 +95,7 @@ impl Plan {
             binds,
             clients: spec.clients,
             settled: spec.settled,
+            settling_ns: spec.settling_ms.saturating_mul(1_000_000),
             arrivals: arrivals(spec)?,
             duration_ns: spec.duration_ms.saturating_mul(1_000_000),
             attempt_ns: u64::from(spec.attempt_ms) * 1_000_000,
@@ -99,6 +104,7 @@ impl Plan {
             mtu: profile.tun_mtu,
             first_data_ns: u64::from(spec.first_data_ms) * 1_000_000,
             ping_ns: spec.ping_ms.map(|ms| u64::from(ms) * 1_000_000),
+            pinged_ns: spec.pinged_ms.map(|ms| u64::from(ms) * 1_000_000),
             actions: spec.actions.clone(),
             traffic: spec.traffic.as_ref().map(traffic::plan).transpose()?,
             ignored: profile.ignored.iter().map(ToString::to_string).collect(),

@@ -69,6 +69,8 @@ pub struct Tally {
     pub shared_later: u64,
     /// Actions of clients that had no tunnel when their turn came, or were still renewing keys that they were to renew.
     pub deeds_skipped: u64,
+    /// Sockets with a port that another client had had before, because the system offered no other.
+    pub ports_again: u64,
     /// Packets that the socket did not take at once, and those that it refused by an error.
     pub pushback: u64,
     pub not_sent: u64,
@@ -127,6 +129,7 @@ impl Tally {
             ("updated", self.updated),
             ("updated_not_unique", self.shared_later),
             ("actions_skipped", self.deeds_skipped),
+            ("ports_again", self.ports_again),
             ("datagrams_refused", self.refused),
             ("socket_errors", self.socket_errors),
             ("packets_not_sent", self.not_sent),

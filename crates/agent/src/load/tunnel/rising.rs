@@ -44,8 +44,7 @@ impl Worker {
         let member = &mut self.members[index];
         let Some(machine) = &member.machine else { return };
         let Some(pushed) = machine.pushed() else { return };
-        let server = plan.server(member.remote).address;
-        let given = Given::new(server, pushed, machine.cipher(), plan.mtu);
+        let given = Given::new(plan.server(member.remote).address, pushed, machine.cipher(), plan.mtu);
         if let Some(before) = &member.given {
             self.fleet.register.leave(member.number, before);
         }

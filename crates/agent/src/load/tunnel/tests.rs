@@ -30,12 +30,14 @@ fn spec(gateway: &Gateway, clients: u32) -> TunnelSpec {
         bind: Vec::new(),
         arrivals: Vec::new(),
         settled: 0,
+        settling_ms: 60_000,
         duration_ms: 60_000,
         attempt_ms: 30_000,
         retries: 0,
         expect: TunnelExpectation::default(),
         first_data_ms: 30_000,
         ping_ms: None,
+        pinged_ms: None,
         actions: Vec::new(),
         traffic: None,
         interval_ms: 20,
@@ -254,6 +256,30 @@ fn the_settled_clients_pings_tell_of_the_arrivals() {
     // Loopback loses nothing, and the last answers are waited for; each client's first echo proved its tunnel.
     assert_eq!(count(&outcome, "pings_answered"), count(&outcome, "pings_sent"));
     assert_eq!(gateway.seen.echoes.load(Ordering::Relaxed), count(&outcome, "inside_received"));
+}
+
+#[test]
+fn pings_go_on_for_their_time_after_the_arrivals_and_no_longer() {
+    let gateway = Gateway::start(Manners::default());
+    // The stay is far longer than the test runner's patience.
+    let stay = TunnelSpec { settled: 2, ping_ms: Some(20), duration_ms: 86_400_000, ..spec(&gateway, 6) };
+    let outcome = run(&TunnelSpec { pinged_ms: Some(300), ..stay });
+    assert_eq!(states(&outcome), [TunnelState::Configured; 6]);
+    assert!(count(&outcome, "pings_answered_after") > 0, "{:?}", outcome.counts);
+}
+
+#[test]
+fn settled_clients_have_a_time_of_their_own() {
+    let gateway = Gateway::start(Manners::default());
+    let begun_ns = monotonic_ns();
+    // Forty come up one after another, 10 ms apart: twice as long as the fleet stays from then on.
+    let outcome = run(&TunnelSpec { settled: 40, duration_ms: 200, ..spec(&gateway, 41) });
+    assert_eq!(states(&outcome)[..40], [TunnelState::Configured; 40]);
+    assert!(monotonic_ns() - begun_ns >= 390_000_000);
+    // Whoever is not up when that time is over is cut off, and the others do not come.
+    let silent = Gateway::start(Manners { answers: |_| false, ..Manners::default() });
+    let outcome = run(&TunnelSpec { settled: 1, settling_ms: 100, duration_ms: 86_400_000, ..spec(&silent, 2) });
+    assert_eq!(count(&outcome, "waiting"), 1, "{:?}", outcome.counts);
 }
 
 #[test]

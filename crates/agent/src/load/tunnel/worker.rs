@@ -34,6 +34,8 @@ pub const TIMER_BATCH: usize = 64;
 const TIMERS_BETWEEN: usize = 16;
 /// How often one socket is read before others are looked at.
 const READS: usize = 4;
+/// Ports that one attempt is offered, before it takes one that another of the fleet's clients has had.
+const PORTS_TRIED: usize = 16;
 /// The shortest sleep, ns: what falls due in it goes out together at its end, in fewer system calls, and is late by no more
 /// than this. A socket that has something ends it.
 const SHORTEST_SLEEP_NS: u64 = 200_000;
@@ -158,7 +160,9 @@ impl Worker {
         self.tally.phases = self.phases;
         self.members.iter().filter_map(|member| member.link.as_ref()).for_each(|link| self.tally.count_drops(link));
         let rows = self.members.iter().map(Member::report).collect();
-        let over_ns = self.fleet.traffic_over_ns().min(ended_ns);
+        // A fleet whose tunnels have all gone ends before the traffic's time is over.
+        let last_ns = if gate.stopped() { ended_ns } else { self.fleet.end_ns() };
+        let over_ns = self.fleet.traffic_over_ns().min(last_ns);
         let figures = self.members.iter_mut().filter_map(|member| member.inside.take_figures(over_ns)).collect();
         let Self { recorder, tally, failures, .. } = self;
         recorder.finish();
@@ -172,7 +176,7 @@ impl Worker {
         self.look_after_traffic(now_ns);
         next_ns = next_ns.min(self.expire(now_ns, TIMER_BATCH));
         self.recorder.roll(now_ns);
-        self.tell_busy();
+        self.tell_busy(now_ns);
         // What is due already is not waited for.
         let next_ns = if next_ns > now_ns { next_ns.max(now_ns + SHORTEST_SLEEP_NS) } else { now_ns };
         self.look(until_ns.min(next_ns).min(now_ns + TURN_NS), || gate.stopped())
@@ -364,11 +368,20 @@ impl Worker {
         member.phase = phase;
     }
 
-    /// Open a client's socket towards the server of its present attempt, from its address and a port of the system's choice.
+    /// Open a client's socket towards the server of its present attempt, from its address and a port that no client has had.
     pub fn open(&mut self, index: usize) -> io::Result<()> {
         let member = &mut self.members[index];
-        let server = self.fleet.plan.server(member.remote);
-        let link = Link::open(server, self.fleet.plan.bind(member.number))?;
+        let (server, from) = (self.fleet.plan.server(member.remote), self.fleet.plan.bind(member.number));
+        let mut link = Link::open(server, from)?;
+        // Kept until another one is found, so that the system does not offer their ports again.
+        let mut known = Vec::new();
+        while !link.is_stream() && link.local().is_some_and(|source| !self.fleet.is_new_source(source)) {
+            if known.len() == PORTS_TRIED {
+                self.tally.ports_again += 1;
+                break;
+            }
+            known.push(std::mem::replace(&mut link, Link::open(server, from)?));
+        }
         let interest = if link.is_stream() { Interest::Write } else { Interest::Read };
         link.watch(&self.poll, index as u64, interest)?;
         member.link = Some(link);
@@ -383,7 +396,7 @@ impl Worker {
     }
 
     /// Whether the thread still has something to do by itself.
-    fn tell_busy(&mut self) {
+    fn tell_busy(&mut self, now_ns: u64) {
         let in_phase = |phase: Phase| self.phases[phase as usize];
         let on_the_way = [Phase::Connecting, Phase::Negotiating, Phase::Proving, Phase::Overdue, Phase::Resting];
         let on_the_way = on_the_way.map(in_phase);
@@ -394,7 +407,7 @@ impl Worker {
             || self.deeds.next_ns().is_some()
             || self.renewals > 0
             || self.carrying > 0
-            || plan.ping_ns.is_some()
+            || self.fleet.is_pinged(now_ns)
             || (plan.traffic.is_some() && self.carriage != Carriage::Begun);
         if is_busy != self.is_busy {
             self.is_busy = is_busy;

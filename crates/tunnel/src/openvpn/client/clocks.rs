@@ -14,16 +14,18 @@ impl Client {
         }
         self.session.expire(now_ns);
         if now_ns >= self.window_end_ns() {
-            let name = if self.stage == Stage::Up { "renegotiation_timeout" } else { self.stuck_at() };
-            return self.fail(name, String::new());
-        }
-        match self.stage {
-            Stage::Pushing if now_ns >= self.request_at_ns => {
-                self.session.current().say("PUSH_REQUEST");
-                self.request_at_ns = now_ns.saturating_add(REQUEST_NS);
+            match self.stage {
+                Stage::Up => self.renewal_overdue(now_ns),
+                _ => self.fail(self.stuck_at(), String::new()),
             }
-            Stage::Up => self.look_at_idleness(now_ns),
-            _ => {}
+            return;
+        }
+        if now_ns >= self.request_at_ns() {
+            self.session.current().say("PUSH_REQUEST");
+            self.request_at_ns = now_ns.saturating_add(REQUEST_NS);
+        }
+        if self.stage == Stage::Up {
+            self.look_at_idleness(now_ns);
         }
     }
 
@@ -50,11 +52,10 @@ impl Client {
             Stage::Failed => return u64::MAX,
             // Who has left waits for nobody's answer but the acknowledgement of the farewell.
             Stage::Left => u64::MAX,
-            Stage::Connecting => self.window_end_ns(),
-            Stage::Pushing => self.window_end_ns().min(self.request_at_ns),
+            Stage::Connecting | Stage::Pushing => self.window_end_ns().min(self.request_at_ns()),
             Stage::Up => {
-                let idle_ns = self.silence_end_ns().min(self.ping_at_ns());
-                self.window_end_ns().min(idle_ns).min(self.renewal_at_ns())
+                let idle_ns = self.silence_end_ns().min(self.ping_at_ns()).min(self.renewal_at_ns());
+                self.window_end_ns().min(self.request_at_ns()).min(idle_ns)
             }
         };
         self.session.deadline().map_or(own_ns, |at_ns| at_ns.min(own_ns))
@@ -64,13 +65,21 @@ impl Client {
     fn window_end_ns(&self) -> u64 {
         let is_open = self.session.negotiation().is_open();
         let negotiation_ns = if is_open { u64::MAX } else { self.window_end_ns };
-        match self.stage {
-            // More time for the answer is no more time for silence.
-            Stage::Pushing => {
-                let silence_ns = self.heard_at_ns.saturating_add(self.config.hand_window_ns);
-                negotiation_ns.min(self.push_end_ns).min(silence_ns)
-            }
-            _ => negotiation_ns,
+        let keys_end_ns = self.rejoin.as_ref().map_or(u64::MAX, |rejoin| rejoin.keys_end_ns);
+        let end_ns = negotiation_ns.min(keys_end_ns);
+        if !self.is_pushing() {
+            return end_ns;
+        }
+        // More time for the answer is no more time for silence.
+        let silence_ns = self.heard_at_ns.saturating_add(self.config.hand_window_ns);
+        end_ns.min(self.push_end_ns).min(silence_ns)
+    }
+
+    fn request_at_ns(&self) -> u64 {
+        if self.is_pushing() {
+            self.request_at_ns
+        } else {
+            u64::MAX
         }
     }
 
@@ -79,7 +88,7 @@ impl Client {
     }
 
     fn renewal_at_ns(&self) -> u64 {
-        if self.session.negotiation().is_open() {
+        if self.session.negotiation().is_open() && self.rejoin.is_none() {
             self.renewal.due_ns()
         } else {
             u64::MAX
@@ -100,6 +109,7 @@ impl Client {
 
     /// What the server pushes counts.
     fn silence(&self) -> Option<Silence> {
-        self.pushed.ping_restart_s.map(Silence::Restart).or(self.config.silence)
+        let pushed = &self.pushed;
+        pushed.ping_restart_s.map(Silence::Restart).or(pushed.ping_exit_s.map(Silence::Exit)).or(self.config.silence)
     }
 }

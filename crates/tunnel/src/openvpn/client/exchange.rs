@@ -3,9 +3,10 @@
 
 use base64::engine::general_purpose::STANDARD;
 use base64::Engine;
+use leadline_tls::TlsFailure;
 use zeroize::Zeroize;
 
-use super::{Client, Event, Stage, SECOND_NS};
+use super::{Client, Event, Failure, Stage, SECOND_NS};
 use crate::openvpn::config::{NoCipher, Token};
 use crate::openvpn::data::{DataOptions, Framing};
 use crate::openvpn::keys::Randoms;
@@ -32,8 +33,10 @@ impl Client {
                 Ok(Some(Advance::Keys(method))) => self.take_keys(now_ns, &method),
                 Ok(Some(Advance::Message(message))) => self.take_message(now_ns, message),
                 Ok(None) => return,
-                Err(Broken::Tls(failure)) => return self.fail(failure.name, failure.detail),
-                Err(Broken::Message(detail)) => return self.fail("malformed_message", detail),
+                Err(Broken::Tls(TlsFailure { name, detail })) => return self.broke(now_ns, Failure { name, detail }),
+                Err(Broken::Message(detail)) => {
+                    return self.broke(now_ns, Failure { name: "malformed_message", detail });
+                }
             }
             if self.stage == Stage::Failed {
                 return;
@@ -76,32 +79,43 @@ impl Client {
         let (client, pre_master) = *own;
         let server = Randoms { r1: method.random1, r2: method.random2 };
         self.shares = Some(Box::new(Shares { pre_master, client, server }));
-        match self.stage {
-            Stage::Connecting => {
-                self.named_cipher = occ::cipher(&method.options).map(str::to_owned);
-                self.stage = Stage::Pushing;
-                self.keys_at_ns = now_ns;
-                self.request_at_ns = now_ns.saturating_add(FIRST_REQUEST_NS);
-                self.push_end_ns = now_ns.saturating_add(self.config.hand_window_ns);
-                self.events.push_back(Event::KeysDone);
-            }
+        if self.is_pushing() {
             // A server that renews keys before it gives options: the newest keys will be used.
-            Stage::Pushing => {}
-            _ => {
-                if self.install(now_ns) {
-                    self.events.push_back(Event::Renegotiated);
-                }
-            }
+        } else if self.stage == Stage::Connecting {
+            self.stage = Stage::Pushing;
+            self.expect_options(now_ns, method);
+            self.events.push_back(Event::KeysDone);
+        } else if let Some(rejoin) = &mut self.rejoin.as_mut().filter(|rejoin| rejoin.is_begun) {
+            rejoin.is_pushing = true;
+            self.expect_options(now_ns, method);
+        } else if self.install(now_ns) {
+            self.events.push_back(Event::Renegotiated);
         }
+    }
+
+    fn expect_options(&mut self, now_ns: u64, method: &KeyMethod) {
+        self.named_cipher = occ::cipher(&method.options).map(str::to_owned);
+        self.keys_at_ns = now_ns;
+        self.request_at_ns = now_ns.saturating_add(FIRST_REQUEST_NS);
+        self.push_end_ns = now_ns.saturating_add(self.config.hand_window_ns);
+    }
+
+    /// Whether options are waited for: before the tunnel is up, or for a session that is to go on with it.
+    pub(super) fn is_pushing(&self) -> bool {
+        self.stage == Stage::Pushing || self.rejoin.as_ref().is_some_and(|rejoin| rejoin.is_pushing)
     }
 
     fn take_message(&mut self, now_ns: u64, message: ControlMessage) {
         match message {
-            ControlMessage::PushReply(text) if self.stage == Stage::Pushing => match self.pushed.absorb(&text) {
-                Ok(Completeness::Complete) => self.come_up(now_ns),
-                Ok(Completeness::More) => {}
-                Err(error) => self.fail("malformed_push", error.to_string()),
-            },
+            ControlMessage::PushReply(text) if self.is_pushing() => {
+                let pushed = self.rejoin.as_mut().map_or(&mut self.pushed, |rejoin| &mut rejoin.pushed);
+                match pushed.absorb(&text) {
+                    Ok(Completeness::Complete) if self.stage == Stage::Up => self.come_again(now_ns),
+                    Ok(Completeness::Complete) => self.come_up(now_ns),
+                    Ok(Completeness::More) => {}
+                    Err(error) => self.fail("malformed_push", error.to_string()),
+                }
+            }
             // A server with `auth-gen-token` renews the token at each renegotiation.
             ControlMessage::PushReply(text) if self.stage == Stage::Up => {
                 let mut later = Pushed::default();
@@ -125,7 +139,7 @@ impl Client {
                 }
                 self.fail(name, reason.unwrap_or_default());
             }
-            ControlMessage::AuthPending { timeout_s } if self.stage == Stage::Pushing => self.wait_longer(timeout_s),
+            ControlMessage::AuthPending { timeout_s } if self.is_pushing() => self.wait_longer(timeout_s),
             ControlMessage::Restart { reason, .. } => self.events.push_back(Event::Restart(reason.unwrap_or_default())),
             ControlMessage::Halt { reason } => self.fail("halted_by_server", reason.unwrap_or_default()),
             ControlMessage::Exit => self.events.push_back(Event::PeerLeft),
@@ -156,6 +170,14 @@ impl Client {
     }
 
     fn come_up(&mut self, now_ns: u64) {
+        if self.agree() && self.install(now_ns) {
+            self.stage = Stage::Up;
+            self.events.push_back(Event::Up);
+        }
+    }
+
+    /// Take what was pushed for the keys that are there; says whether it will do.
+    pub(super) fn agree(&mut self) -> bool {
         let pushed = std::mem::take(&mut self.pushed);
         self.take_token(&pushed);
         self.pushed = pushed;
@@ -164,11 +186,12 @@ impl Client {
         let cipher = match self.config.cipher_for(pushed.cipher.as_deref(), named.as_deref()) {
             Ok(cipher) => cipher,
             Err(NoCipher::NotOffered(name)) => {
-                return self.fail("cipher_not_offered", format!("the server chose {name}"));
+                self.fail("cipher_not_offered", format!("the server chose {name}"));
+                return false;
             }
             Err(NoCipher::NoneNamed) => {
-                return self
-                    .fail("no_cipher", "the server names none, and data-ciphers-fallback is not given".to_owned());
+                self.fail("no_cipher", "the server names none, and data-ciphers-fallback is not given".to_owned());
+                return false;
             }
         };
         self.derivation = if pushed.tls_ekm { Derivation::Exported } else { Derivation::Prf };
@@ -183,16 +206,14 @@ impl Client {
         });
         if pushed.dyn_tls_crypt {
             if let Err(failure) = self.session.renew_wrap() {
-                return self.fail(failure.name, failure.detail);
+                self.fail(failure.name, failure.detail);
+                return false;
             }
         }
-        if self.install(now_ns) {
-            self.stage = Stage::Up;
-            self.events.push_back(Event::Up);
-        }
+        true
     }
 
-    fn install(&mut self, now_ns: u64) -> bool {
+    pub(super) fn install(&mut self, now_ns: u64) -> bool {
         let Some(options) = self.options.as_ref() else { return false };
         let Some(shares) = self.shares.take() else { return false };
         if let Err(error) = self.session.install(now_ns, self.derivation, &shares, options) {

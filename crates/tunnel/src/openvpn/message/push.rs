@@ -99,6 +99,8 @@ pub struct Pushed {
     pub ping_s: Option<u32>,
     /// Silence after which the client gives the server up, seconds.
     pub ping_restart_s: Option<u32>,
+    /// The same, for good. The one that was pushed last counts, and the other is absent.
+    pub ping_exit_s: Option<u32>,
     /// What takes the password's place from now on.
     pub auth_token: Option<Secret>,
     /// And the user's, base64.
@@ -291,14 +293,20 @@ impl Pushed {
             ["protocol-flags", ref flags @ ..] => return self.protocol_flags(flags),
             ["tun-mtu", mtu, ..] => self.tun_mtu = Some(mtu.parse().ok().filter(|mtu| *mtu >= LEAST_MTU)?),
             ["ping", seconds] => self.ping_s = Some(seconds.parse().ok()?),
-            ["ping-restart", seconds] => self.ping_restart_s = Some(seconds.parse().ok()?),
+            ["ping-restart", seconds] => {
+                (self.ping_restart_s, self.ping_exit_s) = (Some(seconds.parse().ok()?), None);
+            }
+            ["ping-exit", seconds] => {
+                (self.ping_exit_s, self.ping_restart_s) = (Some(seconds.parse().ok()?), None);
+            }
             ["keepalive", ping, restart] => {
                 (self.ping_s, self.ping_restart_s) = (Some(ping.parse().ok()?), Some(restart.parse().ok()?));
+                self.ping_exit_s = None;
             }
             ["auth-token-user", user] => self.auth_token_user = Some(user.to_owned()),
             ["compress" | "comp-lzo", ..] => self.compression = Some(Compression::from_option(found)?),
             ["ifconfig" | "ifconfig-ipv6" | "topology" | "route-gateway" | "route" | "route-ipv6" | "peer-id"
-            | "cipher" | "key-derivation" | "tun-mtu" | "ping" | "ping-restart" | "keepalive", ..]
+            | "cipher" | "key-derivation" | "tun-mtu" | "ping" | "ping-restart" | "ping-exit" | "keepalive", ..]
             | ["auth-token", UNREADABLE]
             | [] => return None,
             _ => {}

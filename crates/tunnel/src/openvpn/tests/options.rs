@@ -53,6 +53,7 @@ fn a_silent_server_ends_a_client_or_makes_it_come_again() {
     assert_eq!(silent(Silence::Exit(30), &[]), ("ping_exit", 31));
     assert_eq!(silent(Silence::Restart(120), &[]), ("ping_restart", 121));
     assert_eq!(silent(Silence::Exit(30), &["ping-restart 60"]), ("ping_restart", 61));
+    assert_eq!(silent(Silence::Restart(120), &["ping-restart 90", "ping-exit 60"]), ("ping_exit", 61));
     let mut setup = Setup::new(&pki);
     setup.client.silence = Some(Silence::Restart(0));
     let mut pair = setup.pair();

@@ -1,8 +1,13 @@
 //! New keys: when they are due, and what becomes of the tunnel meanwhile. Nobody asks a client between its deadlines here.
 
-use super::assert_carries;
+use super::{assert_carries, of_2_6};
 use crate::openvpn::client::Event;
+use crate::openvpn::data::DataCipher;
+use crate::openvpn::message::peer_info::Protocols;
 use crate::openvpn::pair::{Pair, Pki, Setup};
+use crate::openvpn::server::PeerEvent;
+use crate::openvpn::side::Side;
+use crate::openvpn::wrap::{StaticKey, WrapKeys};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -94,4 +99,91 @@ fn keys_before_the_newest_are_forgotten_in_time() {
     });
     // What the library keeps of them is not counted.
     assert!(spent.bytes_current < 0, "{} bytes", spent.bytes_current);
+}
+
+/// Whether it is of the control channel.
+fn is_control(packet: &[u8]) -> bool {
+    !matches!(packet[0] >> 3, 6 | 9)
+}
+
+#[test]
+fn keys_that_cannot_be_renewed_go_on_until_a_new_session_has_some() {
+    let pki = Pki::new();
+    for wrapped in [false, true] {
+        let mut setup = Setup::new(&pki);
+        if wrapped {
+            let key = || StaticKey::from_bytes(std::array::from_fn(|at| at as u8));
+            setup.client.wrap = WrapKeys::crypt(&key(), Side::Client);
+            setup.server.wrap = WrapKeys::crypt(&key(), Side::Server);
+        }
+        let mut pair = setup.pair();
+        pair.run_a_second();
+        pair.client.renegotiate(pair.now_ns);
+        for _ in 0..70 {
+            let (up, down) = (pair.at_server.len(), pair.at_client.len());
+            pair.send_up(b"up", &mut |_| Some(1));
+            pair.send_down(b"down", &mut |_| Some(1));
+            pair.run(pair.now_ns + SECOND_NS, &mut |packet| (!is_control(packet)).then_some(1_000_000));
+            assert_eq!((pair.at_server.len() - up, pair.at_client.len() - down), (1, 1), "the old keys carry");
+        }
+        assert_eq!(pair.events.last(), Some(&Event::RenegotiationFailed));
+        pair.run(pair.now_ns + 20 * SECOND_NS, &mut |_| Some(1_000_000));
+        assert_eq!(pair.events[4..], [Event::RenegotiationFailed, Event::Renegotiated]);
+        assert_carries(&mut pair, "with the new session's keys");
+        pair.client.renegotiate(pair.now_ns);
+        pair.run_a_second();
+        assert_eq!(renewed(&pair), 2, "the new session's keys are renewed like any");
+        assert_carries(&mut pair, "with keys of the new session's own");
+        pair.client.leave(pair.now_ns);
+        pair.run_a_second();
+        assert_eq!(pair.peer_events.last(), Some(&PeerEvent::Left));
+    }
+}
+
+#[test]
+fn keys_that_are_never_renewed_last_their_hour() {
+    let mut pair = Setup::new(&Pki::new()).pair();
+    pair.run_a_second();
+    pair.client.renegotiate(pair.now_ns);
+    pair.run(3599 * SECOND_NS, &mut |packet| (!is_control(packet)).then_some(1_000_000));
+    assert!(pair.events[4..].iter().all(|event| *event == Event::RenegotiationFailed), "{:?}", pair.events);
+    assert_eq!(pair.events.len() - 4, 59, "once for each window");
+    pair.send_down(b"still", &mut |_| Some(1));
+    pair.run(3700 * SECOND_NS, &mut |packet| (!is_control(packet)).then_some(1_000_000));
+    assert_eq!(pair.at_client.last().map(Vec::as_slice), Some(&b"still"[..]));
+    let Some(Event::Failed(failure)) = pair.events.last() else { panic!("{:?}", pair.events) };
+    assert_eq!(failure.name, "renegotiation_timeout");
+}
+
+#[test]
+fn a_renewal_that_breaks_is_told_at_once_and_tried_again_later() {
+    let protocols = of_2_6().without(Protocols::DYNAMIC_TLS_CRYPT);
+    let mut pair = Setup::with(&Pki::new(), DataCipher::Aes256Gcm, protocols).pair();
+    pair.run_a_second();
+    pair.client.renegotiate(pair.now_ns);
+    // The server's TLS under the second keys (control packets, key 1) is damaged, which nothing but TLS protects here.
+    let mut damage = |packet: &mut Vec<u8>| {
+        if packet[0] == 4 << 3 | 1 && packet.len() > 600 {
+            *packet.last_mut().expect("it has bytes") ^= 1;
+        }
+        Some(1_000_000)
+    };
+    pair.run(pair.now_ns + SECOND_NS, &mut damage);
+    assert_eq!(pair.events[4..], [Event::RenegotiationFailed]);
+    assert_carries(&mut pair, "with the old keys");
+    pair.run(120 * SECOND_NS, &mut |_| Some(1_000_000));
+    assert_eq!(pair.events[4..], [Event::RenegotiationFailed, Event::Renegotiated]);
+    assert_carries(&mut pair, "with the new session's keys");
+}
+
+#[test]
+fn over_a_stream_a_renewal_that_does_not_come_is_the_end() {
+    let mut setup = Setup::new(&Pki::new());
+    setup.client.is_stream = true;
+    let mut pair = setup.pair();
+    pair.run_a_second();
+    pair.client.renegotiate(pair.now_ns);
+    pair.run(100 * SECOND_NS, &mut |_| None);
+    let Some(Event::Failed(failure)) = pair.events.last() else { panic!("{:?}", pair.events) };
+    assert_eq!((failure.name, pair.events.len()), ("renegotiation_timeout", 5));
 }

@@ -11,6 +11,7 @@ use leadline_wire::{TunnelTraffic, TunnelUser};
 
 use super::super::fleet::Fleet;
 use super::super::inside::{Inside, Ledger, PingTally};
+use super::super::link::Link;
 use super::super::member::Occasion;
 use super::super::metric::METRICS;
 use super::super::plan::Plan;
@@ -108,6 +109,16 @@ fn traffic_ends_with_its_tunnel() {
 }
 
 #[test]
+fn flows_last_their_time_where_no_tunnel_is_left() {
+    let gateway = Gateway::start(Manners { says: Some((20, "RESTART")), ..Manners::default() });
+    let outcome = run(&TunnelSpec { traffic: echo(100.0, 100, 20_000), ..spec(&gateway, 2) });
+    assert_eq!(outcome.errors, errors(&[("restarted_by_server", 2), ("tunnel_broke", 2)]));
+    for flow in &outcome.flows {
+        assert_eq!((flow.end_ns, flow.received_units), (Some(flow.due_ns + 20 * SECOND_NS), Some(19)));
+    }
+}
+
+#[test]
 fn traffic_ends_when_its_address_changes() {
     let update = "PUSH_UPDATE,ifconfig 10.8.9.9 255.255.0.0";
     let gateway = Gateway::start(Manners { says: Some((20, update)), ..Manners::default() });
@@ -193,6 +204,18 @@ fn clients_begin_with_different_servers_where_that_is_left_to_chance() {
 }
 
 #[test]
+fn what_was_not_sent_has_no_time() {
+    let mut worker = worker(&spec(&Gateway::start(Manners::default()), 2));
+    let Some(Link::Udp { socket, .. }) = &worker.members[0].link else { panic!("of UDP") };
+    socket2::SockRef::from(socket).shutdown(std::net::Shutdown::Write).unwrap();
+    for index in 0..2 {
+        worker.begin(index, monotonic_ns(), Occasion::Arrival);
+    }
+    let sent = |index: usize| worker.members[index].report().sent_ns.is_some();
+    assert_eq!([sent(0), sent(1)], [false, true], "the time is that of the sending, not of the machine's work before");
+}
+
+#[test]
 fn a_server_that_asks_for_more_time_is_given_it() {
     let mut worker = worker(&spec(&Gateway::start(Manners::default()), 1));
     let now_ns = monotonic_ns();
@@ -228,6 +251,21 @@ fn keys_are_renewed_once_traffic_has_worn_them_out() {
     assert_eq!(outcome.errors, errors(&[]));
     assert!(count(&outcome, "renegotiated") >= 3, "{:?}", outcome.counts);
     assert_eq!(count(&outcome, "renegotiated"), gateway.seen.renegotiated.load(Ordering::Relaxed));
+}
+
+#[test]
+fn no_client_comes_from_where_another_one_was() {
+    let gateway = Gateway::start(Manners::default());
+    let mut worker = worker(&spec(&gateway, 1));
+    let source = |worker: &Worker| worker.members[0].link.as_ref().and_then(|link| link.local());
+    // Of 28,000 ports several would come twice by chance.
+    let mut sources = BTreeSet::from([source(&worker)]);
+    for _ in 0..3000 {
+        worker.members[0].link = None;
+        worker.open(0).unwrap();
+        assert!(sources.insert(source(&worker)));
+    }
+    assert_eq!(worker.tally.ports_again, 0);
 }
 
 #[test]

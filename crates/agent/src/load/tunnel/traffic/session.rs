@@ -220,8 +220,8 @@ impl Group {
             return 0;
         };
         // However many sessions there are, their numbers read backwards lie apart (van der Corput).
-        let part = u128::from(pace.turn_ns(1, parties)) * u128::from(self.number.reverse_bits()) >> u32::BITS;
-        u64::try_from(part).unwrap_or(0)
+        let part = u128::from(pace.turn_ns(1, parties)) * u128::from(self.number.reverse_bits());
+        u64::try_from(part >> u32::BITS).unwrap_or(0)
     }
 
     /// Ends it without the server's figures, unless it has ended.

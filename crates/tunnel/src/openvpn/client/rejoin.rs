@@ -1,0 +1,92 @@
+//! What becomes of a tunnel whose keys could not be renewed: over datagrams the old keys go on while they are good, and a session
+//! of its own is begun beside them, from the reset to the options, as OpenVPN does. Over a stream the tunnel is over: whatever a
+//! stream loses it loses for good. Owns that second way up; the first one is `exchange`'s.
+
+use super::{first_session, Client, Event, Failure, Stage};
+use crate::openvpn::message::push::Pushed;
+use crate::openvpn::session::TRANSITION_NS;
+
+/// The second way up.
+pub(super) struct Rejoin {
+    /// What the old keys are given up for, once they are no good any more.
+    pub cause: Failure,
+    /// When they are, ns.
+    pub keys_end_ns: u64,
+    /// The last failure was told; the next attempt begins with the end of the window.
+    is_told: bool,
+    /// The session is another one than that of the old keys.
+    pub is_begun: bool,
+    /// Its keys are there, and options are waited for.
+    pub is_pushing: bool,
+    pub pushed: Box<Pushed>,
+}
+
+impl Client {
+    /// The control channel has broken: at once the end of everything but of a renewal of keys over datagrams.
+    pub(super) fn broke(&mut self, now_ns: u64, failure: Failure) {
+        if self.may_rejoin() && !self.session.negotiation().is_open() {
+            self.tell_failed_renewal(now_ns, failure);
+        } else {
+            self.fail(failure.name, failure.detail);
+        }
+    }
+
+    /// The window of a renewal has passed.
+    pub(super) fn renewal_overdue(&mut self, now_ns: u64) {
+        if !self.may_rejoin() {
+            return self.fail("renegotiation_timeout", String::new());
+        }
+        if self.is_pushing() {
+            return self.fail("no_push_reply", String::new());
+        }
+        if let Some(rejoin) = self.rejoin.take_if(|rejoin| now_ns >= rejoin.keys_end_ns) {
+            return self.fail(rejoin.cause.name, rejoin.cause.detail);
+        }
+        self.tell_failed_renewal(now_ns, Failure { name: "renegotiation_timeout", detail: String::new() });
+        let next = first_session(&self.config, &self.identity, now_ns);
+        let before = std::mem::replace(&mut self.session, next);
+        self.session.succeed(before);
+        (self.own, self.shares) = (None, None);
+        self.begin_window(now_ns);
+        if let Some(rejoin) = &mut self.rejoin {
+            (rejoin.is_told, rejoin.is_begun) = (false, true);
+        }
+    }
+
+    /// Once per attempt. The latest cause counts.
+    fn tell_failed_renewal(&mut self, now_ns: u64, cause: Failure) {
+        let window_ns = self.config.hand_window_ns;
+        // The old keys' last hour has run since their renewal began.
+        let keys_end_ns = now_ns.saturating_add(TRANSITION_NS.saturating_sub(window_ns));
+        let first = || Rejoin {
+            cause: cause.clone(),
+            keys_end_ns,
+            is_told: false,
+            is_begun: false,
+            is_pushing: false,
+            pushed: Box::default(),
+        };
+        let rejoin = self.rejoin.get_or_insert_with(|| Box::new(first()));
+        if !rejoin.is_told {
+            rejoin.is_told = true;
+            rejoin.cause = cause;
+            self.events.push_back(Event::RenegotiationFailed);
+        }
+    }
+
+    /// The options of the second session are there: they take the place of the first one's.
+    pub(super) fn come_again(&mut self, now_ns: u64) {
+        let Some(rejoin) = self.rejoin.take() else { return };
+        let before = std::mem::replace(&mut self.pushed, rejoin.pushed);
+        if self.agree() && self.install(now_ns) {
+            self.events.push_back(Event::Renegotiated);
+            if before.texts != self.pushed.texts {
+                self.events.push_back(Event::Updated);
+            }
+        }
+    }
+
+    fn may_rejoin(&self) -> bool {
+        self.stage == Stage::Up && !self.config.is_stream
+    }
+}
