@@ -12,7 +12,7 @@ use leadline_wire::{TunnelTraffic, TunnelUser};
 use super::super::fleet::Fleet;
 use super::super::inside::{Inside, Ledger, PingTally};
 use super::super::link::Link;
-use super::super::member::Occasion;
+use super::super::member::{Occasion, Phase};
 use super::super::metric::METRICS;
 use super::super::plan::Plan;
 use super::super::worker::{Parts, Worker};
@@ -213,6 +213,23 @@ fn what_was_not_sent_has_no_time() {
     }
     let sent = |index: usize| worker.members[index].report().sent_ns.is_some();
     assert_eq!([sent(0), sent(1)], [false, true], "the time is that of the sending, not of the machine's work before");
+}
+
+#[test]
+fn who_is_to_end_does_not_try_again() {
+    let fates = [
+        ("auth_failed", Phase::Failed),
+        ("halted_by_server", Phase::Failed),
+        ("ping_exit", Phase::Failed),
+        ("ping_restart", Phase::Resting),
+        ("auth_token_refused", Phase::Resting),
+    ];
+    let mut worker = worker(&TunnelSpec { retries: 3, ..spec(&Gateway::start(Manners::default()), 5) });
+    for (index, (name, phase)) in fates.into_iter().enumerate() {
+        worker.begin(index, monotonic_ns(), Occasion::Arrival);
+        worker.fail(index, name, "");
+        assert_eq!(worker.members[index].phase, phase, "{name}");
+    }
 }
 
 #[test]
