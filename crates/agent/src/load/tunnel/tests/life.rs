@@ -147,16 +147,16 @@ fn a_server_that_takes_the_address_back_stops_no_clock() {
     let (mut recorder, mut pings) = (Recorder::new(METRICS.len(), 0, out), PingTally::default());
     let times = Fleet::new(Plan::new(&spec(&Gateway::start(Manners::default()), 1)).unwrap(), Vec::new(), 1).times();
     let (mut inside, mut packet) = (Inside::default(), Vec::new());
-    assert!(inside.prove(0, SECOND_NS, ends));
-    inside.ping_from(100);
+    assert!(inside.prove(0, 100 * SECOND_NS, ends));
+    inside.ping_from(SECOND_NS);
     let mut sent = 0;
-    for now_ns in [100, 1100, 2100] {
+    for now_ns in [SECOND_NS, 2 * SECOND_NS, 3 * SECOND_NS] {
         let mut ledger = Ledger { recorder: &mut recorder, pings: &mut pings, times, counters: None };
         let mut send = |packet: &[u8]| {
             sent += 1;
             icmp::answer(packet, &mut Vec::new())
         };
-        inside.poll_pings(now_ns, 1000, &mut ledger, &mut packet, &mut send);
+        inside.poll_pings(now_ns, SECOND_NS, &mut ledger, &mut packet, &mut send);
         inside.poll_proof(now_ns, &mut packet, &mut send);
         assert!(inside.ping_due_ns() > now_ns && inside.proof_due_ns() > now_ns);
         inside.move_to(None);
