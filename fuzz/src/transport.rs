@@ -65,6 +65,7 @@ fn opened() -> ClientSession {
         duration_ms: 1,
         congestion: None,
         interval_ms: 100,
+        takes_turns: false,
     };
     ClientSession::new(open).expect("the request is short")
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import ipaddress
 import json
 import os
 import re
@@ -34,6 +35,8 @@ from lab_scripts import Person, Program, able_person
 READY_S = 20.0
 PASSWORD = "correct horse battery"
 """Every user's."""
+ROUTE, DNS = ipaddress.ip_network("10.250.0.0/16"), "10.250.0.53"
+"""What every server pushes."""
 WRAPS = ("none", "tls-auth", "tls-crypt", "tls-crypt-v2")
 _USAGES = (
     *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
@@ -71,6 +74,12 @@ class Inside:
     def start(self, command: Sequence[str | Path], **keywords: Any) -> subprocess.Popen[bytes]:
         """Start a program in the jail."""
         return subprocess.Popen(self.enter(command), **keywords)
+
+
+def inner(process: subprocess.Popen[bytes]) -> int:
+    """The pid, out here, of a program in a jail: the process that was started is nsenter's."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return int(children[0]) if children else process.pid
 
 
 @contextmanager
@@ -230,6 +239,12 @@ class Server:
         return 1200 + self.number
 
     @property
+    def remote(self) -> str:
+        """What a profile calls it."""
+        proto = f"{self.setting.transport}{self.setting.ip}"
+        return f"{self.address} {self.port} {proto}{'-client' if self.setting.transport == 'tcp' else ''}"
+
+    @property
     def network(self) -> str:
         """What its clients' addresses are of; the first is its own."""
         return f"10.{90 + self.number}"
@@ -251,13 +266,13 @@ class Server:
 
     def profile(self, name: str, *lines: str, wrap: str | None = None, identity: Path | None = None) -> Path:
         """Write a client's profile with more `lines`; without an identity it has a password only."""
-        setting, proto = self.setting, f"{self.setting.transport}{self.setting.ip}"
+        setting = self.setting
         pair = [f"cert {identity}", f"key {identity.with_suffix('.key')}"] if identity is not None else []
         text = [
             "client",
             "dev tun",
             "nobind",
-            f"remote {self.address} {self.port} {proto}{'-client' if setting.transport == 'tcp' else ''}",
+            f"remote {self.remote}",
             "remote-cert-tls server",
             f"ca {self.keys.folder}/authority.crt",
             f"auth {setting.auth}",
@@ -282,12 +297,18 @@ class Server:
 
         From the file that it writes, as its management interface goes deaf over TCP: 2.6 loses that socket's events.
         """
-        text = (self.folder / "status").read_text(errors="replace")
-        lines = [line.split(",") for line in text.splitlines()]
-        if not lines or lines[-1] != ["END"]:
-            return []  # it is being written
+        lines = [line.split(",") for line in str(self.until(self._status)).splitlines()]
         [head] = [line[2:] for line in lines if line[:2] == ["HEADER", "CLIENT_LIST"]]
         return [dict(zip(head, line[1:], strict=True)) for line in lines if line[0] == "CLIENT_LIST"]
+
+    def is_empty(self) -> bool:
+        """Whether it has no client any more."""
+        return not self.clients()
+
+    def _status(self) -> str | None:
+        """Its status file; None while that is being written."""
+        text = (self.folder / "status").read_text(errors="replace")
+        return text if text.endswith("END\n") else None
 
     def until(self, happened: Callable[[], Any]) -> Any:
         """What `happened` gives, as soon as it gives something."""
@@ -301,7 +322,7 @@ class Server:
     @contextmanager
     def stopped(self) -> Iterator[None]:
         """It does nothing within the block: SIGSTOP."""
-        pid = self._pid()
+        pid = inner(self.process)
         os.kill(pid, signal.SIGSTOP)
         try:
             yield
@@ -309,11 +330,6 @@ class Server:
             os.kill(pid, signal.SIGCONT)
             # nsenter stops itself with its child.
             self.process.send_signal(signal.SIGCONT)
-
-    def _pid(self) -> int:
-        """Of the daemon itself, out here: the process that was started is nsenter's."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        return int(children[0]) if children else self.process.pid
 
     def _config(self) -> list[str]:
         setting = self.setting
@@ -331,8 +347,8 @@ class Server:
             *self.keys.wrap(setting.wrap, server=True),
             f"data-ciphers {setting.ciphers}",
             f"auth {setting.auth}",
-            'push "route 10.250.0.0 255.255.0.0"',
-            f'push "dhcp-option DNS {self.gateway}"',
+            f'push "route {ROUTE.network_address} {ROUTE.netmask}"',
+            f'push "dhcp-option DNS {DNS}"',
             "disable-dco",
             "keepalive 10 60",
             "connect-freq-initial 100000 10",
@@ -372,9 +388,9 @@ class Server:
         self.until((self.folder / "status").exists)
 
     def end(self) -> None:
-        """End it."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._pid(), signal.SIGTERM)
+        """End it, unless it has ended."""
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+            os.kill(inner(self.process), signal.SIGTERM)
         try:
             self.process.wait(10)
         finally:
@@ -460,10 +476,19 @@ class Fleet:
     @property
     def rows(self) -> list[dict[str, Any]]:
         """One for each client, out of the journal."""
-        entries = map(json.loads, (self.folder / "journal.ndjson").read_text().splitlines())
-        outcomes = [(entry.get("event") or {}).get("outcome") or {} for entry in entries]
-        [report] = [outcome["tunnel"] for outcome in outcomes if outcome.get("tunnel")]
+        [report] = [outcome["tunnel"] for event in self._events() if (outcome := event.get("outcome"))]
         return list(report["clients"])
+
+    def recorded(self) -> Iterator[Counter[str]]:
+        """How many values of what were recorded, of one moment after another."""
+        for event in self._events():
+            told = event.get("histograms") or (event.get("outcome") or {}).get("histograms") or ()
+            yield Counter({one["metric"]: one["count"] for one in told})
+
+    def _events(self) -> Iterator[dict[str, Any]]:
+        """What its agent said, out of the journal."""
+        with (self.folder / "journal.ndjson").open() as journal:
+            yield from ((json.loads(line).get("event") or {}) for line in journal)
 
 
 @dataclass(slots=True)
@@ -479,6 +504,21 @@ class Running:
             self.process.wait(pause_s)
         return self.process.returncode is None
 
+    def standing(self) -> dict[str, int]:
+        """How its clients stood last; empty before that is told."""
+        counts: dict[str, int] = {}
+        for path in self.folder.glob("*/journal.ndjson"):
+            # Its last line may be half written.
+            for line in path.read_text().splitlines()[:-1]:
+                if standing := (json.loads(line).get("event") or {}).get("standing"):
+                    counts = standing["counts"]
+        return counts
+
+    def interrupt(self) -> Fleet:
+        """Its end, asked for with SIGINT."""
+        os.kill(inner(self.process), signal.SIGINT)
+        return self.finish()
+
     def finish(self, within_s: float = 120) -> Fleet:
         """Its end."""
         out, err = self.process.communicate(timeout=within_s)
@@ -486,15 +526,23 @@ class Running:
         return Fleet(self.process.returncode, out.decode(), err.decode(), folders[-1] if folders else self.folder)
 
 
-def start_fleet(place: Inside, profile: Path, *arguments: str | Path, keep: bool = True) -> Running:
-    """Start `leadline tunnel` in the jail, with a folder for what it leaves unless that is not wanted."""
+def start_fleet(
+    place: Inside, profile: Path, *arguments: str | Path, as_json: bool = True, temporary: Path | None = None
+) -> Running:
+    """Start `leadline tunnel` in the jail, with a folder for what it leaves."""
     out = profile.with_suffix(".runs")
-    kept = ("--out", out) if keep else ()
-    command = [cli.LEADLINE, "tunnel", profile, "--json", *kept, *arguments]
-    pipe = subprocess.PIPE
-    return Running(place.start(command, stdout=pipe, stderr=pipe, stdin=subprocess.DEVNULL), out)
+    form = ("--json",) if as_json else ()
+    pipe, variables = subprocess.PIPE, {"TMPDIR": str(temporary)} if temporary else {}
+    command = [cli.LEADLINE, "tunnel", profile, *form, "--out", out, *arguments]
+    started = place.start(command, stdout=pipe, stderr=pipe, stdin=subprocess.DEVNULL, env={**os.environ, **variables})
+    return Running(started, out)
 
 
-def fleet(place: Inside, profile: Path, *arguments: str | Path) -> Fleet:
+def fleet(place: Inside, profile: Path, *arguments: str | Path, as_json: bool = True) -> Fleet:
     """`leadline tunnel` in the jail, to its end."""
-    return start_fleet(place, profile, *arguments).finish()
+    return start_fleet(place, profile, *arguments, as_json=as_json).finish()
+
+
+def issued(server: Server) -> tuple[str | Path, ...]:
+    """Each client has a certificate of its own."""
+    return ("--ca-key", server.keys.folder / "authority.key")

@@ -1,65 +1,62 @@
 """`leadline tunnel` against real OpenVPN servers, in every combination of transport, address family, wrapping, data
-cipher and way to say who one is. Each fleet comes up, is answered inside, negotiates new keys once and leaves; the
-server's log and status tell of the same clients.
+cipher and way to say who one is. Each fleet comes up, is answered inside before and after it negotiates new keys, and
+leaves; the servers' logs and status tell of the same clients and their bytes.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import cli_runs as cli
 import openvpn_servers as servers
 import pytest
-from openvpn_servers import Inside, Keys, Running, Server, Setting
+from openvpn_servers import Fleet, Inside, Keys, Running, Server, Setting
 
 pytestmark = pytest.mark.lab
 
-CLIENTS, SETTLED = 3, 2
-WHEN = ("-n", str(CLIENTS), "--settled", str(SETTLED), "--renegotiate-at", "2500ms", "-d", "6s")
-"""The settled ones have come up when this time begins; before they ask for new keys, the server has written its status
-twice. The last one may come up too late to take part.
-"""
-CIPHERS = ("AES-256-GCM", "CHACHA20-POLY1305", "AES-256-CBC")
-MORE_CIPHERS = ("AES-128-GCM", "AES-192-GCM", "AES-128-CBC", "AES-192-CBC")
+AT_ONCE = 4
+"""Fleets: more of them only wait for a processor."""
+PER_SERVER = 2
+"""Clients of each fleet; the first one is settled and has surely come up when the time below begins."""
+PER_S, PACKET, TRAFFIC_S = 20, 1000, 3
+"""Echo requests through each tunnel, and the bytes of each: far more than all control packets together."""
+WHEN = (
+    *("--ping", "100ms", "--renegotiate-at", "1s", "-d", "4s", "--traffic", "echo", "--traffic-rate", f"{PER_S}/s"),
+    *("-l", str(PACKET), "--traffic-duration", f"{TRAFFIC_S}s"),
+)
+CIPHERS = ("AES-256-GCM", "AES-128-GCM", "CHACHA20-POLY1305", "AES-256-CBC")
+MORE_CIPHERS = ("AES-192-GCM", "AES-128-CBC", "AES-192-CBC")
+DIGESTS = ("SHA1", "SHA384", "SHA512")
 WAYS = ("certificate", "password")
-USERS = tuple(f"password-{cipher}-{number}" for cipher in (*CIPHERS, *MORE_CIPHERS) for number in range(CLIENTS))
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
-    cli.skip_unless_possible()
-    servers.openvpn()
-    with servers.inside(tmp_path_factory.mktemp("tunnels")) as jail:
-        yield jail
-
-
-@pytest.fixture(scope="module")
-def keys(place: Inside) -> Keys:
-    return Keys.make(place.folder)
+USERS = tuple(f"password-{cipher}-{number}" for cipher in (*CIPHERS, *MORE_CIPHERS) for number in range(8))
 
 
 @pytest.mark.parametrize("wrap", servers.WRAPS)
-@pytest.mark.parametrize("ip", [4, 6])
-@pytest.mark.parametrize("transport", ["udp", "tcp"])
-def test_every_combination(place: Inside, keys: Keys, transport: str, ip: int, wrap: str) -> None:
-    setting = Setting(transport=transport, ip=ip, wrap=wrap, ciphers=":".join(CIPHERS))
-    with servers.server(place, keys, setting, users=USERS) as server:
-        prove(server, [(cipher, way, "SHA256") for cipher in CIPHERS for way in WAYS])
+def test_every_combination(place: Inside, keys: Keys, wrap: str) -> None:
+    """Each fleet has clients at four servers: UDP and TCP of both families."""
+    ciphers = ":".join(CIPHERS)
+    with ExitStack() as stack:
+        settings = [
+            Setting(transport=name, ip=ip, wrap=wrap, ciphers=ciphers) for name in ("udp", "tcp") for ip in (4, 6)
+        ]
+        made = [stack.enter_context(servers.server(place, keys, setting, users=USERS)) for setting in settings]
+        prove([Combined(made, cipher, way) for cipher in CIPHERS for way in WAYS])
 
 
-def test_the_other_ciphers(place: Inside, keys: Keys) -> None:
-    with servers.server(place, keys, Setting(ciphers=":".join(MORE_CIPHERS)), users=USERS) as server:
-        prove(server, [(cipher, "certificate", "SHA256") for cipher in MORE_CIPHERS])
-
-
-@pytest.mark.parametrize("digest", ["SHA1", "SHA384", "SHA512"])
-def test_digests_of_packets_and_of_tls_auth(place: Inside, keys: Keys, digest: str) -> None:
-    setting = Setting(wrap="tls-auth", ciphers="AES-128-CBC", auth=digest)
-    with servers.server(place, keys, setting, users=USERS) as server:
-        prove(server, [("AES-128-CBC", "password", digest)])
+def test_the_other_ciphers_and_digests(place: Inside, keys: Keys) -> None:
+    """A digest is that of packets and of tls-auth."""
+    with ExitStack() as stack:
+        setting = Setting(ciphers=":".join(MORE_CIPHERS))
+        server = stack.enter_context(servers.server(place, keys, setting, users=USERS))
+        fleets = [Combined([server], cipher, "certificate") for cipher in MORE_CIPHERS]
+        for digest in DIGESTS:
+            setting = Setting(wrap="tls-auth", ciphers="AES-128-CBC", auth=digest)
+            server = stack.enter_context(servers.server(place, keys, setting, users=USERS))
+            fleets.append(Combined([server], "AES-128-CBC", "password", digest))
+        prove(fleets)
 
 
 @pytest.mark.parametrize(
@@ -75,43 +72,114 @@ def test_framings_for_compression(place: Inside, keys: Keys, framing: str) -> No
         assert fleet.document["metrics"]["lost_ratio"]["value"] == 0
 
 
-def prove(server: Server, combinations: list[tuple[str, str, str]]) -> None:
-    """Fleets of these all at once, and what must be true of each of them."""
-    fleets = [start(server, *combination) for combination in combinations]
-    seen: set[tuple[str, str]] = set()
-    for fleet in fleets:
-        while fleet.is_running(0.05):
-            seen |= status(server)
-    ended, said = [running.finish() for running in fleets], server.log()
-    for (cipher, way, _), ends in zip(combinations, ended, strict=True):
-        assert (ends.code, ends.states) == (0, {"configured": CLIENTS}), ends.err + ends.out
-        assert SETTLED <= ends.count("renegotiated") <= CLIENTS
-        assert ends.count("pings_sent") > 0
-        names = {f"{way}-{cipher}-{number}" for number in range(SETTLED)}
-        assert {(name, cipher) for name in names} <= seen, seen
-    clients, renewed = CLIENTS * len(ended), sum(ends.count("renegotiated") for ends in ended)
-    told = Counter(re.findall(r"SENT CONTROL|Control Channel: TLSv1.3|CC-EEN exit message received", said))
+@dataclass(slots=True)
+class Combined:
+    """A fleet of one combination, its clients dealt out to servers; they are called WAY-CIPHER-NUMBER."""
+
+    servers: list[Server]
+    cipher: str
+    way: str
+    digest: str = "SHA256"
+    running: Running = field(init=False)
+
+    @property
+    def clients(self) -> int:
+        """How many there are."""
+        return PER_SERVER * len(self.servers)
+
+    @property
+    def name(self) -> str:
+        """What its clients' names begin with."""
+        return f"{self.way}-{self.cipher}"
+
+    def start(self) -> None:
+        """Start it: it negotiates new keys once, while all of it is answered inside."""
+        first, *others = self.servers
+        more = [f"data-ciphers {self.cipher}", f"auth {self.digest}", *(f"remote {other.remote}" for other in others)]
+        profile = first.profile(self.name, *more, "remote-random", *["auth-user-pass"] * (self.way == "password"))
+        who: tuple[str | Path, ...] = (
+            "--ca-key",
+            first.keys.folder / "authority.key",
+            "--name-prefix",
+            f"{self.name}-",
+        )
+        if self.way == "password":
+            users = profile.with_suffix(".users")
+            users.write_text("".join(f"{self.name}-{number}:{servers.PASSWORD}\n" for number in range(self.clients)))
+            who = ("--users", users)
+        pools = [pool for one in self.servers for pool in (f"{one.network}.0.0/16", one.network_v6)]
+        given = [
+            *(f"--expect-pool={pool}" for pool in pools),
+            f"--expect-route={servers.ROUTE}",
+            f"--expect-dns={servers.DNS}",
+        ]
+        count = ("-n", str(self.clients), "--settled", str(len(self.servers)))
+        self.running = servers.start_fleet(first.place, profile, *count, *WHEN, *who, *given)
+
+
+Seen = dict[tuple[int, str], dict[str, str]]
+"""What each server's status told of a client last, by the client's name."""
+
+
+def prove(fleets: list[Combined]) -> None:
+    """What must be true of each of these, and of what their servers tell."""
+    used = {server.number: server for one in fleets for server in one.servers}
+    seen = run(fleets, list(used.values()))
+    renewed = sum(prove_fleet(one, seen) for one in fleets)
+    for server in used.values():
+        server.until(server.is_empty)
+    logs = "".join(server.log() for server in used.values())
+    told = Counter(re.findall(r"SENT CONTROL|Control Channel: TLSv1.3|CC-EEN exit message received", logs))
+    clients = sum(one.clients for one in fleets)
     assert told["SENT CONTROL"] == clients
     assert told["Control Channel: TLSv1.3"] == clients + renewed
     assert told["CC-EEN exit message received"] == clients
 
 
-def start(server: Server, cipher: str, way: str, digest: str) -> Running:
-    """A fleet that negotiates new keys once; its clients are called WAY-CIPHER-NUMBER."""
-    name, more = f"{way}-{cipher}", ("auth-user-pass",) if way == "password" else ()
-    profile = server.profile(name, f"data-ciphers {cipher}", f"auth {digest}", *more)
-    who: tuple[str | Path, ...] = ("--ca-key", server.keys.folder / "authority.key", "--name-prefix", f"{name}-")
-    if way == "password":
-        users = profile.with_suffix(".users")
-        users.write_text("".join(f"{user}:{servers.PASSWORD}\n" for user in USERS if f"-{cipher}-" in user))
-        who = ("--users", users)
-    pools = ("--expect-pool", f"{server.network}.0.0/16", "--expect-pool", server.network_v6)
-    given = ("--expect-route", "10.250.0.0/16", "--expect-dns", server.gateway)
-    return servers.start_fleet(server.place, profile, *WHEN, *who, *pools, *given, keep=False)
+def run(fleets: list[Combined], used: list[Server]) -> Seen:
+    """All of them to their ends, a few at a time; what the servers' status files told meanwhile."""
+    seen: Seen = {}
+    waiting, under_way = list(fleets), list[Combined]()
+    while waiting or under_way:
+        while waiting and len(under_way) < AT_ONCE:
+            waiting[0].start()
+            under_way.append(waiting.pop(0))
+        under_way = [one for one in under_way if one.running.is_running(0.05)]
+        seen |= {(server.number, name_of(row)): row for server in used for row in server.clients()}
+    return seen
 
 
-def status(server: Server) -> set[tuple[str, str]]:
-    """Name and cipher of each client that is connected."""
-    rows = server.clients()
-    known = [(row["Username"] if row["Username"] != "UNDEF" else row["Common Name"], row) for row in rows]
-    return {(name, row["Data Channel Cipher"]) for name, row in known}
+def prove_fleet(one: Combined, seen: Seen) -> int:
+    """What must be true of one; how many of its clients negotiated new keys."""
+    ends, clients, settled = one.running.finish(), one.clients, len(one.servers)
+    assert (ends.code, ends.states) == (0, {"configured": clients}), ends.err + ends.out
+    # Who comes up too late to be asked for new keys is passed over; no settled one is.
+    renewed = ends.count("renegotiated")
+    assert settled <= renewed == ends.count("renegotiations_asked") == clients - ends.count("actions_skipped")
+    # Both ways, and many after the last one has its new keys.
+    assert ends.count("pings_sent") >= 10 * settled
+    assert ends.count("pings_lost") == 0
+    sent = TRAFFIC_S * PER_S * clients
+    assert (ends.count("sent"), ends.count("received"), ends.count("lost")) == (sent, sent, 0)
+    assert answered_after_renewal(ends, renewed) >= 10 * clients
+    # The server read and wrote these packets in the names of these clients.
+    for number in range(clients):
+        row = seen[one.servers[number % settled].number, f"{one.name}-{number}"]
+        assert row["Data Channel Cipher"] == one.cipher
+        assert min(int(row["Bytes Received"]), int(row["Bytes Sent"])) >= 10 * PACKET, row
+    return renewed
+
+
+def answered_after_renewal(fleet: Fleet, renewed: int) -> int:
+    """Echo requests answered after the last client had its new keys."""
+    answered = 0
+    for counts in fleet.recorded():
+        if renewed <= 0:
+            answered += counts["latency"]
+        renewed -= counts["renegotiate"]
+    return answered
+
+
+def name_of(row: dict[str, str]) -> str:
+    """What a client calls itself."""
+    return row["Username"] if row["Username"] != "UNDEF" else row["Common Name"]

@@ -1,13 +1,14 @@
 //! Profile tasks: perf(1) samples call stacks of our processes on a software clock, which every virtual machine has, until the
-//! task is stopped; its samples are folded into a line per stack. Owns perf's process and its file, which is gone afterwards.
+//! task is stopped; its samples are folded into a line per stack. Owns perf's process and its file, which has no name from when
+//! perf has opened it on: it holds what stacks held, and goes with its last reader, however that ends.
 //! It measures no figure: who is profiled runs slower for it.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use inferno::collapse::perf::{Folder, Options};
 use inferno::collapse::Collapse;
 use inferno::flamegraph;
 use leadline_sys::clock::monotonic_ns;
+use leadline_sys::poll::{Interest, Poll};
 use leadline_sys::process::{signal_group, spawn_bound, Signal};
 use leadline_wire::{ErrorReport, Event, ProfileSpec};
 
@@ -43,7 +45,9 @@ pub fn run(spec: &ProfileSpec, task: &Task, processes: &Processes) -> Result<Eve
     let pids = pids_of(spec, processes)?;
     let folder = Folded::new().map_err(|error| system_error("making a folder for the profile", &error))?;
     let mut perf = start(spec, &pids, &folder.data())?;
-    enable(&mut perf)?;
+    enable(&mut perf, task)?;
+    let data = File::open(folder.data()).map_err(|error| system_error("opening the profile", &error))?;
+    drop(folder);
     task.events.say(&Event::Prepared {
         trial: task.trial.clone(),
         task: task.name.clone(),
@@ -54,7 +58,7 @@ pub fn run(spec: &ProfileSpec, task: &Task, processes: &Processes) -> Result<Eve
         https_port: None,
     });
     end(&mut perf, task)?;
-    let stacks = fold(&folder.data())?;
+    let stacks = fold(data)?;
     let (folded, samples, left_out) = most_frequent(&stacks);
     let (trial, name) = (task.trial.clone(), task.name.clone());
     Ok(Event::Profiled { trial, task: name, t_ns: monotonic_ns(), samples, left_out, folded })
@@ -106,11 +110,19 @@ fn start(spec: &ProfileSpec, pids: &[String], data: &Path) -> Result<Child, Erro
     })
 }
 
-/// Have perf begin: it has opened its events when it answers.
-fn enable(perf: &mut Child) -> Result<(), ErrorReport> {
+/// Have perf begin: it has opened its events and its file when it answers.
+fn enable(perf: &mut Child, task: &Task) -> Result<(), ErrorReport> {
     let mut answer = String::new();
     let asked = perf.stdin.as_mut().map(|control| control.write_all(b"enable\n"));
-    let answered = perf.stdout.take().map(|said| BufReader::new(said).read_line(&mut answer));
+    let said = perf.stdout.take();
+    if let Some(said) = &said {
+        if !has_spoken(said, task).map_err(|error| system_error("waiting for perf", &error))? {
+            let _ = perf.kill();
+            let _ = perf.wait();
+            return Err(input_error("stopped", "stopped before perf had begun"));
+        }
+    }
+    let answered = said.map(|said| BufReader::new(said).read_line(&mut answer));
     match (asked, answered) {
         (Some(Ok(())), Some(Ok(_))) if answer.starts_with("ack") => Ok(()),
         _ => {
@@ -121,6 +133,18 @@ fn enable(perf: &mut Child) -> Result<(), ErrorReport> {
             Err(refused(perf))
         }
     }
+}
+
+/// Wait until perf says something or ends; false where the task was stopped before.
+fn has_spoken(said: &ChildStdout, task: &Task) -> io::Result<bool> {
+    let mut poll = Poll::new(1)?;
+    poll.add(said, 0, Interest::Read)?;
+    while !task.gate.stopped() {
+        if poll.wait(Some(monotonic_ns() + TURN.as_nanos() as u64))?.next().is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Wait for the stop, and for perf to have written everything.
@@ -135,6 +159,9 @@ fn end(perf: &mut Child, task: &Task) -> Result<(), ErrorReport> {
             }
             Some(since) if task.gate.abandoned() || since.elapsed() > PATIENCE => {
                 signal_group(perf.id(), Signal::Kill).map_err(waiting)?;
+                perf.wait().map_err(waiting)?;
+                let message = format!("perf had not written its samples {} s after its end", PATIENCE.as_secs());
+                return Err(input_error("perf_too_slow", message));
             }
             _ => {}
         }
@@ -144,30 +171,51 @@ fn end(perf: &mut Child, task: &Task) -> Result<(), ErrorReport> {
 }
 
 fn refused(perf: &mut Child) -> ErrorReport {
-    let mut said = Vec::new();
-    if let Some(stderr) = perf.stderr.take() {
-        // What cannot be read is not said.
-        let _ = stderr.take(LAST_WORDS_BYTES).read_to_end(&mut said);
-    }
+    let said = perf.stderr.take().map(words).unwrap_or_default();
     let _ = perf.wait();
-    let said = String::from_utf8_lossy(&said);
-    let reason = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it says nothing");
+    let reason = first_line(&said);
     let message = format!("perf does not record: {reason} (kernel.perf_event_paranoid has to allow it)");
     input_error("perf_refused", message)
 }
 
+/// The first bytes of what a process says of itself; the rest is read too, so that it can go on.
+fn words(stderr: ChildStderr) -> String {
+    let mut said = Vec::new();
+    let mut stderr = stderr.take(LAST_WORDS_BYTES);
+    // What cannot be read is not said.
+    let _ = stderr.read_to_end(&mut said);
+    let _ = io::copy(&mut stderr.into_inner(), &mut io::sink());
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+fn first_line(said: &str) -> &str {
+    said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it says nothing")
+}
+
 /// Have perf tell its samples, and count equal stacks.
-fn fold(data: &Path) -> Result<BTreeMap<String, u64>, ErrorReport> {
+fn fold(data: File) -> Result<BTreeMap<String, u64>, ErrorReport> {
     let mut command = Command::new("perf");
     // Inlined functions would cost a minute of debug information per second of profile.
-    command.args(["script", "--no-inline", "--fields", FIELDS, "--input"]).arg(data);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.args(["script", "--no-inline", "--fields", FIELDS, "--input", "/proc/self/fd/0"]);
+    command.stdin(data).stdout(Stdio::piped()).stderr(Stdio::piped());
     let reading = |error: io::Error| system_error("reading the profile", &error);
     let mut script = spawn_bound(&mut command).map_err(reading)?;
+    let said = script.stderr.take().map(|stderr| thread::spawn(move || words(stderr)));
     let told = script.stdout.take().map(collapse);
-    script.wait().map_err(reading)?;
+    let status = script.wait().map_err(reading)?;
+    let said = said.and_then(|said| said.join().ok()).unwrap_or_default();
+    whole(status, &said)?;
     let folded = told.transpose().map_err(reading)?.unwrap_or_default();
     Ok(folded.lines().map_while(Result::ok).filter_map(|line| stack(&line)).collect())
+}
+
+/// What perf tells is only worth something if it came to its end.
+fn whole(status: ExitStatus, said: &str) -> Result<(), ErrorReport> {
+    if status.success() {
+        return Ok(());
+    }
+    let message = format!("perf cannot read what it recorded ({status}): {}", first_line(said));
+    Err(input_error("profile_unreadable", message))
 }
 
 fn collapse(told: ChildStdout) -> io::Result<Vec<u8>> {
@@ -247,6 +295,20 @@ mod tests {
         let unknown = pids_of(&spec(&["init"], 99), &processes).unwrap_err();
         assert_eq!(unknown.message, "no process here is called init; there are agent, vpn, vpn");
         assert!(pids_of(&spec(&[], 99), &processes).is_err());
+    }
+
+    #[test]
+    fn samples_that_were_cut_off_are_an_error_and_not_none() {
+        let folder = Folded::new().unwrap();
+        fs::write(folder.data(), b"PERFILE2, and then nothing").unwrap();
+        let data = File::open(folder.data()).unwrap();
+        let path = folder.data();
+        drop(folder);
+        assert!(!path.parent().unwrap().exists(), "what stacks held has no name any more");
+        match fold(data) {
+            Err(error) if error.message.contains("No such file") => println!("skipped: perf is not installed"),
+            found => assert_eq!(found.unwrap_err().code, "profile_unreadable"),
+        }
     }
 
     #[test]

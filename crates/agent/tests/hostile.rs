@@ -21,7 +21,16 @@ const UDP: Work = Work::Udp { datagram_bytes: 100, rate_pps: Some(100.0), number
 const RR: Work = Work::Rr { protocol: Protocol::Tcp, request_bytes: 1, response_bytes: 1 << 20 };
 
 fn open(work: Work, flows: u32) -> Open {
-    Open { work, flows, threads: 8, direction: Direction::Up, duration_ms: 50_000, congestion: None, interval_ms: 10 }
+    Open {
+        work,
+        flows,
+        threads: 8,
+        direction: Direction::Up,
+        duration_ms: 50_000,
+        congestion: None,
+        interval_ms: 10,
+        takes_turns: false,
+    }
 }
 
 /// A control connection in a stranger's hands.

@@ -28,6 +28,13 @@ impl Pace {
         u64::try_from(due).unwrap_or(u64::MAX)
     }
 
+    /// How much later the one of this `place` begins than the first, where `parties` at this rate take turns within the time between
+    /// two operations, ns.
+    pub fn turn_ns(self, place: u32, parties: u32) -> u64 {
+        let share = u128::from(self.due_ns(1)) * u128::from(place) / u128::from(parties.max(1));
+        u64::try_from(share).unwrap_or(u64::MAX)
+    }
+
     /// How many operations are due by `elapsed_ns` after the start, the one at the start included.
     pub fn due_count(self, elapsed_ns: u64) -> u64 {
         let due = ((u128::from(elapsed_ns) + 1) * u128::from(self.micro_per_second)).div_ceil(NANO_MICRO);
@@ -50,6 +57,13 @@ mod tests {
         let pace = Pace::per_second(50_000.0).unwrap();
         assert_eq!(pace.count_within(10_000_000_000), 500_000);
         assert_eq!(pace.due_ns(500_000), 10_000_000_000);
+    }
+
+    #[test]
+    fn turns_share_one_gap() {
+        let pace = Pace::per_second(10.0).unwrap();
+        assert_eq!([0, 1, 3].map(|place| pace.turn_ns(place, 4)), [0, 25_000_000, 75_000_000]);
+        assert_eq!(pace.turn_ns(0, 0), 0);
     }
 
     #[test]

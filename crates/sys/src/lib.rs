@@ -5,6 +5,7 @@ pub mod clock;
 pub mod connect;
 pub mod host;
 pub mod lua;
+pub mod memory;
 pub mod net;
 pub mod poll;
 pub mod priority;

@@ -53,6 +53,9 @@ pub struct Open {
     pub congestion: Option<String>,
     /// Time between `progress` messages, ms.
     pub interval_ms: u32,
+    /// Whether the server's paced datagrams take turns: flow i of n is due i/n of the time between two later than the first.
+    #[serde(default)]
+    pub takes_turns: bool,
 }
 
 /// What a client says.
@@ -188,6 +191,7 @@ mod tests {
             duration_ms: 10_000,
             congestion: Some("cubic".into()),
             interval_ms: 100,
+            takes_turns: true,
         };
         let load = LoadReport {
             side: leadline_wire::Side::Local,

@@ -184,7 +184,7 @@ Ping = Annotated[
     str | None,
     typer.Option(
         "--ping",
-        help="Time between pings of each connected client; 100ms with --settled.",
+        help="Time between pings of each connected client, with --settled of each of those alone, 100ms there.",
         metavar="TIME",
         rich_help_panel=_AFTER,
     ),

@@ -29,6 +29,8 @@ pub struct DatagramFlow {
     pub role: Role,
     /// What the reporter reads.
     pub counters: Arc<FlowCounters>,
+    /// How much later than the span's beginning it begins, ns: less than the time between two datagrams.
+    pub offset_ns: u64,
     /// How many datagrams the sender sent, once it is done: `UNKNOWN` before. Lets a receiver end as soon as all are there.
     pub expected: Arc<AtomicU64>,
 }
@@ -107,12 +109,7 @@ struct Worker {
     outgoing: DatagramBatch,
     incoming: DatagramBatch,
     work: DatagramWork,
-    /// How many datagrams the span has room for, per flow.
-    most: u64,
     span: Span,
-    /// When senders have done their part: a paced flow lasts until its next datagram would be due, for n datagrams take
-    /// n gaps of time, not n - 1.
-    ends_ns: u64,
     /// Whether any flow sends: then no turn is silence.
     sends: bool,
     deadline_ns: u64,
@@ -130,26 +127,21 @@ impl Worker {
             flow.socket.set_nonblocking(true)?;
             poll.add(&flow.socket, index as u64, Interest::Read)?;
         }
-        let in_span = work.pace.map(|pace| pace.count_within(span.end_ns - span.at_ns));
         let sends = flows.iter().any(|flow| flow.role == Role::Send);
         let mut outgoing = DatagramBatch::new(if sends { BATCH } else { 1 }, work.datagram_bytes);
         for index in 0..outgoing.capacity() {
             outgoing.slot(index).fill(0);
         }
-        let most = work.number.unwrap_or(u64::MAX).min(in_span.unwrap_or(u64::MAX));
-        let all_due_ns = work.pace.map_or(u64::MAX, |pace| span.at_ns.saturating_add(pace.due_ns(most)));
         Ok(Self {
             open: flows.len(),
-            flows: flows.into_iter().map(|flow| Conversation::new(flow, work)).collect(),
+            flows: flows.into_iter().map(|flow| Conversation::new(flow, work, span)).collect(),
             poll,
             ready: Vec::new(),
             outgoing,
             // A longer datagram than asked for is a stranger's: one byte more than ours tells it.
             incoming: DatagramBatch::new(BATCH, work.datagram_bytes.max(HEADER_BYTES) + 1),
-            most,
             work,
             span,
-            ends_ns: all_due_ns.min(span.end_ns),
             sends,
             deadline_ns: span.end_ns + DRAIN_NS,
             pushback: 0,
@@ -196,9 +188,9 @@ impl Worker {
                 continue;
             }
             let due = match self.work.pace {
-                Some(pace) => pace.due_count(now.saturating_sub(self.span.at_ns)).min(self.most),
+                Some(pace) => now.checked_sub(flow.at_ns).map_or(0, |elapsed| pace.due_count(elapsed).min(flow.most)),
                 None if over => flow.next,
-                None => self.most,
+                None => flow.most,
             };
             let last_call = stopped || now >= self.span.end_ns.saturating_add(OVERTIME_NS);
             if flow.next < due && !flow.blocked && !last_call {
@@ -212,8 +204,8 @@ impl Worker {
                 flow.open = false;
                 self.open -= 1;
             } else if !flow.blocked {
-                let due_ns = self.work.pace.map_or(now, |pace| self.span.at_ns.saturating_add(pace.due_ns(flow.next)));
-                next = next.min(due_ns).min(self.ends_ns);
+                let due_ns = self.work.pace.map_or(now, |pace| flow.at_ns.saturating_add(pace.due_ns(flow.next)));
+                next = next.min(due_ns).min(flow.ends_ns);
             }
         }
         next
@@ -222,11 +214,11 @@ impl Worker {
     /// When a sending flow stopped trying, if it has. `due`: how many datagrams it should have sent by now.
     fn ended_ns(&self, index: usize, now: u64, due: u64, last_call: bool) -> Option<u64> {
         let flow = &self.flows[index];
-        if self.work.pace.is_none() && flow.next >= self.most {
+        if self.work.pace.is_none() && flow.next >= flow.most {
             return flow.last_ns.or(Some(now));
         }
-        let through = now >= self.ends_ns && flow.next >= due;
-        (through || last_call).then(|| now.min(self.ends_ns))
+        let through = now >= flow.ends_ns && flow.next >= due;
+        (through || last_call).then(|| now.min(flow.ends_ns))
     }
 
     /// One call's worth of datagrams; `due` is beyond what the flow has handed over.
@@ -265,7 +257,7 @@ impl Worker {
         if let (Some(late), Some(pace)) = (&mut self.late, self.work.pace) {
             let mut recorder = recorder;
             for sequence in flow.next..flow.next + taken as u64 {
-                let due_ns = self.span.at_ns.saturating_add(pace.due_ns(sequence));
+                let due_ns = flow.at_ns.saturating_add(pace.due_ns(sequence));
                 let late_ns = sent_ns.saturating_sub(due_ns);
                 late.record(late_ns);
                 if let Some(recorder) = recorder.as_deref_mut() {
@@ -329,6 +321,12 @@ impl Worker {
 
 struct Conversation {
     flow: DatagramFlow,
+    /// When its first datagram is due, ns, and how many the span has room for.
+    at_ns: u64,
+    most: u64,
+    /// When a sender has done its part: a paced flow lasts until its next datagram would be due, for n datagrams take n gaps
+    /// of time, not n - 1; ns.
+    ends_ns: u64,
     receiver: DatagramReceiver,
     open: bool,
     /// The socket took no more; its room is waited for.
@@ -346,8 +344,15 @@ struct Conversation {
 }
 
 impl Conversation {
-    fn new(flow: DatagramFlow, work: DatagramWork) -> Self {
+    fn new(flow: DatagramFlow, work: DatagramWork, span: Span) -> Self {
+        let at_ns = span.at_ns.saturating_add(flow.offset_ns);
+        let in_span = work.pace.map(|pace| pace.count_within(span.end_ns.saturating_sub(at_ns)));
+        let most = work.number.unwrap_or(u64::MAX).min(in_span.unwrap_or(u64::MAX));
+        let all_due_ns = work.pace.map_or(u64::MAX, |pace| at_ns.saturating_add(pace.due_ns(most)));
         Self {
+            at_ns,
+            most,
+            ends_ns: all_due_ns.min(span.end_ns),
             receiver: DatagramReceiver::new(work.token, flow.id, work.datagram_bytes),
             flow,
             open: true,
@@ -418,11 +423,16 @@ mod tests {
 
     /// What one flow leaves that sends to a socket which nobody reads.
     fn one_sender(work: DatagramWork) -> (Span, WorkerReport) {
+        sender_after(work, 0)
+    }
+
+    fn sender_after(work: DatagramWork, offset_ns: u64) -> (Span, WorkerReport) {
         let far = UdpSocket::bind("127.0.0.1:0").unwrap();
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(far.local_addr().unwrap()).unwrap();
         let expected = Arc::new(AtomicU64::new(UNKNOWN));
-        let flow = DatagramFlow { id: 0, socket, role: Role::Send, counters: Arc::default(), expected };
+        let counters = Arc::default();
+        let flow = DatagramFlow { id: 0, socket, role: Role::Send, counters, offset_ns, expected };
         let at_ns = monotonic_ns();
         let span = Span { at_ns, end_ns: at_ns + LENGTH_NS };
         (span, drive(vec![flow], work, span, &Gate::default(), "udp-send", None).unwrap())
@@ -447,6 +457,14 @@ mod tests {
             let (span, report) = one_sender(work(rate, None));
             assert!(report.flows[0].end_ns.unwrap() >= span.end_ns);
         }
+    }
+
+    #[test]
+    fn a_flow_whose_turn_comes_later_sends_as_many_later() {
+        let (span, report) = sender_after(work(Some(20.0), None), 30_000_000);
+        assert_eq!((report.flows[0].sent_units, report.flows[0].unsent_units), (Some(4), None));
+        assert!(report.flows[0].start_ns.unwrap() >= span.at_ns + 30_000_000);
+        assert_eq!(report.late.unwrap().count(), 4);
     }
 
     #[test]

@@ -62,6 +62,7 @@ pub fn prepare(spec: RrSpec) -> Result<Box<dyn Ready>, ErrorReport> {
         duration_ms: spec.duration_ms,
         congestion: None,
         interval_ms: spec.interval_ms,
+        takes_turns: false,
     };
     let mut session = Session::open(&spec.target, spec.bind.as_deref(), open)?;
     let (mut flows, mut planned) = (Vec::new(), Vec::new());

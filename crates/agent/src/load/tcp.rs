@@ -38,6 +38,7 @@ pub fn prepare(spec: TcpSpec) -> Result<Box<dyn Ready>, ErrorReport> {
         duration_ms: spec.duration_ms,
         congestion: spec.congestion.clone(),
         interval_ms: spec.interval_ms,
+        takes_turns: false,
     };
     let mut session = Session::open(&spec.target, spec.bind.as_deref(), open)?;
     let directions = planned_directions(spec.direction, spec.flows);

@@ -98,16 +98,23 @@ impl Ready for TunnelLoad {
             interval_ns,
             next_ns: at_ns.saturating_add(interval_ns),
             far_loads: Vec::new(),
+            passed_over: 0,
         };
         course.follow(&fleet, &rolled, &snapshots, task);
         course.tell_far_end(&fleet, task);
-        let reports = threads.into_iter().map(JoinHandle::join);
-        let reports = reports.map(|report| report.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        let (of, clients) = (threads.len() as u32, fleet.plan.clients);
+        let reports = (0..).zip(threads).map(|(number, thread)| {
+            thread.join().unwrap_or_else(|panic| Ok(report::broken_down(number, of, clients, panic.as_ref())))
+        });
         let reports = reports.collect::<io::Result<Vec<_>>>();
         let reports = reports.map_err(|error| system_error("driving VPN clients", &error))?;
         let memory_bytes = memory.and_then(Before::peak_since);
-        let Course { collector, far_loads, .. } = course;
-        Ok(report::outcome(&fleet, reports, &collector, far_loads, memory_bytes))
+        let Course { collector, far_loads, passed_over, .. } = course;
+        let mut outcome = report::outcome(&fleet, reports, &collector, far_loads, memory_bytes);
+        if passed_over > 0 {
+            outcome.counts.insert("far_progress_passed_over".to_owned(), passed_over);
+        }
+        Ok(outcome)
     }
 }
 
@@ -119,6 +126,8 @@ struct Course {
     next_ns: u64,
     /// What the traffic cost its far end.
     far_loads: Vec<LoadReport>,
+    /// Messages of the far end that came too fast to be passed on.
+    passed_over: u64,
 }
 
 impl Course {
@@ -165,5 +174,6 @@ impl Course {
             task.progress(Side::Peer, t_ns, rows, Vec::new());
         }
         self.far_loads.extend(told.loads);
+        self.passed_over += told.passed_over;
     }
 }

@@ -59,6 +59,7 @@ pub fn prepare(spec: UdpSpec) -> Result<Box<dyn Ready>, ErrorReport> {
         duration_ms: spec.duration_ms,
         congestion: None,
         interval_ms: spec.interval_ms,
+        takes_turns: false,
     };
     let mut session = Session::open(&spec.target, spec.bind.as_deref(), open)?;
     let (mut flows, mut planned) = (Vec::new(), Vec::new());
@@ -77,7 +78,7 @@ pub fn prepare(spec: UdpSpec) -> Result<Box<dyn Ready>, ErrorReport> {
             congestion: None,
         });
         let role = if direction == Direction::Up { Role::Send } else { Role::Receive };
-        flows.push(DatagramFlow { id, socket, role, counters, expected });
+        flows.push(DatagramFlow { id, socket, role, counters, offset_ns: 0, expected });
     }
     session.await_ready()?;
     let interval = Duration::from_millis(spec.interval_ms.into());

@@ -134,6 +134,7 @@ mod tests {
             duration_ms: 1000,
             congestion: None,
             interval_ms: 100,
+            takes_turns: false,
         }
     }
 

@@ -235,6 +235,7 @@ impl Session {
                         socket,
                         role: role_here(flow.direction),
                         counters: Arc::clone(&flow.counters),
+                        offset_ns: pace.map_or(0, |pace| turn_ns(&self.open, pace, flow.id)),
                         expected: Arc::clone(&flow.expected),
                     }),
                     Arrived::Stream(_) => None,
@@ -327,6 +328,15 @@ impl Session {
             }
         }
         Ok(())
+    }
+}
+
+/// How much later than the session a flow begins, ns. Downward ones have the last numbers.
+fn turn_ns(open: &Open, pace: Pace, flow: u32) -> u64 {
+    if open.takes_turns {
+        pace.turn_ns(flow % open.flows.max(1), open.flows)
+    } else {
+        0
     }
 }
 

@@ -308,6 +308,18 @@ fn a_client_that_gets_nothing_asks_for_nothing_but_time() {
 }
 
 #[test]
+fn a_client_whose_reset_is_not_answered_has_no_tls_yet() {
+    let setup = Setup::new(&Pki::new());
+    let (config, mut out) = (Arc::new(setup.client), Vec::new());
+    let mut client = None;
+    let spent = allocation_counter::measure(|| {
+        client.insert(Client::new(&config, &setup.identity, 0)).poll(0, &mut out);
+    });
+    // The first message of TLS alone, with the shares of its keys, is as long.
+    assert!(spent.bytes_max < 2048, "{} bytes at most", spent.bytes_max);
+}
+
+#[test]
 fn a_connected_client_is_small() {
     let mut pair = Setup::new(&Pki::new()).pair();
     let spent = allocation_counter::measure(|| pair.run_a_second());

@@ -33,7 +33,7 @@ impl Worker {
     /// (`nobind`), and to the server it is another one.
     fn reconnect(&mut self, index: usize, due_ns: u64) {
         self.end_tunnel(index);
-        if let Some(link) = self.members[index].link.take() {
+        if let Some(link) = self.close(index) {
             link.drop_silently();
         }
         self.enter(index, Phase::Resting);

@@ -219,17 +219,17 @@ impl Worker {
     pub fn fail(&mut self, index: usize, name: &'static str, detail: &str) {
         if self.is_departing {
             self.end_tunnel(index);
-            self.members[index].link = None;
+            self.close(index);
             return;
         }
         let now_ns = monotonic_ns();
         let was_up = self.members[index].phase.is_up();
         self.tally.lost += u64::from(self.members[index].phase == Phase::Configured);
         self.end_tunnel(index);
+        self.close(index);
         let plan = &self.fleet.plan;
         let member = &mut self.members[index];
         self.failures.count(name, 1, || detail.to_owned());
-        member.link = None;
         member.cause = Some(name);
         member.remote += 1;
         member.failed_ns.get_or_insert(now_ns);

@@ -58,7 +58,7 @@ impl Worker {
         if !member.phase.is_up() {
             // Without its socket: a connection that comes about now begins nothing any more.
             self.end_tunnel(index);
-            self.members[index].link = None;
+            self.close(index);
             return;
         }
         member.inside.end();

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 
 use leadline_tunnel::openvpn::data::DataCipher;
@@ -29,8 +29,10 @@ pub struct Given {
     /// The server's end.
     pub server_ipv4: Option<Ipv4Addr>,
     pub server_ipv6: Option<Ipv6Addr>,
-    /// Its number.
+    /// Its number, which its server has given to nobody else.
     pub peer_id: Option<u32>,
+    /// That server.
+    pub server: SocketAddr,
     /// Its data cipher.
     pub cipher: Option<DataCipher>,
     /// The longest packet, bytes.
@@ -38,17 +40,23 @@ pub struct Given {
 }
 
 impl Given {
-    /// Out of what was pushed; `profile_mtu` is the profile's own.
-    pub fn new(pushed: &Pushed, cipher: Option<DataCipher>, profile_mtu: Option<u16>) -> Self {
+    /// Out of what this server pushed; `profile_mtu` is the profile's own.
+    pub fn new(server: SocketAddr, pushed: &Pushed, cipher: Option<DataCipher>, profile_mtu: Option<u16>) -> Self {
         Self {
             ipv4: pushed.ifconfig.map(|(own, _)| own),
             ipv6: pushed.ifconfig_ipv6.map(|(own, ..)| own),
             server_ipv4: server_ipv4(pushed),
             server_ipv6: pushed.ifconfig_ipv6.and_then(|(.., peer)| peer),
             peer_id: pushed.peer_id,
+            server,
             cipher,
             mtu: pushed.tun_mtu.or(profile_mtu).unwrap_or(USUAL_MTU),
         }
+    }
+
+    /// Its number and who gave it.
+    fn place(&self) -> Option<(SocketAddr, u32)> {
+        Some((self.server, self.peer_id?))
     }
 
     /// Its addresses, IPv4 first.
@@ -175,7 +183,8 @@ pub struct Register {
 #[derive(Debug, Default)]
 struct Held {
     addresses: HashMap<IpAddr, u32>,
-    peer_ids: HashMap<u32, u32>,
+    /// Each server counts its own clients.
+    places: HashMap<(SocketAddr, u32), u32>,
 }
 
 impl Register {
@@ -188,7 +197,7 @@ impl Register {
                 missing = Some("partial_address_not_unique");
             }
         }
-        if given.peer_id.is_some_and(|peer_id| !take(&mut held.peer_ids, peer_id, client)) {
+        if given.place().is_some_and(|place| !take(&mut held.places, place, client)) {
             missing = missing.or(Some("partial_peer_id_not_unique"));
         }
         missing
@@ -200,8 +209,8 @@ impl Register {
         for address in given.addresses() {
             give_back(&mut held.addresses, &address, client);
         }
-        if let Some(peer_id) = given.peer_id {
-            give_back(&mut held.peer_ids, &peer_id, client);
+        if let Some(place) = given.place() {
+            give_back(&mut held.places, &place, client);
         }
     }
 }
@@ -227,7 +236,11 @@ mod tests {
     }
 
     fn given(options: &str) -> Given {
-        Given::new(&pushed(options), None, None)
+        given_by("192.0.2.1:1194", options)
+    }
+
+    fn given_by(server: &str, options: &str) -> Given {
+        Given::new(server.parse().unwrap(), &pushed(options), None, None)
     }
 
     fn address(text: &str) -> Option<Ipv4Addr> {
@@ -260,7 +273,8 @@ mod tests {
                      dhcp-option DNS 10.8.0.1,block-outside-dns";
         let missing = |options: &str, cipher| {
             let pushed = pushed(options);
-            expectation.missing(&pushed, &Given::new(&pushed, cipher, None))
+            let server = "192.0.2.1:1194".parse().unwrap();
+            expectation.missing(&pushed, &Given::new(server, &pushed, cipher, None))
         };
         let cipher = Some(DataCipher::Aes256Gcm);
         assert_eq!(missing(whole, cipher), None);
@@ -289,5 +303,15 @@ mod tests {
         assert_eq!(register.enter(3, &same), Some("partial_address_not_unique"));
         register.leave(0, &same);
         assert_eq!(register.enter(3, &same), None);
+    }
+
+    #[test]
+    fn each_server_counts_its_own_clients() {
+        let register = Register::default();
+        let given = |server, own| given_by(server, &format!("topology subnet,ifconfig {own} 255.255.255.0,peer-id 1"));
+        assert_eq!(register.enter(0, &given("192.0.2.1:1194", "10.8.0.5")), None);
+        assert_eq!(register.enter(1, &given("192.0.2.1:443", "10.8.0.6")), None);
+        assert_eq!(register.enter(2, &given("192.0.2.2:1194", "10.8.0.7")), None);
+        assert_eq!(register.enter(3, &given("192.0.2.2:1194", "10.8.0.8")), Some("partial_peer_id_not_unique"));
     }
 }

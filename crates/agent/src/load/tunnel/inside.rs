@@ -273,6 +273,14 @@ impl Inside {
         is_done
     }
 
+    /// So many packets that were on their way were refused by the socket after all.
+    pub fn not_sent(&mut self, packets: u64, ledger: &Ledger<'_>) {
+        self.sent = self.sent.saturating_sub(packets);
+        if let (Some(traffic), Some(counters)) = (&mut self.traffic, ledger.counters) {
+            traffic.not_sent(packets, counters);
+        }
+    }
+
     /// End the traffic, done or not.
     pub fn end_traffic(&mut self, now_ns: u64, ledger: &mut Ledger<'_>, send: &mut dyn FnMut(&[u8]) -> bool) {
         let (Some(mut traffic), Some(counters)) = (self.traffic.take(), ledger.counters) else { return };

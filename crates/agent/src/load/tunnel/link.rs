@@ -216,6 +216,22 @@ impl Link {
         }
     }
 
+    /// Packets that wait for the socket to have room; a stream does not tell.
+    pub fn waiting_packets(&self) -> u64 {
+        match self {
+            Self::Udp { waiting: Some(waiting), .. } => waiting.bytes.len().div_ceil(waiting.segment.max(1)) as u64,
+            _ => 0,
+        }
+    }
+
+    /// Datagrams that its socket had no room for when they came; `None` for a stream, and where the system does not tell.
+    pub fn receive_drops(&self) -> Option<u64> {
+        match self {
+            Self::Udp { socket, .. } => net::receive_drops(socket),
+            Self::Tcp { .. } => None,
+        }
+    }
+
     /// Take what has come, packet by packet; says whether more may be there.
     ///
     /// # Errors
@@ -288,6 +304,7 @@ pub struct Outbox {
     segment: usize,
     count: usize,
     is_short: bool,
+    refused: u64,
 }
 
 impl Outbox {
@@ -309,7 +326,7 @@ impl Outbox {
             }
             set_length(&mut self.bytes, start);
             self.count += 1;
-            return if self.bytes.len() >= MOST_BYTES { self.flush(link) } else { Ok(true) };
+            return if self.bytes.len() >= MOST_BYTES { self.flush_full(link) } else { Ok(true) };
         }
         if seal(&mut self.bytes).is_err() {
             self.bytes.truncate(start);
@@ -317,14 +334,16 @@ impl Outbox {
         }
         let length = self.bytes.len() - start;
         if self.count > 0 && (length > self.segment || self.is_short || self.bytes.len() > MOST_BYTES) {
-            let sent = link.send(&self.bytes[..start], self.segment)?;
-            self.bytes.drain(..start);
+            let sent = link.send(&self.bytes[..start], self.segment);
+            self.refused += if matches!(sent, Ok(Sent::Taken | Sent::Waits)) { 0 } else { self.count as u64 };
             self.count = 0;
-            if sent != Sent::Taken {
-                // The socket is full; this packet waits behind the others only where it can be told apart from them.
+            if !matches!(sent, Ok(Sent::Taken)) {
+                // The socket is full; this packet waits behind the others only where it can be told apart from them. Nor is
+                // one sent after an error, whose answer tells of all.
                 self.bytes.clear();
-                return Ok(false);
+                return sent.map(|_| false);
             }
+            self.bytes.drain(..start);
         }
         if self.count == 0 {
             (self.segment, self.is_short) = (length, false);
@@ -332,7 +351,7 @@ impl Outbox {
         self.count += 1;
         self.is_short = length < self.segment;
         if self.count >= MOST_SEGMENTS {
-            return self.flush(link);
+            return self.flush_full(link);
         }
         Ok(true)
     }
@@ -346,9 +365,22 @@ impl Outbox {
             return Ok(true);
         }
         let sent = link.send(&self.bytes, self.segment);
+        self.refused += if matches!(sent, Ok(Sent::Taken | Sent::Waits)) { 0 } else { self.count as u64 };
         self.bytes.clear();
         self.count = 0;
         Ok(sent? != Sent::Dropped)
+    }
+
+    /// Packets that were on their way, and that an error of the socket took after all, since the last call.
+    pub fn take_refused(&mut self) -> u64 {
+        std::mem::take(&mut self.refused)
+    }
+
+    /// As `flush`, for a packet that filled it: what became of that one the answer tells.
+    fn flush_full(&mut self, link: &mut Link) -> io::Result<bool> {
+        let flushed = self.flush(link);
+        self.refused -= u64::from(!matches!(flushed, Ok(true)));
+        flushed
     }
 }
 
@@ -407,6 +439,43 @@ mod tests {
                 assert_eq!(receive(), vec![number as u8; *length], "packet {number}");
             }
         }
+    }
+
+    #[test]
+    fn what_an_error_takes_is_told_and_not_sent_again() {
+        let (mut link, mut receive) = pair(Transport::Udp);
+        let mut outbox = Outbox::default();
+        let packet = |length: usize| {
+            move |out: &mut Vec<u8>| {
+                out.resize(out.len() + length, length as u8);
+                Ok::<(), ()>(())
+            }
+        };
+        // Longer than UDP can be.
+        assert!(outbox.push(&mut link, packet(66_000)).unwrap());
+        assert!(outbox.flush(&mut link).is_err());
+        assert_eq!((outbox.take_refused(), outbox.take_refused()), (1, 0));
+        assert!(outbox.push(&mut link, packet(66_000)).unwrap());
+        assert!(outbox.push(&mut link, packet(67_000)).is_err(), "that one is told of by its answer");
+        assert_eq!(outbox.take_refused(), 1);
+        assert!(outbox.push(&mut link, packet(20)).unwrap() && outbox.push(&mut link, packet(10)).unwrap());
+        assert!(outbox.flush(&mut link).unwrap());
+        assert_eq!((receive(), receive()), (vec![20; 20], vec![10; 10]));
+        assert_eq!(outbox.take_refused(), 0);
+    }
+
+    #[test]
+    fn what_the_own_socket_had_no_room_for_is_known() {
+        let (far, near) = (UdpSocket::bind("127.0.0.1:0").unwrap(), Transport::Udp);
+        let server = Server { address: far.local_addr().unwrap(), transport: near };
+        let link = Link::open(server, None).unwrap();
+        assert_eq!(link.receive_drops(), Some(0));
+        far.connect(link.local().unwrap()).unwrap();
+        // Nobody reads, so that some of these find no room at last.
+        while link.receive_drops() == Some(0) {
+            far.send(&[0; 9000]).unwrap();
+        }
+        assert_eq!(pair(Transport::Tcp).0.receive_drops(), None);
     }
 
     #[test]

@@ -1,23 +1,28 @@
 //! The threads' figures as one outcome. Each client is in exactly one of `configured`, `partial`, `failed` and `waiting`;
 //! each failed attempt, and each tunnel that was found `partial`, in exactly one of the errors.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use leadline_tunnel::openvpn::client::Counters;
-use leadline_wire::{LoadReport, Outcome, Side, Standing, ThreadReport, TunnelClientReport, TunnelReport};
+use leadline_wire::{LoadReport, Outcome, Side, Standing, ThreadReport, TunnelClientReport, TunnelReport, TunnelState};
 
 use super::fleet::Fleet;
 use super::inside::PingTally;
+use super::link::Link;
 use super::member::{Phase, PHASES};
 use super::traffic::Figures;
 pub use crate::load::http::report::Failures;
 use crate::load::threads::{Collector, FlowCounters};
 
+/// The cause of clients whose thread is no more.
+const BROKEN_DOWN: &str = "thread_broke_down";
+
 /// What a worker leaves.
 pub struct WorkerReport {
-    /// What its thread cost.
-    pub thread: ThreadReport,
+    /// What its thread cost; not known of one that broke down.
+    pub thread: Option<ThreadReport>,
     pub tally: Tally,
     pub failures: Failures,
     /// One per client.
@@ -66,8 +71,11 @@ pub struct Tally {
     pub deeds_skipped: u64,
     /// Sockets with a port that another client had had before, because the system offered no other.
     pub ports_again: u64,
-    /// Packets that the socket did not take at once.
+    /// Packets that the socket did not take at once, and those that it refused by an error.
     pub pushback: u64,
+    pub not_sent: u64,
+    /// Datagrams that came and that the sockets had no room for, of the sockets that are closed; `None`: none has told.
+    pub socket_drops: Option<u64>,
     /// Datagrams that the server's host refused while their client had been answered before, and other errors of sockets
     /// that ended nothing.
     pub refused: u64,
@@ -83,6 +91,13 @@ impl Tally {
     pub fn count_machine(&mut self, before: &Counters, after: &Counters) {
         self.rejected += after.rejected - before.rejected;
         self.replayed += after.replayed - before.replayed;
+    }
+
+    /// A socket is about to be closed.
+    pub fn count_drops(&mut self, link: &Link) {
+        if let Some(drops) = link.receive_drops() {
+            *self.socket_drops.get_or_insert(0) += drops;
+        }
     }
 
     /// The counts by name.
@@ -117,6 +132,7 @@ impl Tally {
             ("ports_again", self.ports_again),
             ("datagrams_refused", self.refused),
             ("socket_errors", self.socket_errors),
+            ("packets_not_sent", self.not_sent),
             ("packets_rejected", self.rejected),
             ("packets_replayed", self.replayed),
             ("pings_sent", self.pings.sent),
@@ -134,6 +150,26 @@ impl Tally {
     }
 }
 
+/// What is left of a worker that broke down: its clients have failed, and those of the others keep their figures.
+pub fn broken_down(number: u32, threads: u32, clients: u32, panic: &(dyn Any + Send)) -> WorkerReport {
+    let said = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
+    let rows: Vec<_> = (number..clients)
+        .step_by(threads.max(1) as usize)
+        .map(|client| TunnelClientReport {
+            client,
+            state: TunnelState::Failed,
+            cause: Some(BROKEN_DOWN.to_owned()),
+            ..TunnelClientReport::default()
+        })
+        .collect();
+    let (mut tally, mut failures) = (Tally::default(), Failures::default());
+    tally.phases[Phase::Failed as usize] = rows.len() as u32;
+    failures.count(BROKEN_DOWN, rows.len() as u64, || {
+        format!("a thread of the agent ended by a fault of its own: {}", said.unwrap_or("it does not say which"))
+    });
+    WorkerReport { thread: None, tally, failures, rows, figures: Vec::new() }
+}
+
 /// The whole load's figures.
 pub fn outcome(
     fleet: &Fleet,
@@ -145,10 +181,13 @@ pub fn outcome(
     let mut counts = BTreeMap::new();
     let mut failures = Failures::default();
     let (mut threads, mut flows, mut clients) = (Vec::new(), Vec::new(), Vec::new());
-    let mut pushback = 0;
+    let (mut pushback, mut socket_drops) = (0, None);
     for report in reports {
         add(&mut counts, report.tally.named());
         pushback += report.tally.pushback;
+        if let Some(drops) = report.tally.socket_drops {
+            *socket_drops.get_or_insert(0) += drops;
+        }
         merge(&mut failures, report.failures);
         for figures in report.figures {
             flows.extend(figures.flows);
@@ -159,7 +198,7 @@ pub fn outcome(
             }
         }
         clients.extend(report.rows);
-        threads.push(report.thread);
+        threads.extend(report.thread);
     }
     // What is on its way when the time is over has failed; it was `connecting` only while the load ran.
     let unfinished = counts.remove("connecting").unwrap_or(0);
@@ -186,7 +225,7 @@ pub fn outcome(
             threads,
             pushback,
             late_p99_us: late.quantile_ns(0.99).map(|late_ns| late_ns as f64 / 1e3),
-            socket_drops: None,
+            socket_drops,
             engine: None,
             engine_reason: None,
         },
@@ -240,4 +279,23 @@ fn merge(failures: &mut Failures, more: Failures) {
 /// Each client's counters as progress rows, where there is traffic.
 pub fn progress(counters: &[Arc<FlowCounters>], has_units: bool) -> Vec<leadline_wire::FlowProgress> {
     counters.iter().zip(0..).map(|(counters, flow)| counters.progress(flow, has_units)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_breaks_down_leaves_its_clients_as_failed() {
+        let panic = std::thread::spawn(|| std::panic::resume_unwind(Box::new("no such place"))).join().unwrap_err();
+        let left = broken_down(1, 3, 8, panic.as_ref());
+        assert_eq!(left.rows.iter().map(|row| row.client).collect::<Vec<_>>(), [1, 4, 7]);
+        assert!(left
+            .rows
+            .iter()
+            .all(|row| row.state == TunnelState::Failed && row.cause.as_deref() == Some(BROKEN_DOWN)));
+        assert_eq!(left.failures.counts, BTreeMap::from([(BROKEN_DOWN.to_owned(), 3)]));
+        assert!(left.failures.examples[BROKEN_DOWN].ends_with("no such place"));
+        assert!(left.tally.named().contains(&("failed", 3)) && left.thread.is_none());
+    }
 }

@@ -16,7 +16,7 @@ impl Worker {
         let member = &mut self.members[index];
         let Some(pushed) = member.machine.as_ref().and_then(|machine| machine.pushed()) else { return };
         let cipher = member.machine.as_ref().and_then(|machine| machine.cipher());
-        let given = Given::new(pushed, cipher, plan.mtu);
+        let given = Given::new(plan.server(member.remote).address, pushed, cipher, plan.mtu);
         let missing = plan.expectation.missing(pushed, &given);
         let malformed = pushed.malformed().map(str::to_owned);
         // Whatever else is missing, others must not have the same.
@@ -44,7 +44,7 @@ impl Worker {
         let member = &mut self.members[index];
         let Some(machine) = &member.machine else { return };
         let Some(pushed) = machine.pushed() else { return };
-        let given = Given::new(pushed, machine.cipher(), plan.mtu);
+        let given = Given::new(plan.server(member.remote).address, pushed, machine.cipher(), plan.mtu);
         if let Some(before) = &member.given {
             self.fleet.register.leave(member.number, before);
         }

@@ -136,6 +136,11 @@ impl Worker {
         let result = act(inside, &mut ledger, packet, &mut send);
         let Some(link) = link.as_mut() else { return result };
         let flushed = outbox.flush(link);
+        let refused = outbox.take_refused();
+        if refused > 0 {
+            tally.not_sent += refused;
+            inside.not_sent(refused, &ledger);
+        }
         if link.is_blocked() && !was_blocked {
             tally.pushback += 1;
             // The socket is open and watched, so that the change cannot fail.

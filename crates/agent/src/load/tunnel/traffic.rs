@@ -103,6 +103,8 @@ pub trait TrafficPlan: Send + Sync {
 pub struct Told {
     /// Its counters at an instant (ns, this host's clock), one row per client that it knows of.
     pub progress: Vec<(u64, Vec<FlowProgress>)>,
+    /// Such rows that were too many to be kept since the last call.
+    pub passed_over: u64,
     /// What it cost the far end, once it is over; one for each session.
     pub loads: Vec<LoadReport>,
 }
@@ -124,6 +126,10 @@ pub trait Traffic: Send {
 
     /// Takes an IP packet that came through the tunnel; what it calls for is sent at the `poll` that follows.
     fn payload(&mut self, now_ns: u64, packet: &[u8], channel: &mut Channel<'_>);
+
+    /// So many of the packets that were handed over last were refused by the socket after all. Whoever sends again what is not
+    /// acknowledged needs no word of it.
+    fn not_sent(&mut self, _packets: u64, _counters: &FlowCounters) {}
 
     /// When `poll` has something to do, ns; `u64::MAX` while it only waits for packets.
     fn deadline_ns(&self) -> u64;

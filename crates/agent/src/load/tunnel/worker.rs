@@ -35,7 +35,7 @@ const TIMERS_BETWEEN: usize = 16;
 /// How often one socket is read before others are looked at.
 const READS: usize = 4;
 /// Ports that one attempt is offered, before it takes one that another of the fleet's clients has had.
-const PORTS_TRIED: usize = 32;
+const PORTS_TRIED: usize = 16;
 /// The shortest sleep, ns: what falls due in it goes out together at its end, in fewer system calls, and is late by no more
 /// than this. A socket that has something ends it.
 const SHORTEST_SLEEP_NS: u64 = 200_000;
@@ -156,10 +156,13 @@ impl Worker {
         }
         self.depart(gate)?;
         let ended_ns = monotonic_ns();
-        let thread = meter.end(ended_ns);
+        let thread = Some(meter.end(ended_ns));
         self.tally.phases = self.phases;
+        self.members.iter().filter_map(|member| member.link.as_ref()).for_each(|link| self.tally.count_drops(link));
         let rows = self.members.iter().map(Member::report).collect();
-        let over_ns = self.fleet.traffic_over_ns().min(ended_ns);
+        // A fleet whose tunnels have all gone ends before the traffic's time is over.
+        let last_ns = if gate.stopped() { ended_ns } else { self.fleet.end_ns() };
+        let over_ns = self.fleet.traffic_over_ns().min(last_ns);
         let figures = self.members.iter_mut().filter_map(|member| member.inside.take_figures(over_ns)).collect();
         let Self { recorder, tally, failures, .. } = self;
         recorder.finish();
@@ -212,7 +215,9 @@ impl Worker {
 
     /// The socket has room again.
     fn resume(&mut self, index: usize) {
-        let Some(link) = &mut self.members[index].link else { return };
+        let Self { members, tally, .. } = self;
+        let Some(link) = &mut members[index].link else { return };
+        let waiting = link.waiting_packets();
         match link.resume() {
             Ok(true) => {
                 // The socket is open and watched, so that the change cannot fail.
@@ -221,7 +226,10 @@ impl Worker {
                 self.poll_inside(index);
             }
             Ok(false) => {}
-            Err(error) => self.broken(index, &error),
+            Err(error) => {
+                tally.not_sent += waiting;
+                self.broken(index, &error);
+            }
         }
     }
 
@@ -378,6 +386,13 @@ impl Worker {
         link.watch(&self.poll, index as u64, interest)?;
         member.link = Some(link);
         Ok(())
+    }
+
+    /// A client needs its socket no more; what that had no room for is counted.
+    pub fn close(&mut self, index: usize) -> Option<Link> {
+        let link = self.members[index].link.take()?;
+        self.tally.count_drops(&link);
+        Some(link)
     }
 
     /// Whether the thread still has something to do by itself.

@@ -11,7 +11,8 @@ use leadline_wire::{TunnelTraffic, TunnelUser};
 
 use super::super::fleet::Fleet;
 use super::super::inside::{Inside, Ledger, PingTally};
-use super::super::member::Occasion;
+use super::super::link::Link;
+use super::super::member::{Occasion, Phase};
 use super::super::metric::METRICS;
 use super::super::plan::Plan;
 use super::super::worker::{Parts, Worker};
@@ -108,6 +109,16 @@ fn traffic_ends_with_its_tunnel() {
 }
 
 #[test]
+fn flows_last_their_time_where_no_tunnel_is_left() {
+    let gateway = Gateway::start(Manners { says: Some((20, "RESTART")), ..Manners::default() });
+    let outcome = run(&TunnelSpec { traffic: echo(100.0, 100, 20_000), ..spec(&gateway, 2) });
+    assert_eq!(outcome.errors, errors(&[("restarted_by_server", 2), ("tunnel_broke", 2)]));
+    for flow in &outcome.flows {
+        assert_eq!((flow.end_ns, flow.received_units), (Some(flow.due_ns + 20 * SECOND_NS), Some(19)));
+    }
+}
+
+#[test]
 fn traffic_ends_when_its_address_changes() {
     let update = "PUSH_UPDATE,ifconfig 10.8.9.9 255.255.0.0";
     let gateway = Gateway::start(Manners { says: Some((20, update)), ..Manners::default() });
@@ -136,16 +147,16 @@ fn a_server_that_takes_the_address_back_stops_no_clock() {
     let (mut recorder, mut pings) = (Recorder::new(METRICS.len(), 0, out), PingTally::default());
     let times = Fleet::new(Plan::new(&spec(&Gateway::start(Manners::default()), 1)).unwrap(), Vec::new(), 1).times();
     let (mut inside, mut packet) = (Inside::default(), Vec::new());
-    assert!(inside.prove(0, SECOND_NS, ends));
-    inside.ping_from(100);
+    assert!(inside.prove(0, 100 * SECOND_NS, ends));
+    inside.ping_from(SECOND_NS);
     let mut sent = 0;
-    for now_ns in [100, 1100, 2100] {
+    for now_ns in [SECOND_NS, 2 * SECOND_NS, 3 * SECOND_NS] {
         let mut ledger = Ledger { recorder: &mut recorder, pings: &mut pings, times, counters: None };
         let mut send = |packet: &[u8]| {
             sent += 1;
             icmp::answer(packet, &mut Vec::new())
         };
-        inside.poll_pings(now_ns, 1000, &mut ledger, &mut packet, &mut send);
+        inside.poll_pings(now_ns, SECOND_NS, &mut ledger, &mut packet, &mut send);
         inside.poll_proof(now_ns, &mut packet, &mut send);
         assert!(inside.ping_due_ns() > now_ns && inside.proof_due_ns() > now_ns);
         inside.move_to(None);
@@ -190,6 +201,35 @@ fn clients_begin_with_different_servers_where_that_is_left_to_chance() {
     };
     assert_eq!(open(profile), [true, false, true, false]);
     assert_eq!(open(fixed), [true; 4]);
+}
+
+#[test]
+fn what_was_not_sent_has_no_time() {
+    let mut worker = worker(&spec(&Gateway::start(Manners::default()), 2));
+    let Some(Link::Udp { socket, .. }) = &worker.members[0].link else { panic!("of UDP") };
+    socket2::SockRef::from(socket).shutdown(std::net::Shutdown::Write).unwrap();
+    for index in 0..2 {
+        worker.begin(index, monotonic_ns(), Occasion::Arrival);
+    }
+    let sent = |index: usize| worker.members[index].report().sent_ns.is_some();
+    assert_eq!([sent(0), sent(1)], [false, true], "the time is that of the sending, not of the machine's work before");
+}
+
+#[test]
+fn who_is_to_end_does_not_try_again() {
+    let fates = [
+        ("auth_failed", Phase::Failed),
+        ("halted_by_server", Phase::Failed),
+        ("ping_exit", Phase::Failed),
+        ("ping_restart", Phase::Resting),
+        ("auth_token_refused", Phase::Resting),
+    ];
+    let mut worker = worker(&TunnelSpec { retries: 3, ..spec(&Gateway::start(Manners::default()), 5) });
+    for (index, (name, phase)) in fates.into_iter().enumerate() {
+        worker.begin(index, monotonic_ns(), Occasion::Arrival);
+        worker.fail(index, name, "");
+        assert_eq!(worker.members[index].phase, phase, "{name}");
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use leadline_wire::{Direction, ErrorReport};
 use super::turns::{row, Latency, Turns, BATCH, OVERTIME_NS, REMEMBERED_S, RETRY_NS};
 use super::{count, Channel, Figures, Seat, Traffic, TrafficPlan};
 use crate::events::input_error;
+use crate::load::threads::FlowCounters;
 use crate::load::tunnel::metric::Metric;
 
 /// Tells these echoes from a fleet's pings.
@@ -71,6 +72,7 @@ impl TrafficPlan for EchoPlan {
             duration_ns: self.duration_ns,
             start_ns: None,
             next: 0,
+            refused: 0,
             packet: Vec::new(),
             first_ns: None,
             last_ns: 0,
@@ -97,8 +99,9 @@ struct EchoTraffic {
     packet_bytes: usize,
     duration_ns: u64,
     start_ns: Option<u64>,
-    /// The number of the next request.
+    /// The number of the next request, and how many of those before it the socket refused.
     next: u64,
+    refused: u64,
     packet: Vec<u8>,
     first_ns: Option<u64>,
     last_ns: u64,
@@ -188,6 +191,12 @@ impl Traffic for EchoTraffic {
         }
     }
 
+    fn not_sent(&mut self, packets: u64, counters: &FlowCounters) {
+        let packets = packets.min(self.next - self.refused);
+        self.refused += packets;
+        counters.not_sent(packets * self.packet_bytes as u64, packets);
+    }
+
     fn deadline_ns(&self) -> u64 {
         self.deadline_ns
     }
@@ -200,14 +209,16 @@ impl Traffic for EchoTraffic {
         let start_ns = self.start_ns.unwrap_or(now_ns);
         let due = self.turns.due_count(now_ns.saturating_sub(start_ns));
         let end_ns = start_ns.saturating_add(self.duration_ns);
+        let sent = self.next - self.refused;
+        let lost = self.replies.lost(self.next).saturating_sub(self.refused);
         let mut flow = row(self.client, Direction::Up, start_ns);
         flow.start_ns = self.first_ns;
         flow.end_ns = self.first_ns.map(|_| self.ended_ns.unwrap_or(now_ns).min(end_ns).max(self.last_ns));
-        flow.sent_bytes = Some(self.next * self.packet_bytes as u64);
+        flow.sent_bytes = Some(sent * self.packet_bytes as u64);
         flow.received_bytes = Some(self.received_bytes);
-        flow.sent_units = Some(self.next);
+        flow.sent_units = Some(sent);
         flow.received_units = Some(self.replies.received());
-        flow.lost = Some(self.replies.lost(self.next));
+        flow.lost = Some(lost);
         flow.duplicates = Some(self.replies.duplicates());
         flow.reordered = Some(self.replies.reordered());
         flow.jitter_us = self.jitter.mean_us();
@@ -216,8 +227,8 @@ impl Traffic for EchoTraffic {
         flow.local = Some(self.echo.ends().source().to_string());
         flow.remote = Some(self.echo.ends().destination().to_string());
         let counts = BTreeMap::from([
-            ("unsent", due.saturating_sub(self.next)),
-            ("unanswered", self.replies.lost(self.next)),
+            ("unsent", due.saturating_sub(sent)),
+            ("unanswered", lost),
             ("stale", self.replies.stale()),
             ("strays", self.strays),
         ]);

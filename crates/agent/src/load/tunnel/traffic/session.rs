@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use leadline_pace::Pace;
 use leadline_transport::{SideReport, Work};
 use leadline_wire::{Direction, FlowProgress, LoadReport};
 
@@ -22,6 +23,8 @@ pub const MOST_MEMBERS: usize = 64;
 const SETTLED_NS: u64 = 200_000_000;
 /// How often a member looks for what its session has come to, ns.
 pub const GLANCE_NS: u64 = 50_000_000;
+/// Progress messages that are kept until somebody asks for them.
+const MOST_TOLD: usize = 1024;
 /// `Slot::expected` while the server has not told.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -64,7 +67,7 @@ impl Sessions {
                 return Member { group: Arc::clone(group), slot, round: 0 };
             }
         }
-        let group = Arc::new(Group::new(self.subject, client, Arc::clone(&self.told)));
+        let group = Arc::new(Group::new(groups.len() as u32, self.subject, client, Arc::clone(&self.told)));
         groups.push(Arc::clone(&group));
         Member { group, slot: 0, round: 0 }
     }
@@ -78,6 +81,8 @@ impl Sessions {
 /// One session and its members.
 #[derive(Debug)]
 pub struct Group {
+    /// Which session it is.
+    number: u32,
     subject: Subject,
     roster: Mutex<Roster>,
     /// The number of the terms that stand; 0 before the first.
@@ -161,11 +166,15 @@ pub struct Part {
     pub up: Option<u32>,
     /// The number of its downward flow, if the work has downward ones.
     pub down: Option<u32>,
+    /// Which one it is of those that take part, and of how many: the server sends to one after another.
+    pub place: u32,
+    /// How many take part.
+    pub parties: u32,
 }
 
 impl Group {
     /// With this client as its leader.
-    fn new(subject: Subject, leader: u32, told: Arc<Mutex<Told>>) -> Self {
+    fn new(number: u32, subject: Subject, leader: u32, told: Arc<Mutex<Told>>) -> Self {
         let slot = || Slot {
             introduced: AtomicU32::new(0),
             sent_units: AtomicU64::new(0),
@@ -173,6 +182,7 @@ impl Group {
             has_ended: AtomicBool::new(false),
         };
         Self {
+            number,
             subject,
             roster: Mutex::new(Roster { clients: vec![leader], is_sealed: false }),
             round: AtomicU32::new(0),
@@ -188,7 +198,8 @@ impl Group {
 
     fn join(&self, client: u32) -> Option<usize> {
         let mut roster = lock(&self.roster);
-        if roster.is_sealed || roster.clients.len() == MOST_MEMBERS {
+        // Who led it may have lost its tunnel before anybody was asked for a session.
+        if roster.is_sealed || roster.clients.len() == MOST_MEMBERS || self.outcome.get().is_some() {
             return None;
         }
         roster.clients.push(client);
@@ -199,6 +210,18 @@ impl Group {
     fn end_ns(&self) -> u64 {
         let length_ns = self.subject.duration_ms.saturating_mul(1_000_000);
         self.begin_ns.load(Ordering::Acquire).saturating_add(length_ns).min(u64::MAX / 2)
+    }
+
+    /// How much later than the fleet it begins, ns, where so many take part: its server sends to one of them after another, and to
+    /// those of all sessions at different times.
+    fn turn_ns(&self, parties: u32) -> u64 {
+        let Work::Udp { rate_pps: Some(rate_pps), .. } = self.subject.work else { return 0 };
+        let Some(pace) = Pace::per_second(rate_pps).filter(|_| self.subject.direction != Direction::Up) else {
+            return 0;
+        };
+        // However many sessions there are, their numbers read backwards lie apart (van der Corput).
+        let part = u128::from(pace.turn_ns(1, parties)) * u128::from(self.number.reverse_bits());
+        u64::try_from(part >> u32::BITS).unwrap_or(0)
     }
 
     /// Ends it without the server's figures, unless it has ended.
@@ -224,9 +247,11 @@ impl Group {
                 .or_insert(FlowProgress { flow: client, ..flow });
         }
         let mut told = lock(&self.told);
-        // Nobody may be asking; what is told then is not worth keeping.
-        if told.progress.len() < 1024 {
+        // Nobody may be asking.
+        if told.progress.len() < MOST_TOLD {
             told.progress.push((t_ns, rows.into_values().collect()));
+        } else {
+            told.passed_over += 1;
         }
     }
 
@@ -270,7 +295,7 @@ impl Member {
                 Direction::Down => (None, Some(place)),
                 Direction::Both => (Some(place), Some(terms.parties + place)),
             };
-            Part { round, token: terms.token, up, down }
+            Part { round, token: terms.token, up, down, place, parties: terms.parties }
         });
         Some(part)
     }
@@ -342,4 +367,47 @@ impl Member {
 /// What a lock guards stays whole even if a thread died with it.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sessions(rate_pps: Option<f64>, direction: Direction) -> Sessions {
+        let work = Work::Udp { datagram_bytes: 100, rate_pps, number: None };
+        let server = SocketAddr::from(([10, 8, 0, 1], 5201));
+        Sessions::new(Subject { server, work, direction, duration_ms: 1000 })
+    }
+
+    #[test]
+    fn nobody_joins_a_session_whose_leader_is_gone() {
+        let sessions = sessions(None, Direction::Up);
+        let (leader, member) = (sessions.join(0), sessions.join(1));
+        assert!(leader.leads() && !member.leads());
+        leader.leave();
+        assert!(matches!(member.ending(), Some(Ending::Lost { name: "session_broken_off", .. })), "at once");
+        assert!(member.is_ready(), "and nobody waits for it");
+        assert!(sessions.join(2).leads());
+    }
+
+    #[test]
+    fn sessions_send_down_at_different_times_within_one_turn() {
+        let groups = |direction| {
+            let sessions = sessions(Some(100.0), direction);
+            let members: Vec<Member> = (0..4 * MOST_MEMBERS as u32).map(|client| sessions.join(client)).collect();
+            members.into_iter().step_by(MOST_MEMBERS).map(|leader| leader.group().turn_ns(50)).collect::<Vec<_>>()
+        };
+        assert_eq!(groups(Direction::Down), [0, 100_000, 50_000, 150_000]);
+        assert_eq!(groups(Direction::Up), [0; 4], "clients have turns of their own");
+    }
+
+    #[test]
+    fn what_is_told_to_nobody_is_counted() {
+        let sessions = sessions(None, Direction::Up);
+        let member = sessions.join(0);
+        (0..MOST_TOLD as u64 + 3).for_each(|t_ns| member.group().pass_on(t_ns, Vec::new()));
+        let told = sessions.told();
+        assert_eq!((told.progress.len(), told.passed_over), (MOST_TOLD, 3));
+        assert_eq!(sessions.told().passed_over, 0);
+    }
 }

@@ -257,6 +257,31 @@ fn the_kernel_answers_every_echo() {
 }
 
 #[test]
+fn what_the_own_socket_refuses_after_all_is_unsent_and_not_lost() {
+    let seat = Seat {
+        client: 0,
+        clients: 1,
+        ipv4: Some(Ipv4Addr::LOCALHOST),
+        ipv6: None,
+        server_ipv4: Some(Ipv4Addr::LOCALHOST),
+        server_ipv6: None,
+        mtu: MTU,
+    };
+    let spec = TunnelTraffic::Echo { to: None, rate_pps: 10.0, packet_bytes: 100, duration_ms: 1000 };
+    let mut echo = plan(&spec).unwrap().client(&seat).unwrap();
+    let (out, _rolled) = mpsc::channel();
+    let (mut recorder, counters) = (Recorder::new(METRICS.len(), 0, out), FlowCounters::default());
+    echo.start(0);
+    let mut channel = Channel { send: &mut |_| true, recorder: &mut recorder, counters: &counters };
+    (0..10).for_each(|number| echo.poll(number * 100_000_000, &mut channel));
+    echo.not_sent(3, &counters);
+    let figures = echo.finish(2_000_000_000, &mut channel);
+    let flow = flow(&figures, Direction::Up);
+    assert_eq!((flow.sent_units, flow.sent_bytes, flow.lost), (Some(7), Some(700), Some(7)));
+    assert_eq!((figures.counts["unsent"], counters.sent_units(), counters.sent_bytes()), (3, 7, 700));
+}
+
+#[test]
 fn nobody_there_is_counted_as_unanswered() {
     let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
     let spec = TunnelTraffic::Echo {
@@ -288,6 +313,12 @@ fn datagrams_are_counted_alike_at_both_ends() {
             }
         }
         assert_eq!((found.histograms["traffic_late"], found.histograms["latency"]), (300, 300));
+        // The server sends to one after another: a third of 5 ms lies between two.
+        let begun = |client: usize| flow(&found.figures[client], Direction::Down).start_ns.unwrap();
+        assert!(
+            (1..3).all(|client| begun(client) >= flow(&found.figures[0], Direction::Down).due_ns + 1_000_000),
+            "{v6}"
+        );
         let told = found.plan.told();
         assert_eq!(told.loads.len(), 1, "three clients share one session");
         let (_, rows) = told.progress.last().expect("it tells how far it is");

@@ -27,9 +27,12 @@ pub struct Turns {
 impl Turns {
     /// What is due within `duration_ns`.
     pub fn new(pace: Pace, seat: &Seat, duration_ns: u64) -> Self {
-        let share = u128::from(pace.due_ns(1)) * u128::from(seat.client) / u128::from(seat.clients.max(1));
-        // A client's first packet is due in the first gap, which may be longer than the load.
-        let offset_ns = u64::try_from(share).unwrap_or(u64::MAX);
+        Self::beginning_at(pace.turn_ns(seat.client, seat.clients), pace, duration_ns)
+    }
+
+    /// What is due within `duration_ns`, of which so much passes first.
+    pub fn beginning_at(offset_ns: u64, pace: Pace, duration_ns: u64) -> Self {
+        // The first packet is due in the first gap, which may be longer than the load.
         Self { pace, offset_ns, most: pace.count_within(duration_ns.saturating_sub(offset_ns)) }
     }
 

@@ -15,6 +15,7 @@ use super::turns::{Latency, Turns, BATCH, OVERTIME_NS, REMEMBERED_S, RETRY_NS};
 use super::{count, Channel, Figures, Seat, Told, Traffic, TrafficPlan};
 use crate::events::input_error;
 use crate::flows::DRAIN_NS;
+use crate::load::threads::FlowCounters;
 use crate::load::tunnel::metric::Metric;
 
 /// Time between two introductions of a flow, ns.
@@ -109,7 +110,7 @@ struct UdpTraffic {
     place: Place,
     own: IpAddr,
     server: SocketAddr,
-    /// The server's schedule, which begins with the session for every client.
+    /// The rate at which the server sends, to each client in its turn.
     pace: Option<Pace>,
     /// When this client's datagrams are due; as fast as they go where absent.
     turns: Option<Turns>,
@@ -138,7 +139,9 @@ struct Flow {
 
 struct Up {
     flow: Flow,
+    /// The number of the next datagram, and how many of those before it the socket refused.
     next: u64,
+    refused: u64,
     first_ns: Option<u64>,
     last_ns: Option<u64>,
     unsent: u64,
@@ -147,6 +150,8 @@ struct Up {
 
 struct Down {
     flow: Flow,
+    /// When its datagrams are due, after the session's beginning; the server follows the same.
+    turns: Option<Turns>,
     latency: Latency,
     /// Arrivals before they were due by this host's clock, which differs from the server's by a part of a round trip.
     early: u64,
@@ -154,6 +159,13 @@ struct Down {
     /// When the server's count was heard of.
     told_ns: Option<u64>,
     has_ended: bool,
+}
+
+impl Up {
+    /// Datagrams that left.
+    fn sent(&self) -> u64 {
+        self.next - self.refused
+    }
 }
 
 impl UdpTraffic {
@@ -164,11 +176,21 @@ impl UdpTraffic {
             let udp = Udp::new(SocketAddr::new(self.own, port), self.server)?;
             Some(Flow { udp, token: part.token, id: id?, is_known: false })
         };
-        self.up =
-            flow(0, part.up).map(|flow| Up { flow, next: 0, first_ns: None, last_ns: None, unsent: 0, ended_ns: None });
+        self.up = flow(0, part.up).map(|flow| Up {
+            flow,
+            next: 0,
+            refused: 0,
+            first_ns: None,
+            last_ns: None,
+            unsent: 0,
+            ended_ns: None,
+        });
         self.down = flow(1, part.down).map(|flow| Down {
             receiver: DatagramReceiver::new(part.token, flow.id, self.datagram_bytes).remembering(self.remembered),
             flow,
+            turns: self
+                .pace
+                .map(|pace| Turns::beginning_at(pace.turn_ns(part.place, part.parties), pace, self.duration_ns)),
             latency: Latency::default(),
             early: 0,
             told_ns: None,
@@ -230,7 +252,7 @@ impl UdpTraffic {
             up.last_ns = Some(now_ns);
             up.next += 1;
         }
-        self.place.member.sent(up.next);
+        self.place.member.sent(up.sent());
         let is_through = now_ns >= end_ns && up.next >= due;
         if is_through || now_ns >= end_ns.saturating_add(OVERTIME_NS) {
             up.unsent = due.saturating_sub(up.next);
@@ -282,11 +304,11 @@ impl UdpTraffic {
             channel.counters.received(payload.len() as u64, 1);
             // Both ends begin at one instant, as far as their clocks could be compared: to half of the quickest of the session's
             // sixteen round trips.
-            if let (Some(pace), Some(begin_ns), Ok(header)) =
-                (self.pace, self.place.member.begin_ns(), Header::parse(payload))
+            if let (Some(turns), Some(begin_ns), Ok(header)) =
+                (down.turns, self.place.member.begin_ns(), Header::parse(payload))
             {
-                if header.sequence < pace.count_within(self.duration_ns) {
-                    let due_ns = begin_ns.saturating_add(pace.due_ns(header.sequence));
+                if header.sequence < turns.most() {
+                    let due_ns = begin_ns.saturating_add(turns.due_ns(header.sequence));
                     // What is not known to have taken any time took none, as far as can be told.
                     let latency_ns = now_ns.saturating_sub(due_ns);
                     down.early += u64::from(now_ns < due_ns);
@@ -355,6 +377,14 @@ impl Traffic for UdpTraffic {
         }
     }
 
+    fn not_sent(&mut self, packets: u64, counters: &FlowCounters) {
+        let Some(up) = &mut self.up else { return };
+        let packets = packets.min(up.sent());
+        up.refused += packets;
+        counters.not_sent(packets * self.datagram_bytes as u64, packets);
+        self.place.member.sent(up.sent());
+    }
+
     fn deadline_ns(&self) -> u64 {
         self.deadline_ns
     }
@@ -377,9 +407,9 @@ impl Traffic for UdpTraffic {
                 flow: up.flow.id,
                 start_ns: up.first_ns,
                 end_ns: up.first_ns.map(|_| up.ended_ns.unwrap_or(now_ns)),
-                sent_bytes: up.next * self.datagram_bytes as u64,
-                sent_units: Some(up.next),
-                unsent_units: Some(unsent),
+                sent_bytes: up.sent() * self.datagram_bytes as u64,
+                sent_units: Some(up.sent()),
+                unsent_units: Some(unsent + up.refused),
                 ..SideReport::default()
             };
             let ends = Some((up.flow.udp.source(), up.flow.udp.destination()));

@@ -144,6 +144,7 @@ impl Leader {
             duration_ms: subject.duration_ms,
             congestion: None,
             interval_ms: INTERVAL_MS,
+            takes_turns: true,
         };
         let session = ClientSession::new(open).map_err(told)?;
         let connection = stack.connect(now_ns, subject.server, BUFFERS);
@@ -256,7 +257,8 @@ impl Leader {
     fn begin(&mut self, now_ns: u64) -> Result<(), (&'static str, String)> {
         let start_ns = self.group.start_ns.load(Ordering::Acquire);
         if let (Some(talk), 1..) = (&mut self.talk, start_ns) {
-            let begin_ns = start_ns.max(now_ns + AHEAD_NS);
+            let parties = lock(&self.group.terms).parties;
+            let begin_ns = start_ns.max(now_ns + AHEAD_NS) + self.group.turn_ns(parties);
             talk.session.begin(begin_ns).map_err(told)?;
             self.group.begin_ns.store(begin_ns, Ordering::Release);
             self.stage = Stage::Running;

@@ -1,0 +1,123 @@
+"""How the clients of `leadline tunnel` come back to a real OpenVPN server: one that stands still amid a storm, one that
+ends, one that is started anew. Every count is exact.
+"""
+
+from __future__ import annotations
+
+import subprocess
+
+import openvpn_servers as servers
+import pytest
+from openvpn_servers import Fleet, Inside, Keys, Running, Server, Setting
+
+pytestmark = pytest.mark.lab
+
+CLIENTS = 20
+STAY = ("-n", str(CLIENTS), "--ping", "100ms", "-d", "120s")
+"""Until the test has seen enough."""
+
+
+def test_a_server_that_stops_amid_a_storm(place: Inside, keys: Keys) -> None:
+    """Nothing comes back for 5 s; the clients ask again, and all of them come up by the attempt that they had begun."""
+    with servers.server(place, keys, Setting()) as server:
+        patience = ("-n", "150", "--rate", "50/s", "--first-data", "30s")
+        running = servers.start_fleet(place, server.profile("storm"), *patience, *servers.issued(server))
+        amid_it_stands_still(server, running, 20, for_s=5)
+        fleet = running.finish()
+        assert fleet.states == {"configured": 150}, fleet.err
+        assert (fleet.count("attempts"), fleet.count("recovered")) == (150, 0)
+        assert fleet.count("retransmits") > 0
+        # Whoever came while the server stood still waited for it.
+        assert fleet.document["metrics"]["connect_max_ms"]["value"] >= 1000
+
+
+def test_clients_that_gave_up_come_back_by_themselves(place: Inside, keys: Keys) -> None:
+    """The server stands still for longer than an attempt may take."""
+    with servers.server(place, keys, Setting()) as server:
+        patience = ("-n", "60", "--rate", "30/s", "--attempt-timeout", "2s", "--retries", "5")
+        running = servers.start_fleet(place, server.profile("storm"), *patience, *servers.issued(server))
+        amid_it_stands_still(server, running, 10, for_s=5)
+        fleet = running.finish()
+        assert fleet.states == {"configured": 60}, fleet.err
+        again = [row for row in fleet.rows if row["attempts"] > 1]
+        assert again and fleet.count("recovered") == len(again)
+        assert fleet.count("attempts") == sum(row["attempts"] for row in fleet.rows) > 60
+        # It rests for 1 s at least after it has failed.
+        assert fleet.document["metrics"]["recovered_min_ms"]["value"] >= 1000
+        assert fleet.count("recovered_partial") == fleet.count("tunnels_lost") == 0
+
+
+@pytest.mark.parametrize(
+    ("transport", "cause"),
+    [("udp", "restarted_by_server"), ("tcp", "closed_by_server")],
+)
+def test_a_server_that_ends(place: Inside, keys: Keys, transport: str, cause: str) -> None:
+    """Over UDP it tells its clients (`explicit-exit-notify`). Without retries each is lost, by one cause."""
+    told = ("explicit-exit-notify 1",) if transport == "udp" else ()
+    with servers.server(place, keys, Setting(transport=transport, more=told)) as server:
+        running = servers.start_fleet(place, server.profile("lost"), *STAY, *servers.issued(server))
+        until_all_carry(server)
+        server.end()
+        fleet = once_all_failed(running)
+        assert fleet.states == {"failed": CLIENTS}, fleet.err
+        assert fleet.causes("failed") == {cause: CLIENTS}
+        assert fleet.count("tunnels_lost") == CLIENTS
+        assert fleet.count("recovered") == 0
+        assert fleet.limits == {}
+
+
+def test_a_server_that_falls_silent(place: Inside, keys: Keys) -> None:
+    """Nobody is told; the clients miss its pings (`ping-restart`)."""
+    with servers.server(place, keys, Setting(more=("keepalive 1 3",))) as server:
+        running = servers.start_fleet(place, server.profile("silent"), *STAY, *servers.issued(server))
+        until_all_carry(server)
+        with server.stopped():
+            fleet = once_all_failed(running)
+        assert fleet.states == {"failed": CLIENTS}, fleet.err
+        assert fleet.causes("failed") == {"ping_restart": CLIENTS}
+        assert fleet.count("tunnels_lost") == CLIENTS
+
+
+@pytest.mark.parametrize("transport", ["udp", "tcp"])
+def test_a_server_that_is_started_anew(place: Inside, keys: Keys, transport: str) -> None:
+    """All its clients come back to it, and are answered inside again."""
+    told = ("explicit-exit-notify 1",) if transport == "udp" else ()
+    with servers.server(place, keys, Setting(transport=transport, more=told)) as server:
+        patience = ("--attempt-timeout", "5s", "--retries", "10")
+        running = servers.start_fleet(place, server.profile("again"), *STAY, *patience, *servers.issued(server))
+        until_all_carry(server)
+        server.end()
+        server.start()
+        until_all_carry(server)
+        fleet = running.interrupt()
+        assert fleet.states == {"configured": CLIENTS}, fleet.err
+        assert fleet.count("tunnels_lost") == fleet.count("recovered") == CLIENTS
+        assert fleet.count("attempts") >= 2 * CLIENTS
+        assert fleet.document["metrics"]["recovered_min_ms"]["value"] >= 1000
+
+
+def amid_it_stands_still(server: Server, running: Running, after: int, *, for_s: float) -> None:
+    """Once so many clients have been let in, the server does nothing for a while."""
+    server.until(lambda: len(server.said("SENT CONTROL")) >= after)
+    with server.stopped(), pytest.raises(subprocess.TimeoutExpired):
+        running.process.wait(for_s)
+
+
+def until_all_carry(server: Server) -> None:
+    """Every client is there, and its bytes have become more since it was: it has been answered inside, and pings."""
+    server.until(lambda: len(server.clients()) == CLIENTS)
+    before = received(server)
+    # What is between two lines of a status may be one ping; of several it is sure that they were answered.
+    server.until(lambda: all(count > before[name] + 500 for name, count in received(server).items()))
+
+
+def once_all_failed(running: Running) -> Fleet:
+    """The end of a fleet of which nobody has a tunnel any more."""
+    while running.standing().get("failed") != CLIENTS:
+        assert running.is_running(0.1), running.finish().err
+    return running.interrupt()
+
+
+def received(server: Server) -> dict[str, int]:
+    """Bytes that each client has sent to it."""
+    return {row["Common Name"]: int(row["Bytes Received"]) for row in server.clients()}

@@ -1,0 +1,111 @@
+"""Private keys and passwords appear in nothing that `leadline tunnel` says or leaves, nor in what the system tells of
+its processes: its text and JSON, the journal, tables and reports, command lines, the temporary folder.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import openvpn_servers as servers
+import pytest
+from openvpn_servers import Fleet, Inside, Keys, Setting
+
+pytestmark = pytest.mark.lab
+
+GUESSED = "guessed-secret"
+BLOCKS = ("ca", "cert", "key", "tls-auth", "tls-crypt", "tls-crypt-v2")
+"""Options whose file may stand in the profile itself."""
+
+
+@pytest.mark.parametrize("wrap", servers.WRAPS)
+def test_secrets_are_in_no_output(place: Inside, keys: Keys, tmp_path: Path, wrap: str) -> None:
+    """Of a fleet that comes up, of one that is refused, and of one whose profile is wrong."""
+    given = tmp_path / "users"
+    given.write_text(f"anna:{servers.PASSWORD}\nanna:{GUESSED}\n")
+    with servers.server(place, keys, Setting(wrap=wrap), users=["anna"]) as server:
+        profile = server.profile(f"secret-{wrap}", "auth-user-pass", identity=keys.client)
+        mixed = servers.fleet(place, profile, "-n", "2", "--users", given)
+        assert mixed.states == {"configured": 1, "failed": 1}, mixed.err
+        issued = servers.fleet(place, profile, "-n", "1", "--users", given, *servers.issued(server))
+        assert issued.states == {"configured": 1}, issued.err
+        # The password is in the profile, which has an option that nobody knows.
+        inline = f"<auth-user-pass>\nanna\n{servers.PASSWORD}\n</auth-user-pass>\nfrobnicate 3\n"
+        profile.write_text(profile.read_text().replace("auth-user-pass\n", inline))
+        wrong = servers.fleet(place, profile, "-n", "1")
+        assert wrong.code == 2 and wrong.err.count("\n") == 1, wrong.err
+        for fleet in (mixed, issued, wrong):
+            prove_silent(keys, fleet)
+
+
+@pytest.mark.parametrize("wrap", servers.WRAPS)
+def test_secrets_in_a_profile_are_in_no_text_and_in_no_command_line(
+    place: Inside, keys: Keys, tmp_path: Path, wrap: str
+) -> None:
+    """Everything stands in the profile; once its own certificate is used, and once each client's is made on the fly."""
+    with servers.server(place, keys, Setting(wrap=wrap), users=["anna"]) as server:
+        user = f"<auth-user-pass>\nanna\n{servers.PASSWORD}\n</auth-user-pass>"
+        profile = server.profile(f"inline-{wrap}", user, identity=keys.client)
+        profile.write_text(as_blocks(profile.read_text()))
+        assert "PRIVATE KEY" in profile.read_text() and str(keys.folder) not in profile.read_text()
+        for number, who in enumerate(((), servers.issued(server))):
+            temporary = tmp_path / str(number)
+            temporary.mkdir()
+            stay = ("-n", "2", "--ping", "100ms", "-d", "2s")
+            running = servers.start_fleet(place, profile, *stay, *who, as_json=False, temporary=temporary)
+            lines: set[str] = set()
+            while running.is_running(0.05):
+                lines |= command_lines()
+            fleet = running.finish()
+            assert fleet.code == 0 and re.search(r"2 configured", fleet.out), fleet.out + fleet.err
+            assert [line for line in lines if "leadline-agent" in line and str(profile) not in line]
+            assert found_in(keys, *(line.encode() for line in lines)) == []
+            assert found_in(keys, *contents(temporary)) == []
+            prove_silent(keys, fleet)
+
+
+def prove_silent(keys: Keys, fleet: Fleet) -> None:
+    """What it said and left tells no secret."""
+    left = contents(fleet.folder)
+    names = {path.name for path in fleet.folder.rglob("*")}
+    assert fleet.code == 2 or {"journal.ndjson", "report.html"} <= names
+    assert found_in(keys, fleet.out.encode(), fleet.err.encode(), *left) == []
+
+
+def found_in(keys: Keys, *texts: bytes) -> list[str]:
+    """Secrets that are in these."""
+    files = ("static.key", "v2-client.key", "client.key", "authority.key")
+    lines = [line for name in files for line in (keys.folder / name).read_text().splitlines()]
+    private = [line for line in lines if len(line) > 20 and not line.startswith(("#", "-"))]
+    secrets = [servers.PASSWORD, GUESSED, "PRIVATE KEY", "Static key", *private]
+    return [secret for secret in secrets if any(secret.encode() in text for text in texts)]
+
+
+def contents(folder: Path) -> list[bytes]:
+    """Of every file in it."""
+    return [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
+
+
+def command_lines() -> set[str]:
+    """Of every process that runs."""
+    lines = set()
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            lines.add(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        except OSError:
+            continue  # it has just ended
+    return lines
+
+
+def as_blocks(profile: str) -> str:
+    """A profile with the contents of its files in it."""
+    lines = []
+    for line in profile.splitlines():
+        name, *given = line.split()
+        if name not in BLOCKS or not given:
+            lines.append(line)
+            continue
+        # A direction stands on a line of its own beside a block.
+        lines += [f"key-direction {direction}" for direction in given[1:]]
+        lines += [f"<{name}>", Path(given[0]).read_text().rstrip("\n"), f"</{name}>"]
+    return "\n".join(lines) + "\n"
