@@ -82,6 +82,11 @@ def inner(process: subprocess.Popen[bytes]) -> int:
     return int(children[0]) if children else process.pid
 
 
+def interrupt(process: subprocess.Popen[bytes]) -> None:
+    """Ask a program in a jail to end, as Ctrl-C does."""
+    os.kill(inner(process), signal.SIGINT)
+
+
 @contextmanager
 def inside(folder: Path) -> Iterator[Inside]:
     """A jail until the end of the block; skips, with the reason, where this machine allows none."""
@@ -476,8 +481,13 @@ class Fleet:
     @property
     def rows(self) -> list[dict[str, Any]]:
         """One for each client, out of the journal."""
-        [report] = [outcome["tunnel"] for event in self._events() if (outcome := event.get("outcome"))]
-        return list(report["clients"])
+        return list(self.outcome["tunnel"]["clients"])
+
+    @property
+    def outcome(self) -> dict[str, Any]:
+        """What its agent said at the end, out of the journal."""
+        [outcome] = [outcome for event in self._events() if (outcome := event.get("outcome"))]
+        return dict(outcome)
 
     def recorded(self) -> Iterator[Counter[str]]:
         """How many values of what were recorded, of one moment after another."""
@@ -516,7 +526,7 @@ class Running:
 
     def interrupt(self) -> Fleet:
         """Its end, asked for with SIGINT."""
-        os.kill(inner(self.process), signal.SIGINT)
+        interrupt(self.process)
         return self.finish()
 
     def finish(self, within_s: float = 120) -> Fleet:
