@@ -65,6 +65,7 @@ tests:
     picture = run.folder / "profiles" / "c01-1-load-gateway.svg"
     drawn = frames(picture.read_text(encoding="utf-8"))
     assert drawn["all"] > 10
+    assert 'href="profiles/c01-1-load-gateway.svg"' in (run.folder / "report.html").read_text(encoding="utf-8")
     # Drawn again from the journal alone.
     before = picture.read_bytes()
     picture.unlink()

@@ -8,7 +8,7 @@ mod support;
 use std::io::Write;
 use std::net::TcpListener;
 
-use leadline_wire::{Blame, Outcome};
+use leadline_wire::{Blame, Direction, FlowReport, Outcome};
 use serde_json::{json, Value};
 use support::{rr, sum, target, target_of, tcp, udp, Agent};
 
@@ -80,7 +80,7 @@ fn udp_each_way_over_both_families() {
             whole(&outcome, flows);
             for flow in &outcome.flows {
                 let (sent, received) = (flow.sent_units.unwrap(), flow.received_units.unwrap());
-                assert_eq!(sent, 300, "{flow:?}");
+                assert!((1..=300).contains(&sent), "{flow:?}");
                 assert_eq!(flow.lost, Some(sent - received));
                 assert_eq!((flow.sent_bytes, flow.received_bytes), (Some(sent * 200), Some(received * 200)));
                 assert_eq!((flow.duplicates, flow.reordered), (Some(0), Some(0)));
@@ -89,8 +89,11 @@ fn udp_each_way_over_both_families() {
             let receiver = outcome.receiver.as_ref().unwrap();
             assert_eq!(outcome.generator.late_p99_us.is_some(), direction != "down");
             assert_eq!(receiver.late_p99_us.is_some(), direction != "up");
-            assert_eq!(count(&outcome, "late"), if direction == "down" { 0 } else { 900 });
-            assert_eq!(outcome.counts["unsent"], 0);
+            let up = |flow: &FlowReport| if flow.direction == Direction::Up { flow.sent_units.unwrap() } else { 0 };
+            assert_eq!(count(&outcome, "late"), sum(&outcome, up));
+            // Who could not run for a tenth of a second at the end leaves some unsent, and says so.
+            let sent = sum(&outcome, |flow| flow.sent_units.unwrap());
+            assert_eq!(sent + outcome.counts["unsent"], 300 * flows as u64);
         }
     }
 }

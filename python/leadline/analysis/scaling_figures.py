@@ -108,7 +108,7 @@ def _notes(measured: Sequence[Point]) -> Iterator[str]:
     for point in measured:
         bad = sum(_value(point.metrics, name) or 0 for name in ("failed", "partial"))
         if bad and _doubt(point) is None:
-            failed.append(f"at {point.number} {bad:.0f} of {_value(point.metrics, 'clients') or point.number:.0f}")
+            failed.append(f"{bad:.0f} of {_value(point.metrics, 'clients') or point.number:.0f}")
     if failed:
         yield f"the figures are of clients that came up; not configured were {_some(failed)}"
 

@@ -70,7 +70,7 @@ def tunnel_figures(
         "tunnels_lost": Metric(_told(data, "lost", 0 if rows else None), "count"),
         **{name: Metric(_told(data, name, 0 if rows else None), "count") for name in _RARE},
         "returned": Metric(histograms.named("reconnect").count if rows else None, "count"),
-        "renegotiated": Metric(histograms.named("renegotiate").count if rows else None, "count"),
+        "renegotiated": Metric(_told(data, "renegotiated", 0 if rows else None), "count"),
         **{f"pings_lost_{when}": Metric(_pings_lost(data, when), "count") for when in ("before", "during", "after")},
         **times("late", histograms.named("late"), _LATE),
         **{name: one for ping in PINGS for name, one in in_ms(times(ping, histograms.named(ping), _SPREAD))},

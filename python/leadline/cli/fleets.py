@@ -23,6 +23,7 @@ from leadline.plan import TunnelTest
 from leadline.report import measurement, scaling_table
 from leadline.trial import Interrupt, Single, measure
 from leadline.trial.ledger import Ledger
+from leadline.trial.tunnel_workload import FORGOTTEN_S
 
 Fleet = tuple[TunnelTest, TunnelWorkload]
 
@@ -90,6 +91,10 @@ async def _measured(
             journal = stack.enter_context(Journal(folder.journal_path))
         ledger = Ledger(journal if journal is not None else [])
         for single in singles:
+            if measured:
+                await interrupt.pause(FORGOTTEN_S)
+            if interrupt.asked.is_set():
+                break
             entries: list[dict[str, Any]] = []
             try:
                 result = await measure(single, entries, journal, interrupt, (progress,))
@@ -97,8 +102,6 @@ async def _measured(
                 broken = error
                 break
             measured.append(_Sized(single.case, int(single.parameters["clients"]), result))
-            if interrupt.asked.is_set():
-                break
         ended = "failed" if broken else "interrupted" if interrupt.asked.is_set() else "done"
         ledger.record("run-end", status=ended)
     if folder is not None:

@@ -14,7 +14,8 @@ def trial_seconds(case: Case) -> float:
     fixed, per_client = _bring_up_seconds(case.sut)
     hosts = case.clients + (3 if case.topology == "site-to-site" else 2)
     tests = sum(test.expected_ms / 1000 + _BETWEEN_TESTS_S for test in case.tests)
-    tests += len(case.tests) * (case.fleet or 0) * _PER_FLEET_CLIENT_S
+    if case.fleet is not None:
+        tests += len(case.tests) * case.fleet * _PER_FLEET_CLIENT_S + (len(case.tests) - 1) * _BETWEEN_FLEETS_S
     return hosts * _PER_HOST_S + fixed + (0 if case.fleet else case.clients) * per_client + tests + _TEAR_DOWN_S
 
 
@@ -77,4 +78,6 @@ def _needs_of(case: Case) -> list[Need]:
 _PER_HOST_S = 0.08
 _BETWEEN_TESTS_S = 0.7
 _PER_FLEET_CLIENT_S = 0.004
+_BETWEEN_FLEETS_S = 6.0
+"""Until the gateway has forgotten the clients of the test before."""
 _TEAR_DOWN_S = 0.5

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 
@@ -18,11 +19,14 @@ from markupsafe import Markup
 from leadline.analysis.model import RunAnalysis, TestResult, Validity
 from leadline.report import charts, figures, http_summary, quantities, tunnel_summary, verdicts, views
 
+FlameGraphs = Mapping[str, Sequence[tuple[str, str]]]
+"""By test, as in "c01/1/tcp-up": the host that was sampled, and the picture's place beside the page."""
+
 _MOST_OPEN_CASES = 4
 
 
-def render_html(analysis: RunAnalysis) -> str:
-    """The whole report as one HTML document."""
+def render_html(analysis: RunAnalysis, flame_graphs: FlameGraphs | None = None) -> str:
+    """The whole report as one HTML document; flame graphs are files beside it, which it links."""
     sections = views.case_sections(analysis)
     scripts = _scripts()
     return (
@@ -42,6 +46,7 @@ def render_html(analysis: RunAnalysis) -> str:
             host_groups=views.host_groups(analysis),
             observer_costs=views.observer_costs(analysis),
             plan_link=_plan_link(analysis),
+            flame_graphs=flame_graphs or {},
             policy=_policy(scripts),
             scripts=[Markup(script) for script in scripts],
             styles=Markup(_static("vendor/uplot/uPlot.min.css") + _static("report.css")),
@@ -73,6 +78,7 @@ def _environment() -> Environment:
         circumstances=views.circumstances,
         examples_of=views.error_examples,
         phases_of=_phases,
+        fleet_of=_fleet,
     )
     return environment
 
@@ -82,6 +88,19 @@ def _phases(test: TestResult) -> list[tuple[str, tuple[str, ...]]]:
     if test.kind != "tunnel":
         return http_summary.phase_rows(test)
     return [(title, (*cells[:3], *cells[4:])) for title, cells in tunnel_summary.step_rows(test)]
+
+
+def _fleet(test: TestResult) -> list[tuple[str, list[str]]]:
+    """What became of a fleet's clients, and why, as the terminal says it: names, each with its lines."""
+    if test.kind != "tunnel":
+        return []
+    found: list[tuple[str, list[str]]] = []
+    others = tunnel_summary.other_errors(test) if test.errors else []
+    for name, line in (*tunnel_summary.tunnel_rows(test), *others):
+        if name or not found:
+            found.append((name, []))
+        found[-1][1].append(line)
+    return found
 
 
 @cache

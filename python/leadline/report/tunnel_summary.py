@@ -142,17 +142,18 @@ def _handshakes(metrics: Mapping[str, Metric], fleet: FleetFindings | None) -> s
 
 
 def _actions(metrics: Mapping[str, Metric]) -> list[tuple[str, str]]:
-    """What clients were told to do later on, and what came of it at the first attempt."""
+    """What clients did later on, told to or by themselves, and what came of it."""
     parts = []
-    for asked, done, words in (
-        ("reconnects_begun", "returned", ("reconnects", "back at the first attempt")),
-        ("renegotiations_asked", "renegotiated", ("renegotiations", "done")),
-    ):
-        if count := _value(metrics, asked):
-            parts.append(f"{count:,.0f} {words[0]}, {quantities.count(_value(metrics, done))} {words[1]}")
+    if begun := _value(metrics, "reconnects_begun"):
+        parts.append(
+            f"{begun:,.0f} reconnects, {quantities.count(_value(metrics, 'returned'))} back at the first attempt"
+        )
+    asked, renewed = (_value(metrics, name) or 0.0 for name in ("renegotiations_asked", "renegotiated"))
+    if asked or renewed:
+        parts.append(f"{asked:,.0f} renegotiations; keys renewed {renewed:,.0f} times, whoever began it")
     if skipped := _value(metrics, "actions_skipped"):
         parts.append(f"{skipped:,.0f} skipped by clients that could not")
-    return [("told to", "; ".join(parts))] if parts else []
+    return [("later", "; ".join(parts))] if parts else []
 
 
 def _pings(metrics: Mapping[str, Metric]) -> list[tuple[str, str]]:

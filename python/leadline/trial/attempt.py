@@ -19,6 +19,7 @@ from leadline.trial.ledger import Ledger
 from leadline.trial.notices import PhaseBegan, TestBegan, TestEnded, TrialBegan, TrialEnded
 from leadline.trial.place import Place
 from leadline.trial.profile import profiled
+from leadline.trial.tunnel_workload import FORGOTTEN_S
 from leadline.trial.workloads import LoadWorkload, workload
 
 T = TypeVar("T")
@@ -86,7 +87,9 @@ async def _stages(trial: Trial, around: Surroundings) -> None:
         try:
             await place.observe(spot, f"{label}/bring-up", around.observe_period_ms, ledger)
             async with _brought_up(trial, spot, around) as up:
-                for test in trial.case.tests:
+                for number, test in enumerate(trial.case.tests):
+                    if number and up.fleet is not None:
+                        await around.interrupt.pause(FORGOTTEN_S)
                     async with _phase(ledger, label, test.name):
                         await _test(test, label, up, spot, around)
         finally:

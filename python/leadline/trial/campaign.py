@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -119,12 +119,13 @@ def conclude(folder: RunFolder) -> RunOutcome:
     """
     analysis = analyse(folder.read_manifest(), read_journal(folder.journal_path))
     problems = []
+    drawn: dict[str, list[tuple[str, str]]] = {}
     for write in (
         lambda run: _complete_manifest(run, analysis),
         rebuild,
         lambda run: write_results(run, result_rows(analysis)),
-        lambda run: _report(run, analysis),
-        draw_profiles,
+        lambda run: drawn.update(draw_profiles(run)),
+        lambda run: _report(run, analysis, drawn),
     ):
         try:
             write(folder)
@@ -140,6 +141,6 @@ def _complete_manifest(folder: RunFolder, analysis: RunAnalysis) -> None:
         folder.write_manifest({**manifest, "hosts": analysis.hosts})
 
 
-def _report(folder: RunFolder, analysis: RunAnalysis) -> None:
-    page = render_html(analysis)
+def _report(folder: RunFolder, analysis: RunAnalysis, drawn: Mapping[str, Sequence[tuple[str, str]]]) -> None:
+    page = render_html(analysis, drawn)
     replace(folder.report_path, lambda path: path.write_text(page, encoding="utf-8"))

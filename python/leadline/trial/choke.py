@@ -20,6 +20,7 @@ from leadline.plan import TunnelTest
 from leadline.trial.capacity_search import Ending, Found, Limits
 from leadline.trial.find_rate import verdict_of
 from leadline.trial.single import Single
+from leadline.trial.tunnel_workload import FORGOTTEN_S, GIVEN_UP_S
 
 FINAL_S = 5.0
 """How long the arrivals of the trials that decide last, where nobody says and there are clients for it."""
@@ -137,6 +138,12 @@ class FleetQuestion:
         text = f"the highest rate that was tried holds, {HEADROOM:g} times what all of them at once came to"
         return Validity(Verdict.UNDETERMINED, (Reason("highest-rate-held", text),))
 
+    def rest_s(self, result: TestResult) -> float:
+        """Until the server has forgotten these clients; of a few that broke off it hardly meets a port again."""
+        failed = result.metrics.get("failed_ratio")
+        are_many = failed is not None and failed.value is not None and failed.value > _FEW
+        return GIVEN_UP_S if are_many else FORGOTTEN_S
+
     def nothing(self, result: TestResult) -> str:
         """Nobody came up."""
         causes = ", ".join(f"{count} x {name}" for name, count in result.errors.items()) or "no error was counted"
@@ -159,3 +166,4 @@ def storm_rate_per_s(figures: dict[str, float | None]) -> float | None:
 
 
 _LEAVING_MS = 2000
+_FEW = 0.05

@@ -54,6 +54,9 @@ class Question(Protocol):
     def reached_per_s(self, result: TestResult) -> float | None:
         """What the load without a rate came to; None where there is nothing to search."""
 
+    def rest_s(self, result: TestResult) -> float:
+        """How long the server needs after this until the next trial finds it as it was."""
+
     def nothing(self, result: TestResult) -> str:
         """What to say where the load without a rate came to nothing."""
 
@@ -111,6 +114,10 @@ class HttpQuestion:
     def reached_per_s(self, result: TestResult) -> float | None:
         """The closed loop's rate."""
         return result.metrics["requests_per_s"].value
+
+    def rest_s(self, result: TestResult) -> float:
+        """Connections that are closed leave nothing behind that the next ones meet."""
+        return 0.0
 
     def nothing(self, result: TestResult) -> str:
         """Nobody answered."""
@@ -174,6 +181,7 @@ class Search:
     watching: Watching = lambda: nullcontext(())
     _trials: list[Trial] = field(default_factory=list)
     _begun: int = 0
+    _rest_s: float = 0.0
     _error: str | None = None
 
     async def run(self) -> Answer:
@@ -215,6 +223,7 @@ class Search:
         return self._answer(found, first)
 
     async def _trial(self, rate_per_s: float, duration_s: float) -> Trial:
+        await self.interrupt.pause(self._rest_s)
         if self.interrupt.asked.is_set():
             raise Stopped(Ending.INTERRUPTED)
         try:
@@ -235,7 +244,9 @@ class Search:
         single = self.question.single(f"c{self._begun:02}", rate_per_s, steady_s)
         entries: list[dict[str, Any]] = []
         with self.watching() as observers:
-            return await measure(single, entries, self.sheet, self.interrupt, observers)
+            result = await measure(single, entries, self.sheet, self.interrupt, observers)
+        self._rest_s = self.question.rest_s(result)
+        return result
 
     def _answer(self, found: Found, first: TestResult) -> Answer:
         validity = self.question.validity(found, self._trials, self._error)

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 EXIT_CODE = 130
 _ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -23,6 +23,11 @@ class Interrupt:
         self._signalled = False
         self._on_first = on_first
         self._on_second = on_second
+
+    async def pause(self, length_s: float) -> None:
+        """Wait for so long, or until an end is asked for."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.asked.wait(), length_s)
 
     @contextmanager
     def signals_caught(self) -> Iterator[None]:

@@ -61,23 +61,27 @@ async def _end(label: str, agent: Agent) -> None:
         return
 
 
-def draw_profiles(folder: RunFolder) -> None:
-    """Draw every profile of the journal that is not drawn yet.
+def draw_profiles(folder: RunFolder) -> dict[str, list[tuple[str, str]]]:
+    """Draw every profile of the journal that is not drawn yet. By test: each host and where its picture is, in the
+    folder.
 
     Raises:
         DatasetError: one cannot be drawn or written.
     """
+    drawn: dict[str, list[tuple[str, str]]] = {}
     for entry in read_journal(folder.journal_path):
         event = entry.get("event")
         if not isinstance(event, dict) or event.get("type") != "profiled" or not event.get("folded"):
             continue
-        title = f"{event['trial']} on {entry.get('host')}"
-        path = folder.profiles_path / f"{title.replace(' on ', '-').replace('/', '-')}.svg"
+        test, host = str(event["trial"]), str(entry.get("host"))
+        path = folder.profiles_path / f"{test}-{host}.svg".replace("/", "-")
+        drawn.setdefault(test, []).append((host, f"{path.parent.name}/{path.name}"))
         if path.exists():
             continue
         try:
-            svg = flame_graph(title, event["folded"])
+            svg = flame_graph(f"{test} on {host}", event["folded"])
             path.parent.mkdir(exist_ok=True)
         except (LeadlineError, OSError) as error:
             raise DatasetError(f"{path.name} cannot be drawn: {error}") from error
         replace(path, partial(Path.write_text, data=svg, encoding="utf-8"))
+    return drawn

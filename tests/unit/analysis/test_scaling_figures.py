@@ -108,7 +108,7 @@ def test_clients_that_failed_are_named_where_they_did() -> None:
 
     [found] = of_fleets([point(200, 0, 0), point(400, 0, 0), point(800, 300, 12)])
     assert [number for number, _ in found.points] == [200, 400, 800]
-    assert found.notes[0] == "the figures are of clients that came up; not configured were at 800 312 of 800"
+    assert found.notes[0] == "the figures are of clients that came up; not configured were 312 of 800"
 
 
 def test_a_run_leaves_out_what_its_verdict_doubts() -> None:

@@ -171,6 +171,14 @@ def test_a_highest_rate_that_holds_says_what_kept_it_from_being_higher() -> None
     assert other.reasons[0].text == "the highest rate that was tried holds, 10 times what all of them at once came to"
 
 
+def test_a_trial_waits_until_the_server_has_forgotten_the_one_before() -> None:
+    """From the same port comes another client otherwise, and is refused."""
+    asked = question(1000)
+    assert asked.rest_s(result(failed_ratio=0.0)) == 6.0, "OpenVPN holds on to who has left for 5 s"
+    assert asked.rest_s(result(failed_ratio=0.01)) == 6.0
+    assert asked.rest_s(result(failed_ratio=0.3)) == 60.0, "and to a handshake that broke off for 60 s"
+
+
 def test_a_search_without_anybody_up_says_who_was_to_come() -> None:
     nobody = replace(result(configured=0.0), errors={"reset_unanswered": 1000})
     said = question(1000).nothing(nobody)

@@ -60,3 +60,15 @@ async def test_handlers_come_back_and_what_was_ignored_stays_so() -> None:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def test_a_pause_ends_when_an_end_is_asked_for() -> None:
+    async def paused() -> bool:
+        interrupt = Interrupt()
+        await interrupt.pause(0.0)
+        before = interrupt.asked.is_set()
+        interrupt.asked.set()
+        await interrupt.pause(86_400.0)
+        return before
+
+    assert asyncio.run(paused()) is False

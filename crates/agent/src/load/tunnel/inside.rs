@@ -274,9 +274,9 @@ impl Inside {
     }
 
     /// So many packets that were on their way were refused by the socket after all.
-    pub fn not_sent(&mut self, packets: u64, ledger: &Ledger<'_>) {
+    pub fn not_sent(&mut self, packets: u64, counters: Option<&FlowCounters>) {
         self.sent = self.sent.saturating_sub(packets);
-        if let (Some(traffic), Some(counters)) = (&mut self.traffic, ledger.counters) {
+        if let (Some(traffic), Some(counters)) = (&mut self.traffic, counters) {
             traffic.not_sent(packets, counters);
         }
     }

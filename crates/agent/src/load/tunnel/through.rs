@@ -139,7 +139,7 @@ impl Worker {
         let refused = outbox.take_refused();
         if refused > 0 {
             tally.not_sent += refused;
-            inside.not_sent(refused, &ledger);
+            inside.not_sent(refused, ledger.counters);
         }
         if link.is_blocked() && !was_blocked {
             tally.pushback += 1;

@@ -215,8 +215,8 @@ impl Worker {
 
     /// The socket has room again.
     fn resume(&mut self, index: usize) {
-        let Self { members, tally, .. } = self;
-        let Some(link) = &mut members[index].link else { return };
+        let Self { members, tally, fleet, .. } = self;
+        let Member { number, link: Some(link), inside, .. } = &mut members[index] else { return };
         let waiting = link.waiting_packets();
         match link.resume() {
             Ok(true) => {
@@ -228,6 +228,7 @@ impl Worker {
             Ok(false) => {}
             Err(error) => {
                 tally.not_sent += waiting;
+                inside.not_sent(waiting, fleet.counters.get(*number as usize).map(Arc::as_ref));
                 self.broken(index, &error);
             }
         }
