@@ -105,7 +105,7 @@ def busy_under_load(direction: str, busy: float) -> TestData:
         account = thread(0.0) | {"user_s": busy * max(0, second - 1), "wall_s": 1.0 + second, "runnable_wait_s": 0.0}
         standing = {"counts": {"configured": 1}, "errors": {}, "threads": [account]}
         data.add("client1", {**progress(EPOCH_NS + second * S, [], side="local"), "standing": standing})
-    generator = load(thread(0.0) | {"user_s": 9 * busy, "wall_s": 12.0, "runnable_wait_s": 0.0})
+    generator = load(thread(0.0) | {"user_s": 9 * busy, "wall_s": 11.0, "runnable_wait_s": 0.0})
     return end(
         data,
         report(1000, direction=direction) | {"start_ns": EPOCH_NS + S},
