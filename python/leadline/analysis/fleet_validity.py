@@ -1,8 +1,8 @@
 """Whether a fleet's own host was its limit, and what of the fleet is missing: evidence that other kinds of load lack.
 
 A storm may be over in a second of a test that lasts a minute, so threads are judged by the busiest stretch between two
-of their accounts, while clients were on their way up, and not by their mean. Clients that failed are figures of the
-server, not gaps: they change no verdict. Thresholds are those of `validity`.
+of their accounts, while clients were on their way up, and not by their mean; and besides over the whole load inside.
+Clients that failed are figures of the server, not gaps: they change no verdict. Thresholds are those of `validity`.
 """
 
 from __future__ import annotations
@@ -33,26 +33,38 @@ def busiest_stretch(data: TestData) -> float | None:
     return max(shares, default=None)
 
 
-def limits(data: TestData, histograms: Histograms, saturated: float, starved: float) -> Iterator[Reason]:
+def limits(
+    data: TestData, histograms: Histograms, saturated: float, starved: float
+) -> Iterator[tuple[Verdict, Reason]]:
     """Why the fleet may have been the limit: a thread that had nothing to spare, sends inside that were late."""
-    busiest = max(_stretches(data), default=(0.0, 0.0))
-    waiting = max(((busy + waited, waited) for busy, waited in _stretches(data)), default=(0.0, 0.0))
-    if busiest[0] >= saturated:
-        text = f"the fleet's busiest thread was on a CPU {busiest[0]:.0%} of the time while clients connected"
-        yield Reason("thread-saturated", text)
-    elif waiting[0] >= starved:
-        text = (
-            f"a thread of the fleet wanted a CPU {waiting[0]:.0%} of the time while clients connected, and waited for "
-            f"one {waiting[1]:.0%}"
-        )
-        yield Reason("thread-starved", text)
+    limited = Verdict.GENERATOR_LIMITED
+    # Load that comes down is made behind the gateway; who takes it in is its receiver.
+    carrying = Verdict.RECEIVER_LIMITED if data.spec.direction == "down" else limited
+    stages = (
+        (limited, "clients connected", _stretches(data)),
+        (carrying, "they carried load", _under_load(data)),
+    )
+    for verdict, when, stretches in stages:
+        busiest = max(stretches, default=(0.0, 0.0))
+        waiting = max(((busy + waited, waited) for busy, waited in stretches), default=(0.0, 0.0))
+        if busiest[0] >= saturated:
+            text = f"the fleet's busiest thread was on a CPU {busiest[0]:.0%} of the time while {when}"
+            yield verdict, Reason("thread-saturated", text)
+            break
+        if waiting[0] >= starved:
+            text = (
+                f"a thread of the fleet wanted a CPU {waiting[0]:.0%} of the time while {when}, and waited for one "
+                f"{waiting[1]:.0%}"
+            )
+            yield verdict, Reason("thread-starved", text)
+            break
     late_us, allowed_us = histograms.named("traffic_late").percentile_us(99.0), late_allowed_inside_us(data)
     if late_us is not None and late_us > allowed_us:
         text = f"sends inside were late by {late_us / 1e3:.3g} ms at p99; {allowed_us / 1e3:.3g} ms are allowed"
-        yield Reason("sends-late", text)
+        yield limited, Reason("sends-late", text)
     unsent = counter(data, "unsent")
     if unsent and data.spec.carries and unsent > _leftover(data):
-        yield Reason("unsent", f"{unsent} packets that were due inside were never sent")
+        yield limited, Reason("unsent", f"{unsent} packets that were due inside were never sent")
 
 
 def gaps(data: TestData) -> Iterator[tuple[Verdict, Reason]]:
@@ -93,15 +105,39 @@ def _stretches(data: TestData) -> list[tuple[float, float]]:
     storm = (min(row["due_ns"] for row in rows), max(ends)) if ends else None
     found = []
     for accounts in _accounts(data).values():
-        for (before_ns, before), (after_ns, after) in pairwise(accounts):
-            wall_s = after["wall_s"] - before["wall_s"]
-            outside = storm is not None and (before_ns >= storm[1] or after_ns <= storm[0])
-            if wall_s < SHORTEST_STRETCH_S or outside:
-                continue
-            busy_s = worked_s(after) - worked_s(before)
-            waited_s = (after.get("runnable_wait_s") or 0.0) - (before.get("runnable_wait_s") or 0.0)
-            found.append((busy_s / wall_s, waited_s / wall_s))
+        for before, after in pairwise(accounts):
+            outside = storm is not None and (before[0] >= storm[1] or after[0] <= storm[0])
+            if not outside:
+                found += _shares(before, after)
     return found
+
+
+def _under_load(data: TestData) -> list[tuple[float, float]]:
+    """The same shares of each thread over the whole load inside: one that lasts is not judged by its busiest second."""
+    if not data.spec.carries:
+        return []
+    flows = [(found, flow) for found in data.load_outcomes() for flow in found.outcome["flows"]]
+    begun = [flow["start_ns"] - found.offset_ns for found, flow in flows if flow["start_ns"] is not None]
+    ended = [flow["end_ns"] - found.offset_ns for found, flow in flows if flow["end_ns"] is not None]
+    if not begun or not ended:
+        return []
+    found = []
+    for accounts in _accounts(data).values():
+        # Accounts are given once an interval: the load's are those between its ends.
+        inside = [account for account in accounts if min(begun) <= account[0] <= max(ended)]
+        if len(inside) > 1:
+            found += _shares(inside[0], inside[-1])
+    return found
+
+
+def _shares(before: Account, after: Account) -> list[tuple[float, float]]:
+    """Of the time between two accounts; nothing where that is too short."""
+    wall_s = after[1]["wall_s"] - before[1]["wall_s"]
+    if wall_s < SHORTEST_STRETCH_S:
+        return []
+    busy_s = worked_s(after[1]) - worked_s(before[1])
+    waited_s = (after[1].get("runnable_wait_s") or 0.0) - (before[1].get("runnable_wait_s") or 0.0)
+    return [(busy_s / wall_s, waited_s / wall_s)]
 
 
 def _accounts(data: TestData) -> dict[tuple[str, str, str], list[Account]]:

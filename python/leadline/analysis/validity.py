@@ -192,8 +192,7 @@ def _errors(data: TestData) -> str:
 def _loads(data: TestData, flows: Sequence[Flow], histograms: Histograms) -> Iterator[Finding]:
     """Limits of the hosts that generate and of those that answer."""
     if data.spec.kind == "tunnel":
-        for reason in fleet_validity.limits(data, histograms, SATURATED_BUSY, STARVED_BUSY_AND_WAITING):
-            yield Verdict.GENERATOR_LIMITED, reason
+        yield from fleet_validity.limits(data, histograms, SATURATED_BUSY, STARVED_BUSY_AND_WAITING)
         yield from _late_sends(data, histograms)
         yield from _behind_the_gateway(data)
         return

@@ -98,6 +98,28 @@ def test_a_server_that_sends_down_is_the_generator() -> None:
     assert reasons(upward) == {"thread-saturated": Verdict.RECEIVER_LIMITED}
 
 
+def busy_under_load(direction: str, busy: float) -> TestData:
+    """A fleet whose thread is busy so much of each second of its load, which begins a second after the clients came."""
+    data = carrying("udp", direction)
+    for second in range(11):
+        account = thread(0.0) | {"user_s": busy * max(0, second - 1), "wall_s": 1.0 + second, "runnable_wait_s": 0.0}
+        standing = {"counts": {"configured": 1}, "errors": {}, "threads": [account]}
+        data.add("client1", {**progress(EPOCH_NS + second * S, [], side="local"), "standing": standing})
+    generator = load(thread(0.0) | {"user_s": 9 * busy, "wall_s": 11.0, "runnable_wait_s": 0.0})
+    return end(
+        data,
+        report(1000, direction=direction) | {"start_ns": EPOCH_NS + S},
+        receiver=load(side="peer"),
+        generator=generator,
+    )
+
+
+def test_a_fleets_thread_must_have_something_to_spare_under_load_too() -> None:
+    assert reasons(busy_under_load("up", 0.5)) == {}
+    assert reasons(busy_under_load("up", 0.99)) == {"thread-saturated": Verdict.GENERATOR_LIMITED}
+    assert reasons(busy_under_load("down", 0.99)) == {"thread-saturated": Verdict.RECEIVER_LIMITED}
+
+
 def test_arrivals_are_the_fleets_own_whichever_way_its_load_goes() -> None:
     data = carrying("udp", "down")
     object.__setattr__(data, "spec", type(data.spec).read({**_spec(), "rate_per_s": 1000.0}))
