@@ -43,7 +43,7 @@ test-rust:
 	cargo test --quiet --workspace
 
 # Most of these tests wait: for loads to end, for servers, for timeouts. So two halves run side by side; each prints its own end.
-SLOW_TESTS := tests/browser tests/docs $(addprefix tests/lab/test_,examples.py sut_bring_up.py $(addprefix tunnel_,choke.py given.py matrix.py refusals.py renewals.py returns.py secrets.py servers.py truths.py))
+SLOW_TESTS := tests/browser tests/docs $(addprefix tests/lab/test_,examples.py sut_bring_up.py $(addprefix tunnel_,given.py matrix.py refusals.py renewals.py returns.py secrets.py servers.py truths.py))
 
 test-python:
 	@printf '%s\n' '$(SLOW_TESTS)' '$(addprefix --ignore=,$(SLOW_TESTS))' | xargs -P 2 -I % sh -c '$(PYTHON) -m pytest --quiet %'
