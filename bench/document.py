@@ -27,6 +27,8 @@ are this machine's; the ratios are what to compare.
 - **Handshakes** are full ones on both sides: the server resumes nothing.
 - **Packets** are sealed and opened in memory by one thread, over 16 KiB, by its CPU time; `openssl speed` encrypts one
   buffer over and over with one key and nonce, and makes no tag. Ratios are of rates.
+- **Lateness** is compared with a bare schedule (`bench/wake.c`), a thread that wakes for each due instant on the same
+  CPU, is busy for 20 µs, and sends nothing: what it is late by is the machine's and its host's doing.
 - **Memory** is the most that the agent's process had resident; the kernel keeps its sockets elsewhere.
 """
 
