@@ -8,6 +8,7 @@ search begins with all clients at once, whose best stretch tells about what the 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -141,8 +142,10 @@ class FleetQuestion:
     def rest_s(self, result: TestResult) -> float:
         """Until the server has forgotten these clients; of a few that broke off it hardly meets a port again."""
         failed = result.metrics.get("failed_ratio")
-        are_many = failed is not None and failed.value is not None and failed.value > _FEW
-        return GIVEN_UP_S if are_many else FORGOTTEN_S
+        if failed is None or failed.value is None or failed.value <= _FEW:
+            return FORGOTTEN_S
+        windows = _HAND_WINDOW.findall(self.workload.profile)
+        return max(FORGOTTEN_S, float(windows[-1]) if windows else GIVEN_UP_S)
 
     def nothing(self, result: TestResult) -> str:
         """Nobody came up."""
@@ -166,4 +169,6 @@ def storm_rate_per_s(figures: dict[str, float | None]) -> float | None:
 
 
 _LEAVING_MS = 2000
+# Both ends of a tunnel are given the same one, or the server's own is not known here.
+_HAND_WINDOW = re.compile(r"^\s*hand-window\s+(\d{1,6})\s*$", re.MULTILINE)
 _FEW = 0.05

@@ -177,6 +177,10 @@ def test_a_trial_waits_until_the_server_has_forgotten_the_one_before() -> None:
     assert asked.rest_s(result(failed_ratio=0.0)) == 6.0, "OpenVPN holds on to who has left for 5 s"
     assert asked.rest_s(result(failed_ratio=0.01)) == 6.0
     assert asked.rest_s(result(failed_ratio=0.3)) == 60.0, "and to a handshake that broke off for 60 s"
+    for written, rest_s in (("hand-window 20", 20.0), ("hand-window 2", 6.0), ("# hand-window 20", 60.0)):
+        profile = f"client\n{written}\nverb 3\n"
+        told = replace(asked, workload=asked.workload.model_copy(update={"profile": profile}))
+        assert told.rest_s(result(failed_ratio=0.3)) == rest_s, written
 
 
 def test_a_search_without_anybody_up_says_who_was_to_come() -> None:
