@@ -10,6 +10,7 @@ import json
 import signal
 import socket
 import socketserver
+import statistics
 import subprocess
 import threading
 import time
@@ -46,15 +47,18 @@ def test_a_limited_link_leaves_tcp_what_its_headers_leave(tmp_path: Path) -> Non
         for ip in (4, 6)
     ]
     plan = (
-        f"{{name: tbf, lab: {{link: {{rate: 100mbit}}}}, sut: {{kind: route}}, repeat: 2, tests: [{', '.join(tests)}]}}"
+        f"{{name: tbf, lab: {{link: {{rate: 100mbit}}}}, sut: {{kind: route}}, repeat: 3, tests: [{', '.join(tests)}]}}"
     )
     run = cli.run(plan, tmp_path)
     assert run.code == 0, run.err
-    for repeat in (1, 2):
-        for direction in ("up", "down"):
-            for ip, share in GOODPUT_SHARE.items():
-                goodput = run.figures(f"{direction}{ip}", repeat=repeat)["throughput_bps"]
-                assert goodput == pytest.approx(100e6 * share, rel=0.02), (direction, ip, repeat)
+    for direction in ("up", "down"):
+        for ip, share in GOODPUT_SHARE.items():
+            all_of_it = 100e6 * share
+            found = [run.figures(f"{direction}{ip}", repeat=repeat)["throughput_bps"] for repeat in (1, 2, 3)]
+            assert max(found) <= 1.02 * all_of_it, (direction, ip, found)
+            # Who keeps the sender off its CPU for longer than the link's bucket lasts takes that time from the link for
+            # good. That may befall one of three on a machine that others use.
+            assert statistics.median(found) == pytest.approx(all_of_it, rel=0.02), (direction, ip, found)
 
 
 @needs_lab
