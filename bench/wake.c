@@ -1,23 +1,13 @@
 // A schedule and nothing else: wakes for each due instant, is busy for as long as a send and an answer take, and counts
-// the instants that it comes to too late. What it is late by is the machine's doing. Asks the kernel for what the
-// fleet's threads ask for: exact timers and short turns.
+// the instants that it comes to too late. What it is late by is the machine's doing. Has exact timers, as the fleet's
+// threads have.
 // wake RATE_PER_S SECONDS BUSY_NS LATE_NS
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
-
-struct turn {
-    uint32_t size, policy;
-    uint64_t flags;
-    int32_t nice;
-    uint32_t priority;
-    uint64_t runtime_ns, deadline_ns, period_ns;
-};
 
 static int64_t now_ns(void) {
     struct timespec now;
@@ -32,9 +22,7 @@ int main(int argc, char **argv) {
     }
     const int64_t gap_ns = 1000000000 / atoll(argv[1]), busy_ns = atoll(argv[3]), limit_ns = atoll(argv[4]);
     const int64_t count = atoll(argv[1]) * atoll(argv[2]);
-    struct turn turn = {.size = sizeof turn, .runtime_ns = 100000};
     prctl(PR_SET_TIMERSLACK, 1UL);
-    syscall(SYS_sched_setattr, 0, &turn, 0);
     const int64_t begin_ns = now_ns() + 1000000;
     int64_t late = 0;
     for (int64_t number = 0; number < count; number++) {
