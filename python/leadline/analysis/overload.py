@@ -13,7 +13,10 @@ from typing import Any
 
 from leadline.analysis.model import Overload
 
-_SILENT = frozenset({"silence_after_reset", "closed_unanswered"})
+_REFUSED = {
+    "silence_after_reset": "answered, then left in silence",
+    "closed_unanswered": "connected, then closed before an answer",
+}
 
 
 def overload(rows: Iterable[Mapping[str, Any]]) -> tuple[Overload, ...]:
@@ -38,11 +41,12 @@ def _pool_exhausted(rows: Sequence[Mapping[str, Any]]) -> Overload | None:
 
 def _max_clients(rows: Sequence[Mapping[str, Any]], up: Sequence[Mapping[str, Any]]) -> Overload | None:
     held = sum(row.get("state") in ("configured", "partial") for row in rows)
-    refused = [row for row in rows if row.get("cause") in _SILENT]
+    refused = [row for row in rows if row.get("cause") in _REFUSED]
     # Who met it again at a later attempt met no passing trouble.
     if not refused or not held or not (any(row["attempts"] > 1 for row in refused) or _went_on(refused, up)):
         return None
-    said = f"{_clients(len(refused))} answered, then left in silence, while it held {held:,}"
+    met = " or ".join(words for cause, words in _REFUSED.items() if any(row["cause"] == cause for row in refused))
+    said = f"{_clients(len(refused))} {met}, while it held {held:,}"
     return Overload("max_clients", len(refused), said)
 
 
