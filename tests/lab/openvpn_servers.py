@@ -32,7 +32,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from lab_scripts import Person, Program, able_person
 
-READY_S = 20.0
+READY_S = 60.0
 PASSWORD = "correct horse battery"
 """Every user's."""
 ROUTE, DNS = ipaddress.ip_network("10.250.0.0/16"), "10.250.0.53"
@@ -306,6 +306,15 @@ class Server:
         [head] = [line[2:] for line in lines if line[:2] == ["HEADER", "CLIENT_LIST"]]
         return [dict(zip(head, line[1:], strict=True)) for line in lines if line[0] == "CLIENT_LIST"]
 
+    def listed(self, count: int) -> list[dict[str, str]]:
+        """As soon as it knows so many clients by their names: these. Before it has seen a certificate, none has one."""
+
+        def all_named() -> list[dict[str, str]] | None:
+            rows = [row for row in self.clients() if row["Common Name"] != "UNDEF"]
+            return rows if len(rows) == count else None
+
+        return list(self.until(all_named))
+
     def is_empty(self) -> bool:
         """Whether it has no client any more."""
         return not self.clients()
@@ -524,6 +533,12 @@ class Running:
                 if standing := (json.loads(line).get("event") or {}).get("standing"):
                     counts = standing["counts"]
         return counts
+
+    def interrupt_once(self, **counts: int) -> Fleet:
+        """Its end, asked for with SIGINT as soon as that many of its clients stand so."""
+        while not counts.items() <= self.standing().items():
+            assert self.is_running(0.1), self.finish().err
+        return self.interrupt()
 
     def interrupt(self) -> Fleet:
         """Its end, asked for with SIGINT."""

@@ -36,9 +36,8 @@ def test_source_addresses_in_turn(place: Inside, keys: Keys, transport: str) -> 
     with servers.server(place, keys, Setting(transport=transport)) as server:
         bind = ("--bind", "127.0.0.2-127.0.0.9", "--ping", "500ms", "-d", "120s")
         running = servers.start_fleet(place, server.profile("bound"), "-n", "16", *bind, *servers.issued(server))
-        server.until(lambda: len(server.clients()) == 16)
-        seen = Counter(row["Real Address"].rsplit(":", 1)[0] for row in server.clients())
-        fleet = running.interrupt()
+        seen = Counter(row["Real Address"].rsplit(":", 1)[0] for row in server.listed(16))
+        fleet = running.interrupt_once(configured=16)
         assert fleet.states == {"configured": 16}, fleet.err
         assert seen == {f"127.0.0.{number}": 2 for number in range(2, 10)}
         assert Counter(row["local"].rsplit(":", 1)[0] for row in fleet.rows) == seen
@@ -55,9 +54,8 @@ def test_certificates_from_a_folder(place: Inside, keys: Keys) -> None:
             authority.issue(name)
         stay = ("-n", "5", "--identities", folder, "--ping", "500ms", "-d", "120s")
         running = servers.start_fleet(place, server.profile("people"), *stay)
-        server.until(lambda: len(server.clients()) == 5)
-        seen = Counter(row["Common Name"] for row in server.clients())
-        fleet = running.interrupt()
+        seen = Counter(row["Common Name"] for row in server.listed(5))
+        fleet = running.interrupt_once(configured=5)
         assert fleet.states == {"configured": 5}, fleet.err
         assert seen == Counter([*names, names[0]])
 

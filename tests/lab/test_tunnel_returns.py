@@ -105,7 +105,6 @@ def amid_it_stands_still(server: Server, running: Running, after: int, *, for_s:
 
 def until_all_carry(server: Server) -> None:
     """Every client is there, and its bytes have become more since it was: it has been answered inside, and pings."""
-    server.until(lambda: len(server.clients()) == CLIENTS)
     before = received(server)
     # What is between two lines of a status may be one ping; of several it is sure that they were answered.
     server.until(lambda: all(count > before[name] + 500 for name, count in received(server).items()))
@@ -113,11 +112,9 @@ def until_all_carry(server: Server) -> None:
 
 def once_all_failed(running: Running) -> Fleet:
     """The end of a fleet of which nobody has a tunnel any more."""
-    while running.standing().get("failed") != CLIENTS:
-        assert running.is_running(0.1), running.finish().err
-    return running.interrupt()
+    return running.interrupt_once(failed=CLIENTS)
 
 
 def received(server: Server) -> dict[str, int]:
     """Bytes that each client has sent to it."""
-    return {row["Common Name"]: int(row["Bytes Received"]) for row in server.clients()}
+    return {row["Common Name"]: int(row["Bytes Received"]) for row in server.listed(CLIENTS)}
