@@ -233,6 +233,15 @@ fn who_is_to_end_does_not_try_again() {
 }
 
 #[test]
+fn a_client_is_unanswered_until_its_server_says_something() {
+    let mut worker = worker(&spec(&Gateway::start(Manners { answers: |_| false, ..Manners::default() }), 1));
+    worker.begin(0, monotonic_ns(), Occasion::Arrival);
+    assert_eq!(worker.members[0].phase, Phase::Asking);
+    worker.happened(0, monotonic_ns(), Event::Answered);
+    assert_eq!((worker.members[0].phase, worker.phases[Phase::Asking as usize]), (Phase::Negotiating, 0));
+}
+
+#[test]
 fn a_server_that_asks_for_more_time_is_given_it() {
     let mut worker = worker(&spec(&Gateway::start(Manners::default()), 1));
     let now_ns = monotonic_ns();
