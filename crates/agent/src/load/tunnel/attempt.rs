@@ -339,9 +339,9 @@ impl Worker {
 }
 
 /// As OpenVPN does: who is refused (`auth-retry none`), told to stop, or to end with its server's silence (`ping-exit`) does not
-/// ask again.
+/// ask again. Nor does a client that the host has no descriptor for: the fleet itself has the others.
 fn is_final(name: &str) -> bool {
-    matches!(name, "auth_failed" | "halted_by_server" | "ping_exit")
+    matches!(name, "auth_failed" | "halted_by_server" | "ping_exit" | "too_many_open_files")
 }
 
 /// What a failure by silence may come from; empty for any other.

@@ -221,10 +221,11 @@ fn who_is_to_end_does_not_try_again() {
         ("auth_failed", Phase::Failed),
         ("halted_by_server", Phase::Failed),
         ("ping_exit", Phase::Failed),
+        ("too_many_open_files", Phase::Failed),
         ("ping_restart", Phase::Resting),
         ("auth_token_refused", Phase::Resting),
     ];
-    let mut worker = worker(&TunnelSpec { retries: 3, ..spec(&Gateway::start(Manners::default()), 5) });
+    let mut worker = worker(&TunnelSpec { retries: 3, ..spec(&Gateway::start(Manners::default()), 6) });
     for (index, (name, phase)) in fates.into_iter().enumerate() {
         worker.begin(index, monotonic_ns(), Occasion::Arrival);
         worker.fail(index, name, "");
