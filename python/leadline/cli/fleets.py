@@ -104,7 +104,7 @@ async def _measured(
         ended = "failed" if broken else "interrupted" if interrupt.asked.is_set() else "done"
         ledger.record("run-end", status=ended)
     if folder is not None:
-        kept.conclude(folder)
+        kept.finish(folder)
     return measured, folder, interrupt.asked.is_set(), broken
 
 

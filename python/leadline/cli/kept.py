@@ -1,4 +1,4 @@
-"""The run folder that a quick command keeps with --out: made before its load, concluded after it."""
+"""The run folder that a quick command keeps with --out: made before its load, and finished after it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def begin(out: Path, name: str, manifest: Callable[[str], dict[str, Any]]) -> Ru
     return folder
 
 
-def conclude(folder: RunFolder) -> None:
+def finish(folder: RunFolder) -> None:
     """Tables and page from the journal; what goes wrong with them is said."""
     # A measurement that is not kept needs no library for tables.
-    from leadline.trial import conclude as made
+    from leadline.trial import conclude
 
-    for problem in made(folder).problems:
+    for problem in conclude(folder).problems:
         say_note(problem)

@@ -93,7 +93,7 @@ async def _measured(single: Single, wanted: Wanted) -> tuple[TestResult, RunFold
         finally:
             if wanted.hdr is not None:
                 write_given("--hdr", wanted.hdr, hdr_log(entries, time.time_ns() - time.monotonic_ns()))
-    kept.conclude(folder)
+    kept.finish(folder)
     return result, folder
 
 

@@ -120,7 +120,7 @@ async def _searched(question: HttpQuestion | FleetQuestion, wanted: Wanted) -> t
             question = replace(question, ceiling=ceiling)
         answer = await Search(question, interrupt, journal, tell, watching).run()
     if folder is not None:
-        kept.conclude(folder)
+        kept.finish(folder)
     return answer, folder
 
 
