@@ -315,6 +315,17 @@ fn timers_leave_sockets_their_turn() {
 }
 
 #[test]
+fn what_is_on_its_way_when_a_fleet_is_stopped_is_waited_for() {
+    let gateway = Gateway::start(Manners { dawdles: true, ..Manners::default() });
+    let stay = TunnelSpec { ping_ms: Some(100), duration_ms: 86_400_000, ..spec(&gateway, 2) };
+    // Two proving echoes and the pings that come after them, the last of which is not answered yet.
+    let outcome = run_until(&stay, &gateway, |seen| seen.echoes.load(Ordering::Relaxed) >= 7);
+    let counted = |name: &str| outcome.counts.get(name).copied().unwrap_or(0);
+    assert!(counted("pings_sent") >= 5, "{:?}", outcome.counts);
+    assert_eq!(counted("pings_answered"), counted("pings_sent"));
+}
+
+#[test]
 fn a_stopped_fleet_serves_no_more_sockets() {
     let server = UdpSocket::bind("127.0.0.1:0").unwrap();
     let gateway = Gateway::start(Manners::default());
