@@ -32,7 +32,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from lab_scripts import Person, Program, able_person
 
-READY_S = 60.0
 PASSWORD = "correct horse battery"
 """Every user's."""
 ROUTE, DNS = ipaddress.ip_network("10.250.0.0/16"), "10.250.0.53"
@@ -326,7 +325,7 @@ class Server:
 
     def until(self, happened: Callable[[], Any]) -> Any:
         """What `happened` gives, as soon as it gives something."""
-        deadline = time.monotonic() + READY_S
+        deadline = time.monotonic() + cli.WITHIN_S
         while not (found := happened()):
             assert self.process.poll() is None and time.monotonic() < deadline, self.log()[-3000:]
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -406,7 +405,7 @@ class Server:
         with contextlib.suppress(ProcessLookupError, FileNotFoundError):
             os.kill(inner(self.process), signal.SIGTERM)
         try:
-            self.process.wait(10)
+            self.process.wait(cli.WITHIN_S)
         finally:
             self.process.kill()
 
@@ -545,9 +544,9 @@ class Running:
         interrupt(self.process)
         return self.finish()
 
-    def finish(self, within_s: float = 120) -> Fleet:
+    def finish(self) -> Fleet:
         """Its end."""
-        out, err = self.process.communicate(timeout=within_s)
+        out, err = self.process.communicate(timeout=cli.WITHIN_S)
         folders = sorted(self.folder.iterdir()) if self.folder.is_dir() else []
         return Fleet(self.process.returncode, out.decode(), err.decode(), folders[-1] if folders else self.folder)
 

@@ -17,6 +17,8 @@ from typing import Any
 import cli_runs as cli
 import pytest
 
+from unhurried import free_port
+
 pytestmark = pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed")
 
 CONNECTIONS, DELAY_S = 10, 0.010
@@ -56,6 +58,8 @@ def check_ending(found: dict[str, Any]) -> None:
     """What a machine that others use makes of it, and what each ending promises."""
     rate = found["metrics"]["found_rate_per_s"]
     verdicts = {"found": "valid", "generator-limited": "generator-limited", "budget": "incomplete"}
+    # Of a closed loop that a busy machine kept from half of what it could do.
+    verdicts["all-held"] = "undetermined"
     assert found["validity"]["verdict"] == verdicts[found["ending"]]
     if found["ending"] == "found":
         assert found["deciding_trials_s"] == TRIAL_S
@@ -123,14 +127,14 @@ def test_no_rate_holds(server: cli.Server) -> None:
 def test_wrong_input_is_one_line(
     server: cli.Server, conditions: str, options: tuple[str, ...], code: int, says: str
 ) -> None:
-    done = cli.call(*command(server, conditions, *options), within_s=60)
+    done = cli.call(*command(server, conditions, *options))
     assert done.returncode == code
     (line,) = done.stderr.splitlines()
     assert says in line
 
 
 def test_nobody_there() -> None:
-    done = cli.call(*command(cli.Server(cli.free_port(), cli.free_port())), "--json", within_s=60)
+    done = cli.call(*command(cli.Server(free_port(), free_port())), "--json")
     assert done.returncode == 1
     assert "refused" in done.stderr and json.loads(done.stdout)["schema"] == "leadline.error/1"
 
@@ -142,7 +146,7 @@ def test_an_interrupt_keeps_what_is_known(server: cli.Server, tmp_path: Path) ->
             assert process.poll() is None
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=cli.WITHIN_S)
     assert process.returncode == 130, err
     found = json.loads(out)
     assert (found["ending"], found["validity"]["verdict"]) == ("interrupted", "incomplete")

@@ -80,7 +80,7 @@ def load_and_peak(run: str, engine: str, *arguments: str | Path) -> tuple[cli.Lo
 
         watcher = threading.Thread(target=watch)
         watcher.start()
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=cli.WITHIN_S)
         over.set()
         watcher.join()
     return cli.Load(run, process.returncode, out, err), max(peaks)

@@ -14,6 +14,8 @@ from typing import Any
 import cli_runs as cli
 import pytest
 
+from unhurried import free_port
+
 pytestmark = pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed")
 
 LOOPBACK = {4: "127.0.0.1", 6: "::1"}
@@ -59,7 +61,7 @@ def arguments(server: cli.Server, kind: str, host: str = LOOPBACK[4]) -> list[st
 
 
 def document(*command: str) -> dict[str, Any]:
-    done = cli.call(*command, "--json", within_s=60)
+    done = cli.call(*command, "--json")
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -204,7 +206,7 @@ def test_targets_decide_the_code(server: cli.Server) -> None:
 
 def fails(code: int, *command: str) -> str:
     """The one line that a command fails with."""
-    done = cli.call(*command, "--json", within_s=60)
+    done = cli.call(*command, "--json")
     assert done.returncode == code, (command, done.returncode, done.stderr)
     (line,) = done.stderr.splitlines()
     told = json.loads(done.stdout)
@@ -215,7 +217,7 @@ def fails(code: int, *command: str) -> str:
 
 @pytest.mark.parametrize("kind", ["tcp", "udp", "rr", "http"])
 def test_nobody_there(kind: str) -> None:
-    nobody = cli.Server(cli.free_port(), cli.free_port())
+    nobody = cli.Server(free_port(), free_port())
     line = fails(1, *arguments(nobody, kind), "-d", "1s")
     port = nobody.http_port if kind == "http" else nobody.port
     assert "refused" in line and f"127.0.0.1:{port}" in line
@@ -271,7 +273,7 @@ def test_an_interrupt_prints_what_was_measured(server: cli.Server, kind: str, tm
             assert process.poll() is None
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=cli.WITHIN_S)
     assert process.returncode == 130, err
     found = json.loads(out)
     assert known(found, PRIMARY[kind]) > 0
@@ -293,13 +295,13 @@ def has_figures(base: Path) -> bool:
 
 
 def test_serve_says_where_it_listens_and_ends_with_an_interrupt() -> None:
-    port, http_port = cli.free_port(), cli.free_port()
+    port, http_port = free_port(), free_port()
     command = [cli.LEADLINE, "serve", "--port", str(port), "--http-port", str(http_port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         said = process.stdout.readline()
         assert str(port) in said and str(http_port) in said and "127.0.0.1" in said
-        taken = cli.call("serve", "--port", str(port), "--http-port", str(cli.free_port()), within_s=30)
+        taken = cli.call("serve", "--port", str(port), "--http-port", str(free_port()))
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) in (0, 130)
+        assert process.wait(cli.WITHIN_S) in (0, 130)
     assert taken.returncode in (1, 2) and str(port) in taken.stderr

@@ -34,6 +34,8 @@ from real_runs import (
     write_plan,
 )
 
+from unhurried import WITHIN_S
+
 pytestmark = pytest.mark.lab
 
 
@@ -165,7 +167,7 @@ class Terminal:
 
     def end(self) -> int:
         """The command's status; what it shows is taken meanwhile, or it would have to wait."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + WITHIN_S
         while self.run.process.poll() is None:
             assert time.monotonic() < deadline
             self.look()

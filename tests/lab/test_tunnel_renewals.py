@@ -30,7 +30,7 @@ def test_renewal_that_the_server_begins(place: Inside, keys: Keys, tls: str) -> 
     """Twice, while all clients ping."""
     more = ("reneg-sec 3", f"tls-version-max {tls}")
     with servers.server(place, keys, Setting(more=more)) as server:
-        stay = ("-n", "5", "--ping", "100ms", "-d", "120s")
+        stay = ("-n", "5", "--ping", "100ms", "-d", "600s")
         running = servers.start_fleet(place, server.profile("renewed"), *stay, *servers.issued(server))
         server.until(lambda: len(server.said(f"Control Channel: TLSv{tls}")) >= 3 * 5)
         fleet = running.interrupt()

@@ -13,7 +13,7 @@ from openvpn_servers import Fleet, Inside, Keys, Running, Server, Setting
 pytestmark = pytest.mark.lab
 
 CLIENTS = 20
-STAY = ("-n", str(CLIENTS), "--ping", "100ms", "-d", "120s")
+STAY = ("-n", str(CLIENTS), "--ping", "100ms", "-d", "600s")
 """Until the test has seen enough."""
 
 
