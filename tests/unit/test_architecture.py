@@ -1,10 +1,12 @@
-"""The map in ARCHITECTURE.md, held: floors, no `unsafe` outside `sys`, files that say what they own, sizes."""
+"""The map in ARCHITECTURE.md, held: floors, no circles, no `unsafe` outside `sys`, files that say what they own."""
 
 from __future__ import annotations
 
 import ast
 import re
 import tomllib
+from collections.abc import Set
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,16 @@ def test_python_imports_go_down(path: Path) -> None:
         parts = module.split(".")
         if parts[0] == "leadline" and len(parts) > 1 and parts[1] != own:
             assert PYTHON_FLOORS[parts[1]] < PYTHON_FLOORS[own], f"{own} imports {module}"
+
+
+def test_modules_import_in_no_circle() -> None:
+    """Nor by an import inside a function or for types alone: a reader follows those too."""
+    files = {_module(path): path for path in PACKAGE.rglob("*.py")}
+    imports = {name: _modules(path, files.keys()) - {name} for name, path in files.items()}
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        pytest.fail(f"a circle, each imported by the next: {', '.join(error.args[1])}")
 
 
 @pytest.mark.parametrize("name", sorted(RUST_FLOORS))
@@ -102,17 +114,27 @@ def test_pure_packages_do_no_io() -> None:
     assert offenders == []
 
 
+def _module(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _modules(path: Path, known: Set[str]) -> set[str]:
+    """The modules that a file imports, wherever in it; a package where what is named is no module of its own."""
+    names = _imported(ast.parse(path.read_text()))
+    return {name if name in known else name.rpartition(".")[0] for name in names} & known
+
+
 def _imported(tree: ast.Module) -> set[str]:
+    """Whole names of what a file imports, everywhere in it."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            names = (
-                {f"{node.module}.{alias.name}" for alias in node.names} if node.module == "leadline" else {node.module}
-            )
-            found |= names - {"leadline.__version__"}
-    return found
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found - {"leadline.__version__"}
 
 
 def _code(text: str) -> str:

@@ -9,6 +9,11 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
+use crate::clock::{monotonic_ns, realtime_ns};
+use crate::ring::{stamp_ns, CONTROL_BYTES};
+
+/// Two looks at both clocks differ by no more than this, ns, unless the wall clock was set or the thread waited in between.
+const CLOCKS_APART_NS: u64 = 100_000;
 /// Buffers that hold what a fast sender emits while a receiver waits for its CPU, bytes.
 const DATAGRAM_BUFFER_BYTES: usize = 4 << 20;
 
@@ -131,7 +136,18 @@ pub struct DatagramBatch {
     slot_bytes: usize,
     vectors: Box<[libc::iovec]>,
     headers: Box<[libc::mmsghdr]>,
+    /// Where the kernel puts its stamps; empty without.
+    control: Box<[Control]>,
+    /// How many datagrams the last `receive` brought, and when it was over, ns.
+    received: usize,
+    received_ns: u64,
+    /// What the wall clock was ahead of the monotonic one by then, ns; and whether it can be believed.
+    ahead_ns: u64,
+    is_steady: bool,
 }
+
+/// Aligned for the headers in it.
+type Control = [u64; CONTROL_BYTES / 8];
 
 // SAFETY: the raw pointers in `vectors` and `headers` point into the boxes of the same value, which move with it.
 unsafe impl Send for DatagramBatch {}
@@ -154,7 +170,20 @@ impl DatagramBatch {
                 header
             })
             .collect();
-        Self { bytes, slot_bytes, vectors, headers }
+        let (control, ahead_ns) = (Box::default(), realtime_ns().wrapping_sub(monotonic_ns()));
+        Self { bytes, slot_bytes, vectors, headers, control, received: 0, received_ns: 0, ahead_ns, is_steady: false }
+    }
+
+    /// As `new`, and `arrived_ns` tells the kernel's stamps of sockets that were asked for them
+    /// ([`crate::connect::stamp_received`]).
+    pub fn stamped(count: usize, slot_bytes: usize) -> Self {
+        let mut batch = Self::new(count, slot_bytes);
+        batch.control = vec![[0; CONTROL_BYTES / 8]; count].into_boxed_slice();
+        for (header, control) in batch.headers.iter_mut().zip(&mut batch.control) {
+            header.msg_hdr.msg_control = control.as_mut_ptr().cast();
+            header.msg_hdr.msg_controllen = CONTROL_BYTES;
+        }
+        batch
     }
 
     /// How many datagrams fit.
@@ -192,7 +221,10 @@ impl DatagramBatch {
     /// Take what is there without waiting; returns how many datagrams came.
     pub fn receive(&mut self, socket: &UdpSocket) -> io::Result<usize> {
         let count = self.capacity() as libc::c_uint;
-        // SAFETY: as in `send`; no time-out is given.
+        // The last call said how much it wrote; this one is to know how much it may.
+        let stamped = self.received.min(self.control.len());
+        self.headers[..stamped].iter_mut().for_each(|header| header.msg_hdr.msg_controllen = CONTROL_BYTES);
+        // SAFETY: as in `send`; no time-out is given, and the kernel writes no more control bytes than their lengths.
         let received = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -202,8 +234,39 @@ impl DatagramBatch {
                 std::ptr::null_mut(),
             )
         };
-        usize::try_from(received).map_err(|_| io::Error::last_os_error())
+        self.received = usize::try_from(received).unwrap_or(0);
+        let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
+        self.received_ns = monotonic_ns();
+        if !self.control.is_empty() {
+            let ahead_ns = realtime_ns().wrapping_sub(self.received_ns);
+            self.is_steady = ahead_ns.wrapping_sub(self.ahead_ns).wrapping_add(CLOCKS_APART_NS) <= 2 * CLOCKS_APART_NS;
+            self.ahead_ns = ahead_ns;
+        }
+        Ok(received)
     }
+
+    /// When the last `receive` was over, ns.
+    #[inline]
+    pub fn received_ns(&self) -> u64 {
+        self.received_ns
+    }
+
+    /// When the kernel had a datagram that the last `receive` brought, ns on the monotonic clock; when that call was over, where
+    /// the kernel does not tell and where the wall clock, by which it tells, was set since the call before.
+    #[inline]
+    pub fn arrived_ns(&self, index: usize) -> u64 {
+        let Some(control) = self.control.get(index) else { return self.received_ns };
+        let written = self.headers[index].msg_hdr.msg_controllen;
+        let stamp = stamp_ns(bytes_of(control).get(..written).unwrap_or_default());
+        let arrived = stamp.filter(|_| self.is_steady).map(|stamp| stamp.wrapping_sub(self.ahead_ns));
+        // A stamp of what came while the call was under way may seem later by the time between two looks at clocks.
+        arrived.map_or(self.received_ns, |arrived_ns| arrived_ns.min(self.received_ns))
+    }
+}
+
+fn bytes_of(control: &Control) -> &[u8] {
+    // SAFETY: the same memory, of the same length, as bytes, which have no wrong values and want no alignment.
+    unsafe { std::slice::from_raw_parts(control.as_ptr().cast(), CONTROL_BYTES) }
 }
 
 /// Close with a reset instead of an orderly end, so that nothing lingers in the kernel's buffers.
@@ -231,6 +294,7 @@ pub fn congestion(stream: impl AsFd) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connect::stamp_received;
     use std::net::Ipv4Addr;
 
     fn pair() -> (UdpSocket, UdpSocket) {
@@ -253,6 +317,40 @@ mod tests {
         assert!((0..8).all(|index| input.received(index) == [index as u8; 60]));
         assert_eq!(input.receive(&receiver).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         assert_eq!(receive_drops(&receiver), Some(0));
+    }
+
+    #[test]
+    fn datagrams_come_with_the_kernels_stamps_on_the_monotonic_clock() {
+        let (sender, receiver) = pair();
+        stamp_received(&receiver).unwrap();
+        let (mut out, mut input) = (DatagramBatch::new(2, 10), DatagramBatch::stamped(4, 10));
+        // The kernel begins to stamp some time after the first socket has asked, and a machine may wait between two clocks.
+        for _ in 0..1000 {
+            let before_ns = monotonic_ns();
+            out.send(&sender, 2).unwrap();
+            let between_ns = monotonic_ns();
+            std::thread::sleep(Duration::from_millis(1));
+            assert_eq!(input.receive(&receiver).unwrap(), 2);
+            let arrived_ns = [input.arrived_ns(0), input.arrived_ns(1)];
+            if arrived_ns[1] < input.received_ns() {
+                assert!(before_ns.saturating_sub(CLOCKS_APART_NS) <= arrived_ns[0] && arrived_ns[0] <= arrived_ns[1]);
+                assert!(arrived_ns[1] <= between_ns + CLOCKS_APART_NS);
+                return;
+            }
+        }
+        panic!("no stamp came");
+    }
+
+    #[test]
+    fn without_stamps_a_datagram_came_when_it_was_received() {
+        let (sender, receiver) = pair();
+        for mut input in [DatagramBatch::new(2, 10), DatagramBatch::stamped(2, 10)] {
+            sender.send(&[1]).unwrap();
+            let before_ns = monotonic_ns();
+            assert_eq!(input.receive(&receiver).unwrap(), 1);
+            assert_eq!(input.arrived_ns(0), input.received_ns());
+            assert!((before_ns..=monotonic_ns()).contains(&input.received_ns()));
+        }
     }
 
     #[test]

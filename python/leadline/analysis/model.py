@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from leadline.analysis.scaling import Scaling
+from typing import Any
 
 
 class Verdict(StrEnum):
@@ -315,6 +312,36 @@ class TargetResult:
     outcome: str  # met | missed | undecided
     value: float | None
     reason: str
+
+
+class Growth(StrEnum):
+    """What an exponent says."""
+
+    CONSTANT = "constant"
+    LESS = "less than linear"
+    LINEAR = "linear"
+    MORE = "more than linear"
+    UNKNOWN = "cannot tell"
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """How one figure grows with a number."""
+
+    metric: str
+    unit: str
+    points: tuple[tuple[float, float], ...]
+    """Number and figure, as measured, by number."""
+    exponent: float | None
+    """None with fewer than two numbers."""
+    low: float | None
+    high: float | None
+    """Bounds at 95 %; None with fewer than three points that differ."""
+    growth: Growth
+    upper_exponent: float | None
+    """Between the middle and the largest number: where fixed costs weigh least."""
+    notes: tuple[str, ...]
+    """What a reader should know."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from leadline.analysis import stability, validity
+from leadline.analysis.confidence import t_quantile
 from leadline.analysis.metrics import PRIMARY
 from leadline.analysis.model import Metric, Reason, Summary, TestResult, Validity, Verdict
 
-CONFIDENCE = 0.95
 LEAST_REPEATS = 2
 """How many repeats that came to their end still make a figure where others did not."""
 
@@ -71,14 +71,6 @@ def mean_with_interval(metrics: Iterable[Metric | None]) -> Metric:
     variance = math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
     half = t_quantile(len(values) - 1) * math.sqrt(variance / len(values))
     return Metric(mean, unit, mean - half, mean + half)
-
-
-def t_quantile(freedom: int) -> float:
-    """Student's t that 95 % of the values lie within, on both sides."""
-    # scipy takes a second or more to import, which a single measurement need not wait for.
-    from scipy.special import stdtrit  # noqa: PLC0415
-
-    return float(stdtrit(freedom, 0.5 + CONFIDENCE / 2))
 
 
 def _validity(done: Sequence[TestResult], failed: int, limit: float, kind: str) -> Validity:

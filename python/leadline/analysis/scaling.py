@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 
-from leadline.analysis.repeats import t_quantile
+from leadline.analysis.confidence import t_quantile
+from leadline.analysis.model import Growth, Scaling
 
 LINEAR_WITHIN = 0.1
 """An exponent whose whole interval lies within this of 1 is as good as linear."""
@@ -23,36 +22,6 @@ LEAST_RATIO = 4.0
 """Numbers that span less than this say little about growth."""
 BEND = 0.3
 """How far the exponent of the upper half may be from that of the lower before a straight line misleads."""
-
-
-class Growth(StrEnum):
-    """What an exponent says."""
-
-    CONSTANT = "constant"
-    LESS = "less than linear"
-    LINEAR = "linear"
-    MORE = "more than linear"
-    UNKNOWN = "cannot tell"
-
-
-@dataclass(frozen=True, slots=True)
-class Scaling:
-    """How one figure grows with a number."""
-
-    metric: str
-    unit: str
-    points: tuple[tuple[float, float], ...]
-    """Number and figure, as measured, by number."""
-    exponent: float | None
-    """None with fewer than two numbers."""
-    low: float | None
-    high: float | None
-    """Bounds at 95 %; None with fewer than three points that differ."""
-    growth: Growth
-    upper_exponent: float | None
-    """Between the middle and the largest number: where fixed costs weigh least."""
-    notes: tuple[str, ...]
-    """What a reader should know."""
 
 
 def fit(metric: str, unit: str, points: Sequence[tuple[float, float | None]], notes: tuple[str, ...] = ()) -> Scaling:

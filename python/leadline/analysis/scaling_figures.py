@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from leadline.analysis.model import Metric, RunAnalysis, Validity, Verdict
-from leadline.analysis.scaling import Scaling, fit
+from leadline.analysis.model import Metric, RunAnalysis, Scaling, Validity, Verdict
+from leadline.analysis.scaling import fit
 from leadline.analysis.validity import SHORT_WINDOWS
 
 AXES = ("clients", "clients.count")

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leadline.analysis import judge, parse_targets
-from leadline.analysis.model import Metric, TargetResult, TestResult
-from leadline.analysis.scaling import Scaling
+from leadline.analysis.model import Metric, Scaling, TargetResult, TestResult
 from leadline.analysis.scaling_figures import Point, of_fleets
 from leadline.cli.output import print_all, print_json, result_document, say_error, say_note, targets_code
 from leadline.cli.progress import Progress

@@ -1,4 +1,6 @@
-"""`leadline http`: HTTP/1.1 load on a URL. Its options are in `http_options`, what they become in `http_given`."""
+"""`leadline http`: HTTP/1.1 load on a URL. Its options are in `http_options`, what they become in `http_given`.
+`measuring` has one load, `searching` the rate that a server holds.
+"""
 
 from __future__ import annotations
 
@@ -86,9 +88,14 @@ def command(
     As fast as the answers come over so many connections (closed loop), or at a rate with each request timed from when
     it was due (open loop).
     """
-    from leadline.cli import quick
+    test, load, wanted = measurement(context.params)
+    if wanted.find_rate is not None:
+        from leadline.cli import searching
 
-    return quick.run(*measurement(context.params))
+        return searching.run(test, load, wanted.find_rate, wanted)
+    from leadline.cli import measuring
+
+    return measuring.run(test, load, wanted)
 
 
 def measurement(given: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, Wanted]:

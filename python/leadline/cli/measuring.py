@@ -25,24 +25,16 @@ from leadline.cli.output import (
 )
 from leadline.cli.progress import Progress
 from leadline.cli.quick import Wanted
-from leadline.contract.models import HttpWorkload, TunnelWorkload
+from leadline.contract.models import HttpWorkload
 from leadline.dataset import Journal, RunFolder
 from leadline.errors import InputError
-from leadline.plan import HttpTest, Test, TunnelTest
+from leadline.plan import Test
 from leadline.trial import Interrupt, Notice, Said, Single, TargetWatch, measure
 from leadline.trial.workloads import LoadWorkload
 
 
 def run(test: Test, workload: LoadWorkload, wanted: Wanted) -> int:
     """Measure, print, and say how it ended."""
-    if wanted.find_rate is not None and isinstance(test, HttpTest) and isinstance(workload, HttpWorkload):
-        from leadline.cli import find_rate
-
-        return find_rate.run(test, workload, wanted.find_rate, wanted)
-    if wanted.find_rate is not None and isinstance(test, TunnelTest) and isinstance(workload, TunnelWorkload):
-        from leadline.cli import find_rate
-
-        return find_rate.choke(test, workload, wanted.find_rate, wanted)
     targets = parse_targets(wanted.targets, {test.name: test.kind})
     if wanted.stop_on_miss and not targets:
         raise InputError("--stop-on-miss needs a --target", hint="as in --target 'latency_p99_us < 2000'")

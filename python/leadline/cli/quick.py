@@ -1,7 +1,8 @@
-"""What the quick commands share before anything is measured: from options to one test, and where it is aimed.
+"""What the quick commands share before anything is measured: from options to one test, where it is aimed, and how the
+command is to end. Measures nothing.
 
-`measuring` goes on from there. It is imported when everything that was given is right: a command that is refused need
-not wait for what measures.
+`measuring`, `searching` and `fleets` go on from there. Commands import those when everything that was given is right:
+one that is refused need not wait for what measures.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from leadline.errors import InputError
 from leadline.plan.fields import validate_input
 
 if TYPE_CHECKING:
-    from leadline.plan import RrTest, TcpTest, Test, UdpTest
+    from leadline.plan import RrTest, TcpTest, UdpTest
     from leadline.trial.workloads import LoadWorkload
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -94,10 +95,3 @@ def aim(
         load.target.ip_version = family
         load.bind = bind
     return load
-
-
-def run(test: Test, workload: LoadWorkload, wanted: Wanted) -> int:
-    """Measure, print, and say how it ended."""
-    from leadline.cli import measuring
-
-    return measuring.run(test, workload, wanted)

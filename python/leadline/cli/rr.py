@@ -53,4 +53,6 @@ def command(
         },
     )
     load = quick.aim(test, host, port, quick.family(ipv4, ipv6), bind)
-    return quick.run(test, load, quick.Wanted(host, json, out, target or []))
+    from leadline.cli import measuring
+
+    return measuring.run(test, load, quick.Wanted(host, json, out, target or []))

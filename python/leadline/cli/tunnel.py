@@ -1,6 +1,5 @@
 """`leadline tunnel`: VPN clients by the thousand. Its options are in `tunnel_options`, what they become in
-`tunnel_given`; several fleets one after another are `fleets`' work, and the search for the rate that a server takes
-`choke`'s.
+`tunnel_given`. `measuring` has one fleet, `fleets` several one after another, `searching` the rate that a server takes.
 """
 
 from __future__ import annotations
@@ -99,14 +98,19 @@ def command(
     The clients are protocol machines of one process: no TUN devices, no root. Each is `configured` once it has been
     given all that was expected and a packet came back through its tunnel; else it is `partial` or `failed`, by cause.
     """
-    from leadline.cli import quick
+    given, wanted = measurement(context.params)
+    if len(given) > 1:
+        from leadline.cli import fleets
 
-    fleets, wanted = measurement(context.params)
-    if len(fleets) > 1:
-        from leadline.cli import fleets as several
+        return fleets.run(given, wanted)
+    test, load = given[0]
+    if wanted.find_rate is not None:
+        from leadline.cli import searching
 
-        return several.run(fleets, wanted)
-    return quick.run(*fleets[0], wanted)
+        return searching.choke(test, load, wanted.find_rate, wanted)
+    from leadline.cli import measuring
+
+    return measuring.run(test, load, wanted)
 
 
 def measurement(given: Mapping[str, Any]) -> tuple[list[tuple[TunnelTest, TunnelWorkload]], Wanted]:

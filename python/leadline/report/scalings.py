@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from leadline.analysis.scaling import Scaling
+from leadline.analysis.model import Scaling
 from leadline.report import quantities
 
 

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from leadline.analysis.scaling import Growth, fit
+from leadline.analysis.model import Growth
+from leadline.analysis.scaling import fit
 
 NUMBERS = (50, 100, 200, 400, 800)
 

@@ -8,8 +8,7 @@ from made_fleets import client, fleet_outcome
 from made_journals import EPOCH_NS, MS, S, finished
 
 from leadline.analysis import analyse
-from leadline.analysis.model import Metric, Reason, Validity, Verdict
-from leadline.analysis.scaling import Growth
+from leadline.analysis.model import Growth, Metric, Reason, Validity, Verdict
 from leadline.analysis.scaling_figures import Point, of_fleets
 
 VALID = Validity(Verdict.VALID)

@@ -9,6 +9,7 @@ mod carriage;
 mod deeds;
 mod departing;
 mod fleet;
+mod gathering;
 mod given;
 mod inside;
 mod link;

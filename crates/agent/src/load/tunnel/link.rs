@@ -4,6 +4,8 @@
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 
+use leadline_sys::clock::monotonic_ns;
+use leadline_sys::connect::stamp_received;
 use leadline_sys::net::{self, DatagramBatch};
 use leadline_sys::poll::{Interest, Poll};
 use leadline_sys::segments::{self, MOST_BYTES, MOST_SEGMENTS};
@@ -60,18 +62,21 @@ pub enum Sent {
 }
 
 impl Link {
-    /// Open a socket towards a server, from this local address where one is given. UDP is usable at once, TCP once it is writable
-    /// and `failure` tells of none.
+    /// Open a socket towards a server, from this local address where one is given; a `stamped` one tells of datagrams when the
+    /// kernel had them. UDP is usable at once, TCP once it is writable and `failure` tells of none.
     ///
     /// # Errors
     /// The system's: an address that is not ours, no port or descriptor left.
-    pub fn open(server: Server, from: Option<IpAddr>) -> io::Result<Self> {
+    pub fn open(server: Server, from: Option<IpAddr>, stamped: bool) -> io::Result<Self> {
         let any = if server.address.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
         let local = SocketAddr::new(from.unwrap_or(any), 0);
         match server.transport {
             Transport::Udp => {
                 let socket = net::udp_socket(local, Some(server.address), false)?;
                 socket.set_nonblocking(true)?;
+                if stamped {
+                    stamp_received(&socket)?;
+                }
                 Ok(Self::Udp { socket, waiting: None })
             }
             Transport::Tcp => {
@@ -232,11 +237,12 @@ impl Link {
         }
     }
 
-    /// Take what has come, packet by packet; says whether more may be there.
+    /// Take what has come, packet by packet, each after the instant at which it came (ns): by the kernel's stamp where there is
+    /// one. Says whether more may be there.
     ///
     /// # Errors
     /// The socket's; of TCP also its end (`UnexpectedEof`), and a stream that makes no sense (`InvalidData`).
-    pub fn receive(&mut self, buffers: &mut Buffers, mut each: impl FnMut(&mut [u8])) -> io::Result<bool> {
+    pub fn receive(&mut self, buffers: &mut Buffers, mut each: impl FnMut(u64, &mut [u8])) -> io::Result<bool> {
         match self {
             Self::Udp { socket, .. } => {
                 let count = match buffers.datagrams.receive(socket) {
@@ -244,7 +250,7 @@ impl Link {
                     result => result?,
                 };
                 for index in 0..count {
-                    each(buffers.datagrams.received_mut(index));
+                    each(buffers.datagrams.arrived_ns(index), buffers.datagrams.received_mut(index));
                 }
                 Ok(count == BATCH)
             }
@@ -254,7 +260,8 @@ impl Link {
                     Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                     result => result?,
                 };
-                let whole = unframer.take(&mut buffers.stream[..read], each);
+                let now_ns = monotonic_ns();
+                let whole = unframer.take(&mut buffers.stream[..read], |packet| each(now_ns, packet));
                 whole.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
                 Ok(read == buffers.stream.len())
             }
@@ -291,7 +298,7 @@ impl Buffers {
     /// For links of these kinds.
     pub fn new(has_datagrams: bool, has_streams: bool) -> Self {
         Self {
-            datagrams: DatagramBatch::new(if has_datagrams { BATCH } else { 0 }, DATAGRAM_BYTES),
+            datagrams: DatagramBatch::stamped(if has_datagrams { BATCH } else { 0 }, DATAGRAM_BYTES),
             stream: vec![0; if has_streams { STREAM_BYTES } else { 0 }].into_boxed_slice(),
         }
     }
@@ -394,7 +401,7 @@ mod tests {
                 let far = net::udp_socket("127.0.0.1:0".parse().unwrap(), None, false).unwrap();
                 far.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
                 let server = Server { address: far.local_addr().unwrap(), transport };
-                let link = Link::open(server, None).unwrap();
+                let link = Link::open(server, None, false).unwrap();
                 let receive = move || {
                     let mut bytes = vec![0; 4096];
                     let length = far.recv(&mut bytes).unwrap();
@@ -406,7 +413,7 @@ mod tests {
             Transport::Tcp => {
                 let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
                 let server = Server { address: listener.local_addr().unwrap(), transport };
-                let link = Link::open(server, None).unwrap();
+                let link = Link::open(server, None, false).unwrap();
                 let (mut far, _) = listener.accept().unwrap();
                 let receive = move || {
                     let mut length = [0; 2];
@@ -442,6 +449,29 @@ mod tests {
     }
 
     #[test]
+    fn a_datagram_came_when_the_kernel_had_it() {
+        let far = net::udp_socket("127.0.0.1:0".parse().unwrap(), None, false).unwrap();
+        let server = Server { address: far.local_addr().unwrap(), transport: Transport::Udp };
+        let (mut link, mut buffers) = (Link::open(server, None, true).unwrap(), Buffers::new(true, false));
+        // The kernel begins to stamp some time after the first socket has asked.
+        for _ in 0..1000 {
+            far.send_to(&[7], link.local().unwrap()).unwrap();
+            let sent_ns = monotonic_ns();
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            let mut came = Vec::new();
+            assert!(!link
+                .receive(&mut buffers, |arrived_ns, packet| came.push((arrived_ns, packet.to_vec())))
+                .unwrap());
+            let [(arrived_ns, packet)] = &came[..] else { panic!("{came:?}") };
+            assert_eq!(packet, &[7]);
+            if *arrived_ns < sent_ns + 500_000 {
+                return;
+            }
+        }
+        panic!("no stamp came");
+    }
+
+    #[test]
     fn what_an_error_takes_is_told_and_not_sent_again() {
         let (mut link, mut receive) = pair(Transport::Udp);
         let mut outbox = Outbox::default();
@@ -468,7 +498,7 @@ mod tests {
     fn what_the_own_socket_had_no_room_for_is_known() {
         let (far, near) = (UdpSocket::bind("127.0.0.1:0").unwrap(), Transport::Udp);
         let server = Server { address: far.local_addr().unwrap(), transport: near };
-        let link = Link::open(server, None).unwrap();
+        let link = Link::open(server, None, false).unwrap();
         assert_eq!(link.receive_drops(), Some(0));
         far.connect(link.local().unwrap()).unwrap();
         // Nobody reads, so that some of these find no room at last.

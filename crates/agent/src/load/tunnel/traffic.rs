@@ -92,6 +92,12 @@ pub trait TrafficPlan: Send + Sync {
         true
     }
 
+    /// Whether its figures are of single packets, so that each wants the kernel's stamp and may wait for others once it has one;
+    /// what answers a packet by another may not be kept waiting.
+    fn times_packets(&self) -> bool {
+        false
+    }
+
     /// What the far end has told since the last call, for the fleet's task to pass on; asked for each interval and at the end.
     fn told(&self) -> Told {
         Told::default()
@@ -124,7 +130,7 @@ pub trait Traffic: Send {
     /// more has room again.
     fn poll(&mut self, now_ns: u64, channel: &mut Channel<'_>);
 
-    /// Takes an IP packet that came through the tunnel; what it calls for is sent at the `poll` that follows.
+    /// Takes an IP packet that came through the tunnel at `now_ns`; what it calls for is sent at the `poll` that follows.
     fn payload(&mut self, now_ns: u64, packet: &[u8], channel: &mut Channel<'_>);
 
     /// So many of the packets that were handed over last were refused by the socket after all. Whoever sends again what is not

@@ -7,7 +7,7 @@ use std::collections::BinaryHeap;
 use std::io;
 use std::sync::{mpsc, Arc};
 
-use leadline_sys::clock::monotonic_ns;
+use leadline_sys::clock::{monotonic_ns, sleep_until};
 use leadline_sys::poll::{Interest, Poll, Ready};
 use leadline_sys::priority::be_punctual;
 use leadline_tunnel::openvpn::client::{Client, Counters, Received};
@@ -16,6 +16,7 @@ use leadline_tunnel::openvpn::profile::Transport;
 use super::carriage::Carriage;
 use super::deeds::Deeds;
 use super::fleet::Fleet;
+use super::gathering::Gathering;
 use super::inside::Ledger;
 use super::link::{Buffers, Link, Outbox};
 use super::member::{Member, Phase, PHASES};
@@ -71,6 +72,9 @@ pub struct Worker {
     pub renewals: u32,
     /// Clients that carry load.
     pub carrying: u32,
+    /// Whether sockets tell when the kernel had what came.
+    is_stamped: bool,
+    gathering: Gathering,
     is_busy: bool,
     /// The fleet leaves: what ends now is no failure, and nothing begins any more.
     pub is_departing: bool,
@@ -123,6 +127,9 @@ impl Worker {
             carriage: Carriage::default(),
             renewals: 0,
             carrying: 0,
+            // A stream's packets have no stamps of their own.
+            is_stamped: !has(Transport::Tcp) && plan.traffic.as_ref().is_some_and(|traffic| traffic.times_packets()),
+            gathering: Gathering::default(),
             is_busy: true,
             is_departing: false,
             snapshots,
@@ -184,11 +191,17 @@ impl Worker {
 
     /// Wait for sockets until an instant, and serve those that have something, until `is_over`; timers run in between.
     pub fn look(&mut self, until_ns: u64, is_over: impl Fn() -> bool) -> io::Result<()> {
+        if let (true, Some(next_ns)) = (self.is_stamped && self.carrying > 0, self.gathering.next_ns()) {
+            sleep_until(next_ns.min(until_ns));
+        }
         let mut ready = [Ready { token: 0, readable: false, writable: false }; READY_BATCH];
         let mut count = 0;
         for (slot, source) in ready.iter_mut().zip(self.poll.wait(Some(until_ns))?) {
             *slot = source;
             count += 1;
+        }
+        if self.is_stamped {
+            self.gathering.looked(monotonic_ns(), count > 0);
         }
         // Those that are left over are told of again.
         for source in ready[..count].iter().take_while(|_| !is_over()) {
@@ -251,12 +264,12 @@ impl Worker {
                 |machine: &Option<Box<Client>>| machine.as_ref().map_or(Counters::default(), |it| *it.counters());
             let before = counted(machine);
             let (mut is_control, mut received_ns) = (false, None);
-            let received = link.receive(buffers, |packet| {
+            let received = link.receive(buffers, |arrived_ns, packet| {
                 let now_ns = *received_ns.get_or_insert_with(monotonic_ns);
                 // A socket without a machine has what was under way when its attempt ended.
                 let Some(machine) = machine else { return };
                 match machine.handle(now_ns, packet) {
-                    Received::Payload(payload) => inside.take(now_ns, payload, &mut ledger, answers),
+                    Received::Payload(payload) => inside.take(arrived_ns, payload, &mut ledger, answers),
                     Received::Control => is_control = true,
                     Received::Nothing => {}
                 }
@@ -373,7 +386,7 @@ impl Worker {
     pub fn open(&mut self, index: usize) -> io::Result<()> {
         let member = &mut self.members[index];
         let (server, from) = (self.fleet.plan.server(member.remote), self.fleet.plan.bind(member.number));
-        let mut link = Link::open(server, from)?;
+        let mut link = Link::open(server, from, self.is_stamped)?;
         // Kept until another one is found, so that the system does not offer their ports again.
         let mut known = Vec::new();
         while !link.is_stream() && link.local().is_some_and(|source| !self.fleet.is_new_source(source)) {
@@ -381,7 +394,7 @@ impl Worker {
                 self.tally.ports_again += 1;
                 break;
             }
-            known.push(std::mem::replace(&mut link, Link::open(server, from)?));
+            known.push(std::mem::replace(&mut link, Link::open(server, from, self.is_stamped)?));
         }
         let interest = if link.is_stream() { Interest::Write } else { Interest::Read };
         link.watch(&self.poll, index as u64, interest)?;

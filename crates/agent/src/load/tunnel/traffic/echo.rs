@@ -90,6 +90,10 @@ impl TrafficPlan for EchoPlan {
     fn duration_ns(&self) -> u64 {
         self.duration_ns
     }
+
+    fn times_packets(&self) -> bool {
+        true
+    }
 }
 
 struct EchoTraffic {

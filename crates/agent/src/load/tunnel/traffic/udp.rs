@@ -101,6 +101,10 @@ impl TrafficPlan for UdpPlan {
         self.duration_ns
     }
 
+    fn times_packets(&self) -> bool {
+        true
+    }
+
     fn told(&self) -> Told {
         self.sessions.told()
     }
