@@ -81,7 +81,7 @@ def test_twenty_openvpn_clients_and_every_row_measured(tmp_path: Path) -> None:
         "repeat": "2",
     }
     settings = [part for key, value in narrowed.items() for part in ("--set", f"{key}={value}")]
-    lengths = shortened(udp_10s="600ms", udp_30s="800ms", udp_60s="1s")
+    lengths = shortened(udp_10s="1500ms", udp_30s="1600ms", udp_60s="1700ms")
     run = cli.run(EXAMPLES / "openvpn-throughput.yaml", tmp_path, *settings, *lengths)
     kinds = dict.fromkeys(("udp-10s", "udp-30s", "udp-60s"), "udp")
     assert_measured(run, kinds, cases=2, repeat=2)
@@ -145,7 +145,7 @@ def test_a_fleet_takes_the_place_of_client_processes(tmp_path: Path) -> None:
         "axes.rate": "[200kbit]",
     }
     settings = [part for key, value in narrowed.items() for part in ("--set", f"{key}={value}")]
-    lengths = shortened(udp_10s="600ms", udp_30s="800ms", udp_60s="1s")
+    lengths = shortened(udp_10s="1500ms", udp_30s="1600ms", udp_60s="1700ms")
     run = cli.run(EXAMPLES / "openvpn-throughput.yaml", tmp_path, *settings, *lengths)
     assert_measured(run, dict.fromkeys(("udp-10s", "udp-30s", "udp-60s"), "udp"), cases=2)
     for trial in run.report()["trials"]:

@@ -231,7 +231,7 @@ def test_the_live_view_is_on_the_terminal_and_nowhere_else(nginx: str, colour: b
     environment.pop("NO_COLOR", None)
     if not colour:
         environment["NO_COLOR"] = "1"
-    command = [cli.LEADLINE, "http", nginx + "/", "-d", "3s", "--json", "--no-calibrate"]
+    command = [cli.LEADLINE, "http", nginx + "/", "-d", "6s", "--json", "--no-calibrate"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, env=environment) as process:
         os.close(theirs)
         screen = read_terminal(own)

@@ -402,9 +402,9 @@ def test_a_stall_that_lasts_to_the_end_is_in_the_rate_and_in_the_latency(
     stalling.stall_s = 60.0
     found = measure("http", stalling.url, "-c", "2", "-d", "3s", *discipline)
     assert figure(found, "requests") == STALL_AFTER
-    length_s = found["window"]["length_s"]
-    assert length_s > 2.9
-    assert figure(found, "requests_per_s") == pytest.approx(STALL_AFTER / length_s, rel=0.05)
+    # From when both connections carry something to the end.
+    length_s, rate = found["window"]["length_s"], figure(found, "requests_per_s")
+    assert length_s > 1.5 and rate is not None and 0 < rate <= 1.01 * STALL_AFTER / length_s
     assert figure(found, "unanswered") == 2
     # At 1000/s the first 200 took a fifth of a second or the longer that the server needed.
     longest = figure(found, "latency_max_us")
