@@ -203,7 +203,8 @@ async def _unless(work: Coroutine[Any, Any, T], *troubles: Coroutine[Any, Any, E
     finally:
         for task in (working, *watching):
             task.cancel()
-        await asyncio.wait({working, *watching})
+        # What fails by the same trouble has nothing to add, and asyncio would complain of what nobody took.
+        await asyncio.gather(working, *watching, return_exceptions=True)
 
 
 async def _asked(interrupt: Interrupt) -> LeadlineError:
