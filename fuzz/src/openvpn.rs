@@ -170,7 +170,7 @@ pub fn data(data: &[u8]) {
         peer_id: (agreed & 8 != 0).then_some(7),
         epoch: agreed & 16 != 0,
         framing: Framing::ALL[usize::from(agreed & 7) % Framing::ALL.len()],
-        digest: Digest::Sha256,
+        digest: Some(Digest::Sha256),
         replay_window: if agreed & 32 == 0 { 64 } else { 0 },
         ..DataOptions::new(DataCipher::ALL[usize::from(*cipher) % DataCipher::ALL.len()])
     };
@@ -234,7 +234,7 @@ pub fn profile(data: &[u8]) {
                 assert!(profile.options_string(transport).starts_with("V4,"));
             }
             assert!(profile.peer_info(Protocols::ALL).lines().all(|line| line.contains('=')));
-            let _ = profile.wrap.keys(profile.auth);
+            let _ = profile.wrap.keys();
         }
         Err(error) => {
             assert!(error.line <= text.split('\n').count(), "{error:?}");

@@ -123,7 +123,7 @@ impl Certificates {
             tls: Arc::new(tls),
             wrap,
             ciphers: vec![cipher],
-            digest: Digest::Sha1,
+            digest: Some(Digest::Sha1),
             framing: if more.starts_with("compress") { Framing::StubV2 } else { Framing::None },
             push: vec!["topology subnet".to_owned(), "ifconfig 10.8.0.2 255.255.255.0".to_owned()],
             protocols,

@@ -136,6 +136,7 @@ fn certificate_name(problem: &CertificateError) -> &'static str {
         Of::InvalidPurpose | Of::InvalidPurposeContext { .. } => "tls_certificate_purpose",
         Of::InvalidOcspResponse => "tls_certificate_ocsp",
         problem if is_authority(problem) => "tls_certificate_is_authority",
+        problem if is_of_old_version(problem) => "tls_certificate_version",
         _ => "tls_certificate_rejected",
     }
 }
@@ -209,7 +210,7 @@ fn detail_of(error: &Error) -> String {
             "the certificate is an authority's (CA:TRUE, as self-signed ones often are), and is not itself trusted"
                 .to_owned()
         }
-        Error::InvalidCertificate(CertificateError::Other(cause)) if cause.to_string() == "UnsupportedCertVersion" => {
+        Error::InvalidCertificate(problem) if is_of_old_version(problem) => {
             "the certificate is not of X.509 version 3, the one that TLS uses; `openssl x509` makes one with -extfile"
                 .to_owned()
         }
@@ -224,6 +225,11 @@ fn detail_of(error: &Error) -> String {
 /// before, and not yet at the name.
 pub fn is_authority(problem: &CertificateError) -> bool {
     matches!(problem, CertificateError::Other(cause) if cause.to_string() == "CaUsedAsEndEntity")
+}
+
+/// Whether a certificate was refused for what `openssl x509 -req` makes without extensions: one of X.509 version 1.
+fn is_of_old_version(problem: &CertificateError) -> bool {
+    matches!(problem, CertificateError::Other(cause) if cause.to_string() == "UnsupportedCertVersion")
 }
 
 /// The names in a certificate, which come as `DnsName("a.example")` or `IpAddress(192.0.2.1)`; some of them where the

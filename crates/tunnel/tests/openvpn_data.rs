@@ -50,7 +50,7 @@ fn keepalives_are_opened() {
     let packet = "4800000000000004b1c9b5e1e9e576d990b808963efeddf81dadc0e48cba0abb7e80104e204a2a85b6";
     assert_eq!(opened(client(lzo, "4bcdabc408520d4db070bf59158520c1", "0648ce8dba2a5221"), packet), PING);
 
-    let sha512 = DataOptions { digest: Digest::Sha512, ..DataOptions::new(DataCipher::Aes192Cbc) };
+    let sha512 = DataOptions { digest: Some(Digest::Sha512), ..DataOptions::new(DataCipher::Aes192Cbc) };
     let hmac = "3e5770479ba81f1197cf3bb99b14c73c2b85e36b3335116aa6283ea59a30ed1d\
                 97c0c1c5875c63847d9d162a9583f32e5a80484f980433cfc4f249454d3f3ef5";
     let packet = "48000000544a24d077f068dab286d5f234436d3f5d7a309056845a3c7ab79e5eb63231f0881b5917fd2e2849d270bea9\
@@ -78,7 +78,7 @@ fn what_it_compressed_with_lz4_is_opened() {
 #[test]
 fn what_it_compressed_with_lzo_is_opened() {
     let options =
-        DataOptions { framing: Framing::Lzo, digest: Digest::Sha256, ..DataOptions::new(DataCipher::Aes256Cbc) };
+        DataOptions { framing: Framing::Lzo, digest: Some(Digest::Sha256), ..DataOptions::new(DataCipher::Aes256Cbc) };
     let key = "7285355f3284aef5a7579f0d3e62db0e7c186ee1b68132f01569c0afa070473e";
     let hmac = "57c42f7670bbe10b0b9f9205b3f5bfa5418fabc15a9d63f421ac4e04c7983363";
     let packet = "48000000d447d5c3021326bc4e802492b0cd0b163d6679b6845ec6ff9e8ca0813f13d4ba12f3220a7ffbc1d6e005c8f6\

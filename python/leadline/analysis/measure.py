@@ -10,10 +10,11 @@ from leadline.analysis import histograms as hdr
 from leadline.analysis.flows import Flow, build_flows
 from leadline.analysis.gather import TestData
 from leadline.analysis.histograms import DamagedHistogram
-from leadline.analysis.model import Distribution, Generator, Interval, Metric, Percentiles, TestResult, Window
+from leadline.analysis.model import Distribution, Generator, Interval, Metric, Percentiles, Series, TestResult, Window
 
 # Order of the latency curves; the first is the one that pages show by default.
-_CURVES = ("latency", *tunnels.STEPS, *tunnels.LATER, *tunnels.PINGS, "service", "late", *requests.PHASES)
+_FLEETS = (*tunnels.STEPS, *tunnels.LATER, *tunnels.PINGS)
+_CURVES = tuple(dict.fromkeys(("latency", *_FLEETS, "service", "late", *requests.PHASES)))
 
 # Decoding an interval's histogram takes 0.3 ms: beyond this many, interval latencies are left out (a second of work).
 _MOST_INTERVAL_HISTOGRAMS = 4000
@@ -23,8 +24,9 @@ def analyse_test(data: TestData) -> TestResult:
     """Figures, verdict, intervals, tables and curves of one test; works on whatever is there of a test cut short."""
     flows = build_flows(data)
     steady = window.steady_window(flows, data.spec.warmup_ns, data.start_at_ns)
+    lines: tuple[Series, ...] = ()
     if data.spec.kind == "tunnel" and not data.spec.carries:
-        steady = tunnels.storm_window(data)
+        steady, lines = tunnels.storm_window(data), tunnels.arrivals(data)
     merged = metrics.merged_histograms(data)
     intervals = _with_latency(data, steady, window.intervals(flows, steady, data.spec))
     return TestResult(
@@ -44,7 +46,7 @@ def analyse_test(data: TestData) -> TestResult:
         clients=metrics.client_statistics(flows, steady, _through_a_fleet(data)),
         server=machine.server_statistics(data, steady),
         percentiles=_curves(merged),
-        series=machine.series(data, steady),
+        series=(*lines, *machine.series(data, steady)),
         error_examples=metrics.error_examples(data),
         distributions=_distributions(data, steady, merged),
         fleet=tunnels.findings(data),

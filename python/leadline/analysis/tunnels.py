@@ -11,12 +11,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from leadline.analysis import histograms as hdr
 from leadline.analysis import machine
 from leadline.analysis.flows import Flow
 from leadline.analysis.gather import ServerReading, TestData
 from leadline.analysis.metrics import LATENCY_PERCENTILES, Histograms, counter, received_units, sum_of_flows, times
-from leadline.analysis.model import Distribution, FleetFindings, Metric, Misfortune, Window
+from leadline.analysis.model import Distribution, FleetFindings, Metric, Misfortune, Series, Window
 from leadline.analysis.overload import overload
 from leadline.analysis.window import byte_curves, rate_per_s, unit_curves
 
@@ -40,6 +42,8 @@ _LATE = ("p50", "p99", "max")
 _OTHERS = ("late", "latency", "service", "traffic_late", "ping_late")
 _EXAMPLES = 3
 _NS_PER_S = 1e9
+# Of a line over a whole storm: finer than a screen's columns would be.
+_POINTS = 400
 # A send that is later than this disturbs what is measured: half of OpenVPN's own shortest timer would be 500 times it.
 _LATE_SEND_US = 1000.0
 
@@ -135,6 +139,23 @@ def storm_window(data: TestData) -> Window | None:
         return None
     first_ns, last_ns = _storm(arrived)
     return Window(first_ns, first_ns, last_ns, last_ns)
+
+
+def arrivals(data: TestData) -> tuple[Series, ...]:
+    """How many clients were due and how many up by an instant, settled ones aside; t = 0 is when the first was due."""
+    rows = [row for row in client_rows(data) if row["client"] >= data.spec.settled and row["state"] != "waiting"]
+    up_ns = np.sort([row["due_ns"] + row["configured_ns"] for row in _arrived(data, rows)])
+    if not len(up_ns):
+        return ()
+    due_ns = np.sort([row["first_due_ns"] for row in rows])
+    t_ns = np.linspace(due_ns[0], max(due_ns[-1], up_ns[-1]), _POINTS)
+    t_s = tuple(float(t) for t in (t_ns - due_ns[0]) / _NS_PER_S)
+    return tuple(
+        Series(
+            label, "", "clients", t_s, tuple(float(count) for count in np.searchsorted(instants, t_ns, side="right"))
+        )
+        for label, instants in (("due", due_ns), ("configured", up_ns))
+    )
 
 
 def _arrived(data: TestData, rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from leadline import __version__
 from leadline.cli import options as o
+from leadline.cli.output import check_given, print_all, print_json, say_error, write_given
+from leadline.errors import InputError
 
 if TYPE_CHECKING:
     from leadline.analysis.crypto import CryptoResult
@@ -58,7 +61,6 @@ def command(
 
 
 def _quantity(option: str, text: str) -> int:
-    from leadline.errors import InputError
     from leadline.plan import units
 
     try:
@@ -74,7 +76,6 @@ def _run(workload: CryptoWorkload, json: bool, profile: Path | None) -> int:
     import asyncio
 
     from leadline.analysis.model import Verdict
-    from leadline.cli.output import check_given, print_all, print_json, say_error, write_given
     from leadline.fleet.flamegraph import flame_graph
     from leadline.report.crypto import crypto_renderables
 
@@ -93,22 +94,18 @@ def _run(workload: CryptoWorkload, json: bool, profile: Path | None) -> int:
 
 
 async def _measured(workload: CryptoWorkload, json: bool, profile: bool) -> tuple[CryptoResult, str | None]:
-    import sys
-
-    from leadline.cli.progress import Progress
-    from leadline.trial import Interrupt, PhaseBegan, TestBegan
+    from leadline.cli.progress import watched
+    from leadline.trial import PhaseBegan, TestBegan
     from leadline.trial.crypto import measure_crypto
 
     figures = figures_of(workload)
-    with Progress(quiet=json and not sys.stderr.isatty()) as progress:
-        interrupt = Interrupt(lambda: progress.note("stopping; once more to stop at once"), progress.stop)
+    with watched(json) as (progress, interrupt):
         progress(TestBegan(NAME, NAME, NAME, figures * workload.duration_ms / 1000))
 
         def done(count: int) -> None:
             progress(PhaseBegan(NAME, f"{count} of {figures} figures"))
 
-        with interrupt.signals_caught():
-            return await measure_crypto(workload, figures, interrupt, done, profile=profile)
+        return await measure_crypto(workload, figures, interrupt, done, profile=profile)
 
 
 def figures_of(workload: CryptoWorkload) -> int:
@@ -125,8 +122,6 @@ def figures_of(workload: CryptoWorkload) -> int:
 
 def document(result: CryptoResult, workload: CryptoWorkload) -> dict[str, Any]:
     """The measurement as `leadline.crypto/1`."""
-    from leadline import __version__
-
     return {
         "schema": "leadline.crypto/1",
         "version": __version__,

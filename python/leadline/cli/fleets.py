@@ -12,15 +12,16 @@ from typing import Any
 from leadline.analysis import judge, parse_targets
 from leadline.analysis.model import Metric, Scaling, TargetResult, TestResult
 from leadline.analysis.scaling_figures import Point, of_fleets
+from leadline.cli import kept
 from leadline.cli.output import print_all, print_json, result_document, say_error, say_note, targets_code
-from leadline.cli.progress import Progress
+from leadline.cli.progress import watched
 from leadline.cli.quick import Wanted
 from leadline.contract.models import TunnelWorkload
 from leadline.dataset import Journal, RunFolder
 from leadline.errors import LeadlineError
 from leadline.plan import TunnelTest
 from leadline.report import measurement, scaling_table
-from leadline.trial import Interrupt, Single, measure
+from leadline.trial import Single, measure
 from leadline.trial.ledger import Ledger
 from leadline.trial.tunnel_workload import FORGOTTEN_S
 
@@ -67,9 +68,7 @@ async def _measured(
     folder: RunFolder | None = None
     broken: LeadlineError | None = None
     with ExitStack() as stack:
-        progress = stack.enter_context(Progress(quiet=wanted.json and not sys.stderr.isatty()))
-        interrupt = Interrupt(lambda: progress.note("stopping; once more to stop at once"), progress.stop)
-        stack.enter_context(interrupt.signals_caught())
+        progress, interrupt = stack.enter_context(watched(wanted.json))
         journal = None
         singles = [
             Single(
@@ -84,9 +83,10 @@ async def _measured(
             for number, (test, workload) in enumerate(fleets, 1)
         ]
         if wanted.out is not None:
-            folder = RunFolder.create(wanted.out, fleets[0][0].name)
             cases = [case for single in singles for case in single.manifest()["cases"]]
-            folder.write_manifest({**singles[0].manifest(folder.run_id), "cases": cases})
+            folder = kept.begin(
+                wanted.out, fleets[0][0].name, lambda run_id: {**singles[0].manifest(run_id), "cases": cases}
+            )
             journal = stack.enter_context(Journal(folder.journal_path))
         ledger = Ledger(journal if journal is not None else [])
         for single in singles:
@@ -104,10 +104,7 @@ async def _measured(
         ended = "failed" if broken else "interrupted" if interrupt.asked.is_set() else "done"
         ledger.record("run-end", status=ended)
     if folder is not None:
-        from leadline.trial import conclude
-
-        for problem in conclude(folder).problems:
-            say_note(problem)
+        kept.finish(folder)
     return measured, folder, interrupt.asked.is_set(), broken
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
+from pydantic import ValidationError
+
 from leadline.errors import InputError
 from leadline.plan.http_parts import (
     HttpEntry,
@@ -265,8 +267,6 @@ def _told(read: Callable[[], T], where: str) -> T:
     try:
         return read()
     except ValueError as error:
-        from pydantic import ValidationError
-
         text = str(error)
         if isinstance(error, ValidationError):
             text = error.errors()[0]["msg"].removeprefix("Value error, ")

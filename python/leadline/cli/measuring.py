@@ -11,6 +11,7 @@ from typing import Any
 
 from leadline.analysis import judge, parse_targets
 from leadline.analysis.model import TargetResult, TestResult, Verdict
+from leadline.cli import kept
 from leadline.cli.calibration import calibrated
 from leadline.cli.output import (
     MISSED,
@@ -23,13 +24,14 @@ from leadline.cli.output import (
     targets_code,
     write_given,
 )
-from leadline.cli.progress import Progress
+from leadline.cli.progress import Progress, watched
 from leadline.cli.quick import Wanted
 from leadline.contract.models import HttpWorkload
 from leadline.dataset import Journal, RunFolder
 from leadline.errors import InputError
 from leadline.plan import Test
-from leadline.trial import Interrupt, Notice, Said, Single, TargetWatch, measure
+from leadline.report import HttpRequested, ab_text, hdr_log, measurement, wrk_text
+from leadline.trial import Notice, Said, Single, TargetWatch, measure
 from leadline.trial.workloads import LoadWorkload
 
 
@@ -58,8 +60,6 @@ def run(test: Test, workload: LoadWorkload, wanted: Wanted) -> int:
 
 def _print(result: TestResult, load: LoadWorkload, wanted: Wanted) -> None:
     """The summary, in the layout that was asked for. A layout without room for the verdict has it on stderr."""
-    from leadline.report import HttpRequested, ab_text, measurement, wrk_text
-
     if wanted.format == "text" or not isinstance(load, HttpWorkload):
         print_all([measurement(result)])
         return
@@ -79,29 +79,21 @@ def _print(result: TestResult, load: LoadWorkload, wanted: Wanted) -> None:
 
 
 async def _measured(single: Single, wanted: Wanted) -> tuple[TestResult, RunFolder | None]:
-    with Progress(quiet=wanted.json and not sys.stderr.isatty()) as progress:
-        interrupt = Interrupt(lambda: progress.note("stopping; once more to stop at once"), progress.stop)
+    with watched(wanted.json) as (progress, interrupt):
         entries: list[dict[str, Any]] = []
-        with interrupt.signals_caught():
-            observers = (progress, partial(_print_said, progress, wanted.json))
-            ceiling = await calibrated(single.workload, wanted.calibrate, interrupt, progress)
-            single = replace(single, ceiling=ceiling)
-            try:
-                if wanted.out is None:
-                    return await measure(single, entries, None, interrupt, observers), None
-                folder = RunFolder.create(wanted.out, single.test.name)
-                folder.write_manifest(single.manifest(folder.run_id))
-                with Journal(folder.journal_path) as journal:
-                    result = await measure(single, entries, journal, interrupt, observers)
-            finally:
-                if wanted.hdr is not None:
-                    from leadline.report import hdr_log
-
-                    write_given("--hdr", wanted.hdr, hdr_log(entries, time.time_ns() - time.monotonic_ns()))
-    from leadline.trial import conclude
-
-    for problem in conclude(folder).problems:
-        say_note(problem)
+        observers = (progress, partial(_print_said, progress, wanted.json))
+        ceiling = await calibrated(single.workload, wanted.calibrate, interrupt, progress)
+        single = replace(single, ceiling=ceiling)
+        try:
+            if wanted.out is None:
+                return await measure(single, entries, None, interrupt, observers), None
+            folder = kept.begin(wanted.out, single.test.name, single.manifest)
+            with Journal(folder.journal_path) as journal:
+                result = await measure(single, entries, journal, interrupt, observers)
+        finally:
+            if wanted.hdr is not None:
+                write_given("--hdr", wanted.hdr, hdr_log(entries, time.time_ns() - time.monotonic_ns()))
+    kept.finish(folder)
     return result, folder
 
 

@@ -29,6 +29,8 @@ Targets = Annotated[
     list[str] | None,
     typer.Option("--target", help="Exit 3 unless it holds, as in 'latency_p99_us < 2000'.", metavar="'METRIC < VALUE'"),
 ]
+Only = Annotated[list[str] | None, typer.Option("--only", help="Case id, test or AXIS=VALUE; repeatable.")]
+Overrides = Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE, as in axes.clients=[5,20]; repeatable.")]
 Host = Annotated[str, typer.Argument(help="Where `leadline serve` or `leadline-agent serve` runs.", show_default=False)]
 Profile = Annotated[
     Path | None,

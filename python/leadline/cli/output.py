@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from leadline.analysis.model import RunAnalysis, TargetResult, TestResult
+    from leadline.dataset import RunFolder
+    from leadline.trial import RunOutcome
 
 MISSED, UNDECIDED = 3, 4
 
@@ -113,6 +115,20 @@ def result_document(result: TestResult, command: str, target: str) -> dict[str, 
         else {"length_s": result.window.length_s, "cut_share": result.window.cut_share},
         "intervals": result.intervals,
     }
+
+
+def print_run(outcome: RunOutcome, folder: RunFolder, json: bool, problems: Sequence[str]) -> None:
+    """A whole run: its document or its tables on stdout, on stderr what went wrong, and where its page is."""
+    from leadline.report import run_renderables
+
+    if json:
+        print_json(run_document(outcome.analysis, str(folder.path), problems))
+    else:
+        print_all(run_renderables(outcome.analysis))
+    for problem in problems:
+        say_note(problem)
+    if folder.report_path.exists():
+        say_note(f"report: {folder.report_path}")
 
 
 def run_document(analysis: RunAnalysis, folder: str, problems: Iterable[str]) -> dict[str, Any]:

@@ -23,10 +23,8 @@ EXAMPLE = "Example: leadline plan examples/gateway.yaml --set repeat=3"
 
 def command(
     file: Annotated[Path | None, typer.Argument(help="The plan.", show_default=False)] = None,
-    only: Annotated[list[str] | None, typer.Option("--only", help="Case id, test or AXIS=VALUE; repeatable.")] = None,
-    overrides: Annotated[
-        list[str] | None, typer.Option("--set", help="KEY=VALUE, as in axes.clients=[5,20]; repeatable.")
-    ] = None,
+    only: o.Only = None,
+    overrides: o.Overrides = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of plans.")] = False,
     json: o.Json = False,
 ) -> int:

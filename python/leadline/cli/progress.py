@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 from rich.console import Console
@@ -12,6 +14,7 @@ from rich.text import Text
 
 from leadline.report import quantities
 from leadline.trial import (
+    Interrupt,
     LiveFigures,
     Notice,
     PhaseBegan,
@@ -22,6 +25,15 @@ from leadline.trial import (
     TrialBegan,
     TrialEnded,
 )
+
+
+@contextmanager
+def watched(json: bool) -> Iterator[tuple[Progress, Interrupt]]:
+    """One measurement, shown while it runs and ended by Ctrl-C. With --json it is shown on a terminal alone."""
+    with Progress(quiet=json and not sys.stderr.isatty()) as progress:
+        interrupt = Interrupt(lambda: progress.note("stopping; once more to stop at once"), progress.stop)
+        with interrupt.signals_caught():
+            yield progress, interrupt
 
 
 class Progress:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from leadline.cli import options as o
-from leadline.cli.output import print_all, print_json, run_code, run_document, say_note
+from leadline.cli.output import print_run, run_code
 
 NAME = "report"
 EXAMPLE = "Example: leadline report runs/20260102T030405Z-gateway-3f2a9c"
@@ -19,18 +19,10 @@ def command(
 ) -> int:
     """Print a run's tables and write its report.html; works on a run that was killed, too."""
     from leadline.dataset import RunFolder
-    from leadline.report import run_renderables
     from leadline.trial import conclude
 
     folder = RunFolder.open(run)
     outcome = conclude(folder)
-    if json:
-        print_json(run_document(outcome.analysis, str(folder.path), outcome.problems))
-    else:
-        print_all(run_renderables(outcome.analysis))
-    for problem in outcome.problems:
-        say_note(problem)
-    if folder.report_path.exists():
-        say_note(f"report: {folder.report_path}")
+    print_run(outcome, folder, json, outcome.problems)
     # The page was made, whatever the run came to: only what could not be written is a failure of this command.
     return run_code(outcome.analysis, outcome.problems) if outcome.problems else 0

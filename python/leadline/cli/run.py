@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from leadline.cli import options as o
-from leadline.cli.output import print_all, print_json, run_code, run_document, say_note
+from leadline.cli import plan as plan_command
+from leadline.cli.output import print_run, run_code
 from leadline.errors import MissingBinary
 
 if TYPE_CHECKING:
@@ -24,10 +25,8 @@ EXAMPLE = "Example: leadline run examples/gateway.yaml --only sut=wireguard --se
 
 def command(
     file: Annotated[Path, typer.Argument(help="The plan.", show_default=False)],
-    only: Annotated[list[str] | None, typer.Option("--only", help="Case id, test or AXIS=VALUE; repeatable.")] = None,
-    overrides: Annotated[
-        list[str] | None, typer.Option("--set", help="KEY=VALUE, as in axes.clients=[5,20]; repeatable.")
-    ] = None,
+    only: o.Only = None,
+    overrides: o.Overrides = None,
     target: o.Targets = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")] = False,
     out: Annotated[Path, typer.Option("--out", help="Where the run's folder is made.", metavar="DIR")] = Path("runs"),
@@ -38,7 +37,6 @@ def command(
     Exit code: 0 done and targets met, 1 a trial failed, 2 bad input, 3 a target missed, 4 a target undecidable, 130
     interrupted (what was measured is kept).
     """
-    from leadline.cli import plan as plan_command
     from leadline.plan import describe, load_plan, select
 
     plan = load_plan(file, [*(overrides or []), *_as_override(target)])
@@ -61,7 +59,6 @@ def _run(plan: Plan, cases: Sequence[Case], out: Path, json: bool) -> int:
     import asyncio
 
     from leadline.cli.progress import Progress
-    from leadline.report import run_renderables
     from leadline.trial import Campaign, Interrupt, conclude
 
     campaign = Campaign(plan, cases, out, ["leadline", *sys.argv[1:]])
@@ -77,14 +74,7 @@ def _run(plan: Plan, cases: Sequence[Case], out: Path, json: bool) -> int:
     problems = asyncio.run(measured())
     outcome = conclude(folder)
     problems = tuple(dict.fromkeys((*problems, *outcome.problems)))
-    if json:
-        print_json(run_document(outcome.analysis, str(folder.path), problems))
-    else:
-        print_all(run_renderables(outcome.analysis))
-    for problem in problems:
-        say_note(problem)
-    if folder.report_path.exists():
-        say_note(f"report: {folder.report_path}")
+    print_run(outcome, folder, json, problems)
     return run_code(outcome.analysis, problems)
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from leadline.analysis.capacity import Conditions, Trial
+from leadline.cli import kept
 from leadline.cli.calibration import calibrated
 from leadline.cli.output import MISSED, UNDECIDED, print_all, print_json, say_error, say_note
 from leadline.cli.progress import Progress
@@ -111,8 +112,7 @@ async def _searched(question: HttpQuestion | FleetQuestion, wanted: Wanted) -> t
         stack.enter_context(interrupt.signals_caught())
         folder, journal = None, None
         if wanted.out is not None:
-            folder = RunFolder.create(wanted.out, question.test.name)
-            folder.write_manifest(question.manifest(folder.run_id))
+            folder = kept.begin(wanted.out, question.test.name, question.manifest)
             journal = stack.enter_context(Journal(folder.journal_path))
         if isinstance(question, HttpQuestion):
             with Progress(quiet=quiet) as progress:
@@ -120,10 +120,7 @@ async def _searched(question: HttpQuestion | FleetQuestion, wanted: Wanted) -> t
             question = replace(question, ceiling=ceiling)
         answer = await Search(question, interrupt, journal, tell, watching).run()
     if folder is not None:
-        from leadline.trial import conclude
-
-        for problem in conclude(folder).problems:
-            say_note(problem)
+        kept.finish(folder)
     return answer, folder
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from leadline.cli import quick
 from leadline.errors import InputError
 from leadline.plan import ovpn
 from leadline.plan.tunnel import MOST_CLIENTS
@@ -188,8 +189,6 @@ def _users(file: Path) -> list[TunnelUser]:
 
 
 def _traffic(given: Given) -> dict[str, Any] | None:
-    from leadline.cli import quick
-
     kind = given["traffic"]
     if kind is None:
         for name in ("to", "traffic_rate", "size", "traffic_duration"):

@@ -53,13 +53,8 @@ class TaskLog:
         """The process's end in words, with the last line that it reported."""
         if self.exited is None:
             return "it runs"
-        if self.exited.signal is not None:
-            ending = f"it was ended by signal {self.exited.signal}"
-        elif self.exited.code is not None:
-            ending = f"it exited with {self.exited.code}"
-        else:
-            ending = "it ended"
-        return f"{ending}: {self.lines[-1].line.strip()}" if self.lines else ending
+        said = f": {self.lines[-1].line.strip()}" if self.lines else ""
+        return f"it {ending(self.exited)}{said}"
 
     async def change(self) -> None:
         """Wait until something happened."""
@@ -77,3 +72,10 @@ class TaskLog:
         for waiter in waiting:
             if not waiter.done():
                 waiter.set_result(None)
+
+
+def ending(exited: Exited) -> str:
+    """How a process ended, as what is said of it."""
+    if exited.signal is not None:
+        return f"was ended by signal {exited.signal}"
+    return f"exited with {exited.code}" if exited.code is not None else "ended"

@@ -18,21 +18,12 @@ _LATENCIES = tuple(f"latency_{name}_us" for name in ("min", "mean", "p50", "p90"
 _SPREAD = ("min", "mean", "stdev", "p50", "p75", "p90", "p95", "p99", "p999", "p9999", "p99999", "max")
 _PHASES = ("dns", "connect", "tls_full", "tls_resumed", "first_byte", "transfer")
 _STEPS = ("connect", "answer", "tls", "keys", "push", "first_data", "reconnect", "recovered", "renegotiate")
+_DATAGRAMS = ("throughput_bps", "packets_per_s", "sent", "received", "lost", "lost_ratio")
 _PINGS = ("ping_before", "ping_during", "ping_after")
 _TIMES = ("min", "mean", "p50", "p90", "p99", "max")
 METRICS: Mapping[str, tuple[str, ...]] = {
     "tcp": ("throughput_bps", "retransmits", "rtt_mean_us"),
-    "udp": (
-        "throughput_bps",
-        "packets_per_s",
-        "sent",
-        "received",
-        "lost",
-        "lost_ratio",
-        "duplicates",
-        "reordered",
-        "jitter_us",
-    ),
+    "udp": (*_DATAGRAMS, "duplicates", "reordered", "jitter_us"),
     "rr": ("transactions", "transactions_per_s", *_LATENCIES),
     "http": (
         "requests",
@@ -92,12 +83,7 @@ METRICS: Mapping[str, tuple[str, ...]] = {
         "server_cpu_per_client_ms",
         "server_memory_bytes",
         "server_memory_per_client_bytes",
-        "throughput_bps",
-        "packets_per_s",
-        "sent",
-        "received",
-        "lost",
-        "lost_ratio",
+        *_DATAGRAMS,
         *_LATENCIES,
         "sends_late_p99_us",
         "sends_late_ratio",

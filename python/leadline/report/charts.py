@@ -21,6 +21,7 @@ MOST_POINTS = 1200
 
 # Units as `analysis` may spell them -> the unit that a plot's axis states, and the plot's title.
 _PLOTS: dict[str, tuple[str, str]] = {
+    "clients": ("clients", "Due and configured"),
     "bit/s": ("bit/s", "Throughput"),
     "bps": ("bit/s", "Throughput"),
     "1/s": ("/s", "Rate"),
@@ -30,7 +31,7 @@ _PLOTS: dict[str, tuple[str, str]] = {
     "bytes": ("B", "Memory"),
     "B": ("B", "Memory"),
 }
-_ORDER = ("bit/s", "/s", "%", "B")
+_ORDER = ("clients", "bit/s", "/s", "%", "B")
 
 # Lines of one unit that differ by more than this are drawn apart, or the lower ones would lie on the axis.
 _MOST_UNEQUAL = 20.0

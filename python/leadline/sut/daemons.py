@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from leadline.contract.models import Exited, Prepared, ProcessWorkload
+from leadline.contract.models import Prepared, ProcessWorkload
 from leadline.errors import AgentError, AgentLost, LeadlineError, SutFailed, TaskFailed
 from leadline.fleet import Agent
+from leadline.fleet.tasks import ending
 from leadline.sut.model import Site
 
 GRACE_MS = 3000
@@ -122,7 +123,23 @@ class Daemons:
             return error
         if exited.expected:
             await asyncio.get_running_loop().create_future()
-        return SutFailed(f"{daemon.name} on {daemon.host} {_ending(exited)}{self.log_end(daemon)}")
+        return SutFailed(f"{daemon.name} on {daemon.host} {ending(exited)}{self.log_end(daemon)}")
+
+
+class Tunnel:
+    """What every system whose ends are processes does alike. `bring_up` sets `daemons`."""
+
+    daemons: Daemons | None = None
+
+    async def failure(self) -> LeadlineError:
+        """Wait for a process to end unasked."""
+        assert self.daemons is not None, "failure() before bring_up()"
+        return await self.daemons.failure()
+
+    async def take_down(self, site: Site) -> None:
+        """Stop both ends; their routes go with their interfaces."""
+        if self.daemons is not None:
+            await self.daemons.stop_all()
 
 
 def tail(path: Path, lines: int = _TAIL_LINES) -> list[str]:
@@ -132,9 +149,3 @@ def tail(path: Path, lines: int = _TAIL_LINES) -> list[str]:
             return list(deque((line.rstrip("\n") for line in file if line.strip()), maxlen=lines))
     except OSError:
         return []
-
-
-def _ending(exited: Exited) -> str:
-    if exited.signal is not None:
-        return f"was ended by signal {exited.signal}"
-    return f"exited with {exited.code}" if exited.code is not None else "ended"

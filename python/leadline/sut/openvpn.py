@@ -9,13 +9,13 @@ import datetime
 import shutil
 from pathlib import Path
 
-from leadline.errors import LeadlineError, MissingBinary, SutFailed
+from leadline.errors import MissingBinary, SutFailed
 from leadline.lab.hosts import Lab
 from leadline.plan import ovpn
 from leadline.plan.sut import OpenvpnClient, OpenvpnSut
 from leadline.sut import openvpn_log, openvpn_program
 from leadline.sut.connecting import ClientPlan, Hooks, connect, unless_dead
-from leadline.sut.daemons import Daemon, Daemons
+from leadline.sut.daemons import Daemon, Daemons, Tunnel
 from leadline.sut.expectation import Expectation
 from leadline.sut.model import BringUp, FleetAccess, Site
 from leadline.sut.openvpn_config import (
@@ -38,20 +38,19 @@ _SERVER_WITHIN_S = 15.0
 _SETTLES_S = 2.0
 
 
-class Openvpn:
+class Openvpn(Tunnel):
     """OpenVPN between the clients and the gateway."""
 
     kind = "openvpn"
 
     def __init__(self, parameters: OpenvpnSut) -> None:
         self.parameters = parameters
-        self._daemons: Daemons | None = None
 
     async def bring_up(self, site: Site) -> BringUp:
         """Make the keys, start the server, then all clients at once."""
         lab, shape = site.lab, shape_of(site.lab, site.clients)
         program = await openvpn_program.find(self.parameters.binary)
-        daemons = self._daemons = Daemons(site)
+        daemons = self.daemons = Daemons(site)
         for host in shape.forwarding:
             lab.forward(host)
         server, clients, access = await self._write_files(site, shape, program)
@@ -68,16 +67,6 @@ class Openvpn:
         )
         states = await unless_dead(daemons, server, connect(site, daemons, clients, hooks))
         return BringUp(program.version, states, dict(site.server_address), (SERVER_NAME, CLIENT_NAME))
-
-    async def failure(self) -> LeadlineError:
-        """Wait for a process to end unasked."""
-        assert self._daemons is not None, "failure() before bring_up()"
-        return await self._daemons.failure()
-
-    async def take_down(self, site: Site) -> None:
-        """Stop both ends; their routes go with their interfaces."""
-        if self._daemons is not None:
-            await self._daemons.stop_all()
 
     async def _write_files(
         self, site: Site, shape: Shape, program: OpenvpnProgram

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from leadline.errors import LeadlineError
 from leadline.fleet import agent_binary
 from leadline.lab.hosts import Lab
 from leadline.plan.sut import WireguardSut
 from leadline.sut.connecting import ClientPlan, Hooks, connect, unless_dead
-from leadline.sut.daemons import Daemon, Daemons
+from leadline.sut.daemons import Daemon, Daemons, Tunnel
 from leadline.sut.expectation import Expectation
 from leadline.sut.model import BringUp, Site
 from leadline.sut.private_files import write_private
@@ -62,19 +61,18 @@ class KeyPair:
         return cls(base64.b64encode(private).decode(), base64.b64encode(public).decode())
 
 
-class Wireguard:
+class Wireguard(Tunnel):
     """WireGuard between the clients and the gateway."""
 
     kind = "wireguard"
 
     def __init__(self, parameters: WireguardSut) -> None:
         self.parameters = parameters
-        self._daemons: Daemons | None = None
 
     async def bring_up(self, site: Site) -> BringUp:
         """Start the gateway's end, then all clients' at once."""
         lab, shape = site.lab, shape_of(site.lab, site.clients)
-        daemons = self._daemons = Daemons(site)
+        daemons = self.daemons = Daemons(site)
         for host in shape.forwarding:
             lab.forward(host)
         own, keys = KeyPair.generate(), {end.host: KeyPair.generate() for end in shape.clients}
@@ -99,16 +97,6 @@ class Wireguard:
         states = await unless_dead(daemons, gateway, connect(site, daemons, plans, hooks))
         version = f"leadline-agent {site.agents[shape.gateway].hello.agent_version} (boringtun)"
         return BringUp(version, states, dict(site.server_address), (GATEWAY_NAME, CLIENT_NAME))
-
-    async def failure(self) -> LeadlineError:
-        """Wait for a process to end unasked."""
-        assert self._daemons is not None, "failure() before bring_up()"
-        return await self._daemons.failure()
-
-    async def take_down(self, site: Site) -> None:
-        """Stop both ends; their routes go with their interfaces."""
-        if self._daemons is not None:
-            await self._daemons.stop_all()
 
 
 def gateway_config(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -56,46 +56,31 @@ async def run(
         TaskFailed: no client could begin, or one broke off.
         AgentLost: an agent went away.
     """
-    end_hearing = ledger.listen(partial(_pass_on, load.label, ledger))
-    try:
-        await _course(load, agents, clocks, ledger, interrupt)
-    finally:
-        end_hearing()
-
-
-async def _course(
-    load: Load,
-    agents: Mapping[str, Agent],
-    clocks: Mapping[str, ClockComparison],
-    ledger: Ledger,
-    interrupt: Interrupt,
-) -> None:
-    """From the preparation to the last figures."""
-    ready = await _prepare(load, agents)
-    instants = start_instant({host: clocks[host] for host in ready}, now_ns=time.monotonic_ns())
-    first = ready[0]
-    start_at_ns = instants[first] - clocks[first].offset_ns
-    ledger.record("test-begin", label=load.label, test=load.test, hosts=list(load.workloads), start_at_ns=start_at_ns)
-    live = Live(load.label, start_at_ns, len(ready), ledger)
-    listeners = [ledger.listen(live.hear)]
-    if load.watch is not None:
-        offsets_ns = {host: clocks[host].offset_ns for host in ready}
-        follow = Follower(load.label, TestSpec.read(load.test), offsets_ns, load.watch, interrupt)
-        listeners.append(ledger.listen(follow.hear))
-    stopper = asyncio.create_task(_stop_when_asked(load.label, ready, agents, interrupt))
-    try:
-        async with asyncio.TaskGroup() as group:
-            for host in ready:
-                await agents[host].begin(load.label, instants[host])
-            limit_s = max(_longest_ms(work) for work in load.workloads.values()) / 1000 + _REPORT_WITHIN_S
-            for host in ready:
-                group.create_task(agents[host].finished(load.label, TASK, limit_s))
-    except BaseExceptionGroup as failures:
-        raise _first(failures) from failures
-    finally:
-        stopper.cancel()
-        for end_listening in listeners:
-            end_listening()
+    with ExitStack() as stack:
+        stack.callback(ledger.listen(partial(_pass_on, load.label, ledger)))
+        ready = await _prepare(load, agents)
+        instants = start_instant({host: clocks[host] for host in ready}, now_ns=time.monotonic_ns())
+        first = ready[0]
+        start_at_ns = instants[first] - clocks[first].offset_ns
+        hosts = list(load.workloads)
+        ledger.record("test-begin", label=load.label, test=load.test, hosts=hosts, start_at_ns=start_at_ns)
+        live = Live(load.label, start_at_ns, len(ready), ledger)
+        stack.callback(ledger.listen(live.hear))
+        if load.watch is not None:
+            offsets_ns = {host: clocks[host].offset_ns for host in ready}
+            follow = Follower(load.label, TestSpec.read(load.test), offsets_ns, load.watch, interrupt)
+            stack.callback(ledger.listen(follow.hear))
+        stopper = asyncio.create_task(_stop_when_asked(load.label, ready, agents, interrupt))
+        stack.callback(stopper.cancel)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for host in ready:
+                    await agents[host].begin(load.label, instants[host])
+                limit_s = max(_longest_ms(work) for work in load.workloads.values()) / 1000 + _REPORT_WITHIN_S
+                for host in ready:
+                    group.create_task(agents[host].finished(load.label, TASK, limit_s))
+        except BaseExceptionGroup as failures:
+            raise _first(failures) from failures
 
 
 async def stop(label: str, hosts: Sequence[str], agents: Mapping[str, Agent]) -> None:

@@ -10,7 +10,7 @@ from made_journals import EPOCH_NS, MS, S, flow, histogram, load, progress, test
 
 from leadline.analysis import TestData, analyse_test
 from leadline.analysis.model import Verdict
-from leadline.analysis.tunnels import storm_window
+from leadline.analysis.tunnels import arrivals, storm_window
 from leadline.plan.targets import METRICS
 
 
@@ -75,6 +75,25 @@ def test_a_storm_is_that_of_the_arrivals() -> None:
     window = storm_window(fleet(settled, {"settled": 1}))
     assert window is not None and (window.start_ns, window.end_ns) == (EPOCH_NS, EPOCH_NS + 12 * MS)
     assert storm_window(fleet([client(0)], {"settled": 1})) is None
+
+
+def test_clients_are_drawn_as_they_were_due_and_came_up() -> None:
+    late = client(3, due_ns=EPOCH_NS + S, configured_ns=S)
+    rows = [client(0, due_ns=EPOCH_NS - S), client(1), client(2, "failed", "unanswered"), late, client(4, "waiting")]
+    data = fleet(rows, {"settled": 1})
+    due, up = analyse_test(data).series[:2]
+    assert [(line.label, line.unit) for line in (due, up)] == [("due", "clients"), ("configured", "clients")]
+    assert due.t_s == up.t_s and (due.t_s[0], due.t_s[-1]) == (0.0, 2.0)
+    at = dict(zip(due.t_s, zip(due.values, up.values, strict=True), strict=True))
+    assert at[0.0] == (2, 0) and at[2.0] == (3, 2)
+    assert {counts for t, counts in at.items() if 0.02 < t < 0.99} == {(2, 1)}
+    assert {counts for t, counts in at.items() if 1.01 < t < 1.99} == {(3, 1)}
+    assert arrivals(fleet([client(0, "failed", "unanswered")])) == ()
+
+
+def test_a_curve_is_drawn_once() -> None:
+    drawn = [curve.metric for curve in analyse_test(fleet(mixed())).percentiles]
+    assert "connect" in drawn and len(drawn) == len(set(drawn))
 
 
 def test_who_came_back_after_a_failure_is_counted() -> None:

@@ -79,7 +79,7 @@ fn figures(spec: &CryptoSpec) -> Result<Vec<What>, ErrorReport> {
         let one = [Digest::default()];
         for digest in if cipher.is_aead() { &one[..] } else { &digests[..] } {
             let options = DataOptions {
-                digest: *digest,
+                digest: Some(*digest),
                 peer_id: Some(0),
                 largest_payload: LARGEST_PAYLOAD,
                 ..DataOptions::new(cipher)
@@ -226,11 +226,10 @@ fn handshakes(
 }
 
 fn algorithm(options: &DataOptions) -> String {
-    let (cipher, digest) = (options.cipher.name(), options.digest.name());
-    if options.cipher.is_aead() {
-        cipher.to_owned()
-    } else {
-        format!("{cipher}+{digest}")
+    let cipher = options.cipher.name();
+    match options.digest.filter(|_| !options.cipher.is_aead()) {
+        None => cipher.to_owned(),
+        Some(digest) => format!("{cipher}+{}", digest.name()),
     }
 }
 

@@ -19,8 +19,8 @@ pub struct ClientConfig {
     pub ciphers: Vec<DataCipher>,
     /// The cipher towards a server that does not negotiate.
     pub fallback: Option<DataCipher>,
-    /// The digest of CBC ciphers.
-    pub digest: Digest,
+    /// The digest of CBC ciphers, if they have one.
+    pub digest: Option<Digest>,
     /// What is before a payload, unless the server pushes something else.
     pub framing: Framing,
     /// The options string.
@@ -129,7 +129,7 @@ impl ClientConfig {
         let usual = (transport == Transport::Udp).then_some(Silence::Restart(USUAL_SILENCE_S));
         let restart = profile.ping_restart_s.map(Silence::Restart);
         Ok(Self {
-            wrap: profile.wrap.keys(profile.auth).map_err(|error| error.to_string())?,
+            wrap: profile.wrap.keys().map_err(|error| error.to_string())?,
             ciphers: profile.data_ciphers.clone(),
             fallback: profile.fallback_cipher,
             digest: profile.auth,

@@ -115,8 +115,8 @@ impl DataCipher {
 pub struct DataOptions {
     /// The cipher.
     pub cipher: DataCipher,
-    /// The HMAC's digest; it counts with CBC only.
-    pub digest: Digest,
+    /// The HMAC's digest, which counts with CBC only; absent, packets prove nothing (`auth none`).
+    pub digest: Option<Digest>,
     /// The client's number, 24 bits: packets are sent as `DATA_V2`; without one as `DATA_V1`. Both are taken.
     pub peer_id: Option<u32>,
     /// The packet format of 2.7; with an AEAD only.
@@ -136,7 +136,7 @@ impl DataOptions {
     pub fn new(cipher: DataCipher) -> Self {
         Self {
             cipher,
-            digest: Digest::default(),
+            digest: Some(Digest::default()),
             peer_id: None,
             epoch: false,
             framing: Framing::None,
@@ -303,7 +303,7 @@ impl DataChannel {
         let protection = match &self.protection {
             Protection::Aead(_) => aead::PACKET_ID + aead::TAG,
             Protection::Epoch(_) => epoch::PACKET_ID + aead::TAG,
-            Protection::Cbc(_) => self.options.digest.len() + cbc::BLOCK + cbc::PACKET_ID + cbc::BLOCK,
+            Protection::Cbc(_) => self.options.digest.map_or(0, Digest::len) + cbc::BLOCK + cbc::PACKET_ID + cbc::BLOCK,
         };
         self.header_len + protection + self.options.framing.overhead()
     }

@@ -148,16 +148,7 @@ impl Authority {
 /// None where it has none, or is no certificate.
 #[must_use]
 pub fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
-    // Certificate ::= SEQUENCE { tbsCertificate SEQUENCE { [0] version, serialNumber, signature, issuer, validity, subject, .. } .. }
-    let (SEQUENCE, certificate, _) = element(certificate)? else { return None };
-    let (SEQUENCE, mut rest, _) = element(certificate)? else { return None };
-    if rest.first() == Some(&VERSION) {
-        rest = element(rest)?.2;
-    }
-    for _ in ["serialNumber", "signature", "issuer", "validity"] {
-        rest = element(rest)?.2;
-    }
-    let (SEQUENCE, mut names, _) = element(rest)? else { return None };
+    let (SEQUENCE, mut names, _) = element(subject_onwards(certificate)?)? else { return None };
     let mut found = None;
     while !names.is_empty() {
         let (SET, mut set, behind) = element(names)? else { return None };
@@ -173,6 +164,26 @@ pub fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
         }
     }
     found
+}
+
+/// A certificate from its public key (`SubjectPublicKeyInfo`) on. None where it is no certificate.
+#[must_use]
+pub fn public_key_onwards<'c>(certificate: &'c CertificateDer<'_>) -> Option<&'c [u8]> {
+    Some(element(subject_onwards(certificate)?)?.2)
+}
+
+/// Certificate ::= SEQUENCE { tbsCertificate SEQUENCE { [0] version, serialNumber, signature, issuer, validity, subject,
+/// subjectPublicKeyInfo, .. } .. }; of version 1 it does not say so.
+fn subject_onwards(certificate: &[u8]) -> Option<&[u8]> {
+    let (SEQUENCE, certificate, _) = element(certificate)? else { return None };
+    let (SEQUENCE, mut rest, _) = element(certificate)? else { return None };
+    if rest.first() == Some(&VERSION) {
+        rest = element(rest)?.2;
+    }
+    for _ in ["serialNumber", "signature", "issuer", "validity"] {
+        rest = element(rest)?.2;
+    }
+    Some(rest)
 }
 
 const SEQUENCE: u8 = 0x30;

@@ -54,8 +54,8 @@ pub struct Profile {
     pub fallback_cipher: Option<DataCipher>,
     /// The option `cipher`: it counts in the options string only.
     pub cipher: Option<String>,
-    /// The digest of CBC's packets and of `tls-auth`.
-    pub auth: Digest,
+    /// The digest that CBC's packets are proved with; absent, by nothing (`auth none`).
+    pub auth: Option<Digest>,
     /// Clients say who they are by user and password.
     pub wants_user: bool,
     /// The user and password of every client that is given no other.
@@ -150,6 +150,8 @@ pub enum WrapProfile {
         key: StaticKey,
         /// Which halves this end uses; both ends the same one where absent.
         direction: Option<KeyDirection>,
+        /// What packets are proved with: the option `auth`.
+        digest: Digest,
     },
     /// `tls-crypt`.
     Crypt {
@@ -248,14 +250,14 @@ impl Profile {
 }
 
 impl WrapProfile {
-    /// The keys of a client; `auth` is the digest of `tls-auth`.
+    /// The keys of a client.
     ///
     /// # Errors
     /// The key of `tls-crypt-v2` is none; `parse` has refused such a one already.
-    pub fn keys(&self, auth: Digest) -> Result<WrapKeys, KeyError> {
+    pub fn keys(&self) -> Result<WrapKeys, KeyError> {
         Ok(match self {
             Self::None => WrapKeys::None,
-            Self::Auth { key, direction } => WrapKeys::auth(key, *direction, auth),
+            Self::Auth { key, direction, digest } => WrapKeys::auth(key, *direction, *digest),
             Self::Crypt { key } => WrapKeys::crypt(key, Side::Client),
             Self::CryptV2 { key } => WrapKeys::crypt_v2(key.expose())?,
         })
@@ -308,7 +310,7 @@ impl Default for Profile {
             data_ciphers: USUAL_CIPHERS.to_vec(),
             fallback_cipher: None,
             cipher: None,
-            auth: Digest::Sha1,
+            auth: Some(Digest::default()),
             wants_user: false,
             user: None,
             compression: None,

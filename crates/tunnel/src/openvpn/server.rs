@@ -27,8 +27,8 @@ pub struct ServerConfig {
     pub wrap: WrapKeys,
     /// Data ciphers, the best first.
     pub ciphers: Vec<DataCipher>,
-    /// The digest of CBC ciphers.
-    pub digest: Digest,
+    /// The digest of CBC ciphers, if they have one.
+    pub digest: Option<Digest>,
     /// What is before a payload.
     pub framing: Framing,
     /// Options that every client is pushed, without those that are made up for each.

@@ -13,6 +13,7 @@ use super::server::PeerEvent;
 use super::side::Side;
 use super::wrap::{StaticKey, WrapKeys};
 
+mod certificates;
 mod hostile;
 mod options;
 mod renewal;

@@ -12,13 +12,14 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::WebPkiClientVerifier;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{
     CertificateError, CipherSuite, ClientConfig, ClientConnection, Connection, DigitallySignedStruct, Error,
     NamedGroup, RootCertStore, ServerConfig, ServerConnection, SignatureScheme, SupportedProtocolVersion,
 };
 use zeroize::Zeroize;
 
-use super::identity::common_name;
+use super::identity::{common_name, public_key_onwards};
 use super::profile::{Profile, TlsVersion, VerifyName};
 use super::side::Side;
 
@@ -255,8 +256,8 @@ pub fn client_config(trust: &ClientTrust, identity: Option<(&str, &str)>) -> Res
         .with_custom_certificate_verifier(trust.verifier.clone());
     let mut config = match identity {
         Some((certificate, key)) => {
-            let (chain, key) = chain_and_key(certificate, key)?;
-            builder.with_client_auth_cert(chain, key).map_err(|error| format!("cert and key: {error}"))?
+            let shown = certified(certificate, key, &trust.provider)?;
+            builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(shown)))
         }
         None => builder.with_no_client_auth(),
     };
@@ -276,33 +277,41 @@ pub fn server_config(trust: &Trust, identity: (&str, &str), clients_need_one: bo
         WebPkiClientVerifier::builder_with_provider(Arc::new(roots(&trust.authority_pem)?), provider.clone());
     let verifier = if clients_need_one { verifier } else { verifier.allow_unauthenticated() };
     let verifier = verifier.build().map_err(|error| format!("ca: {error}"))?;
-    let (chain, key) = chain_and_key(identity.0, identity.1)?;
+    let shown = certified(identity.0, identity.1, &provider)?;
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&trust.versions())
         .map_err(|error| format!("TLS versions: {error}"))?
         .with_client_cert_verifier(verifier)
-        .with_single_cert(chain, key)
-        .map_err(|error| format!("cert and key: {error}"))?;
+        .with_cert_resolver(Arc::new(SingleCertAndKey::from(shown)));
     config.send_tls13_tickets = 0;
     Ok(config)
 }
 
 fn roots(pem: &str) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificates("ca", pem)? {
-        roots.add(certificate).map_err(|error| format!("ca: {error}"))?;
+    for (certificate, number) in certificates("ca", pem)?.into_iter().zip(1..) {
+        let refused = |_| format!("ca: certificate {number} of it cannot be read: it is damaged, or not of X.509");
+        roots.add(certificate).map_err(refused)?;
     }
     Ok(roots)
 }
 
-fn chain_and_key(
-    certificate: &str,
-    key: &str,
-) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
+/// A chain and the key of its first certificate. Whether it is any good the other end decides: OpenVPN shows one of X.509
+/// version 1 too, which rustls would not.
+fn certified(certificate: &str, key: &str, provider: &CryptoProvider) -> Result<CertifiedKey, String> {
     let chain = certificates("cert", certificate)?;
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes())
         .map_err(|error| format!("key: {error}; it has to be an unencrypted PEM private key"))?;
-    Ok((chain, key))
+    let key = provider.key_provider.load_private_key(key).map_err(|error| format!("key: {error}"))?;
+    let own = key.public_key();
+    match chain.first().and_then(public_key_onwards) {
+        None => Err("cert: it cannot be read: it is damaged, or not of X.509".into()),
+        Some(shown) if own.is_some_and(|own| !shown.starts_with(&own)) => {
+            Err("cert and key: the key is not that of the (first) certificate: give the two that were made together"
+                .into())
+        }
+        Some(_) => Ok(CertifiedKey::new(chain, key)),
+    }
 }
 
 fn certificates(what: &str, pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {

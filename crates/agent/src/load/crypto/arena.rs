@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn no_more_memory_is_held_than_twice_the_spread() {
         const SPREAD: usize = 1 << 20;
-        let options = DataOptions { digest: Digest::Sha512, ..DataOptions::new(DataCipher::Aes256Cbc) };
+        let options = DataOptions { digest: Some(Digest::Sha512), ..DataOptions::new(DataCipher::Aes256Cbc) };
         for size in [1, 64, 1400] {
             let packets = Packets::new(&options, size, SPREAD, 1).unwrap();
             let held = packets.packets.capacity() + packets.payloads.bytes.len();

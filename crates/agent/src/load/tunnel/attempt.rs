@@ -10,7 +10,7 @@ use leadline_tunnel::openvpn::framing::set_length;
 use leadline_tunnel::openvpn::packet::{Header, Opcode};
 
 use super::link::{Link, Sent};
-use super::member::{Occasion, Phase, Steps};
+use super::member::{Member, Occasion, Phase, Steps};
 use super::metric::Metric;
 use super::worker::Worker;
 use crate::events::error_code;
@@ -33,6 +33,7 @@ impl Worker {
         self.tally.attempts += 1;
         self.tally.reconnects_begun += u64::from(occasion == Occasion::Reconnect);
         let now_ns = monotonic_ns();
+        member.began_ns = now_ns;
         member.give_up_ns = now_ns.saturating_add(self.fleet.plan.attempt_ns);
         if let Err(error) = opened {
             return self.fail(index, error_code(&error), &format!("opening a socket: {error}"));
@@ -90,7 +91,7 @@ impl Worker {
                     }
                 }
                 // Its last words to the server are still to come.
-                Output::Event(Event::Failed(failed)) => failure = Some(self.told(failed)),
+                Output::Event(Event::Failed(failed)) => failure = Some(Self::told(failed)),
                 Output::Event(event) => failure = self.happened(index, now_ns, event).or(failure),
                 Output::Wait(due_ns) => {
                     self.members[index].machine_due_ns = due_ns.unwrap_or(u64::MAX);
@@ -165,19 +166,31 @@ impl Worker {
             }
             Event::Restart(why) => return Some(("restarted_by_server", why)),
             Event::PeerLeft => return Some(("server_left", String::new())),
-            Event::Failed(failure) => return Some(self.told(failure)),
+            Event::Failed(failure) => return Some(Self::told(failure)),
         }
         None
     }
 
-    /// What a machine failed by. Silence is explained, and that it was the profile's time that ended it.
-    fn told(&self, failure: Failure) -> (&'static str, String) {
-        let window_s = self.fleet.plan.config.hand_window_ns / 1_000_000_000;
+    /// What a machine failed by. Silence is explained, beside the machine's word on what ended it.
+    fn told(failure: Failure) -> (&'static str, String) {
         let detail = match explanation(failure.name) {
             "" => failure.detail,
-            silence => format!("{silence}; ended by the profile's hand-window, {window_s} s"),
+            silence => format!("{silence}; {}", failure.detail),
         };
         (failure.name, detail)
+    }
+
+    /// What a client that was silent for its attempt's whole time failed by.
+    fn overdue(&self, member: &Member) -> (&'static str, String) {
+        let name = member.machine.as_ref().map_or("reset_unanswered", |machine| machine.stuck_at());
+        let own_ns = self.fleet.plan.attempt_ns;
+        let given_ns = member.give_up_ns.saturating_sub(member.began_ns);
+        let mut detail = format!("{}; ended by the attempt's own time, {} s", explanation(name), own_ns as f64 / 1e9);
+        if given_ns > own_ns {
+            let given_s = given_ns as f64 / 1e9;
+            detail.push_str(&format!(", which the server's AUTH_PENDING made {given_s:.1} s"));
+        }
+        (name, detail)
     }
 
     /// A socket has failed, or its server has closed it.
@@ -297,9 +310,7 @@ impl Worker {
             }
             Phase::Connecting if is_late => return self.fail(index, "connect_timeout", "no answer to TCP's SYN"),
             Phase::Negotiating if is_late => {
-                let name = member.machine.as_ref().map_or("reset_unanswered", |machine| machine.stuck_at());
-                let time_s = self.fleet.plan.attempt_ns as f64 / 1e9;
-                let detail = format!("{}; ended by the attempt's own time, {time_s} s", explanation(name));
+                let (name, detail) = self.overdue(member);
                 return self.fail(index, name, &detail);
             }
             Phase::Overdue if is_late => {

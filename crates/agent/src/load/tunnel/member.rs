@@ -91,6 +91,8 @@ pub struct Member {
     pub armed_ns: u64,
     /// When the machine wants to be asked again, ns.
     pub machine_due_ns: u64,
+    /// When the attempt began, ns.
+    pub began_ns: u64,
     /// When the attempt is given up, ns.
     pub give_up_ns: u64,
     /// When a resting client tries again, ns.
@@ -132,6 +134,7 @@ impl Member {
             machine: None,
             armed_ns: u64::MAX,
             machine_due_ns: u64::MAX,
+            began_ns: 0,
             give_up_ns: u64::MAX,
             retry_ns: u64::MAX,
             occasion: Occasion::Arrival,

@@ -16,7 +16,7 @@ impl Client {
         if now_ns >= self.window_end_ns() {
             match self.stage {
                 Stage::Up => self.renewal_overdue(now_ns),
-                _ => self.fail(self.stuck_at(), String::new()),
+                _ => self.fail(self.stuck_at(), self.window_told(now_ns)),
             }
             return;
         }
@@ -73,6 +73,22 @@ impl Client {
         // More time for the answer is no more time for silence.
         let silence_ns = self.heard_at_ns.saturating_add(self.config.hand_window_ns);
         end_ns.min(self.push_end_ns).min(silence_ns)
+    }
+
+    /// What has ended the waiting, and how long that was.
+    pub(super) fn window_told(&self, now_ns: u64) -> String {
+        let window_ns = self.config.hand_window_ns;
+        let window_s = window_ns / SECOND_NS;
+        let given_ns = self.push_end_ns.saturating_sub(self.keys_at_ns);
+        if !self.is_pushing() || given_ns == window_ns {
+            format!("ended by the profile's hand-window, {window_s} s")
+        } else if now_ns >= self.push_end_ns {
+            format!("ended by the time that the server's AUTH_PENDING gave it, {} s", given_ns / SECOND_NS)
+        } else {
+            format!(
+                "ended by the profile's hand-window, {window_s} s without a packet, while AUTH_PENDING asked for time"
+            )
+        }
     }
 
     fn request_at_ns(&self) -> u64 {

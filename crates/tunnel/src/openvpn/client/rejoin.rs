@@ -37,7 +37,7 @@ impl Client {
             return self.fail("renegotiation_timeout", String::new());
         }
         if self.is_pushing() {
-            return self.fail("no_push_reply", String::new());
+            return self.fail("no_push_reply", self.window_told(now_ns));
         }
         if let Some(rejoin) = self.rejoin.take_if(|rejoin| now_ns >= rejoin.keys_end_ns) {
             return self.fail(rejoin.cause.name, rejoin.cause.detail);

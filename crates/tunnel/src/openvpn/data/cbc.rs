@@ -1,5 +1,6 @@
 //! CBC packets: `op[/peer-id] | HMAC | IV | encrypted (packet id | payload)`; the HMAC proves the IV and what follows, not the
-//! header. Owns both directions' keys and packet numbers. Padding is looked at after the HMAC, so it tells a forger nothing.
+//! header. Owns both directions' keys and packet numbers. Padding is looked at after the HMAC, so it tells a forger nothing; where
+//! both ends do without an HMAC (`auth none`), as OpenVPN lets them, a forged packet is only garbage that may come out.
 
 use aws_lc_rs::cipher::{
     DecryptingKey, DecryptionContext, EncryptingKey, EncryptionContext, UnboundCipherKey, AES_128, AES_192, AES_256,
@@ -23,9 +24,9 @@ const IVS: usize = 16;
 pub(super) struct Cbc {
     encrypting: EncryptingKey,
     decrypting: DecryptingKey,
-    signing: hmac::Key,
-    proving: hmac::Key,
-    digest: Digest,
+    proof: Option<Proof>,
+    /// Bytes of an HMAC.
+    proof_len: usize,
     last_sent: u32,
     window: ReplayWindow,
     ivs: [u8; IVS * BLOCK],
@@ -33,10 +34,16 @@ pub(super) struct Cbc {
     ivs_used: usize,
 }
 
+/// What packets are proved with, unless by nothing (`auth none`).
+struct Proof {
+    signing: hmac::Key,
+    proving: hmac::Key,
+}
+
 impl Cbc {
     pub fn new(
         cipher: DataCipher,
-        digest: Digest,
+        digest: Option<Digest>,
         sending: DirectionKeys<'_>,
         receiving: DirectionKeys<'_>,
         replay_window: u32,
@@ -51,9 +58,9 @@ impl Cbc {
         Ok(Self {
             encrypting: key(sending).and_then(EncryptingKey::cbc).map_err(|_| DataError::Library)?,
             decrypting: key(receiving).and_then(DecryptingKey::cbc).map_err(|_| DataError::Library)?,
-            signing: digest.key(sending.hmac),
-            proving: digest.key(receiving.hmac),
-            digest,
+            proof: digest
+                .map(|digest| Proof { signing: digest.key(sending.hmac), proving: digest.key(receiving.hmac) }),
+            proof_len: digest.map_or(0, Digest::len),
             last_sent: 0,
             window: ReplayWindow::new(replay_window),
             ivs: [0; IVS * BLOCK],
@@ -66,7 +73,7 @@ impl Cbc {
         let number = self.last_sent.checked_add(1).ok_or(DataError::Exhausted)?;
         let iv = self.next_iv()?;
         self.last_sent = number;
-        out.extend_from_slice(&[0; Digest::LONGEST][..self.digest.len()]);
+        out.extend_from_slice(&[0; Digest::LONGEST][..self.proof_len]);
         out.extend_from_slice(&iv);
         out.extend_from_slice(&number.to_be_bytes());
         Ok(())
@@ -75,25 +82,29 @@ impl Cbc {
     /// Pad, encrypt and sign the packet from `start` of `out`, which `begin` and a payload were appended to.
     pub fn finish(&mut self, out: &mut Vec<u8>, start: usize, header: usize) -> Result<(), DataError> {
         let signature = start + header;
-        let iv = signature + self.digest.len();
+        let iv = signature + self.proof_len;
         let plain = iv + BLOCK;
         let padding = BLOCK - (out.len() - plain) % BLOCK;
         out.resize(out.len() + padding, padding as u8);
         let context = EncryptionContext::Iv128(FixedLength::from(*out[iv..].first_chunk().expect("an IV")));
         self.encrypting.less_safe_encrypt(&mut out[plain..], context).map_err(|_| DataError::Library)?;
-        let (before, signed) = out.split_at_mut(iv);
-        hmac::sign_to_buffer(&self.signing, signed, &mut before[signature..]).map_err(|_| DataError::Library)?;
+        if let Some(proof) = &self.proof {
+            let (before, signed) = out.split_at_mut(iv);
+            hmac::sign_to_buffer(&proof.signing, signed, &mut before[signature..]).map_err(|_| DataError::Library)?;
+        }
         Ok(())
     }
 
     /// Prove, open and number a packet; what is returned is where its payload starts and ends.
     pub fn open(&mut self, packet: &mut [u8], header: usize) -> Result<(usize, usize), DataError> {
-        let iv = header + self.digest.len();
+        let iv = header + self.proof_len;
         let plain = iv + BLOCK;
         let length = packet.len().checked_sub(plain).ok_or(DataError::Short)?;
-        let (before, signed) = packet.split_at(iv);
-        let hmac = hmac::sign(&self.proving, signed);
-        constant_time::verify_slices_are_equal(hmac.as_ref(), &before[header..]).map_err(|_| DataError::Forged)?;
+        if let Some(proof) = &self.proof {
+            let (before, signed) = packet.split_at(iv);
+            let hmac = hmac::sign(&proof.proving, signed);
+            constant_time::verify_slices_are_equal(hmac.as_ref(), &before[header..]).map_err(|_| DataError::Forged)?;
+        }
         if length == 0 || length % BLOCK != 0 {
             return Err(DataError::Short);
         }

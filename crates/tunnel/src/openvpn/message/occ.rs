@@ -21,7 +21,7 @@ pub struct OptionsString<'a> {
     /// Whether that cipher is among `data-ciphers`: only then it is named.
     pub cipher_is_offered: bool,
     /// The option `auth`.
-    pub auth: Digest,
+    pub auth: Option<Digest>,
     /// Framing for compression.
     pub compression: Option<Compression>,
     /// Under `tls-auth`.
@@ -53,7 +53,7 @@ impl OptionsString<'_> {
         if let Some(name) = self.cipher.filter(|_| self.cipher_is_offered) {
             let _ = write!(text, ",cipher {}", name.to_ascii_uppercase());
         }
-        let auth = if cipher.aead { "[null-digest]" } else { self.auth.name() };
+        let auth = self.auth.filter(|_| !cipher.aead).map_or("[null-digest]", Digest::name);
         let _ = write!(text, ",auth {auth},keysize {}", cipher.key_bits);
         if self.tls_auth {
             text.push_str(",tls-auth");
@@ -68,7 +68,7 @@ impl OptionsString<'_> {
     /// The MTU of the link as OpenVPN 2.4 reckoned it; later ones keep the figure for this string alone.
     fn link_mtu(&self, cipher: &CipherSizes) -> usize {
         let framing = usize::from(self.compression.is_some_and(Compression::always_has_a_byte));
-        let digest = if cipher.aead { 0 } else { self.auth.len() };
+        let digest = self.auth.filter(|_| !cipher.aead).map_or(0, Digest::len);
         let stream = if self.tcp { 2 } else { 0 };
         let (opcode, packet_id) = (1, 4);
         usize::from(self.tun_mtu) + framing + opcode + packet_id + stream + cipher.overhead + digest
@@ -122,7 +122,7 @@ mod tests {
             tun_mtu: 1500,
             cipher: None,
             cipher_is_offered: false,
-            auth: Digest::Sha1,
+            auth: Some(Digest::Sha1),
             compression: None,
             tls_auth: false,
             key_direction: None,
@@ -141,7 +141,7 @@ mod tests {
             tcp: true,
             cipher: Some("AES-128-CBC"),
             cipher_is_offered: false,
-            auth: Digest::Sha256,
+            auth: Some(Digest::Sha256),
             compression: Some(Compression::Lzo),
             tls_auth: true,
             key_direction: Some(1),

@@ -45,6 +45,7 @@ pub(super) struct Reader {
     suites: (Vec<CipherSuite>, Vec<CipherSuite>),
     /// `auth` of a digest that is not supported: an error only where something would use it.
     strange_auth: Option<(usize, String)>,
+    auth_line: usize,
     cipher_line: usize,
     compatible_with: Option<[u32; 2]>,
     may_be_unknown: BTreeSet<String>,
@@ -142,7 +143,7 @@ impl Reader {
             "tls-crypt-v2" => {
                 self.wraps(directive)?;
                 let wrap = WrapProfile::CryptV2 { key: Secret::from(text.as_str()) };
-                wrap.keys(Digest::default()).map_err(|error| error.to_string())?;
+                wrap.keys().map_err(|error| error.to_string())?;
                 self.profile.wrap = wrap;
             }
             _ => return Ok(false),
@@ -226,9 +227,10 @@ impl Reader {
             ("key-method", _) => return Err("only key method 2 is spoken: leave it out".into()),
             ("auth", [name]) => {
                 self.strange_auth = None;
+                self.auth_line = directive.line;
                 match Digest::from_name(name) {
-                    Some(digest) => profile.auth = digest,
-                    None => self.strange_auth = Some((directive.line, (*name).to_owned())),
+                    None if *name != "none" => self.strange_auth = Some((directive.line, (*name).to_owned())),
+                    digest => profile.auth = digest,
                 }
             }
             ("tls-version-min", _) => profile.tls_min = suites::lowest(parameters)?,
@@ -429,7 +431,9 @@ impl Reader {
         self.finish_remotes()?;
         self.finish_ciphers()?;
         if let Some(key) = self.tls_auth.take() {
-            self.profile.wrap = WrapProfile::Auth { key, direction: self.key_direction };
+            let without = "`tls-auth` needs a digest: write auth SHA256, or what the server has, instead of none";
+            let digest = self.profile.auth.ok_or_else(|| ProfileError::at(self.auth_line, without))?;
+            self.profile.wrap = WrapProfile::Auth { key, direction: self.key_direction, digest };
         }
         self.profile.ignored.sort_by_key(|ignored| ignored.line);
         Ok(self.profile)

@@ -48,7 +48,7 @@ fn the_least_profile_has_openvpns_own_settings() {
     assert_eq!(profile.ca, CA.replace("<ca>\n", "").replace("</ca>\n", ""));
     let names: Vec<_> = profile.data_ciphers.iter().map(|cipher| cipher.name()).collect();
     assert_eq!(names, ["AES-256-GCM", "AES-128-GCM", "CHACHA20-POLY1305"]);
-    assert_eq!((profile.auth, profile.wants_user, profile.server_usage), (Digest::Sha1, false, false));
+    assert_eq!((profile.auth, profile.wants_user, profile.server_usage), (Some(Digest::Sha1), false, false));
     assert_eq!((profile.reneg_s, profile.hand_window_s, profile.tls_timeout_s), (Some(3600), 60, 2));
     assert_eq!((profile.tls_min, profile.tls_max, profile.replay_window), (TlsVersion::Tls12, TlsVersion::Tls13, 64));
     assert!(profile.ignored.is_empty());
@@ -70,9 +70,9 @@ fn an_installers_profile_with_windows_line_ends() {
     );
     let profile = good(&text.replace('\n', "\r\n"));
     assert_eq!(profile.verify_name, Some(VerifyName::CommonName("server_kq3X".into())));
-    assert_eq!((profile.auth, profile.server_usage), (Digest::Sha256, true));
+    assert_eq!((profile.auth, profile.server_usage), (Some(Digest::Sha256), true));
     assert!(matches!(profile.wrap, WrapProfile::Crypt { .. }));
-    assert!(profile.wrap.keys(profile.auth).is_ok());
+    assert!(profile.wrap.keys().is_ok());
     assert!(profile.cert.as_deref().is_some_and(|cert| cert.contains("MIIBME")));
     assert!(profile.key.as_ref().is_some_and(|key| key.expose().contains("MIIKEY")));
     assert!(profile.tls_ciphers.contains(&CipherSuite::TLS13_AES_128_GCM_SHA256));
@@ -170,7 +170,7 @@ fn inline_credentials_and_odd_writing() {
     assert!(!format!("{profile:?}").contains("hunter2"));
     assert!(!format!("{profile:?}").contains("6acef03f"));
     let profile = good(&format!("{}{PAIR}<tls-crypt-v2>\n{}</tls-crypt-v2>", with(""), client_key()));
-    assert!(profile.wrap.keys(profile.auth).is_ok_and(|keys| keys.is_crypt_v2()));
+    assert!(profile.wrap.keys().is_ok_and(|keys| keys.is_crypt_v2()));
     assert!(!format!("{profile:?}").contains("MIIKEY"));
 }
 
@@ -186,9 +186,14 @@ fn ciphers_and_suites_are_chosen_as_openvpn_does() {
     assert_eq!(fallback("cipher AES-128-CBC\ncompat-mode 2.3.7"), Some(DataCipher::Aes128Cbc));
     assert_eq!(fallback("cipher AES-128-CBC\ncompat-mode 2.4.0"), None);
     assert_eq!(fallback("data-ciphers-fallback AES-256-CBC"), Some(DataCipher::Aes256Cbc));
-    let unused = good(&with("cipher BF-CBC\nauth none"));
+    let unused = good(&with("cipher BF-CBC\nauth MD5"));
     let ignored: Vec<_> = unused.ignored.iter().map(ToString::to_string).collect();
-    assert_eq!(ignored, ["line 1: cipher BF-CBC (not among data-ciphers, so it is not offered)", "line 2: auth none"]);
+    assert_eq!(ignored, ["line 1: cipher BF-CBC (not among data-ciphers, so it is not offered)", "line 2: auth MD5"]);
+    let unproved = |more: &str| good(&with(&format!("auth none\n{more}"))).options_string(Transport::Udp);
+    assert!(unproved("").contains("link-mtu 1521,tun-mtu 1500,proto UDPv4,auth [null-digest],keysize 128"));
+    assert!(unproved("cipher AES-256-CBC\ndata-ciphers AES-256-CBC").contains("link-mtu 1537,"));
+    assert_eq!(good(&with("auth none\nauth SHA512")).auth, Some(Digest::Sha512));
+    assert_eq!(good(&with("auth none\ndata-ciphers AES-256-CBC")).auth, None);
     assert_eq!(good(&with("tls-cipher DEFAULT:!EXP:!kRSA")).tls_ciphers, []);
     let newer = good(&with("tls-ciphersuites TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_CCM_SHA256")).tls_ciphers;
     assert_eq!((newer[0], newer.len()), (CipherSuite::TLS13_CHACHA20_POLY1305_SHA256, 7));
@@ -285,7 +290,8 @@ fn what_is_wrong_in_a_block_is_refused() {
     let key = static_key();
     let (auth, crypt) = (format!("<tls-auth>\n{key}</tls-auth>\n"), format!("<tls-crypt>\n{key}</tls-crypt>\n"));
     for (block, line, says) in [
-        (format!("{auth}auth none\n"), 28, "SHA256"),
+        (format!("{auth}auth none\n"), 28, "auth SHA256"),
+        (format!("{auth}auth MD5\n"), 28, "SHA256"),
         (format!("{auth}{crypt}"), 28, "exclude each other"),
         (auth.replace("6acef03f62675b4b1bbd03e53b187727\n", ""), 5, "bytes"),
         ("<tls-crypt-v2>\nx\n</tls-crypt-v2>\n".into(), 5, "key"),

@@ -69,7 +69,8 @@ fn options_have_a_hand_window_of_their_own() {
     pair.run(30 * SECOND_NS + 2_500_000, &mut |_| Some(1_000_000));
     pair.server.as_mut().expect("a server").hold();
     let (failure, at_s) = failed(&mut pair, 200);
-    assert_eq!((failure.name, failure.detail.as_str(), at_s), ("no_push_reply", "", 91));
+    let detail = "ended by the profile's hand-window, 60 s";
+    assert_eq!((failure.name, failure.detail.as_str(), at_s), ("no_push_reply", detail, 91));
 }
 
 /// A client that waits for options from a server which asked for so much time.
@@ -97,6 +98,8 @@ fn a_server_that_asks_for_time_gets_what_openvpn_would_give() {
         let mut pair = pending(&pki, asked);
         let (failure, at_s) = failed(&mut pair, 2000);
         assert_eq!((failure.name, at_s), ("no_push_reply", given_s + 1), "{asked}");
+        assert!(failure.detail.ends_with(&format!(", {given_s} s")), "{asked}: {}", failure.detail);
+        assert_eq!(failure.detail.contains("AUTH_PENDING"), given_s != 60, "{asked}: {}", failure.detail);
         let until_s = pair.events.iter().find_map(|event| match event {
             Event::Pending { until_ns } => Some(until_ns / SECOND_NS),
             _ => None,
@@ -112,6 +115,7 @@ fn a_server_that_asked_for_time_and_fell_silent_is_not_waited_for() {
     pair.run(170 * SECOND_NS, &mut |_| None);
     let Some(Event::Failed(failure)) = pair.events.last() else { panic!("{:?}", pair.events) };
     assert_eq!(failure.name, "no_push_reply");
+    assert!(failure.detail.contains("hand-window, 60 s without a packet"), "{}", failure.detail);
 }
 
 #[test]

@@ -122,7 +122,7 @@ impl Gateway {
             tls: Arc::new(tls::server_config(&Trust::of(&parsed), (&server.0, &server.1), true).unwrap()),
             wrap: WrapKeys::None,
             ciphers: vec![DataCipher::Aes256Gcm],
-            digest: Digest::Sha1,
+            digest: Some(Digest::Sha1),
             framing: Framing::None,
             push: ["topology subnet", "route-gateway 10.8.0.1", "route 10.9.0.0 255.255.0.0"]
                 .map(str::to_owned)

@@ -240,6 +240,12 @@ fn a_server_that_asks_for_more_time_is_given_it() {
     let until_ns = now_ns + 1000 * SECOND_NS;
     assert_eq!(worker.happened(0, now_ns, Event::Pending { until_ns }), None);
     assert_eq!((worker.members[0].give_up_ns, worker.tally.auth_pending), (until_ns, 1));
+    // What is told of the end is the time that ran, not the one that would have.
+    worker.wake(0, until_ns);
+    let given_s = (until_ns - worker.members[0].began_ns) as f64 / 1e9;
+    let said = worker.failures.examples.values().next().unwrap();
+    let told = format!("the attempt's own time, 30 s, which the server's AUTH_PENDING made {given_s:.1} s");
+    assert!(said.ends_with(&told), "{said}");
 }
 
 #[test]

@@ -1,0 +1,71 @@
+//! What is shown and what is refused of certificates that old tools and hasty guides make.
+
+use std::sync::Arc;
+
+use base64::engine::general_purpose::STANDARD;
+use base64::Engine;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::CertificateDer;
+
+use super::SECOND_NS;
+use crate::openvpn::client::Event;
+use crate::openvpn::pair::{Pki, Setup};
+use crate::openvpn::tls::{client_config, server_config, ClientTrust, Trust};
+
+/// An element's content, and what is behind it.
+fn element(der: &[u8]) -> (&[u8], &[u8]) {
+    let (digits, rest) = match der[1] {
+        small @ 0..=0x7f => return der[2..].split_at(usize::from(small)),
+        marked => der[2..].split_at(usize::from(marked - 0x80)),
+    };
+    rest.split_at(digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)))
+}
+
+fn sequence(content: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(content.len()).expect("a short certificate").to_be_bytes();
+    let head = match length {
+        [0, small @ ..=0x7f] => vec![0x30, small],
+        [0, small] => vec![0x30, 0x81, small],
+        [high, low] => vec![0x30, 0x82, high, low],
+    };
+    [&head, content].concat()
+}
+
+/// The certificate as `openssl x509 -req` makes it without -extfile: it does not say its version, which is 1 then. Nobody looks
+/// at the signature of such a one here.
+fn of_version_1(pem: &str) -> String {
+    let der = CertificateDer::from_pem_slice(pem.as_bytes()).expect("PEM");
+    let (described, signature) = element(element(&der).0);
+    let described = described.strip_prefix(&[0xa0, 3, 2, 1, 2]).expect("version 3");
+    let made = sequence(&[&sequence(described), signature].concat());
+    format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", STANDARD.encode(made))
+}
+
+#[test]
+fn a_clients_certificate_of_version_1_is_shown_and_a_servers_refused_by_name() {
+    let pki = Pki::new();
+    let (old, trust) = (of_version_1(&pki.client.0), pki.client_trust());
+    assert!(client_config(&trust, Some((&old, &pki.client.1))).is_ok(), "it is for the server to judge");
+    let other = client_config(&trust, Some((&old, &pki.server.1))).expect_err("that is another's key");
+    assert!(other.contains("not that of the"), "{other}");
+
+    let mut setup = Setup::new(&pki);
+    let server = server_config(&pki.trust(), (&of_version_1(&pki.server.0), &pki.server.1), true);
+    setup.server.tls = Arc::new(server.expect("a server shows what it has"));
+    let mut pair = setup.pair();
+    pair.run(SECOND_NS, &mut |_| Some(1_000_000));
+    let Some(Event::Failed(failure)) = pair.events.last() else { panic!("{:?}", pair.events) };
+    assert_eq!(failure.name, "tls_certificate_version");
+    assert!(failure.detail.contains("X.509 version 3") && failure.detail.contains("-extfile"), "{failure:?}");
+}
+
+#[test]
+fn what_is_no_certificate_is_told_by_its_place() {
+    let pki = Pki::new();
+    let damaged = format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", STANDARD.encode("none"));
+    let said = client_config(&pki.client_trust(), Some((&damaged, &pki.client.1))).expect_err("it is damaged");
+    assert!(said.starts_with("cert: it cannot be read"), "{said}");
+    let both = format!("{}{damaged}", pki.authority);
+    let said = ClientTrust::new(&Trust { authority_pem: both, ..pki.trust() }).err().expect("the second is damaged");
+    assert!(said.starts_with("ca: certificate 2 of it cannot be read"), "{said}");
+}

@@ -1,0 +1,63 @@
+"""Profiles and certificates as old guides write them, against a real OpenVPN server: what it takes, the fleet has to
+take too, or say by name why not.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import openvpn_servers as servers
+import pytest
+from openvpn_servers import Inside, Keys, Setting
+
+pytestmark = pytest.mark.lab
+
+CLIENTS = 3
+
+
+def of_version_1(keys: Keys, folder: Path, name: str) -> Path:
+    """NAME.crt and NAME.key of the authority as `openssl x509 -req` makes them unless told otherwise."""
+    authority, made = keys.folder / "authority", folder / name
+    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", f"/CN={name}")
+    request = ("-keyout", f"{made}.key", "-out", f"{made}.csr")
+    subprocess.run(["openssl", "req", *curve, *request], check=True, capture_output=True)
+    signed = ("-in", f"{made}.csr", "-CA", f"{authority}.crt", "-CAkey", f"{authority}.key", "-out", f"{made}.crt")
+    number = ("-set_serial", "1", "-days", "2")
+    subprocess.run(["openssl", "x509", "-req", *signed, *number], check=True, capture_output=True)
+    return made.with_suffix(".crt")
+
+
+def test_a_clients_certificate_of_version_1(place: Inside, keys: Keys, tmp_path: Path) -> None:
+    with servers.server(place, keys, Setting(more=("duplicate-cn",))) as server:
+        profile = server.profile("old", identity=of_version_1(keys, tmp_path, "old-client"))
+        fleet = servers.fleet(place, profile, "-n", str(CLIENTS))
+        assert (fleet.code, fleet.states) == (0, {"configured": CLIENTS}), fleet.err
+        assert len(server.said("VERIFY OK: depth=0, CN=old-client")) == CLIENTS
+
+
+def test_a_servers_certificate_of_version_1(place: Inside, keys: Keys, tmp_path: Path) -> None:
+    old = of_version_1(keys, tmp_path, "old-server")
+    with servers.server(place, replace(keys, server=old), Setting()) as server:
+        profile = server.profile("client", identity=keys.client)
+        profile.write_text(profile.read_text().replace("remote-cert-tls server\n", ""))
+        fleet = servers.fleet(place, profile, "-n", str(CLIENTS))
+        assert fleet.causes("failed") == {"tls_certificate_version": CLIENTS}, fleet.err
+        assert "X.509 version 3" in fleet.document["error_examples"]["tls_certificate_version"]
+
+
+@pytest.mark.parametrize("transport", ["udp", "tcp"])
+@pytest.mark.parametrize("cipher", ["AES-256-GCM", "CHACHA20-POLY1305", "AES-256-CBC"])
+def test_no_digest(place: Inside, keys: Keys, transport: str, cipher: str) -> None:
+    """`auth none`: CBC's packets prove nothing then, and the others prove themselves."""
+    setting = Setting(transport=transport, ciphers=cipher, auth="none", more=("duplicate-cn",))
+    with servers.server(place, keys, setting) as server:
+        profile = server.profile("unproved", f"data-ciphers {cipher}", f"cipher {cipher}", identity=keys.client)
+        way = ("-n", str(CLIENTS), "--traffic", "echo", "--traffic-rate", "20/s", "--traffic-duration", "500ms")
+        fleet = servers.fleet(place, profile, *way)
+        assert (fleet.code, fleet.states) == (0, {"configured": CLIENTS}), fleet.err
+        assert (fleet.count("sent"), fleet.count("received")) == (10 * CLIENTS, 10 * CLIENTS)
+        assert {row["cipher"] for row in fleet.rows} == {cipher}
+        # It compares the options of both ends, and says where they differ.
+        assert not server.said("used inconsistently|present in (local|remote) config but missing")
