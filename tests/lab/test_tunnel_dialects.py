@@ -61,3 +61,19 @@ def test_no_digest(place: Inside, keys: Keys, transport: str, cipher: str) -> No
         assert {row["cipher"] for row in fleet.rows} == {cipher}
         # It compares the options of both ends, and says where they differ.
         assert not server.said("used inconsistently|present in (local|remote) config but missing")
+
+
+@pytest.mark.parametrize("transport", ["udp", "tcp"])
+def test_a_server_without_a_route(place: Inside, keys: Keys, transport: str) -> None:
+    """No attempt could change that: the fleet ends before its first one, or takes the profile's other server."""
+    with servers.server(place, keys, Setting(transport=transport, more=("duplicate-cn",))) as server:
+        profile = server.profile("two", identity=keys.client)
+        own, nowhere = f"remote {server.remote}", f"remote 192.0.2.1 1194 {server.remote.split()[-1]}"
+        profile.write_text(profile.read_text().replace(own, f"{nowhere}\n{own}"))
+        fleet = servers.fleet(place, profile, "-n", str(CLIENTS))
+        assert (fleet.code, fleet.states) == (0, {"configured": CLIENTS}), fleet.err
+        assert "192.0.2.1:1194: this host has no route to it" in "".join(fleet.document["fleet"]["ignored_options"])
+        profile.write_text(profile.read_text().replace(f"{own}\n", ""))
+        fleet = servers.fleet(place, profile, "-n", str(CLIENTS), "--retries", "5")
+        assert fleet.code == 1
+        assert "192.0.2.1:1194: this host has no route to it; add it, or give" in fleet.err

@@ -203,7 +203,8 @@ pub struct FlowProgress {
 /// What a load has come to so far, beyond its flows' counters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Standing {
-    /// Counters as in `Outcome::counts`, so far; besides, `connections` that are open at this moment.
+    /// Counters as in `Outcome::counts`, so far; besides, `connections` that are open at this moment, and of a fleet's clients
+    /// those that are `unanswered`, and those that failed and are `resting` before they try again.
     pub counts: BTreeMap<String, u64>,
     /// Failed operations by name, so far.
     pub errors: BTreeMap<String, u64>,

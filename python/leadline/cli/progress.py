@@ -24,7 +24,11 @@ from leadline.trial import (
     TestEnded,
     TrialBegan,
     TrialEnded,
+    Waiting,
 )
+
+_NEARLY_S = 0.5
+"""What is left of an expected time when it is as good as over."""
 
 
 @contextmanager
@@ -50,6 +54,7 @@ class Progress:
         self._doing = ""
         self._figures = ""
         self._health = ""
+        self._waiting: Waiting | None = None
         self._began_s = time.monotonic()
         self._expected_s = 0.0
 
@@ -99,14 +104,14 @@ class Progress:
                     self._expected_s, self._began_s = notice.duration_s, time.monotonic()
                 self._do(notice.test)
             case LiveFigures():
-                self._figures, self._health = _figures(notice), _health(notice)
+                self._figures, self._health, self._waiting = _figures(notice), _health(notice), notice.waiting
             case TrialEnded():
                 self._trial_ended(notice)
             case TestEnded() | RunEnded():
-                self._figures = self._health = ""
+                self._figures, self._health, self._waiting = "", "", None
 
     def _do(self, what: str) -> None:
-        self._doing, self._figures, self._health = what, "", ""
+        self._doing, self._figures, self._health, self._waiting = what, "", "", None
 
     def _trial_ended(self, notice: TrialEnded) -> None:
         if self.quiet:
@@ -116,17 +121,20 @@ class Progress:
 
     def _lines(self) -> Text:
         """Where the run is and how fast; below it, where a load tells, how the answers and the generator are."""
-        lines = [self._line()]
-        if self._health:
-            lines.append(Text(f"  {self._health}", no_wrap=True, overflow="ellipsis", style="dim"))
+        left_s = self._expected_s - (time.monotonic() - self._began_s)
+        # Before its time is over a fleet waits for nobody: its clients come and go up.
+        waiting = self._waiting if left_s < _NEARLY_S else None
+        lines = [self._line(left_s, waiting is not None)]
+        below = "  ".join(part for part in (_waiting(waiting) if waiting else "", self._health) if part)
+        if below:
+            lines.append(Text(f"  {below}", no_wrap=True, overflow="ellipsis", style="dim"))
         return Text("\n", no_wrap=True, overflow="ellipsis").join(lines)
 
-    def _line(self) -> Text:
-        elapsed_s = time.monotonic() - self._began_s
-        left_s = self._expected_s - elapsed_s
-        left = f"about {_whole(left_s)} left" if left_s >= 0.5 else "nearly done"
+    def _line(self, left_s: float, is_waiting: bool) -> Text:
+        over = "waiting" if is_waiting else "nearly done"
+        left = f"about {_whole(left_s)} left" if left_s >= _NEARLY_S else over
         where = f"[{self._number}/{self._trials}] {self._title}  " if self._trials > 1 or self._title else ""
-        elapsed = _whole(elapsed_s)
+        elapsed = _whole(self._expected_s - left_s)
         parts = [part for part in (self._doing, self._figures, f"{elapsed}, {left}") if part]
         return Text(where + "  ".join(parts), no_wrap=True, overflow="ellipsis")
 
@@ -147,6 +155,15 @@ def _figures(notice: LiveFigures) -> str:
     if notice.errors is not None:
         parts.append(f"{notice.errors:,} errors")
     return "  ".join(parts)
+
+
+def _waiting(waiting: Waiting) -> str:
+    """Whom a fleet waits for, and until when."""
+    told = ((waiting.unanswered, "unanswered"), (waiting.others, "not up yet"), (waiting.resting, "to try again"))
+    (first, what), *more = [(count, what) for count, what in told if count]
+    clients = "client" if first == 1 else "clients"
+    parts = [f"{first:,} {clients} {what}", *(f"{count:,} {what}" for count, what in more)]
+    return f"waiting up to {_whole(waiting.most_s)} more: {', '.join(parts)}"
 
 
 def _health(notice: LiveFigures) -> str:

@@ -1953,7 +1953,8 @@ class Standing(BaseModel):
     )
     counts: dict[str, CountsAdditionalProperty]
     """
-    Counters as in `Outcome::counts`, so far; besides, `connections` that are open at this moment.
+    Counters as in `Outcome::counts`, so far; besides, `connections` that are open at this moment, and of a fleet's clients
+    those that are `unanswered`, and those that failed and are `resting` before they try again.
     """
     errors: dict[str, ErrorsAdditionalProperty]
     """

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from leadline.errors import SutFailed, TaskFailed
+from leadline.fleet.watched_work import unless
 from leadline.sut import expectation
 from leadline.sut.daemons import Daemon, Daemons
 from leadline.sut.expectation import Expectation
@@ -105,17 +106,7 @@ async def unless_dead(daemons: Daemons, gateway: Daemon, work: Coroutine[Any, An
     Raises:
         SutFailed, AgentLost: the gateway ended first.
     """
-    doing = asyncio.create_task(work)
-    death = asyncio.create_task(daemons.failure(only=[gateway]))
-    try:
-        await asyncio.wait({doing, death}, return_when=asyncio.FIRST_COMPLETED)
-        if doing.done():
-            return doing.result()
-        raise death.result()
-    finally:
-        for task in (doing, death):
-            task.cancel()
-        await asyncio.gather(doing, death, return_exceptions=True)
+    return await unless(work, daemons.failure(only=[gateway]))
 
 
 async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

@@ -23,6 +23,7 @@ from leadline.trial.notices import (
     TestEnded,
     TrialBegan,
     TrialEnded,
+    Waiting,
 )
 from leadline.trial.single import Single, measure
 from leadline.trial.watch import TargetWatch
@@ -47,6 +48,7 @@ __all__ = [
     "TestEnded",
     "TrialBegan",
     "TrialEnded",
+    "Waiting",
     "conclude",
     "measure",
 ]

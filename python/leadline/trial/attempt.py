@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from leadline.errors import AgentError, DatasetError, LeadlineError, MissingBinary, SutFailed, TaskFailed
+from leadline.fleet.watched_work import unless
 from leadline.plan import Test, Trial, TunnelTest
 from leadline.sut import BringUp, ClientState, FleetAccess, NobodyConnected, SystemUnderTest, create
 from leadline.trial import load, place
@@ -21,8 +22,6 @@ from leadline.trial.place import Place
 from leadline.trial.profile import profiled
 from leadline.trial.tunnel_workload import FORGOTTEN_S
 from leadline.trial.workloads import LoadWorkload, workload
-
-T = TypeVar("T")
 
 
 class Interrupted(LeadlineError):
@@ -81,7 +80,7 @@ async def _stages(trial: Trial, around: Surroundings) -> None:
     """Build, bring up, test, and tear down in any case."""
     ledger, label = around.ledger, trial.label
     async with _phase(ledger, label, "build"):
-        spot = await _unless(place.build(trial.case, label, ledger), _asked(around.interrupt))
+        spot = await unless(place.build(trial.case, label, ledger), _asked(around.interrupt))
     # Closing again does nothing: this one is for a journal that can no longer take the phase's beginning.
     async with aclosing(spot):
         try:
@@ -125,7 +124,7 @@ async def _brought_up(trial: Trial, spot: Place, around: Surroundings) -> AsyncI
     try:
         async with _phase(ledger, label, "bring-up"):
             try:
-                up = await _unless(sut.bring_up(site), _asked(around.interrupt), spot.failure())
+                up = await unless(sut.bring_up(site), _asked(around.interrupt), spot.failure())
             except NobodyConnected as failure:
                 _tell_bring_up(ledger, trial, BringUp("", failure.clients, {}, ()))
                 raise
@@ -185,26 +184,11 @@ async def _watched(course: Coroutine[Any, Any, None], up: _Up, spot: Place, inte
     """The course's own end, or the failure of what it runs on."""
     troubles = [_overdue(interrupt), spot.failure(), *([up.sut.failure()] if up.sut else [])]
     try:
-        await _unless(course, *troubles)
+        await unless(course, *troubles)
     except TaskFailed:
         # A client hears of its server's end sooner than we do, and does not know the cause.
         await spot.roll_call()
         raise
-
-
-async def _unless(work: Coroutine[Any, Any, T], *troubles: Coroutine[Any, Any, Exception]) -> T:
-    """The work's own end, or the first trouble, whichever comes first."""
-    working, watching = asyncio.create_task(work), [asyncio.create_task(trouble) for trouble in troubles]
-    try:
-        await asyncio.wait({working, *watching}, return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            return working.result()
-        raise next(watch for watch in watching if watch.done()).result()
-    finally:
-        for task in (working, *watching):
-            task.cancel()
-        # What fails by the same trouble has nothing to add, and asyncio would complain of what nobody took.
-        await asyncio.gather(working, *watching, return_exceptions=True)
 
 
 async def _asked(interrupt: Interrupt) -> LeadlineError:

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Sequence
 
 from leadline.analysis.histograms import DamagedHistogram, Histogram, decode, merge
 from leadline.contract.models import Progress, Standing
 from leadline.fleet import Event
 from leadline.trial.ledger import Ledger
-from leadline.trial.notices import LiveFigures
+from leadline.trial.notices import LiveFigures, Waiting
 
 _PERIOD_S = 0.5
 # Of a fleet's clients.
@@ -28,11 +29,12 @@ _SHORTEST_ACCOUNT_S = 0.1
 class Live:
     """Over all clients of one load."""
 
-    def __init__(self, label: str, start_at_ns: int, hosts: int, ledger: Ledger) -> None:
+    def __init__(self, label: str, start_at_ns: int, hosts: int, ledger: Ledger, longest_s: float) -> None:
         self._label = label
         self._start_at_ns = start_at_ns
         self._reads_histograms = hosts <= _MOST_HOSTS_READ
         self._ledger = ledger
+        self._longest_s = longest_s
         self._latest: dict[tuple[str, int, str], tuple[int, int]] = {}
         # By host, whose clock is its own, and metric.
         self._recent: dict[tuple[str, str], deque[tuple[int, Histogram]]] = {}
@@ -107,8 +109,16 @@ class Live:
                 connections=sum(connections) if connections else None,
                 busiest_thread=self._threads.busiest(),
                 clients=clients or None,
+                waiting=self._waiting(standings, elapsed_s),
             )
         )
+
+    def _waiting(self, standings: Sequence[Standing], elapsed_s: float) -> Waiting | None:
+        names = ("unanswered", "connecting", "resting")
+        unanswered, trying, resting = (sum(now.counts.get(name, 0) for now in standings) for name in names)
+        if trying + resting == 0:
+            return None
+        return Waiting(unanswered, trying - unanswered, resting, max(0.0, self._longest_s - elapsed_s))
 
 
 class BusyThreads:

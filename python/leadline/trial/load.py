@@ -64,7 +64,8 @@ async def run(
         start_at_ns = instants[first] - clocks[first].offset_ns
         hosts = list(load.workloads)
         ledger.record("test-begin", label=load.label, test=load.test, hosts=hosts, start_at_ns=start_at_ns)
-        live = Live(load.label, start_at_ns, len(ready), ledger)
+        longest_s = max(_longest_ms(work) for work in load.workloads.values()) / 1000
+        live = Live(load.label, start_at_ns, len(ready), ledger, longest_s)
         stack.callback(ledger.listen(live.hear))
         if load.watch is not None:
             offsets_ns = {host: clocks[host].offset_ns for host in ready}
@@ -76,7 +77,7 @@ async def run(
             async with asyncio.TaskGroup() as group:
                 for host in ready:
                     await agents[host].begin(load.label, instants[host])
-                limit_s = max(_longest_ms(work) for work in load.workloads.values()) / 1000 + _REPORT_WITHIN_S
+                limit_s = longest_s + _REPORT_WITHIN_S
                 for host in ready:
                     group.create_task(agents[host].finished(load.label, TASK, limit_s))
         except BaseExceptionGroup as failures:

@@ -47,6 +47,20 @@ class TestBegan:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """Clients of a fleet that are on their way up."""
+
+    unanswered: int
+    """The server has not answered them at all."""
+    others: int
+    """It has, and they are not up yet."""
+    resting: int
+    """They failed, and will try again."""
+    most_s: float
+    """When the fleet ends at the latest, be they up or not: from now."""
+
+
+@dataclass(frozen=True, slots=True)
 class LiveFigures:
     """How far a test has come: rates since the figures before, over all clients. None where nothing is known yet."""
 
@@ -66,6 +80,8 @@ class LiveFigures:
     """Share of the last second that the busiest generating thread was on a CPU."""
     clients: dict[str, int] | None = None
     """A fleet's clients by their state; None of other loads."""
+    waiting: Waiting | None = None
+    """Whom a fleet waits for; None where it waits for nobody."""
 
 
 @dataclass(frozen=True, slots=True)

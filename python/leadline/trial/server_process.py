@@ -64,6 +64,8 @@ def watched(pid: int | None, ledger: Ledger, label: str) -> Iterator[None]:
     if read(pid) is None:
         raise InputError(f"--server-pid {pid}: there is no such process here", hint="give a process that runs")
     watching = asyncio.ensure_future(_watch(pid, ledger, label))
+    # Where there is nothing to write to, the last note tells of it.
+    watching.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:
         yield
     finally:

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from leadline.cli import measuring
 from leadline.cli.progress import Progress
-from leadline.trial import LiveFigures, Said, TestBegan, TestEnded
+from leadline.trial import LiveFigures, Said, TestBegan, TestEnded, Waiting
 
 LABEL = "c01/1/http"
 FULL = LiveFigures(
@@ -58,6 +58,33 @@ def test_a_fleet_has_its_clients_by_state() -> None:
     [line] = drawn(progress)
     assert line.startswith("http  812 configured, 120 connecting, 3 failed  0 s, about 10 s ")
     assert "bit/s" not in line, "a fleet that carries nothing"
+
+
+@pytest.mark.parametrize(
+    ("waiting", "said"),
+    [
+        (Waiting(1, 0, 0, 47.2), "waiting up to 47 s more: 1 client unanswered"),
+        (Waiting(0, 12, 0, 47.2), "waiting up to 47 s more: 12 clients not up yet"),
+        (Waiting(0, 0, 40, 130.0), "waiting up to 2 min 10 s more: 40 clients to try again"),
+        (
+            Waiting(1000, 120, 999, 9999.0),
+            "waiting up to 2 h 46 min more: 1,000 clients unanswered, 120 not up yet, 999 to try again",
+        ),
+    ],
+)
+def test_a_fleet_whose_time_is_over_says_whom_it_waits_for(waiting: Waiting, said: str) -> None:
+    states = {"configured": 97_000, "connecting": 1_120, "partial": 812, "failed": 999}
+    progress = Progress()
+    progress(TestBegan(LABEL, "tunnel", "tunnel", 0.0))
+    figures = LiveFigures(LABEL, 20.0, 0.0, None, busiest_thread=0.01, clients=states, waiting=waiting)
+    progress(figures)
+    first, second = drawn(progress)
+    assert first.endswith("  0 s, waiting")
+    assert second.startswith(f"  {said}") and len(said) < 90
+    progress(TestBegan(LABEL, "tunnel", "tunnel", 100.0))
+    still = began()
+    still(figures)
+    assert "waiting" not in "".join(drawn(still)), "as long as it was to take"
 
 
 def test_what_is_not_known_is_not_drawn() -> None:

@@ -48,7 +48,7 @@ def progress(t_ns: int, answered: int, *reports: HistogramReport, stands: Standi
 def live_figures(*events: Progress, hosts: int = 1) -> LiveFigures:
     """What is told after the last of these, half a second after a start that lies in the past."""
     told: list[Notice] = []
-    live = Live(LABEL, time.monotonic_ns() - 3600 * S, hosts, Ledger([], (told.append,)))
+    live = Live(LABEL, time.monotonic_ns() - 3600 * S, hosts, Ledger([], (told.append,)), 3700.0)
     for event in events:
         live._told_s = 0.0
         live.hear("here", event)
@@ -78,7 +78,7 @@ def test_latencies_of_a_server_that_stands_still_go_away() -> None:
 
 def test_each_hosts_latencies_are_recent_by_its_own_clock() -> None:
     told: list[Notice] = []
-    live = Live(LABEL, time.monotonic_ns() - 3600 * S, 2, Ledger([], (told.append,)))
+    live = Live(LABEL, time.monotonic_ns() - 3600 * S, 2, Ledger([], (told.append,)), 3700.0)
     live.hear("here", progress(BEGAN_NS, 100, histogram("latency", [1_000_000])))
     live._told_s = 0.0
     live.hear("there", progress(BEGAN_NS + 900 * S, 100, histogram("latency", [3_000_000])))
@@ -104,6 +104,18 @@ def test_a_fleets_clients_are_as_of_now() -> None:
     )
     assert told.clients == {"configured": 9, "connecting": 0, "failed": 1}
     assert live_figures(progress(BEGAN_NS, 0, stands=standing(0.1, 1.0))).clients is None
+
+
+def test_whom_a_fleet_waits_for_and_until_when() -> None:
+    told = live_figures(
+        progress(BEGAN_NS, 0, stands=standing(0.1, 1.0, configured=3, connecting=7, unanswered=5, failed=2, resting=1))
+    )
+    assert told.waiting is not None and told.clients == {"configured": 3, "connecting": 7, "failed": 2}
+    assert (told.waiting.unanswered, told.waiting.others, told.waiting.resting) == (5, 2, 1)
+    # Of the 3700 s that it may take, an hour has gone.
+    assert 90 < told.waiting.most_s <= 100
+    over = live_figures(progress(BEGAN_NS, 0, stands=standing(0.1, 1.0, configured=9, connecting=0, failed=1)))
+    assert over.waiting is None
 
 
 def test_what_no_agent_tells_is_not_known() -> None:

@@ -60,7 +60,7 @@ impl Worker {
     }
 
     fn negotiate(&mut self, index: usize) {
-        self.enter(index, Phase::Negotiating);
+        self.enter(index, Phase::Asking);
         let plan = &self.fleet.plan;
         let member = &mut self.members[index];
         member.local = member.link.as_ref().and_then(Link::local);
@@ -141,7 +141,10 @@ impl Worker {
     pub fn happened(&mut self, index: usize, now_ns: u64, event: Event) -> Option<(&'static str, String)> {
         let steps = &mut self.members[index].steps;
         match event {
-            Event::Answered => steps.answered_ns = now_ns,
+            Event::Answered => {
+                steps.answered_ns = now_ns;
+                self.enter(index, Phase::Negotiating);
+            }
             Event::TlsDone => steps.tls_ns = now_ns,
             Event::KeysDone => steps.keys_ns = now_ns,
             Event::Up => {
@@ -197,7 +200,7 @@ impl Worker {
     pub fn broken(&mut self, index: usize, error: &io::Error) {
         let member = &self.members[index];
         let is_stream = member.link.as_ref().is_some_and(Link::is_stream);
-        let is_unanswered = member.phase == Phase::Negotiating && member.steps.answered_ns == 0;
+        let is_unanswered = member.phase == Phase::Asking;
         if !is_stream && !is_unanswered {
             // A datagram could not be delivered; that the server is gone its silence will tell.
             *self.failures_of_sockets(error) += 1;
@@ -309,7 +312,7 @@ impl Worker {
                 return self.begin(index, member.retry_ns, Occasion::Retry);
             }
             Phase::Connecting if is_late => return self.fail(index, "connect_timeout", "no answer to TCP's SYN"),
-            Phase::Negotiating if is_late => {
+            Phase::Asking | Phase::Negotiating if is_late => {
                 let (name, detail) = self.overdue(member);
                 return self.fail(index, name, &detail);
             }
@@ -336,9 +339,9 @@ impl Worker {
 }
 
 /// As OpenVPN does: who is refused (`auth-retry none`), told to stop, or to end with its server's silence (`ping-exit`) does not
-/// ask again.
+/// ask again. Nor does a client that the host has no descriptor for: the fleet itself has the others.
 fn is_final(name: &str) -> bool {
-    matches!(name, "auth_failed" | "halted_by_server" | "ping_exit")
+    matches!(name, "auth_failed" | "halted_by_server" | "ping_exit" | "too_many_open_files")
 }
 
 /// What a failure by silence may come from; empty for any other.

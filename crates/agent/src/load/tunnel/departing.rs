@@ -12,7 +12,7 @@ use super::worker::{Worker, TIMER_BATCH};
 use crate::flows::TURN_NS;
 use crate::gate::Gate;
 
-/// How long the answers to the last pings are waited for, ns.
+/// How long the answers to the last pings are waited for from when these were sent, ns.
 const LAST_ANSWERS_NS: u64 = 1_000_000_000;
 /// How long farewells may take to be acknowledged, ns; when the fleet is stopped.
 const FAREWELL_NS: u64 = 1_000_000_000;
@@ -28,8 +28,9 @@ impl Worker {
         }
         let answers_ns = self.tally.pings.last_ns + LAST_ANSWERS_NS;
         let mut now_ns = began_ns;
-        while self.tally.pings.answered < self.tally.pings.sent && now_ns < answers_ns && !gate.stopped() {
-            self.look(answers_ns.min(now_ns + TURN_NS), || gate.stopped())?;
+        // Also of a fleet that is stopped: what is on its way is not lost.
+        while self.tally.pings.answered < self.tally.pings.sent && now_ns < answers_ns && !gate.abandoned() {
+            self.look(answers_ns.min(now_ns + TURN_NS), || gate.abandoned())?;
             now_ns = monotonic_ns();
         }
         let patience_ns = if gate.stopped() { SHORT_FAREWELL_NS } else { FAREWELL_NS };

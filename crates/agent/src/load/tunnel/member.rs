@@ -18,7 +18,9 @@ pub enum Phase {
     Waiting,
     /// TCP's handshake goes on.
     Connecting,
-    /// OpenVPN's goes on, until the pushed options are there.
+    /// The reset is on its way, and has had no answer.
+    Asking,
+    /// OpenVPN's handshake goes on, until the pushed options are there.
     Negotiating,
     /// The first data packet is on its way there and back.
     Proving,
@@ -35,7 +37,7 @@ pub enum Phase {
 }
 
 /// How many phases there are.
-pub const PHASES: usize = 9;
+pub const PHASES: usize = 10;
 
 impl Phase {
     /// Whether there is a tunnel.
@@ -45,7 +47,7 @@ impl Phase {
 
     /// Whether an attempt is under way.
     pub fn is_trying(self) -> bool {
-        matches!(self, Self::Connecting | Self::Negotiating | Self::Proving)
+        matches!(self, Self::Connecting | Self::Asking | Self::Negotiating | Self::Proving)
     }
 }
 
@@ -162,7 +164,7 @@ impl Member {
         let own_ns = match self.phase {
             Phase::Waiting | Phase::Failed => return u64::MAX,
             Phase::Resting => return self.retry_ns,
-            Phase::Connecting | Phase::Negotiating => self.give_up_ns,
+            Phase::Connecting | Phase::Asking | Phase::Negotiating => self.give_up_ns,
             Phase::Proving => self.inside.proof_due_ns(),
             Phase::Overdue => self.give_up_ns.min(self.inside.proof_due_ns()),
             Phase::Partial => u64::MAX,

@@ -1,21 +1,23 @@
 //! What all clients of a fleet have in common, out of its specification. Owns every check of what was asked for; what passes
 //! cannot fail later for being wrong. Reads the profile, looks its servers up, and makes the clients' identities.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use leadline_pace::{Stage, Stages};
 use leadline_sys::clock::{monotonic_ns, realtime_ns};
+use leadline_sys::net;
 use leadline_sys::process::file_limit;
 use leadline_tunnel::openvpn::config::{ClientConfig, Identity};
 use leadline_tunnel::openvpn::identity::Authority;
 use leadline_tunnel::openvpn::profile::{self, Family, Profile, Remote, Transport};
 use leadline_tunnel::openvpn::secret::Secret;
-use leadline_wire::{ErrorReport, IpVersion, TunnelAction, TunnelIdentities, TunnelSpec};
+use leadline_wire::{Blame, ErrorReport, IpVersion, TunnelAction, TunnelIdentities, TunnelSpec};
 
 use super::given::Expectation;
 use super::traffic::{self, TrafficPlan};
-use crate::events::input_error;
+use crate::events::{error_code, input_error, system_error};
 use crate::load::session::{parse_bind, resolve_host};
 
 /// See the file's head.
@@ -88,9 +90,12 @@ impl Plan {
         let config = Arc::new(config);
         let binds = spec.bind.iter().filter_map(|bind| parse_bind(Some(bind)).transpose());
         let binds = binds.collect::<Result<Vec<IpAddr>, _>>()?;
+        let remotes = profile.remotes.iter().map(|remote| resolve(remote, &binds)).collect::<Result<_, _>>()?;
+        let (remotes, passed_over) = in_reach(remotes, &binds)?;
+        let ignored = profile.ignored.iter().map(ToString::to_string).chain(passed_over);
         Ok(Self {
             identities: identities(&config, &profile, spec)?,
-            remotes: profile.remotes.iter().map(|remote| resolve(remote, &binds)).collect::<Result<_, _>>()?,
+            remotes,
             has_random_remotes: profile.remote_random,
             binds,
             clients: spec.clients,
@@ -107,7 +112,7 @@ impl Plan {
             pinged_ns: spec.pinged_ms.map(|ms| u64::from(ms) * 1_000_000),
             actions: spec.actions.clone(),
             traffic: spec.traffic.as_ref().map(traffic::plan).transpose()?,
-            ignored: profile.ignored.iter().map(ToString::to_string).collect(),
+            ignored: ignored.collect(),
             config,
         })
     }
@@ -204,6 +209,43 @@ fn resolve(remote: &Remote, binds: &[IpAddr]) -> Result<Server, ErrorReport> {
         return Err(input_error("bad_address", message));
     }
     Ok(Server { address, transport: remote.transport })
+}
+
+/// The servers that this host has an address and a route for, and what is to be said of the others: no attempt could change that.
+/// Nothing is sent: a datagram's socket is told of its peer only.
+fn in_reach(servers: Vec<Server>, binds: &[IpAddr]) -> Result<(Vec<Server>, Vec<String>), ErrorReport> {
+    let (mut reached, mut passed_over, mut code) = (Vec::new(), Vec::new(), "");
+    for server in servers {
+        let any = if server.address.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
+        let from = SocketAddr::new(binds.first().copied().unwrap_or(any), 0);
+        match net::udp_socket(from, Some(server.address), false) {
+            Ok(_) => reached.push(server),
+            Err(error) => {
+                code = error_code(&error);
+                if code == "too_many_open_files" {
+                    return Err(system_error("opening a socket", &error));
+                }
+                passed_over.push(format!("remote {}: this host {}", server.address, lack(&from, &error)));
+            }
+        }
+    }
+    if !reached.is_empty() {
+        return Ok((reached, passed_over));
+    }
+    let message = format!("{}; add it, or give the profile another remote", passed_over.join("; "));
+    Err(ErrorReport { blame: Blame::System, code: code.to_owned(), message })
+}
+
+/// What a host lacks whose socket cannot even be told of a server.
+fn lack(from: &SocketAddr, error: &io::Error) -> String {
+    let family = if from.is_ipv4() { "IPv4" } else { "IPv6" };
+    match error.kind() {
+        io::ErrorKind::AddrNotAvailable => format!("has no {family} address to reach it from"),
+        io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => "has no route to it".to_owned(),
+        _ if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => format!("has no {family}"),
+        _ if !from.ip().is_unspecified() => format!("cannot reach it from {} ({error})", from.ip()),
+        _ => format!("cannot reach it ({error})"),
+    }
 }
 
 /// As many as differ; client n has number n of them, from the first again after the last.

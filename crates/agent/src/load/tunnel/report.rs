@@ -100,10 +100,16 @@ impl Tally {
         }
     }
 
+    /// Whom a fleet waits for: clients that have had no answer, and those that failed and try again.
+    fn awaited(&self) -> [(&'static str, u64); 2] {
+        let clients = |phase: Phase| u64::from(self.phases[phase as usize]);
+        [("unanswered", clients(Phase::Connecting) + clients(Phase::Asking)), ("resting", clients(Phase::Resting))]
+    }
+
     /// The counts by name.
     fn named(&self) -> Vec<(&'static str, u64)> {
         let clients = |phase: Phase| u64::from(self.phases[phase as usize]);
-        let trying = [Phase::Connecting, Phase::Negotiating, Phase::Proving].map(clients);
+        let trying = [Phase::Connecting, Phase::Asking, Phase::Negotiating, Phase::Proving].map(clients);
         let mut named = vec![
             ("configured", clients(Phase::Configured)),
             ("partial", clients(Phase::Partial) + clients(Phase::Overdue)),
@@ -253,6 +259,7 @@ pub fn standing(snapshots: &BTreeMap<u32, Snapshot>) -> Standing {
     let mut standing = Standing { counts: BTreeMap::new(), errors: BTreeMap::new(), threads: Vec::new() };
     for snapshot in snapshots.values() {
         add(&mut standing.counts, snapshot.tally.named());
+        add(&mut standing.counts, snapshot.tally.awaited());
         for (name, count) in &snapshot.errors {
             *standing.errors.entry(name.clone()).or_insert(0) += count;
         }
@@ -284,6 +291,7 @@ pub fn progress(counters: &[Arc<FlowCounters>], has_units: bool) -> Vec<leadline
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::threads::ThreadMeter;
 
     #[test]
     fn a_thread_that_breaks_down_leaves_its_clients_as_failed() {
@@ -297,5 +305,20 @@ mod tests {
         assert_eq!(left.failures.counts, BTreeMap::from([(BROKEN_DOWN.to_owned(), 3)]));
         assert!(left.failures.examples[BROKEN_DOWN].ends_with("no such place"));
         assert!(left.tally.named().contains(&("failed", 3)) && left.thread.is_none());
+    }
+
+    #[test]
+    fn whom_a_fleet_waits_for_is_told_while_it_does() {
+        let mut tally = Tally::default();
+        let phases =
+            [Phase::Connecting, Phase::Asking, Phase::Negotiating, Phase::Proving, Phase::Resting, Phase::Failed];
+        for (phase, bit) in phases.into_iter().zip(0..) {
+            tally.phases[phase as usize] = 1 << bit;
+        }
+        let thread = ThreadMeter::begin("t".to_owned(), 0).so_far(1);
+        let snapshot = Snapshot { worker: 0, tally, errors: BTreeMap::new(), thread };
+        let counts = standing(&BTreeMap::from([(0, snapshot)])).counts;
+        let told = ["connecting", "unanswered", "resting", "failed"].map(|name| counts[name]);
+        assert_eq!(told, [15, 3, 16, 48]);
     }
 }

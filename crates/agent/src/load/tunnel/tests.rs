@@ -202,6 +202,26 @@ fn nobody_there_is_told_at_once() {
 }
 
 #[test]
+fn a_server_that_this_host_has_no_way_to_is_passed_over_or_ends_the_fleet_at_once() {
+    let gateway = Gateway::start(Manners::default());
+    let good = spec(&gateway, 2);
+    // No socket is given a whole network as its peer, unless it asks for that.
+    let nowhere = "remote 255.255.255.255 1194";
+    let before = |profile: &str| format!("{nowhere}\n{profile}");
+    let outcome = run(&TunnelSpec { profile: before(&good.profile), ..good.clone() });
+    assert_eq!((count(&outcome, "configured"), count(&outcome, "attempts")), (2, 2), "{:?}", outcome.errors);
+    let ignored = outcome.tunnel.unwrap().ignored_options;
+    assert!(ignored[0].starts_with("remote 255.255.255.255:1194: this host cannot reach it"), "{ignored:?}");
+    let own = format!("remote 127.0.0.1 {}", gateway.address.port());
+    for protocol in ["proto udp", "proto tcp-client"] {
+        let profile = good.profile.replace(&own, nowhere).replace("proto udp", protocol);
+        let refused = prepare(&TunnelSpec { profile, ..good.clone() }).err().unwrap();
+        assert_eq!((refused.code.as_str(), refused.message.lines().count()), ("permission_denied", 1));
+        assert!(refused.message.ends_with("add it, or give the profile another remote"), "{}", refused.message);
+    }
+}
+
+#[test]
 fn connected_clients_do_what_they_are_told() {
     for transport in [Transport::Udp, Transport::Tcp] {
         let gateway = Gateway::start(Manners { transport, ..Manners::default() });

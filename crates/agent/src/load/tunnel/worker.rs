@@ -412,12 +412,12 @@ impl Worker {
     /// Whether the thread still has something to do by itself.
     fn tell_busy(&mut self, now_ns: u64) {
         let in_phase = |phase: Phase| self.phases[phase as usize];
-        let on_the_way = [Phase::Connecting, Phase::Negotiating, Phase::Proving, Phase::Overdue, Phase::Resting];
-        let on_the_way = on_the_way.map(in_phase);
+        let trying = [Phase::Connecting, Phase::Asking, Phase::Negotiating, Phase::Proving].map(in_phase);
+        let later = [Phase::Overdue, Phase::Resting].map(in_phase);
         let plan = &self.fleet.plan;
         let is_to_come = self.members.get(self.next_arrival).is_some_and(|next| plan.due_ns(next.number).is_some());
         let is_busy = is_to_come
-            || on_the_way.iter().sum::<u32>() > 0
+            || trying.iter().chain(&later).sum::<u32>() > 0
             || self.deeds.next_ns().is_some()
             || self.renewals > 0
             || self.carrying > 0

@@ -37,6 +37,8 @@ pub struct Manners {
     pub echoes: fn(u32) -> bool,
     /// Whether what is answered inside is sent twice.
     pub repeats: bool,
+    /// Whether what is answered inside waits until nothing has come for a while; over UDP.
+    pub dawdles: bool,
     /// What a client is told in the control channel once so many of its pings have been answered; no more of them are.
     pub says: Option<(u32, &'static str)>,
     /// Users who may come in, with their passwords; anybody where empty.
@@ -52,6 +54,7 @@ impl Default for Manners {
             loses: 0,
             echoes: |_| true,
             repeats: false,
+            dawdles: false,
             says: None,
             users: &[],
         }
@@ -172,12 +175,14 @@ struct Known {
     /// Pings that were lost, and that were answered.
     lost: u32,
     answered: u32,
+    /// Answers that wait.
+    held: Vec<Vec<u8>>,
 }
 
 impl Known {
     fn new(shared: &Shared, number: u32) -> Self {
         shared.seen.clients.fetch_add(1, Ordering::Relaxed);
-        Self { number, peer: None, lost: 0, answered: 0 }
+        Self { number, peer: None, lost: 0, answered: 0, held: Vec::new() }
     }
 
     /// Takes a packet, and hands over what it calls for. A reset begins a session of its own, once its client is known.
@@ -212,6 +217,10 @@ impl Known {
         let mut out = Vec::new();
         if let (Some(peer), false) = (&mut self.peer, answer.is_empty()) {
             peer.send(&answer, &mut out).unwrap();
+            if shared.manners.dawdles {
+                self.held.push(out);
+                return;
+            }
             send(&out);
             if shared.manners.repeats {
                 send(&out);
@@ -247,7 +256,10 @@ fn serve_datagrams(shared: &Shared, socket: &UdpSocket) {
     while !shared.over.load(Ordering::Relaxed) {
         let Ok((length, from)) = socket.recv_from(&mut packet) else {
             // What cannot be sent is as good as lost.
-            clients.iter_mut().for_each(|(to, known)| known.poll(shared, |out| drop(socket.send_to(out, to))));
+            for (to, known) in &mut clients {
+                known.held.drain(..).for_each(|out| drop(socket.send_to(&out, to)));
+                known.poll(shared, |out| drop(socket.send_to(out, to)));
+            }
             continue;
         };
         let next = clients.len() as u32;

@@ -221,15 +221,25 @@ fn who_is_to_end_does_not_try_again() {
         ("auth_failed", Phase::Failed),
         ("halted_by_server", Phase::Failed),
         ("ping_exit", Phase::Failed),
+        ("too_many_open_files", Phase::Failed),
         ("ping_restart", Phase::Resting),
         ("auth_token_refused", Phase::Resting),
     ];
-    let mut worker = worker(&TunnelSpec { retries: 3, ..spec(&Gateway::start(Manners::default()), 5) });
+    let mut worker = worker(&TunnelSpec { retries: 3, ..spec(&Gateway::start(Manners::default()), 6) });
     for (index, (name, phase)) in fates.into_iter().enumerate() {
         worker.begin(index, monotonic_ns(), Occasion::Arrival);
         worker.fail(index, name, "");
         assert_eq!(worker.members[index].phase, phase, "{name}");
     }
+}
+
+#[test]
+fn a_client_is_unanswered_until_its_server_says_something() {
+    let mut worker = worker(&spec(&Gateway::start(Manners { answers: |_| false, ..Manners::default() }), 1));
+    worker.begin(0, monotonic_ns(), Occasion::Arrival);
+    assert_eq!(worker.members[0].phase, Phase::Asking);
+    worker.happened(0, monotonic_ns(), Event::Answered);
+    assert_eq!((worker.members[0].phase, worker.phases[Phase::Asking as usize]), (Phase::Negotiating, 0));
 }
 
 #[test]
@@ -302,6 +312,17 @@ fn timers_leave_sockets_their_turn() {
     assert_eq!(worker.expire(2, 16), 1, "some are due still");
     assert_eq!(worker.timers.len(), 84);
     assert_eq!((worker.expire(2, 100), worker.timers.len()), (u64::MAX, 0));
+}
+
+#[test]
+fn what_is_on_its_way_when_a_fleet_is_stopped_is_waited_for() {
+    let gateway = Gateway::start(Manners { dawdles: true, ..Manners::default() });
+    let stay = TunnelSpec { ping_ms: Some(100), duration_ms: 86_400_000, ..spec(&gateway, 2) };
+    // Two proving echoes and the pings that come after them, the last of which is not answered yet.
+    let outcome = run_until(&stay, &gateway, |seen| seen.echoes.load(Ordering::Relaxed) >= 7);
+    let counted = |name: &str| outcome.counts.get(name).copied().unwrap_or(0);
+    assert!(counted("pings_sent") >= 5, "{:?}", outcome.counts);
+    assert_eq!(counted("pings_answered"), counted("pings_sent"));
 }
 
 #[test]

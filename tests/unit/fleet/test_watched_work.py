@@ -1,0 +1,54 @@
+"""One thing done while others are watched: who comes first decides, and nobody's end is left unheard."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import Any
+
+import pytest
+
+from leadline.errors import TaskFailed
+from leadline.fleet.watched_work import unless
+
+
+async def never() -> Exception:
+    await asyncio.Event().wait()
+    raise AssertionError("nobody sets it")
+
+
+async def at_once(found: Exception) -> Exception:
+    return found
+
+
+async def failing_on_its_way_out() -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        raise ExceptionGroup("several", [OSError("no space")])
+
+
+async def test_the_work_ends_first() -> None:
+    async def work() -> int:
+        return 7
+
+    assert await unless(work(), never(), never()) == 7
+
+
+async def test_the_works_failure_is_raised() -> None:
+    async def work() -> int:
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        await unless(work(), never())
+
+
+async def test_what_the_work_fails_by_after_trouble_is_nobodys_to_be_told_of() -> None:
+    unheard: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
+    with pytest.raises(TaskFailed):
+        await unless(failing_on_its_way_out(), never(), at_once(TaskFailed("c", "load", "gone", "it went")))
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    # An exception that nobody has asked for is told of when its task is collected.
+    gc.collect()
+    assert unheard == []
