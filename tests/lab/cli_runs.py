@@ -11,11 +11,10 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,11 +24,12 @@ from typing import Any
 import polars as pl
 import pytest
 
+from unhurried import WITHIN_S, free_port, until
+
 ROOT = Path(__file__).resolve().parents[2]
 LEADLINE = Path(sys.executable).with_name("leadline")
 SYSTEM_FOLDERS = "/usr/local/sbin:/usr/sbin:/sbin"
 OPENVPN = shutil.which("openvpn", path=f"{os.environ['PATH']}:{SYSTEM_FOLDERS}")
-WITHIN_S = 180
 
 
 @functools.cache
@@ -48,14 +48,14 @@ def skip_unless_possible() -> None:
 
 
 def call(
-    *arguments: str | Path, within_s: float = WITHIN_S, variables: Mapping[str, str] | None = None, **keywords: Any
+    *arguments: str | Path, variables: Mapping[str, str] | None = None, **keywords: Any
 ) -> subprocess.CompletedProcess[str]:
     """Run the command to its end, whatever that is."""
     return subprocess.run(
         [LEADLINE, *arguments],
         capture_output=True,
         text=True,
-        timeout=within_s,
+        timeout=WITHIN_S,
         check=False,
         env=environment(variables),
         **keywords,
@@ -114,11 +114,11 @@ class Load:
         return {name: count for name, count in counts.items() if count}
 
 
-def load(run: str, *arguments: str | Path, engine: str = "io_uring", within_s: float = 60) -> Load:
+def load(run: str, *arguments: str | Path, engine: str = "io_uring") -> Load:
     """`leadline http --json` over an engine, its requests marked with `X-Run: run`."""
     variables = {"LEADLINE_HTTP_ENGINE": engine}
     options = ("--json", "--no-calibrate", "-H", f"X-Run: {run}")
-    done = call("http", *options, *arguments, within_s=within_s, variables=variables)
+    done = call("http", *options, *arguments, variables=variables)
     found = Load(run, done.returncode, done.stdout, done.stderr)
     if done.stdout and found.document["schema"] == "leadline.result/1":
         assert found.document["generator"]["engine"] == engine, found.document["generator"]
@@ -201,9 +201,14 @@ class Server:
 
     def stats(self) -> dict[str, int]:
         """The HTTP server's own counters."""
-        with urllib.request.urlopen(self.url("/_leadline/stats"), timeout=10) as answer:
+        with urllib.request.urlopen(self.url("/_leadline/stats"), timeout=WITHIN_S) as answer:
             counters: dict[str, int] = json.load(answer)
         return counters
+
+    def stats_once(self, are_so: Callable[[dict[str, int]], bool]) -> dict[str, int]:
+        """The counters as soon as they are so: a server may still be reading what has been sent to it."""
+        found: dict[str, int] = until(lambda: now if are_so(now := self.stats()) else None, self.stats)
+        return found
 
 
 @contextmanager
@@ -221,11 +226,4 @@ def serve(*arguments: str) -> Iterator[Server]:
             yield server
         finally:
             process.send_signal(signal.SIGINT)
-            process.wait(10)
-
-
-def free_port() -> int:
-    """A port that neither TCP nor UDP uses at the moment, on either loopback address."""
-    with socket.socket(socket.AF_INET) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+            process.wait(WITHIN_S)

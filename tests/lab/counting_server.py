@@ -1,9 +1,10 @@
 """An HTTP server for tests that behaves as each request asks, and writes down what it did:
 `counting_server.py FILE`.
 
-Prints its port; at SIGTERM it writes its account to FILE and ends. A path is what is to happen: `/ok`, `/ok/50` after
-so many ms, `/reset`, `/hang` and others. With `--stall` it stops for a second, two seconds after its first request and
-every five seconds from then on; with `--keep` every path is answered, and requests are kept. Only whole ones count.
+Prints its port; at SIGTERM it reads what was sent to it, until everybody has hung up, writes its account to FILE and
+ends. A path is what is to happen: `/ok`, `/ok/50` after so many ms, `/reset`, `/hang` and others. With `--stall` it
+stops for a second, two seconds after its first request and every five seconds from then on; with `--keep` every path is
+answered, and requests are kept. Only whole ones count.
 """
 
 from __future__ import annotations
@@ -86,6 +87,8 @@ class Account:
     """With --stall, when each request was read and when it was answered, by the monotonic clock."""
     stalls_s: list[tuple[float, float]] = field(default_factory=list)
     """When nothing moved, from and to."""
+    hung_up_s: float = 0.0
+    """When the last connection was seen to have ended, by the same clock."""
 
 
 class Server:
@@ -96,19 +99,26 @@ class Server:
         self.stalls = stalls
         self.keeps = keeps
         self.has_begun = False
+        self.open = 0
+        self.nobody = asyncio.Event()
+        """Set where no connection is open."""
+        self.last: tuple[str, int] | None = None
+        """Who comes last, as far as counts go."""
+        self.all_in = asyncio.Event()
+        """Set once that one is in."""
 
     def begin(self, now_s: float) -> None:
         """At the first request."""
         self.has_begun = True
         if self.stalls:
-            asyncio.get_running_loop().call_at(now_s + 2, self.stall, now_s + 3)
+            asyncio.get_running_loop().call_at(now_s + 2, self.stall, now_s + 2)
 
-    def stall(self, until_s: float) -> None:
+    def stall(self, due_s: float) -> None:
         """The whole process does nothing."""
         from_s = time.monotonic()
-        time.sleep(until_s - from_s)
+        time.sleep(1)
         self.account.stalls_s.append((from_s, time.monotonic()))
-        asyncio.get_running_loop().call_at(until_s + 4, self.stall, until_s + 5)
+        asyncio.get_running_loop().call_at(due_s + 5, self.stall, due_s + 5)
 
 
 class Connection(asyncio.Protocol):
@@ -135,6 +145,16 @@ class Connection(asyncio.Protocol):
         self.transport = transport
         self.account.connections += 1
         self.number = self.account.connections
+        self.server.open += 1
+        self.server.nobody.clear()
+        if transport.get_extra_info("peername") == self.server.last:
+            self.server.all_in.set()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.account.hung_up_s = time.monotonic()
+        self.server.open -= 1
+        if not self.server.open:
+            self.server.nobody.set()
 
     def data_received(self, data: bytes) -> None:
         now_s = time.monotonic()
@@ -211,8 +231,14 @@ async def main() -> Account:
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, over.set)
     listening = await loop.create_server(partial(Connection, server), "127.0.0.1", 0, backlog=4096)
-    print(listening.sockets[0].getsockname()[1], flush=True)
+    port = listening.sockets[0].getsockname()[1]
+    print(port, flush=True)
     await over.wait()
+    # Whoever came before this one is let in before it.
+    with socket.create_connection(("127.0.0.1", port)) as last:
+        server.last = last.getsockname()
+        await server.all_in.wait()
+    await server.nobody.wait()
     return server.account
 
 

@@ -17,7 +17,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
@@ -29,7 +28,7 @@ import cli_runs as cli
 import pytest
 from counting_server import Account
 
-READY_S = 20.0
+from unhurried import free_port, until
 
 
 def program(name: str, package: str) -> str:
@@ -40,43 +39,37 @@ def program(name: str, package: str) -> str:
     return path
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody uses at the moment, all different."""
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
-
-
 @contextmanager
-def running(command: list[str | Path], log: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A server in the foreground, from when it listens to the end of the block; what it says goes to `log`."""
+def running(command: list[str | Path], log: Path, *ports: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A server in the foreground, from when it listens everywhere to the end of the block; what it says is in `log`."""
     with (
         log.open("wb") as said,
         subprocess.Popen(command, stdout=said, stderr=said, stdin=subprocess.DEVNULL) as process,
     ):
         try:
-            _await_listener(process, log, port)
+            for port in ports:
+                _await_listener(process, log, port)
             yield process
         finally:
             process.send_signal(signal.SIGTERM)
             try:
-                process.wait(10)
+                process.wait(cli.WITHIN_S)
             finally:
                 process.kill()
 
 
 def _await_listener(process: subprocess.Popen[bytes], log: Path, port: int) -> None:
-    deadline = time.monotonic() + READY_S
-    while True:
+    """One connection, as soon as it comes up."""
+
+    def listens() -> bool:
+        assert process.poll() is None, log.read_text(errors="replace")
         try:
-            socket.create_connection(("127.0.0.1", port), timeout=READY_S).close()
-            return
+            socket.create_connection(("127.0.0.1", port), timeout=cli.WITHIN_S).close()
         except ConnectionRefusedError:
-            assert process.poll() is None and time.monotonic() < deadline, log.read_text(errors="replace")
-            time.sleep(0.01)
+            return False
+        return True
+
+    until(listens, lambda: log.read_text(errors="replace"))
 
 
 # --- Certificates -----------------------------------------------------------------------------------------------------
@@ -183,14 +176,14 @@ class Nginx:
 
     def lines(self, run: str) -> list[Line]:
         """What it logged of a run: all, since it answers a request of our own after all those before."""
-        with urllib.request.urlopen(self.url("/last"), timeout=10) as answer:
+        with urllib.request.urlopen(self.url("/last"), timeout=cli.WITHIN_S) as answer:
             answer.read()
         with (self.folder / "access.log").open() as log:
             return [line for line in map(Line.parse, log) if line.run == run]
 
     def accepted(self) -> int:
         """Connections so far, this question's own among them."""
-        with urllib.request.urlopen(self.url("/status"), timeout=10) as answer:
+        with urllib.request.urlopen(self.url("/status"), timeout=cli.WITHIN_S) as answer:
             numbers = answer.read().decode().split("\n")[2].split()
         return int(numbers[0])
 
@@ -240,14 +233,13 @@ location = /secret {{ auth_basic "it"; auth_basic_user_file {folder}/users; alia
 def nginx(folder: Path, made: Certificates) -> Iterator[Nginx]:
     """nginx until the block ends."""
     path = program("nginx", "nginx-light")
-    port, tls, tls12, mutual, self_signed = free_ports(5)
-    server = Nginx(folder, port, tls, tls12, mutual, self_signed)
-    ports = {"port": port, "tls": tls, "tls12": tls12, "mutual": mutual, "self_signed": self_signed}
+    ports = {name: free_port() for name in ("port", "tls", "tls12", "mutual", "self_signed")}
+    server = Nginx(folder, **ports)
     (folder / "nginx.conf").write_text(_NGINX.format(folder=folder, format=LOG_FORMAT, certificates=made, **ports))
     (folder / "places").write_text(_PLACES.format(folder=folder))
     (folder / "chunked.html").write_text(CHUNKED_BODY)
     (folder / "users").write_text(f"ada:{{SHA}}{base64.b64encode(hashlib.sha1(b'love: lace').digest()).decode()}\n")
-    with running([path, "-p", folder, "-c", folder / "nginx.conf"], folder / "nginx.out", port):
+    with running([path, "-p", folder, "-c", folder / "nginx.conf"], folder / "nginx.out", *ports.values()):
         yield server
 
 
@@ -257,7 +249,7 @@ def nginx(folder: Path, made: Certificates) -> Iterator[Nginx]:
 @contextmanager
 def haproxy(folder: Path, behind: int) -> Iterator[int]:
     """HAProxy in front of a server; its port."""
-    path, port = program("haproxy", "haproxy"), cli.free_port()
+    path, port = program("haproxy", "haproxy"), free_port()
     (folder / "haproxy.cfg").write_text(
         "defaults\n mode http\n timeout connect 5s\n timeout client 30s\n timeout server 30s\n"
         f"frontend f\n bind 127.0.0.1:{port}\n default_backend b\n"
@@ -299,19 +291,24 @@ class Apache:
     log: Path
     """Of each request: run, method, path, status, bytes out, requests before it on its connection."""
 
+    def said(self, run: str = "") -> list[list[str]]:
+        """The whole lines of its log so far, of one run or of all, each in its parts."""
+        lines = [line.split() for line in self.log.read_text().split("\n")[:-1]]
+        return [line for line in lines if not run or line[0] == run]
+
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.port}{path}"
 
     def end(self) -> None:
         """Once all requests have been answered and logged."""
         self.process.send_signal(signal.SIGWINCH)
-        self.process.wait(20)
+        self.process.wait(cli.WITHIN_S)
 
 
 @contextmanager
 def apache() -> Iterator[Apache]:
     """Apache until the block ends."""
-    path, port = program("apache2", "apache2-bin"), cli.free_port()
+    path, port = program("apache2", "apache2-bin"), free_port()
     # Started by root it serves as somebody else, who may not look into pytest's folders.
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -346,7 +343,7 @@ require("https").createServer({ key: pem("server.key"), cert: pem("server.pem") 
 @contextmanager
 def node(folder: Path) -> Iterator[tuple[int, int]]:
     """Node.js with the certificates of this folder: plain and TLS ports. Answers in chunks; counts at /_counts."""
-    path, (port, tls) = program("node", "nodejs"), free_ports(2)
+    path, port, tls = program("node", "nodejs"), free_port(), free_port()
     (folder / "server.cjs").write_text(_NODE)
     with running([path, folder / "server.cjs", folder, str(port), str(tls)], folder / "node.out", port):
         yield port, tls
@@ -355,7 +352,7 @@ def node(folder: Path) -> Iterator[tuple[int, int]]:
 @contextmanager
 def tinyproxy(folder: Path, connect_port: int) -> Iterator[tuple[int, Path]]:
     """A proxy that lets through to one port by CONNECT; its port and log."""
-    path, port = program("tinyproxy", "tinyproxy"), cli.free_port()
+    path, port = program("tinyproxy", "tinyproxy"), free_port()
     log = folder / "tinyproxy.log"
     (folder / "tinyproxy.conf").write_text(
         f"Port {port}\nListen 127.0.0.1\nTimeout 60\nMaxClients 100\nAllow 127.0.0.1\nConnectPort {connect_port}\n"
@@ -368,7 +365,7 @@ def tinyproxy(folder: Path, connect_port: int) -> Iterator[tuple[int, Path]]:
 @contextmanager
 def openssl_server(folder: Path, made: Certificates, *options: str) -> Iterator[int]:
     """`openssl s_server`, one connection at a time, each answered with a page about itself; its port."""
-    path, port = program("openssl", "openssl"), cli.free_port()
+    path, port = program("openssl", "openssl"), free_port()
     identity = ("-cert", made.server, "-key", made.server_key)
     command: list[str | Path] = [
         path,
@@ -414,4 +411,4 @@ def counting(folder: Path, *options: str) -> Iterator[Counting]:
             yield Counting(process, file)
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(cli.WITHIN_S)

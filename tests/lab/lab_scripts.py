@@ -10,6 +10,7 @@ import atexit
 import functools
 import json
 import os
+import re
 import secrets
 import select
 import shutil
@@ -24,6 +25,8 @@ from typing import Any
 
 import pyroute2
 import pytest
+
+from unhurried import WITHIN_S
 
 ROOT = Path(__file__).resolve().parents[2]
 NOBODY = 65534
@@ -57,7 +60,7 @@ def udp(lab, host, bind=None):
         made = socket.socket(socket.AF_INET6 if bind and ":" in bind else socket.AF_INET, socket.SOCK_DGRAM)
         if bind:
             made.bind((bind, 7))
-        made.settimeout(20)
+        made.settimeout(60)
         return made
 """
 
@@ -121,7 +124,7 @@ class Program:
 
     def finish(self) -> tuple[str, str, int]:
         """What else it says on stdout and stderr, and its status."""
-        out, err = self.process.communicate(timeout=60)
+        out, err = self.process.communicate(timeout=WITHIN_S)
         return out, err, self.process.returncode
 
     def inmate(self) -> int:
@@ -145,7 +148,7 @@ def await_death(pids: set[int]) -> None:
             continue
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)
-        assert poll.poll(30_000), f"{pid} still runs"
+        assert poll.poll(WITHIN_S * 1000), f"{pid} still runs"
         os.close(descriptor)
 
 
@@ -157,11 +160,15 @@ def network_names() -> set[str]:
     return lab_names & (links | set(pyroute2.netns.listnetns()))
 
 
+_OWNED = re.compile(r"leadline-\d+-.*-.*")
+
+
 def cgroups_of(pids: set[int]) -> list[Path]:
     """Groups, anywhere, that are named after one of these owners."""
     mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines() if line.split()[2] == "cgroup2"]
-    found = [group for mount in mounts for group in Path(mount).rglob("leadline-*-*-*")]
-    return [group for group in found if group.name.split("-")[1] in map(str, pids)]
+    # Others make and remove groups meanwhile: os.walk, unlike a path's glob, goes on where one is gone.
+    found = [Path(above, name) for mount in mounts for above, names, _ in os.walk(mount) for name in names]
+    return [group for group in found if _OWNED.fullmatch(group.name) and int(group.name.split("-")[1]) in pids]
 
 
 @contextmanager

@@ -32,7 +32,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from lab_scripts import Person, Program, able_person
 
-READY_S = 60.0
 PASSWORD = "correct horse battery"
 """Every user's."""
 ROUTE, DNS = ipaddress.ip_network("10.250.0.0/16"), "10.250.0.53"
@@ -326,7 +325,7 @@ class Server:
 
     def until(self, happened: Callable[[], Any]) -> Any:
         """What `happened` gives, as soon as it gives something."""
-        deadline = time.monotonic() + READY_S
+        deadline = time.monotonic() + cli.WITHIN_S
         while not (found := happened()):
             assert self.process.poll() is None and time.monotonic() < deadline, self.log()[-3000:]
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -406,7 +405,7 @@ class Server:
         with contextlib.suppress(ProcessLookupError, FileNotFoundError):
             os.kill(inner(self.process), signal.SIGTERM)
         try:
-            self.process.wait(10)
+            self.process.wait(cli.WITHIN_S)
         finally:
             self.process.kill()
 
@@ -496,8 +495,17 @@ class Fleet:
     @property
     def outcome(self) -> dict[str, Any]:
         """What its agent said at the end, out of the journal."""
-        [outcome] = [outcome for event in self._events() if (outcome := event.get("outcome"))]
-        return dict(outcome)
+        [outcome] = self.outcomes()
+        return outcome
+
+    def outcomes(self) -> list[dict[str, Any]]:
+        """The same of each fleet, where there were several."""
+        return [dict(outcome) for event in self._events() if (outcome := event.get("outcome"))]
+
+    @property
+    def unsent(self) -> int:
+        """What was due inside and never left: who is kept from its CPU at the end does not send it later."""
+        return int(self.outcome["counts"]["unsent"])
 
     def recorded(self) -> Iterator[Counter[str]]:
         """How many values of what were recorded, of one moment after another."""
@@ -534,10 +542,14 @@ class Running:
                     counts = standing["counts"]
         return counts
 
-    def interrupt_once(self, **counts: int) -> Fleet:
-        """Its end, asked for with SIGINT as soon as that many of its clients stand so."""
+    def until_stand(self, **counts: int) -> None:
+        """Returns as soon as that many of its clients stand so."""
         while not counts.items() <= self.standing().items():
             assert self.is_running(0.1), self.finish().err
+
+    def interrupt_once(self, **counts: int) -> Fleet:
+        """Its end, asked for with SIGINT as soon as that many of its clients stand so."""
+        self.until_stand(**counts)
         return self.interrupt()
 
     def interrupt(self) -> Fleet:
@@ -545,9 +557,10 @@ class Running:
         interrupt(self.process)
         return self.finish()
 
-    def finish(self, within_s: float = 120) -> Fleet:
+    def finish(self) -> Fleet:
         """Its end."""
-        out, err = self.process.communicate(timeout=within_s)
+        # A search for the rate that chokes a server may take minutes.
+        out, err = self.process.communicate(timeout=5 * cli.WITHIN_S)
         folders = sorted(self.folder.iterdir()) if self.folder.is_dir() else []
         return Fleet(self.process.returncode, out.decode(), err.decode(), folders[-1] if folders else self.folder)
 

@@ -25,15 +25,14 @@ from typing import Any
 import pytest
 from lab_scripts import NOBODY, able_person, cgroups_of
 
+from unhurried import WITHIN_S
+
 ROOT = Path(__file__).resolve().parents[2]
 LEADLINE = Path(sys.executable).with_name("leadline")
-WITHIN_S = 60.0
-"""After this a test gives up waiting; nothing is expected to take so long."""
-
 Entry = dict[str, Any]
 ROUTE, WIREGUARD, OPENVPN = {"kind": "route"}, {"kind": "wireguard"}, {"kind": "openvpn"}
 SHORT = {"name": "short", "kind": "tcp", "duration": "500ms"}
-LONG = {"name": "long", "kind": "tcp", "duration": "120s", "rate": "20mbit"}
+LONG = {"name": "long", "kind": "tcp", "duration": "600s", "rate": "20mbit"}
 """Longer than any test waits: it ends because something ends it."""
 ADDRESSES = {"client1": "10.81.1.1", "gateway": "10.81.0.1", "server": "10.82.0.2"}
 

@@ -81,7 +81,7 @@ def test_twenty_openvpn_clients_and_every_row_measured(tmp_path: Path) -> None:
         "repeat": "2",
     }
     settings = [part for key, value in narrowed.items() for part in ("--set", f"{key}={value}")]
-    lengths = shortened(udp_10s="600ms", udp_30s="800ms", udp_60s="1s")
+    lengths = shortened(udp_10s="1500ms", udp_30s="1600ms", udp_60s="1700ms")
     run = cli.run(EXAMPLES / "openvpn-throughput.yaml", tmp_path, *settings, *lengths)
     kinds = dict.fromkeys(("udp-10s", "udp-30s", "udp-60s"), "udp")
     assert_measured(run, kinds, cases=2, repeat=2)
@@ -145,7 +145,7 @@ def test_a_fleet_takes_the_place_of_client_processes(tmp_path: Path) -> None:
         "axes.rate": "[200kbit]",
     }
     settings = [part for key, value in narrowed.items() for part in ("--set", f"{key}={value}")]
-    lengths = shortened(udp_10s="600ms", udp_30s="800ms", udp_60s="1s")
+    lengths = shortened(udp_10s="1500ms", udp_30s="1600ms", udp_60s="1700ms")
     run = cli.run(EXAMPLES / "openvpn-throughput.yaml", tmp_path, *settings, *lengths)
     assert_measured(run, dict.fromkeys(("udp-10s", "udp-30s", "udp-60s"), "udp"), cases=2)
     for trial in run.report()["trials"]:
@@ -200,9 +200,9 @@ def test_site_to_site_through_every_gateway(tmp_path: Path) -> None:
         tests:
           - {{name: up4, kind: tcp, duration: 500ms}}
           - {{name: down6, kind: tcp, direction: down, ip: 6, duration: 500ms}}
-          - {{name: udp6, kind: udp, ip: 6, rate: 5mbit, packet: 1200, number: 200, duration: 20s}}
-          - {{name: rr4, kind: rr, number: 100, duration: 20s}}
-          - {{name: http4, kind: http, number: 100, duration: 20s}}
+          - {{name: udp6, kind: udp, ip: 6, rate: 1mbit, packet: 1200, number: 60, duration: 60s}}
+          - {{name: rr4, kind: rr, number: 100, duration: 60s}}
+          - {{name: http4, kind: http, number: 100, duration: 60s}}
         """,
         tmp_path,
     )
@@ -212,5 +212,6 @@ def test_site_to_site_through_every_gateway(tmp_path: Path) -> None:
         assert run.figures("rr4", f"c{case:02}")["transactions"] == 100
         assert run.figures("http4", f"c{case:02}")["requests"] == 100
         found = run.figures("udp6", f"c{case:02}")
-        assert found["sent"] == found["received"] == 200
+        # So few fit into any buffer on their way, whoever stands still.
+        assert found["sent"] == found["received"] == 60
     assert set(run.samples["host"].unique()) == {"client1", "gateway-a", "gateway-b", "server"}

@@ -7,6 +7,7 @@ machine takes from that, the closed loop before the search has lost as well.
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import time
@@ -16,6 +17,8 @@ from typing import Any
 
 import cli_runs as cli
 import pytest
+
+from unhurried import free_port
 
 pytestmark = pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed")
 
@@ -40,13 +43,18 @@ def command(server: cli.Server, conditions: str = CONDITIONS, *options: str) -> 
 
 def test_the_interval_is_where_littles_law_says(server: cli.Server, tmp_path: Path) -> None:
     done = cli.call(*command(server), "--json", "--out", str(tmp_path))
-    assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["schema"], found["command"], found["conditions"]) == ("leadline.result/1", "http", CONDITIONS)
     rate, closed_loop = found["metrics"]["found_rate_per_s"], found["metrics"]["closed_loop_per_s"]
+    assert done.returncode == (0 if rate["low"] is not None else 3 if found["ending"] == "none-held" else 4), (
+        done.stderr
+    )
     assert rate["unit"] == "1/s" and rate["value"] == rate["low"]
     assert closed_loop["value"] <= CAPACITY_PER_S * 1.03
-    assert 0.3 * closed_loop["value"] <= rate["low"] <= MOST_PER_S
+    assert rate["low"] is None or rate["low"] <= MOST_PER_S
+    # A lower one is nobody's but that of who stands still in a trial.
+    few = [trial for trial in found["trials"] if trial["rate_per_s"] < 0.3 * closed_loop["value"]]
+    assert (rate["low"] or 0) >= 0.3 * closed_loop["value"] or not all(trial["holds"] for trial in few)
     check_ending(found)
     check_trials(found)
     check_folder(found, tmp_path)
@@ -56,6 +64,8 @@ def check_ending(found: dict[str, Any]) -> None:
     """What a machine that others use makes of it, and what each ending promises."""
     rate = found["metrics"]["found_rate_per_s"]
     verdicts = {"found": "valid", "generator-limited": "generator-limited", "budget": "incomplete"}
+    # Of a closed loop that a busy machine kept from half of what it could do.
+    verdicts |= {"all-held": "undetermined", "none-held": "valid"}
     assert found["validity"]["verdict"] == verdicts[found["ending"]]
     if found["ending"] == "found":
         assert found["deciding_trials_s"] == TRIAL_S
@@ -73,7 +83,7 @@ def check_trials(found: dict[str, Any]) -> None:
         if trial["rate_per_s"] > MOST_PER_S:
             assert not trial["holds"], trial
     rate = found["metrics"]["found_rate_per_s"]
-    assert any(trial["holds"] and trial["rate_per_s"] == rate["low"] for trial in trials)
+    assert rate["low"] is None or any(trial["holds"] and trial["rate_per_s"] == rate["low"] for trial in trials)
     if rate["high"] is not None:
         assert any(not trial["holds"] and trial["rate_per_s"] == rate["high"] for trial in trials)
 
@@ -96,7 +106,9 @@ def test_for_a_person_there_are_rows_and_a_headline(server: cli.Server) -> None:
     done = cli.call(*command(server))
     assert done.returncode == 0, done.stderr
     assert "highest rate with latency_p99_us < 500ms" in done.stdout and "which holds" in done.stdout
-    assert "trial 1:" in done.stderr and "does not hold" in done.stderr + done.stdout
+    assert "trial 1:" in done.stderr and re.search(
+        "does not hold|highest rate that was tried", done.stderr + done.stdout
+    )
 
 
 def test_no_rate_holds(server: cli.Server) -> None:
@@ -123,14 +135,14 @@ def test_no_rate_holds(server: cli.Server) -> None:
 def test_wrong_input_is_one_line(
     server: cli.Server, conditions: str, options: tuple[str, ...], code: int, says: str
 ) -> None:
-    done = cli.call(*command(server, conditions, *options), within_s=60)
+    done = cli.call(*command(server, conditions, *options))
     assert done.returncode == code
     (line,) = done.stderr.splitlines()
     assert says in line
 
 
 def test_nobody_there() -> None:
-    done = cli.call(*command(cli.Server(cli.free_port(), cli.free_port())), "--json", within_s=60)
+    done = cli.call(*command(cli.Server(free_port(), free_port())), "--json")
     assert done.returncode == 1
     assert "refused" in done.stderr and json.loads(done.stdout)["schema"] == "leadline.error/1"
 
@@ -142,7 +154,7 @@ def test_an_interrupt_keeps_what_is_known(server: cli.Server, tmp_path: Path) ->
             assert process.poll() is None
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=cli.WITHIN_S)
     assert process.returncode == 130, err
     found = json.loads(out)
     assert (found["ending"], found["validity"]["verdict"]) == ("interrupted", "incomplete")

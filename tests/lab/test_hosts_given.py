@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from unhurried import WITHIN_S
+
 HERE = Path(__file__).resolve().parent
 BIN = Path(sys.executable).parent
 # A network of its own, where nobody else has the ports.
@@ -25,8 +27,8 @@ topology: remote-access
 hosts: {{gateway: local, server: {server}, clients: [local, local]}}
 sut: {{kind: route}}
 tests:
-  - {{name: udp, kind: udp, rate: 4mbit, number: 300, duration: 5s}}
-  - {{name: http, kind: http, connections: 2, number: 100, duration: 5s}}
+  - {{name: udp, kind: udp, rate: 4mbit, number: 300, duration: 60s}}
+  - {{name: http, kind: http, connections: 2, number: 100, duration: 60s}}
 """
 
 
@@ -34,7 +36,7 @@ def run(folder: Path, server: str, before: list[str]) -> subprocess.CompletedPro
     plan = folder / "plan.yaml"
     plan.write_text(PLAN.format(server=server))
     argv = [*INSIDE, *before, str(BIN / "leadline"), "run", str(plan), "--json", "--out", str(folder / "runs")]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(argv, capture_output=True, text=True, timeout=WITHIN_S, check=False)
 
 
 def behind_ssh(folder: Path) -> list[str]:

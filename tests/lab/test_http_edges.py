@@ -12,11 +12,13 @@ import cli_runs as cli
 import http_servers as servers
 import pytest
 
+from unhurried import free_port
+
 pytestmark = pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed")
 
 
 def test_nobody_listens() -> None:
-    nobody = f"http://127.0.0.1:{cli.free_port()}/"
+    nobody = f"http://127.0.0.1:{free_port()}/"
     for load in (
         *cli.load_over_both("closed", nobody, "-c", "3", "-d", "1s"),
         *cli.load_over_both("open", nobody, "-c", "3", "--rate", "100", "-d", "1s"),
@@ -29,7 +31,7 @@ def test_too_few_descriptors(tmp_path: Path) -> None:
     with servers.counting(tmp_path) as server:
         few = ("bash", "-c", 'ulimit -n 64; exec "$@"', "bash", cli.LEADLINE)
         command = (*few, "http", server.url(), "--no-calibrate", "-c", "500", "-d", "1s")
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=cli.WITHIN_S, check=False)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "500 connections need more descriptors than `ulimit -n` (64) allows" in done.stderr
 
@@ -41,7 +43,7 @@ def test_an_interrupt_keeps_what_was_counted(tmp_path: Path) -> None:
             while len(nginx.lines("cut")) < 1000:
                 assert process.poll() is None
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=cli.WITHIN_S)
         load = cli.Load("cut", process.returncode, out, err)
         assert load.code == 130
         assert load.document["validity"]["verdict"] == "incomplete"

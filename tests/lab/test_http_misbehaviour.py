@@ -80,7 +80,7 @@ def load_and_peak(run: str, engine: str, *arguments: str | Path) -> tuple[cli.Lo
 
         watcher = threading.Thread(target=watch)
         watcher.start()
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=cli.WITHIN_S)
         over.set()
         watcher.join()
     return cli.Load(run, process.returncode, out, err), max(peaks)
@@ -92,7 +92,7 @@ def test_everything_wrong_has_its_name_and_its_number(tmp_path: Path) -> None:
         kinds = sorted(WHOLE | NAMES.keys() | AND_THEN.keys())
         (tmp_path / "urls").write_text("".join(f"{server.url(kind)}\n" for kind in kinds))
         number = EACH * len(kinds)
-        options = (server.url(""), "--urls", tmp_path / "urls", "-n", str(number), "-c", "12", "--timeout", "1500ms")
+        options = (server.url(""), "--urls", tmp_path / "urls", "-n", str(number), "-c", "12", "--timeout", "6s")
         with ThreadPoolExecutor() as pool:
             over_both = list(pool.map(lambda engine: load_and_peak(engine, engine, *options), cli.ENGINES))
     assert server.account.requests == dict.fromkeys(kinds, EACH * 2)
@@ -115,8 +115,8 @@ def test_requests_and_bytes_are_the_servers_at_every_rate(tmp_path: Path, rate: 
     shares = {"ok": 80, "failed": 10, "reset": 4, "early": 3, "truncated": 2, "hang": 1}
     with servers.counting(tmp_path) as server:
         (tmp_path / "urls").write_text("".join(f"weight={part} {server.url(kind)}\n" for kind, part in shares.items()))
-        options = (server.url(""), "--urls", tmp_path / "urls", "--rate", str(rate), "-d", "30s", "-n", str(rate // 2))
-        loads = cli.load_over_both("mixed", *options, "-c", "500", "--timeout", "2s")
+        options = (server.url(""), "--urls", tmp_path / "urls", "--rate", str(rate), "-d", "60s", "-n", str(rate // 2))
+        loads = cli.load_over_both("mixed", *options, "-c", "500", "--timeout", "6s")
     account = server.account
     assert account.requests == {kind: rate // 2 * part // 100 * 2 for kind, part in shares.items()}
     for load in loads:

@@ -113,4 +113,5 @@ def test_a_script_that_stops_leaves_the_true_rate(tmp_path: Path) -> None:
         assert (load.errors, load.statuses, load.count("unanswered")) == ({}, {"2xx": 10}, 0)
         elapsed_s, rate = load.document["generator"]["wall_s"], load.value("requests_per_s")
         assert 0.2 <= elapsed_s < 8 and rate is not None
-        assert rate * load.document["window"]["length_s"] == pytest.approx(10, abs=2.5)
+        # Those of the time in which both threads had requests, which is most of it unless one begins late.
+        assert rate > 10 / 8 and rate * load.document["window"]["length_s"] < 10.1

@@ -52,7 +52,7 @@ def reach(client, address):
     sender = udp(lab, client)  if ":" not in address else udp(lab, client, "::")
     try:
         sender.sendto(b"there", (address, 7))
-        server.settimeout(0.3 if not lab_routed else 20)
+        server.settimeout(0.3 if not lab_routed else 60)
         words, back = server.recvfrom(100)
         server.sendto(b"back", back)
         return [words.decode(), sender.recvfrom(100)[0].decode(), back[0]]
@@ -148,7 +148,7 @@ def test_every_100th_udp_packet_is_lost_to_the_packet_each_way(who: Person, bund
 os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])  # packets of one sender can't overtake each other
 server, client = udp(lab, "server", "10.82.0.2"), udp(lab, "client1", "10.81.1.1")
 say(up=count(client, server, ("10.82.0.2", 7), {bundle}))
-client.setblocking(True); client.settimeout(20)
+client.setblocking(True); client.settimeout(60)
 say(down=count(server, client, ("10.81.1.1", 7), {bundle}))
 """
     )
@@ -186,7 +186,7 @@ for number in range(10_000):
             arrived += 1
     except BlockingIOError:
         pass
-server.setblocking(True); server.settimeout(20)
+server.setblocking(True); server.settimeout(60)
 while True:  # what is still under way: a last word gets through some time
     client.sendto(b"end", ("10.82.0.2", 7))
     server.settimeout(0.2)

@@ -140,7 +140,7 @@ def check_what_is_kept(desk: Desk, said: str) -> None:
 
 
 def test_after_a_killed_agent_the_other_trials_go_on(desk: Desk) -> None:
-    run = desk.run(write_plan(desk.folder, [ROUTE], [LONG | {"duration": "1500ms"}], repeat=2))
+    run = desk.run(write_plan(desk.folder, [ROUTE], [LONG | {"duration": "8s"}], repeat=2))
     run.wait_for(progress_of("long"))
     os.kill(run.process_of("client1", "leadline-agent"), signal.SIGKILL)
     ended = run.finish()

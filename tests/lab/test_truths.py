@@ -7,6 +7,7 @@ comparison is with what the other side wrote down, not with a clock of the test.
 from __future__ import annotations
 
 import json
+import math
 import signal
 import socket
 import socketserver
@@ -25,6 +26,7 @@ import polars as pl
 import pytest
 
 from leadline.analysis.stability import CHANGE_POINT, INTERVALS_DISAGREE
+from unhurried import free_port, on_one_cpu, until
 
 # Of an Ethernet frame of 1514 bytes: less Ethernet 14, IPv4 20 or IPv6 40, TCP 20, timestamps 12.
 FRAME = 1514
@@ -57,8 +59,21 @@ def test_a_limited_link_leaves_tcp_what_its_headers_leave(tmp_path: Path) -> Non
             found = [run.figures(f"{direction}{ip}", repeat=repeat)["throughput_bps"] for repeat in (1, 2, 3)]
             assert max(found) <= 1.02 * all_of_it, (direction, ip, found)
             # Who keeps the sender off its CPU for longer than the link's bucket lasts takes that time from the link for
-            # good. That may befall one of three on a machine that others use.
-            assert statistics.median(found) == pytest.approx(all_of_it, rel=0.02), (direction, ip, found)
+            # good: from this interval or that on a machine that others use, and not from most of them.
+            each = interval_rates_bps(run, f"{direction}{ip}")
+            assert statistics.median(each) == pytest.approx(all_of_it, rel=0.02), (direction, ip, each)
+
+
+def interval_rates_bps(run: cli.Run, test: str) -> list[float]:
+    """What was delivered in each interval of a test, over all its repeats, less the first ones."""
+    receiving = run.samples.filter(
+        (pl.col("metric") == "flow_received_bytes") & pl.col("trial").str.ends_with(f"/{test}") & (pl.col("value") > 0)
+    )
+    rates = []
+    for _, one in receiving.sort("t_ns").group_by("trial", "labels"):
+        steps = one.select(pl.col("value").diff() * 8e9 / pl.col("t_ns").diff()).drop_nulls().to_series()
+        rates += steps.to_list()[3:]
+    return rates
 
 
 @needs_lab
@@ -69,12 +84,14 @@ def test_every_hundredth_datagram_dropped_is_one_percent_to_the_packet(tmp_path:
         lab: {link: {drop_udp_every: 100}}
         sut: {kind: route}
         tests:
-          - {name: up10000, kind: udp, number: 10000, rate: 100mbit, packet: 1000, duration: 20s}
-          - {name: up777, kind: udp, number: 777, rate: 10mbit, packet: 200, duration: 20s}
-          - {name: down1000, kind: udp, direction: down, number: 1000, rate: 20mbit, packet: 200, duration: 20s}
-          - {name: both1000, kind: udp, direction: both, number: 1000, rate: 20mbit, packet: 200, duration: 20s}
+          - {name: up10000, kind: udp, number: 10000, rate: 8mbit, packet: 200, duration: 60s}
+          - {name: up777, kind: udp, number: 777, rate: 8mbit, packet: 200, duration: 60s}
+          - {name: down1000, kind: udp, direction: down, number: 1000, rate: 8mbit, packet: 200, duration: 60s}
+          - {name: both1000, kind: udp, direction: both, number: 1000, rate: 8mbit, packet: 200, duration: 60s}
     """
-    run = cli.run(plan, tmp_path)
+    # A socket's buffer holds more than a second of these.
+    with on_one_cpu():
+        run = cli.run(plan, tmp_path)
     assert run.code == 0, run.err
     for name, sent in (("up10000", 10_000), ("down1000", 1000), ("both1000", 2000)):
         found = run.figures(name)
@@ -91,7 +108,7 @@ class Relay:
 
     server: tuple[str, int]
     size: int
-    port: int = field(default_factory=cli.free_port)
+    port: int = field(default_factory=free_port)
     passed: int = 0
     dropped: int = 0
     doubled: int = 0
@@ -101,6 +118,7 @@ class Relay:
     def running(self) -> Iterator[Relay]:
         front = socket.create_server(("127.0.0.1", self.port))
         datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        datagrams.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
         datagrams.bind(("127.0.0.1", self.port))
         for body in (self._accept, self._datagrams):
             threading.Thread(target=body, args=(front if body == self._accept else datagrams,), daemon=True).start()
@@ -174,9 +192,10 @@ def _answer(back: socket.socket, front: socket.socket, client: list[Any]) -> Non
 
 @needs_command
 def test_lost_doubled_and_swapped_datagrams_are_each_counted_apart() -> None:
-    with cli.serve() as server, Relay(("127.0.0.1", server.port), size=300).running() as relay:
-        # 1000 a second: far below what makes the relay or a socket lose any of its own.
-        found = measure("udp", "127.0.0.1", "-p", str(relay.port), "-n", "1000", "-l", "300", "--rate", "2.4mbit")
+    with on_one_cpu(), cli.serve() as server, Relay(("127.0.0.1", server.port), size=300).running() as relay:
+        # 250 a second: the least of the sockets' buffers holds what comes in most of a second.
+        way = ("-p", str(relay.port), "-n", "1000", "-d", "60s", "-l", "300", "--rate", "600kbit")
+        found = measure("udp", "127.0.0.1", *way)
     assert (relay.passed, relay.dropped, relay.doubled, relay.swapped) == (1000, 100, 100, 100)
     counted = {name: figure(found, name) for name in ("sent", "received", "lost", "duplicates", "reordered")}
     assert counted == {"sent": 1000, "received": 900, "lost": 100, "duplicates": 100, "reordered": 100}
@@ -187,7 +206,7 @@ def test_lost_doubled_and_swapped_datagrams_are_each_counted_apart() -> None:
 
 def measure(*arguments: str) -> dict[str, Any]:
     """A quick command's document."""
-    done = cli.call(*arguments, "--json", within_s=60)
+    done = cli.call(*arguments, "--json")
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     return document
@@ -204,12 +223,14 @@ def server() -> Iterator[cli.Server]:
         yield running
 
 
-def assert_both_count_the_same(document: dict[str, Any], before: dict[str, int], after: dict[str, int]) -> None:
-    served = after["requests"] - before["requests"]
+def assert_both_count_the_same(server: cli.Server, document: dict[str, Any], before: dict[str, int]) -> dict[str, int]:
+    """The server's counters, once it has read what was under way at the load's end."""
     sent, answered, unanswered = (figure(document, name) for name in ("requests_sent", "requests", "unanswered"))
-    assert sent == served > 0
-    assert answered is not None and unanswered is not None
+    assert sent is not None and answered is not None and unanswered is not None
+    after = server.stats_once(lambda stats: stats["requests"] >= before["requests"] + sent)
+    assert after["requests"] - before["requests"] == sent > 0
     assert answered + unanswered + sum(document["errors"].values()) == sent
+    return after
 
 
 @needs_command
@@ -230,8 +251,7 @@ def test_client_and_server_count_the_same_requests(
 ) -> None:
     before = server.stats()
     found = measure("http", server.url("/x?size=1000"), "-c", "8", "-t", "2", *discipline, *end)
-    after = server.stats()
-    assert_both_count_the_same(found, before, after)
+    after = assert_both_count_the_same(server, found, before)
     if "-n" in end:
         assert figure(found, "requests") == 1500
         # What the server sent besides is its answer to the first question for its counters, whose length it tells by
@@ -242,7 +262,7 @@ def test_client_and_server_count_the_same_requests(
 
 def answer_bytes(server: cli.Server, path: str) -> int:
     """How long one answer is, head included."""
-    with socket.create_connection(("127.0.0.1", server.http_port), timeout=10) as plain:
+    with socket.create_connection(("127.0.0.1", server.http_port), timeout=cli.WITHIN_S) as plain:
         plain.sendall(f"GET {path} HTTP/1.1\r\nHost: {server.url()[7:-1]}\r\nConnection: close\r\n\r\n".encode())
         answer = b""
         while part := plain.recv(65536):
@@ -261,10 +281,10 @@ def test_they_do_so_when_the_user_stops_it_in_the_middle(server: cli.Server, dis
         while server.stats()["requests"] < before["requests"] + 500:
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=cli.WITHIN_S)
     assert process.returncode == 130, err
     found = json.loads(out)
-    assert_both_count_the_same(found, before, server.stats())
+    assert_both_count_the_same(server, found, before)
     assert found["validity"]["verdict"] == "incomplete"
 
 
@@ -288,6 +308,8 @@ class Stalling(socketserver.StreamRequestHandler):
                     owner.released.wait(owner.stall_s)
                 owner.served.append((came, time.monotonic()))
             self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok\n")
+        with owner.lock:
+            owner.hung_up.append(time.monotonic())
 
 
 class StallingServer(socketserver.ThreadingTCPServer):
@@ -301,6 +323,8 @@ class StallingServer(socketserver.ThreadingTCPServer):
         self.stall_s = STALL_S
         self.released = threading.Event()
         self.served: list[tuple[float, float]] = []
+        self.hung_up: list[float] = []
+        """When each connection was seen to have ended."""
 
     @property
     def url(self) -> str:
@@ -322,27 +346,42 @@ def test_a_stall_of_the_server_shows_in_full_where_requests_have_due_times(
     stalling: StallingServer, connections: str
 ) -> None:
     """At 400/s a stall of half a second holds up the 200 requests that fall due in it, evenly, for 0 to 0.5 s."""
-    found = measure("http", stalling.url, "-c", connections, "--rate", str(RATE_PER_S), "-n", "1000", "-d", "20s")
+    way = ("-c", connections, "-t", "1", "--rate", str(RATE_PER_S), "-n", "1000", "-d", "60s")
+    found = measure("http", stalling.url, *way)
     assert figure(found, "requests") == len(stalling.served) == 1000
+    until(lambda: len(stalling.hung_up) == figure(found, "connections_opened"))
     latency = {name: figure(found, f"latency_{name}_us") or 0 for name in ("mean", "p90", "max")}
     # No machine makes it shorter than this: 200 of 1000 wait for 250 ms on average, 100 of them for more than that.
     assert latency["max"] >= STALL_S * 1e6 * 0.999
     assert latency["p90"] >= STALL_S / 2 * 1e6 * 0.98
     assert latency["mean"] >= STALL_S**2 / 2 * RATE_PER_S / 1000 * 1e6 * 0.98
-    # The server's own notes against the schedule: no request came before it was due, and the promptest one tells when
-    # that was. Means do not depend on which answer belongs to which request.
-    came = sorted(came for came, _ in stalling.served)
-    began = min(at - number / RATE_PER_S for number, at in enumerate(came))
-    due = [began + number / RATE_PER_S for number in range(1000)]
-    answered = sorted(at for _, at in stalling.served)
-    waited = [at - since for at, since in zip(answered, due, strict=True)]
-    assert latency["mean"] == pytest.approx(sum(waited) / 1000 * 1e6, rel=0.03)
-    # The wait for a connection is the server's: what the generator itself was late by is far from it.
-    assert (figure(found, "late_p99_us") or 0) < STALL_S / 4 * 1e6
+    least, most, late = from_schedule(stalling, int(connections))
+    assert 0.97 * statistics.mean(least) <= latency["mean"] / 1e6 <= 1.03 * statistics.mean(most)
+    # The wait for a connection is the server's: what the generator itself was late by has nothing of it.
+    assert (figure(found, "late_p99_us") or 0) / 1e6 < late[989] + STALL_S / 10
     assert "connections-busy" in [note["code"] for note in found["validity"]["notes"]]
     if connections == "1":
-        assert latency["max"] == pytest.approx(max(waited) * 1e6, rel=0.03)
-        assert latency["p90"] == pytest.approx(sorted(waited)[899] * 1e6, rel=0.03)
+        assert 0.97 * least[-1] <= latency["max"] / 1e6 <= 1.03 * most[-1]
+        assert 0.97 * least[899] <= latency["p90"] / 1e6 <= 1.03 * most[899]
+
+
+def from_schedule(server: StallingServer, connections: int) -> tuple[list[float], list[float], list[float]]:
+    """Latencies by the server's own notes, at least and at most, and how late the load itself was at most.
+
+    No request came before it was due, and the promptest one tells when that was. The load reads an answer after that
+    was given, and before it has sent the next but one that falls due then. A request that finds all connections taken
+    waits for an answer to one of those before it.
+    """
+    came, answered = (sorted(times) for times in zip(*server.served, strict=True))
+    began = min(at - number / RATE_PER_S for number, at in enumerate(came))
+    least, most, late = [], [], []
+    for number, (came_at, answered_at) in enumerate(zip(came, answered, strict=True)):
+        due = began + number / RATE_PER_S
+        later = math.ceil((answered_at - began) * RATE_PER_S) + 1
+        least.append(answered_at - due)
+        most.append((came[later] if later < len(came) else max(server.hung_up)) - due)
+        late.append(came_at - max([due, *answered[max(number - connections, 0) : number - connections + 1]]))
+    return sorted(least), sorted(most), sorted(late)
 
 
 @needs_command
@@ -363,7 +402,9 @@ def test_a_stall_that_lasts_to_the_end_is_in_the_rate_and_in_the_latency(
     stalling.stall_s = 60.0
     found = measure("http", stalling.url, "-c", "2", "-d", "3s", *discipline)
     assert figure(found, "requests") == STALL_AFTER
-    assert figure(found, "requests_per_s") == pytest.approx(STALL_AFTER / 3, rel=0.05)
+    # From when both connections carry something to the end.
+    length_s, rate = found["window"]["length_s"], figure(found, "requests_per_s")
+    assert length_s > 1.5 and rate is not None and 0 < rate <= 1.01 * STALL_AFTER / length_s
     assert figure(found, "unanswered") == 2
     # At 1000/s the first 200 took a fifth of a second or the longer that the server needed.
     longest = figure(found, "latency_max_us")
@@ -399,10 +440,14 @@ def test_the_cpu_of_the_processes_is_that_of_their_cgroup(tmp_path: Path) -> Non
     assert set(processes["process"].unique()) == {"agent", "wireguard-gateway"}
     together = processes.group_by("t_ns").agg(pl.col("value").sum()).sort("t_ns")
     assert list(together["t_ns"]) == list(cgroup["t_ns"]), "each sample has both"
-    of_cgroup, of_processes = (frame["value"][-1] - frame["value"][0] for frame in (cgroup, together))
-    assert of_cgroup > 0.5, "a load worth the name"
+    # One account is read after the other: who is kept from its CPU in between has them of two moments. That befalls
+    # some samples and not most.
+    apart, third = together["value"] - cgroup["value"], len(cgroup) // 3
+    drift = apart.tail(third).median() - apart.head(third).median()
+    used = cgroup["value"].tail(third).median() - cgroup["value"].head(third).median()
+    assert used > 0.2, "a load worth the name"
     # Two processes' two accounts come in hundredths of a second.
-    assert of_processes == pytest.approx(of_cgroup, rel=0.03, abs=0.04)
+    assert drift == pytest.approx(0, abs=0.03 * used + 0.04)
     check_watching(run, period_ns=50_000_000)
 
 
@@ -410,12 +455,14 @@ def check_watching(run: cli.Run, period_ns: int) -> None:
     """Every host was watched in every phase, at the period asked for, at a cost that is told and small."""
     watched = run.samples.filter(pl.col("metric") == "observer_cpu_s")
     for host in ("client1", "gateway", "server"):
-        # The server has nothing to take down: its agent may be gone before it looks once more.
-        for phase in ("bring-up", "load") if host == "server" else ("bring-up", "load", "tear-down"):
+        for phase in ("bring-up", "load"):
             of_phase = watched.filter((pl.col("host") == host) & (pl.col("trial") == f"c01/1/{phase}"))
             assert not of_phase.is_empty(), f"nothing of {host} in {phase}"
-        steps = watched.filter((pl.col("host") == host) & (pl.col("trial") == "c01/1/load")).sort("t_ns")["t_ns"].diff()
-        assert steps.median() == pytest.approx(period_ns, rel=0.05), host
+        times = watched.filter((pl.col("host") == host) & (pl.col("trial") == "c01/1/load")).sort("t_ns")["t_ns"]
+        # A sample may be late by a period before the next ones are put off: of thirty in a row that is little.
+        assert times.diff(30).min() / 30 == pytest.approx(period_ns, rel=0.05), host
+    # An agent with little to take down may be gone before it has looked once more.
+    assert not watched.filter(pl.col("trial") == "c01/1/tear-down").is_empty()
     costs = run.report()["observer_cpu_share"]
     assert set(costs) == {"client1", "gateway", "server"}
     assert all(0 < cost < 0.01 for cost in costs.values()), costs
@@ -433,7 +480,7 @@ def test_clients_without_an_address_are_told_apart_and_the_result_is_incomplete(
         name: partial
         clients: 5
         sut: {kind: openvpn, pool_size: 3}
-        tests: [{name: udp, kind: udp, rate: 2mbit, duration: 1s}]
+        tests: [{name: udp, kind: udp, rate: 200kbit, packet: 200, number: 40, duration: 60s}]
     """
     run = cli.run(plan, tmp_path)
     assert run.code == 0, run.err
@@ -451,5 +498,6 @@ def test_clients_without_an_address_are_told_apart_and_the_result_is_incomplete(
     assert "3" in row and "2" in row and "0" in row, row
     assert "pool is used up" in run.out
     assert "incomplete" in run.out
+    # So few fit into any buffer on their way, whoever stands still.
     found = run.figures("udp")
-    assert found["lost"] == 0 and found["sent"] == found["received"] > 0
+    assert (found["sent"], found["received"], found["lost"]) == (120, 120, 0)

@@ -35,7 +35,7 @@ def test_the_wrong_wrapping_key(place: Inside, keys: Keys, tmp_path: Path, trans
         profile.write_text(text)
         fleet = servers.fleet(place, profile, *PATIENCE)
         assert (fleet.states, fleet.causes("failed")) == ({"failed": CLIENTS}, {cause: CLIENTS}), fleet.err
-        assert server.said(refusals[wrap])
+        server.until(lambda: server.said(refusals[wrap]))
         # Nobody else comes up, so that this is no limit.
         assert fleet.limits == {}
         server.until(server.is_empty)
@@ -56,7 +56,7 @@ def test_an_expired_certificate(place: Inside, keys: Keys, transport: str, tls: 
     with servers.server(place, keys, Setting(transport=transport, more=version(tls))) as server:
         fleet = servers.fleet(place, server.profile("expired", identity=expired), *PATIENCE)
         assert (fleet.states, fleet.causes("failed")) == ({"failed": CLIENTS}, {cause: CLIENTS}), fleet.err
-        assert len(server.said("VERIFY ERROR.*certificate has expired: CN=expired")) >= CLIENTS
+        server.until(lambda: len(server.said("VERIFY ERROR.*certificate has expired: CN=expired")) >= CLIENTS)
 
 
 @pytest.mark.parametrize("tls", ["1.2", "1.3"])
@@ -89,7 +89,7 @@ def test_a_wrong_password(place: Inside, keys: Keys, tmp_path: Path) -> None:
         fleet = servers.fleet(place, server.profile("users", "auth-user-pass"), "-n", "6", "--users", given)
         assert fleet.states == {"configured": 2, "failed": 4}, fleet.err
         assert fleet.causes("failed") == {"auth_failed": 4}
-        assert len(server.said("SENT CONTROL.*AUTH_FAILED")) >= 4
+        server.until(lambda: len(server.said("SENT CONTROL.*AUTH_FAILED")) >= 4)
         assert [row["state"] for row in fleet.rows] == ["configured", "failed", "failed"] * 2
 
 

@@ -96,14 +96,17 @@ fn a_task_name_is_taken_while_its_task_lives() {
 #[test]
 fn a_taken_port_is_named_and_a_stopped_servers_is_free() {
     let mut agent = Agent::start();
-    let port = agent.serve();
-    let again = json!({"kind": "serve", "bind": ["127.0.0.1"], "port": port, "http_port": null, "https_port": null,
-        "answer": support::answer(), "longest_ms": 1,
-        "most_flows": 1});
-    agent.prepare("other", &again);
+    // An address that nobody's connections come from, so that nobody else has the port once it is free.
+    let at = |port: u16| {
+        json!({"kind": "serve", "bind": ["127.0.7.7"], "port": port, "http_port": null, "https_port": null,
+            "answer": support::answer(), "longest_ms": 1, "most_flows": 1})
+    };
+    agent.prepare("serve", &at(0));
+    let port = agent.prepared("serve").1.unwrap();
+    agent.prepare("other", &at(port));
     assert_eq!(agent.failure().code, "address_in_use");
     agent.say(&json!({"type": "stop", "trial": "t", "task": "serve"}));
-    support::until("the port", || std::net::TcpListener::bind(("127.0.0.1", port)).ok());
+    support::until("the port", || std::net::TcpListener::bind(("127.0.7.7", port)).ok());
 }
 
 #[test]

@@ -58,12 +58,11 @@ fn tcp_each_way_over_both_families() {
 #[test]
 fn paced_tcp_keeps_its_rate_and_tells_how_late_it_was() {
     let (_server, mut client, port) = pair();
-    let changes =
-        json!({"direction": "both", "flows": 2, "rate_bps": 8_000_000, "block_bytes": 1000, "duration_ms": 500});
+    let changes = json!({"direction": "both", "flows": 2, "rate_bps": 4_000_000, "block_bytes": 1000});
     let outcome = client.run(&tcp(&target("127.0.0.1", port), &changes));
     whole(&outcome, 4);
     for flow in &outcome.flows {
-        // A million bytes a second in blocks of a thousand; never one too many.
+        // Half a million bytes a second in blocks of a thousand; never one too many.
         assert!(flow.sent_bytes > Some(0) && flow.sent_bytes <= Some(500_000), "{flow:?}");
         assert_eq!(flow.sent_bytes, flow.received_bytes);
     }
@@ -72,6 +71,8 @@ fn paced_tcp_keeps_its_rate_and_tells_how_late_it_was() {
 
 #[test]
 fn udp_each_way_over_both_families() {
+    // A sender that changes its CPU can overtake its own datagrams, which wait in a queue of the CPU that it had before.
+    assert!((0..1024).any(|cpu| leadline_sys::usage::pin_to(cpu).is_ok()));
     let (_server, mut client, port) = pair();
     for host in HOSTS {
         for (direction, flows) in [("up", 3), ("down", 3), ("both", 6)] {
@@ -115,7 +116,7 @@ fn udp_ends_at_its_number_paced_or_not() {
 #[test]
 fn what_a_sender_cannot_keep_up_with_is_unsent_and_not_sent_late() {
     let (_server, mut client, port) = pair();
-    let changes = json!({"rate_pps": 20e6, "flows": 2});
+    let changes = json!({"rate_pps": 20e6, "flows": 2, "duration_ms": 300});
     let outcome = client.run(&udp(&target("127.0.0.1", port), &changes));
     assert_eq!(sum(&outcome, |flow| flow.sent_units.unwrap()) + outcome.counts["unsent"], 2 * 6_000_000);
     assert!(outcome.counts["unsent"] > 0);
@@ -171,7 +172,7 @@ fn a_stop_in_the_middle_gives_whole_figures() {
     let (_server, mut client, port) = pair();
     for load in loads(port) {
         client.begin("load", &load);
-        client.moving();
+        client.all_moving(if load["kind"] == "rr" { 2 } else { 4 });
         client.say(&json!({"type": "stop", "trial": "t", "task": null}));
         let outcome = client.finished("load");
         assert!(outcome.errors.is_empty(), "{load} {outcome:?}");
@@ -238,10 +239,10 @@ fn a_server_that_talks_nonsense_is_a_named_failure() {
 #[test]
 fn a_servers_limits_are_told_by_name() {
     let (mut server, mut client) = (Agent::start(), Agent::start());
-    let target = target("127.0.0.1", server.serve_with(500, 2));
+    let target = target("127.0.0.1", server.serve_with(1000, 2));
     let cases = [
         (tcp(&target, &json!({"flows": 3})), "too_many_flows"),
-        (tcp(&target, &json!({"duration_ms": 501})), "too_long"),
+        (tcp(&target, &json!({"duration_ms": 1001})), "too_long"),
         (tcp(&target, &json!({"interval_ms": 1})), "bad_request"),
         (tcp(&target, &json!({"block_bytes": 17 << 20})), "bad_size"),
     ];

@@ -83,17 +83,24 @@ impl Control {
     /// Introduces a UDP flow until it is answered, as every client has to: a hello that comes while the server binds
     /// another flow's socket to the same port, and has not connected it yet, goes astray.
     fn hello(&self, flow: u32) -> UdpSocket {
+        self.hellos(flow).0
+    }
+
+    /// As `hello`; with how many it took.
+    fn hellos(&self, flow: u32) -> (UdpSocket, u64) {
+        let mut hellos = 0;
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(self.server).unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
         until("an answer to the hello", || {
+            hellos += 1;
             socket.send(&preface(HeaderKind::Hello, self.token, flow)).unwrap();
             let mut answer = [0; HEADER_BYTES];
             let read = socket.recv(&mut answer).ok()?;
             Header::parse(&answer[..read]).ok().filter(|header| header.kind == HeaderKind::HelloAck)
         });
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        socket
+        (socket, hellos)
     }
 
     fn begin_in(&mut self, ns: u64) {
@@ -319,7 +326,7 @@ fn what_fails_at_the_server_is_in_its_report() {
 fn hostile_numbers_in_datagrams_are_only_counted() {
     let mut victim = Victim::new();
     let mut control = Control::open(victim.port, open(UDP, 1));
-    let socket = control.hello(0);
+    let (socket, hellos) = control.hellos(0);
     assert_eq!(control.hear(), FromServer::Ready {});
     control.begin_in(0);
     let mut packet = [0; 101];
@@ -348,7 +355,9 @@ fn hostile_numbers_in_datagrams_are_only_counted() {
     });
     assert_eq!(report.len(), 1);
     assert_eq!((report[0].received_units, report[0].received_bytes), (Some(2), 200));
-    assert_eq!((report[0].stale, report[0].duplicates, report[0].strays), (Some(3), Some(2), Some(4)));
+    assert_eq!((report[0].stale, report[0].duplicates), (Some(3), Some(2)));
+    // A hello that was said once more because the answer took its time may come when its flow is under way.
+    assert!((4..4 + hellos).contains(&report[0].strays.unwrap()), "{report:?}");
     drop(control);
     victim.recovers();
 }

@@ -101,6 +101,7 @@ class Daemons:
         finally:
             for watch in watches:
                 watch.cancel()
+            await asyncio.gather(*watches, return_exceptions=True)
 
     async def stop(self, daemon: Daemon) -> None:
         """Stop one process and wait for its end; one that is gone, or whose agent is, is none of our business."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import socket
 import ssl
 import subprocess
 import sys
@@ -16,6 +15,8 @@ from pathlib import Path
 from urllib.error import HTTPError
 
 import pytest
+
+from unhurried import WITHIN_S, free_port
 
 LEADLINE = str(Path(sys.executable).with_name("leadline"))
 
@@ -28,34 +29,33 @@ def serving(*options: str) -> Iterator[dict[str, str]]:
         assert process.stdout is not None
         said = process.stdout.readline()
         ports = re.findall(r"(https?)[^;]* on port (\d+)", said)
-        assert ports, process.communicate(timeout=30)
+        assert ports, process.communicate(timeout=WITHIN_S)
         try:
             yield {scheme: f"{scheme}://127.0.0.1:{port}" for scheme, port in ports}
         finally:
             process.send_signal(signal.SIGINT)
-            process.wait(timeout=60)
+            process.wait(timeout=WITHIN_S)
 
 
 @pytest.fixture
 def ports() -> tuple[str, str]:
     """Two free ports."""
-    with socket.socket() as one, socket.socket() as other:
-        for held in (one, other):
-            held.bind(("127.0.0.1", 0))
-        return str(one.getsockname()[1]), str(other.getsockname()[1])
+    return str(free_port()), str(free_port())
 
 
 def test_options_are_what_requests_get_and_queries_change_it(ports: tuple[str, str]) -> None:
     options = ["--status", "503", "--size", "1KiB", "--chunked", "--delay", "2ms", "--shape", "uniform"]
     with serving("--http-port", ports[0], "--threads", "1", "--close-after", "2", *options) as urls:
         with pytest.raises(HTTPError) as refused:
-            urllib.request.urlopen(urls["http"] + "/", timeout=30)
+            urllib.request.urlopen(urls["http"] + "/", timeout=WITHIN_S)
         with refused.value as answer:
             assert (answer.code, len(answer.read())) == (503, 1024)
             assert answer.headers["Transfer-Encoding"] == "chunked"
-        with urllib.request.urlopen(urls["http"] + "/?status=201&size=7&chunked=0&delay=0", timeout=30) as changed:
+        with urllib.request.urlopen(
+            urls["http"] + "/?status=201&size=7&chunked=0&delay=0", timeout=WITHIN_S
+        ) as changed:
             assert (changed.status, changed.headers["Content-Length"]) == (201, "7")
-        with urllib.request.urlopen(urls["http"] + "/_leadline/stats", timeout=30) as told:
+        with urllib.request.urlopen(urls["http"] + "/_leadline/stats", timeout=WITHIN_S) as told:
             stats = json.load(told)
     assert stats["by_status"] == {"201": 1, "503": 1}
     assert (stats["requests"], stats["delayed"], stats["threads"]) == (2, 1, 1)
@@ -66,7 +66,7 @@ def test_a_share_of_errors_is_exact(ports: tuple[str, str]) -> None:
         codes = []
         for _ in range(10):
             try:
-                with urllib.request.urlopen(urls["http"] + "/", timeout=30) as answer:
+                with urllib.request.urlopen(urls["http"] + "/", timeout=WITHIN_S) as answer:
                     codes.append(answer.status)
             except HTTPError as error:
                 codes.append(error.code)
@@ -78,9 +78,9 @@ def test_tls_with_a_made_certificate(ports: tuple[str, str]) -> None:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with serving("--http-port", ports[0], "--https-port", ports[1]) as urls:
-        with urllib.request.urlopen(urls["https"] + "/?size=100000", timeout=30, context=context) as answer:
+        with urllib.request.urlopen(urls["https"] + "/?size=100000", timeout=WITHIN_S, context=context) as answer:
             assert len(answer.read()) == 100_000
-        with urllib.request.urlopen(urls["http"] + "/_leadline/stats", timeout=30) as told:
+        with urllib.request.urlopen(urls["http"] + "/_leadline/stats", timeout=WITHIN_S) as told:
             assert json.load(told)["handshakes_full"] == 1
 
 
@@ -101,7 +101,7 @@ def test_tls_with_a_made_certificate(ports: tuple[str, str]) -> None:
     ],
 )
 def test_what_cannot_be_is_one_line(options: list[str], said: str) -> None:
-    ended = subprocess.run([LEADLINE, "serve", *options], capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run([LEADLINE, "serve", *options], capture_output=True, text=True, timeout=WITHIN_S, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr.count("\n") == 1
     assert said in ended.stderr

@@ -452,7 +452,7 @@ mod tests {
         // Nobody reads: the sender is stuck as soon as the buffers are full.
         for paced in [None, PacedBlocks::new(80_000_000_000, 1 << 16)] {
             let (near, _far) = pair();
-            let (span, report) = one_sender(near, paced, 100_000_000);
+            let (span, report) = one_sender(near, paced, 1_000_000_000);
             assert_eq!(report.flows[0].end_ns, Some(span.end_ns));
         }
     }

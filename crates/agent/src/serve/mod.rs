@@ -15,6 +15,9 @@ use leadline_wire::{ErrorReport, ServeSpec};
 use crate::events::{input_error, system_error};
 use crate::gate::Gate;
 
+/// How many ports are tried where any will do and there are several addresses.
+const ANY_PORT_TURNS: usize = 16;
+
 /// Listeners that run until the gate stops them.
 pub struct Server {
     /// The session port, as bound.
@@ -43,23 +46,9 @@ pub fn start(spec: &ServeSpec, gate: &Arc<Gate>) -> Result<Server, ErrorReport> 
     }
     let (behaviour, stalls) = http::behaviour(&spec.answer)?;
     let tls = spec.https_port.map(|_| http::tls(&spec.answer, &spec.bind)).transpose()?;
-    let (mut port, mut http_port, mut https_port) = (spec.port, spec.http_port, spec.https_port);
-    let mut sessions = Vec::new();
-    let (mut plain, mut secure) = (Vec::new(), Vec::new());
-    for address in &addresses {
-        if let Some(wanted) = port {
-            let (listener, socket) = bind_both(SocketAddr::new(*address, wanted))?;
-            port = Some(listener.local_addr().map_err(|error| system_error("binding", &error))?.port());
-            sessions.push((listener, socket));
-        }
-        for (port, listeners) in [(&mut http_port, &mut plain), (&mut https_port, &mut secure)] {
-            if let Some(wanted) = *port {
-                let listener = bind_tcp(SocketAddr::new(*address, wanted))?;
-                *port = Some(listener.local_addr().map_err(|error| system_error("binding", &error))?.port());
-                listeners.push(listener);
-            }
-        }
-    }
+    let (port, sessions) = on_one_port(&addresses, spec.port, bind_both, |(listener, _)| listener)?;
+    let (http_port, plain) = on_one_port(&addresses, spec.http_port, bind_tcp, |listener| listener)?;
+    let (https_port, secure) = on_one_port(&addresses, spec.https_port, bind_tcp, |listener| listener)?;
     let limits = admission::Limits { longest_ms: spec.longest_ms, most_flows: spec.most_flows };
     let house = Arc::new(entrance::House::new(limits));
     let listeners = sessions
@@ -78,6 +67,34 @@ fn parse_address(text: &str) -> Result<IpAddr, ErrorReport> {
     text.parse().map_err(|_| input_error("bad_address", format!("bind: {text} is not an IP address")))
 }
 
+/// The same port of every address. Where any will do (0), what the first address has free another may not: then it is
+/// the next one's turn.
+fn on_one_port<T>(
+    addresses: &[IpAddr],
+    wanted: Option<u16>,
+    bind: impl Fn(SocketAddr) -> Result<T, ErrorReport>,
+    listener: impl Fn(&T) -> &TcpListener,
+) -> Result<(Option<u16>, Vec<T>), ErrorReport> {
+    let Some(wanted) = wanted else { return Ok((None, Vec::new())) };
+    let bind_all = || -> Result<_, ErrorReport> {
+        let (mut port, mut bound) = (wanted, Vec::new());
+        for address in addresses {
+            let one = bind(SocketAddr::new(*address, port))?;
+            port = listener(&one).local_addr().map_err(|error| system_error("binding", &error))?.port();
+            bound.push(one);
+        }
+        Ok((Some(port), bound))
+    };
+    let mut bound = bind_all();
+    for _ in 1..ANY_PORT_TURNS {
+        match &bound {
+            Err(error) if wanted == 0 && error.code == "address_in_use" => bound = bind_all(),
+            _ => break,
+        }
+    }
+    bound
+}
+
 fn bind_tcp(at: SocketAddr) -> Result<TcpListener, ErrorReport> {
     net::listen_tcp(at).map_err(|error| system_error(&format!("listening on TCP {at}"), &error))
 }
@@ -94,4 +111,32 @@ fn bind_both(at: SocketAddr) -> Result<(TcpListener, UdpSocket), ErrorReport> {
 /// A lock whose guarded value is whole after any panic.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn any_port_is_one_that_all_addresses_have_free() {
+        let addresses = ["127.0.0.1", "127.0.0.2"].map(|text| parse_address(text).unwrap());
+        let (asked, held) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
+        let bind = |at: SocketAddr| {
+            // Of the first port, the second address is somebody else's.
+            if asked.borrow().len() == 1 {
+                held.borrow_mut().push(bind_tcp(at)?);
+            }
+            asked.borrow_mut().push(at);
+            bind_tcp(at)
+        };
+        let (port, bound) = on_one_port(&addresses, Some(0), bind, |listener| listener).unwrap();
+        let (port, asked, held) = (port.unwrap(), asked.into_inner(), held.into_inner());
+        let ports = bound.iter().map(|listener| listener.local_addr().unwrap().port());
+        assert!(ports.eq([port, port]) && asked.len() == 4 && asked[1] == held[0].local_addr().unwrap());
+
+        let refused = on_one_port(&addresses, Some(asked[1].port()), bind_tcp, |listener| listener).err();
+        assert_eq!(refused.unwrap().code, "address_in_use", "one that was asked for");
+    }
 }

@@ -12,7 +12,7 @@ use leadline_wire::{ErrorReport, Event, FlowReport, Outcome};
 use serde_json::{json, Value};
 
 /// Only a defect takes so long.
-pub const PATIENCE: Duration = Duration::from_secs(40);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A running agent; killed when dropped.
 pub struct Agent {
@@ -146,6 +146,18 @@ impl Agent {
         });
     }
 
+    /// Wait until something has arrived of each of so many flows.
+    pub fn all_moving(&mut self, count: usize) {
+        let mut moved = std::collections::BTreeSet::new();
+        self.wait("progress of all flows", |event| match event {
+            Event::Progress { flows, .. } => {
+                moved.extend(flows.iter().filter(|flow| flow.received_bytes > 0).map(|flow| flow.flow));
+                (moved.len() == count).then_some(())
+            }
+            _ => None,
+        });
+    }
+
     /// End its stdin.
     pub fn hang_up(&mut self) {
         self.stdin = None;
@@ -205,7 +217,7 @@ pub fn target_of(address: SocketAddr) -> Value {
 
 pub fn tcp(target: &Value, changes: &Value) -> Value {
     with(
-        json!({"kind": "tcp", "target": target, "flows": 1, "threads": 1, "direction": "up", "duration_ms": 300,
+        json!({"kind": "tcp", "target": target, "flows": 1, "threads": 1, "direction": "up", "duration_ms": 1000,
             "warmup_ms": 0, "block_bytes": 65536, "rate_bps": null, "congestion": null, "bind": null, "interval_ms": 50}),
         changes,
     )
@@ -213,8 +225,8 @@ pub fn tcp(target: &Value, changes: &Value) -> Value {
 
 pub fn udp(target: &Value, changes: &Value) -> Value {
     with(
-        json!({"kind": "udp", "target": target, "flows": 1, "threads": 1, "direction": "up", "duration_ms": 300,
-            "number": null, "warmup_ms": 0, "datagram_bytes": 200, "rate_pps": 1000.0, "bind": null, "interval_ms": 50}),
+        json!({"kind": "udp", "target": target, "flows": 1, "threads": 1, "direction": "up", "duration_ms": 1000,
+            "number": null, "warmup_ms": 0, "datagram_bytes": 200, "rate_pps": 300.0, "bind": null, "interval_ms": 50}),
         changes,
     )
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 use super::*;
 
 const PAYLOAD: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
-const SOON_NS: u64 = 5_000_000_000;
+/// Only a defect takes so long.
+const SOON_NS: u64 = 60_000_000_000;
 
 fn options(slots: u32) -> Options {
     Options { slots, buffers: 16, buffer_bytes: 512, batch: 4, awake_ns: 0 }
@@ -84,9 +85,10 @@ fn a_wait_that_is_spent_awake_sees_what_comes_and_ends_in_time() {
     let mut ring = ring_of(&Options { awake_ns: SOON_NS, ..options(1) }, PAYLOAD);
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     ring.attach(0, &ours, false).unwrap();
+    let begun_ns = monotonic_ns();
     nothing_comes(&mut ring);
-    let spun_ns = ring.spun_ns();
-    assert!((1..=5_000_000).contains(&spun_ns), "{spun_ns}");
+    let (spun_ns, waited_ns) = (ring.spun_ns(), monotonic_ns() - begun_ns);
+    assert!((1..=waited_ns).contains(&spun_ns), "{spun_ns}");
     let peer = std::thread::spawn(move || {
         let mut request = [0; PAYLOAD.len()];
         theirs.read_exact(&mut request).unwrap();
@@ -250,9 +252,12 @@ fn a_wait_ends_when_it_is_due() {
 
 #[test]
 fn dropping_with_operations_in_flight_leaves_nothing() {
-    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let rings = || {
+        let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        open.filter(|one| std::fs::read_link(one.path()).is_ok_and(|to| to.ends_with("anon_inode:[io_uring]"))).count()
+    };
     let mut pairs: Vec<_> = (0..50).map(|_| UnixStream::pair().unwrap()).collect();
-    let before = descriptors();
+    let before = rings();
     for enabled in [true, false] {
         for _ in 0..20 {
             let mut ring = Ring::new(&options(50), PAYLOAD.into()).unwrap();
@@ -265,8 +270,8 @@ fn dropping_with_operations_in_flight_leaves_nothing() {
             }
         }
     }
-    // Other tests of this process open and close some at the same time; a leak here would be 40 rings.
-    assert!(descriptors() < before + 40);
+    // Other tests of this process have one or two at the same time; a leak here would be 40.
+    assert!(rings() < before + 40);
     // Nobody receives any more: what is written stays in the socket.
     for (ours, theirs) in &mut pairs {
         theirs.write_all(b"x").unwrap();

@@ -152,6 +152,18 @@ fn server_counts(server: SocketAddr) -> BTreeMap<String, u64> {
     stats.into_iter().filter_map(|(name, value)| Some((name, value.as_u64()?))).collect()
 }
 
+/// Its counters, once it has read so many requests: what was under way at a load's end may still be on its way to it.
+fn server_counts_after(server: SocketAddr, requests: u64) -> BTreeMap<String, u64> {
+    let deadline_ns = clock::monotonic_ns() + 180_000_000_000;
+    loop {
+        let counts = server_counts(server);
+        if counts["requests"] >= requests || clock::monotonic_ns() > deadline_ns {
+            return counts;
+        }
+        std::thread::yield_now();
+    }
+}
+
 fn histogram_count(outcome: &Outcome, metric: &str) -> u64 {
     outcome.histograms.iter().filter(|histogram| histogram.metric == metric).map(|histogram| histogram.count).sum()
 }
@@ -185,7 +197,8 @@ fn client_and_server_count_the_same_in_a_closed_loop(engine: Engine) {
 fn client_and_server_count_the_same_when_time_ends_the_load(engine: Engine) {
     let (address, gate) = responder();
     let outcome = run(engine, HttpSpec { duration_ms: 100, connections: 32, ..spec(address, None) });
-    assert_eq!(outcome.counts["requests_sent"], server_counts(address)["requests"]);
+    let sent = outcome.counts["requests_sent"];
+    assert_eq!(server_counts_after(address, sent)["requests"], sent);
     assert_accounted(&outcome);
     gate.stop();
 }
@@ -205,10 +218,12 @@ fn what_falls_due_just_before_the_end_is_sent(engine: Engine) {
     let (address, gate) = responder();
     let two = HttpSpec { rate: rate(20.0001), duration_ms: 50, threads: 1, ..spec(address, None) };
     let outcome = run(engine, two);
-    assert_eq!((outcome.counts["requests_due"], outcome.counts["requests_sent"]), (2, 2));
-    assert_eq!(outcome.counts["unsent"], 0);
-    assert_eq!(outcome.counts["responses"] + outcome.counts["unanswered"], 2);
-    assert_eq!(server_counts(address)["requests"], 2);
+    let sent = outcome.counts["requests_sent"];
+    assert_eq!((outcome.counts["requests_due"], sent + outcome.counts["unsent"]), (2, 2));
+    // What a thread that may not run comes to a tenth of a second too late for is told, and not sent.
+    assert!(sent == 2 || outcome.generator.wall_s > 0.14, "{outcome:?}");
+    assert_eq!(outcome.counts["responses"] + outcome.counts["unanswered"], sent);
+    assert_eq!(server_counts_after(address, sent)["requests"], sent);
     gate.stop();
 }
 
@@ -256,10 +271,10 @@ fn a_server_that_falls_silent_does_not_shorten_the_load(engine: Engine) {
         while read_request(&mut socket) {}
     });
     for rate in [Vec::new(), rate(1000.0)] {
-        let spec = HttpSpec { duration_ms: 300, connections: 2, threads: 1, rate, ..spec(silent, None) };
+        let spec = HttpSpec { duration_ms: 1500, connections: 2, threads: 1, rate, ..spec(silent, None) };
         let outcome = run(engine, spec);
         let flow = &outcome.flows[0];
-        assert_eq!(flow.end_ns, Some(flow.due_ns + 300_000_000), "it tried until the end");
+        assert_eq!(flow.end_ns, Some(flow.due_ns + 1_500_000_000), "it tried until the end");
         assert_eq!((outcome.counts["responses"], outcome.counts["unanswered"]), (6, 2));
         // Each request has a latency, if only that it took longer than until the end.
         assert_eq!(histogram_count(&outcome, "latency"), outcome.counts["requests_due"]);
@@ -273,7 +288,7 @@ fn a_server_that_falls_silent_does_not_shorten_the_load(engine: Engine) {
 fn what_waits_for_a_connection_is_not_late(engine: Engine) {
     // All requests but the first fall due before the first answer. Only a stall of this machine that is half as long
     // as the server's would make one late.
-    const STALL_NS: u64 = 400_000_000;
+    const STALL_NS: u64 = 2_000_000_000;
     let (listener, address) = listener();
     std::thread::spawn(move || {
         let (mut socket, _) = listener.accept().unwrap();
@@ -304,7 +319,7 @@ fn connections_that_cannot_be_had_again_are_told(engine: Engine) {
         drop(listener);
         read_request(&mut socket);
     });
-    let outcome = run(engine, HttpSpec { connections: 1, threads: 1, duration_ms: 200, ..spec(address, None) });
+    let outcome = run(engine, HttpSpec { connections: 1, threads: 1, duration_ms: 1500, ..spec(address, None) });
     assert_eq!((outcome.counts["connections_down"], outcome.counts["responses"]), (1, 0));
     assert!(outcome.errors["connection_refused"] > 0);
 }
@@ -426,8 +441,8 @@ fn more_connections_than_fit_into_a_batch(engine: Engine) {
 
 #[test]
 fn bad_input_and_a_server_that_is_not_there_fail_before_the_start() {
-    let (listener, address) = listener();
-    drop(listener);
+    // Nobody but root listens there, and no connection comes from there.
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
     let task = task(Arc::default());
     let code = |spec: HttpSpec| prepare(spec, &task).err().map(|error| error.code).unwrap_or_default();
     let with = |request| HttpSpec { requests: vec![request], ..spec(address, None) };
