@@ -249,5 +249,6 @@ def _inside(file: Path) -> str:
         return file.read_text(encoding="utf-8")
     except OSError as error:
         raise ValueError(f"{file}: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{file} is not text in UTF-8") from None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"{file} is not text in UTF-8: line {line} is not") from None

@@ -214,6 +214,8 @@ def test_what_is_wrong_is_said_in_one_line(profile: Path, options: list[str], sa
 
 def test_files_that_are_not_what_they_should_be(profile: Path, tmp_path: Path) -> None:
     assert "missing.ovpn: No such file or directory" in refused(tmp_path / "missing.ovpn")
+    (tmp_path / "old.ovpn").write_bytes("client\n# Büro\n".encode("latin-1"))
+    assert "old.ovpn is not text in UTF-8: line 2 is not" in refused(tmp_path / "old.ovpn")
     assert "holds no private key in plain PEM" in refused(profile, "--ca-key", profile.with_name("ca.crt"))
     users = tmp_path / "users"
     users.write_text("one:word\nSECRETWORD\n")
