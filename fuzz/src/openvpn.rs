@@ -7,7 +7,6 @@ use std::sync::OnceLock;
 use leadline_tunnel::openvpn::data::{DataChannel, DataCipher, DataError, DataOptions, Framing};
 use leadline_tunnel::openvpn::digest::Digest;
 use leadline_tunnel::openvpn::framing::Unframer;
-use leadline_tunnel::openvpn::identity::common_name;
 use leadline_tunnel::openvpn::keys;
 use leadline_tunnel::openvpn::message::control::{next_message, ControlMessage, LONGEST_CONTROL};
 use leadline_tunnel::openvpn::message::key_method::KeyMethod;
@@ -16,6 +15,7 @@ use leadline_tunnel::openvpn::message::push::{Pushed, LEAST_MTU, MOST_BYTES, MOS
 use leadline_tunnel::openvpn::packet::{early_negotiation_flags, ControlBody, Header};
 use leadline_tunnel::openvpn::profile::{self, Transport};
 use leadline_tunnel::openvpn::side::Side;
+use leadline_tunnel::openvpn::subject::{common_name, public_key_onwards, subject};
 use leadline_tunnel::openvpn::wrap::{KeyDirection, StaticKey, Wrap, WrapError, WrapKeys};
 use rustls::pki_types::CertificateDer;
 
@@ -245,9 +245,11 @@ pub fn profile(data: &[u8]) {
 
 /// A server's certificate, before anybody has said that it is one.
 pub fn certificate(data: &[u8]) {
-    if let Some(name) = common_name(&CertificateDer::from(data)) {
-        assert!(name.len() <= data.len());
-    }
+    let certificate = CertificateDer::from(data);
+    // A letter of one byte is two in UTF-8, and a name's kind may be written longer than it is said.
+    let names = [common_name(&certificate), subject(&certificate)];
+    assert!(names.iter().flatten().all(|name| name.len() <= 8 * data.len()));
+    assert!(public_key_onwards(&certificate).is_none_or(|rest| rest.len() < data.len()));
 }
 
 /// Pieces, each behind its length in two bytes.

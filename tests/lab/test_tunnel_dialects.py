@@ -77,3 +77,16 @@ def test_a_server_without_a_route(place: Inside, keys: Keys, transport: str) -> 
         fleet = servers.fleet(place, profile, "-n", str(CLIENTS), "--retries", "5")
         assert fleet.code == 1
         assert "192.0.2.1:1194: this host has no route to it; add it, or give" in fleet.err
+
+
+def test_what_large_providers_write(place: Inside, keys: Keys) -> None:
+    """A whole subject as the server's name, suites of old times, an option that sizes buffers; dashes as on a command
+    line."""
+    lines = ("--tun-mtu-extra 32", "tls-cipher TLS-DHE-RSA-WITH-AES-256-GCM-SHA384:TLS-DHE-RSA-WITH-AES-256-CBC-SHA")
+    with servers.server(place, keys, Setting(more=("duplicate-cn",))) as server:
+        for name, expected in (("CN=server", {"configured": CLIENTS}), ("CN=other", {"failed": CLIENTS})):
+            profile = server.profile(name[3:], *lines, f"verify-x509-name {name}", identity=keys.client)
+            fleet = servers.fleet(place, profile, "-n", str(CLIENTS))
+            assert fleet.states == expected, fleet.err
+        assert fleet.causes("failed") == {"tls_certificate_name_mismatch": CLIENTS}
+        assert "verify-x509-name" in fleet.document["error_examples"]["tls_certificate_name_mismatch"]

@@ -203,6 +203,9 @@ fn detail_of(error: &Error) -> String {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
             "the certificate is not issued by any authority that is trusted".to_owned()
         }
+        Error::InvalidCertificate(CertificateError::NotValidForName) => {
+            "the certificate's name is not the one that is wanted; a profile says it in verify-x509-name".to_owned()
+        }
         Error::InvalidCertificate(CertificateError::NotValidForNameContext { expected, presented }) => {
             format!("the certificate is for {}, not for {}", listed(presented), expected.to_str())
         }

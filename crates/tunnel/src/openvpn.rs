@@ -20,6 +20,7 @@ pub mod secret;
 pub mod server;
 mod session;
 pub mod side;
+pub mod subject;
 pub mod tls;
 pub mod words;
 pub mod wrap;

@@ -1,6 +1,6 @@
 //! Certificates of a fleet's clients, made from an authority's: each client has its own, as real ones have, without thousands of
-//! files. Owns their shape (ECDSA P-256, for TLS clients, named by prefix and number) and the name in a certificate; it reads no
-//! clock and keeps nothing.
+//! files. Owns their shape (ECDSA P-256, for TLS clients, named by prefix and number); it reads no clock and keeps
+//! nothing.
 
 use std::fmt;
 use std::sync::Arc;
@@ -144,78 +144,13 @@ impl Authority {
     }
 }
 
-/// The common name of a certificate's subject, for `verify-x509-name`: the last one where it has several, as OpenVPN takes it.
-/// None where it has none, or is no certificate.
-#[must_use]
-pub fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
-    let (SEQUENCE, mut names, _) = element(subject_onwards(certificate)?)? else { return None };
-    let mut found = None;
-    while !names.is_empty() {
-        let (SET, mut set, behind) = element(names)? else { return None };
-        names = behind;
-        while !set.is_empty() {
-            let (SEQUENCE, attribute, behind) = element(set)? else { return None };
-            set = behind;
-            let (_, kind, value) = element(attribute)?;
-            if kind == COMMON_NAME {
-                let text = std::str::from_utf8(element(value)?.1).ok()?;
-                found = Some(text.to_owned());
-            }
-        }
-    }
-    found
-}
-
-/// A certificate from its public key (`SubjectPublicKeyInfo`) on. None where it is no certificate.
-#[must_use]
-pub fn public_key_onwards<'c>(certificate: &'c CertificateDer<'_>) -> Option<&'c [u8]> {
-    Some(element(subject_onwards(certificate)?)?.2)
-}
-
-/// Certificate ::= SEQUENCE { tbsCertificate SEQUENCE { [0] version, serialNumber, signature, issuer, validity, subject,
-/// subjectPublicKeyInfo, .. } .. }; of version 1 it does not say so.
-fn subject_onwards(certificate: &[u8]) -> Option<&[u8]> {
-    let (SEQUENCE, certificate, _) = element(certificate)? else { return None };
-    let (SEQUENCE, mut rest, _) = element(certificate)? else { return None };
-    if rest.first() == Some(&VERSION) {
-        rest = element(rest)?.2;
-    }
-    for _ in ["serialNumber", "signature", "issuer", "validity"] {
-        rest = element(rest)?.2;
-    }
-    Some(rest)
-}
-
-const SEQUENCE: u8 = 0x30;
-const SET: u8 = 0x31;
-/// The tag `[0]`.
-const VERSION: u8 = 0xa0;
-/// The object identifier 2.5.4.3.
-const COMMON_NAME: [u8; 3] = [0x55, 0x04, 0x03];
-
-/// DER: a tag, what is in the element, and what is behind it.
-fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (tag, rest) = bytes.split_first()?;
-    let (first, rest) = rest.split_first()?;
-    let (length, rest) = match usize::from(*first) {
-        length @ 0..=0x7f => (length, rest),
-        // No certificate is longer than a length of four bytes can say.
-        marked @ 0x81..=0x84 => {
-            let (digits, rest) = rest.split_at_checked(marked - 0x80)?;
-            (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest)
-        }
-        _ => return None,
-    };
-    let (inside, behind) = rest.split_at_checked(length)?;
-    Some((*tag, inside, behind))
-}
-
 #[cfg(test)]
 mod tests {
     use rcgen::{BasicConstraints, IsCa, PKCS_ED25519};
     use rustls::pki_types::PrivateKeyDer;
 
     use super::*;
+    use crate::openvpn::subject::common_name;
 
     const NOW: u64 = 1_800_000_000;
 
@@ -291,26 +226,5 @@ mod tests {
             authority.issue(&"x".repeat(63), 10).err(),
             Some(IdentityError::Name(format!("{}10", "x".repeat(63))))
         );
-    }
-
-    #[test]
-    fn a_certificate_that_is_cut_has_no_name() {
-        let (certificate, _) = authority(|_| {});
-        let whole = CertificateDer::from_pem_slice(certificate.as_bytes()).expect("PEM");
-        assert_eq!(common_name(&whole).as_deref(), Some("Test authority"));
-        for length in 0..whole.len() {
-            assert_eq!(common_name(&CertificateDer::from(&whole[..length])), None, "{length} bytes");
-        }
-        for byte in 0..whole.len().min(200) {
-            let mut changed = whole.to_vec();
-            changed[byte] ^= 0xff;
-            let _ = common_name(&CertificateDer::from(changed));
-        }
-        let nameless = KeyPair::generate().and_then(|key| {
-            let mut parameters = CertificateParams::default();
-            parameters.distinguished_name = DistinguishedName::new();
-            parameters.self_signed(&key)
-        });
-        assert_eq!(common_name(nameless.expect("a certificate").der()), None);
     }
 }

@@ -72,7 +72,7 @@ pub struct Profile {
     pub tls_ciphers: Vec<CipherSuite>,
     /// Groups of TLS's key exchange, in order; all where empty.
     pub tls_groups: Vec<NamedGroup>,
-    /// The common name that the server's certificate must have.
+    /// The name that the server's certificate must have.
     pub verify_name: Option<VerifyName>,
     /// The server's certificate must be one for servers.
     pub server_usage: bool,
@@ -172,6 +172,8 @@ pub enum VerifyName {
     CommonName(String),
     /// Its common name begins with this.
     CommonNamePrefix(String),
+    /// Its whole subject is this, written as OpenVPN writes it: `C=DE, O=Example, CN=server`.
+    Subject(String),
 }
 
 /// An option that was passed over.

@@ -19,9 +19,9 @@ use rustls::{
 };
 use zeroize::Zeroize;
 
-use super::identity::{common_name, public_key_onwards};
 use super::profile::{Profile, TlsVersion, VerifyName};
 use super::side::Side;
+use super::subject::{common_name, public_key_onwards, subject};
 
 /// Where new key states get their TLS.
 #[derive(Clone)]
@@ -177,7 +177,7 @@ pub struct Trust {
     pub groups: Vec<NamedGroup>,
     /// Whether a server's certificate that is for something else is refused (`remote-cert-tls server`).
     pub usage: bool,
-    /// The common name that a server's certificate must have (`verify-x509-name`).
+    /// The name that a server's certificate must have (`verify-x509-name`).
     pub name: Option<VerifyName>,
 }
 
@@ -382,10 +382,10 @@ impl ServerCertVerifier for AuthorityOnly {
 }
 
 fn is_named(certificate: &CertificateDer<'_>, wanted: &VerifyName) -> bool {
-    let Some(name) = common_name(certificate) else { return false };
     match wanted {
-        VerifyName::CommonName(wanted) => name == *wanted,
-        VerifyName::CommonNamePrefix(wanted) => name.starts_with(wanted),
+        VerifyName::CommonName(wanted) => common_name(certificate).is_some_and(|name| name == *wanted),
+        VerifyName::CommonNamePrefix(wanted) => common_name(certificate).is_some_and(|name| name.starts_with(wanted)),
+        VerifyName::Subject(wanted) => subject(certificate).is_some_and(|subject| subject == *wanted),
     }
 }
 

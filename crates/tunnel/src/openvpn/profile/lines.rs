@@ -33,6 +33,10 @@ pub(super) fn directives(text: &str, first: usize) -> Result<Vec<Directive>, Pro
     while let Some((content, line)) = lines.next() {
         let mut words = words(content).map_err(|error| ProfileError::at(line, error.to_string()))?;
         let Some(name) = words.first_mut() else { continue };
+        // As on a command line, OpenVPN takes it in a file too.
+        if let Some(bare) = name.strip_prefix("--").filter(|bare| !bare.is_empty()) {
+            *name = bare.to_owned();
+        }
         let mut block = None;
         if let Some(bare) = name.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')) {
             *name = bare.to_owned();

@@ -1,5 +1,5 @@
 //! One option after another into a profile. Owns what each option means and what is right for it; `names` has those that are not
-//! read.
+//! read, and `whole` what holds of all of them together.
 
 use std::collections::BTreeSet;
 
@@ -19,11 +19,7 @@ use crate::openvpn::message::push::LEAST_MTU;
 use crate::openvpn::secret::Secret;
 use crate::openvpn::wrap::{KeyDirection, StaticKey};
 
-/// OpenVPN's port.
-const USUAL_PORT: u16 = 1194;
-/// A version of OpenVPN before which `cipher` was offered too, and one before which it was the fallback as well.
-const CIPHER_OFFERED_BEFORE: [u32; 2] = [2, 5];
-const CIPHER_FALLBACK_BEFORE: [u32; 2] = [2, 4];
+mod whole;
 
 /// A profile on its way.
 #[derive(Default)]
@@ -43,6 +39,8 @@ pub(super) struct Reader {
     extra_certificates: String,
     /// TLS 1.2's, TLS 1.3's.
     suites: (Vec<CipherSuite>, Vec<CipherSuite>),
+    /// `tls-cipher` of suites none of which is supported: an error only where TLS 1.3, which has its own, is not to be spoken.
+    strange_suites: Option<(usize, String)>,
     /// `auth` of a digest that is not supported: an error only where something would use it.
     strange_auth: Option<(usize, String)>,
     auth_line: usize,
@@ -235,7 +233,12 @@ impl Reader {
             }
             ("tls-version-min", _) => profile.tls_min = suites::lowest(parameters)?,
             ("tls-version-max", _) => profile.tls_max = suites::highest(parameters)?,
-            ("tls-cipher", [list]) => self.suites.0 = suites::suites(list)?,
+            ("tls-cipher", [list]) => {
+                (self.suites.0, self.strange_suites) = match suites::suites(list) {
+                    Ok(suites) => (suites, None),
+                    Err(why) => (Vec::new(), Some((directive.line, why))),
+                };
+            }
             ("tls-ciphersuites", [list]) => self.suites.1 = suites::suites(list)?,
             ("tls-groups", [list]) => profile.tls_groups = suites::groups(list)?,
             ("remote-cert-tls", ["server"]) => profile.server_usage = true,
@@ -252,8 +255,13 @@ impl Reader {
             ("verify-x509-name", [name, "name-prefix"]) => {
                 profile.verify_name = Some(VerifyName::CommonNamePrefix((*name).to_owned()));
             }
+            ("verify-x509-name", [subject] | [subject, "subject"]) => {
+                profile.verify_name = Some(VerifyName::Subject((*subject).to_owned()));
+            }
             ("verify-x509-name", _) => {
-                return Err("common names are compared: write verify-x509-name NAME name, or name-prefix".into());
+                return Err(
+                    "write verify-x509-name NAME name, NAME name-prefix, or \"C=.., O=.., CN=..\" subject".into()
+                );
             }
             ("push-peer-info", []) => profile.push_peer_info = true,
             ("setenv", [name, value @ ..]) => {
@@ -401,103 +409,6 @@ impl Reader {
         };
         self.connections.push(found.complete(endpoint));
         Ok(())
-    }
-
-    /// The whole profile, where nothing is missing.
-    pub fn finish(mut self) -> Result<Profile, ProfileError> {
-        let missing = |message: &str| Err(ProfileError::at(0, message));
-        if !self.is_client {
-            return missing("there is no `client` in the profile: write it");
-        }
-        if self.profile.ca.is_empty() {
-            return missing("there is no <ca> block in the profile: the server's authority belongs there");
-        }
-        match (&self.profile.cert, &self.profile.key) {
-            (Some(_), None) => {
-                return missing("there is a <cert> block in the profile and no <key> block: give both or none")
-            }
-            (None, Some(_)) => {
-                return missing("there is a <key> block in the profile and no <cert> block: give both or none")
-            }
-            _ => {}
-        }
-        if let Some(certificate) = &mut self.profile.cert {
-            certificate.push_str(&self.extra_certificates);
-        }
-        if self.profile.tls_min > self.profile.tls_max {
-            return missing("`tls-version-min` is above `tls-version-max`: exchange them");
-        }
-        self.profile.tls_ciphers = suites::together(&self.suites.0, &self.suites.1);
-        self.finish_remotes()?;
-        self.finish_ciphers()?;
-        if let Some(key) = self.tls_auth.take() {
-            let without = "`tls-auth` needs a digest: write auth SHA256, or what the server has, instead of none";
-            let digest = self.profile.auth.ok_or_else(|| ProfileError::at(self.auth_line, without))?;
-            self.profile.wrap = WrapProfile::Auth { key, direction: self.key_direction, digest };
-        }
-        self.profile.ignored.sort_by_key(|ignored| ignored.line);
-        Ok(self.profile)
-    }
-
-    fn finish_remotes(&mut self) -> Result<(), ProfileError> {
-        let remotes = std::mem::take(&mut self.remotes);
-        if self.connections.is_empty() {
-            self.profile.remotes = remotes.into_iter().map(|(_, remote)| remote.complete(self.endpoint)).collect();
-        } else {
-            // OpenVPN looks at the blocks only, where there are any.
-            let ignored =
-                |(line, remote): (usize, RemoteLine)| Ignored { line, text: format!("remote {}", remote.host) };
-            self.profile.ignored.extend(remotes.into_iter().map(ignored));
-            self.profile.remotes = std::mem::take(&mut self.connections);
-        }
-        if self.profile.remotes.is_empty() {
-            return Err(ProfileError::at(0, "there is no `remote` in the profile: write remote HOST PORT"));
-        }
-        self.profile.remotes.retain(|remote| self.only.is_none_or(|only| remote.transport == only));
-        if self.profile.remotes.is_empty() {
-            return Err(ProfileError::at(0, "`proto-force` leaves no remote: change it, or a remote's protocol"));
-        }
-        Ok(())
-    }
-
-    fn finish_ciphers(&mut self) -> Result<(), ProfileError> {
-        let profile = &mut self.profile;
-        if let Some(name) = &profile.cipher {
-            let is_before = |version: [u32; 2]| self.compatible_with.is_some_and(|compatible| compatible < version);
-            let named = || data_cipher(name).map_err(|message| ProfileError::at(self.cipher_line, message));
-            if is_before(CIPHER_OFFERED_BEFORE) && !profile.data_ciphers.contains(&named()?) {
-                profile.data_ciphers.push(named()?);
-            }
-            if is_before(CIPHER_FALLBACK_BEFORE) && profile.fallback_cipher.is_none() {
-                profile.fallback_cipher = Some(named()?);
-            }
-            if !profile.data_ciphers.iter().any(|cipher| cipher.name().eq_ignore_ascii_case(name)) {
-                // OpenVPN 2.6 warns of this, and does not offer it.
-                let text = format!("cipher {name} (not among data-ciphers, so it is not offered)");
-                profile.ignored.push(Ignored { line: self.cipher_line, text });
-            }
-        }
-        if let Some((line, name)) = &self.strange_auth {
-            let used = self.tls_auth.is_some()
-                || profile.data_ciphers.iter().chain(&profile.fallback_cipher).any(|cipher| !cipher.is_aead());
-            if used {
-                let known: Vec<_> = Digest::ALL.iter().map(|digest| digest.name()).collect();
-                let message = format!("the digest is not supported; those that are: {}", known.join(", "));
-                return Err(ProfileError::at(*line, message));
-            }
-            profile.ignored.push(Ignored { line: *line, text: format!("auth {name}") });
-        }
-        Ok(())
-    }
-}
-
-impl RemoteLine {
-    /// What the line does not say, `endpoint` does.
-    fn complete(self, endpoint: Endpoint) -> Remote {
-        let protocol = self.endpoint.protocol.or(endpoint.protocol);
-        let (transport, family) = protocol.unwrap_or((Transport::Udp, None));
-        let port = self.endpoint.port.or(endpoint.port).unwrap_or(USUAL_PORT);
-        Remote { host: self.host, port, transport, family }
     }
 }
 

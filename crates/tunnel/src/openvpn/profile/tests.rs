@@ -133,6 +133,16 @@ fn a_providers_profile_with_many_remotes_and_a_password() {
     assert_eq!(profile.ignored, [Ignored { line: 25, text: "setenv PASSWORD".into() }]);
 }
 
+/// As two large providers write theirs.
+#[test]
+fn whole_subjects_and_what_only_sizes_buffers_are_taken() {
+    let profile = good(&with("--tun-mtu-extra 32\n--verify-x509-name CN=us1.example.net"));
+    assert_eq!(profile.verify_name, Some(VerifyName::Subject("CN=us1.example.net".into())));
+    assert_eq!(profile.ignored, [Ignored { line: 1, text: "tun-mtu-extra 32".into() }]);
+    let spaced = good(&with("verify-x509-name 'C=DE, CN=x y' subject"));
+    assert_eq!(spaced.verify_name, Some(VerifyName::Subject("C=DE, CN=x y".into())));
+}
+
 #[test]
 fn connections_take_the_place_of_remotes() {
     let text = format!(
@@ -195,6 +205,9 @@ fn ciphers_and_suites_are_chosen_as_openvpn_does() {
     assert_eq!(good(&with("auth none\nauth SHA512")).auth, Some(Digest::Sha512));
     assert_eq!(good(&with("auth none\ndata-ciphers AES-256-CBC")).auth, None);
     assert_eq!(good(&with("tls-cipher DEFAULT:!EXP:!kRSA")).tls_ciphers, []);
+    let foreign = good(&with("tls-cipher TLS-DHE-RSA-WITH-AES-256-GCM-SHA384"));
+    assert_eq!((foreign.tls_min, foreign.tls_max), (TlsVersion::Tls13, TlsVersion::Tls13));
+    assert!(foreign.ignored[0].to_string().starts_with("line 1: tls-cipher (none"), "{:?}", foreign.ignored);
     let newer = good(&with("tls-ciphersuites TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_CCM_SHA256")).tls_ciphers;
     assert_eq!((newer[0], newer.len()), (CipherSuite::TLS13_CHACHA20_POLY1305_SHA256, 7));
     assert_eq!(good(&with("tls-groups X448:secp384r1:x25519")).tls_groups, [NamedGroup::secp384r1, NamedGroup::X25519]);
@@ -254,11 +267,11 @@ fn what_cannot_be_obeyed_is_refused_with_its_line() {
         ("allow-compression maybe", "asym"),
         ("tls-version-min 2.0", "1.2 or 1.3"),
         ("tls-version-max 1.1", "1.2 or 1.3"),
-        ("tls-cipher TLS-RSA-WITH-AES-256-CBC-SHA", "TLS-ECDHE"),
+        ("tls-cipher TLS-RSA-WITH-AES-256-CBC-SHA\ntls-version-max 1.2", "TLS-ECDHE"),
         ("tls-groups X448", "X25519"),
         ("remote-cert-tls client", "server"),
         ("remote-cert-eku 1.2.3", "remote-cert-tls server"),
-        ("verify-x509-name \"C=DE, CN=x\"", "NAME name"),
+        ("verify-x509-name x nickname", "NAME name"),
         ("setenv GENERIC_CONFIG 1", "template"),
         ("setenv opt", "must follow"),
         ("reneg-sec -1", "from 0"),
