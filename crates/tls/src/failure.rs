@@ -203,6 +203,10 @@ fn detail_of(error: &Error) -> String {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
             "the certificate is not issued by any authority that is trusted".to_owned()
         }
+        Error::InvalidCertificate(CertificateError::BadSignature) => {
+            "a signature does not verify: it was made with another key, or with one that is refused (RSA under 2048 bits)"
+                .to_owned()
+        }
         Error::InvalidCertificate(CertificateError::NotValidForName) => {
             "the certificate's name is not the one that is wanted; a profile says it in verify-x509-name".to_owned()
         }

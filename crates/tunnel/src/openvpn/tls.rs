@@ -302,7 +302,9 @@ fn certified(certificate: &str, key: &str, provider: &CryptoProvider) -> Result<
     let chain = certificates("cert", certificate)?;
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes())
         .map_err(|error| format!("key: {error}; it has to be an unencrypted PEM private key"))?;
-    let key = provider.key_provider.load_private_key(key).map_err(|error| format!("key: {error}"))?;
+    let kinds = "RSA of 2048 to 8192 bits, ECDSA on P-256, P-384 or P-521, Ed25519";
+    let strange = |_| format!("key: it is of no kind that is supported; those that are: {kinds}");
+    let key = provider.key_provider.load_private_key(key).map_err(strange)?;
     let own = key.public_key();
     match chain.first().and_then(public_key_onwards) {
         None => Err("cert: it cannot be read: it is damaged, or not of X.509".into()),

@@ -353,7 +353,7 @@ fn explanation(name: &str) -> &'static str {
         }
         "silence_after_reset" => {
             "the reset was answered and nothing after it: the server has as many clients as it takes (max-clients), or has \
-             had too many new ones (connect-freq)"
+             had too many new ones (connect-freq), or could not agree on TLS, which its log says"
         }
         "tls_unfinished" => "TLS's handshake was begun and not ended: the server is too slow, or packets get lost",
         "no_keys" => "TLS's handshake was done and the server's half of the keys did not come",

@@ -469,7 +469,9 @@ fn key_direction(text: &str) -> Result<KeyDirection, Wrong> {
 fn data_cipher(name: &str) -> Result<DataCipher, Wrong> {
     DataCipher::from_name(name).ok_or_else(|| {
         let known: Vec<_> = DataCipher::ALL.iter().map(|cipher| cipher.name()).collect();
-        format!("a data cipher is not supported; those that are: {}", known.join(", "))
+        // A long word is none that was mistyped, and may be anything.
+        let name = if name.len() < 40 { name } else { "this" };
+        format!("`{name}` is no data cipher that is supported; those that are: {}", known.join(", "))
     })
 }
 

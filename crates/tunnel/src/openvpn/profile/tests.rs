@@ -257,6 +257,7 @@ fn what_cannot_be_obeyed_is_refused_with_its_line() {
         ("client now", "no parameter"),
         ("key-direction 2", "0 or 1"),
         ("key-method 1", "only key method 2"),
+        ("data-ciphers AES-128-GCM:BF-CBC", "`BF-CBC` is no data cipher"),
         ("data-ciphers BF-CBC", "AES-256-GCM"),
         ("data-ciphers ?BF-CBC", "no cipher is left"),
         ("data-ciphers-fallback DES-CBC", "AES-256-GCM"),

@@ -46,6 +46,9 @@ fn a_clients_certificate_of_version_1_is_shown_and_a_servers_refused_by_name() {
     let pki = Pki::new();
     let (old, trust) = (of_version_1(&pki.client.0), pki.client_trust());
     assert!(client_config(&trust, Some((&old, &pki.client.1))).is_ok(), "it is for the server to judge");
+    let strange = "-----BEGIN EC PRIVATE KEY-----\nMAA=\n-----END EC PRIVATE KEY-----\n";
+    let said = client_config(&trust, Some((&old, strange))).expect_err("it is of no kind");
+    assert!(said.contains("no kind that is supported"), "{said}");
     let other = client_config(&trust, Some((&old, &pki.server.1))).expect_err("that is another's key");
     assert!(other.contains("not that of the"), "{other}");
 
