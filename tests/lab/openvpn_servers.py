@@ -536,8 +536,8 @@ class Running:
         """How its clients stood last; empty before that is told."""
         counts: dict[str, int] = {}
         for path in self.folder.glob("*/journal.ndjson"):
-            # Its last line may be half written.
-            for line in path.read_text().splitlines()[:-1]:
+            # What follows the last line's end is half written.
+            for line in path.read_bytes().split(b"\n")[:-1]:
                 if standing := (json.loads(line).get("event") or {}).get("standing"):
                     counts = standing["counts"]
         return counts

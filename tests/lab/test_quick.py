@@ -287,7 +287,7 @@ def test_an_interrupt_prints_what_was_measured(server: cli.Server, kind: str, tm
 
 def has_figures(base: Path) -> bool:
     """Whether the counters of three intervals have come since something had arrived."""
-    lines = [line for path in base.glob("*/journal.ndjson") for line in path.read_text().split("\n")[:-1]]
+    lines = [line for path in base.glob("*/journal.ndjson") for line in path.read_bytes().split(b"\n")[:-1]]
     events = [json.loads(line).get("event") or {} for line in lines]
     flows = [event["flows"] for event in events if event.get("type") == "progress"]
     return sum(any(flow["received_bytes"] for flow in one) for one in flows) >= 3

@@ -62,7 +62,7 @@ def test_tokens_instead_of_passwords(place: Inside, keys: Keys) -> None:
         profile = server.profile("token", "auth-user-pass")
         given = profile.with_suffix(".users")
         given.write_text("".join(f"{user}:{servers.PASSWORD}\n" for user in USERS))
-        when = ("-n", "4", "--settled", "3", "--renegotiate-at", "500ms", "--reconnect-at", "2s", "-d", "5s")
+        when = ("-n", "4", "--settled", "3", "--renegotiate-at", "500ms", "--reconnect-at", "2s", "-d", "9s")
         fleet = servers.fleet(place, profile, *when, "--users", given)
         assert (fleet.code, fleet.states) == (0, {"configured": 4}), fleet.err
         renewed, returned = fleet.count("renegotiated"), fleet.count("returned")
