@@ -144,7 +144,7 @@ class Line:
     @classmethod
     def parse(cls, text: str) -> Line:
         kinds = {"str": str, "int": int}
-        pairs = zip(fields(cls), text.rstrip("\n").split("|"), strict=True)
+        pairs = zip(fields(cls), text.split("|"), strict=True)
         return cls(**{field.name: kinds[str(field.type)](value) for field, value in pairs})
 
 
@@ -178,8 +178,9 @@ class Nginx:
         """What it logged of a run: all, since it answers a request of our own after all those before."""
         with urllib.request.urlopen(self.url("/last"), timeout=cli.WITHIN_S) as answer:
             answer.read()
-        with (self.folder / "access.log").open() as log:
-            return [line for line in map(Line.parse, log) if line.run == run]
+        # Where requests go on meanwhile, the last line may be half there.
+        whole = (self.folder / "access.log").read_text().split("\n")[:-1]
+        return [line for line in map(Line.parse, whole) if line.run == run]
 
     def accepted(self) -> int:
         """Connections so far, this question's own among them."""
