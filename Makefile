@@ -42,11 +42,13 @@ test: build ## every test: Rust, Python, contract, lab, browser
 test-rust:
 	cargo test --quiet --workspace
 
-# Most of these tests wait: for loads to end, for servers, for timeouts. So two halves run side by side; each prints its own end.
-SLOW_TESTS := tests/browser tests/docs $(addprefix tests/lab/test_,examples.py sut_bring_up.py $(addprefix tunnel_,given.py matrix.py refusals.py renewals.py returns.py secrets.py servers.py truths.py))
+# Most of these tests wait: for loads to end, for servers, for timeouts. So three parts run side by side; each prints its own end.
+DOCUMENT_TESTS := tests/browser tests/docs $(addprefix tests/lab/test_,examples.py find_rate_truths.py sut_bring_up.py truths.py)
+TUNNEL_TESTS := $(wildcard tests/lab/test_tunnel_*.py)
 
 test-python:
-	@printf '%s\n' '$(SLOW_TESTS)' '$(addprefix --ignore=,$(SLOW_TESTS))' | xargs -P 2 -I % sh -c '$(PYTHON) -m pytest --quiet %'
+	@printf '%s\n' '$(DOCUMENT_TESTS)' '$(TUNNEL_TESTS)' '$(addprefix --ignore=,$(DOCUMENT_TESTS) $(TUNNEL_TESTS))' | \
+	  xargs -P 3 -I % sh -c '$(PYTHON) -m pytest --quiet %'
 
 lint: build ## ruff, mypy --strict, clippy and rustfmt, warnings as errors
 	$(VENV)/bin/ruff format --check python tests bench
