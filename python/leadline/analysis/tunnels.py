@@ -142,14 +142,17 @@ def storm_window(data: TestData) -> Window | None:
 
 
 def arrivals(data: TestData) -> tuple[Series, ...]:
-    """How many clients were due and how many up by an instant, settled ones aside; t = 0 is when the first was due."""
+    """How many clients were due and how many up by an instant, settled ones aside; t = 0 is `storm_window`'s begin."""
     rows = [row for row in client_rows(data) if row["client"] >= data.spec.settled and row["state"] != "waiting"]
-    up_ns = np.sort([row["due_ns"] + row["configured_ns"] for row in _arrived(data, rows)])
-    if not len(up_ns):
+    arrived = _arrived(data, rows)
+    if not arrived:
         return ()
-    due_ns = np.sort([row["first_due_ns"] for row in rows])
+    begin_ns, _ = _storm(arrived)
+    # Whole ns since then: as floats, instants of the clock itself would be off by hundreds of them.
+    due_ns = np.sort([row["first_due_ns"] - begin_ns for row in rows])
+    up_ns = np.sort([row["due_ns"] + row["configured_ns"] - begin_ns for row in arrived])
     t_ns = np.linspace(due_ns[0], max(due_ns[-1], up_ns[-1]), _POINTS)
-    t_s = tuple(float(t) for t in (t_ns - due_ns[0]) / _NS_PER_S)
+    t_s = tuple(float(t) for t in t_ns / _NS_PER_S)
     return tuple(
         Series(
             label, "", "clients", t_s, tuple(float(count) for count in np.searchsorted(instants, t_ns, side="right"))

@@ -89,6 +89,9 @@ def test_clients_are_drawn_as_they_were_due_and_came_up() -> None:
     assert {counts for t, counts in at.items() if 0.02 < t < 0.99} == {(2, 1)}
     assert {counts for t, counts in at.items() if 1.01 < t < 1.99} == {(3, 1)}
     assert arrivals(fleet([client(0, "failed", "unanswered")])) == ()
+    # Who came before all that came up stands before the zero that the other lines have.
+    early, _ = arrivals(fleet([client(0, "failed", "unanswered", due_ns=EPOCH_NS - S), client(1)]))
+    assert (early.t_s[0], early.values[0], early.values[-1]) == (-1.0, 1, 2)
 
 
 def test_a_curve_is_drawn_once() -> None:
