@@ -20,7 +20,7 @@ STAY = ("-n", str(CLIENTS), "--ping", "100ms", "-d", "600s")
 def test_a_server_that_stops_amid_a_storm(place: Inside, keys: Keys) -> None:
     """Nothing comes back for 5 s; the clients ask again, and all of them come up by the attempt that they had begun."""
     with servers.server(place, keys, Setting()) as server:
-        patience = ("-n", "150", "--rate", "50/s", "--first-data", "30s")
+        patience = ("-n", "150", "--rate", "30/s", "--first-data", "60s")
         running = servers.start_fleet(place, server.profile("storm"), *patience, *servers.issued(server))
         amid_it_stands_still(server, running, 20, for_s=5)
         fleet = running.finish()
@@ -34,7 +34,7 @@ def test_a_server_that_stops_amid_a_storm(place: Inside, keys: Keys) -> None:
 def test_clients_that_gave_up_come_back_by_themselves(place: Inside, keys: Keys) -> None:
     """The server stands still for longer than an attempt may take."""
     with servers.server(place, keys, Setting()) as server:
-        patience = ("-n", "60", "--rate", "30/s", "--attempt-timeout", "2s", "--retries", "50")
+        patience = ("-n", "60", "--rate", "10/s", "--attempt-timeout", "2s", "--retries", "50", "--first-data", "60s")
         running = servers.start_fleet(place, server.profile("storm"), *patience, *servers.issued(server))
         amid_it_stands_still(server, running, 10, for_s=5)
         fleet = running.finish()

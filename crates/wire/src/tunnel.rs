@@ -33,14 +33,15 @@ pub struct TunnelSpec {
     /// How long the fleet stays after the arrivals have begun, ms. It ends earlier once every client has ended its way up and
     /// nothing else is left to do.
     pub duration_ms: u64,
-    /// How long one attempt to connect may take, from its first reset until it is configured, ms.
+    /// How long one attempt to connect may take, from its first reset until its options are there, ms.
     pub attempt_ms: u32,
     /// How often a client that failed tries again, as the real one does: after 1 s, and twice as long each time up to 300 s.
     /// 0 leaves it failed.
     pub retries: u32,
     /// What every client must be given to count as configured.
     pub expect: TunnelExpectation,
-    /// How long a client waits for the answer to its first data packet, ms, before it is `partial`.
+    /// How long a client waits for the answer to its first data packet, ms, before it is `partial`. Where the attempt's time
+    /// is not over then, an answer that comes within it still counts.
     pub first_data_ms: u32,
     /// Time between pings of each configured client, where some are settled of each of those, ms; none where absent.
     pub ping_ms: Option<u32>,

@@ -2301,7 +2301,7 @@ class TunnelWorkload(BaseModel):
     """
     attempt_ms: Annotated[int, Field(ge=0)]
     """
-    How long one attempt to connect may take, from its first reset until it is configured, ms.
+    How long one attempt to connect may take, from its first reset until its options are there, ms.
     """
     bind: list[str]
     """
@@ -2322,7 +2322,8 @@ class TunnelWorkload(BaseModel):
     """
     first_data_ms: Annotated[int, Field(ge=0)]
     """
-    How long a client waits for the answer to its first data packet, ms, before it is `partial`.
+    How long a client waits for the answer to its first data packet, ms, before it is `partial`. Where the attempt's time
+    is not over then, an answer that comes within it still counts.
     """
     identities: ProfileIdentity | GivenIdentities | IssuedIdentities
     """

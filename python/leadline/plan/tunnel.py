@@ -216,7 +216,7 @@ class TunnelTest(EveryTest):
     attempt_timeout_ms: Annotated[DurationMs, within(100, 3_600_000, " ms")] = Field(
         default=60_000, validation_alias="attempt_timeout"
     )
-    """How long one attempt to connect may take, from its first packet until the client is configured."""
+    """How long one attempt to connect may take, from its first packet until its options are there."""
     first_data_ms: DurationMs = Field(default=5_000, validation_alias="first_data")
     """How long a client waits for the answer to its first data packet before it counts as partial."""
     retries: Annotated[int, Field(ge=0, le=1000)] = 0

@@ -21,7 +21,8 @@ impl Worker {
         let malformed = pushed.malformed().map(str::to_owned);
         // Whatever else is missing, others must not have the same.
         let shared = self.fleet.register.enter(member.number, &given);
-        let until_ns = now_ns.saturating_add(plan.first_data_ns).min(member.give_up_ns);
+        let until_ns = now_ns.saturating_add(plan.first_data_ns);
+        member.give_up_ns = until_ns.max(member.give_up_ns);
         let has_proof = member.inside.prove(now_ns, until_ns, given.echo_ends(plan.expectation.echo));
         member.given = Some(Box::new(given));
         let order = ["partial_no_address", "partial_address_outside_pool"];

@@ -166,6 +166,17 @@ fn an_answer_that_comes_too_late_is_told_and_counts_after_all() {
 }
 
 #[test]
+fn a_first_packet_has_its_own_time_however_little_of_the_attempt_is_left() {
+    // Echoes go out after 0, 0.5 and 1.5 s, and the first two are lost.
+    let gateway = Gateway::start(Manners { loses: 2, ..Manners::default() });
+    let outcome = run(&TunnelSpec { attempt_ms: 1000, retries: 50, ..spec(&gateway, 3) });
+    assert_eq!((count(&outcome, "configured"), count(&outcome, "partial")), (3, 0));
+    assert!(!outcome.errors.contains_key("partial_no_data"), "{:?}", outcome.errors);
+    let rows = outcome.tunnel.unwrap().clients;
+    assert!(rows.iter().all(|row| row.configured_ns.unwrap() - row.pushed_ns.unwrap() >= 1_500_000_000));
+}
+
+#[test]
 fn who_is_not_answered_fails_by_name_and_comes_back() {
     // Each attempt comes from a port of its own, so that the server takes it for another client.
     let gateway = Gateway::start(Manners { answers: |client| client >= 3, ..Manners::default() });
