@@ -15,7 +15,7 @@ use leadline_tunnel::openvpn::message::push::{Pushed, LEAST_MTU, MOST_BYTES, MOS
 use leadline_tunnel::openvpn::packet::{early_negotiation_flags, ControlBody, Header};
 use leadline_tunnel::openvpn::profile::{self, Transport};
 use leadline_tunnel::openvpn::side::Side;
-use leadline_tunnel::openvpn::subject::{common_name, public_key_onwards, subject};
+use leadline_tunnel::openvpn::subject::{common_name, public_key, subject};
 use leadline_tunnel::openvpn::wrap::{KeyDirection, StaticKey, Wrap, WrapError, WrapKeys};
 use rustls::pki_types::CertificateDer;
 
@@ -249,7 +249,7 @@ pub fn certificate(data: &[u8]) {
     // A letter of one byte is two in UTF-8, and a name's kind may be written longer than it is said.
     let names = [common_name(&certificate), subject(&certificate)];
     assert!(names.iter().flatten().all(|name| name.len() <= 8 * data.len()));
-    assert!(public_key_onwards(&certificate).is_none_or(|rest| rest.len() < data.len()));
+    assert!(public_key(&certificate).is_none_or(|rest| rest.len() < data.len()));
 }
 
 /// Pieces, each behind its length in two bytes.

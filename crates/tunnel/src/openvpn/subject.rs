@@ -4,76 +4,42 @@
 use std::fmt::Write;
 
 use rustls::pki_types::CertificateDer;
+use x509_parser::asn1_rs::{Any, Oid, Tag};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::parse_x509_certificate;
 
 /// The common name: the last one where there are several, as OpenVPN takes it. None where there is none.
 #[must_use]
 pub fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
-    let names = attributes(certificate)?;
-    let last = names.iter().flatten().rev().find(|(kind, _)| *kind == COMMON_NAME)?;
-    text(last.1)
+    let certificate = parsed(certificate)?;
+    let last = certificate.subject().iter_common_name().last()?;
+    text(last.attr_value())
 }
 
 /// The whole subject: `C=DE, O=Example, CN=server`, a plus between names that stand in one set.
 #[must_use]
 pub fn subject(certificate: &CertificateDer<'_>) -> Option<String> {
+    let certificate = parsed(certificate)?;
     let mut sets = Vec::new();
-    for set in attributes(certificate)? {
-        let written: Option<Vec<_>> =
-            set.into_iter().map(|(kind, value)| Some(format!("{}={}", name_of(kind)?, shown(&text(value)?)))).collect();
+    for set in certificate.subject().iter_rdn() {
+        let written: Option<Vec<_>> = set
+            .iter()
+            .map(|name| Some(format!("{}={}", name_of(name.attr_type()), shown(&text(name.attr_value())?))))
+            .collect();
         sets.push(written?.join(" + "));
     }
     Some(sets.join(", "))
 }
 
-/// A certificate from its public key (`SubjectPublicKeyInfo`) on.
+/// A certificate's public key, as `SubjectPublicKeyInfo`.
 #[must_use]
-pub fn public_key_onwards<'c>(certificate: &'c CertificateDer<'_>) -> Option<&'c [u8]> {
-    Some(element(subject_onwards(certificate)?)?.2)
+pub fn public_key<'c>(certificate: &'c CertificateDer<'_>) -> Option<&'c [u8]> {
+    Some(parsed(certificate)?.tbs_certificate.subject_pki.raw)
 }
 
-/// A kind of name by its object identifier, and the name as an element.
-type Attribute<'c> = (&'c [u8], &'c [u8]);
-
-/// The subject's sets of names, in their order.
-fn attributes<'c>(certificate: &'c CertificateDer<'_>) -> Option<Vec<Vec<Attribute<'c>>>> {
-    let (SEQUENCE, mut names, _) = element(subject_onwards(certificate)?)? else { return None };
-    let mut found = Vec::new();
-    while !names.is_empty() {
-        let (SET, mut set, behind) = element(names)? else { return None };
-        names = behind;
-        let mut together = Vec::new();
-        while !set.is_empty() {
-            let (SEQUENCE, attribute, behind) = element(set)? else { return None };
-            set = behind;
-            let (OBJECT, kind, value) = element(attribute)? else { return None };
-            together.push((kind, value));
-        }
-        found.push(together);
-    }
-    Some(found)
+fn parsed<'c>(certificate: &'c CertificateDer<'_>) -> Option<X509Certificate<'c>> {
+    Some(parse_x509_certificate(certificate).ok()?.1)
 }
-
-/// Certificate ::= SEQUENCE { tbsCertificate SEQUENCE { [0] version, serialNumber, signature, issuer, validity, subject,
-/// subjectPublicKeyInfo, .. } .. }; of version 1 it does not say so.
-fn subject_onwards<'c>(certificate: &'c CertificateDer<'_>) -> Option<&'c [u8]> {
-    let (SEQUENCE, certificate, _) = element(certificate)? else { return None };
-    let (SEQUENCE, mut rest, _) = element(certificate)? else { return None };
-    if rest.first() == Some(&VERSION) {
-        rest = element(rest)?.2;
-    }
-    for _ in ["serialNumber", "signature", "issuer", "validity"] {
-        rest = element(rest)?.2;
-    }
-    Some(rest)
-}
-
-const SEQUENCE: u8 = 0x30;
-const SET: u8 = 0x31;
-const OBJECT: u8 = 0x06;
-/// The tag `[0]`.
-const VERSION: u8 = 0xa0;
-/// The object identifier 2.5.4.3.
-const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 
 /// OpenSSL's short names of what is under 2.5.4, by the last number.
 const SHORT: [(u8, &str); 20] = [
@@ -107,43 +73,24 @@ const SHORT_ELSEWHERE: [(&[u8], &str); 4] = [
 ];
 
 /// A kind's short name, or its numbers.
-fn name_of(kind: &[u8]) -> Option<String> {
-    let short = match kind {
+fn name_of(kind: &Oid<'_>) -> String {
+    let short = match kind.as_bytes() {
         [0x55, 0x04, last] => SHORT.iter().find(|(number, _)| number == last).map(|(_, short)| *short),
-        _ => SHORT_ELSEWHERE.iter().find(|(known, _)| *known == kind).map(|(_, short)| *short),
+        known => SHORT_ELSEWHERE.iter().find(|(elsewhere, _)| *elsewhere == known).map(|(_, short)| *short),
     };
-    short.map(str::to_owned).or_else(|| numbers(kind))
-}
-
-/// `1.2.840.113549`: the first byte is two numbers, and the highest bit says that a number goes on.
-fn numbers(kind: &[u8]) -> Option<String> {
-    let mut written = String::new();
-    let mut number = 0u64;
-    for byte in kind {
-        number = number.checked_mul(128)? + u64::from(byte & 0x7f);
-        if byte & 0x80 != 0 {
-            continue;
-        }
-        // Writing to a String cannot fail.
-        let _ = match written.is_empty() {
-            true => write!(written, "{}.{}", (number / 40).min(2), number - 40 * (number / 40).min(2)),
-            false => write!(written, ".{number}"),
-        };
-        number = 0;
-    }
-    kind.last().is_some_and(|last| last & 0x80 == 0).then_some(written)
+    short.map_or_else(|| kind.to_id_string(), str::to_owned)
 }
 
 /// A name's text, by the kind of string that it is.
-fn text(value: &[u8]) -> Option<String> {
-    let (kind, bytes, _) = element(value)?;
-    match kind {
-        // UTF8String.
-        12 => String::from_utf8(bytes.to_vec()).ok(),
-        // NumericString, PrintableString, TeletexString, IA5String, VisibleString: a byte for each letter.
-        18 | 19 | 20 | 22 | 26 => Some(bytes.iter().copied().map(char::from).collect()),
-        // BMPString.
-        30 => {
+fn text(value: &Any<'_>) -> Option<String> {
+    let bytes = value.data;
+    match value.tag() {
+        Tag::Utf8String => String::from_utf8(bytes.to_vec()).ok(),
+        // A byte for each letter.
+        Tag::NumericString | Tag::PrintableString | Tag::T61String | Tag::Ia5String | Tag::VisibleString => {
+            Some(bytes.iter().copied().map(char::from).collect())
+        }
+        Tag::BmpString => {
             let pairs: Vec<u16> = bytes.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]])).collect();
             String::from_utf16(&pairs).ok().filter(|_| bytes.len() % 2 == 0)
         }
@@ -163,23 +110,6 @@ fn shown(text: &str) -> String {
         }
     }
     shown
-}
-
-/// DER: a tag, what is in the element, and what is behind it.
-fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (tag, rest) = bytes.split_first()?;
-    let (first, rest) = rest.split_first()?;
-    let (length, rest) = match usize::from(*first) {
-        length @ 0..=0x7f => (length, rest),
-        // No certificate is longer than a length of four bytes can say.
-        marked @ 0x81..=0x84 => {
-            let (digits, rest) = rest.split_at_checked(marked - 0x80)?;
-            (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest)
-        }
-        _ => return None,
-    };
-    let (inside, behind) = rest.split_at_checked(length)?;
-    Some((*tag, inside, behind))
 }
 
 #[cfg(test)]
@@ -217,8 +147,6 @@ mod tests {
                         1.3.6.1.4.1.55555.2=own, CN=server";
         assert_eq!(subject(&made).as_deref(), Some(expected));
         assert_eq!(common_name(&made).as_deref(), Some("server"));
-        assert_eq!(numbers(&[0x88, 0x37, 3]).as_deref(), Some("2.999.3"));
-        assert_eq!((numbers(&[0x2a, 0x86]), numbers(&[])), (None, None));
     }
 
     #[test]
@@ -233,7 +161,7 @@ mod tests {
             let mut changed = whole.to_vec();
             changed[byte] ^= 0xff;
             let changed = CertificateDer::from(changed);
-            let _ = (common_name(&changed), subject(&changed), public_key_onwards(&changed));
+            let _ = (common_name(&changed), subject(&changed), public_key(&changed));
         }
         let nameless = named([]);
         assert_eq!((common_name(&nameless), subject(&nameless).as_deref()), (None, Some("")));

@@ -21,7 +21,7 @@ use zeroize::Zeroize;
 
 use super::profile::{Profile, TlsVersion, VerifyName};
 use super::side::Side;
-use super::subject::{common_name, public_key_onwards, subject};
+use super::subject::{common_name, public_key, subject};
 
 /// Where new key states get their TLS.
 #[derive(Clone)]
@@ -306,9 +306,9 @@ fn certified(certificate: &str, key: &str, provider: &CryptoProvider) -> Result<
     let strange = |_| format!("key: it is of no kind that is supported; those that are: {kinds}");
     let key = provider.key_provider.load_private_key(key).map_err(strange)?;
     let own = key.public_key();
-    match chain.first().and_then(public_key_onwards) {
+    match chain.first().and_then(public_key) {
         None => Err("cert: it cannot be read: it is damaged, or not of X.509".into()),
-        Some(shown) if own.is_some_and(|own| !shown.starts_with(&own)) => {
+        Some(shown) if own.is_some_and(|own| *shown != *own) => {
             Err("cert and key: the key is not that of the (first) certificate: give the two that were made together"
                 .into())
         }
