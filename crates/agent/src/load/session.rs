@@ -138,7 +138,7 @@ impl Session {
                     }
                     _ => {}
                 },
-                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
+                Err(error) if is_without_answer(&error) => {}
                 Err(error) => return Err(failed(error)),
             }
         }
@@ -249,11 +249,12 @@ impl Session {
                 return Err(failed(io::ErrorKind::TimedOut.into()));
             }
             self.control.set_read_timeout(Some(left)).map_err(failed)?;
-            let read = self.control.read(&mut piece).map_err(failed)?;
-            if read == 0 {
-                return Err(peer_error("closed_early", format!("{} closed the session", self.server)));
+            match self.control.read(&mut piece) {
+                Ok(0) => return Err(peer_error("closed_early", format!("{} closed the session", self.server))),
+                Ok(read) => self.decoder.feed(&piece[..read]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(failed(error)),
             }
-            self.decoder.feed(&piece[..read]);
         }
     }
 
@@ -279,6 +280,12 @@ impl Drop for Speaker {
         // Ends the relaying thread too. Fails only when the connection is closed already.
         let _ = self.control.shutdown(std::net::Shutdown::Both);
     }
+}
+
+/// Whether that means no more than that nothing has come. A process that was stopped and goes on finds its calls on sockets
+/// with a time limit interrupted, without any handler (signal(7)).
+fn is_without_answer(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }
 
 fn say(control: &mut TcpStream, message: &FromClient) -> Result<(), ErrorReport> {
