@@ -60,9 +60,9 @@ def test_a_limited_link_leaves_tcp_what_its_headers_leave(tmp_path: Path) -> Non
             # None where the sender could not run for all of its time.
             assert max(known for known in found if known is not None) <= 1.02 * all_of_it, (direction, ip, found)
             # Who keeps the sender off its CPU for longer than the link's bucket lasts takes that time from the link for
-            # good: from this interval or that on a machine that others use, and not from most of them.
+            # good: on a machine that others use from many an interval, and not from all of them.
             each = interval_rates_bps(run, f"{direction}{ip}")
-            assert statistics.median(each) == pytest.approx(all_of_it, rel=0.02), (direction, ip, each)
+            assert statistics.quantiles(each, n=4)[2] >= 0.98 * all_of_it, (direction, ip, each)
 
 
 def interval_rates_bps(run: cli.Run, test: str) -> list[float]:
