@@ -138,7 +138,7 @@ impl Session {
                     }
                     _ => {}
                 },
-                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
+                Err(error) if was_cut_short(&error) => {}
                 Err(error) => return Err(failed(error)),
             }
         }
@@ -249,17 +249,24 @@ impl Session {
                 return Err(failed(io::ErrorKind::TimedOut.into()));
             }
             self.control.set_read_timeout(Some(left)).map_err(failed)?;
-            let read = self.control.read(&mut piece).map_err(failed)?;
-            if read == 0 {
-                return Err(peer_error("closed_early", format!("{} closed the session", self.server)));
+            match self.control.read(&mut piece) {
+                Ok(0) => return Err(peer_error("closed_early", format!("{} closed the session", self.server))),
+                Ok(read) => self.decoder.feed(&piece[..read]),
+                Err(error) if was_cut_short(&error) => {}
+                Err(error) => return Err(failed(error)),
             }
-            self.decoder.feed(&piece[..read]);
         }
     }
 
     fn out_of_turn(&self) -> ErrorReport {
         peer_error("protocol", format!("{} answers out of turn", self.server))
     }
+}
+
+/// Whether a wait with a time limit ended without an answer: its time was over, or the process was stopped meanwhile and goes on
+/// (SIGSTOP and SIGCONT, a suspended machine), which ends such a wait even where no signal is handled (signal(7)).
+fn was_cut_short(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 /// The sending half of a session's control connection.
