@@ -1,19 +1,17 @@
 """Real OpenVPN servers on loopback of a jail, each with a TUN device, a pool and a log; for test_tunnel_*.py.
 
-Owns starting them, the keys, and reading what they say: log and status. Says nothing
+Owns starting them and fleets, and reading what they say: log and status. Says nothing
 about what is right: that is the tests'.
 """
 
 from __future__ import annotations
 
 import contextlib
-import datetime
 import ipaddress
+import itertools
 import json
 import os
 import re
-import secrets
-import shutil
 import signal
 import subprocess
 import time
@@ -25,31 +23,27 @@ from pathlib import Path
 from typing import Any
 
 import cli_runs as cli
-import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from lab_scripts import Person, Program, able_person
+from openvpn_keys import Keys, openvpn
 
 PASSWORD = "correct horse battery"
 """Every user's."""
 ROUTE, DNS = ipaddress.ip_network("10.250.0.0/16"), "10.250.0.53"
 """What every server pushes."""
-WRAPS = ("none", "tls-auth", "tls-crypt", "tls-crypt-v2")
-_USAGES = (
-    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
-    *("key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
-)
-_CLIENT_DIRECTION, _SERVER_DIRECTION = 1, 0
+STAY = ("-d", f"{cli.WITHIN_S:g}s")
+"""A fleet that pings, or carries more than this, stays until the test has seen enough and ends it."""
+INTERRUPTED = 130
+"""How it ends then."""
+_PATIENCE = ("--first-data", f"{cli.WITHIN_S:g}s")
+"""Unless a test says otherwise: however late a tunnel's first answer comes, it is one."""
 
 
-def openvpn() -> str:
-    """The daemon's path; the test is skipped where it is not installed."""
-    path = shutil.which("openvpn", path=f"{os.environ['PATH']}:{cli.SYSTEM_FOLDERS}")
-    if path is None:
-        pytest.skip("openvpn is not installed (package openvpn)")
-    return path
+def echo(rate: str, *more: str) -> tuple[str, ...]:
+    """Echo requests through each tunnel for as long as the fleet stays.
+
+    What a server is asked while it does not run waits in its socket, and has room there for 3 s if it is little.
+    """
+    return ("--traffic", "echo", "--traffic-rate", rate, "--traffic-duration", "1h", *STAY, *more)
 
 
 # --- Where they run ---------------------------------------------------------------------------------------------------
@@ -106,101 +100,6 @@ def _end(person: Person, program: Program) -> None:
     program.process.terminate()
     program.finish()
     assert person.left_behind() == []
-
-
-# --- Keys -------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Authority:
-    """Certificates of ECDSA P-256, good for a day unless asked otherwise, as PEM files in a folder."""
-
-    folder: Path
-    certificate: x509.Certificate
-    key: ec.EllipticCurvePrivateKey
-
-    @classmethod
-    def make(cls, folder: Path, name: str = "authority") -> Authority:
-        """A new one; NAME.crt and NAME.key."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        # Each is another one by its name, too.
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{name} {secrets.token_hex(4)}")])
-        builder = _builder(subject, subject, key, _now())
-        certificate = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True).sign(
-            key, hashes.SHA256()
-        )
-        _write(folder / name, certificate, key)
-        return cls(folder, certificate, key)
-
-    def issue(self, name: str, *, server: bool = False, expired: bool = False) -> Path:
-        """NAME.crt and NAME.key; the path of the former."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        usage = ExtendedKeyUsageOID.SERVER_AUTH if server else ExtendedKeyUsageOID.CLIENT_AUTH
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        # A year ago, it was good for the two days around.
-        when = _now() - datetime.timedelta(days=365 if expired else 0)
-        builder = _builder(subject, self.certificate.subject, key, when)
-        builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-        # OpenVPN's `remote-cert-tls` insists on there being one.
-        signs = dict.fromkeys(_USAGES, False) | {"digital_signature": True}
-        builder = builder.add_extension(x509.KeyUsage(**signs), critical=True)
-        return _write(self.folder / name, builder.sign(self.key, hashes.SHA256()), key)
-
-
-def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime.datetime
-) -> x509.CertificateBuilder:
-    day = datetime.timedelta(days=1)
-    builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key.public_key())
-    return builder.serial_number(x509.random_serial_number()).not_valid_before(now - day).not_valid_after(now + day)
-
-
-def _write(path: Path, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Path:
-    plain = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    path.with_suffix(".key").write_bytes(key.private_bytes(serialization.Encoding.PEM, *plain))
-    path.with_suffix(".crt").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    return path.with_suffix(".crt")
-
-
-@dataclass(frozen=True, slots=True)
-class Keys:
-    """What all servers of a module share; made once."""
-
-    folder: Path
-    authority: Authority
-    server: Path
-    client: Path
-
-    @classmethod
-    def make(cls, folder: Path) -> Keys:
-        """Certificates, and keys for each kind of wrapping."""
-        authority = Authority.make(folder)
-        _genkey("secret", folder / "static.key")
-        _genkey("tls-crypt-v2-server", folder / "v2-server.key")
-        _genkey("tls-crypt-v2-client", folder / "v2-client.key", "--tls-crypt-v2", folder / "v2-server.key")
-        return cls(folder, authority, authority.issue("server", server=True), authority.issue("client"))
-
-    def wrap(self, kind: str, *, server: bool) -> list[str]:
-        """The line of a configuration for one end."""
-        match kind:
-            case "none":
-                return []
-            case "tls-auth":
-                return [f"tls-auth {self.folder}/static.key {_SERVER_DIRECTION if server else _CLIENT_DIRECTION}"]
-            case "tls-crypt":
-                return [f"tls-crypt {self.folder}/static.key"]
-            case _:
-                return [f"tls-crypt-v2 {self.folder}/v2-{'server' if server else 'client'}.key"]
-
-
-def _genkey(kind: str, path: Path, *more: str | Path) -> None:
-    command = [openvpn(), *map(str, more), "--genkey", kind, str(path)]
-    subprocess.run(command, check=True, capture_output=True)
 
 
 # --- Servers ----------------------------------------------------------------------------------------------------------
@@ -365,6 +264,8 @@ class Server:
             "disable-dco",
             "keepalive 10 60",
             "connect-freq-initial 100000 10",
+            # What comes while it does not run has room.
+            "rcvbuf 4194304",
             f"status {self.folder}/status 1",
             "status-version 2",
             "verb 4",
@@ -519,12 +420,44 @@ class Fleet:
             yield from ((json.loads(line).get("event") or {}) for line in journal)
 
 
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """How a fleet stood while it ran, as its agent told."""
+
+    counts: Counter[str]
+    """What is not told is none."""
+    echoes: dict[int, tuple[int, int]]
+    """Of each client's traffic: packets that it has sent, and answers."""
+
+    @property
+    def has_renewed(self) -> bool:
+        """Whether each client had been told to negotiate new keys or passed over, and who was told had them."""
+        asked = self.counts["renegotiations_asked"]
+        return self._have_had_their_turn(asked) and asked == self.counts["renegotiated"]
+
+    @property
+    def has_returned(self) -> bool:
+        """Whether each client had been told to connect anew or passed over, and all of them were connected."""
+        return self._have_had_their_turn(self.counts["reconnects_begun"]) and self.counts["configured"] == self._clients
+
+    def _have_had_their_turn(self, told: int) -> bool:
+        return told > 0 and told + self.counts["actions_skipped"] == self._clients
+
+    @property
+    def _clients(self) -> int:
+        return sum(self.counts[state] for state in ("configured", "partial", "failed", "waiting", "connecting"))
+
+
 @dataclass(slots=True)
 class Running:
     """`leadline tunnel` on its way."""
 
     process: subprocess.Popen[bytes]
     folder: Path
+    """Of runs; `others` were there before."""
+    others: set[Path]
+    _moments: list[Moment] = field(default_factory=list)
+    _read: int = 0
 
     def is_running(self, pause_s: float) -> bool:
         """Whether it still is, after so long at most."""
@@ -532,20 +465,50 @@ class Running:
             self.process.wait(pause_s)
         return self.process.returncode is None
 
-    def standing(self) -> dict[str, int]:
+    def moments(self) -> list[Moment]:
+        """All that has been told so far, the last one last."""
+        for folder in self._own():
+            with contextlib.suppress(FileNotFoundError), (folder / "journal.ndjson").open("rb") as journal:
+                journal.seek(self._read)
+                # What follows the last line's end is half written.
+                whole, end, _ = journal.read().rpartition(b"\n")
+                self._read += len(whole + end)
+                self._moments += filter(None, map(moment_of, whole.splitlines()))
+        return self._moments
+
+    def standing(self) -> Counter[str]:
         """How its clients stood last; empty before that is told."""
-        counts: dict[str, int] = {}
-        for path in self.folder.glob("*/journal.ndjson"):
-            # What follows the last line's end is half written.
-            for line in path.read_bytes().split(b"\n")[:-1]:
-                if standing := (json.loads(line).get("event") or {}).get("standing"):
-                    counts = standing["counts"]
-        return counts
+        moments = self.moments()
+        return moments[-1].counts if moments else Counter()
+
+    def has_carried(self, each: int, pings: int = 0, *, renewed: bool = False) -> bool:
+        """Whether each client has been answered so many echo requests, and all of them together so many pings, with not
+        one under way or lost at some moment after that; `renewed`: since they had their new keys.
+        """
+        moments = self.moments()
+        if renewed:
+            moments = list(itertools.dropwhile(lambda one: not one.has_renewed, moments))
+        if not moments:
+            return False
+        before = {client: received if renewed else 0 for client, (_, received) in moments[0].echoes.items()}
+        pinged = any(one.counts["pings_sent"] == one.counts["pings_answered"] >= pings for one in moments)
+        return pinged and all(
+            any(one.echoes[client][0] == one.echoes[client][1] >= count + each for one in moments)
+            for client, count in before.items()
+        )
+
+    def until(self, happened: Callable[[], bool]) -> None:
+        """Returns as soon as that is so."""
+        while not happened():
+            assert self.is_running(0.1), self.finish().err
+
+    def until_carried(self, each: int, pings: int = 0, *, renewed: bool = False) -> None:
+        """Returns as soon as it `has_carried` so many."""
+        self.until(lambda: self.has_carried(each, pings, renewed=renewed))
 
     def until_stand(self, **counts: int) -> None:
         """Returns as soon as that many of its clients stand so."""
-        while not counts.items() <= self.standing().items():
-            assert self.is_running(0.1), self.finish().err
+        self.until(lambda: counts.items() <= self.standing().items())
 
     def interrupt_once(self, **counts: int) -> Fleet:
         """Its end, asked for with SIGINT as soon as that many of its clients stand so."""
@@ -561,8 +524,26 @@ class Running:
         """Its end."""
         # A search for the rate that chokes a server may take minutes.
         out, err = self.process.communicate(timeout=5 * cli.WITHIN_S)
-        folders = sorted(self.folder.iterdir()) if self.folder.is_dir() else []
-        return Fleet(self.process.returncode, out.decode(), err.decode(), folders[-1] if folders else self.folder)
+        return Fleet(self.process.returncode, out.decode(), err.decode(), next(self._own(), self.folder))
+
+    def _own(self) -> Iterator[Path]:
+        return (folder for folder in runs_in(self.folder) if folder not in self.others)
+
+
+def runs_in(folder: Path) -> list[Path]:
+    """The runs' folders in this one, which need not be there yet."""
+    return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def moment_of(line: bytes) -> Moment | None:
+    """What a line of a journal tells of one."""
+    event = json.loads(line).get("event") or {}
+    if not (standing := event.get("standing")):
+        return None
+    return Moment(
+        Counter(standing["counts"]),
+        {row["flow"]: (row["sent_units"], row["received_units"]) for row in event["flows"]},
+    )
 
 
 def start_fleet(
@@ -570,11 +551,12 @@ def start_fleet(
 ) -> Running:
     """Start `leadline tunnel` in the jail, with a folder for what it leaves."""
     out = profile.with_suffix(".runs")
+    others = set(runs_in(out))
     form = ("--json",) if as_json else ()
     pipe, variables = subprocess.PIPE, {"TMPDIR": str(temporary)} if temporary else {}
-    command = [cli.LEADLINE, "tunnel", profile, *form, "--out", out, *arguments]
+    command = [cli.LEADLINE, "tunnel", profile, *form, "--out", out, *_PATIENCE, *arguments]
     started = place.start(command, stdout=pipe, stderr=pipe, stdin=subprocess.DEVNULL, env={**os.environ, **variables})
-    return Running(started, out)
+    return Running(started, out, others)
 
 
 def fleet(place: Inside, profile: Path, *arguments: str | Path, as_json: bool = True) -> Fleet:

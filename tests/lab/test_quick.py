@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import cli_runs as cli
 import pytest
 
-from unhurried import free_port, on_one_cpu
+from unhurried import free_port, on_one_cpu, until
 
 pytestmark = pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed")
 
@@ -305,6 +307,40 @@ def has_figures(base: Path) -> bool:
     events = [json.loads(line).get("event") or {} for line in lines]
     flows = [event["flows"] for event in events if event.get("type") == "progress"]
     return sum(any(flow["received_bytes"] for flow in one) for one in flows) >= 3
+
+
+@pytest.mark.parametrize("kind", ["tcp", "udp", "rr", "http"])
+def test_an_agent_that_is_stopped_goes_on(server: cli.Server, kind: str) -> None:
+    """Again and again, so at every moment of it: what it waits for is waited for again."""
+    process = cli.start(*arguments(server, kind), "-d", "1s", "--json")
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    stops = 0
+    while is_running_for(process, 0.02):
+        stops += sum(stop_and_go_on(int(pid)) for pid in children.read_text().split())
+    out, err = process.communicate()
+    assert stops > 0 and process.returncode == 0, err
+    assert known(json.loads(out), PRIMARY[kind]) > 0
+
+
+def is_running_for(process: subprocess.Popen[str], seconds: float) -> bool:
+    """Whether it has not ended within so long."""
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(seconds)
+    return process.returncode is None
+
+
+def stop_and_go_on(pid: int) -> bool:
+    """Whether a process stopped for a while; one that has ended does not."""
+    with suppress(ProcessLookupError, FileNotFoundError):
+        os.kill(pid, signal.SIGSTOP)
+        until(lambda: state_of(pid) in "TZX")
+        os.kill(pid, signal.SIGCONT)
+        return True
+    return False
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def test_serve_says_where_it_listens_and_ends_with_an_interrupt() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import openvpn_servers as servers
 import pytest
-from openvpn_servers import Inside, Keys, Setting
+from openvpn_keys import Keys
+from openvpn_servers import Inside, Setting
 
 pytestmark = pytest.mark.lab
 

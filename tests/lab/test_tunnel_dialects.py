@@ -10,7 +10,8 @@ from pathlib import Path
 
 import openvpn_servers as servers
 import pytest
-from openvpn_servers import Inside, Keys, Setting
+from openvpn_keys import Keys
+from openvpn_servers import Inside, Setting
 
 pytestmark = pytest.mark.lab
 

@@ -13,7 +13,8 @@ from dataclasses import replace
 import cli_runs as cli
 import openvpn_servers as servers
 import pytest
-from openvpn_servers import Inside, Keys, Server, Setting
+from openvpn_keys import Keys
+from openvpn_servers import Inside, Server, Setting
 
 pytestmark = pytest.mark.lab
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import openvpn_servers as servers
 import pytest
-from openvpn_servers import Inside, Keys, Setting
+from openvpn_keys import WRAPS, Keys
+from openvpn_servers import Inside, Setting
 
 pytestmark = pytest.mark.lab
 
@@ -22,7 +23,7 @@ def version(name: str) -> tuple[str, ...]:
     return (f"tls-version-min {name}", f"tls-version-max {name}")
 
 
-@pytest.mark.parametrize("wrap", servers.WRAPS[1:])
+@pytest.mark.parametrize("wrap", WRAPS[1:])
 @pytest.mark.parametrize("transport", ["udp", "tcp"])
 def test_the_wrong_wrapping_key(place: Inside, keys: Keys, tmp_path: Path, transport: str, wrap: str) -> None:
     other, cause = Keys.make(tmp_path), "reset_unanswered" if transport == "udp" else "closed_unanswered"

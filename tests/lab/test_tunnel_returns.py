@@ -8,7 +8,8 @@ import subprocess
 
 import openvpn_servers as servers
 import pytest
-from openvpn_servers import Fleet, Inside, Keys, Running, Server, Setting
+from openvpn_keys import Keys
+from openvpn_servers import Fleet, Inside, Running, Server, Setting
 
 pytestmark = pytest.mark.lab
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import openvpn_servers as servers
 import pytest
-from openvpn_servers import Fleet, Inside, Keys, Setting
+from openvpn_keys import WRAPS, Keys
+from openvpn_servers import Fleet, Inside, Setting
 
 pytestmark = pytest.mark.lab
 
@@ -18,7 +19,7 @@ BLOCKS = ("ca", "cert", "key", "tls-auth", "tls-crypt", "tls-crypt-v2")
 """Options whose file may stand in the profile itself."""
 
 
-@pytest.mark.parametrize("wrap", servers.WRAPS)
+@pytest.mark.parametrize("wrap", WRAPS)
 def test_secrets_are_in_no_output(place: Inside, keys: Keys, tmp_path: Path, wrap: str) -> None:
     """Of a fleet that comes up, of one that is refused, and of one whose profile is wrong."""
     given = tmp_path / "users"
@@ -38,7 +39,7 @@ def test_secrets_are_in_no_output(place: Inside, keys: Keys, tmp_path: Path, wra
             prove_silent(keys, fleet)
 
 
-@pytest.mark.parametrize("wrap", servers.WRAPS)
+@pytest.mark.parametrize("wrap", WRAPS)
 def test_secrets_in_a_profile_are_in_no_text_and_in_no_command_line(
     place: Inside, keys: Keys, tmp_path: Path, wrap: str
 ) -> None:

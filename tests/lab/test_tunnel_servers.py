@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import openvpn_servers as servers
 import pytest
-from openvpn_servers import Inside, Keys, Setting
+from openvpn_keys import Keys
+from openvpn_servers import Inside, Setting
 
 pytestmark = pytest.mark.lab
 

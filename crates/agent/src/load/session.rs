@@ -138,7 +138,7 @@ impl Session {
                     }
                     _ => {}
                 },
-                Err(error) if is_without_answer(&error) => {}
+                Err(error) if was_cut_short(&error) => {}
                 Err(error) => return Err(failed(error)),
             }
         }
@@ -252,7 +252,7 @@ impl Session {
             match self.control.read(&mut piece) {
                 Ok(0) => return Err(peer_error("closed_early", format!("{} closed the session", self.server))),
                 Ok(read) => self.decoder.feed(&piece[..read]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if was_cut_short(&error) => {}
                 Err(error) => return Err(failed(error)),
             }
         }
@@ -261,6 +261,12 @@ impl Session {
     fn out_of_turn(&self) -> ErrorReport {
         peer_error("protocol", format!("{} answers out of turn", self.server))
     }
+}
+
+/// Whether a wait with a time limit ended without an answer: its time was over, or the process was stopped meanwhile and goes on
+/// (SIGSTOP and SIGCONT, a suspended machine), which ends such a wait even where no signal is handled (signal(7)).
+fn was_cut_short(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 /// The sending half of a session's control connection.
@@ -280,12 +286,6 @@ impl Drop for Speaker {
         // Ends the relaying thread too. Fails only when the connection is closed already.
         let _ = self.control.shutdown(std::net::Shutdown::Both);
     }
-}
-
-/// Whether that means no more than that nothing has come. A process that was stopped and goes on finds its calls on sockets
-/// with a time limit interrupted, without any handler (signal(7)).
-fn is_without_answer(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }
 
 fn say(control: &mut TcpStream, message: &FromClient) -> Result<(), ErrorReport> {
