@@ -468,7 +468,9 @@ def check_watching(run: cli.Run, period_ns: int) -> None:
     assert not watched.filter(pl.col("trial") == "c01/1/tear-down").is_empty()
     costs = run.report()["observer_cpu_share"]
     assert set(costs) == {"client1", "gateway", "server"}
-    assert all(0 < cost < 0.01 for cost in costs.values()), costs
+    # A look takes an eighth of a millisecond of CPU, or a quarter; one that scanned everything would take many, however
+    # slow the CPU.
+    assert all(0 < cost * period_ns < 2.5e6 for cost in costs.values()), costs
     assert "observing cost at most" in " ".join(run.out.split())
 
 
