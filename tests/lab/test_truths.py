@@ -402,7 +402,7 @@ def test_a_stall_that_lasts_to_the_end_is_in_the_rate_and_in_the_latency(
 ) -> None:
     """Two hundred answers in six seconds, however soon they came, and nobody knows how long the next would take."""
     stalling.stall_s = 60.0
-    found = measure("http", stalling.url, "-c", "2", "-d", "6s", *discipline)
+    found = measure("http", stalling.url, "-c", "2", "-d", "6s", "--timeout", "60s", *discipline)
     assert figure(found, "requests") == STALL_AFTER
     # From when both connections carry something to the end.
     length_s, rate = found["window"]["length_s"], figure(found, "requests_per_s")
