@@ -57,7 +57,7 @@ name: profiled
 profile: true
 sut: {kind: wireguard}
 tests:
-  - {name: load, kind: tcp, duration: 2s}
+  - {name: load, kind: tcp, duration: 5s}
   - {name: still, kind: udp, rate: 1mbit, duration: 500ms}
 """
     run = cli.run(plan, tmp_path)
