@@ -28,7 +28,8 @@ are this machine's; the ratios are what to compare.
 - **Packets** are sealed and opened in memory by one thread, over 16 KiB, by its CPU time; `openssl speed` encrypts one
   buffer over and over with one key and nonce, and makes no tag. Ratios are of rates.
 - **Lateness** is compared with a bare schedule (`bench/wake.c`), a thread that wakes for each due instant on the same
-  CPU, is busy for 20 µs, and sends nothing: what it is late by is the machine's and its host's doing.
+  CPU, is busy for 20 µs, and sends nothing, while another one keeps the server's CPU as busy as the server does: what
+  it is late by is the machine's and its host's doing.
 - **Memory** is the most that the agent's process had resident; the kernel keeps its sockets elsewhere.
 """
 

@@ -41,8 +41,12 @@ def program(name: str) -> str:
 
 def pinned(cpu: int, argv: Sequence[str]) -> list[str]:
     """The command on one of the CPUs that this process may use."""
+    return ["taskset", "-c", str(_cpu(cpu)), *argv]
+
+
+def _cpu(number: int) -> int:
     available = sorted(os.sched_getaffinity(0))
-    return ["taskset", "-c", str(available[cpu % len(available)]), *argv]
+    return available[number % len(available)]
 
 
 def run(argv: Sequence[str]) -> str:
@@ -72,9 +76,10 @@ def cpu_until_end(process: subprocess.Popen[Any]) -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def stolen_s() -> float:
-    """Time that the machine's CPUs wanted to run and its host let them wait, s, since it was started."""
-    fields = Path("/proc/stat").read_text().split(maxsplit=10)
+def stolen_s(cpu: int) -> float:
+    """Time that a CPU wanted to run and its host let it wait, s, since the machine was started."""
+    name = f"cpu{_cpu(cpu)}"
+    fields = next(line.split() for line in Path("/proc/stat").read_text().splitlines() if line.startswith(f"{name} "))
     return int(fields[8]) / os.sysconf("SC_CLK_TCK")
 
 

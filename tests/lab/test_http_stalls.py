@@ -55,11 +55,15 @@ def test_open_loop_shows_the_stalls_and_closed_loop_hides_them(tmp_path: Path) -
         ThreadPoolExecutor() as pool,
     ):
         paced = ("--rate", str(RATE), "-n", str(RATE * LENGTH_S), "-d", "60s", "-c", "2000", "-t", "1")
+        # How long an answer takes is what is looked at: that is never too long.
+        patient = ("--timeout", "60s")
         loads = [
-            pool.submit(cli.load, engine, server.url(f"ok/{DELAY_MS}"), *paced, engine=engine)
+            pool.submit(cli.load, engine, server.url(f"ok/{DELAY_MS}"), *paced, *patient, engine=engine)
             for engine, server in zip(cli.ENGINES, (first, second), strict=True)
         ]
-        closed = pool.submit(cli.load, "closed", third.url("ok/10"), "-c", "10", "-d", f"{LENGTH_S}s").result()
+        closed = pool.submit(
+            cli.load, "closed", third.url("ok/10"), "-c", "10", "-d", f"{LENGTH_S}s", *patient
+        ).result()
         opened = [load.result() for load in loads]
     for load, server in zip(opened, (first, second), strict=True):
         account = server.account
@@ -75,6 +79,6 @@ def test_open_loop_shows_the_stalls_and_closed_loop_hides_them(tmp_path: Path) -
             assert 0.98 * quantile(least, share) <= value / 1e6 <= 1.02 * quantile(most, share), name
     # One request of each connection is under way in a stall, whatever else would have been asked for in the meantime.
     assert closed.errors == {}
-    slow_us, most_us = closed.value("latency_p99_us"), closed.value("latency_max_us")
+    slow_us, most_us = closed.value("latency_p90_us"), closed.value("latency_max_us")
     assert slow_us is not None and most_us is not None
-    assert slow_us < 0.5e6 and most_us > 0.9e6
+    assert slow_us < 0.5e6 and most_us > 0.9e6, "not each tenth request, as where they fall due"

@@ -56,11 +56,12 @@ def _printed(text: str) -> list[str]:
 
 
 def run_both(folder: Path, script: str, *options: str, path: str = "list") -> Both:
-    """A second of the script by each, two threads with two connections each unless `options` say otherwise."""
+    """The script by each, two threads with two connections each unless `options` say otherwise; for so long that all of
+    them ask, whoever stands still meanwhile."""
     wrk = servers.program("wrk", "wrk")
     for name in ("wrk", "ours"):
         (folder / name).mkdir()
-    shape = ("-t", "2", "-c", "4", "-d", "1s", *options, "-s", str(SCRIPTS / script))
+    shape = ("-t", "2", "-c", "4", "-d", "4s", "--timeout", "60s", *options, "-s", str(SCRIPTS / script))
     with servers.counting(folder / "wrk", "--keep") as one, servers.counting(folder / "ours", "--keep") as other:
         with ThreadPoolExecutor() as pool:
             command = [wrk, *shape, one.url(path)]

@@ -54,7 +54,7 @@ def test_all_is_well(desk: Desk) -> None:
     assert ended.code == 0, ended.err
     [folder] = desk.folders()
     assert (ended.document["status"], ended.document["folder"]) == ("done", str(folder))
-    assert figures(desk, folder)["c01/1", "short", "received_bytes"] > 0
+    assert figures(desk, folder)["c01/1", "short", "transactions"] > 0
     assert desk.left_behind() == []
 
 
@@ -132,7 +132,7 @@ def check_what_is_kept(desk: Desk, said: str) -> None:
     assert said in end["error"]["message"]
     assert [test["status"] for test in records(entries, "test-end")] == ["done", "failed"]
     assert [run_end["status"] for run_end in records(entries, "run-end")] == ["failed"]
-    assert figures(desk, folder)["c01/1", "short", "received_bytes"] > 0
+    assert figures(desk, folder)["c01/1", "short", "transactions"] > 0
     document, page = report(desk, folder)
     assert document["status"] == "failed"
     assert said in page

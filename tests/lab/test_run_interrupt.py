@@ -51,7 +51,7 @@ def check_what_was_measured(desk: Desk, run: Run, status: str, tests: list[str])
     entries = run.journal()
     assert [test["status"] for test in records(entries, "test-end")] == tests
     told = figures(desk, folder)
-    assert told["c01/1", "short", "received_bytes"] > 0
+    assert told["c01/1", "short", "transactions"] > 0
     assert told["c01/1", "long", "received_bytes"] > 0
     document, page = report(desk, folder)
     assert document["status"] == status
@@ -119,7 +119,7 @@ def check_end_at_once(desk: Desk, run: Run) -> None:
     """Not even the test's end was waited for, and what had arrived is there."""
     assert records(run.journal(), "trial-end") == []
     [folder] = desk.folders()
-    assert figures(desk, folder)["c01/1", "short", "received_bytes"] > 0
+    assert figures(desk, folder)["c01/1", "short", "transactions"] > 0
     assert figures(desk, folder)["c01/1", "long", "received_bytes"] > 0
     assert report(desk, folder)[0]["status"] == "killed"
     assert desk.left_behind() == []
@@ -228,7 +228,7 @@ def test_killed(desk: Desk, moment: str) -> None:
     assert "run was killed" in page
     assert [trial["status"] for trial in document["trials"]] == ["interrupted"]
     if moment == "test":
-        assert told["c01/1", "short", "received_bytes"] > 0
+        assert told["c01/1", "short", "transactions"] > 0
         assert told["c01/1", "long", "received_bytes"] > 0
     # A folder (and a cgroup, where there can be one) waits for the next start.
     assert desk.left_behind() != []

@@ -45,8 +45,8 @@ Sink = Callable[[str, Event], None]
 T = TypeVar("T")
 Reply = TypeVar("Reply", ClockReply, NetworkReply)
 
-SILENCE_S = 4.0
-"""An agent says something each second; after four missed ones it is lost."""
+SILENCE_S = 10.0
+"""An agent says something each second; after ten missed ones it is lost. Its process's end is heard at once."""
 WATCH_PERIOD_S = 0.5
 ANSWER_WITHIN_S = 10.0
 

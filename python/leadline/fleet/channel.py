@@ -14,7 +14,8 @@ from collections.abc import AsyncIterator
 
 from leadline.fleet.messages import LINE_LIMIT_BYTES, MalformedLine
 
-GRACE_S = 2.0
+GRACE_S = 5.0
+"""An agent that has to break off what it runs takes half of this for its end in good order."""
 _CHUNK_BYTES = 256 * 1024
 _LAST_WORDS_LINES = 20
 _LAST_WORDS_CHARACTERS = 500

@@ -12,8 +12,6 @@ from leadline.errors import MissingBinary
 from leadline.fleet.launch import AGENT_NAME, Launch, agent_binary
 from leadline.plan.hosts import HostAddress
 
-SSH_HELLO_WITHIN_S = 20.0
-
 
 def launch_on(address: HostAddress) -> Launch:
     """The command that starts an agent there.
@@ -28,4 +26,4 @@ def launch_on(address: HostAddress) -> Launch:
     # BatchMode: a question for a password would wait for ever behind the progress display.
     port = () if address.port is None else ("-p", str(address.port))
     destination = f"{address.user}@{address.host}" if address.user else address.host
-    return Launch(("ssh", "-o", "BatchMode=yes", *port, "--", destination, AGENT_NAME), SSH_HELLO_WITHIN_S)
+    return Launch(("ssh", "-o", "BatchMode=yes", *port, "--", destination, AGENT_NAME))

@@ -20,8 +20,8 @@ class Launch:
 
     argv: tuple[str, ...]
     """As in ("nsenter", "--net=/x/ns/gateway", "--", ".../leadline-agent")."""
-    hello_within_s: float = 5.0
-    """A reachable agent greets at once; a connection over SSH has to be made first."""
+    hello_within_s: float = 20.0
+    """An agent greets at once, but a machine may start a hundred, and a connection over SSH has to be made first."""
 
 
 def agent_binary() -> Path:

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from unhurried import WITHIN_S, free_port
+
 LEADLINE = str(Path(sys.executable).with_name("leadline"))
 
 
@@ -27,21 +29,18 @@ class Server:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with socket.socket() as one, socket.socket() as other:
-        for held in (one, other):
-            held.bind(("127.0.0.1", 0))
-        ports = Server(one.getsockname()[1], other.getsockname()[1])
+    ports = Server(free_port(), free_port())
     argv = [LEADLINE, "serve", "--bind", "127.0.0.1", "-p", str(ports.port), "--http-port", str(ports.http_port)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
         assert "listening" in process.stdout.readline()
         yield ports
         process.send_signal(signal.SIGINT)
-        process.wait(timeout=60)
+        process.wait(WITHIN_S)
 
 
 def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([LEADLINE, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run([LEADLINE, *arguments], capture_output=True, text=True, timeout=WITHIN_S, check=False)
 
 
 def quick(server: Server, kind: str, *arguments: str) -> tuple[int, dict[str, Any]]:
@@ -56,14 +55,15 @@ def quick(server: Server, kind: str, *arguments: str) -> tuple[int, dict[str, An
 @pytest.mark.parametrize(
     ("kind", "options", "metric"),
     [
-        ("tcp", ["--rate", "10mbit"], "throughput_bps"),
-        ("udp", ["--rate", "1mbit"], "lost"),
-        ("rr", [], "latency_p99_us"),
-        ("http", ["--rate", "100"], "requests_per_s"),
+        # Who may not run for a while has time enough after that; the others end by their numbers.
+        ("tcp", ["--rate", "10mbit", "-d", "4s"], "throughput_bps"),
+        ("udp", ["--rate", "1mbit", "-n", "50", "-d", "60s"], "lost"),
+        ("rr", ["-n", "50", "-d", "60s", "--timeout", "60s"], "latency_p99_us"),
+        ("http", ["--rate", "100", "-n", "50", "-d", "60s"], "requests_per_s"),
     ],
 )
 def test_one_document(server: Server, kind: str, options: list[str], metric: str) -> None:
-    code, document = quick(server, kind, "-d", "500ms", *options)
+    code, document = quick(server, kind, *options)
     assert (code, document["schema"], document["command"]) == (0, "leadline.result/1", kind)
     assert document["metrics"][metric]["value"] is not None
     assert document["errors"] == {}
@@ -132,7 +132,7 @@ def test_ctrl_c_keeps_what_was_measured(server: Server, tmp_path: Path) -> None:
     ) as process:
         await_progress(process, tmp_path)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=WITHIN_S)
     assert process.returncode == 130, err
     document = json.loads(out)
     assert document["metrics"]["received_bytes"]["value"] > 0

@@ -212,10 +212,11 @@ async def test_an_agent_without_heartbeat_is_lost(play: Play, monkeypatch: pytes
 
 
 async def test_our_own_standstill_is_not_taken_for_its_silence(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent_module, "SILENCE_S", 1.0)
-    monkeypatch.setattr(agent_module, "WATCH_PERIOD_S", 0.25)
+    # Longer than the one that plays the agent may be kept from its heartbeats.
+    monkeypatch.setattr(agent_module, "SILENCE_S", 4.0)
+    monkeypatch.setattr(agent_module, "WATCH_PERIOD_S", 1.0)
     agent = await play("obedient")
-    time.sleep(1.3)  # noqa: ASYNC251 - the standstill itself
+    time.sleep(5.3)  # noqa: ASYNC251 - the standstill itself
     await agent.inspect()
     assert agent.lost is None
 
@@ -234,7 +235,10 @@ async def test_a_sink_that_fails_ends_every_wait_with_its_own_error() -> None:
         await agent.close()
 
 
-async def test_closing_hears_it_out_and_may_be_repeated(play: Play, heard: list[tuple[str, Event]]) -> None:
+async def test_closing_hears_it_out_and_may_be_repeated(
+    play: Play, heard: list[tuple[str, Event]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_module, "GRACE_S", 60.0)
     agent = await play("obedient")
     await agent.close()
     # Its heartbeats go on until its process has ended.

@@ -37,7 +37,7 @@ async def agent(heard: list[Event]) -> AsyncIterator[Agent]:
 
 def process(*argv: str, report: str = "ready") -> ProcessWorkload:
     return ProcessWorkload(
-        name=argv[0], argv=list(argv), cwd=None, env={"LEADLINE": "1"}, log=None, report=[report], grace_ms=2000
+        name=argv[0], argv=list(argv), cwd=None, env={"LEADLINE": "1"}, log=None, report=[report], grace_ms=60_000
     )
 
 
@@ -127,12 +127,19 @@ async def test_a_killed_agent_is_lost_and_takes_its_process_along(agent: Agent) 
 
 
 async def test_closing_ends_what_it_started(agent: Agent, heard: list[Event]) -> None:
-    await agent.prepare("t", "daemon", process("sh", "-c", "echo ready; exec sleep 600"))
+    daemon = await agent.prepare("t", "daemon", process("sh", "-c", "echo ready; exec sleep 600"))
     await agent.output("t", "daemon", "ready", 30)
-    await agent.close()
-    ending = next(event for event in heard if event.type == "exited")
-    assert ending.expected
-    assert agent._channel.ended
+    assert daemon.pid is not None
+    child = os.pidfd_open(daemon.pid)
+    try:
+        await agent.close()
+        assert agent._channel.ended
+        async with asyncio.timeout(30):
+            await _readable(child)
+    finally:
+        os.close(child)
+    # An agent that took too long to close has no last words.
+    assert all(event.expected for event in heard if event.type == "exited")
 
 
 async def _readable(descriptor: int) -> None:

@@ -175,6 +175,23 @@ impl Agent {
         self.child.wait().unwrap();
     }
 
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// Wait until each of its threads is in a state that the kernel calls so (proc_pid_stat(5)).
+    pub fn until_all_threads(&self, what: &str, state: char) {
+        until(&format!("all threads to {what}"), || {
+            let mut threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+            let is_so = |thread: std::io::Result<std::fs::DirEntry>| {
+                let stat = std::fs::read_to_string(thread.unwrap().path().join("stat")).unwrap_or_default();
+                stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(state))
+            };
+            threads.all(is_so).then_some(())
+        });
+    }
+
     /// Threads and open files.
     pub fn weight(&self) -> (usize, usize) {
         let count = |folder| std::fs::read_dir(format!("/proc/{}/{folder}", self.child.id())).unwrap().count();

@@ -217,11 +217,13 @@ fn what_falls_due_just_before_the_end_is_sent(engine: Engine) {
     // The second request falls due a quarter of a microsecond before the end, which no wait ends in time for.
     let (address, gate) = responder();
     let two = HttpSpec { rate: rate(20.0001), duration_ms: 50, threads: 1, ..spec(address, None) };
+    let before_ns = clock::monotonic_ns();
     let outcome = run(engine, two);
+    let took_ns = clock::monotonic_ns() - before_ns;
     let sent = outcome.counts["requests_sent"];
     assert_eq!((outcome.counts["requests_due"], sent + outcome.counts["unsent"]), (2, 2));
     // What a thread that may not run comes to a tenth of a second too late for is told, and not sent.
-    assert!(sent == 2 || outcome.generator.wall_s > 0.14, "{outcome:?}");
+    assert!(sent == 2 || took_ns > 150_000_000, "{outcome:?}");
     assert_eq!(outcome.counts["responses"] + outcome.counts["unanswered"], sent);
     assert_eq!(server_counts_after(address, sent)["requests"], sent);
     gate.stop();
@@ -270,11 +272,12 @@ fn a_server_that_falls_silent_does_not_shorten_the_load(engine: Engine) {
         }
         while read_request(&mut socket) {}
     });
-    for rate in [Vec::new(), rate(1000.0)] {
-        let spec = HttpSpec { duration_ms: 1500, connections: 2, threads: 1, rate, ..spec(silent, None) };
+    // Long enough for the first answers, whoever stands still meanwhile.
+    let try_it = |rate| {
+        let spec = HttpSpec { duration_ms: 4000, connections: 2, threads: 1, rate, ..spec(silent, None) };
         let outcome = run(engine, spec);
         let flow = &outcome.flows[0];
-        assert_eq!(flow.end_ns, Some(flow.due_ns + 1_500_000_000), "it tried until the end");
+        assert_eq!(flow.end_ns, Some(flow.due_ns + 4_000_000_000), "it tried until the end");
         assert_eq!((outcome.counts["responses"], outcome.counts["unanswered"]), (6, 2));
         // Each request has a latency, if only that it took longer than until the end.
         assert_eq!(histogram_count(&outcome, "latency"), outcome.counts["requests_due"]);
@@ -282,7 +285,11 @@ fn a_server_that_falls_silent_does_not_shorten_the_load(engine: Engine) {
         // With all connections busy, what could not be sent is not the generator's doing.
         assert_eq!(outcome.counts["unsent_while_busy"], outcome.counts["unsent"]);
         assert_accounted(&outcome);
-    }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| try_it(Vec::new()));
+        scope.spawn(|| try_it(rate(1000.0)));
+    });
 }
 
 fn what_waits_for_a_connection_is_not_late(engine: Engine) {
@@ -319,7 +326,7 @@ fn connections_that_cannot_be_had_again_are_told(engine: Engine) {
         drop(listener);
         read_request(&mut socket);
     });
-    let outcome = run(engine, HttpSpec { connections: 1, threads: 1, duration_ms: 1500, ..spec(address, None) });
+    let outcome = run(engine, HttpSpec { connections: 1, threads: 1, duration_ms: 4000, ..spec(address, None) });
     assert_eq!((outcome.counts["connections_down"], outcome.counts["responses"]), (1, 0));
     assert!(outcome.errors["connection_refused"] > 0);
 }

@@ -131,9 +131,9 @@ fn a_silent_connection_is_closed(engine: Engine) {
     half.write_all(&GET[..9]).unwrap();
     assert!(half.read(&mut [0; 16]).map_or(true, |read| read == 0), "half a request does not hold it");
     // Whoever may not run for a while before it asks is not silent for so long.
-    let patient = serve(engine, Limits { idle_ns: 1000 * MS, ..LIMITS }, plain());
+    let patient = serve(engine, Limits { idle_ns: 4000 * MS, ..LIMITS }, plain());
     let mut owed = patient.connect();
-    owed.write_all(&get("/?delay=2s")).unwrap();
+    owed.write_all(&get("/?delay=6s")).unwrap();
     assert_eq!(responses(&mut owed, 1)[0].status, 200, "an answer that is not due is no silence");
 }
 

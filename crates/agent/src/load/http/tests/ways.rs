@@ -158,9 +158,10 @@ fn an_open_loop_opens_connections_as_it_needs_them(engine: Engine) {
     let opened = outcome.counts["connections_opened"] as usize;
     assert!((CONNECTIONS..=200).contains(&opened), "{opened} connections");
     let (quick, gate) = responder();
-    let outcome = run(engine, HttpSpec { connections: 1000, threads: 2, rate: rate(50.0), ..spec(quick, Some(100)) });
+    // What falls due while nobody may run needs connections at once, and that is not all of five seconds.
+    let outcome = run(engine, HttpSpec { connections: 1000, threads: 2, rate: rate(50.0), ..spec(quick, Some(250)) });
     assert!(
-        outcome.counts["connections_opened"] < 100,
+        outcome.counts["connections_opened"] < 250,
         "a connection that is free is used again: {:?}",
         outcome.counts
     );
@@ -441,10 +442,9 @@ fn the_first_of_each_failure_is_kept(engine: Engine) {
 
 #[test]
 fn the_kernels_stamps_are_compared_with_ours() {
-    // The kernel begins to stamp some time after the first socket has asked.
+    // The kernel begins to stamp some time after the first socket has asked, which is long before the last of these.
     let (address, gate) = responder();
-    let outcome =
-        run(Engine::IoUring, HttpSpec { duration_ms: 2000, connections: 1, threads: 1, ..spec(address, None) });
+    let outcome = run(Engine::IoUring, HttpSpec { connections: 1, threads: 1, ..spec(address, Some(20_000)) });
     assert!(histogram_count(&outcome, "kernel_wait") > 0);
     gate.stop();
 }
