@@ -55,10 +55,10 @@ def test_no_digest(place: Inside, keys: Keys, transport: str, cipher: str) -> No
     setting = Setting(transport=transport, ciphers=cipher, auth="none", more=("duplicate-cn",))
     with servers.server(place, keys, setting) as server:
         profile = server.profile("unproved", f"data-ciphers {cipher}", f"cipher {cipher}", identity=keys.client)
-        way = ("-n", str(CLIENTS), "--traffic", "echo", "--traffic-rate", "20/s", "--traffic-duration", "500ms")
-        fleet = servers.fleet(place, profile, *way)
-        assert (fleet.code, fleet.states) == (0, {"configured": CLIENTS}), fleet.err
-        assert (fleet.count("sent"), fleet.count("received")) == (10 * CLIENTS, 10 * CLIENTS)
+        running = servers.start_fleet(place, profile, "-n", str(CLIENTS), *servers.echo("20/s"))
+        running.until_carried(10)
+        fleet = running.interrupt()
+        assert fleet.states == {"configured": CLIENTS}, fleet.err
         assert {row["cipher"] for row in fleet.rows} == {cipher}
         # It compares the options of both ends, and says where they differ.
         assert not server.said("used inconsistently|present in (local|remote) config but missing")

@@ -35,7 +35,7 @@ def test_more_routes_than_one_message_holds(place: Inside, keys: Keys) -> None:
 @pytest.mark.parametrize("transport", ["udp", "tcp"])
 def test_source_addresses_in_turn(place: Inside, keys: Keys, transport: str) -> None:
     with servers.server(place, keys, Setting(transport=transport)) as server:
-        bind = ("--bind", "127.0.0.2-127.0.0.9", "--ping", "500ms", "-d", "600s")
+        bind = ("--bind", "127.0.0.2-127.0.0.9", "--ping", "500ms", *servers.STAY)
         running = servers.start_fleet(place, server.profile("bound"), "-n", "16", *bind, *servers.issued(server))
         seen = Counter(row["Real Address"].rsplit(":", 1)[0] for row in server.listed(16))
         fleet = running.interrupt_once(configured=16)
@@ -53,7 +53,7 @@ def test_certificates_from_a_folder(place: Inside, keys: Keys) -> None:
         authority = replace(keys.authority, folder=folder)
         for name in names:
             authority.issue(name)
-        stay = ("-n", "5", "--identities", folder, "--ping", "500ms", "-d", "600s")
+        stay = ("-n", "5", "--identities", folder, "--ping", "500ms", *servers.STAY)
         running = servers.start_fleet(place, server.profile("people"), *stay)
         seen = Counter(row["Common Name"] for row in server.listed(5))
         fleet = running.interrupt_once(configured=5)
@@ -74,7 +74,7 @@ def test_http_inside(place: Inside, keys: Keys) -> None:
 @pytest.mark.parametrize("direction", [(), ("-R",), ("--bidir",)])
 def test_streams_inside(place: Inside, keys: Keys, direction: tuple[str, ...]) -> None:
     with servers.server(place, keys, Setting()) as server, responder(server):
-        load = ("--traffic", "tcp", "--to", server.gateway, "--traffic-duration", "2s", *direction)
+        load = ("--traffic", "tcp", "--to", server.gateway, "--traffic-duration", "5s", *direction)
         fleet = servers.fleet(place, server.profile("tcp"), "-n", "3", *servers.issued(server), *load)
         assert (fleet.code, fleet.states) == (0, {"configured": 3}), fleet.err
         assert fleet.document["errors"] == {}

@@ -14,8 +14,7 @@ from openvpn_servers import Fleet, Inside, Running, Server, Setting
 pytestmark = pytest.mark.lab
 
 CLIENTS = 20
-STAY = ("-n", str(CLIENTS), "--ping", "100ms", "-d", "600s")
-"""Until the test has seen enough."""
+STAY = ("-n", str(CLIENTS), "--ping", "100ms", *servers.STAY)
 
 
 def test_a_server_that_stops_amid_a_storm(place: Inside, keys: Keys) -> None:
@@ -69,7 +68,8 @@ def test_a_server_that_ends(place: Inside, keys: Keys, transport: str, cause: st
 
 def test_a_server_that_falls_silent(place: Inside, keys: Keys) -> None:
     """Nobody is told; the clients miss its pings (`ping-restart`)."""
-    with servers.server(place, keys, Setting(more=("keepalive 1 3",))) as server:
+    # Longer than it may be kept from its processor before the test wants it to be silent.
+    with servers.server(place, keys, Setting(more=("keepalive 1 8",))) as server:
         running = servers.start_fleet(place, server.profile("silent"), *STAY, *servers.issued(server))
         until_all_carry(server, running)
         with server.stopped():
@@ -89,10 +89,12 @@ def test_a_server_that_is_started_anew(place: Inside, keys: Keys, transport: str
         until_all_carry(server, running)
         server.end()
         server.start()
-        until_all_carry(server, running, recovered=CLIENTS)
+        running.until(lambda: running.standing()["lost"] >= CLIENTS)
+        until_all_carry(server, running)
         fleet = running.interrupt()
         assert fleet.states == {"configured": CLIENTS}, fleet.err
-        assert fleet.count("tunnels_lost") == fleet.count("recovered") == CLIENTS
+        # Who comes up by its second attempt has recovered too.
+        assert fleet.count("recovered") >= fleet.count("tunnels_lost") >= CLIENTS
         assert fleet.count("attempts") >= 2 * CLIENTS
         assert fleet.document["metrics"]["recovered_min_ms"]["value"] >= 1000
 
@@ -104,9 +106,9 @@ def amid_it_stands_still(server: Server, running: Running, after: int, *, for_s:
         running.process.wait(for_s)
 
 
-def until_all_carry(server: Server, running: Running, recovered: int = 0) -> None:
-    """Every client is there, and has been answered inside; so many of them have come back for it."""
-    running.until_stand(configured=CLIENTS, recovered=recovered)
+def until_all_carry(server: Server, running: Running) -> None:
+    """Every client is there, and has been answered inside."""
+    running.until_stand(configured=CLIENTS)
     server.listed(CLIENTS)
 
 

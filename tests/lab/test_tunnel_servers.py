@@ -50,23 +50,26 @@ def test_a_limit_is_named_in_the_text(place: Inside, keys: Keys) -> None:
 def test_what_arrivals_do_to_settled_clients(place: Inside, keys: Keys) -> None:
     """Their pings, and nobody else's, tell it."""
     with servers.server(place, keys, Setting()) as server:
-        when = ("-n", "12", "--settled", "3", "--rate", "5/s", "--ping", "50ms", "-d", "4s")
-        fleet = servers.fleet(place, server.profile("harm"), *when, *servers.issued(server))
-        assert (fleet.code, fleet.states) == (0, {"configured": 12}), fleet.err
+        when = ("-n", "12", "--settled", "3", "--rate", "5/s", "--ping", "50ms", *servers.STAY)
+        running = servers.start_fleet(place, server.profile("harm"), *when, *servers.issued(server))
+        running.until_stand(configured=12)
+        running.until_carried(0, pings=running.standing()["pings_sent"] + 30)
+        fleet = running.interrupt()
+        assert fleet.states == {"configured": 12}, fleet.err
         counts = fleet.outcome["counts"]
         parts = [counts[f"pings_sent_{time}"] for time in ("before", "during", "after")]
-        assert parts[0] >= 10 * 3 and min(parts[1:]) > 0
+        # A fleet that is kept from its processor passes some over, and counts them.
+        assert parts[0] + counts.get("pings_unsent", 0) >= 10 * 3 and min(parts) > 0
         own = [row["inside"].get("pings_sent", 0) for row in fleet.rows]
         assert min(own[:3]) > 10 and sum(own[3:]) == 0
         assert sum(parts) == sum(own) == fleet.count("pings_sent")
-        assert fleet.count("pings_lost") == 0
 
 
 def test_more_clients_than_a_server_answers_at_first(place: Inside, keys: Keys) -> None:
     """`connect-freq-initial` counts first packets, less those whose handshake was completed."""
     with servers.server(place, keys, Setting(more=("connect-freq-initial 10 60",))) as server:
         fleet = servers.fleet(
-            place, server.profile("many"), "-n", "100", *servers.issued(server), "--attempt-timeout", "5s"
+            place, server.profile("many"), "-n", "100", *servers.issued(server), "--attempt-timeout", "10s"
         )
         answered = fleet.states["configured"]
         assert 10 <= answered < 100 and fleet.states == {"configured": answered, "failed": 100 - answered}, fleet.err
@@ -86,9 +89,9 @@ def test_what_is_expected_and_not_pushed(place: Inside, keys: Keys) -> None:
             ("--echo", "192.0.2.99", "partial_no_data"),
         ]:
             profile = server.profile(cause, identity=keys.client)
+            running = servers.start_fleet(place, profile, "-n", "1", option, value, "--first-data", "1s")
             # Whom nobody answers waits for that as long as an attempt may take.
-            patience = ("--first-data", "1s", "--attempt-timeout", "3s")
-            fleet = servers.fleet(place, profile, "-n", "1", option, value, *patience)
+            fleet = running.interrupt_once(partial=1) if option == "--echo" else running.finish()
             assert (fleet.states, fleet.causes("partial")) == ({"partial": 1}, {cause: 1}), fleet.err
         profile = server.profile("all-there", identity=keys.client)
         good = ("--expect-option", "ping-restart 60", "--expect-route", "10.250.0.0/16", "--echo", server.gateway)

@@ -12,8 +12,10 @@ use super::worker::{Worker, TIMER_BATCH};
 use crate::flows::TURN_NS;
 use crate::gate::Gate;
 
-/// How long the answers to the last pings are waited for from when these were sent, ns.
+/// How long the answers to the last pings are waited for from when these were sent, ns; and how long at least, for those that
+/// came while the thread did not run.
 const LAST_ANSWERS_NS: u64 = 1_000_000_000;
+const LAST_LOOK_NS: u64 = 100_000_000;
 /// How long farewells may take to be acknowledged, ns; when the fleet is stopped.
 const FAREWELL_NS: u64 = 1_000_000_000;
 const SHORT_FAREWELL_NS: u64 = 300_000_000;
@@ -26,12 +28,15 @@ impl Worker {
         for index in 0..self.members.len() {
             self.end_inside(index, began_ns);
         }
-        let answers_ns = self.tally.pings.last_ns + LAST_ANSWERS_NS;
+        let mut answers_ns = (self.tally.pings.last_ns + LAST_ANSWERS_NS).max(began_ns + LAST_LOOK_NS);
         let mut now_ns = began_ns;
         // Also of a fleet that is stopped: what is on its way is not lost.
         while self.tally.pings.answered < self.tally.pings.sent && now_ns < answers_ns && !gate.abandoned() {
-            self.look(answers_ns.min(now_ns + TURN_NS), || gate.abandoned())?;
+            let until_ns = answers_ns.min(now_ns + TURN_NS);
+            self.look(until_ns, || gate.abandoned())?;
             now_ns = monotonic_ns();
+            // That the thread itself was kept from its processor is no silence of the server's.
+            answers_ns += now_ns.saturating_sub(until_ns);
         }
         let patience_ns = if gate.stopped() { SHORT_FAREWELL_NS } else { FAREWELL_NS };
         let until_ns = now_ns + patience_ns;

@@ -180,7 +180,7 @@ fn a_first_packet_has_its_own_time_however_little_of_the_attempt_is_left() {
 fn who_is_not_answered_fails_by_name_and_comes_back() {
     // Each attempt comes from a port of its own, so that the server takes it for another client.
     let gateway = Gateway::start(Manners { answers: |client| client >= 3, ..Manners::default() });
-    let outcome = run(&TunnelSpec { attempt_ms: 3000, retries: 3, ..spec(&gateway, 3) });
+    let outcome = run(&TunnelSpec { attempt_ms: 6000, retries: 3, ..spec(&gateway, 3) });
     assert_eq!(outcome.errors, errors(&[("reset_unanswered", 3)]));
     let names = ["configured", "recovered", "attempts", "failed"];
     assert_eq!(names.map(|name| count(&outcome, name)), [3, 3, 6, 0]);
@@ -268,7 +268,7 @@ fn connected_clients_do_what_they_are_told() {
 fn the_settled_clients_pings_tell_of_the_arrivals() {
     let gateway = Gateway::start(Manners::default());
     let arrivals = vec![RateStage { from_per_s: 20.0, to_per_s: 20.0, duration_ms: 10_000 }];
-    let outcome = run(&TunnelSpec { settled: 4, arrivals, ping_ms: Some(50), duration_ms: 5000, ..spec(&gateway, 12) });
+    let outcome = run(&TunnelSpec { settled: 4, arrivals, ping_ms: Some(50), duration_ms: 6000, ..spec(&gateway, 12) });
     assert_eq!(outcome.errors, errors(&[]));
     assert_eq!(states(&outcome), [TunnelState::Configured; 12]);
     let times = ["before", "during", "after"];

@@ -11,13 +11,12 @@ use leadline_wire::{Direction, ErrorReport};
 use super::turns::{row, Latency, Turns, BATCH, OVERTIME_NS, REMEMBERED_S, RETRY_NS};
 use super::{count, Channel, Figures, Seat, Traffic, TrafficPlan};
 use crate::events::input_error;
+use crate::flows::DRAIN_NS;
 use crate::load::threads::FlowCounters;
 use crate::load::tunnel::metric::Metric;
 
 /// Tells these echoes from a fleet's pings.
 const IDENTIFIER: u16 = 0x4c4c;
-/// How long the last replies are waited for, ns.
-const DRAIN_NS: u64 = 2_000_000_000;
 /// The smallest request over IPv4, bytes of its packet: below, its number and time have no room.
 const LEAST_BYTES: u32 = 44;
 
