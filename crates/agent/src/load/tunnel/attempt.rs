@@ -18,6 +18,8 @@ use crate::events::error_code;
 /// The rest after a failure, ns; doubled after each further one, as OpenVPN 2.6 and later do (`connect-retry 1 300`).
 const FIRST_REST_NS: u64 = 1_000_000_000;
 const LONGEST_REST_NS: u64 = 300_000_000_000;
+/// A timer that runs so late, ns, tells of a thread that could not: its process was stopped, say, or had no CPU.
+const HELD_UP_NS: u64 = 100_000_000;
 
 impl Worker {
     /// An attempt is due.
@@ -300,8 +302,13 @@ impl Worker {
         }
     }
 
-    /// A client's timer has run out.
-    pub fn wake(&mut self, index: usize, now_ns: u64) {
+    /// A client's timer has run out, which was due then, ns.
+    pub fn wake(&mut self, index: usize, due_ns: u64, now_ns: u64) {
+        // What waits in its socket may have come in time, and is heard before the silence is judged. TCP's handshake says by
+        // another way that it is over.
+        if now_ns > due_ns.saturating_add(HELD_UP_NS) && self.members[index].phase != Phase::Connecting {
+            self.read(index);
+        }
         if self.is_departing {
             return self.drive(index);
         }

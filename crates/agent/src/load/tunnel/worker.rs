@@ -248,7 +248,7 @@ impl Worker {
     }
 
     /// Take what a socket has.
-    fn read(&mut self, index: usize) {
+    pub fn read(&mut self, index: usize) {
         for _ in 0..READS {
             let times = self.fleet.times();
             let Self { fleet, members, buffers, recorder, tally, answers, .. } = self;
@@ -348,7 +348,7 @@ impl Worker {
                 continue;
             }
             member.armed_ns = u64::MAX;
-            self.wake(index as usize, monotonic_ns());
+            self.wake(index as usize, due_ns, monotonic_ns());
         }
         self.timers.peek().map_or(u64::MAX, |Reverse((due_ns, _))| *due_ns)
     }

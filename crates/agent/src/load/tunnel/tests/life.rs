@@ -252,11 +252,35 @@ fn a_server_that_asks_for_more_time_is_given_it() {
     assert_eq!(worker.happened(0, now_ns, Event::Pending { until_ns }), None);
     assert_eq!((worker.members[0].give_up_ns, worker.tally.auth_pending), (until_ns, 1));
     // What is told of the end is the time that ran, not the one that would have.
-    worker.wake(0, until_ns);
+    worker.wake(0, until_ns, until_ns);
     let given_s = (until_ns - worker.members[0].began_ns) as f64 / 1e9;
     let said = worker.failures.examples.values().next().unwrap();
     let told = format!("the attempt's own time, 30 s, which the server's AUTH_PENDING made {given_s:.1} s");
     assert!(said.ends_with(&told), "{said}");
+}
+
+#[test]
+fn what_came_while_a_thread_was_held_up_is_no_silence() {
+    // The first echo is lost; the answer to the second one is not looked for before its time is over.
+    let gateway = Gateway::start(Manners { loses: 1, ..Manners::default() });
+    let mut worker = worker(&spec(&gateway, 2));
+    worker.begin(0, monotonic_ns(), Occasion::Arrival);
+    while gateway.seen.echoes.load(Ordering::Relaxed) == 0 {
+        let now_ns = monotonic_ns();
+        worker.expire(now_ns, 1);
+        if !worker.members[0].phase.is_up() {
+            worker.look(now_ns + SECOND_NS / 100, || false).unwrap();
+        }
+    }
+    // The server takes one packet after another: the answer is there once it has taken what came after the echo.
+    worker.begin(1, monotonic_ns(), Occasion::Arrival);
+    while gateway.seen.resets.load(Ordering::Relaxed) < 2 {
+        std::thread::yield_now();
+    }
+    assert_eq!(worker.members[0].phase, Phase::Proving);
+    let due_ns = worker.members[0].give_up_ns;
+    worker.wake(0, due_ns, due_ns + SECOND_NS);
+    assert_eq!((worker.members[0].phase, worker.failures.counts.len()), (Phase::Configured, 0));
 }
 
 #[test]
