@@ -44,7 +44,7 @@ test-rust:
 
 # Most of these tests wait: for loads to end, for servers, for timeouts. So three parts run side by side; each prints its own end.
 DOCUMENT_TESTS := tests/browser tests/docs $(addprefix tests/lab/test_,examples.py find_rate_truths.py sut_bring_up.py truths.py)
-RUN_TESTS := $(wildcard tests/lab/test_tunnel_*.py tests/lab/test_run_*.py)
+RUN_TESTS := $(wildcard tests/lab/test_tunnel_*.py) tests/lab/test_run_failures.py
 
 test-python:
 	@printf '%s\n' '$(DOCUMENT_TESTS)' '$(RUN_TESTS)' '$(addprefix --ignore=,$(DOCUMENT_TESTS) $(RUN_TESTS))' | \
