@@ -73,10 +73,10 @@ def test_open_loop_sends_what_is_due(nginx: servers.Nginx) -> None:
 
 def test_closed_loop_for_a_time(nginx: servers.Nginx) -> None:
     """What is under way when the time is over has been sent, and is counted by both sides."""
-    for load in cli.load_over_both("time", nginx.url(), "-d", "300ms", "-c", "20"):
+    for load in cli.load_over_both("time", nginx.url(), "-d", "3s", "-c", "20"):
         assert (load.code, load.errors) == (0, {})
         sent, unanswered = load.count("requests_sent"), load.count("unanswered")
-        assert len(nginx.lines(load.run)) == sent == sum(load.statuses.values()) + unanswered
+        assert len(nginx.lines(load.run)) == sent == sum(load.statuses.values()) + unanswered > 0
 
 
 @pytest.mark.parametrize(("options", "each"), [(["--no-keep-alive"], 1), (["--requests-per-connection", "10"], 10)])

@@ -107,7 +107,7 @@ def test_each_command_gives_the_document_of_the_design(
     server: cli.Server, kind: str, options: tuple[str, ...], ip: int
 ) -> None:
     command = arguments(server, kind, family(ip))
-    found = document(*command, f"-{ip}", *(options if kind != "tcp" else ("-d", "300ms", *options)))
+    found = document(*command, f"-{ip}", *(options if kind != "tcp" else ("-d", "3s", *options)))
     assert (found["schema"], found["command"], found["target"]) == ("leadline.result/1", kind, command[1])
     for name, unit in METRICS[kind].items():
         metric = found["metrics"][name]
@@ -124,10 +124,6 @@ def test_each_command_gives_the_document_of_the_design(
     assert found["generator"]["cpu_s"] > 0
     assert found["errors"] == {}
     check_sums(kind, options, found)
-    if kind == "tcp" and not known(found, "sent_bytes"):
-        # Whoever could not run for all of its time says so.
-        assert found["validity"]["verdict"] == "incomplete"
-        return
     assert known(found, PRIMARY[kind]) > 0
     assert found["intervals"]
     for interval in found["intervals"]:
@@ -138,8 +134,8 @@ def check_sums(kind: str, options: tuple[str, ...], found: dict[str, Any]) -> No
     """What the figures of one document owe each other."""
     match kind:
         case "tcp":
-            assert known(found, "sent_bytes") == known(found, "received_bytes")
-            if "--bidir" in options and known(found, "sent_bytes"):
+            assert known(found, "sent_bytes") == known(found, "received_bytes") > 0
+            if "--bidir" in options:
                 both = known(found, "throughput_up_bps") + known(found, "throughput_down_bps")
                 assert known(found, "throughput_bps") == pytest.approx(both)
         case "udp":

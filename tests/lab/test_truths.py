@@ -229,7 +229,7 @@ def assert_both_count_the_same(server: cli.Server, document: dict[str, Any], bef
     sent, answered, unanswered = (figure(document, name) for name in ("requests_sent", "requests", "unanswered"))
     assert sent is not None and answered is not None and unanswered is not None
     after = server.stats_once(lambda stats: stats["requests"] >= before["requests"] + sent)
-    assert after["requests"] - before["requests"] == sent
+    assert after["requests"] - before["requests"] == sent > 0
     assert answered + unanswered + sum(document["errors"].values()) == sent
     return after
 
@@ -240,10 +240,7 @@ def assert_both_count_the_same(server: cli.Server, document: dict[str, Any], bef
     "end",
     [
         ("-n", "1500", "-d", "30s"),
-        (
-            "-d",
-            "700ms",
-        ),
+        ("-d", "3s"),
     ],
     ids=["number", "time"],
 )
