@@ -7,6 +7,8 @@ VENV   := .venv
 PYTHON := $(VENV)/bin/python
 TARGET := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 AGENT  := target/$(TARGET)/release/leadline-agent
+# The agent that the tests use: built with the Rust tests, in one profile. `make build` puts the release in its place.
+CHECKED := target/$(TARGET)/checked/leadline-agent
 # One static file, so that copying it to a host is the whole installation. With --target the flag stays away from build
 # scripts and procedural macros, which cannot be static.
 STATIC := CARGO_BUILD_TARGET=$(TARGET) RUSTFLAGS="-C target-feature=+crt-static"
@@ -15,7 +17,7 @@ HTTP_SERVERS := nginx-light haproxy apache2-bin nodejs tinyproxy openssl wrk
 
 FUZZ_SECONDS := 30
 
-.PHONY: help build demo test test-rust test-python lint format bench fuzz contract reference lock clean system-packages
+.PHONY: help build build-checked demo test test-rust test-python lint format bench fuzz contract reference lock clean system-packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -24,23 +26,28 @@ build: $(VENV)/.installed ## the `leadline` command and its agent, in .venv/bin
 	@$(STATIC) cargo build --release --quiet --package leadline-agent
 	@cmp -s $(AGENT) $(VENV)/bin/leadline-agent || install -m 755 $(AGENT) $(VENV)/bin/leadline-agent
 
+build-checked: $(VENV)/.installed ## the same with the agent that the tests use, whose arithmetic is checked
+	@$(STATIC) cargo build --profile checked --quiet --package leadline-agent
+	@cmp -s $(CHECKED) $(VENV)/bin/leadline-agent || install -m 755 $(CHECKED) $(VENV)/bin/leadline-agent
+
 $(VENV)/.installed: requirements.lock pyproject.toml scripts/uv
 	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust 1.85 or newer" >&2; exit 2; }
 	@test -x $(PYTHON) || scripts/uv venv --quiet --python-preference only-system $(VENV)
 	scripts/uv pip install --quiet --python $(PYTHON) --require-hashes -r requirements.lock
-	$(STATIC) scripts/uv pip install --quiet --python $(PYTHON) --no-deps --no-build-isolation -e .
+	$(STATIC) SETUPTOOLS_RUST_CARGO_PROFILE=checked \
+	  scripts/uv pip install --quiet --python $(PYTHON) --no-deps --no-build-isolation -e .
 	@touch $@
 
 demo: build ## run examples/gateway.yaml on hosts made here
 	@scripts/packages openvpn
 	$(VENV)/bin/leadline run examples/gateway.yaml
 
-test: build ## every test: Rust, Python, contract, lab, browser
+test: build-checked ## every test: Rust, Python, contract, lab, browser
 	@scripts/packages openvpn openssh-client linux-perf chromium chromium-driver $(HTTP_SERVERS)
 	$(MAKE) --no-print-directory test-rust test-python
 
 test-rust:
-	cargo test --quiet --workspace
+	$(STATIC) cargo test --profile checked --quiet --workspace
 
 # Most of these tests wait: for loads to end, for servers, for timeouts. So three parts run side by side; each prints its own end.
 DOCUMENT_TESTS := tests/browser tests/docs $(addprefix tests/lab/test_,examples.py find_rate_truths.py sut_bring_up.py truths.py)
@@ -50,12 +57,12 @@ test-python:
 	@printf '%s\n' '$(DOCUMENT_TESTS)' '$(RUN_TESTS)' '$(addprefix --ignore=,$(DOCUMENT_TESTS) $(RUN_TESTS))' | \
 	  xargs -P 3 -I % sh -c '$(PYTHON) -m pytest --quiet %'
 
-lint: build ## ruff, mypy --strict, clippy and rustfmt, warnings as errors
+lint: $(VENV)/.installed ## ruff, mypy --strict, clippy and rustfmt, warnings as errors
 	$(VENV)/bin/ruff format --check python tests bench
 	$(VENV)/bin/ruff check python tests bench
 	$(PYTHON) -m mypy
 	cargo fmt --all --check
-	cargo clippy --quiet --workspace --all-targets -- -D warnings
+	$(STATIC) cargo clippy --profile checked --quiet --workspace --all-targets -- -D warnings
 
 format: build ## put all code into the house's shape
 	$(VENV)/bin/ruff format python tests bench

@@ -6,6 +6,13 @@ use leadline_observe::CgroupPaths;
 use leadline_sys::{clock, host};
 use leadline_wire::{Capability, Event, HostFacts, InterfaceFacts, InterfaceView, NetworkView, PROTOCOL_VERSION};
 
+/// The agent's version; a build with checks, which is slower than a release, says that it is one.
+pub const VERSION: &str = if cfg!(debug_assertions) {
+    concat!(env!("CARGO_PKG_VERSION"), "+checked")
+} else {
+    env!("CARGO_PKG_VERSION")
+};
+
 /// Where this host's CPU time is accounted.
 pub fn cgroup_paths(cgroup: Option<&Path>) -> CgroupPaths {
     CgroupPaths { v2: cgroup.map(Path::to_path_buf), ..CgroupPaths::default() }
@@ -16,7 +23,7 @@ pub fn hello(cgroup: &CgroupPaths) -> Event {
     Event::Hello {
         t_ns: clock::monotonic_ns(),
         protocol: PROTOCOL_VERSION,
-        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        agent_version: VERSION.to_owned(),
         pid: std::process::id(),
         host: host_facts(),
         capabilities: capabilities(cgroup),

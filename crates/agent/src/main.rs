@@ -105,7 +105,7 @@ fn parse(mut parser: Parser) -> Result<Mode, lexopt::Error> {
             Arg::Long("cgroup") => cgroup = Some(parser.value()?.into()),
             Arg::Long("help") | Arg::Short('h') => return Ok(Mode::Print(HELP.to_owned())),
             Arg::Long("version") | Arg::Short('V') => {
-                return Ok(Mode::Print(format!("leadline-agent {}\n", env!("CARGO_PKG_VERSION"))));
+                return Ok(Mode::Print(format!("leadline-agent {}\n", facts::VERSION)));
             }
             Arg::Value(value) if value == "serve" => {
                 return Ok(standalone::Options::parse(parser)?
