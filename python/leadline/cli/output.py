@@ -125,6 +125,11 @@ def print_run(outcome: RunOutcome, folder: RunFolder, json: bool, problems: Sequ
         print_json(run_document(outcome.analysis, str(folder.path), problems))
     else:
         print_all(run_renderables(outcome.analysis))
+    say_problems(folder, problems)
+
+
+def say_problems(folder: RunFolder, problems: Iterable[str]) -> None:
+    """What went wrong with a run, and where its page is, on stderr."""
     for problem in problems:
         say_note(problem)
     if folder.report_path.exists():

@@ -1,28 +1,49 @@
-"""`leadline report`: a run's tables and its HTML page, made anew from its journal."""
+"""`leadline report`: the tables and the HTML page of each run, made again from its journal."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from leadline.cli import options as o
-from leadline.cli.output import print_run, run_code
+from leadline.cli.output import print_all, print_json, print_run, run_code, run_document, say_problems
+from leadline.cli.run_args import Runs, open_runs
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 NAME = "report"
-EXAMPLE = "Example: leadline report runs/20260102T030405Z-gateway-3f2a9c"
+EXAMPLE = "Example: leadline report runs/*-gateway-*"
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="A run's folder.", show_default=False)], json: o.Json = False
+    runs: Runs,
+    json: o.Json = False,
 ) -> int:
-    """Print a run's tables and write its report.html; works on a run that was killed, too."""
-    from leadline.dataset import RunFolder
+    """Print the tables of each run and write its report.html. A killed run works too.
+
+    With --json, one run gives its own document; several give one document with a list of them.
+    """
     from leadline.trial import conclude
 
-    folder = RunFolder.open(run)
-    outcome = conclude(folder)
-    print_run(outcome, folder, json, outcome.problems)
-    # The page was made, whatever the run came to: only what could not be written is a failure of this command.
-    return run_code(outcome.analysis, outcome.problems) if outcome.problems else 0
+    folders = open_runs(runs)
+    documents, codes = [], []
+    for number, folder in enumerate(folders):
+        outcome = conclude(folder)
+        # Only what could not be written is a failure of this command, whatever the run itself came to.
+        codes.append(run_code(outcome.analysis, outcome.problems) if outcome.problems else 0)
+        if json and len(folders) > 1:
+            documents.append(run_document(outcome.analysis, str(folder.path), outcome.problems))
+            say_problems(folder, outcome.problems)
+            continue
+        if len(folders) > 1:
+            print_all([_title(folder.run_id, is_first=number == 0)])
+        print_run(outcome, folder, json, outcome.problems)
+    if documents:
+        print_json({"schema": "leadline.run-results/1", "runs": documents})
+    return max(codes)
+
+
+def _title(run_id: str, is_first: bool) -> Text:
+    from rich.text import Text
+
+    return Text.assemble("" if is_first else "\n", (f"Run {run_id}", "bold"), "\n")

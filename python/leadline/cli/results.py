@@ -1,22 +1,29 @@
-"""`leadline results`: a run's figures as rows."""
+"""`leadline results`: the figures of one or several runs as rows."""
 
 from __future__ import annotations
 
 import csv
 import sys
+from collections.abc import Sequence
 from json import dumps
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from leadline.cli import options as o
 from leadline.cli.output import print_all, print_json
+from leadline.cli.run_args import Runs, open_runs
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from leadline.dataset import RunFolder
 
 NAME = "results"
-EXAMPLE = "Example: leadline results runs/20260102T030405Z-gateway-3f2a9c --csv > figures.csv"
+EXAMPLE = "Example: leadline results runs/*-gateway-* --csv > figures.csv"
 
 COLUMNS = (
+    "run",
     "case",
     "trial",
     "test",
@@ -33,37 +40,49 @@ COLUMNS = (
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="A run's folder.", show_default=False)],
+    runs: Runs,
     as_csv: Annotated[bool, typer.Option("--csv", help="Comma-separated values.")] = False,
     json: o.Json = False,
 ) -> int:
-    """Print the figures of a run, finished or not: one row per case, trial, test and metric."""
-    from leadline.analysis import analyse, result_rows
-    from leadline.dataset import RunFolder, read_journal
-
-    folder = RunFolder.open(run)
-    journal = read_journal(folder.journal_path)
-    rows = list(result_rows(analyse(folder.read_manifest(), journal)))
+    """Print the figures of runs, finished or not: one row per run, case, trial, test and metric."""
+    rows = [(folder.run_id, _rows(folder)) for folder in open_runs(runs)]
+    everything = [row for _, rows_of_run in rows for row in rows_of_run]
     if json:
-        print_json({"schema": "leadline.results/1", "run": folder.run_id, "rows": rows})
+        run_ids = [run_id for run_id, _ in rows]
+        document = {"run": run_ids[0] if len(run_ids) == 1 else None, "runs": run_ids, "rows": everything}
+        print_json({"schema": "leadline.results/1", **document})
     elif as_csv:
         writer = csv.writer(sys.stdout)
         writer.writerow(COLUMNS)
-        writer.writerows([[_cell(row[name]) for name in COLUMNS] for row in rows])
+        writer.writerows([[_cell(row[name]) for name in COLUMNS] for row in everything])
     else:
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for name in ("trial", "test", "metric", "value", "unit", "validity"):
-            table.add_column(name, justify="right" if name == "value" else "left")
-        for row in rows:
-            if row["trial"] is not None:
-                value = "–" if row["value"] is None else f"{row['value']:.6g}"
-                cells = (row["trial"], row["test"], row["metric"], value, row["unit"], row["validity"])
-                table.add_row(*(Text(cell) for cell in cells))
-        print_all([table])
+        print_all([_table(run_id if len(rows) > 1 else None, found) for run_id, found in rows])
     return 0
+
+
+def _rows(folder: RunFolder) -> list[dict[str, Any]]:
+    from leadline.analysis import analyse, result_rows
+    from leadline.dataset import read_journal
+
+    analysis = analyse(folder.read_manifest(), read_journal(folder.journal_path))
+    return [{"run": folder.run_id, **row} for row in result_rows(analysis)]
+
+
+def _table(run_id: str | None, rows: Sequence[dict[str, Any]]) -> Table:
+    """The rows of one run's trials, below the run's name where there are several."""
+    from rich.table import Table
+    from rich.text import Text
+
+    title = Text(f"Run {run_id}", style="bold") if run_id is not None else None
+    table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
+    for name in ("trial", "test", "metric", "value", "unit", "validity"):
+        table.add_column(name, justify="right" if name == "value" else "left")
+    for row in rows:
+        if row["trial"] is not None:
+            value = "–" if row["value"] is None else f"{row['value']:.6g}"
+            cells = (row["trial"], row["test"], row["metric"], value, row["unit"], row["validity"])
+            table.add_row(*(Text(cell) for cell in cells))
+    return table
 
 
 def _cell(value: object) -> object:

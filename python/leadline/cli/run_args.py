@@ -1,0 +1,29 @@
+"""Run folders as arguments: what `report` and `results` share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from leadline.dataset import RunFolder
+
+Runs = Annotated[
+    list[Path],
+    typer.Argument(help="Run folders, one or several: runs/*-NAME-* is every run of a plan.", show_default=False),
+]
+
+
+def open_runs(paths: Sequence[Path]) -> list[RunFolder]:
+    """Each run once, in the order of the arguments.
+
+    Raises:
+        InputError: one of them is not a run's folder; none has been read then.
+    """
+    from leadline.dataset import RunFolder
+
+    folders = [RunFolder.open(path) for path in paths]
+    return list({folder.path.resolve(): folder for folder in folders}.values())

@@ -1,0 +1,122 @@
+"""`report` and `results` take one run or several, as a shell's pattern gives them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from leadline.cli import report, results
+from leadline.cli.app import _status as status
+from leadline.dataset import Journal, RunFolder
+from leadline.errors import InputError
+
+MIBIBYTE = 2**20
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[Path]:
+    """Two runs of one plan: a tcp test that moved one MiB, and one that moved two."""
+    return [made_run(tmp_path / "runs", day, day * MIBIBYTE) for day in (1, 2)]
+
+
+def made_run(base: Path, day: int, moved: int) -> Path:
+    folder = RunFolder.create(base, "small", now=datetime(2026, 1, day, tzinfo=UTC))
+    folder.write_manifest({"run_id": folder.run_id, "name": "small"})
+    flow = {"flow": 0, "direction": "up", "due_ns": 0, "start_ns": 0, "end_ns": 10**9}
+    work = {"side": "local", "wall_s": 1.0, "threads": [], "pushback": 0, "socket_drops": None}
+    outcome = {
+        "flows": [{**flow, "sent_bytes": moved, "received_bytes": moved}],
+        "histograms": [],
+        "errors": {},
+        "generator": work,
+        "receiver": None,
+        "counts": {},
+    }
+    test = {"name": "bulk", "kind": "tcp", "duration_ms": 1000, "interval_ms": 100, "direction": "up"}
+    finished = {"type": "finished", "trial": "c01/1/bulk", "task": "load", "t_ns": 10**9, "outcome": outcome}
+    entries = [
+        {"record": "trial-begin", "trial": "c01/1", "case": "c01", "repeat": 1, "parameters": {}},
+        {"record": "test-begin", "label": "c01/1/bulk", "test": test, "hosts": ["here"], "start_at_ns": 0},
+        {"host": "here", "event": finished},
+        {"record": "test-end", "label": "c01/1/bulk", "status": "done", "error": None},
+        {"record": "trial-end", "trial": "c01/1", "status": "done", "error": None},
+        {"record": "run-end", "status": "done"},
+    ]
+    with Journal(folder.journal_path) as journal:
+        for at_ns, entry in enumerate(entries):
+            journal.append({"at_ns": at_ns, **entry})
+    return folder.path
+
+
+def received(rows: list[dict[str, object]]) -> list[tuple[object, float]]:
+    """Run and bytes received, of each trial."""
+    wanted = [row for row in rows if row["metric"] == "received_bytes" and row["trial"]]
+    return [(row["run"], float(str(row["value"]))) for row in wanted]
+
+
+def test_results_of_several_runs_name_the_run_in_every_row(
+    runs: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected = [(runs[0].name, MIBIBYTE), (runs[1].name, 2 * MIBIBYTE)]
+    assert results.command(runs, as_csv=True) == 0
+    assert received(list(csv.DictReader(io.StringIO(capsys.readouterr().out)))) == expected
+    assert results.command(runs, json=True) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["run"], document["runs"]) == (None, [run.name for run in runs])
+    assert received(document["rows"]) == expected
+    assert results.command(runs) == 0
+    text = capsys.readouterr().out
+    assert text.index(f"Run {runs[0].name}") < text.index(f"Run {runs[1].name}")
+
+
+def test_results_of_one_run_have_the_same_columns(runs: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert results.command(runs[:1], as_csv=True) == 0
+    assert capsys.readouterr().out.splitlines()[0] == ",".join(results.COLUMNS)
+    assert results.command(runs[:1], json=True) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["run"] == runs[0].name and document["runs"] == [runs[0].name]
+    assert results.command(runs[:1]) == 0
+    assert "Run " not in capsys.readouterr().out
+
+
+def test_report_makes_the_page_of_each_run(runs: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert report.command(runs) == 0
+    assert all((run / "report.html").exists() for run in runs)
+    out, err = capsys.readouterr()
+    assert out.index(f"Run {runs[0].name}") < out.index(f"Run {runs[1].name}")
+    assert [line for line in err.splitlines() if "report.html" in line] == [
+        f"leadline: report: {run / 'report.html'}" for run in runs
+    ]
+
+
+def test_report_of_several_runs_is_one_document(runs: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert report.command(runs, json=True) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "leadline.run-results/1"
+    assert [run["run_id"] for run in document["runs"]] == [run.name for run in runs]
+    assert report.command(runs[:1], json=True) == 0
+    assert json.loads(capsys.readouterr().out)["schema"] == "leadline.run-result/1"
+
+
+def test_run_given_twice_counts_once(runs: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert results.command([runs[0], runs[0] / "run.json"], json=True) == 0
+    assert json.loads(capsys.readouterr().out)["runs"] == [runs[0].name]
+
+
+def test_argument_that_is_no_run_is_refused_before_anything_is_written(runs: list[Path]) -> None:
+    with pytest.raises(InputError, match="is not a run folder"):
+        report.command([*runs, runs[0].parent])
+    assert not any((run / "report.html").exists() for run in runs)
+
+
+@pytest.mark.parametrize("name", ["report", "results"])
+def test_commands_take_several_runs(
+    runs: list[Path], name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["leadline", name, *map(str, runs)])
+    assert status() == 0, capsys.readouterr().err
