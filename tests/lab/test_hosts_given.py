@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ PLAN = """
 name: given
 topology: remote-access
 hosts: {{gateway: local, server: {server}, clients: [local, local]}}
-sut: {{kind: route}}
+sut: {{kind: given, label: loopback of this machine}}
 tests:
   - {{name: udp, kind: udp, rate: 4mbit, number: 300, duration: 60s}}
   - {{name: http, kind: http, connections: 2, number: 100, duration: 60s}}
@@ -52,6 +53,12 @@ def assert_measured(done: subprocess.CompletedProcess[str]) -> None:
     figures = {summary["test"]: summary["metrics"] for summary in document["summaries"]}
     assert figures["udp"]["sent"]["value"] == 600
     assert figures["http"]["requests"]["value"] == 200
+    assert {trial["sut_version"] for trial in document["trials"]} == {"loopback of this machine"}
+    assert {summary["parameters"]["sut"] for summary in document["summaries"]} == {"loopback of this machine"}
+    # On one machine nothing can tell what went through the gateway, so nothing is said to have.
+    reasons = {reason["code"] for summary in document["summaries"] for reason in summary["validity"]["reasons"]}
+    assert "gateway-counters-unknown" in reasons
+    assert "gateway-not-crossed" not in reasons
 
 
 def test_local_hosts_are_measured_as_they_are(tmp_path: Path) -> None:
@@ -79,3 +86,97 @@ def test_a_host_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
     error = json.loads(done.stdout)["trials"][0]["error"]
     assert "the agent on server is lost" in error
     assert "127.0.0.9" in error
+
+
+# A client, a gateway and a server, each in a network of its own, and a cable that goes past the gateway, as that of a
+# management network does: 10.81.0.0/24 and 10.82.0.0/24 lead through the gateway, 10.90.0.0/24 does not.
+THREE_HOSTS = """
+trap 'kill $client $gateway $server' EXIT
+for host in client gateway server; do
+    unshare --net sleep 600 & eval $host=$!
+    echo $! >"$FOLDER/$host.pid"
+    until [ "$(readlink /proc/$!/ns/net)" != "$(readlink /proc/self/ns/net)" ]; do :; done
+done
+on() { pid=$1; shift; nsenter --net=/proc/$pid/ns/net "$@"; }
+cable() {
+    ip link add name near netns $1 type veth peer name far netns $3
+    on $1 ip link set near name $5; on $1 ip addr add $2/24 dev $5; on $1 ip link set $5 up
+    on $3 ip link set far name $5; on $3 ip addr add $4/24 dev $5; on $3 ip link set $5 up
+}
+for pid in $client $gateway $server; do on $pid ip link set lo up; done
+cable $client 10.81.0.2 $gateway 10.81.0.1 wan
+cable $gateway 10.82.0.1 $server 10.82.0.2 lan
+cable $client 10.90.0.1 $server 10.90.0.2 management
+on $gateway sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward'
+on $client ip route add 10.82.0.0/24 via 10.81.0.1
+on $server ip route add 10.81.0.0/24 via 10.82.0.1
+"$@"
+"""
+# What `ssh ... -- HOST leadline-agent` is to do: start the agent in the host's network.
+SSH = """#!/bin/sh
+while [ "$1" != -- ]; do shift; done
+exec nsenter --net=/proc/$(cat "$FOLDER/$2.pid")/ns/net leadline-agent
+"""
+SEPARATE = """
+name: separate
+hosts: {{gateway: {gateway}, server: {{ssh: server, address: {server}}}, clients: [ssh://client]}}
+sut: {{kind: given, label: kernel forwarding}}
+tests:
+  - {{name: udp, kind: udp, rate: 4mbit, number: 300, duration: 60s}}
+  - {{name: rr, kind: rr, number: 200, duration: 60s}}
+  - {{name: http, kind: http, connections: 2, number: 100, duration: 60s}}
+"""
+
+
+def run_separate(folder: Path, server: str, gateway: str = "ssh://gateway") -> dict[str, Any]:
+    (folder / "plan.yaml").write_text(SEPARATE.format(server=server, gateway=gateway))
+    (folder / "bin").mkdir()
+    (folder / "bin" / "ssh").write_text(SSH)
+    (folder / "bin" / "ssh").chmod(0o755)
+    environment = {**os.environ, "FOLDER": str(folder), "PATH": f"{folder / 'bin'}:{BIN}:{os.environ['PATH']}"}
+    command = [str(BIN / "leadline"), "run", str(folder / "plan.yaml"), "--json", "--out", str(folder / "runs")]
+    argv = [*INSIDE, "sh", "-ec", THREE_HOSTS, "sh", *command]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=WITHIN_S, check=False, env=environment)
+    assert done.stdout, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def reasons_of(document: dict[str, Any]) -> dict[str, set[str]]:
+    """Codes of the reasons, by test."""
+    return {
+        summary["test"]: {reason["code"] for reason in summary["validity"]["reasons"]}
+        for summary in document["summaries"]
+    }
+
+
+def test_payload_that_crosses_the_given_gateway_is_seen_on_its_interfaces(tmp_path: Path) -> None:
+    document = run_separate(tmp_path, "10.82.0.2")
+    assert [trial["status"] for trial in document["trials"]] == ["done"], document["trials"][0]["error"]
+    found = reasons_of(document)
+    assert set(found) == {"udp", "rr", "http"}
+    assert not any(code.startswith("gateway-") for codes in found.values() for code in codes)
+
+
+def test_payload_that_goes_past_the_given_gateway_is_incomplete(tmp_path: Path) -> None:
+    document = run_separate(tmp_path, "10.90.0.2")
+    assert [trial["status"] for trial in document["trials"]] == ["done"], document["trials"][0]["error"]
+    for summary in document["summaries"]:
+        assert summary["validity"]["verdict"] == "incomplete", summary
+    assert all("gateway-not-crossed" in codes for codes in reasons_of(document).values())
+
+
+def test_a_host_without_the_address_that_the_plan_gives_it_is_named(tmp_path: Path) -> None:
+    document = run_separate(tmp_path, "10.82.0.2", "{ssh: gateway, address: 10.81.0.9}")
+    [trial] = document["trials"]
+    assert trial["status"] == "failed"
+    assert "gateway has no address 10.81.0.9" in trial["error"]
+    assert "10.81.0.1" in trial["error"]
+
+
+def test_a_host_name_that_no_resolver_takes_fails_its_trial_by_name(tmp_path: Path) -> None:
+    done = run(tmp_path, f"ssh://{'x' * 64}", behind_ssh(tmp_path))
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    document = json.loads(done.stdout)
+    assert (document["status"], document["trials"][0]["status"]) == ("failed", "failed")
+    assert "the agent on server is lost" in document["trials"][0]["error"]

@@ -42,6 +42,8 @@ class HostSample:
     cgroup_s: float | None
     observer_cpu_s: float
     processes: tuple[ProcessUse, ...]
+    network_bytes: tuple[int, int] | None = None
+    """Bytes that all interfaces together received and sent; None where none was read."""
 
     @classmethod
     def read(cls, event: Mapping[str, Any], offset_ns: int) -> HostSample:
@@ -60,7 +62,14 @@ class HostSample:
                 ProcessUse(row["name"], row["pid"], row["user_s"], row["system_s"], row["resident_bytes"])
                 for row in event["processes"]
             ),
+            network_bytes=_network_bytes(event["network"]["interfaces"]),
         )
+
+
+def _network_bytes(interfaces: Sequence[Mapping[str, Any]]) -> tuple[int, int] | None:
+    if not interfaces:
+        return None
+    return sum(row["rx_bytes"] for row in interfaces), sum(row["tx_bytes"] for row in interfaces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +155,9 @@ class TestData:
     # What the threads of a fleet had cost at each `Standing`, with its instant, by host and task.
     accounts_told: dict[tuple[str, str], list[tuple[int, Sequence[Mapping[str, Any]]]]] = field(default_factory=dict)
     server_readings: list[ServerReading] = field(default_factory=list)
+    # Gateways that a plan gave by address, each with the clients and the server that share its interfaces: their
+    # counters have to show that the payload went through.
+    given_gateways: dict[str, tuple[str, ...]] = field(default_factory=dict)
     started_ns: dict[tuple[str, str], int] = field(default_factory=dict)
     failures: list[tuple[str, str]] = field(default_factory=list)
 

@@ -56,6 +56,7 @@ class _Trial:
     bring_up: ClientBringUp | None = None
     sut_processes: tuple[str, ...] = ()
     ceiling: Ceiling | None = None
+    given_gateways: dict[str, tuple[str, ...]] = field(default_factory=dict)
     samples: dict[str, list[HostSample]] = field(default_factory=dict)
     tests: dict[str, TestData] = field(default_factory=dict)
 
@@ -96,7 +97,7 @@ class _Reading:
                 self._bring_up(entry)
             case "test-begin":
                 self._begin_test(entry)
-            case "ceiling" | "server-process":
+            case "ceiling" | "server-process" | "given-hosts":
                 self._note(entry)
             case "test-end":
                 self._end_test(entry)
@@ -197,10 +198,14 @@ class _Reading:
 
     def _note(self, entry: Record) -> None:
         """What was found out beside the test's own events."""
-        if entry["record"] == "ceiling":
-            self._note_ceiling(entry)
-        else:
-            self._note_server(entry)
+        match entry["record"]:
+            case "ceiling":
+                self._note_ceiling(entry)
+            case "server-process":
+                self._note_server(entry)
+            case "given-hosts" if self._trial is not None:
+                gateways = entry.get("gateways") or {}
+                self._trial.given_gateways = {str(name): tuple(ends) for name, ends in gateways.items()}
 
     def _note_ceiling(self, record: Record) -> None:
         per_s = record.get("per_s")
@@ -237,6 +242,7 @@ class _Reading:
             stability_spread=_stability_spread(self._manifest.get("plan") or {}),
             samples=trial.samples,
             ceiling=trial.ceiling,
+            given_gateways=trial.given_gateways,
         )
 
     def _note_server(self, record: Record) -> None:

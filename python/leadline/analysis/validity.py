@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from leadline.analysis import fleet_validity, machine, stability
+from leadline.analysis import crossing, fleet_validity, machine, stability
 from leadline.analysis.flows import Flow
 from leadline.analysis.gather import TestData
 from leadline.analysis.metrics import PRIMARY, Histograms, busy_s, counter, error_counts, generators_late_p99_us
@@ -85,6 +85,7 @@ def assess(
     findings = [
         *_completeness(data, flows, window),
         *_broken_off(data, flows),
+        *crossing.findings(data, flows),
         *fleet_validity.gaps(data),
         *_loads(data, flows, histograms),
         *_near_ceiling(data, flows, window),

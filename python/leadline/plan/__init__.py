@@ -13,7 +13,7 @@ from leadline.plan.http import HttpTest
 from leadline.plan.limits import Limits
 from leadline.plan.model import Case, Need, Plan, Trial
 from leadline.plan.order import expand, schedule, select
-from leadline.plan.sut import OpenvpnSut, RouteSut, Sut, WireguardSut
+from leadline.plan.sut import GivenSut, OpenvpnSut, RouteSut, Sut, WireguardSut
 from leadline.plan.targets import METRICS, Target
 from leadline.plan.tunnel import TunnelTest
 from leadline.plan.workloads import RrTest, TcpTest, Test, UdpTest
@@ -37,6 +37,7 @@ __all__ = [
     "METRICS",
     "Case",
     "CaseLine",
+    "GivenSut",
     "HostAddress",
     "Hosts",
     "HttpTest",

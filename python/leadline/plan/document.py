@@ -17,7 +17,7 @@ from leadline.plan.fields import DURATION_PATTERN, Items, PeriodMs, PlanModel, S
 from leadline.plan.hosts import SMALLEST_IPV6_MTU_BYTES, Hosts, LabSpec, Topology
 from leadline.plan.http import HttpTest
 from leadline.plan.limits import Limits
-from leadline.plan.sut import OpenvpnSut, Sut
+from leadline.plan.sut import GivenSut, OpenvpnSut, Sut
 from leadline.plan.tunnel import MOST_CLIENTS, TunnelTest, conflicts
 from leadline.plan.workloads import TcpTest, Test, UdpTest
 
@@ -117,6 +117,24 @@ class PointSpec(PlanModel):
                     at=("clients",),
                     hint="give more of them in hosts.clients",
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _the_system_fits_the_hosts(self) -> Self:
+        """Nothing is brought up on given hosts: any kind but `given` would be a name for what does not run there."""
+        kind = self.sut.kind
+        if self.hosts is not None and not isinstance(self.sut, GivenSut):
+            raise complaint(
+                f"given hosts are measured as they are: no {kind} is brought up there",
+                at=("sut", "kind"),
+                hint='say what stands there: sut: {kind: given, label: "..."}',
+            )
+        if self.hosts is None and isinstance(self.sut, GivenSut):
+            raise complaint(
+                "there is nothing given on the lab's hosts",
+                at=("sut", "kind"),
+                hint="name the hosts (hosts), or a system that is brought up: route, wireguard, openvpn",
+            )
         return self
 
     @model_validator(mode="after")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from leadline.plan.model import Case, Need, Trial
-from leadline.plan.sut import OpenvpnSut, RouteSut, Sut, WireguardSut
+from leadline.plan.sut import GivenSut, OpenvpnSut, RouteSut, Sut, WireguardSut
 
 
 def trial_seconds(case: Case) -> float:
@@ -38,6 +38,8 @@ def needs(cases: Sequence[Case]) -> list[Need]:
 def _bring_up_seconds(sut: Sut) -> tuple[float, float]:
     """Fixed, and for each client."""
     match sut:
+        case GivenSut():
+            return 0.0, 0.0
         case RouteSut():
             return 0.3, 0.02
         case WireguardSut():

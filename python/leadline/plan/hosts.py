@@ -6,10 +6,11 @@ Plain parameters; `lab` has its own layout types and `trial` maps these to them.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Annotated, Literal, Self
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from leadline.plan.fields import DelayUs, PlanModel, RateBps, Share, SomeItems, complaint
 
@@ -58,6 +59,8 @@ class HostAddress:
     host: str = "localhost"
     user: str | None = None
     port: int | None = None
+    addresses: tuple[str, ...] = ()
+    """Its IP addresses on the network that is measured, at most one of each version; not known where empty."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -80,36 +83,120 @@ def _checked(text: str) -> str:
     return text
 
 
+def _with_scheme(value: Any) -> Any:
+    """The key says `ssh` already, so its value may leave the scheme out."""
+    plain = isinstance(value, str) and value != "local" and "://" not in value
+    return f"ssh://{value}" if plain else value
+
+
+def _addresses(value: Any) -> Any:
+    texts = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
+    if not isinstance(texts, tuple) or not all(isinstance(text, str) for text in texts):
+        raise ValueError("this is neither an IP address nor a list of them")
+    versions = [_version(text) for text in texts]
+    if len(set(versions)) < len(versions):
+        raise ValueError(f"{', '.join(texts)}: there are several of one IP version; give the one that load goes to")
+    return texts
+
+
+def _version(text: str) -> int:
+    try:
+        address = ip_address(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not an IP address, such as 10.0.0.2 or fd00::2") from None
+    if address.is_unspecified or address.is_multicast or "%" in text:
+        raise ValueError(f"{text} is not the address of one host; give a unicast address without a zone")
+    return address.version
+
+
 _SSH = re.compile(
     r"ssh://(?:([A-Za-z0-9_][\w.-]*)@)?(?:\[([0-9A-Fa-f:.%\w]+)\]|([A-Za-z0-9_][\w.-]*))(?::(\d{1,5}))?/?"
 )
 _FORMS = "write ssh://[user@]host[:port], or local"
-_Address = Annotated[
-    str, AfterValidator(_checked), WithJsonSchema({"type": "string", "pattern": r"^(local|ssh://[^\s]+)$"})
+
+
+class GivenHost(PlanModel):
+    """A host that exists: how an agent is started there, and its address on the network that is measured."""
+
+    ssh: Annotated[
+        str,
+        BeforeValidator(_with_scheme),
+        AfterValidator(_checked),
+        WithJsonSchema({"type": "string", "pattern": r"^\S+$"}),
+    ]
+    """[user@]host[:port] of its SSH server, with or without `ssh://`; `local` is this machine."""
+    addresses: Annotated[
+        tuple[str, ...],
+        BeforeValidator(_addresses),
+        WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+    ] = Field(default=(), validation_alias="address")
+    """Its IP address on the network that is measured, or a list of an IPv4 and an IPv6 address."""
+
+    @property
+    def at(self) -> HostAddress:
+        """Where its agent is started, and its addresses."""
+        return replace(HostAddress.parse(self.ssh), addresses=self.addresses)
+
+
+def _host(value: Any) -> Any:
+    """A host that is written as text has no address of its own on the network that is measured."""
+    return GivenHost(ssh=_checked(value)) if isinstance(value, str) else value
+
+
+_Host = Annotated[
+    GivenHost,
+    BeforeValidator(_host),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "pattern": r"^(local|ssh://[^\s]+)$"},
+                {
+                    "type": "object",
+                    "properties": {
+                        "ssh": {
+                            "type": "string",
+                            "pattern": r"^\S+$",
+                            "description": "[user@]host[:port] of its SSH server; `local` is this machine.",
+                        },
+                        "address": {
+                            "anyOf": [
+                                {"type": "string"},
+                                {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 2},
+                            ],
+                            "description": "Its IP address on the network that is measured, or one of each IP version.",
+                        },
+                    },
+                    "required": ["ssh"],
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
 ]
 
 
 class Hosts(PlanModel):
-    """Hosts that exist: `local` or `ssh://[user@]host[:port]`."""
+    """Hosts that exist: `local`, `ssh://[user@]host[:port]`, or {ssh: ..., address: ...} where the address of the
+    network that is measured is another one than SSH's."""
 
-    gateway: _Address | None = None
+    gateway: _Host | None = None
     """The system under test of a remote-access plan."""
-    gateway_a: _Address | None = Field(default=None, validation_alias="gateway-a")
+    gateway_a: _Host | None = Field(default=None, validation_alias="gateway-a")
     """The clients' gateway of a site-to-site plan."""
-    gateway_b: _Address | None = Field(default=None, validation_alias="gateway-b")
+    gateway_b: _Host | None = Field(default=None, validation_alias="gateway-b")
     """The server's gateway of a site-to-site plan."""
-    server: _Address
-    """Answers the load."""
-    clients: SomeItems[_Address]
+    server: _Host
+    """Answers the load, at its `address`."""
+    clients: SomeItems[_Host]
     """Generate the load."""
 
     def named(self, topology: Topology) -> dict[str, HostAddress]:
         """Every host by the name that it has in a lab of this topology."""
         gateways = {"gateway": self.gateway, "gateway-a": self.gateway_a, "gateway-b": self.gateway_b}
         wanted = GATEWAYS[topology]
-        texts = {f"client{index}": text for index, text in enumerate(self.clients, 1)}
-        texts |= {name: text for name, text in gateways.items() if name in wanted and text is not None}
-        return {name: HostAddress.parse(text) for name, text in (texts | {"server": self.server}).items()}
+        hosts = {f"client{index}": host for index, host in enumerate(self.clients, 1)}
+        hosts |= {name: host for name, host in gateways.items() if name in wanted and host is not None}
+        return {name: host.at for name, host in (hosts | {"server": self.server}).items()}
 
     def check(self, topology: Topology) -> None:
         """Raise a complaint where the gateways are not those of the topology."""
@@ -119,12 +206,12 @@ class Hosts(PlanModel):
                 raise complaint(f"a {topology} plan has no {key}", at=("hosts", key), hint=_has(topology))
             if not given and key in GATEWAYS[topology]:
                 raise complaint(f"{key!r} is missing", at=("hosts",), hint=_has(topology))
-        elsewhere = next((text for text in self.clients if text != "local"), None)
-        if self.server == "local" and elsewhere is not None:
+        elsewhere = next((host.ssh for host in self.clients if not host.at.local), None)
+        if self.server.at.local and not self.server.addresses and elsewhere is not None:
             raise complaint(
                 f"{elsewhere} cannot reach a server that is only called 'local'",
                 at=("hosts", "server"),
-                hint="give it as ssh://HOST, by the name that clients reach it under",
+                hint="say where: server: {ssh: local, address: ADDRESS}",
             )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from leadline.plan.matrix import labels_of, read_matrix, resolve
 from leadline.plan.model import Case, Plan
 from leadline.plan.overrides import apply_overrides
 from leadline.plan.source import Node, did_you_mean, inherit, name_of, parse_plan_text, plain
+from leadline.plan.sut import GivenSut
 from leadline.plan.targets import Target, read_target
 from leadline.plan.workloads import Test
 
@@ -40,14 +41,16 @@ def load_plan(path: Path, overrides: Sequence[str] = ()) -> Plan:
     frame = _checked_frame(root)
     _refuse_placeholders_in_names(root)
     matrix = read_matrix(root)
+    _refuse_axes_of_given_systems(root)
     specs = [_checked_point(resolve(root, point)) for point in matrix.points]
+    _refuse_differing_given_systems(root, specs)
     labels = labels_of(matrix.points)
     width = max(2, len(str(len(specs))))
     cases = tuple(
         Case(
             id=f"c{index:0{width}d}",
-            parameters={axis: plain(value) for axis, value in point.items()},
-            labels=label,
+            parameters=_given_label(spec) | {axis: plain(value) for axis, value in point.items()},
+            labels=_given_label(spec) | label,
             topology=spec.topology,
             clients=spec.client_count,
             fleet=spec.fleet,
@@ -68,7 +71,7 @@ def load_plan(path: Path, overrides: Sequence[str] = ()) -> Plan:
         name=frame.name,
         description=frame.description,
         cases=cases,
-        axes=_axes(cases),
+        axes=_axes(labels),
         repeat=frame.repeat,
         seed=frame.seed if frame.seed is not None else _derived_seed(document),
         seed_is_derived=frame.seed is None,
@@ -172,6 +175,34 @@ def _refuse_placeholders_in_names(root: Node) -> None:
             )
 
 
+def _refuse_axes_of_given_systems(root: Node) -> None:
+    """What stands on given hosts stays as it is from case to case, whatever an axis calls it."""
+    if "hosts" not in root.mapping:
+        return
+    nothing = Node({}, root.mark)
+    points = (root.mapping.get("axes", nothing), *root.mapping.get("include", nothing).items)
+    for axis, node in ((axis, node) for point in points for axis, node in point.mapping.items()):
+        if axis == "sut" or axis.startswith("sut."):
+            raise node.mark.error(
+                f"'{axis}' cannot differ between cases: given hosts are measured as they are",
+                hint='write a plan for each system, with sut: {kind: given, label: "..."}',
+            )
+
+
+def _refuse_differing_given_systems(root: Node, specs: Sequence[PointSpec]) -> None:
+    """The same where a placeholder in `sut` makes the difference."""
+    if any(spec.hosts is not None for spec in specs) and any(spec.sut != specs[0].sut for spec in specs):
+        raise root.at(("sut",)).mark.error(
+            "sut: it cannot differ between cases: given hosts are measured as they are",
+            hint="write a plan for each system",
+        )
+
+
+def _given_label(spec: PointSpec) -> dict[str, str]:
+    """What a plan calls the system on given hosts, among the parameters that every result carries."""
+    return {"sut": spec.sut.label} if isinstance(spec.sut, GivenSut) else {}
+
+
 def _checked_point(tree: Node) -> PointSpec:
     try:
         return validate_input(PointSpec, _as_written(tree), HERE)
@@ -195,10 +226,10 @@ def _targets(root: Node, tests: tuple[Test, ...]) -> tuple[Target, ...]:
     return tuple(read_target(node, kinds) for node in root.at(("targets",)).items)
 
 
-def _axes(cases: tuple[Case, ...]) -> dict[str, tuple[str, ...]]:
+def _axes(points: Sequence[Mapping[str, str]]) -> dict[str, tuple[str, ...]]:
     axes: dict[str, dict[str, None]] = {}
-    for case in cases:
-        for axis, label in case.labels.items():
+    for point in points:
+        for axis, label in point.items():
             axes.setdefault(axis, {})[label] = None
     return {axis: tuple(labels) for axis, labels in axes.items()}
 

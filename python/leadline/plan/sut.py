@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from leadline.plan.fields import Count, IpVersion, Items, PlanModel, SomeItems
 
+_LONGEST_LABEL = 100
 DEFAULT_INITIAL_RATE = "default"
 """The daemon's own `connect-freq-initial`."""
 
@@ -25,6 +26,20 @@ class RouteSut(_SystemUnderTest):
     """The kernel forwards: the baseline that every other system is compared with."""
 
     kind: Literal["route"] = "route"
+
+
+def _one_line(text: str) -> str:
+    if not text.strip() or not text.isprintable() or len(text) > _LONGEST_LABEL:
+        raise ValueError(f"a label is one line of text, at most {_LONGEST_LABEL} characters long")
+    return text.strip()
+
+
+class GivenSut(_SystemUnderTest):
+    """What stands on given hosts: measured as it is, brought up and configured by somebody else."""
+
+    kind: Literal["given"] = "given"
+    label: Annotated[str, AfterValidator(_one_line)]
+    """What stands there, in your words: product, version, what was configured. Every result carries it."""
 
 
 class WireguardSut(_SystemUnderTest):
@@ -119,4 +134,4 @@ class OpenvpnSut(_SystemUnderTest):
     """MTU of the tunnel device; the daemon's default where null."""
 
 
-Sut = Annotated[RouteSut | WireguardSut | OpenvpnSut, Field(discriminator="kind")]
+Sut = Annotated[RouteSut | WireguardSut | OpenvpnSut | GivenSut, Field(discriminator="kind")]

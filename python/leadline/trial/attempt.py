@@ -11,7 +11,7 @@ from typing import Any
 
 from leadline.errors import AgentError, DatasetError, LeadlineError, MissingBinary, SutFailed, TaskFailed
 from leadline.fleet.watched_work import unless
-from leadline.plan import Test, Trial, TunnelTest
+from leadline.plan import GivenSut, Test, Trial, TunnelTest
 from leadline.sut import BringUp, ClientState, FleetAccess, NobodyConnected, SystemUnderTest, create
 from leadline.trial import load, place
 from leadline.trial.fleet_tests import fleet_workload
@@ -115,9 +115,8 @@ async def _brought_up(trial: Trial, spot: Place, around: Surroundings) -> AsyncI
     """Bring it up, and take it down in any case."""
     ledger, label = around.ledger, trial.label
     if spot.lab is None:
-        async with _phase(ledger, label, "bring-up"):
-            _tell_bring_up(ledger, trial, BringUp("as the hosts are", [], dict(spot.server_address), ()))
-        yield _Up(list(spot.clients), None)
+        async with _given(trial, spot, around) as given:
+            yield given
         return
     sut = create(trial.case.sut.kind, trial.case.sut.model_dump())
     site = spot.site(around.private, around.logs)
@@ -139,6 +138,20 @@ async def _brought_up(trial: Trial, spot: Place, around: Surroundings) -> AsyncI
         with suppress(AgentError):
             await place.observe(spot, f"{label}/tear-down", around.observe_period_ms, ledger)
         await sut.take_down(site)
+
+
+@asynccontextmanager
+async def _given(trial: Trial, spot: Place, around: Surroundings) -> AsyncIterator[_Up]:
+    """What stands on given hosts: nothing is started, and afterwards the gateways' counters are read once more."""
+    ledger, label, sut = around.ledger, trial.label, trial.case.sut
+    version = sut.label if isinstance(sut, GivenSut) else ""
+    async with _phase(ledger, label, "bring-up"):
+        _tell_bring_up(ledger, trial, BringUp(version, [], dict(spot.server_address), ()))
+    try:
+        yield _Up(list(spot.clients), None)
+    finally:
+        with suppress(AgentError):
+            await place.observe_once_more(spot, f"{label}/tear-down", around.observe_period_ms, ledger)
 
 
 async def _test(test: Test, label: str, up: _Up, spot: Place, around: Surroundings) -> None:

@@ -9,11 +9,14 @@ import asyncio
 import math
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 
+from leadline.contract.models import Observation
 from leadline.errors import InputError, LeadlineError
-from leadline.fleet import Agent, ClockComparison, Launch, agent_binary, launch_on
+from leadline.fleet import Agent, ClockComparison, Event, Launch, agent_binary, launch_on
 from leadline.lab import topology
 from leadline.lab.hosts import Lab
 from leadline.plan import Case, HttpTest
@@ -27,6 +30,8 @@ SERVE_TASK = "serve"
 # Watching costs about 0.2 % of a core per host and 10 samples a second; many clients on one machine share what four
 # would use, so that watching a hundred does not become a load of its own.
 _CLIENTS_AT_FULL_RATE = 4
+# How long the last reading of the gateways' counters may be on its way.
+_LAST_LOOK_S = 5.0
 # The transaction that proves a client connected may take so long.
 _PROBE_MS = 10_000
 
@@ -55,7 +60,7 @@ class Place:
     def site(self, folder: Path, logs: Path) -> Site:
         """The place as a system under test sees it; only a lab has one."""
         if self.lab is None:
-            raise InputError("given hosts are measured as they are", hint="use sut: {kind: route} with hosts")
+            raise InputError("given hosts are measured as they are", hint="use sut: {kind: given} with hosts")
         return Site(
             lab=self.lab,
             agents=self.agents,
@@ -101,17 +106,21 @@ async def build(case: Case, label: str, ledger: Ledger) -> Place:
     """
     place = Place(case, label, None)
     try:
+        named = case.hosts.named(case.topology) if case.hosts is not None else {}
         if case.hosts is None:
             place.lab = await asyncio.to_thread(Lab.build, _layout(case), label)
             launches = _lab_launches(place.lab)
             place.server_address = _server_addresses(place.lab)
         else:
-            named = case.hosts.named(case.topology)
             launches = {name: launch_on(address) for name, address in named.items()}
-            place.server_address = await asyncio.to_thread(_given_addresses, named)
+            place.server_address = await asyncio.to_thread(_given_addresses, named[SERVER])
         await _start_agents(place, launches, ledger)
         await _compare_clocks(place, ledger)
-        bind = await _bind(place)
+        own = {name: await _own_addresses(agent) for name, agent in place.agents.items()}
+        if case.hosts is not None:
+            _check_addresses(named, own)
+            ledger.record("given-hosts", trial=label, gateways=_on_one_stack(place, own))
+        bind = _bind(place, own[SERVER])
         longest_ms = max(test.longest_ms for test in case.tests) + _PROBE_MS
         https = any(isinstance(test, HttpTest) and test.scheme == "https" for test in case.tests)
         serving = serve_everything(bind, longest_ms, https=https)
@@ -122,26 +131,60 @@ async def build(case: Case, label: str, ledger: Ledger) -> Place:
     return place
 
 
-def _given_addresses(named: Mapping[str, HostAddress]) -> dict[int, str]:
+def _given_addresses(server: HostAddress) -> dict[int, str]:
     """Where clients reach a given server, by IP version; that a local one has local clients, the plan has checked."""
-    server = named[SERVER]
+    if server.addresses:
+        return {ip_address(address).version: address for address in server.addresses}
     if server.local:
         return {4: "127.0.0.1", 6: "::1"}
     try:
         found = socket.getaddrinfo(server.host, None, type=socket.SOCK_STREAM)
-    except socket.gaierror:
-        # A name of the SSH configuration alone: the clients may still know it.
+    except (socket.gaierror, UnicodeError):
+        # A name of the SSH configuration alone, which need not even be possible in DNS: the clients may still know it.
         return dict.fromkeys((4, 6), server.host)
     families = {socket.AF_INET: 4, socket.AF_INET6: 6}
     return {families[family]: str(address[0]) for family, *_, address in reversed(found) if family in families}
 
 
-async def _bind(place: Place) -> list[str]:
+async def _own_addresses(agent: Agent) -> frozenset[str]:
+    view = await agent.inspect()
+    return frozenset(address.partition("/")[0] for interface in view.interfaces for address in interface.addresses)
+
+
+def _check_addresses(named: Mapping[str, HostAddress], own: Mapping[str, frozenset[str]]) -> None:
+    """A client or a gateway that lacks the address that the plan gives it is not the host that the plan means.
+
+    The server is not asked: its address may be a translated one.
+
+    Raises:
+        LeadlineError: the first such host.
+    """
+    for name, host in named.items():
+        wanted = {str(ip_address(address)) for address in host.addresses} if name != SERVER else set()
+        missing = wanted - {str(ip_address(address.partition("%")[0])) for address in own[name]}
+        if missing:
+            has = ", ".join(sorted(own[name])) or "none"
+            raise LeadlineError(
+                f"{name} has no address {sorted(missing)[0]}; its addresses: {has}",
+                hint=f"mend hosts.{name.rstrip('0123456789')}: its ssh or its address is another host's",
+            )
+
+
+def _on_one_stack(place: Place, own: Mapping[str, frozenset[str]]) -> dict[str, list[str]]:
+    """Each gateway, and the clients and server whose interfaces are its own: their traffic is all counted there,
+    whichever way it goes."""
+    ends = (*place.clients, SERVER)
+
+    def same(one: str, other: str) -> bool:
+        boots = [place.agents[name].hello.host.boot_id for name in (one, other)]
+        return boots[0] == boots[1] and own[one] == own[other]
+
+    return {gateway: [end for end in ends if same(gateway, end)] for gateway in place.gateways}
+
+
+def _bind(place: Place, own: frozenset[str]) -> list[str]:
     """The addresses that the clients use and the server has; every one only where it is reached by another (NAT)."""
-    wanted = set(place.server_address.values())
-    view = await place.agents[SERVER].inspect()
-    own = {address.partition("/")[0] for interface in view.interfaces for address in interface.addresses}
-    return sorted(wanted & own) or ["0.0.0.0", "::"]
+    return sorted(set(place.server_address.values()) & own) or ["0.0.0.0", "::"]
 
 
 async def observe(place: Place, trial: str | None, period_ms: int, ledger: Ledger) -> None:
@@ -156,6 +199,26 @@ async def observe(place: Place, trial: str | None, period_ms: int, ledger: Ledge
         await agent.observe(trial, period, boot is None or boot not in seen_boots)
         seen_boots.add(boot)
         ledger.record("observe", host=name, trial=trial, period_ms=period)
+
+
+async def observe_once_more(place: Place, trial: str, period_ms: int, ledger: Ledger) -> None:
+    """Have every gateway's counters read after a test's end; one that does not answer in time is not waited for."""
+    waiting = set(place.gateways)
+    heard = asyncio.Event()
+
+    def hear(host: str, event: Event) -> None:
+        if isinstance(event, Observation) and event.trial == trial:
+            waiting.discard(host)
+        if not waiting:
+            heard.set()
+
+    end = ledger.listen(hear)
+    try:
+        await observe(place, trial, period_ms, ledger)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(heard.wait(), _LAST_LOOK_S)
+    finally:
+        end()
 
 
 def _layout(case: Case) -> topology.Layout:

@@ -6,7 +6,7 @@ the offset that the journal's `clock` records tell.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hdrh.histogram import HdrHistogram
@@ -113,8 +113,9 @@ def observation(
     cpus: int = 2,
     cgroup_s: float | None = None,
     observer_cpu_s: float = 0.0,
+    interfaces: Mapping[str, tuple[int, int]] | None = None,
 ) -> dict[str, Any]:
-    """One sample; `cpu_s` is the sum over the CPUs by kind, dealt out evenly."""
+    """One sample; `cpu_s` is the sum over the CPUs by kind, dealt out evenly; `interfaces` count bytes in and out."""
     kinds = ("user", "system", "idle", "iowait", "irq", "softirq", "steal")
     machine = None
     if cpu_s is not None:
@@ -127,10 +128,16 @@ def observation(
         "t_ns": t_ns,
         "observer_cpu_s": observer_cpu_s,
         "machine": machine,
-        "network": {"interfaces": [], "tcp": None, "udp": None},
+        "network": {"interfaces": rows_of(interfaces or {}), "tcp": None, "udp": None},
         "cgroup": {"usage_s": cgroup_s} if cgroup_s is not None else None,
         "processes": list(processes),
     }
+
+
+def rows_of(interfaces: Mapping[str, tuple[int, int]]) -> list[dict[str, Any]]:
+    """`InterfaceSample`s of interfaces by name: bytes received and sent."""
+    others = {f"{way}_{what}": 0 for way in ("rx", "tx") for what in ("packets", "errors", "dropped")}
+    return [{"name": name, "rx_bytes": rx, "tx_bytes": tx, **others} for name, (rx, tx) in interfaces.items()]
 
 
 def process(name: str, pid: int, user_s: float, system_s: float, resident_bytes: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from small_plan import SMALL
+from small_plan import GIVEN, LOCAL_HOSTS, SMALL
 
 from leadline.errors import PlanError
 from leadline.plan import HttpTest, LinkSpec, OpenvpnSut, Plan, RrTest, TcpTest, UdpTest, load_plan
@@ -66,7 +66,7 @@ def test_a_model_made_in_code_takes_plain_numbers() -> None:
 
 def test_given_hosts_replace_the_lab(load: Load) -> None:
     hosts = "hosts: {gateway: 'ssh://root@gw:2222', server: 'ssh://[fd00::1]', clients: [local, 'ssh://c2']}\n"
-    (case,) = load(SMALL + hosts).cases
+    (case,) = load(GIVEN + hosts).cases
     assert case.link is None
     assert case.hosts is not None
     assert case.clients == 2
@@ -74,6 +74,39 @@ def test_given_hosts_replace_the_lab(load: Load) -> None:
     assert list(named) == ["client1", "client2", "gateway", "server"]
     assert (named["gateway"].user, named["gateway"].host, named["gateway"].port) == ("root", "gw", 2222)
     assert (named["server"].host, named["client1"].local) == ("fd00::1", True)
+
+
+def test_a_host_has_an_address_of_its_own_on_the_measured_network(load: Load) -> None:
+    hosts = "{gateway: {ssh: root@gw, address: 10.81.0.1}, clients: [{ssh: local, address: fd00::1}], "
+    hosts += "server: {ssh: 'ssh://srv:2222', address: [10.82.0.2, 'fd00::2']}}"
+    (case,) = load(f"{GIVEN}hosts: {hosts}").cases
+    assert case.hosts is not None
+    named = case.hosts.named("remote-access")
+    assert (named["gateway"].user, named["gateway"].host, named["gateway"].addresses) == ("root", "gw", ("10.81.0.1",))
+    assert (named["server"].host, named["server"].port, named["server"].addresses) == (
+        "srv",
+        2222,
+        ("10.82.0.2", "fd00::2"),
+    )
+    assert (named["client1"].local, named["client1"].addresses) == (True, ("fd00::1",))
+
+
+def test_a_local_server_with_an_address_is_reached_from_elsewhere(load: Load) -> None:
+    hosts = "hosts: {gateway: 'ssh://gw', server: {ssh: local, address: 10.0.0.1}, clients: ['ssh://c1']}"
+    (case,) = load(GIVEN + hosts).cases
+    assert case.hosts is not None
+    assert case.hosts.named("remote-access")["server"].addresses == ("10.0.0.1",)
+
+
+def test_results_of_given_hosts_are_called_by_the_label(load: Load) -> None:
+    text = GIVEN.replace("packet: 100", "packet: '{packet}'")
+    plan = load(text + LOCAL_HOSTS + "axes: {packet: [64, 128]}")
+    assert [case.parameters for case in plan.cases] == [
+        {"sut": "pfSense 2.7 on an APU2", "packet": 64},
+        {"sut": "pfSense 2.7 on an APU2", "packet": 128},
+    ]
+    assert plan.cases[0].title == "sut=pfSense 2.7 on an APU2 packet=64"
+    assert plan.axes == {"packet": ("64", "128")}
 
 
 def test_an_unknown_cipher_is_left_to_the_daemon(load: Load) -> None:
@@ -241,6 +274,66 @@ COMPLAINTS = [
     (
         SMALL + "hosts: {gateway: local, server: local, clients: [local]}\nclients: 2",
         "plan.yaml:7: clients: 2 clients, but hosts has 1; give more of them in hosts.clients",
+    ),
+    (
+        SMALL + LOCAL_HOSTS,
+        "plan.yaml:2: sut.kind: given hosts are measured as they are: no openvpn is brought up there; say what s...",
+    ),
+    (
+        SMALL.replace("openvpn", "route") + LOCAL_HOSTS,
+        "plan.yaml:2: sut.kind: given hosts are measured as they are: no route is brought up there; say what sta...",
+    ),
+    (
+        SMALL.replace("kind: openvpn", "kind: given") + LOCAL_HOSTS,
+        "plan.yaml:2: sut: 'label' is missing",
+    ),
+    (
+        SMALL.replace("kind: openvpn", "kind: given, label: ' '") + LOCAL_HOSTS,
+        "plan.yaml:2: sut.label: a label is one line of text, at most 100 characters long",
+    ),
+    (
+        GIVEN,
+        "plan.yaml:2: sut.kind: there is nothing given on the lab's hosts; name the hosts (hosts), or a system t...",
+    ),
+    (
+        GIVEN + LOCAL_HOSTS + "axes:\n  clients: [1]\n  sut.cipher: [AES-256-GCM, CHACHA20-POLY1305]",
+        "plan.yaml:9: 'sut.cipher' cannot differ between cases: given hosts are measured as they are; write a pl...",
+    ),
+    (
+        GIVEN + LOCAL_HOSTS + "axes:\n  sut: [{kind: given, label: a}, {kind: given, label: b}]",
+        "plan.yaml:8: 'sut' cannot differ between cases: given hosts are measured as they are; write a plan for ...",
+    ),
+    (
+        GIVEN + LOCAL_HOSTS + "include:\n  - {sut.label: b}",
+        "plan.yaml:8: 'sut.label' cannot differ between cases: given hosts are measured as they are; write a pla...",
+    ),
+    (
+        GIVEN.replace("pfSense 2.7 on an APU2", "'{box}'") + LOCAL_HOSTS + "axes: {box: [a, b]}",
+        "plan.yaml:2: sut: it cannot differ between cases: given hosts are measured as they are; write a plan fo...",
+    ),
+    (
+        GIVEN + "hosts: {gateway: local, server: {ssh: srv, address: srv.example}, clients: [local]}",
+        "plan.yaml:6: hosts.server.address: 'srv.example' is not an IP address, such as 10.0.0.2 or fd00::2",
+    ),
+    (
+        GIVEN + "hosts: {gateway: local, server: {ssh: srv, address: 0.0.0.0}, clients: [local]}",
+        "plan.yaml:6: hosts.server.address: 0.0.0.0 is not the address of one host; give a unicast address witho...",
+    ),
+    (
+        GIVEN + "hosts: {gateway: local, server: {ssh: srv, address: [10.0.0.1, 10.0.0.2]}, clients: [local]}",
+        "plan.yaml:6: hosts.server.address: 10.0.0.1, 10.0.0.2: there are several of one IP version; give the on...",
+    ),
+    (
+        GIVEN + "hosts: {gateway: local, server: {ssh: srv, adress: 10.0.0.1}, clients: [local]}",
+        "plan.yaml:6: unknown key 'adress' in hosts.server; did you mean 'address'?",
+    ),
+    (
+        GIVEN + "hosts: {gateway: local, server: {address: 10.0.0.1}, clients: [local]}",
+        "plan.yaml:6: hosts.server: 'ssh' is missing",
+    ),
+    (
+        GIVEN + "hosts: {gateway: local, server: local, clients: ['ssh://c1']}",
+        "plan.yaml:6: hosts.server: ssh://c1 cannot reach a server that is only called 'local'; say where: serve...",
     ),
     # Targets
     (

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from small_plan import SMALL
+from small_plan import GIVEN, SMALL
 
 from leadline.errors import InputError
 from leadline.plan import Plan, describe, expand, expected_seconds, needs, schedule, select, trial_seconds
@@ -143,8 +143,8 @@ def test_a_need_is_optional_where_every_system_that_has_it_is(load: Load) -> Non
 
 def test_given_hosts_need_ssh_and_no_namespaces(load: Load) -> None:
     hosts = "hosts: {gateway: 'ssh://gw', server: local, clients: [local]}"
-    names = [need.name for need in needs(load(SMALL + hosts).cases)]
-    assert names == ["leadline-agent", "ssh", "openvpn", "/dev/net/tun"]
+    names = [need.name for need in needs(load(GIVEN + hosts).cases)]
+    assert names == ["leadline-agent", "ssh"]
 
 
 def test_a_description_is_plain_data(load: Load) -> None:

@@ -116,7 +116,8 @@ def test_another_kind_inherits_nothing(tmp_path: Path) -> None:
 
 def test_given_hosts_take_an_inherited_labs_place(tmp_path: Path) -> None:
     hosts = "hosts: {gateway: local, server: local, clients: [local]}"
-    path = write(tmp_path, base=SMALL + "lab: {link: {rate: 1gbit}}", plan=f"extends: base.yaml\n{hosts}")
+    plan = f"extends: base.yaml\nsut: {{kind: given, label: a box}}\n{hosts}"
+    path = write(tmp_path, base=SMALL + "lab: {link: {rate: 1gbit}}", plan=plan)
     assert load_plan(path).cases[0].link is None
 
 

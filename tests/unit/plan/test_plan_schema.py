@@ -60,6 +60,10 @@ SMALL: dict[str, Any] = {
         ({"lab": {"link": {"rate": "1gbit", "loss": "1%", "delay": "500us", "mtu": 1400}}}, True),
         ({"lab": {"link": {"rate": "fast"}}}, False),
         ({"hosts": {"gateway": "ssh://gw", "server": "local", "clients": ["local"]}}, True),
+        ({"hosts": {"gateway": "local", "server": {"ssh": "a", "address": "10.0.0.2"}, "clients": ["local"]}}, True),
+        ({"hosts": {"gateway": "local", "server": {"address": "10.0.0.2"}, "clients": ["local"]}}, False),
+        ({"sut": {"kind": "given", "label": "a box"}}, True),
+        ({"sut": {"kind": "given"}}, False),
         ({"hosts": {"gateway-a": "gw", "server": "local", "clients": ["local"]}}, False),
     ],
 )
