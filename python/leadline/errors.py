@@ -13,6 +13,7 @@ Raise these at the edge where the cause is known; only `cli` turns them into wor
   - LabError               1
   - SutFailed              1
   - DatasetError           1
+  - Unforeseen             1   a defect of ours
 """
 
 from __future__ import annotations
@@ -118,3 +119,9 @@ class DatasetError(LeadlineError):
     """A run folder cannot be read or written."""
 
     code = "dataset"
+
+
+class Unforeseen(LeadlineError):
+    """An exception that nothing here expects: a defect of ours."""
+
+    code = "unforeseen"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 
 from leadline.errors import AgentError, DatasetError, LeadlineError, MissingBinary, SutFailed, TaskFailed
 from leadline.fleet.watched_work import unless
-from leadline.plan import GivenSut, Test, Trial, TunnelTest
+from leadline.plan import GivenSut, HttpTest, Test, Trial, TunnelTest
 from leadline.sut import BringUp, ClientState, FleetAccess, NobodyConnected, SystemUnderTest, create
 from leadline.trial import load, place
 from leadline.trial.fleet_tests import fleet_workload
@@ -21,6 +21,7 @@ from leadline.trial.notices import PhaseBegan, TestBegan, TestEnded, TrialBegan,
 from leadline.trial.place import Place
 from leadline.trial.profile import profiled
 from leadline.trial.tunnel_workload import FORGOTTEN_S
+from leadline.trial.unforeseen import unforeseen
 from leadline.trial.workloads import LoadWorkload, workload
 
 
@@ -43,8 +44,8 @@ class Surroundings:
 
 
 async def attempt(trial: Trial, number: int, around: Surroundings) -> str:
-    """Run one trial; returns `done`, `failed`, `skipped` or `interrupted`. A trial's failure is its own: it is named,
-    written down, and the run goes on.
+    """Run one trial; returns `done`, `failed`, `skipped` or `interrupted`. A trial's failure is its own, also one that
+    nothing here foresees: it is named, written down, and the run goes on.
 
     Raises:
         DatasetError: the journal cannot be written, so that nothing more can be kept.
@@ -68,8 +69,8 @@ async def attempt(trial: Trial, number: int, around: Surroundings) -> str:
         status, error = "skipped" if case.sut.optional else "failed", failure
     except LeadlineError as failure:
         status, error = "failed", failure
-    except BaseExceptionGroup as failures:
-        status, error = "failed", _named(failures)
+    except Exception as failure:
+        status, error = "failed", _named(failure, trial, around.logs)
     problem = {"code": error.code, "message": str(error)} if error else None
     ledger.record("trial-end", trial=trial.label, status=status, error=problem)
     ledger.tell(TrialEnded(trial.label, status, str(error) if error else None))
@@ -243,15 +244,28 @@ def _tell_bring_up(ledger: Ledger, trial: Trial, up: BringUp) -> None:
     )
 
 
-def _named(failures: BaseExceptionGroup[BaseException]) -> LeadlineError:
-    """The first failure of ours in a group; anything else is a defect and goes on as it is."""
-    ours, others = failures.split(LeadlineError)
-    if others is not None or ours is None:
-        raise failures
-    found: BaseException = ours
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    assert isinstance(found, LeadlineError)
-    if isinstance(found, DatasetError):
-        raise found
-    return found
+def _named(failure: Exception, trial: Trial, logs: Path) -> LeadlineError:
+    """The first failure of ours in a group; anything that is not ours is a defect, whose traceback is kept.
+
+    Raises:
+        DatasetError: the group has one.
+    """
+    found = list(_flat(failure))
+    lost = next((one for one in found if isinstance(one, DatasetError)), None)
+    if lost is not None:
+        raise lost
+    other = next((one for one in found if not isinstance(one, LeadlineError)), None)
+    if other is None:
+        return next(one for one in found if isinstance(one, LeadlineError))
+    secrets = [secret for test in trial.case.tests if isinstance(test, HttpTest) for secret in test.secrets]
+    log = logs / f"{trial.label.replace('/', '-')}-traceback.log"
+    return unforeseen(failure, log, cause=other, secrets=secrets)
+
+
+def _flat(failure: BaseException) -> Iterator[BaseException]:
+    """What a group holds, groups in it opened."""
+    if isinstance(failure, BaseExceptionGroup):
+        for below in failure.exceptions:
+            yield from _flat(below)
+    else:
+        yield failure

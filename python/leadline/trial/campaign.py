@@ -23,6 +23,7 @@ from leadline.trial.interrupt import Interrupt
 from leadline.trial.ledger import Ledger
 from leadline.trial.notices import Observer, RunBegan, RunEnded
 from leadline.trial.profile import draw_profiles
+from leadline.trial.unforeseen import unforeseen
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,12 @@ class Campaign:
         trials = schedule(self.cases, self.plan.repeat, self.plan.seed)
         problems: list[str] = []
         status = "done"
+
+        def tell_failure(error: Exception) -> None:
+            problems.append(str(unforeseen(error, folder.logs_path / "display-traceback.log")))
+
         with Journal(folder.journal_path) as journal:
-            ledger = Ledger(journal, observers)
+            ledger = Ledger(journal, observers, tell_failure)
             ledger.tell(RunBegan(len(trials), expected_seconds(trials)))
             around = Surroundings(
                 ledger, interrupt, folder.path / "private", folder.logs_path, self.plan.observe_period_ms
@@ -115,7 +120,7 @@ class Campaign:
 def conclude(folder: RunFolder) -> RunOutcome:
     """Findings of a run, finished or not, from its journal; the tables and the report are written beside it.
 
-    A disk that is full keeps them from being written, not from being found: that is among the problems.
+    A disk that is full, or a defect, keeps them from being written, not from being found: that is among the problems.
     """
     analysis = analyse(folder.read_manifest(), read_journal(folder.journal_path))
     problems = []
@@ -131,6 +136,8 @@ def conclude(folder: RunFolder) -> RunOutcome:
             write(folder)
         except DatasetError as error:
             problems.append(str(error))
+        except Exception as error:
+            problems.append(str(unforeseen(error, folder.logs_path / "report-traceback.log")))
     return RunOutcome(folder, analysis, tuple(dict.fromkeys(problems)))
 
 

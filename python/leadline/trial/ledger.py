@@ -26,9 +26,16 @@ class Sheet(Protocol):
 class Ledger:
     """Stamps, keeps and passes on."""
 
-    def __init__(self, sheet: Sheet, observers: tuple[Observer, ...] = ()) -> None:
+    def __init__(
+        self,
+        sheet: Sheet,
+        observers: tuple[Observer, ...] = (),
+        on_failed_observer: Callable[[Exception], None] | None = None,
+    ) -> None:
+        """An observer's exception is passed to `on_failed_observer`, and it is told no more; without one it raises."""
         self._sheet = sheet
-        self._observers = observers
+        self._observers = list(observers)
+        self._on_failed_observer = on_failed_observer
         self._listeners: list[Callable[[str, Event], None]] = []
 
     def record(self, record: str, **fields: Any) -> None:
@@ -51,5 +58,11 @@ class Ledger:
 
     def tell(self, notice: Notice) -> None:
         """Tell those who watch."""
-        for observer in self._observers:
-            observer(notice)
+        for observer in tuple(self._observers):
+            try:
+                observer(notice)
+            except Exception as error:
+                if self._on_failed_observer is None:
+                    raise
+                self._observers.remove(observer)
+                self._on_failed_observer(error)

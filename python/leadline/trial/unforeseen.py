@@ -1,0 +1,40 @@
+"""Keeps the traceback of an exception that nothing here expects, so that a run goes on and its cause can be found."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+
+from leadline.errors import Unforeseen
+from leadline.plan.material import HIDDEN
+
+_LONGEST_SAID = 300
+# Shorter texts are in every traceback, and protect nothing.
+_SHORTEST_SECRET = 4
+
+
+def unforeseen(
+    failure: BaseException, log: Path, *, cause: BaseException | None = None, secrets: Iterable[str] = ()
+) -> Unforeseen:
+    """Name `failure`, by its `cause` where it is a group, and append its traceback to `log`; neither shows a secret."""
+    hidden = sorted({secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}, key=len, reverse=True)
+    where = f"its traceback is in logs/{log.name}"
+    try:
+        with log.open("a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(_without(hidden, "".join(traceback.format_exception(failure))))
+    except OSError as error:
+        where = f"its traceback could not be written ({error.strerror or error})"
+    cause = cause or failure
+    said = _without(hidden, " ".join(str(cause).split()))
+    said = f"{said[:_LONGEST_SAID]}..." if len(said) > _LONGEST_SAID else said
+    return Unforeseen(
+        f"leadline failed in a way that it does not foresee: {type(cause).__name__}{f': {said}' if said else ''}",
+        hint=f"{where}; this is a defect of leadline: please report it",
+    )
+
+
+def _without(secrets: Iterable[str], text: str) -> str:
+    for secret in secrets:
+        text = text.replace(secret, HIDDEN)
+    return text
