@@ -36,15 +36,17 @@ def say_note(message: str) -> None:
     print(f"leadline: {message}", file=sys.stderr)
 
 
-def print_all(renderables: Iterable[RenderableType]) -> None:
-    """Tables on stdout; colour only where a terminal shows it and NO_COLOR does not forbid it."""
+def print_all(renderables: Iterable[RenderableType], *, apart: bool = True) -> None:
+    """Tables on stdout, at once, an empty line between them where `apart`; colour only where a terminal shows it and
+    NO_COLOR does not forbid it."""
     from rich.console import Console
 
     console = Console(highlight=False)
     for number, renderable in enumerate(renderables):
-        if number:
+        if number and apart:
             console.print()
         console.print(renderable)
+    sys.stdout.flush()
 
 
 def print_json(document: Any) -> None:

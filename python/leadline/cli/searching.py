@@ -11,6 +11,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
+from rich.text import Text
+
 from leadline.analysis.capacity import Conditions, Trial
 from leadline.cli import kept
 from leadline.cli.calibration import calibrated
@@ -50,9 +52,7 @@ def finish(question: HttpQuestion | FleetQuestion, wanted: Wanted) -> int:
         print_json(document(answer, text, question.test.kind, wanted.target))
     else:
         reference = (answer.reference_name.removesuffix("_per_s").replace("_", " "), answer.reference)
-        print_all(
-            [found.found_rate(answer.metrics["found_rate_per_s"], reference, text, answer.trials, answer.validity)]
-        )
+        print_all([Text(""), found.found_rate(answer.metrics["found_rate_per_s"], reference, text, answer.validity)])
     if folder is not None:
         say_note(f"samples and report in {folder.path}")
     return exit_code(answer.found, answer.error)
@@ -98,8 +98,11 @@ async def _searched(question: HttpQuestion | FleetQuestion, wanted: Wanted) -> t
                 shown.clear()
 
     def tell(trial: Trial) -> None:
+        """Each trial is shown once: as a row of the result, or on stderr where that is a document."""
         taken.append(trial)
-        if not quiet:
+        if not wanted.json:
+            print_all([*([found.trials_head()] if len(taken) == 1 else []), found.trial_row(trial)], apart=False)
+        elif not quiet:
             say_note(found.trial_line(len(taken), trial))
 
     def stop_showing() -> None:

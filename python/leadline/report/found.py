@@ -1,11 +1,9 @@
-"""Draws a capacity search for a terminal: the rate found with its bounds, and each trial with what decided it.
+"""Draws a capacity search for a terminal: each trial with what decided it, and the rate found with its bounds.
 
 A rendering only; what the bounds mean was decided by `trial.capacity_search`.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -18,10 +16,9 @@ from leadline.report import quantities, verdicts
 from leadline.report.text import TONES, verdict_block
 
 
-def found_rate(
-    rate: Metric, reference: tuple[str, Metric], conditions: str, trials: Sequence[Trial], validity: Validity
-) -> RenderableType:
-    """The headline, the interval, what was reached without a rate (its name first), the trials, and the verdict."""
+def found_rate(rate: Metric, reference: tuple[str, Metric], conditions: str, validity: Validity) -> RenderableType:
+    """The headline, the interval, what was reached without a rate (its name first), and the verdict. The trials stand
+    above it: each is drawn when it ends."""
     tone = TONES[verdicts.WORDINGS[validity.verdict].tone]
     headline = Text.assemble((_headline(rate, validity), f"bold {tone}"), f"  highest rate with {conditions}")
     facts = Table.grid(padding=(0, 2))
@@ -33,8 +30,6 @@ def found_rate(
         headline,
         Text(""),
         Padding(facts, (0, 0, 0, 2), expand=False),
-        Text(""),
-        _trials_table(trials),
         Text(""),
         verdict_block(validity),
     )
@@ -49,6 +44,17 @@ def interval(rate: Metric) -> str:
     return f"{low} and {high}"
 
 
+def trials_head() -> RenderableType:
+    """The titles above the trials."""
+    return _trials_grid(Text("rate"), Text("for"), Text(""), Text("because"), style="dim")
+
+
+def trial_row(trial: Trial) -> RenderableType:
+    """One trial, in the columns of `trials_head`, to be printed when it ends."""
+    length = quantities.seconds(trial.duration_s)
+    return _trials_grid(Text(_rate(trial.rate_per_s)), Text(length), Text(_outcome(trial)), Text(trial.why))
+
+
 def trial_line(number: int, trial: Trial) -> str:
     """One trial in a line, for those who follow the search."""
     where = f"{_rate(trial.rate_per_s)} for {quantities.seconds(trial.duration_s)}"
@@ -57,7 +63,9 @@ def trial_line(number: int, trial: Trial) -> str:
 
 def _headline(rate: Metric, validity: Validity) -> str:
     if rate.value is None:
-        return "none" if rate.high is not None else "unknown"
+        if rate.high is None:
+            return "unknown"
+        return "none" if validity.verdict is Verdict.VALID else f"< {_rate(rate.high)}"
     # With a bound above missing, or not settled, it is known from below only.
     least = rate.high is None or validity.verdict is not Verdict.VALID
     return f"{'≥ ' if least else ''}{_rate(rate.value)}"
@@ -76,13 +84,17 @@ def _outcome(trial: Trial) -> str:
     return "generator-limited" if trial.generator_limited else "does not hold"
 
 
-def _trials_table(trials: Sequence[Trial]) -> RenderableType:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    table.add_column("rate", justify="right", no_wrap=True)
-    table.add_column("for", justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    table.add_column("because", overflow="fold")
-    for trial in trials:
-        rate, length = _rate(trial.rate_per_s), quantities.seconds(trial.duration_s)
-        table.add_row(rate, length, _outcome(trial), trial.why)
+def _trials_grid(rate: Text, length: Text, outcome: Text, why: Text, style: str = "") -> RenderableType:
+    """One line of the trials; its widths are fixed, because the next line is not known yet."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(justify="right", no_wrap=True, min_width=_RATE_WIDTH, style=style)
+    table.add_column(justify="right", no_wrap=True, min_width=_LENGTH_WIDTH, style=style)
+    table.add_column(no_wrap=True, min_width=_OUTCOME_WIDTH, style=style)
+    table.add_column(overflow="fold", style=style)
+    table.add_row(rate, length, outcome, why)
     return Padding(table, (0, 0, 0, 2), expand=False)
+
+
+_RATE_WIDTH = len("1,234,567/s")
+_LENGTH_WIDTH = len("10.0 s")
+_OUTCOME_WIDTH = len("generator-limited")

@@ -75,9 +75,11 @@ class Found:
     low_per_s: float | None
     """The highest rate below every one that failed at which the conditions held."""
     high_per_s: float | None
-    """The lowest rate at which they did not, by the server's doing; None where that is not known."""
+    """The lowest rate at which they did not, by the server's doing; None where that is not known. With
+    `GENERATOR_LIMITED` the rates between the bounds are those that the generator could not offer."""
     decided_s: float | None
-    """Duration of the trials that both bounds rest on: shorter than the final one where the search was cut short."""
+    """Duration of the trials that both bounds rest on: shorter than the final one where the search was cut short, or
+    where only a short trial bounds the rate from above."""
 
 
 class Stopped(Exception):
@@ -157,7 +159,9 @@ def _conclude(
         elif high is None:
             ending = Ending.ALL_HELD
     if high is not None and not _servers_doing(measurer, high):
-        high = None
+        high = _next_limit(measurer, high)
+        if high is not None and decided_s is not None:
+            decided_s = min(decided_s, max(trial.duration_s for load, trial in measurer.trials if load == high))
         if ending in (Ending.FOUND, Ending.NONE_HELD):
             ending = Ending.GENERATOR_LIMITED
     return Found(ending, low, high, decided_s)
@@ -178,6 +182,17 @@ def _bounds(controller: MultipleLossRatioSearch, goal: SearchGoal) -> tuple[floa
             high, decided_s = float(bounds.chi), target.trial_duration
         target = target.preceding
     return low, high, decided_s
+
+
+def _next_limit(measurer: _Measurer, above: float) -> float | None:
+    """The lowest rate above one that the generator could not offer at which most of the time failed by the server's
+    doing, in trials of any length."""
+    for load in sorted({load for load, _ in measurer.trials if load > above}):
+        trials = [trial for asked, trial in measurer.trials if asked == load]
+        failed_s = sum(trial.duration_s for trial in trials if not trial.holds and not trial.generator_limited)
+        if 2 * failed_s > sum(trial.duration_s for trial in trials):
+            return load
+    return None
 
 
 def _servers_doing(measurer: _Measurer, load: float) -> bool:

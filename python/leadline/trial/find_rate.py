@@ -284,6 +284,11 @@ def verdict_of(found: Found, trials: Sequence[Trial], error: str | None) -> Vali
                 if trial.generator_limited and not trial.holds and trial.rate_per_s > known
             )
             text = f"from {lowest:.6g}/s on the generator was at its limit or late: what the server does is not known"
+            if found.high_per_s is not None:
+                text = (
+                    f"at {lowest:.6g}/s the generator was at its limit or late, at {found.high_per_s:.6g}/s the server "
+                    "failed: what it does between the bounds is not known"
+                )
             return Validity(Verdict.GENERATOR_LIMITED, (Reason("generator-limited-trials", text),))
         case Ending.ALL_HELD:
             text = "the highest rate that was tried holds, a multiple of what the load without a rate reaches"

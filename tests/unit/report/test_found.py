@@ -7,7 +7,7 @@ from rich.console import Console
 
 from leadline.analysis.capacity import Trial
 from leadline.analysis.model import Metric, Reason, Validity, Verdict
-from leadline.report.found import found_rate, trial_line
+from leadline.report.found import found_rate, trial_line, trial_row, trials_head
 
 CONDITIONS = "latency_p99_us < 5000"
 VALID = Validity(Verdict.VALID)
@@ -24,7 +24,7 @@ def shown(low: float | None, high: float | None, validity: Validity) -> list[str
     console = Console(width=120, color_system=None, highlight=False)
     with console.capture() as capture:
         rate = Metric(low, "1/s", low, high)
-        console.print(found_rate(rate, ("closed loop", Metric(1050.0, "1/s")), CONDITIONS, TRIALS, validity))
+        console.print(found_rate(rate, ("closed loop", Metric(1050.0, "1/s")), CONDITIONS, validity))
     return [line.rstrip() for line in capture.get().splitlines()]
 
 
@@ -37,6 +37,9 @@ def shown(low: float | None, high: float | None, validity: Validity) -> list[str
         (1000.0, 1300.0, CUT, "≥ 1,000/s", "1,000/s, which holds, and 1,300/s, which does not"),
         (None, 2.0, VALID, "none", "no rate that holds and 2/s, which does not"),
         (None, None, CUT, "unknown", "not known"),
+        (1000.0, 1300.0, LIMITED, "≥ 1,000/s", "1,000/s, which holds, and 1,300/s, which does not"),
+        (None, 1300.0, LIMITED, "< 1,300/s", "no rate that holds and 1,300/s, which does not"),
+        (None, 1300.0, CUT, "< 1,300/s", "no rate that holds and 1,300/s, which does not"),
     ],
 )
 def test_the_headline_promises_no_more_than_is_known(
@@ -49,10 +52,18 @@ def test_the_headline_promises_no_more_than_is_known(
     assert any(validity.verdict.value in line for line in lines[-3:])
 
 
-def test_each_trial_has_its_row() -> None:
-    rows = [line.split(maxsplit=3) for line in shown(1000.0, None, LIMITED) if "/s " in line and " s " in line]
-    assert [row[0] for row in rows] == ["2,000/s", "1,020/s", "0.5/s"]
-    assert [row[3].split("  ")[0] for row in rows] == ["does not hold", "generator-limited", "holds"]
+def test_trials_line_up_below_their_titles_though_each_is_drawn_alone() -> None:
+    console = Console(width=80, color_system=None, highlight=False)
+    with console.capture() as capture:
+        console.print(trials_head())
+        for trial in TRIALS:
+            console.print(trial_row(trial))
+    head, *rows = [line.rstrip() for line in capture.get().splitlines()]
+    assert [row.split(maxsplit=3)[0] for row in rows] == ["2,000/s", "1,020/s", "0.5/s"]
+    for row, outcome, trial in zip(rows, ("does not hold", "generator-limited", "holds"), TRIALS, strict=True):
+        assert row[head.index("because") :] == trial.why and outcome in row
+        assert row.index("/s ") + 2 == head.index("rate") + len("rate")
+        assert row.index(" s ") + 2 == head.index("for") + len("for")
 
 
 def test_a_trial_in_a_line() -> None:

@@ -5,13 +5,24 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.optimize import brentq
 
 from leadline.analysis.capacity import Trial
-from leadline.trial.capacity_search import MAJORITY_OF, WIDTH, Ending, Found, Limits, Stopped, search
+from leadline.trial.capacity_search import (
+    MAJORITY_OF,
+    WIDTH,
+    Ending,
+    Found,
+    Limits,
+    Stopped,
+    _Measurer,
+    _next_limit,
+    search,
+)
 
 FINAL_S = 10.0
 Holds = Callable[[float, float], bool]
@@ -179,6 +190,37 @@ def test_the_generators_limit_is_not_the_servers() -> None:
     assert found.ending is Ending.GENERATOR_LIMITED
     assert found.high_per_s is None
     assert found.low_per_s is not None and 900.0 * (1 - 2 * WIDTH) <= found.low_per_s <= 900.0
+
+
+def test_server_that_failed_above_the_generators_limit_bounds_the_rate() -> None:
+    """The generator is late around the server's capacity and keeps up above it: what failed there is the server's."""
+    server = hard(1000.0)
+
+    def take(rate: float, duration_s: float) -> Trial:
+        trial = server(rate, duration_s)
+        return replace(trial, generator_limited=not trial.holds and rate < 1030.0)
+
+    found = search(take, Limits.around(1050.0, FINAL_S))
+    low, high = known(found)
+    assert found.ending is Ending.GENERATOR_LIMITED
+    assert low <= 1000.0 and high == min(trial.rate_per_s for trial in server.asked if trial.rate_per_s >= 1030.0)
+    assert found.decided_s == max(trial.duration_s for trial in server.asked if trial.rate_per_s == high)
+
+
+def test_rate_that_held_as_often_as_it_failed_bounds_nothing() -> None:
+    """Above the generator's limit one rate fails in one of two trials of the same length: that is no majority."""
+    measurer = _Measurer(
+        lambda rate, duration_s: Trial(rate, duration_s, False, False, 0.5, "", {}), Limits.around(1.0, 1.0)
+    )
+    failed = Trial(1100.0, 1.0, False, False, 0.9, "", {})
+    measurer.trials = [
+        (1100.0, failed),
+        (1100.0, replace(failed, holds=True)),
+        (1200.0, replace(failed, rate_per_s=1200.0)),
+    ]
+    assert _next_limit(measurer, 1000.0) == 1200.0
+    measurer.trials[2] = (1200.0, replace(failed, rate_per_s=1200.0, generator_limited=True))
+    assert _next_limit(measurer, 1000.0) is None
 
 
 def test_a_generator_that_is_late_once_is_no_reason() -> None:

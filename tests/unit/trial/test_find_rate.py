@@ -34,6 +34,14 @@ def test_only_the_trials_that_bound_the_rate_tell() -> None:
     assert search_validity(FOUND, [replace(HELD, connections_busy=True), FAILED], 20, None).notes == ()
 
 
+def test_bound_above_the_generators_limit_is_in_the_reason() -> None:
+    late = replace(FAILED, generator_limited=True)
+    between = Found(Ending.GENERATOR_LIMITED, 900.0, 1100.0, 1.0)
+    validity = search_validity(between, [HELD, late, replace(FAILED, rate_per_s=1100.0)], 20, None)
+    assert validity.verdict is Verdict.GENERATOR_LIMITED
+    assert validity.reasons[0].text.startswith("at 1000/s the generator was at its limit or late, at 1100/s the server")
+
+
 @pytest.mark.parametrize(
     ("ending", "low_per_s", "verdict"),
     [
