@@ -44,7 +44,7 @@ class InputError(LeadlineError):
 
 
 class PlanError(InputError):
-    """A plan is wrong at a known place."""
+    """A plan is wrong at a known place. Further mistakes of the same plan stand in `others`."""
 
     code = "bad_plan"
 
@@ -53,6 +53,7 @@ class PlanError(InputError):
         super().__init__(f"{where}: {message}", hint=hint)
         self.file = Path(file)
         self.line = line
+        self.others: tuple[PlanError, ...] = ()
 
 
 class MissingBinary(InputError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -11,7 +12,7 @@ import typer
 from leadline import __version__
 from leadline.cli import crypto, doctor, http, plan, report, results, rr, run, serve, tcp, tunnel, udp
 from leadline.cli.output import print_json, say_error
-from leadline.errors import LeadlineError
+from leadline.errors import LeadlineError, PlanError
 
 # typer's own, or click's in older versions of it: the ancestor of an exception that both make public.
 _WrongUsage: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
@@ -61,7 +62,8 @@ def _status() -> int:
     except _WrongUsage as error:
         return _failed("bad_usage", _usage(error), 2)
     except LeadlineError as error:
-        return _failed(error.code, str(error), error.exit_code)
+        others = error.others if isinstance(error, PlanError) else ()
+        return _failed(error.code, str(error), error.exit_code, [str(other) for other in others])
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -71,11 +73,16 @@ def _status() -> int:
     return result if isinstance(result, int) else 0
 
 
-def _failed(code: str, message: str, status: int) -> int:
-    """One line for a person; with --json, also the one document on stdout."""
+def _failed(code: str, message: str, status: int, others: Sequence[str] = ()) -> int:
+    """One line for each mistake; with --json, also the one document on stdout."""
     if "--json" in sys.argv[1:]:
-        print_json({"schema": "leadline.error/1", "error": {"code": code, "message": " ".join(message.splitlines())}})
-    return say_error(message, status)
+        error = {"code": code, "message": " ".join(message.splitlines()), "others": list(others)}
+        print_json({"schema": "leadline.error/1", "error": error})
+    for line in (message, *others[:_MOST_LINES]):
+        say_error(line, status)
+    if len(others) > _MOST_LINES:
+        say_error(f"and {len(others) - _MOST_LINES} more like these (--json has all)", status)
+    return status
 
 
 def _usage(error: BaseException) -> str:
@@ -85,3 +92,7 @@ def _usage(error: BaseException) -> str:
     told: str = getattr(error, "format_message", error.__str__)()
     text = " ".join(told.split()).rstrip(".")
     return f"{text}; see `{where} --help`"
+
+
+_MOST_LINES = 30
+"""Mistakes of a plan that a terminal shows besides the first."""

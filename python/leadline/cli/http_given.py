@@ -212,7 +212,7 @@ def _file(name: str | None, option: str) -> Attached | None:
 def _bytes(name: str, option: str) -> bytes:
     from leadline.plan.load import read_material
 
-    return _told(lambda: read_material(Path(name)), option)
+    return _told(lambda: read_material(Path(name), may_be_pipe=True), option)
 
 
 def _tcp(texts: list[str] | None) -> dict[str, Any] | None:

@@ -1,25 +1,40 @@
-"""pydantic's findings as one line of a plan: which file and line, what is wrong there, and what would be right.
+"""pydantic's findings as lines for the user: which file and line of a plan, what is wrong there, what would be right.
 
-Only the first is reported: unknown keys before all else, since a misspelt key often makes another one missing, then by
-line. Pure.
+All are reported but those that another one explains: a key that is missing because it was misspelt, a list that is too
+short because its only item is wrong. Pure.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from leadline.errors import PlanError
 from leadline.plan.clients import CLIENTS_TAGS
-from leadline.plan.source import Location, Mark, Node, did_you_mean, name_of
+from leadline.plan.source import Location, Mark, Node, did_you_mean, name_of, nearest, walk
 
 
-def first_complaint(error: ValidationError, model: type[BaseModel], root: Node) -> PlanError:
-    """The complaint to show of all that a validation of `root` against `model` found."""
+def complaints(
+    error: ValidationError, model: type[BaseModel], root: Node, *, meant: Iterable[str] = (), is_partial: bool = False
+) -> list[PlanError]:
+    """Everything that a validation of `root` against `model` found wrong, unknown keys first.
+
+    `meant` are keys of the root that the user has misspelt, and that are not missing besides. A partial root may lack
+    keys, and its placeholders stand for values that are not known: only what is wrong whatever these are counts.
+    """
     findings = [_Finding(details, model, root) for details in error.errors(include_url=False)]
-    worst = min(findings, key=lambda finding: finding.urgency)
-    return worst.as_plan_error()
+    explained = {((), key) for key in meant} | {(one.path, one.meant) for one in findings}
+    faulty = [one.path for one in findings if one.type != "too_short"]
+    shown = [
+        one
+        for one in findings
+        if not (one.type == "missing" and (one.path, one.key) in explained)
+        and not (one.type == "too_short" and any(path[: len(one.place)] == one.place for path in faulty))
+        and not (is_partial and one.needs_the_whole)
+    ]
+    return [one.as_plan_error() for one in sorted(shown, key=lambda one: one.type != "extra_forbidden")]
 
 
 def keys_of(model: type[BaseModel]) -> list[str]:
@@ -42,14 +57,24 @@ class _Finding:
         self.message: str = details["msg"]
         location: Location = (*details["loc"], *self.context.get("at", ()))
         self.path, self.key, self.keys = _place(location, model, root)
-        self.node = root.at((*self.path, self.key) if self.key is not None else self.path)
-        self.label = _label((*self.path, self.key) if self.key is not None else self.path, root)
+        self.node = root.at(self.place)
+        self.label = _label(self.place, root)
         self.parent = _label(self.path, root)
 
     @property
-    def urgency(self) -> tuple[bool, bool, int]:
-        # pydantic calls a list whose only item is wrong too short as well: the item comes first.
-        return self.type != "extra_forbidden", self.type == "too_short", self.node.mark.line or 0
+    def place(self) -> Location:
+        """The whole way to what is wrong."""
+        return (*self.path, self.key) if self.key is not None else self.path
+
+    @property
+    def meant(self) -> str | None:
+        """The key that an unknown one was probably meant to be."""
+        return nearest(str(self.key), self.keys) if self.type == "extra_forbidden" else None
+
+    @property
+    def needs_the_whole(self) -> bool:
+        """Whether the values that axes supply could make this right."""
+        return self.type in _OF_THE_WHOLE or any("{" in str(below.value) for below in walk(self.node))
 
     def as_plan_error(self) -> PlanError:
         mark: Mark = self.node.mark
@@ -155,7 +180,7 @@ def _label(location: Location, root: Node) -> str:
 
 
 def _near_kind(node: Node) -> str | None:
-    return next((key for key in node.mapping if did_you_mean(key, ["kind"]).startswith("did you")), None)
+    return next((key for key in node.mapping if nearest(key, ["kind"])), None)
 
 
 def _options(context: dict[str, Any], kinds: list[str]) -> list[str]:
@@ -187,4 +212,5 @@ _KINDS_OF_VALUE = {
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
 }
+_OF_THE_WHOLE = frozenset({"missing", "plan", "union_tag_not_found", "too_short"})
 _LIMITS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}

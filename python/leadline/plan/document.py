@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
 
 from leadline.plan.clients import FleetClients, PlanClients
-from leadline.plan.fields import DURATION_PATTERN, Items, PeriodMs, PlanModel, SomeItems, complaint
+from leadline.plan.fields import DURATION_PATTERN, Items, PeriodMs, PlanModel, SomeItems, complaint, rule
 from leadline.plan.hosts import SMALLEST_IPV6_MTU_BYTES, Hosts, LabSpec, Topology
 from leadline.plan.http import HttpTest
 from leadline.plan.limits import Limits
@@ -103,84 +104,78 @@ class PointSpec(PlanModel):
             for test in self.tests
         )
 
-    @model_validator(mode="after")
-    def _hosts_fit(self) -> Self:
+    @rule
+    def _hosts_fit(self) -> Iterator[PydanticCustomError]:
         if self.hosts is not None and self.lab is not None:
-            raise complaint("a plan has either lab or hosts, not both", at=("hosts",), hint="remove one of them")
+            yield complaint("a plan has either lab or hosts, not both", at=("hosts",), hint="remove one of them")
         if self.topology == "site-to-site" and self.client_count != 1:
-            raise complaint("a site-to-site plan has one client", at=("clients",), hint="use flows for more load")
+            yield complaint("a site-to-site plan has one client", at=("clients",), hint="use flows for more load")
         if self.hosts is not None:
-            self.hosts.check(self.topology)
+            yield from self.hosts.complaints(self.topology)
             if self.client_count > len(self.hosts.clients):
-                raise complaint(
+                yield complaint(
                     f"{self.client_count} clients, but hosts has {len(self.hosts.clients)}",
                     at=("clients",),
                     hint="give more of them in hosts.clients",
                 )
-        return self
 
-    @model_validator(mode="after")
-    def _the_system_fits_the_hosts(self) -> Self:
+    @rule
+    def _the_system_fits_the_hosts(self) -> Iterator[PydanticCustomError]:
         """Nothing is brought up on given hosts: any kind but `given` would be a name for what does not run there."""
         kind = self.sut.kind
-        if self.hosts is not None and not isinstance(self.sut, GivenSut):
-            raise complaint(
+        if self.hosts is not None and self.lab is None and not isinstance(self.sut, GivenSut):
+            yield complaint(
                 f"given hosts are measured as they are: no {kind} is brought up there",
                 at=("sut", "kind"),
                 hint='say what stands there: sut: {kind: given, label: "..."}',
             )
         if self.hosts is None and isinstance(self.sut, GivenSut):
-            raise complaint(
+            yield complaint(
                 "there is nothing given on the lab's hosts",
                 at=("sut", "kind"),
                 hint="name the hosts (hosts), or a system that is brought up: route, wireguard, openvpn",
             )
-        return self
 
-    @model_validator(mode="after")
-    def _tests_fit(self) -> Self:
+    @rule
+    def _tests_fit(self) -> Iterator[PydanticCustomError]:
         seen: set[str] = set()
         for index, test in enumerate(self.tests):
             if test.name in seen:
-                raise complaint(f"two tests are called '{test.name}'", at=("tests", index, "name"), hint="rename one")
+                yield complaint(f"two tests are called '{test.name}'", at=("tests", index, "name"), hint="rename one")
             seen.add(test.name)
             if test.clients is not None and test.clients > self.client_count:
-                raise complaint(
+                yield complaint(
                     f"{test.clients} is more than there are ({self.client_count})",
                     at=("tests", index, "clients"),
                 )
-        return self
 
-    @model_validator(mode="after")
-    def _the_fleet_fits(self) -> Self:
+    @rule
+    def _the_fleet_fits(self) -> Iterator[PydanticCustomError]:
         for at, text, hint in _fleet_conflicts(self):
-            raise complaint(text, at=at, hint=hint)
-        return self
+            yield complaint(text, at=at, hint=hint)
 
-    @model_validator(mode="after")
-    def _https_is_unverified(self) -> Self:
+    @rule
+    def _https_is_unverified(self) -> Iterator[PydanticCustomError]:
         for index, test in enumerate(self.tests):
             if isinstance(test, HttpTest) and test.scheme == "https" and (test.tls is None or test.tls.verify):
-                raise complaint(
-                    "the run's own server has a certificate that was made for the run, which nobody can check",
+                yield complaint(
+                    "the run's own server has a certificate that was made for the run, and no authority vouches for it",
                     at=("tests", index, "scheme"),
                     hint="say so: tls: {verify: false}",
                 )
-        return self
 
-    @model_validator(mode="after")
-    def _ipv6_fits(self) -> Self:
+    @rule
+    def _ipv6_fits(self) -> Iterator[PydanticCustomError]:
         mtu = self.lab.link.mtu_bytes if self.lab is not None else None
         if mtu is not None and mtu < SMALLEST_IPV6_MTU_BYTES:
             user = "sut" if getattr(self.sut, "ip", 4) == 6 else None
             user = user or next((f"test '{test.name}'" for test in self.tests if test.ip == 6), None)
             if user is not None:
-                raise complaint(
+                yield complaint(
                     f"{mtu} is too small for IPv6, which {user} uses",
                     at=("lab", "link", "mtu"),
                     hint=f"at least {SMALLEST_IPV6_MTU_BYTES}",
                 )
-        return self
 
 
 def _fleet_conflicts(point: PointSpec) -> Iterator[tuple[tuple[str | int, ...], str, str | None]]:

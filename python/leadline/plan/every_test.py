@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from collections.abc import Iterator
+from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field
+from pydantic_core import PydanticCustomError
 
 from leadline.plan.fields import (
     Clients,
@@ -15,6 +17,7 @@ from leadline.plan.fields import (
     PeriodMs,
     PlanModel,
     complaint,
+    rule,
 )
 
 RESERVED_NAMES = frozenset({"setup", "build", "bring-up", "tear-down"})
@@ -49,14 +52,13 @@ class EveryTest(PlanModel):
         """How long it may take."""
         return self.duration_ms
 
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
+    @rule
+    def _fits(self) -> Iterator[PydanticCustomError]:
         if self.name in RESERVED_NAMES:
-            raise complaint(f"{self.name!r} is the name of a trial's phase", at=("name",), hint="choose another name")
+            yield complaint(f"{self.name!r} is the name of a trial's phase", at=("name",), hint="choose another name")
         if self.warmup_ms >= self.duration_ms:
-            raise complaint(
+            yield complaint(
                 f"{self.warmup_ms} ms of warm-up leave nothing of {self.duration_ms} ms",
                 at=("warmup",),
                 hint="the duration includes the warm-up",
             )
-        return self

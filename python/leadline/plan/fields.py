@@ -8,17 +8,28 @@ are made by `complaint`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from leadline.plan import units
 from leadline.plan.material import Outside
 
 Model = TypeVar("Model", bound=BaseModel)
 Item = TypeVar("Item")
+Rule = TypeVar("Rule", bound=Callable[[Any], Iterator[PydanticCustomError]])
 
 
 class PlanModel(BaseModel):
@@ -32,6 +43,34 @@ class PlanModel(BaseModel):
         validate_by_alias=True,
         use_attribute_docstrings=True,
     )
+
+    @model_validator(mode="after")
+    def _obeys_its_rules(self) -> Self:
+        found = [one for check in _rules(type(self)) for one in check(self)]
+        if len(found) > 1:
+            lines = [InitErrorDetails(type=one, loc=(), input=self) for one in found]
+            raise ValidationError.from_exception_data(type(self).__name__, lines)
+        if found:
+            raise found[0]
+        return self
+
+
+def rule(check: Rule) -> Rule:
+    """Marks a method of a `PlanModel` that yields a complaint for each thing that its fields have against each other.
+
+    All rules are asked, so that the user sees all complaints; a validator of pydantic's ends with its first.
+    """
+    check.__dict__["is_rule"] = True
+    return check
+
+
+def _rules(model: type[BaseModel]) -> list[Callable[[BaseModel], Iterator[PydanticCustomError]]]:
+    return [
+        check
+        for parent in reversed(model.__mro__)
+        for check in vars(parent).values()
+        if getattr(check, "is_rule", False)
+    ]
 
 
 def validate_input(model: type[Model], data: object, outside: Outside | None = None) -> Model:
@@ -98,6 +137,8 @@ def _as_tuple(value: object) -> object:
 
 
 def _label(value: str) -> str:
+    if "{" in value:
+        raise complaint("a test's name is the same in every case", hint="tables show the axes beside it")
     if _LABEL.fullmatch(value) is None:
         raise ValueError(
             f"{value!r} is not a name; use letters, digits, '-' and '_' (at most 64, a letter or digit first)"

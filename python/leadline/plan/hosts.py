@@ -6,11 +6,13 @@ Plain parameters; `lab` has its own layout types and `trial` maps these to them.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
 
 from leadline.plan.fields import DelayUs, PlanModel, RateBps, Share, SomeItems, complaint
 
@@ -198,17 +200,19 @@ class Hosts(PlanModel):
         hosts |= {name: host for name, host in gateways.items() if name in wanted and host is not None}
         return {name: host.at for name, host in (hosts | {"server": self.server}).items()}
 
-    def check(self, topology: Topology) -> None:
-        """Raise a complaint where the gateways are not those of the topology."""
-        for key in ("gateway", "gateway-a", "gateway-b"):
-            given = getattr(self, key.replace("-", "_")) is not None
-            if given and key not in GATEWAYS[topology]:
-                raise complaint(f"a {topology} plan has no {key}", at=("hosts", key), hint=_has(topology))
-            if not given and key in GATEWAYS[topology]:
-                raise complaint(f"{key!r} is missing", at=("hosts",), hint=_has(topology))
+    def complaints(self, topology: Topology) -> Iterator[PydanticCustomError]:
+        """What is wrong where the gateways are not those of the topology, or the server cannot be reached."""
+        every = ("gateway", "gateway-a", "gateway-b")
+        given = [key for key in every if getattr(self, key.replace("-", "_")) is not None]
+        foreign = [key for key in given if key not in GATEWAYS[topology]]
+        for key in foreign:
+            yield complaint(f"a {topology} plan has no {key}", at=("hosts", key), hint=_has(topology))
+        for key in GATEWAYS[topology]:
+            if key not in given and not foreign:  # one of the other topology's stands for it
+                yield complaint(f"{key!r} is missing", at=("hosts",), hint=_has(topology))
         elsewhere = next((host.ssh for host in self.clients if not host.at.local), None)
         if self.server.at.local and not self.server.addresses and elsewhere is not None:
-            raise complaint(
+            yield complaint(
                 f"{elsewhere} cannot reach a server that is only called 'local'",
                 at=("hosts", "server"),
                 hint="say where: server: {ssh: local, address: ADDRESS}",

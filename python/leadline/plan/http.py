@@ -5,13 +5,14 @@ same ones as options. What a request is made of is in `http_parts`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_serializer, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from leadline.plan import rate
 from leadline.plan.every_test import EveryTest
-from leadline.plan.fields import DurationMs, Items, SizeBytes, Total, complaint, within, written_by_a_user
+from leadline.plan.fields import DurationMs, Items, SizeBytes, Total, complaint, rule, within, written_by_a_user
 from leadline.plan.http_parts import (
     Address,
     Cpus,
@@ -125,11 +126,10 @@ class HttpTest(EveryTest):
             raise ValueError("a Unix socket's path has 1 to 107 bytes")
         return path
 
-    @model_validator(mode="after")
-    def _agrees_with_itself(self) -> Self:
+    @rule
+    def _agrees_with_itself(self) -> Iterator[PydanticCustomError]:
         for at, text, hint in _conflicts(self):
-            raise complaint(text, at=(at,), hint=hint)
-        return self
+            yield complaint(text, at=(at,), hint=hint)
 
     @field_serializer("body")
     def _body_is_not_shown(self, body: str | None) -> str | None:

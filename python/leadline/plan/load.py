@@ -1,6 +1,7 @@
 """A plan's file to a checked `Plan`: read, inherit, override, expand, check every case. The only I/O of this package.
 
-Of several mistakes the first is reported, as one line with file and line (or the `--set` argument).
+Every mistake is reported, each as one line with file and line (or the `--set` argument). Whether keys fit each other is
+checked once each of them is right by itself.
 """
 
 from __future__ import annotations
@@ -8,42 +9,41 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from leadline.errors import PlanError
-from leadline.plan.complaints import first_complaint
+from leadline.plan.complaints import complaints
 from leadline.plan.document import FRAME_KEYS, POINT_KEYS, PlanDocument, PlanFrame, PointSpec
 from leadline.plan.fields import validate_input
 from leadline.plan.hosts import LabSpec
 from leadline.plan.material import MOST_BYTES, Outside, Written
-from leadline.plan.matrix import labels_of, read_matrix, resolve
+from leadline.plan.matrix import Matrix, labels_of, read_matrix, resolve
 from leadline.plan.model import Case, Plan
 from leadline.plan.overrides import apply_overrides
-from leadline.plan.source import Node, did_you_mean, inherit, name_of, parse_plan_text, plain
+from leadline.plan.problems import Problems
+from leadline.plan.regular_files import NotRegular, read_bounded, read_regular
+from leadline.plan.source import Node, did_you_mean, inherit, name_of, nearest, parse_plan_text, plain
 from leadline.plan.sut import GivenSut
-from leadline.plan.targets import Target, read_target
-from leadline.plan.workloads import Test
+from leadline.plan.targets import METRICS, Target, read_target
 
 
 def load_plan(path: Path, overrides: Sequence[str] = ()) -> Plan:
     """Read a plan and everything that it extends, apply `--set` overrides, and check it whole.
 
     Raises:
-        PlanError: the first mistake, with file and line, or the override that made it.
+        PlanError: the first mistake, with file and line, or the override that made it; all further ones in it.
     """
-    text = _read(path)
-    root = apply_overrides(_inherited(parse_plan_text(text, str(path)), path, ()), overrides)
-    root = _without_nulls(root)
-    frame = _checked_frame(root)
-    _refuse_placeholders_in_names(root)
-    matrix = read_matrix(root)
-    _refuse_axes_of_given_systems(root)
-    specs = [_checked_point(resolve(root, point)) for point in matrix.points]
-    _refuse_differing_given_systems(root, specs)
+    problems = Problems()
+    text = read_plan_text(path)
+    root = _inherited(parse_plan_text(text, str(path), problems), path, (), problems)
+    root = _without_nulls(apply_overrides(root, overrides, problems))
+    frame, specs, matrix = _checked(root, problems)
+    targets = _targets(root, specs, problems)
+    problems.raise_any()
     labels = labels_of(matrix.points)
     width = max(2, len(str(len(specs))))
     cases = tuple(
@@ -75,38 +75,43 @@ def load_plan(path: Path, overrides: Sequence[str] = ()) -> Plan:
         repeat=frame.repeat,
         seed=frame.seed if frame.seed is not None else _derived_seed(document),
         seed_is_derived=frame.seed is None,
-        targets=_targets(root, cases[0].tests),
+        targets=targets,
         observe_period_ms=frame.observe.period_ms,
         limits=frame.limits,
         notes=tuple(matrix.notes),
     )
 
 
-def _read(path: Path) -> str:
+def read_plan_text(path: Path) -> str:
+    """The text of a plan's file.
+
+    Raises:
+        PlanError: no regular file, too large for a plan, not text.
+    """
     try:
-        return path.read_text(encoding="utf-8")
+        return read_regular(path, MOST_PLAN_BYTES).decode("utf-8")
     except FileNotFoundError:
         raise PlanError(path, None, "there is no such file", hint="give the path of a plan in YAML") from None
     except UnicodeDecodeError:
         raise PlanError(path, None, "this is not text in UTF-8", hint="give the path of a plan in YAML") from None
+    except NotRegular as error:
+        raise PlanError(path, None, f"this {error}", hint="give the path of a plan in YAML") from None
     except OSError as error:
         raise PlanError(path, None, f"cannot be read: {error.strerror or error}") from None
 
 
-def read_material(path: Path) -> bytes:
-    """A file that a plan or a command line refers to.
+def read_material(path: Path, *, may_be_pipe: bool = False) -> bytes:
+    """A file that a plan or a command line refers to; a command line's may be a pipe, as a shell's `<(...)` is.
 
     Raises:
         ValueError: it cannot be read, or is larger than an agent can be sent.
     """
     try:
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
+        return read_bounded(path, MOST_BYTES) if may_be_pipe else read_regular(path, MOST_BYTES)
+    except NotRegular as error:
+        raise ValueError(f"{path} {error}") from None
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
-    if len(content) > MOST_BYTES:
-        raise ValueError(f"{path} is too large; at most {MOST_BYTES // 2**20} MiB")
-    return content
 
 
 def _variable(name: str) -> str:
@@ -120,12 +125,22 @@ HERE = Outside(read_material, _variable)
 """This machine's files and environment."""
 
 
-def _inherited(root: Node, path: Path, below: tuple[Path, ...]) -> Node:
+def _inherited(root: Node, path: Path, below: tuple[Path, ...], problems: Problems) -> Node:
     """The tree with all that it extends laid under it; `extends` itself is gone then."""
     source = root.mapping.get("extends")
     own = Node({key: node for key, node in root.mapping.items() if key != "extends"}, root.mark)
     if source is None or source.value is None:
         return own
+    with problems.caught():
+        base = _base(source, path, below, problems)
+        rival = {"hosts": "lab", "lab": "hosts"}
+        replaced = {rival[key] for key in own.mapping if key in rival} - set(own.mapping)
+        return inherit(Node({key: node for key, node in base.mapping.items() if key not in replaced}, base.mark), own)
+    return own
+
+
+def _base(source: Node, path: Path, below: tuple[Path, ...], problems: Problems) -> Node:
+    """The tree of the plan that the one at `path` extends, as its `extends` says. Raises PlanError."""
     if not isinstance(source.value, str):
         raise source.mark.error("extends: this is not a path", hint="write it as in 'extends: base.yaml'")
     base_path = path.parent / source.value
@@ -133,14 +148,13 @@ def _inherited(root: Node, path: Path, below: tuple[Path, ...]) -> Node:
     if base_path.resolve() in chain:
         circle = " -> ".join(step.name for step in (*chain, base_path))
         raise source.mark.error(f"extends: the plans extend each other in a circle: {circle}")
+    if len(chain) > _LONGEST_CHAIN:
+        raise source.mark.error(f"extends: more than {_LONGEST_CHAIN} plans, one upon another", hint="join some")
     try:
-        text = _read(base_path)
+        text = read_plan_text(base_path)
     except PlanError as error:
         raise source.mark.error(f"extends: {error.message}", hint="the path is relative to this file") from None
-    base = _inherited(parse_plan_text(text, str(base_path)), base_path, chain)
-    rival = {"hosts": "lab", "lab": "hosts"}
-    replaced = {rival[key] for key in own.mapping if key in rival} - set(own.mapping)
-    return inherit(Node({key: node for key, node in base.mapping.items() if key not in replaced}, base.mark), own)
+    return _inherited(parse_plan_text(text, str(base_path), problems), base_path, chain, problems)
 
 
 def _without_nulls(root: Node) -> Node:
@@ -153,29 +167,49 @@ def _without_nulls(root: Node) -> Node:
     return Node(entries, root.mark)
 
 
-def _checked_frame(root: Node) -> PlanFrame:
-    unknown = next((key for key in root.mapping if key not in _KEYS), None)
-    if unknown is not None:
-        hint = did_you_mean(unknown, [str(field.validation_alias or name) for name, field in _FIELDS])
-        raise root.mapping[unknown].mark.error(f"unknown key '{unknown}'", hint=hint)
+def _checked(root: Node, problems: Problems) -> tuple[PlanFrame, list[PointSpec], Matrix]:
+    """The parts of the plan. What is wrong becomes a problem; what is returned is whole where there is none.
+
+    Where a mistake hides what the points of the matrix are, the part that they share is checked for what is wrong
+    at each of them.
+    """
+    is_read = len(problems) == 0
+    unknown = [key for key in root.mapping if key not in _KEYS]
+    known = [str(field.validation_alias or name) for name, field in _FIELDS]
+    problems.add(root.mapping[key].mark.error(f"unknown key '{key}'", hint=did_you_mean(key, known)) for key in unknown)
     if "extends" in root.mapping:
-        raise root.mapping["extends"].mark.error("extends cannot be set from outside of a plan's file")
+        problems.add([root.mapping["extends"].mark.error("extends cannot be set from outside of a plan's file")])
+    meant = [key for word in unknown if (key := nearest(word, known)) is not None]
+    frame, wrong = _checked_frame(root, meant, problems, is_partial=not is_read)
+    root = Node({key: node for key, node in root.mapping.items() if key not in wrong}, root.mark)
+    is_matrix_known = is_read and not {*wrong, *meant} & _OF_THE_MATRIX
+    matrix = read_matrix(root, problems) if is_matrix_known else None
+    of_given = list(_axes_of_given_systems(root))
+    problems.add(of_given)
+    if matrix is None or of_given:
+        shared = Node({key: node for key, node in root.mapping.items() if key in POINT_KEYS}, root.mark)
+        _checked_point(shared, meant, problems, is_partial=True)
+        return frame, [], Matrix([], [])
+    specs = []
+    for point in matrix.points:
+        with problems.caught():
+            specs += _checked_point(resolve(root, point), meant, problems)
+    problems.add(_differing_given_systems(root, specs))
+    return frame, specs, matrix
+
+
+def _checked_frame(root: Node, meant: list[str], problems: Problems, *, is_partial: bool) -> tuple[PlanFrame, set[str]]:
+    """The frame, and the keys whose values are wrong."""
     frame_root = Node({key: node for key, node in root.mapping.items() if key in FRAME_KEYS}, root.mark)
     try:
-        return validate_input(PlanFrame, plain(frame_root))
+        return validate_input(PlanFrame, plain(frame_root)), set()
     except ValidationError as error:
-        raise first_complaint(error, PlanFrame, frame_root) from None
+        problems.add(complaints(error, PlanFrame, frame_root, meant=meant, is_partial=is_partial))
+        wrong = {str(details["loc"][0]) for details in error.errors(include_url=False) if details["loc"]}
+        return PlanFrame.model_construct(), wrong
 
 
-def _refuse_placeholders_in_names(root: Node) -> None:
-    for test in root.at(("tests",)).items:
-        if "{" in (name_of(test) or ""):
-            raise test.at(("name",)).mark.error(
-                "a test's name is the same in every case", hint="tables show the axes beside it"
-            )
-
-
-def _refuse_axes_of_given_systems(root: Node) -> None:
+def _axes_of_given_systems(root: Node) -> Iterator[PlanError]:
     """What stands on given hosts stays as it is from case to case, whatever an axis calls it."""
     if "hosts" not in root.mapping:
         return
@@ -183,16 +217,16 @@ def _refuse_axes_of_given_systems(root: Node) -> None:
     points = (root.mapping.get("axes", nothing), *root.mapping.get("include", nothing).items)
     for axis, node in ((axis, node) for point in points for axis, node in point.mapping.items()):
         if axis == "sut" or axis.startswith("sut."):
-            raise node.mark.error(
+            yield node.mark.error(
                 f"'{axis}' cannot differ between cases: given hosts are measured as they are",
                 hint='write a plan for each system, with sut: {kind: given, label: "..."}',
             )
 
 
-def _refuse_differing_given_systems(root: Node, specs: Sequence[PointSpec]) -> None:
+def _differing_given_systems(root: Node, specs: Sequence[PointSpec]) -> Iterator[PlanError]:
     """The same where a placeholder in `sut` makes the difference."""
     if any(spec.hosts is not None for spec in specs) and any(spec.sut != specs[0].sut for spec in specs):
-        raise root.at(("sut",)).mark.error(
+        yield root.at(("sut",)).mark.error(
             "sut: it cannot differ between cases: given hosts are measured as they are",
             hint="write a plan for each system",
         )
@@ -203,11 +237,13 @@ def _given_label(spec: PointSpec) -> dict[str, str]:
     return {"sut": spec.sut.label} if isinstance(spec.sut, GivenSut) else {}
 
 
-def _checked_point(tree: Node) -> PointSpec:
+def _checked_point(tree: Node, meant: list[str], problems: Problems, *, is_partial: bool = False) -> list[PointSpec]:
+    """The point, alone; nothing where it is wrong."""
     try:
-        return validate_input(PointSpec, _as_written(tree), HERE)
+        return [validate_input(PointSpec, _as_written(tree), HERE)]
     except ValidationError as error:
-        raise first_complaint(error, PointSpec, tree) from None
+        problems.add(complaints(error, PointSpec, tree, meant=meant, is_partial=is_partial))
+        return []
 
 
 def _as_written(node: Node) -> Any:
@@ -221,9 +257,25 @@ def _as_written(node: Node) -> Any:
     return node.value
 
 
-def _targets(root: Node, tests: tuple[Test, ...]) -> tuple[Target, ...]:
-    kinds = {test.name: test.kind for test in tests}
-    return tuple(read_target(node, kinds) for node in root.at(("targets",)).items)
+def _targets(root: Node, specs: list[PointSpec], problems: Problems) -> tuple[Target, ...]:
+    kinds = {test.name: test.kind for test in specs[0].tests} if specs else _kinds_as_written(root)
+    found: list[Target] = []
+    for node in root.at(("targets",)).items:
+        with problems.caught():
+            if isinstance(node.value, str) and kinds:
+                found.append(read_target(node, kinds))
+    return tuple(found)
+
+
+def _kinds_as_written(root: Node) -> dict[str, str]:
+    """The kinds of tests by name, where all of them can be read although something else is wrong; else none."""
+    kinds = {}
+    for test in root.at(("tests",)).items:
+        name, kind = name_of(test), test.at(("kind",)).value
+        if name is None or not isinstance(kind, str) or kind not in METRICS:
+            return {}
+        kinds[name] = kind
+    return kinds
 
 
 def _axes(points: Sequence[Mapping[str, str]]) -> dict[str, tuple[str, ...]]:
@@ -240,5 +292,9 @@ def _derived_seed(document: dict[str, Any]) -> int:
     return int.from_bytes(hashlib.sha256(content.encode()).digest()[:4], "big")
 
 
+MOST_PLAN_BYTES = 256 * 1024
+"""The longest plan; reading YAML takes seconds at this size."""
+_LONGEST_CHAIN = 20
+_OF_THE_MATRIX = frozenset({"axes", "include", "exclude"})
 _KEYS = FRAME_KEYS | POINT_KEYS
 _FIELDS = list(PlanDocument.model_fields.items())

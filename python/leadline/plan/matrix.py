@@ -10,13 +10,14 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from leadline.errors import PlanError
 from leadline.plan.complaints import keys_of, kinds_of
 from leadline.plan.hosts import LinkSpec
+from leadline.plan.problems import Problems
 from leadline.plan.source import Location, Node, did_you_mean, name_of, plain, walk
 from leadline.plan.sut import Sut
 from leadline.plan.workloads import Test
@@ -34,30 +35,36 @@ class Matrix:
     notes: list[str]
 
 
-def read_matrix(root: Node) -> Matrix:
-    """The points of a plan's tree.
-
-    Raises:
-        PlanError: an axis that is neither a path nor used, a value twice, no point left, too many.
+def read_matrix(root: Node, problems: Problems) -> Matrix | None:
+    """The points of a plan's tree; None where one of its axes is wrong, which becomes a problem: an axis that is
+    neither a path nor used, a value twice, no point left, too many.
     """
+    before = len(problems)
     axes = {name: node.items for name, node in root.at(("axes",)).mapping.items()} if "axes" in root.mapping else {}
     added = _points_of(root, "include")
     removed = _points_of(root, "exclude")
     known = _Names.of(root)
-    _refuse_mistaken_placeholders(root, [*axes, *(name for entry in added for name in entry)])
+    problems.add(_mistaken_placeholders(root, [*axes, *(name for entry in added for name in entry)]))
+    is_misnamed = len(problems) > before  # then the axis that is meant seems to be used nowhere
     for name, node in root.mapping["axes"].mapping.items() if axes else ():
-        known.check(name, node)
-        _refuse_repeated_values(name, node)
+        with problems.caught():
+            known.check(name, node, needs_use=not is_misnamed)
+        with problems.caught():
+            _refuse_repeated_values(name, node)
     for entry in (*added, *removed):
         for name, node in entry.items():
-            known.check(name, node)
-    points, notes = _crossed(root, axes, removed, only_included=not axes and bool(added))
-    points += _not_repeated(points, added, notes)
-    if not points:
-        raise _place(root, "exclude").mark.error("no case is left", hint="exclude removes all of them")
-    if len(points) > MOST_CASES:
-        raise _too_many(root, len(points))
-    return Matrix(points, notes)
+            with problems.caught():
+                known.check(name, node, needs_use=not is_misnamed)
+    with problems.caught():
+        points, notes = _crossed(root, axes, removed, only_included=not axes and bool(added))
+        points += _not_repeated(points, added, notes)
+        if not points:
+            raise _place(root, "exclude").mark.error("no case is left", hint="exclude removes all of them")
+        if len(points) > MOST_CASES:
+            raise _too_many(root, len(points))
+        if len(problems) == before:
+            return Matrix(points, notes)
+    return None
 
 
 def resolve(root: Node, point: Point) -> Node:
@@ -121,7 +128,10 @@ class _Names:
         used = {name for node in _where_placeholders_may_be(root) for name in _placeholders(node)}
         return cls(list(dict.fromkeys(paths)), used)
 
-    def check(self, axis: str, node: Node) -> None:
+    def check(self, axis: str, node: Node, *, needs_use: bool) -> None:
+        """Raise PlanError for an axis that means nothing; one without a dot may wait for its use."""
+        if not needs_use and "." not in axis:
+            return
         if axis in self.paths or axis in self.used:
             if axis.partition(".")[0] in _ROOTS and axis not in self.paths:
                 raise node.mark.error(f"unknown axis '{axis}'", hint=did_you_mean(axis, self.paths))
@@ -183,15 +193,18 @@ def _not_repeated(points: list[Point], added: list[Point], notes: list[str]) -> 
     return kept
 
 
-def _refuse_mistaken_placeholders(root: Node, axes: list[str]) -> None:
+def _mistaken_placeholders(root: Node, axes: list[str]) -> Iterator[PlanError]:
+    names = {id(test.child("name")) for test in root.at(("tests",)).items}  # which are checked to hold none
     for node in _where_placeholders_may_be(root):
+        if id(node) in names:
+            continue
         lonely = next(iter(node.mapping)) if len(node.mapping) == 1 else None
         if lonely in axes and node.mapping[lonely].value is None:  # YAML's own reading of {packet}
-            raise node.mark.error(f'a placeholder needs quotes: "{{{lonely}}}"')
+            yield node.mark.error(f'a placeholder needs quotes: "{{{lonely}}}"')
         for name in _placeholders(node):
             if name not in axes:
                 hint = did_you_mean(name, axes) if axes else _NO_AXIS
-                raise node.mark.error(f"unknown placeholder '{{{name}}}'", hint=hint)
+                yield node.mark.error(f"unknown placeholder '{{{name}}}'", hint=hint)
 
 
 def _where_placeholders_may_be(root: Node) -> list[Node]:

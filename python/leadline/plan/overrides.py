@@ -8,23 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from leadline.plan.problems import Problems
 from leadline.plan.source import Mark, Node, did_you_mean, name_of, parse_value
 
 
-def apply_overrides(root: Node, overrides: Sequence[str]) -> Node:
+def apply_overrides(root: Node, overrides: Sequence[str], problems: Problems) -> Node:
     """The tree with every override applied, in order; what they set carries the argument as its origin.
 
-    Raises:
-        PlanError: no `=`, no such list item, a path through a scalar, a value that is not YAML; it names the argument.
+    Those that cannot be applied become problems that name the argument: no `=`, no such list item, a path through a
+    scalar, a value that is not YAML.
     """
     for argument in overrides:
-        mark = Mark(f"--set {argument}", None)
-        path, separator, text = argument.partition("=")
-        parts = path.strip().split(".")
-        if not separator or not all(parts):
-            raise mark.error("not a KEY=VALUE", hint="write it as in --set repeat=2 or --set 'axes.clients=[5, 20]'")
-        root = _put(root, parts, parse_value(text, mark), mark, above="")
+        with problems.caught():
+            root = _applied(root, argument)
     return root
+
+
+def _applied(root: Node, argument: str) -> Node:
+    mark = Mark(f"--set {argument}", None)
+    path, separator, text = argument.partition("=")
+    parts = path.strip().split(".")
+    if not separator or not all(parts):
+        raise mark.error("not a KEY=VALUE", hint="write it as in --set repeat=2 or --set 'axes.clients=[5, 20]'")
+    return _put(root, parts, parse_value(text, mark), mark, above="")
 
 
 def _put(node: Node, parts: list[str], value: Node, mark: Mark, above: str) -> Node:

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import difflib
 import math
+import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.error import ReusedAnchorWarning, YAMLError
 from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
 from leadline.errors import PlanError
+from leadline.plan.problems import Problems
+from leadline.plan.yaml_errors import explain
 
 Scalar = str | int | float | bool | None
 Location = tuple[str | int, ...]
@@ -100,23 +104,28 @@ def name_of(node: Node) -> str | None:
     return name.value if name is not None and isinstance(name.value, str) else None
 
 
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that this one was probably meant to be."""
+    return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)), None)
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A hint: the nearest of the known words, or what there is."""
     options = list(dict.fromkeys(known))
-    near = difflib.get_close_matches(word, options, n=1, cutoff=0.6)
+    near = nearest(word, options)
     if near:
-        return f"did you mean '{near[0]}'?"
+        return f"did you mean '{near}'?"
     shown = ", ".join(options[:_MOST_OPTIONS_SHOWN]) + (", ..." if len(options) > _MOST_OPTIONS_SHOWN else "")
     return f"there is {shown}" if options else "there is none"
 
 
-def parse_plan_text(text: str, file: str) -> Node:
-    """The tree of a plan's text, a mapping for certain.
+def parse_plan_text(text: str, file: str, problems: Problems) -> Node:
+    """The tree of a plan's text, a mapping for certain; entries that cannot be read become problems and are left out.
 
     Raises:
-        PlanError: not YAML, empty, not a mapping, a key twice.
+        PlanError: not YAML, empty, not a mapping.
     """
-    tree = _parse(text, Mark(file, 1), fixed=None)
+    tree = _parse(text, Mark(file, 1), problems, fixed=None)
     if tree is None or (tree.value is None and not text.strip()):
         raise PlanError(file, 1, "the plan is empty", hint="it needs at least name, sut and tests")
     if not isinstance(tree.value, dict):
@@ -127,8 +136,11 @@ def parse_plan_text(text: str, file: str) -> Node:
 
 
 def parse_value(text: str, mark: Mark) -> Node:
-    """The tree of a value that was given as an argument; every node carries the argument's mark."""
-    return _parse(text, mark, fixed=mark) or Node(None, mark)
+    """The tree of a value that was given as an argument; every node carries the argument's mark. Raises PlanError."""
+    problems = Problems()
+    value = _parse(text, mark, problems, fixed=mark) or Node(None, mark)
+    problems.raise_any()
+    return value
 
 
 def inherit(base: Node, over: Node) -> Node:
@@ -157,58 +169,85 @@ def _all_named(node: Node) -> bool:
     return bool(node.items) and all(name_of(item) is not None for item in node.items)
 
 
-def _parse(text: str, start: Mark, *, fixed: Mark | None) -> Node | None:
+def _parse(text: str, start: Mark, problems: Problems, *, fixed: Mark | None) -> Node | None:
     try:
-        root = YAML(typ="safe", pure=True).compose(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ReusedAnchorWarning)  # an anchor may be used again
+            root = YAML(typ="safe", pure=True).compose(text)
     except RecursionError:
         raise start.error("nested too deeply for a plan") from None
-    except MarkedYAMLError as error:
-        place = fixed or Mark(start.file, error.problem_mark.line + 1 if error.problem_mark else start.line)
-        raise place.error(f"not valid YAML: {_first_line(error.problem or error.context)}") from None
     except YAMLError as error:
-        raise start.error(f"not valid YAML: {_first_line(error)}") from None
+        problem = explain(error, text)
+        place = fixed or Mark(start.file, problem.line or start.line)
+        raise place.error(problem.text, hint=problem.hint) from None
     if root is None:
         return None
-    return _Reader(start.file, fixed).read(root, start)
+    return _Reader(start.file, fixed, problems).read(root, start)
+
+
+class _TooLarge(PlanError):
+    """Ends the reading, however many places it is met at."""
 
 
 class _Reader:
     """One pass over the library's nodes, with what must not grow without bound counted."""
 
-    def __init__(self, file: str, fixed: Mark | None) -> None:
+    def __init__(self, file: str, fixed: Mark | None, problems: Problems) -> None:
         self._file = file
         self._fixed = fixed
+        self._problems = problems
         self._left = _MOST_NODES
         self._scalars = YAML(typ="safe", pure=True).constructor
 
     def read(self, node: Any, mark: Mark, depth: int = 0) -> Node:
         self._left -= 1
         if self._left < 0 or depth > _DEEPEST:
-            raise mark.error("too large for a plan, or an alias that contains itself")
+            raise _TooLarge(mark.file, mark.line, "too large for a plan, or an alias that contains itself")
         if isinstance(node, MappingNode) and node.tag == "tag:yaml.org,2002:map":
             return Node(self._entries(node, depth), mark)
         if isinstance(node, SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
-            return Node([self.read(item, self._mark(item), depth + 1) for item in node.value], mark)
+            return Node(self._items(node, depth), mark)
         if isinstance(node, ScalarNode) and node.tag in _SCALAR_TAGS:
             return Node(self._scalar(node, mark), mark)
         raise mark.error(f"the tag {node.tag} has no meaning in a plan", hint="remove it")
 
+    def _items(self, node: Any, depth: int) -> list[Node]:
+        items: list[Node] = []
+        for item in node.value:
+            with self._kept():
+                items.append(self.read(item, self._mark(item), depth + 1))
+        return items
+
     def _entries(self, node: Any, depth: int) -> dict[str, Node]:
         entries: dict[str, Node] = {}
         for key, value in node.value:
-            mark = self._mark(key)
-            if key.tag == "tag:yaml.org,2002:merge":
-                raise mark.error("'<<' has no meaning in a plan", hint="use 'extends: FILE' to inherit")
-            if not isinstance(key, ScalarNode):
-                raise mark.error(
-                    "a key is not text", hint="write 'key: value'; placeholders need quotes, as in \"{packet}\""
-                )
-            if key.value in entries:
-                first = entries[key.value].mark
-                where = f" (first in line {first.line})" if first.line is not None else ""
-                raise mark.error(f"the key '{key.value}' is here twice{where}", hint="remove one")
-            entries[key.value] = self.read(value, mark, depth + 1)
+            with self._kept():
+                name = self._key(key, entries)
+                entries[name] = self.read(value, self._mark(key), depth + 1)
         return entries
+
+    def _key(self, key: Any, entries: dict[str, Node]) -> str:
+        mark = self._mark(key)
+        if key.tag == "tag:yaml.org,2002:merge":
+            raise mark.error("'<<' has no meaning in a plan", hint="use 'extends: FILE' to inherit")
+        if not isinstance(key, ScalarNode):
+            hint = "write 'key: value'; placeholders need quotes, as in \"{packet}\""
+            raise mark.error("a key is not text", hint=hint)
+        if key.value in entries:
+            first = entries[key.value].mark
+            where = f" (first in line {first.line})" if first.line is not None else ""
+            raise mark.error(f"the key '{key.value}' is here twice{where}", hint="remove one")
+        return str(key.value)
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        """Go on behind a mistake, so that the next one is found too."""
+        try:
+            yield
+        except _TooLarge:
+            raise
+        except PlanError as error:
+            self._problems.add([error])
 
     def _scalar(self, node: Any, mark: Mark) -> Scalar:
         if node.tag in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:timestamp"):
@@ -223,10 +262,6 @@ class _Reader:
 
     def _mark(self, node: Any) -> Mark:
         return self._fixed or Mark(self._file, node.start_mark.line + 1)
-
-
-def _first_line(words: object) -> str:
-    return (str(words).strip().splitlines() or ["unreadable"])[0]
 
 
 _MOST_NODES = 100_000

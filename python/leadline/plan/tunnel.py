@@ -11,6 +11,7 @@ from ipaddress import ip_address, ip_network, summarize_address_range
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
 
 from leadline.plan import rate, units
 from leadline.plan.every_test import EveryTest
@@ -21,6 +22,7 @@ from leadline.plan.fields import (
     PlanModel,
     SizeBytes,
     complaint,
+    rule,
     within,
 )
 from leadline.plan.rate import PerSecondOrStages, Stages
@@ -234,11 +236,10 @@ class TunnelTest(EveryTest):
     bind: Items[Annotated[str, AfterValidator(_addresses)]] = ()
     """Local addresses that the clients take in turn, networks and ranges (FIRST-LAST) included."""
 
-    @model_validator(mode="after")
-    def _the_fleet_fits(self) -> Self:
+    @rule
+    def _the_fleet_fits(self) -> Iterator[PydanticCustomError]:
         for at, text, hint in conflicts(self):
-            raise complaint(text, at=(at,), hint=hint)
-        return self
+            yield complaint(text, at=(at,), hint=hint)
 
     def counted(self, clients: int) -> TunnelTest:
         """The same of so many clients."""

@@ -6,12 +6,14 @@ Rates and flows count per client. A new workload belongs here (a model with its 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from leadline.plan.every_test import EveryTest
-from leadline.plan.fields import Count, DurationMs, RateBps, SizeBytes, Total, complaint, within
+from leadline.plan.fields import Count, DurationMs, RateBps, SizeBytes, Total, complaint, rule, within
 from leadline.plan.http import HttpTest
 from leadline.plan.tunnel import TunnelTest
 
@@ -90,19 +92,18 @@ class RrTest(EveryTest):
         }
         return {**given, **missing}
 
-    @model_validator(mode="after")
-    def _datagrams_carry_it(self) -> Self:
+    @rule
+    def _datagrams_carry_it(self) -> Iterator[PydanticCustomError]:
         for key, size in (("request", self.request_bytes), ("response", self.response_bytes)):
             if self.protocol == "udp" and size < SMALLEST_UDP_PAYLOAD_BYTES:
-                raise complaint(
+                yield complaint(
                     f"{size} is too small for a measured datagram; at least {SMALLEST_UDP_PAYLOAD_BYTES} bytes",
                     at=(key,),
                 )
             if self.protocol == "udp" and size > LARGEST_UDP_PAYLOAD_BYTES:
-                raise complaint(
+                yield complaint(
                     f"{size} is too large for a datagram; at most {LARGEST_UDP_PAYLOAD_BYTES} bytes", at=(key,)
                 )
-        return self
 
 
 Test = Annotated[TcpTest | UdpTest | RrTest | HttpTest | TunnelTest, Field(discriminator="kind")]

@@ -71,6 +71,16 @@ def test_a_wrong_plan(plan: Path, right: str, wrong: str, said: str) -> None:
     assert said in complaint(plan.parent, "plan", "plan.yaml")
 
 
+def test_every_mistake_of_a_plan_is_a_line_of_its_own(plan: Path) -> None:
+    plan.write_text(PLAN.replace("duration: 1s", "duration: -1s").replace("kind: wireguard", "kind: wiregard"))
+    ended = leadline(plan.parent, "plan", "plan.yaml", "--json")
+    assert ended.returncode == 2
+    lines = ended.stderr.splitlines()
+    assert [line.split(": ")[1] for line in lines] == ["plan.yaml:5", "plan.yaml:7"]
+    error = json.loads(ended.stdout)["error"]
+    assert [f"leadline: {message}" for message in (error["message"], *error["others"])] == lines
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -79,7 +89,7 @@ def test_a_wrong_plan(plan: Path, right: str, wrong: str, said: str) -> None:
         (["run", "plan.yaml", "--jsn"], "No such option: --jsn (Possible options: --json"),
         (["run", "plan.yaml", "more"], "Got unexpected extra argument(s) (more)"),
         (["run", "none.yaml"], "none.yaml: there is no such file"),
-        (["run", "."], ".: cannot be read: Is a directory"),
+        (["run", "."], ".: this is a folder, not a regular file"),
         (["run", "plan.yaml", "--set", "repeta=2"], "--set repeta=2: unknown key 'repeta'; did you mean 'repeat'?"),
         (["run", "plan.yaml", "--set", "axes.clints=[1]"], "unknown axis 'clints'; did you mean 'clients'?"),
         (["run", "plan.yaml", "--only", "c09"], "--only c09: neither a case, a test nor AXIS=VALUE"),

@@ -25,12 +25,13 @@ def load(tmp_path: Path) -> Callable[..., Plan]:
 
 @pytest.fixture
 def complaint(load: Callable[..., Plan], tmp_path: Path) -> Callable[..., str]:
-    """The complaint about a plan's text, with the file's folder cut off."""
+    """The one complaint about a plan's text, with the file's folder cut off."""
 
     def complain(text: str, *overrides: str) -> str:
         with pytest.raises(PlanError) as raised:
             load(text, *overrides)
         assert raised.value.exit_code == 2
+        assert [str(other) for other in raised.value.others] == [], "one mistake is one complaint"
         assert "\n" not in str(raised.value)
         return str(raised.value).replace(f"{tmp_path}/", "")
 

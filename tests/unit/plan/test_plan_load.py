@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from small_plan import GIVEN, LOCAL_HOSTS, SMALL
 
 from leadline.errors import PlanError
 from leadline.plan import HttpTest, LinkSpec, OpenvpnSut, Plan, RrTest, TcpTest, UdpTest, load_plan
+from leadline.plan.load import MOST_PLAN_BYTES
 
 Load = Callable[..., Plan]
 Complaint = Callable[..., str]
@@ -244,7 +246,7 @@ COMPLAINTS = [
     ),
     (
         changed("name: bulk", "name: 'u{packet}'"),
-        "plan.yaml:5: a test's name is the same in every case; tables show the axes beside it",
+        "plan.yaml:5: tests.u{packet}.name: a test's name is the same in every case; tables show the axes...",
     ),
     # Hosts
     (
@@ -264,15 +266,15 @@ COMPLAINTS = [
         "plan.yaml:6: hosts.gateway: 'ssh://gw:99999' has no possible port; 1 to 65535",
     ),
     (
-        SMALL + "hosts: {server: local, clients: [local]}",
+        GIVEN + "hosts: {server: local, clients: [local]}",
         "plan.yaml:6: hosts: 'gateway' is missing; it has gateway, server and clients",
     ),
     (
-        SMALL + "topology: site-to-site\nhosts: {gateway: local, server: local, clients: [local]}",
+        GIVEN + "topology: site-to-site\nhosts: {gateway: local, server: local, clients: [local]}",
         "plan.yaml:7: hosts.gateway: a site-to-site plan has no gateway; it has gateway-a, gateway-b, server and...",
     ),
     (
-        SMALL + "hosts: {gateway: local, server: local, clients: [local]}\nclients: 2",
+        GIVEN + "hosts: {gateway: local, server: local, clients: [local]}\nclients: 2",
         "plan.yaml:7: clients: 2 clients, but hosts has 1; give more of them in hosts.clients",
     ),
     (
@@ -368,15 +370,35 @@ COMPLAINTS = [
         SMALL + "lab: {link: {rate: 1mbit, rate: 2mbit}}",
         "plan.yaml:6: the key 'rate' is here twice (first in line 6); remove one",
     ),
-    ("name: a: b\n", "plan.yaml:1: not valid YAML: mapping values are not allowed here"),
-    ("name: a\ntests:\n\t- 1\n", "plan.yaml:3: not valid YAML: found character '\\t' that cannot start any token"),
-    ("name: a\n---\nname: b\n", "plan.yaml:2: not valid YAML: but found another document..."),
-    ("name: \x01\n", "plan.yaml:1: not valid YAML: ..."),
-    ("name: *x\n", "plan.yaml:1: not valid YAML: found undefined alias 'x'"),
+    ("name: a: b\n", "plan.yaml:1: a ':' stands where no key can be; put text that holds ': ' in quotation marks..."),
+    ("name: a\n sut: b\n", "plan.yaml:2: a ':' stands where no key can be; ..."),
+    ("name: a\ntests:\n\t- 1\n", "plan.yaml:3: a tab stands where YAML has spaces; indent with spaces"),
+    ("name: a\n---\nname: b\n", "plan.yaml:2: a second document begins here ('---' or '...'); a plan is one document"),
+    ("name: a\nb: \x01\n", "plan.yaml:2: a character that text cannot hold (U+0001); remove it"),
+    ("name: *x\n", "plan.yaml:1: '*x' refers to nothing; put text that begins with '*' in quotation marks"),
+    (
+        "name: a\ntests: [{kind: tcp}\nclients: 1\n",
+        "plan.yaml:2: the '[' is not closed; close it with ']' before line 3, or put ',' between its items",
+    ),
+    (
+        "name: a\ntests:\n  - {kind: tcp, name: x\n  - {kind: udp}\n",
+        "plan.yaml:3: the '{' is not closed; close it with '}' before line 4, or put ',' between its items",
+    ),
+    ("name: a\ntests: [1,\n\n\n", "plan.yaml:2: the '[' is not closed; close it with ']'"),
+    ("name: a\nsut: {a: 1 b: 2}\n", "plan.yaml:2: the '{' is not closed; close it with '}', or put ',' between..."),
+    ("name: a\ntests: ]\n", "plan.yaml:2: ']' closes nothing; remove it"),
+    ("name: a\ntests: [1,,2]\n", "plan.yaml:2: a value is missing before ','"),
+    ("name: a\nb: 'c\nd: e\n", "plan.yaml:2: a quotation mark is not closed; close it, on this line"),
+    ("name: a\nsut\ntests: []\n", "plan.yaml:2: a key has no ':' after it; write 'key: value'"),
+    ("tests:\n  - a: x\n   b: y\n", "plan.yaml:3: the indentation fits none of the lines above; ..."),
+    ("tests:\n  - a: x\n    b: y\n  c: z\n", "plan.yaml:4: the indentation fits none of the lines above; ..."),
+    ("name: @x\n", "plan.yaml:1: text cannot begin with '@'; put the value in quotation marks"),
+    ("name: 'x' y\n", "plan.yaml:1: text follows a value that has ended; put all of it in quotes"),
+    ('name: "\\q"\n', "plan.yaml:1: '\\q' means nothing in double quotation marks; use single ones"),
     ("name: x\nsut: &a [*a]\n", "plan.yaml:2: too large for a plan, or an alias that contains itself"),
     ("name: " + "[" * 1500, "plan.yaml:1: nested too deeply for a plan"),
     ("name: x\nsut: !!set {a}\n", "plan.yaml:2: the tag tag:yaml.org,2002:set has no meaning in a plan; remove it"),
-    ("a: &a {b: 1}\nc:\n  <<: *a\n", "plan.yaml:3: '<<' has no meaning in a plan; use 'extends: FILE' to inherit"),
+    ("name: &a {b: 1}\nsut:\n  <<: *a\n", "plan.yaml:3: '<<' has no meaning in a plan; use 'extends: FILE' to inherit"),
     ("[a]: 1\n", "plan.yaml:1: a key is not text; write 'key: value'..."),
     (SMALL + "clients: .inf\n", "plan.yaml:6: .inf is not a quantity"),
     (SMALL + f"clients: {'9' * 5000}\n", "plan.yaml:6: a number of 5000 characters is no quantity"),
@@ -414,8 +436,37 @@ def test_no_such_file(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_no_plan(tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match="cannot be read: Is a directory"):
+    with pytest.raises(PlanError, match="this is a folder, not a regular file; give the path of a plan in YAML"):
         load_plan(tmp_path)
+
+
+def test_a_fifo_is_refused_without_waiting_for_its_writer(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "plan.yaml")
+    with pytest.raises(PlanError, match=r"plan\.yaml: this is a FIFO, not a regular file"):
+        load_plan(tmp_path / "plan.yaml")
+
+
+def test_a_device_is_refused_unread() -> None:
+    with pytest.raises(PlanError, match="/dev/zero: this is a device, not a regular file"):
+        load_plan(Path("/dev/zero"))
+
+
+def test_a_plan_beyond_the_largest_is_refused(load: Load) -> None:
+    padding = "#" * (MOST_PLAN_BYTES - len(SMALL))
+    assert load(SMALL + padding).cases
+    with pytest.raises(PlanError, match=r"plan\.yaml: this is too large; at most 256 KiB"):
+        load(SMALL + padding + "#")
+
+
+def test_a_fifo_that_a_plan_refers_to_is_refused(complaint: Complaint, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "body")
+    text = changed("kind: udp, packet: 100", "kind: http, method: POST, body_file: body")
+    assert complaint(text).endswith("body is a FIFO, not a regular file")
+
+
+def test_an_anchor_may_be_used_again(load: Load, recwarn: pytest.WarningsRecorder) -> None:
+    assert load(SMALL + "description: &a one\nrepeat: &a 1\n").cases
+    assert not recwarn.list
 
 
 def test_bytes_are_no_plan(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_a_whole_list_can_be_set(load: Load) -> None:
         ("tests.buk.duration=1s", "tests has no item called 'buk'; did you mean 'bulk'?"),
         ("tests.bulk.durtion=1s", "unknown key 'durtion' in tests.bulk; did you mean 'duration'?"),
         ("tests.bulk.duration=-1s", "tests.bulk.duration: '-1s' is negative; a duration is not"),
-        ("axes.clients=[5,", "not valid YAML: expected the node content, but found '<stream end>'"),
+        ("axes.clients=[5,", "the '[' is not closed; close it with ']'"),
         ("axes.clients=5", "axes.clients: 5 is not a list; write [5]"),
         ("axes.clients=[5, 0]", "clients: 0 is not possible; at least 1"),
         ("axes.sut.cihper=[A]", "unknown axis 'sut.cihper'; did you mean 'sut.cipher'?"),
