@@ -1,7 +1,7 @@
-"""A plan's file to a checked `Plan`: read, inherit, override, expand, check every case. The only I/O of this package.
+"""A plan's file to a checked `Plan`: inherit, override, expand, check every case. `regular_files` reads.
 
-Every mistake is reported, each as one line with file and line (or the `--set` argument). Whether keys fit each other is
-checked once each of them is right by itself.
+Every mistake is reported, each as one line with file and line (or the `--set` argument). Whether keys fit each other
+is checked once each of them is right by itself.
 """
 
 from __future__ import annotations
