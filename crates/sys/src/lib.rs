@@ -7,6 +7,7 @@ pub mod host;
 pub mod lua;
 pub mod memory;
 pub mod net;
+mod pinned;
 pub mod poll;
 pub mod priority;
 pub mod process;

@@ -10,10 +10,15 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::clock::{monotonic_ns, realtime_ns};
+use crate::pinned::Pinned;
 use crate::ring::{stamp_ns, CONTROL_BYTES};
 
 /// Two looks at both clocks differ by no more than this, ns, unless the wall clock was set or the thread waited in between.
 const CLOCKS_APART_NS: u64 = 100_000;
+/// How often both clocks are looked at, unless two looks at the monotonic one around one at the other are no further apart
+/// than this, ns.
+const LOOKS: usize = 5;
+const NEAR_NS: u64 = 1_000;
 /// Buffers that hold what a fast sender emits while a receiver waits for its CPU, bytes.
 const DATAGRAM_BUFFER_BYTES: usize = 4 << 20;
 
@@ -132,12 +137,12 @@ pub fn receive_drops(socket: impl AsFd) -> Option<u64> {
 
 /// Equal-sized datagrams, sent or received by one system call, over memory that is allocated once.
 pub struct DatagramBatch {
-    bytes: Box<[u8]>,
+    bytes: Pinned<u8>,
     slot_bytes: usize,
-    vectors: Box<[libc::iovec]>,
-    headers: Box<[libc::mmsghdr]>,
+    vectors: Pinned<libc::iovec>,
+    headers: Pinned<libc::mmsghdr>,
     /// Where the kernel puts its stamps; empty without.
-    control: Box<[Control]>,
+    control: Pinned<Control>,
     /// How many datagrams the last `receive` brought, and when it was over, ns.
     received: usize,
     received_ns: u64,
@@ -149,28 +154,24 @@ pub struct DatagramBatch {
 /// Aligned for the headers in it.
 type Control = [u64; CONTROL_BYTES / 8];
 
-// SAFETY: the raw pointers in `vectors` and `headers` point into the boxes of the same value, which move with it.
+// SAFETY: the raw pointers in `vectors` and `headers` point into what the same value owns, which stays where it is.
 unsafe impl Send for DatagramBatch {}
 
 impl DatagramBatch {
     /// Room for `count` datagrams of at most `slot_bytes`.
     pub fn new(count: usize, slot_bytes: usize) -> Self {
-        let mut bytes = vec![0u8; count * slot_bytes].into_boxed_slice();
-        let mut vectors: Box<[libc::iovec]> = bytes
-            .chunks_exact_mut(slot_bytes)
-            .map(|slot| libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: slot_bytes })
-            .collect();
-        let headers = vectors
-            .iter_mut()
-            .map(|vector| {
-                // SAFETY: an all-zero mmsghdr is valid: no address, no control data.
-                let mut header: libc::mmsghdr = unsafe { zeroed() };
-                header.msg_hdr.msg_iov = vector;
-                header.msg_hdr.msg_iovlen = 1;
-                header
-            })
-            .collect();
-        let (control, ahead_ns) = (Box::default(), realtime_ns().wrapping_sub(monotonic_ns()));
+        let bytes = Pinned::new(vec![0u8; count * slot_bytes].into_boxed_slice());
+        let vector = |index| libc::iovec { iov_base: bytes.place(index * slot_bytes).cast(), iov_len: slot_bytes };
+        let vectors = Pinned::new((0..count).map(vector).collect());
+        let header = |index| {
+            // SAFETY: an all-zero mmsghdr is valid: no address, no control data.
+            let mut header: libc::mmsghdr = unsafe { zeroed() };
+            header.msg_hdr.msg_iov = vectors.place(index);
+            header.msg_hdr.msg_iovlen = 1;
+            header
+        };
+        let headers = Pinned::new((0..count).map(header).collect());
+        let (control, ahead_ns) = (Pinned::new(Box::default()), ahead_ns(look));
         Self { bytes, slot_bytes, vectors, headers, control, received: 0, received_ns: 0, ahead_ns, is_steady: false }
     }
 
@@ -178,9 +179,9 @@ impl DatagramBatch {
     /// ([`crate::connect::stamp_received`]).
     pub fn stamped(count: usize, slot_bytes: usize) -> Self {
         let mut batch = Self::new(count, slot_bytes);
-        batch.control = vec![[0; CONTROL_BYTES / 8]; count].into_boxed_slice();
-        for (header, control) in batch.headers.iter_mut().zip(&mut batch.control) {
-            header.msg_hdr.msg_control = control.as_mut_ptr().cast();
+        batch.control = Pinned::new(vec![[0; CONTROL_BYTES / 8]; count].into_boxed_slice());
+        for (index, header) in batch.headers.iter_mut().enumerate() {
+            header.msg_hdr.msg_control = batch.control.place(index).cast();
             header.msg_hdr.msg_controllen = CONTROL_BYTES;
         }
         batch
@@ -213,7 +214,7 @@ impl DatagramBatch {
         let count = count.min(self.capacity());
         // SAFETY: the headers point to vectors and bytes that live as long as `self` and are `count` at least.
         let sent = unsafe {
-            libc::sendmmsg(socket.as_raw_fd(), self.headers.as_mut_ptr(), count as libc::c_uint, libc::MSG_DONTWAIT)
+            libc::sendmmsg(socket.as_raw_fd(), self.headers.place(0), count as libc::c_uint, libc::MSG_DONTWAIT)
         };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }
@@ -226,19 +227,13 @@ impl DatagramBatch {
         self.headers[..stamped].iter_mut().for_each(|header| header.msg_hdr.msg_controllen = CONTROL_BYTES);
         // SAFETY: as in `send`; no time-out is given, and the kernel writes no more control bytes than their lengths.
         let received = unsafe {
-            libc::recvmmsg(
-                socket.as_raw_fd(),
-                self.headers.as_mut_ptr(),
-                count,
-                libc::MSG_DONTWAIT,
-                std::ptr::null_mut(),
-            )
+            libc::recvmmsg(socket.as_raw_fd(), self.headers.place(0), count, libc::MSG_DONTWAIT, std::ptr::null_mut())
         };
         self.received = usize::try_from(received).unwrap_or(0);
         let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
         self.received_ns = monotonic_ns();
         if !self.control.is_empty() {
-            let ahead_ns = realtime_ns().wrapping_sub(self.received_ns);
+            let ahead_ns = ahead_ns(look);
             self.is_steady = ahead_ns.wrapping_sub(self.ahead_ns).wrapping_add(CLOCKS_APART_NS) <= 2 * CLOCKS_APART_NS;
             self.ahead_ns = ahead_ns;
         }
@@ -262,6 +257,30 @@ impl DatagramBatch {
         // A stamp of what came while the call was under way may seem later by the time between two looks at clocks.
         arrived.map_or(self.received_ns, |arrived_ns| arrived_ns.min(self.received_ns))
     }
+}
+
+/// Both clocks, ns: the monotonic one, the wall clock, and the monotonic one again.
+fn look() -> (u64, u64, u64) {
+    let before_ns = monotonic_ns();
+    (before_ns, realtime_ns(), monotonic_ns())
+}
+
+/// By how much the wall clock is at least ahead of the monotonic one, ns; it may be ahead by more, up to the time between the
+/// two looks around it. So no stamp seems to be from before what it is of, as a look whose thread lost its CPU in between
+/// would make it, and the nearest of several looks is off by very little.
+fn ahead_ns(mut look: impl FnMut() -> (u64, u64, u64)) -> u64 {
+    let apart_ns = |(before_ns, _, after_ns): (u64, u64, u64)| after_ns - before_ns;
+    let mut nearest = look();
+    for _ in 1..LOOKS {
+        if apart_ns(nearest) <= NEAR_NS {
+            break;
+        }
+        let next = look();
+        if apart_ns(next) < apart_ns(nearest) {
+            nearest = next;
+        }
+    }
+    nearest.1.wrapping_sub(nearest.2)
 }
 
 fn bytes_of(control: &Control) -> &[u8] {
@@ -296,6 +315,28 @@ mod tests {
     use super::*;
     use crate::connect::stamp_received;
     use std::net::Ipv4Addr;
+
+    #[test]
+    fn the_nearest_look_says_how_far_the_clocks_are_apart() {
+        const AHEAD_NS: u64 = 1_000_000_000_000;
+        // Each look: how long after the first clock the wall clock was read, and how long after that the first one again.
+        let ahead_of = |looks: &[(u64, u64)]| {
+            let (mut now_ns, mut looks, mut count) = (5_000, looks.iter(), 0);
+            let ahead_ns = ahead_ns(|| {
+                let (between_ns, after_ns) = looks.next().unwrap();
+                count += 1;
+                let before_ns = now_ns;
+                now_ns += between_ns + after_ns;
+                (before_ns, before_ns + between_ns + AHEAD_NS, now_ns)
+            });
+            (AHEAD_NS - ahead_ns, count)
+        };
+        assert_eq!(ahead_of(&[(20, 30)]), (30, 1));
+        // The thread lost its CPU between the first two clocks, then between the last two.
+        assert_eq!(ahead_of(&[(90_000, 20), (20, 90_000), (30, 40)]), (40, 3));
+        // Slow clocks, or a machine that never leaves it alone: the nearest of all looks.
+        assert_eq!(ahead_of(&[(5000, 9000), (4000, 2000), (9000, 2), (8000, 9), (7000, 7)]), (2000, 5));
+    }
 
     fn pair() -> (UdpSocket, UdpSocket) {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
