@@ -31,6 +31,7 @@ impl State {
         output: &Output,
         outside: &Arc<dyn Outside>,
     ) -> Result<Self, ScriptError> {
+        #[expect(clippy::disallowed_methods, reason = "the script is a program that its user starts")]
         let lua = leadline_sys::lua::lua_state();
         let chunk = chunk_name(&program.name);
         let ended = Arc::new(OnceLock::new());
