@@ -1,7 +1,9 @@
 //! What the calling thread has cost so far, and on which CPU it runs.
 #![allow(unsafe_code)]
 
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 
 /// CPU time of one thread, s.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,16 +16,51 @@ pub struct ThreadUsage {
     pub runnable_wait_s: Option<f64>,
 }
 
-impl ThreadUsage {
-    /// The calling thread's, since it began.
-    pub fn now() -> Self {
+/// Reads one thread's usage again and again, without opening anything in between.
+#[derive(Debug)]
+pub struct ThreadAccount {
+    /// `None` where the kernel keeps none.
+    schedstat: Option<File>,
+}
+
+/// More than three numbers of 64 bits have digits.
+const SCHEDSTAT_BYTES: usize = 64;
+
+impl ThreadAccount {
+    /// The calling thread's, which alone may read it.
+    pub fn of_this_thread() -> Self {
+        Self { schedstat: File::open("/proc/thread-self/schedstat").ok() }
+    }
+
+    /// What the thread has cost since it began.
+    pub fn now(&self) -> ThreadUsage {
         // SAFETY: an all-zero rusage is valid and the kernel fills it; RUSAGE_THREAD exists since Linux 2.6.26.
         let usage = unsafe {
             let mut usage: libc::rusage = std::mem::zeroed();
             libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
             usage
         };
-        Self { user_s: seconds(usage.ru_utime), system_s: seconds(usage.ru_stime), runnable_wait_s: runnable_wait_s() }
+        ThreadUsage {
+            user_s: seconds(usage.ru_utime),
+            system_s: seconds(usage.ru_stime),
+            runnable_wait_s: self.runnable_wait_s(),
+        }
+    }
+
+    /// The second field of schedstat: ns spent on a run queue.
+    fn runnable_wait_s(&self) -> Option<f64> {
+        let mut text = [0; SCHEDSTAT_BYTES];
+        let length = self.schedstat.as_ref()?.read_at(&mut text, 0).ok()?;
+        let text = std::str::from_utf8(&text[..length]).ok()?;
+        let waited_ns: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
+        Some(waited_ns as f64 / 1e9)
+    }
+}
+
+impl ThreadUsage {
+    /// The calling thread's, since it began.
+    pub fn now() -> Self {
+        ThreadAccount::of_this_thread().now()
     }
 
     /// What came since an earlier reading of the same thread.
@@ -73,13 +110,6 @@ pub fn pin_to(cpu: u32) -> io::Result<()> {
 
 fn seconds(time: libc::timeval) -> f64 {
     time.tv_sec as f64 + time.tv_usec as f64 / 1e6
-}
-
-/// The second field of schedstat: ns spent on a run queue.
-fn runnable_wait_s() -> Option<f64> {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    let waited_ns: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
-    Some(waited_ns as f64 / 1e9)
 }
 
 #[cfg(test)]

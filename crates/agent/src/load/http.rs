@@ -40,7 +40,7 @@ use self::start::{Begin, Opened, Start};
 use self::wire::{Engine, Wire, Wires};
 use self::worker::{Metric, Parts, Worker, METRICS};
 use super::conduct::span;
-use super::threads::{Collector, FlowCounters, Recorder, Rolled};
+use super::threads::{Collector, FlowCounters, Latest, Recorder, Rolled};
 use super::{Ready, Task};
 use crate::events::{input_error, system_error};
 use crate::flows::counters;
@@ -82,7 +82,7 @@ struct HttpLoad {
     start: Arc<Start>,
     counters: Vec<Arc<FlowCounters>>,
     rolled: mpsc::Receiver<Rolled>,
-    snapshots: mpsc::Receiver<Snapshot>,
+    snapshots: Vec<Arc<Latest<Snapshot>>>,
     threads: Vec<JoinHandle<io::Result<Option<WorkerReport>>>>,
 }
 
@@ -96,7 +96,6 @@ impl HttpLoad {
         engine: (Engine, Option<String>),
     ) -> Result<Box<dyn Ready>, ErrorReport> {
         let (out, rolled) = mpsc::channel();
-        let (tell, snapshots) = mpsc::channel();
         let (said, opened) = mpsc::channel();
         let mut scripts = cast.as_mut().and_then(|cast| cast.threads.take()).map(Vec::into_iter);
         let mut load = Self {
@@ -109,7 +108,7 @@ impl HttpLoad {
             batch: 1,
             engine,
             rolled,
-            snapshots,
+            snapshots: wires.iter().map(|_| Arc::default()).collect(),
         };
         let count = wires.len();
         for (number, wire) in wires.into_iter().enumerate() {
@@ -125,7 +124,7 @@ impl HttpLoad {
                 source,
                 recorder: Recorder::new(METRICS.len(), 0, out.clone()),
                 counters: Arc::clone(&load.counters[number]),
-                snapshots: tell.clone(),
+                snapshots: Arc::clone(&load.snapshots[number]),
                 number,
                 connections: (load.spec.connections as usize - number).div_ceil(count),
             });
@@ -271,7 +270,7 @@ impl Course {
             *answered = now;
         }
         let mut is_new = false;
-        for snapshot in load.snapshots.try_iter() {
+        for snapshot in load.snapshots.iter().filter_map(|latest| latest.hear()) {
             is_new = true;
             self.latest.insert(snapshot.worker, snapshot);
         }

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::{mpsc, Mutex, PoisonError};
 
 use leadline_stats::{Histogram, Place};
-use leadline_sys::usage::ThreadUsage;
+use leadline_sys::usage::{ThreadAccount, ThreadUsage};
 use leadline_wire::{FlowProgress, HistogramReport, ThreadReport};
 
 /// One flow's counters; on a cache line of their own, written by one thread with plain stores.
@@ -82,6 +82,9 @@ fn add(counter: &AtomicU64, amount: u64) {
 /// How often histograms leave their thread.
 pub const ROLL_NS: u64 = 1_000_000_000;
 
+/// A reader may be behind by this many rolls, beyond which a thread's histograms stay with it.
+const UNREAD_ROLLS: usize = 2;
+
 /// A histogram that a thread hands over, of one metric and one roll.
 #[derive(Debug)]
 pub struct Rolled {
@@ -103,6 +106,10 @@ pub struct Recorder {
     out: mpsc::Sender<Rolled>,
     home: mpsc::Sender<Histogram>,
     returned: mpsc::Receiver<Histogram>,
+    /// Histograms that were handed over and have not come back, and how many of them there may be. While a reader is behind,
+    /// what would be handed over is kept and added to: nothing is lost, and memory is bounded.
+    unread: usize,
+    most_unread: usize,
 }
 
 impl Recorder {
@@ -110,7 +117,17 @@ impl Recorder {
     pub fn new(metrics: usize, warm_until_ns: u64, out: mpsc::Sender<Rolled>) -> Self {
         let fresh = || (0..metrics).map(|_| Histogram::new()).collect();
         let (home, returned) = mpsc::channel();
-        Self { measured: fresh(), warmup: fresh(), warm_until_ns, next_roll_ns: 0, out, home, returned }
+        Self {
+            measured: fresh(),
+            warmup: fresh(),
+            warm_until_ns,
+            next_roll_ns: 0,
+            out,
+            home,
+            returned,
+            unread: 0,
+            most_unread: UNREAD_ROLLS * 2 * metrics,
+        }
     }
 
     /// Count one duration of a metric for an operation that was due at `due_ns`.
@@ -126,11 +143,17 @@ impl Recorder {
         set[metric].record_at(place);
     }
 
+    /// Whether `roll` would hand something over now, which takes longer than an operation may be late.
+    #[inline]
+    pub fn is_due(&self, now_ns: u64) -> bool {
+        now_ns >= self.next_roll_ns
+    }
+
     /// Hand over what there is when a second has passed; call on every turn of the loop.
     #[inline]
     pub fn roll(&mut self, now_ns: u64) {
         if now_ns >= self.next_roll_ns {
-            self.hand_over();
+            self.hand_over(self.most_unread);
             self.next_roll_ns = now_ns + ROLL_NS;
         }
     }
@@ -142,20 +165,52 @@ impl Recorder {
 
     /// Hand over the rest.
     pub fn finish(mut self) {
-        self.hand_over();
+        self.hand_over(usize::MAX);
     }
 
-    fn hand_over(&mut self) {
+    fn hand_over(&mut self, most_unread: usize) {
         for (set, warmup) in [(&mut self.measured, false), (&mut self.warmup, true)] {
             for (metric, histogram) in set.iter_mut().enumerate() {
                 if !histogram.is_empty() {
-                    let empty = self.returned.try_recv().unwrap_or_default();
+                    let empty = match self.returned.try_recv() {
+                        Ok(empty) => empty,
+                        Err(_) if self.unread >= most_unread => continue,
+                        Err(_) => {
+                            self.unread += 1;
+                            Histogram::new()
+                        }
+                    };
                     let histogram = std::mem::replace(histogram, empty);
                     // The reader only goes away when the task is over and nobody wants the figures.
                     let _ = self.out.send(Rolled { metric, warmup, histogram, home: self.home.clone() });
                 }
             }
         }
+    }
+}
+
+/// The latest word of one thread to another, each of which takes the place of the one before: what is not heard in time is
+/// replaced by what is newer, so that words that sum up all that was can be said for ever.
+#[derive(Debug)]
+pub struct Latest<T>(Mutex<Option<T>>);
+
+impl<T> Default for Latest<T> {
+    fn default() -> Self {
+        Self(Mutex::new(None))
+    }
+}
+
+impl<T> Latest<T> {
+    /// Say it, unless it is being listened to right now: then the next word has to do. Never waits.
+    pub fn say(&self, word: T) {
+        if let Ok(mut place) = self.0.try_lock() {
+            *place = Some(word);
+        }
+    }
+
+    /// What was said last, if that is new.
+    pub fn hear(&self) -> Option<T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -228,6 +283,7 @@ impl Collector {
 /// Measures what a stretch of a thread's life costs. CPU time and wall time always cover the same stretch.
 pub struct ThreadMeter {
     name: String,
+    account: ThreadAccount,
     before: ThreadUsage,
     began_ns: u64,
     /// The account when the thread's silence began, if it is silent.
@@ -237,12 +293,13 @@ pub struct ThreadMeter {
 impl ThreadMeter {
     /// From now on; must be read on the same thread.
     pub fn begin(name: impl Into<String>, now_ns: u64) -> Self {
-        Self { name: name.into(), before: ThreadUsage::now(), began_ns: now_ns, resting: None }
+        let account = ThreadAccount::of_this_thread();
+        Self { name: name.into(), before: account.now(), account, began_ns: now_ns, resting: None }
     }
 
     /// Nothing has moved for a while: what the thread waits from here on is no part of its account, unless it goes on.
     pub fn rest(&mut self, now_ns: u64) {
-        self.resting.get_or_insert_with(|| (ThreadUsage::now(), now_ns));
+        self.resting.get_or_insert_with(|| (self.account.now(), now_ns));
     }
 
     /// Payload moves again, so the silence was part of the test.
@@ -252,13 +309,13 @@ impl ThreadMeter {
 
     /// The account until now, which goes on.
     pub fn so_far(&self, now_ns: u64) -> ThreadReport {
-        let used = ThreadUsage::now().since(&self.before);
+        let used = self.account.now().since(&self.before);
         self.report(&used, now_ns)
     }
 
     /// The account until now, or until the silence began that lasts.
     pub fn end(self, now_ns: u64) -> ThreadReport {
-        let (usage, now_ns) = self.resting.unwrap_or_else(|| (ThreadUsage::now(), now_ns));
+        let (usage, now_ns) = self.resting.unwrap_or_else(|| (self.account.now(), now_ns));
         self.report(&usage.since(&self.before), now_ns)
     }
 
@@ -295,6 +352,32 @@ mod tests {
         assert_eq!(counts, expected.map(|(name, count)| (name.to_owned(), count)));
         assert_eq!(collector.recent().len(), 4);
         assert!(collector.recent().is_empty());
+    }
+
+    #[test]
+    fn a_reader_that_is_behind_costs_neither_counts_nor_memory() {
+        let (out, rolled) = mpsc::channel();
+        let mut recorder = Recorder::new(2, 0, out);
+        for second in 0..100 {
+            recorder.record(0, 1, 5);
+            recorder.record(1, 1, 5);
+            recorder.roll(second * ROLL_NS);
+        }
+        recorder.finish();
+        let rolled: Vec<Rolled> = rolled.iter().collect();
+        // Two rolls' worth of both metrics, measured and warm-up, and what is left at the end.
+        assert!(rolled.len() <= 2 * 2 * 2 + 2, "{} histograms wait", rolled.len());
+        let mut collector = Collector::new(&["latency", "late"]);
+        rolled.into_iter().for_each(|one| collector.take(one));
+        assert_eq!([collector.total(0).count(), collector.total(1).count()], [100, 100]);
+    }
+
+    #[test]
+    fn the_latest_word_replaces_those_that_were_not_heard() {
+        let latest = Latest::default();
+        assert_eq!(latest.hear(), None);
+        (1..=3).for_each(|word| latest.say(word));
+        assert_eq!((latest.hear(), latest.hear()), (Some(3), None));
     }
 
     #[test]

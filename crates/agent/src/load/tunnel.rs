@@ -41,7 +41,7 @@ use self::metric::METRICS;
 use self::plan::Plan;
 use self::report::{Snapshot, WorkerReport};
 use self::worker::{Parts, Worker};
-use super::threads::{Collector, Recorder, Rolled};
+use super::threads::{Collector, Latest, Recorder, Rolled};
 use super::{Ready, Task};
 use crate::events::system_error;
 use crate::flows::counters;
@@ -54,7 +54,7 @@ pub fn prepare(spec: &TunnelSpec) -> Result<Box<dyn Ready>, ErrorReport> {
     let carrying = if plan.traffic.is_some() { spec.clients } else { 0 };
     let fleet = Arc::new(Fleet::new(plan, counters(carrying), threads as usize));
     let (out, rolled) = mpsc::channel();
-    let (tell, snapshots) = mpsc::channel();
+    let snapshots: Vec<Arc<Latest<Snapshot>>> = (0..threads).map(|_| Arc::default()).collect();
     let interval_ns = u64::from(spec.interval_ms) * 1_000_000;
     let worker = |number| {
         Worker::new(Parts {
@@ -62,7 +62,7 @@ pub fn prepare(spec: &TunnelSpec) -> Result<Box<dyn Ready>, ErrorReport> {
             number,
             threads,
             recorder: Recorder::new(METRICS.len(), 0, out.clone()),
-            snapshots: tell.clone(),
+            snapshots: Arc::clone(&snapshots[number as usize]),
             snapshot_gap_ns: interval_ns,
         })
     };
@@ -76,7 +76,7 @@ struct TunnelLoad {
     fleet: Arc<Fleet>,
     workers: Vec<Worker>,
     rolled: mpsc::Receiver<Rolled>,
-    snapshots: mpsc::Receiver<Snapshot>,
+    snapshots: Vec<Arc<Latest<Snapshot>>>,
     interval_ns: u64,
     memory: Option<Before>,
 }
@@ -137,7 +137,7 @@ impl Course {
         &mut self,
         fleet: &Fleet,
         rolled: &mpsc::Receiver<Rolled>,
-        snapshots: &mpsc::Receiver<Snapshot>,
+        snapshots: &[Arc<Latest<Snapshot>>],
         task: &Task,
     ) {
         loop {
@@ -154,9 +154,9 @@ impl Course {
         }
     }
 
-    fn tell(&mut self, fleet: &Fleet, snapshots: &mpsc::Receiver<Snapshot>, task: &Task, now_ns: u64) {
+    fn tell(&mut self, fleet: &Fleet, snapshots: &[Arc<Latest<Snapshot>>], task: &Task, now_ns: u64) {
         let mut is_new = false;
-        for snapshot in snapshots.try_iter() {
+        for snapshot in snapshots.iter().filter_map(|latest| latest.hear()) {
             is_new = true;
             self.latest.insert(snapshot.worker, snapshot);
         }

@@ -24,7 +24,7 @@ use super::resolver::Resolver;
 use super::start::{Begin, Opened, Start};
 use super::wire::{Completion, Wire};
 use crate::flows::TURN_NS;
-use crate::load::threads::{FlowCounters, Recorder, ThreadMeter, ROLL_NS};
+use crate::load::threads::{FlowCounters, Latest, Recorder, ThreadMeter, ROLL_NS};
 
 /// The histograms, in the order of their names.
 #[derive(Clone, Copy)]
@@ -148,7 +148,7 @@ pub struct Worker<W> {
     /// When a connection was last seen to be free, ns.
     pub last_free_ns: u64,
     next_snapshot_ns: u64,
-    snapshots: mpsc::Sender<Snapshot>,
+    snapshots: Arc<Latest<Snapshot>>,
     number: usize,
 }
 
@@ -159,7 +159,7 @@ pub struct Parts<W> {
     pub source: Source,
     pub recorder: Recorder,
     pub counters: Arc<FlowCounters>,
-    pub snapshots: mpsc::Sender<Snapshot>,
+    pub snapshots: Arc<Latest<Snapshot>>,
     /// Which thread it is.
     pub number: usize,
     /// How many connections it has.
@@ -308,7 +308,7 @@ impl<W: Wire> Worker<W> {
     fn tell_standing(&mut self, meter: &ThreadMeter, spun_before_ns: u64, now_ns: u64) {
         self.next_snapshot_ns = now_ns + ROLL_NS;
         let due = self.schedule.due_count(now_ns);
-        let _ = self.snapshots.send(Snapshot {
+        self.snapshots.say(Snapshot {
             worker: self.number,
             tally: self.tally.clone(),
             due: due * u64::from(self.source.batch()),

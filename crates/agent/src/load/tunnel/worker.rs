@@ -5,7 +5,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
-use std::sync::{mpsc, Arc};
+use std::sync::Arc;
 
 use leadline_sys::clock::{monotonic_ns, sleep_until};
 use leadline_sys::poll::{Interest, Poll, Ready};
@@ -24,7 +24,7 @@ use super::report::{Failures, Snapshot, Tally, WorkerReport};
 use super::through::Pinging;
 use crate::flows::TURN_NS;
 use crate::gate::Gate;
-use crate::load::threads::{Recorder, ThreadMeter};
+use crate::load::threads::{Latest, Recorder, ThreadMeter};
 
 /// Sockets that one wait tells of: between two looks at them timers run.
 const READY_BATCH: usize = 64;
@@ -78,7 +78,7 @@ pub struct Worker {
     is_busy: bool,
     /// The fleet leaves: what ends now is no failure, and nothing begins any more.
     pub is_departing: bool,
-    snapshots: mpsc::Sender<Snapshot>,
+    snapshots: Arc<Latest<Snapshot>>,
     snapshot_gap_ns: u64,
     next_snapshot_ns: u64,
 }
@@ -89,7 +89,7 @@ pub struct Parts {
     pub number: u32,
     pub threads: u32,
     pub recorder: Recorder,
-    pub snapshots: mpsc::Sender<Snapshot>,
+    pub snapshots: Arc<Latest<Snapshot>>,
     pub snapshot_gap_ns: u64,
 }
 
@@ -432,8 +432,7 @@ impl Worker {
     fn tell_standing(&mut self, meter: &ThreadMeter, now_ns: u64) {
         self.next_snapshot_ns = now_ns + self.snapshot_gap_ns;
         self.tally.phases = self.phases;
-        // The task's thread only goes away when nobody wants the figures.
-        let _ = self.snapshots.send(Snapshot {
+        self.snapshots.say(Snapshot {
             worker: self.number,
             tally: self.tally.clone(),
             errors: self.failures.counts.clone(),

@@ -26,7 +26,7 @@ fn worker(spec: &TunnelSpec) -> Worker {
     let fleet = Arc::new(Fleet::new(Plan::new(spec).unwrap(), Vec::new(), 1));
     fleet.begin(monotonic_ns());
     let recorder = Recorder::new(METRICS.len(), 0, mpsc::channel().0);
-    let snapshots = mpsc::channel().0;
+    let snapshots = Arc::default();
     Worker::new(Parts { fleet, number: 0, threads: 1, recorder, snapshots, snapshot_gap_ns: SECOND_NS }).unwrap()
 }
 
