@@ -24,7 +24,7 @@ use std::sync::{mpsc, Arc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use leadline_http::{ClosedLoop, OpenLoop, Schedule};
+use leadline_http::{ClosedLoop, OpenLoop, Part, Schedule};
 use leadline_stats::Histogram;
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::priority::give_way;
@@ -200,15 +200,14 @@ impl Ready for HttpLoad {
 impl HttpLoad {
     fn schedule(&self, at_ns: u64) -> Arc<dyn Fn(usize) -> Schedule + Send + Sync> {
         let duration_ns = self.spec.duration_ms * 1_000_000;
-        // What a script makes at a time is taken at a time.
-        let batch = u64::from(self.batch);
-        let number = self.spec.number.map(|number| number.div_ceil(batch));
+        let (number, batch) = (self.spec.number, u64::from(self.batch));
         let (threads, stages) = (self.counters.len() as u64, self.plan.stages.clone());
-        Arc::new(move |index| match &stages {
-            Some(stages) => {
-                Schedule::Open(OpenLoop::new(stages.clone(), at_ns, duration_ns, number, index as u64, threads))
+        Arc::new(move |index| {
+            let part = Part { index: index as u64, threads, batch };
+            match &stages {
+                Some(stages) => Schedule::Open(OpenLoop::new(stages.clone(), at_ns, duration_ns, number, part)),
+                None => Schedule::Closed(ClosedLoop::new(at_ns, duration_ns, number, part)),
             }
-            None => Schedule::Closed(ClosedLoop::new(at_ns, duration_ns, number, index as u64, threads)),
         })
     }
 }

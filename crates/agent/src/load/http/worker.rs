@@ -10,7 +10,7 @@ use std::io;
 use std::sync::{mpsc, Arc};
 
 use leadline_http::tls::TlsClient;
-use leadline_http::{ClientConnection, ClosedLoop, Schedule};
+use leadline_http::{ClientConnection, ClosedLoop, Part, Schedule};
 use leadline_stats::Histogram;
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::priority::be_punctual;
@@ -200,7 +200,7 @@ impl<W: Wire> Worker<W> {
             up: 0,
             resolver,
             // Nothing is due before the load has begun.
-            schedule: Schedule::Closed(ClosedLoop::new(u64::MAX, 0, None, 0, 1)),
+            schedule: Schedule::Closed(ClosedLoop::new(u64::MAX, 0, None, Part { index: 0, threads: 1, batch: 1 })),
             source,
             recorder,
             late: plan.stages.is_some().then(Histogram::new),
