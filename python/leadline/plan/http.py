@@ -214,5 +214,6 @@ _EXCLUSIVE: tuple[tuple[str, tuple[str, ...], str | None], ...] = (
     ("urls", ("path", "size_bytes"), "every line has its own path"),
     ("urls", ("body", "body_file"), "write '@FILE' at the end of a line"),
     ("script", ("urls", "size_bytes"), "the script makes the requests"),
+    ("script", ("redirects",), "redirects of a script's requests are not followed"),
     ("unix_socket", ("proxy", "bind", "resolve", "dns", "tcp"), "a Unix socket has no addresses and no TCP"),
 )

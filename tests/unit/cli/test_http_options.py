@@ -258,6 +258,7 @@ REFUSALS = [
     ([URL, "--urls", "{urls}"], "--urls beside a URL with a path"),
     (["http://example.org", "--urls", "{urls}", "--body", "x"], "--urls: not together with body; write '@FILE' at the"),
     (["http://example.org", "--urls", "{urls}", "-s", "{urls}"], "--script: not together with urls"),
+    ([URL, "-s", "{urls}", "--redirects", "1"], "--script: not together with redirects; redirects of a script's"),
     (["http://h", "--urls", "{urls}"], "urls:2: http://example.org/ is not on the server of the URL"),
     (["http://example.org", "--urls", "{urls}2"], "urls2:1: 'weight=0 /' is not '[weight=N] [METHOD] URL [@BODYFILE]'"),
     (["http://example.org", "--urls", "{urls}3"], "none cannot be read: No such file or directory"),

@@ -92,7 +92,6 @@ def test_every_key(load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     keep_alive: false
     timeout: 1s
     connect_timeout: 2s
-    redirects: 3
     bind: [127.0.0.2, "::1"]
     resolve: ["name:443:[::1]"]
     dns: connection

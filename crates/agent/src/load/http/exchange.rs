@@ -138,6 +138,7 @@ impl<W: Wire> Worker<W> {
         let piece = self.plan.requests.get(number);
         let range = piece.from as usize..piece.to as usize;
         (connection.request, connection.redirects_left) = (number as u32, self.plan.redirects);
+        connection.redirected = None;
         let batch = Batch { bytes: range.len(), requests: 1, expects_no_body: piece.expects_no_body };
         connection.machine.begin(due_ns, now_ns, batch);
         if connection.tls.is_some() {
@@ -429,8 +430,10 @@ impl<W: Wire> Worker<W> {
 
     /// Keeps the first example of each class.
     fn bad_status(&mut self, index: usize, status: u16) {
-        let request = self.connections[index].request as usize;
-        let source = &self.plan.sources[request.min(self.plan.sources.len() - 1)];
+        let connection = &self.connections[index];
+        let request = connection.request as usize;
+        let source =
+            connection.redirected.as_deref().unwrap_or(&self.plan.sources[request.min(self.plan.sources.len() - 1)]);
         self.failures.example(&format!("status_{}xx", status / 100), || {
             format!("{} {}: {status}", source.method, source.url.target)
         });
@@ -464,13 +467,15 @@ impl<W: Wire> Worker<W> {
         let Some(location) = connection.capture.as_ref().and_then(|capture| capture.field("location")) else {
             return false;
         };
-        let source = &self.plan.sources[connection.request as usize];
-        let Some(next) = redirect::next(source, answer.response.status, location) else { return false };
+        // RFC 9110, 10.2.2: a relative reference is resolved against the URI of the request that was redirected.
+        let source = connection.redirected.as_deref().unwrap_or(&self.plan.sources[connection.request as usize]);
+        let Some((source, next)) = redirect::next(source, answer.response.status, location) else { return false };
         let batch = Batch { bytes: next.bytes().len(), requests: 1, expects_no_body: next.expects_no_body() };
         self.tally.redirects += 1;
         self.tally.body_bytes += answer.response.body_bytes;
         let connection = &mut self.connections[index];
         connection.redirects_left -= 1;
+        connection.redirected = Some(Box::new(source));
         connection.machine.follow(batch);
         // It has been counted with the request that it follows from.
         self.counters.not_sent(0, 1);

@@ -41,7 +41,7 @@ pub struct Plan {
     pub stages: Option<Stages>,
 }
 
-/// A request as it was asked for.
+/// A request as it was asked for, or as a redirect asks for it.
 pub struct RequestSource {
     /// Where it goes.
     pub url: Url,
@@ -50,7 +50,7 @@ pub struct RequestSource {
     /// Its header fields, those that the whole load adds included.
     pub headers: Vec<(String, String)>,
     /// Its body.
-    pub body: Option<Vec<u8>>,
+    pub body: Option<Arc<[u8]>>,
     /// Whether its target is absolute, as a proxy wants it.
     pub is_proxied: bool,
 }
@@ -120,6 +120,12 @@ impl Plan {
         if spec.requests_per_connection == Some(0) {
             return Err(input_error("bad_http", "requests_per_connection has to be at least 1"));
         }
+        if spec.script.is_some() && spec.redirects > 0 {
+            return Err(input_error(
+                "bad_http",
+                "redirects of a script's requests are not followed; set redirects to 0",
+            ));
+        }
         let proxy = spec.route.proxy.as_deref().map(Proxy::parse).transpose()?;
         let sources = spec.requests.iter().map(|request| source(request, spec, proxy.as_ref()));
         let sources = sources.collect::<Result<Vec<_>, _>>()?;
@@ -133,10 +139,8 @@ impl Plan {
                 format!("{other} is on another server than {origin}; one load has one"),
             ));
         }
-        let templates = sources.iter().zip(&spec.requests).map(|(source, request)| {
-            let template = source.template(&source.method, &source.url, source.body.as_deref())?;
-            Ok((template, request.weight))
-        });
+        let templates =
+            sources.iter().zip(&spec.requests).map(|(source, request)| Ok((source.template()?, request.weight)));
         let requests = RequestSet::new(templates.collect::<Result<Vec<_>, ErrorReport>>()?)
             .map_err(|error| input_error("bad_request", error.to_string()))?;
         Ok(Self {
@@ -155,17 +159,18 @@ impl Plan {
 }
 
 impl RequestSource {
-    /// A request like this one with another method, URL or body.
-    pub fn template(&self, method: &str, url: &Url, body: Option<&[u8]>) -> Result<RequestTemplate, ErrorReport> {
+    /// Its bytes.
+    pub fn template(&self) -> Result<RequestTemplate, ErrorReport> {
         let headers = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let absolute;
         let url = if self.is_proxied {
-            absolute = Url { target: url.absolute(), ..url.clone() };
+            absolute = Url { target: self.url.absolute(), ..self.url.clone() };
             &absolute
         } else {
-            url
+            &self.url
         };
-        RequestTemplate::new(method, url, headers, body).map_err(|error| input_error("bad_request", error.to_string()))
+        let template = RequestTemplate::new(&self.method, url, headers, self.body.as_deref());
+        template.map_err(|error| input_error("bad_request", error.to_string()))
     }
 }
 
@@ -183,7 +188,7 @@ fn source(request: &HttpRequest, spec: &HttpSpec, proxy: Option<&Proxy>) -> Resu
     if spec.requests_per_connection == Some(1) && !says_connection {
         headers.push(("Connection".to_owned(), "close".to_owned()));
     }
-    Ok(RequestSource { url, method: request.method.clone(), headers, body, is_proxied })
+    Ok(RequestSource { url, method: request.method.clone(), headers, body: body.map(Arc::from), is_proxied })
 }
 
 struct Proxy {

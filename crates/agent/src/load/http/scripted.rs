@@ -154,7 +154,7 @@ fn origin(spec: &HttpSpec, plan: &Plan) -> Result<Origin, ErrorReport> {
         path: if source.is_proxied { url.absolute() } else { url.target.clone() },
         method: source.method.clone(),
         headers: source.headers.clone(),
-        body: source.body.clone(),
+        body: source.body.as_deref().map(<[u8]>::to_vec),
         addresses: match &plan.way.destination {
             Destination::Known(Remote::Inet(address), found) if spec.route.proxy.is_none() => {
                 let others = found.iter().flat_map(|found| &found.others);

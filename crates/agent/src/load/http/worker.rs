@@ -18,7 +18,7 @@ use leadline_wire::ThreadReport;
 
 use super::closing::settle;
 use super::exchange::{Capture, Source};
-use super::plan::Plan;
+use super::plan::{Plan, RequestSource};
 use super::report::{Failures, Snapshot, Tally, TcpSummary, WorkerReport};
 use super::resolver::Resolver;
 use super::start::{Begin, Opened, Start};
@@ -103,8 +103,9 @@ pub struct Connection {
     pub broken: Option<&'static str>,
     /// Requests that it has carried.
     pub served: u64,
-    /// Which request of the set is outstanding, and how many redirects it may still follow.
+    /// Which request of the set is outstanding, what a redirect has made of it, and how many more it may follow.
     pub request: u32,
+    pub redirected: Option<Box<RequestSource>>,
     pub redirects_left: u32,
     /// Bytes of handshakes and records that the socket has yet to take.
     pub records_left: usize,
@@ -188,6 +189,7 @@ impl<W: Wire> Worker<W> {
             broken: None,
             served: 0,
             request: 0,
+            redirected: None,
             redirects_left: 0,
             records_left: 0,
         };

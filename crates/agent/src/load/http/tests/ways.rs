@@ -462,6 +462,7 @@ fn what_cannot_be_is_said_in_a_line() {
         "bad_url"
     );
     assert_eq!(code(scripted(address, None, "function request(")), "bad_script");
+    assert_eq!(code(HttpSpec { redirects: 1, ..scripted(address, None, "") }), "bad_http");
     assert_eq!(code(HttpSpec { cpus: vec![9999], ..spec(address, None) }), "system_error");
     let mut bound = spec(address, None);
     bound.route.bind = vec!["nowhere".to_owned()];
