@@ -185,6 +185,14 @@ impl ClientConnection {
         self.follow(batch);
     }
 
+    /// Takes note of when the batch that was just begun was handed to the system, where that was later.
+    #[inline]
+    pub fn handed_over(&mut self, now_ns: u64) {
+        if self.has_outstanding() {
+            self.timing.sent_ns = now_ns;
+        }
+    }
+
     /// Begins what follows from the last answer and belongs to the same request, as a redirect's: its instants stay.
     #[inline]
     pub fn follow(&mut self, batch: Batch) {

@@ -8,6 +8,7 @@
 
 mod buffers;
 mod outgoing;
+mod sending;
 mod serving;
 mod stamped;
 #[cfg(test)]
@@ -18,11 +19,12 @@ use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use io_uring::types::{CancelBuilder, Fd, Fixed, SubmitArgs, Timespec};
+use io_uring::types::{CancelBuilder, Fixed, SubmitArgs, Timespec};
 use io_uring::{cqueue, opcode, squeue, EnterFlags, IoUring};
 
 use self::buffers::Buffers;
 use self::outgoing::{Flight, Outgoing};
+pub use self::sending::{Left, Sending};
 use self::stamped::Stamped;
 pub(crate) use self::stamped::{stamp_ns, CONTROL_BYTES};
 use crate::clock::monotonic_ns;
@@ -59,17 +61,6 @@ pub enum Completion {
     Accepted(OwnedFd),
 }
 
-/// What is known of a send that has been begun.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sending {
-    /// It will be taken whole; [`Completion::NotSent`] comes in the rare case that it was not.
-    Assumed,
-    /// [`Completion::Sent`] will tell, in pieces.
-    Told,
-}
-
-/// A send up to this long, bytes, is assumed to be taken at once: that is less than the smallest send buffer has room for.
-const ASSUMED_BYTES: usize = 4096;
 /// What one look for completions takes at most, ns.
 const LONGEST_STEP_NS: u64 = 2_000;
 /// Entries of the submission queue; more operations at a time only cost another system call.
@@ -117,6 +108,8 @@ pub struct Ring {
     awake_ns: u64,
     spun_ns: u64,
     queued: u32,
+    /// When operations were last handed to the kernel, ns.
+    handed_over_ns: u64,
     reaped: Vec<Reaped>,
     next: usize,
     /// The buffer that `received` shows, which part of it, and the kernel's stamp on it.
@@ -151,6 +144,7 @@ impl Ring {
             awake_ns: options.awake_ns,
             spun_ns: 0,
             queued: 0,
+            handed_over_ns: 0,
             reaped: Vec::with_capacity(SUBMISSIONS as usize),
             next: 0,
             lent: None,
@@ -174,90 +168,42 @@ impl Ring {
         self.starved
     }
 
-    /// Tell once when a socket can be written to or has failed: a connection that is being made.
+    /// Tell once when a socket can be written to or has failed: a connection that is being made. From here to
+    /// [`Ring::detach`] the kernel holds the socket, so that it is this one that is watched whatever becomes of its
+    /// descriptor.
     pub fn watch(&mut self, slot: usize, socket: impl AsFd) -> io::Result<()> {
+        self.register(slot, socket)?;
         let token = token(WATCH, slot, self.slots[slot].generation);
-        let fd = Fd(socket.as_fd().as_raw_fd());
         self.slots[slot].is_watched = true;
-        self.push(opcode::PollAdd::new(fd, libc::POLLOUT as u32).build().user_data(token))
+        self.push(opcode::PollAdd::new(Fixed(slot as u32), libc::POLLOUT as u32).build().user_data(token))
     }
 
-    /// Receive from a socket from now on. It has to be in blocking mode: the ring never blocks on it, but would report
+    fn register(&mut self, slot: usize, socket: impl AsFd) -> io::Result<()> {
+        self.uring.submitter().register_files_update(slot as u32, &[socket.as_fd().as_raw_fd()])?;
+        self.slots[slot].is_registered = true;
+        Ok(())
+    }
+
+    /// Receive from a socket from now on: from the one that the slot watches, where it does. It has to be in blocking mode: the ring never blocks on it, but would report
     /// "try again" for one that is not instead of waiting. With `stamped`, which wants a socket that was asked for stamps
     /// ([`crate::connect::stamp_received`]), [`Ring::stamp_ns`] tells when the kernel had what is received.
     pub fn attach(&mut self, slot: usize, socket: impl AsFd, stamped: bool) -> io::Result<()> {
-        self.uring.submitter().register_files_update(slot as u32, &[socket.as_fd().as_raw_fd()])?;
-        self.slots[slot].is_registered = true;
+        if !self.slots[slot].is_registered {
+            self.register(slot, socket)?;
+        }
         self.slots[slot].is_stamped = stamped;
         self.receive(slot)
     }
 
-    /// Send a piece of the payload. At most one such send per slot may be under way, and no copy.
-    #[inline]
-    pub fn send(&mut self, slot: usize, piece: Range<usize>) -> io::Result<Sending> {
-        let is_short = piece.len() <= ASSUMED_BYTES;
-        self.slots[slot].flight =
-            if is_short { Flight::Assumed { bytes: piece.len() } } else { Flight::Payload { to: piece.end } };
-        if !is_short {
-            self.outgoing.begin_payload(slot, piece.start);
-        }
-        let place = self.outgoing.payload(piece);
-        self.push_send(SEND, slot, place, is_short)?;
-        if self.queued >= self.batch {
-            self.enter(0, None)?;
-        }
-        Ok(if is_short { Sending::Assumed } else { Sending::Told })
-    }
-
-    /// Send a copy of these bytes, after all that was given for this slot before; always [`Sending::Told`]. What a slot
-    /// holds is unbounded: whoever sends more than the peer takes has to count.
-    pub fn send_copy(&mut self, slot: usize, bytes: &[u8]) -> io::Result<()> {
-        // What was assumed is over: nobody sends more before it has been answered.
-        let is_free = matches!(self.slots[slot].flight, Flight::None | Flight::Assumed { .. });
-        if let Some(flying) = self.outgoing.give(slot, bytes, is_free) {
-            self.slots[slot].flight = Flight::Copy;
-            self.push_send(COPY, slot, flying, false)?;
-            if self.queued >= self.batch {
-                self.enter(0, None)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Queues a send. With MSG_WAITALL, as for those that are assumed to be taken whole, the kernel goes on with a send
-    /// that the socket took in part; what falls short all the same counts as failed, and a failure is told even where
-    /// success is not.
-    #[inline]
-    fn push_send(
-        &mut self,
-        kind: u64,
-        slot: usize,
-        (address, length): (*const u8, usize),
-        assumed: bool,
-    ) -> io::Result<()> {
-        let (flags, skip) = if assumed {
-            (libc::MSG_NOSIGNAL | libc::MSG_WAITALL, squeue::Flags::SKIP_SUCCESS)
-        } else {
-            (libc::MSG_NOSIGNAL, squeue::Flags::empty())
-        };
-        let length = length.min(i32::MAX as usize) as u32;
-        let entry = opcode::Send::new(Fixed(slot as u32), address, length).flags(flags).build();
-        let token = token(kind, slot, self.slots[slot].generation);
-        self.push(entry.flags(skip).user_data(token))
-    }
-
-    /// Give a slot up: nothing of its socket will be told any more. Says how many bytes of an assumed send, if that was
-    /// the last one, the socket did not take.
-    pub fn detach(&mut self, slot: usize) -> io::Result<usize> {
+    /// Give a slot up: nothing of its socket will be told any more. Says what became of its last send.
+    pub fn detach(&mut self, slot: usize) -> io::Result<Left> {
         let Slot { generation, is_registered, is_receiving, is_watched, flight, .. } = self.slots[slot];
         let cancel = |kind, own| {
             let entry = opcode::AsyncCancel2::new(CancelBuilder::user_data(token(kind, slot, generation))).build();
             entry.user_data(token(own, slot, generation))
         };
-        match flight {
-            Flight::None => {}
-            Flight::Copy => self.push(cancel(COPY, CANCEL).flags(squeue::Flags::SKIP_SUCCESS))?,
-            Flight::Assumed { .. } | Flight::Payload { .. } => self.push(cancel(SEND, CANCEL_SEND))?,
+        if let Some(kind) = flight.kind() {
+            self.push(cancel(kind, CANCEL_SEND))?;
         }
         for (is_under_way, kind) in [(is_receiving, RECEIVE), (is_watched, WATCH)] {
             if is_under_way {
@@ -266,14 +212,13 @@ impl Ring {
         }
         // What is queued names the slot's number, so it has to be gone before the number means another socket.
         self.flush()?;
+        let left = self.left_of(slot, generation, flight)?;
         self.slots[slot] = Slot { generation: (generation + 1) & GENERATIONS, ..Slot::default() };
         self.outgoing.retire(slot, matches!(flight, Flight::Copy).then(|| token(COPY, slot, generation)));
         if is_registered {
             self.uring.submitter().register_files_update(slot as u32, &[-1])?;
         }
-        let Flight::Assumed { bytes } = flight else { return Ok(0) };
-        self.reap();
-        Ok(self.unsent(slot, generation, bytes))
+        Ok(left)
     }
 
     /// Hand over what is queued and wait until something has happened, or `until_ns` (monotonic) has come.
@@ -286,12 +231,15 @@ impl Ring {
         self.return_lent();
         let now_ns = monotonic_ns();
         let left_ns = until_ns.saturating_sub(now_ns);
+        if self.queued > 0 {
+            self.handed_over_ns = now_ns;
+        }
         if left_ns > self.awake_ns {
-            self.enter(1, Some(left_ns))?;
+            self.call(1, Some(left_ns))?;
             self.reap();
             return Ok(());
         }
-        self.enter(0, Some(0))?;
+        self.call(0, Some(0))?;
         self.reap();
         if self.reaped.is_empty() && left_ns > 0 {
             self.spin(until_ns)?;
@@ -400,49 +348,6 @@ impl Ring {
         })
     }
 
-    /// Takes how a send ended, and goes on with what is left of it.
-    fn take_sent(&mut self, kind: u64, slot: usize, result: i32) -> io::Result<Completion> {
-        let taken = result.max(0) as usize;
-        if kind == SEND && matches!(self.slots[slot].flight, Flight::Copy) {
-            // A piece that was assumed to be over has failed; the copy after it tells for itself.
-            return Ok(Completion::NotSent(0, io::Error::from_raw_os_error(-result.min(-1))));
-        }
-        let flight = std::mem::take(&mut self.slots[slot].flight);
-        if result < 0 {
-            self.outgoing.drop_all(slot);
-        }
-        let rest = match flight {
-            _ if result < 0 => None,
-            Flight::Payload { to } => self.outgoing.payload_rest(slot, taken, to),
-            Flight::Copy => self.outgoing.copy_rest(slot, taken),
-            Flight::None | Flight::Assumed { .. } => None,
-        };
-        if let Some(rest) = rest {
-            self.slots[slot].flight = flight;
-            self.push_send(kind, slot, rest, false)?;
-        }
-        let missing = if let Flight::Assumed { bytes } = flight { bytes.saturating_sub(taken) } else { 0 };
-        Ok(match (result, flight) {
-            (0.., Flight::Assumed { .. }) => Completion::NotSent(missing, io::ErrorKind::WriteZero.into()),
-            (0.., _) => Completion::Sent(taken),
-            _ => Completion::NotSent(missing, io::Error::from_raw_os_error(-result)),
-        })
-    }
-
-    /// How many bytes of a given-up slot's last send were not taken, from what has been reaped since.
-    fn unsent(&self, slot: usize, generation: u32, send_bytes: usize) -> usize {
-        let of_slot = |kind| token(kind, slot, generation);
-        let rest = &self.reaped[self.next..];
-        if let Some(told) = rest.iter().find(|reaped| reaped.user_data == of_slot(SEND)) {
-            return send_bytes - (told.result.max(0) as usize).min(send_bytes);
-        }
-        // Cancelled before a byte of it went (`MSG_WAITALL` keeps what it has begun), or over already (ENOENT).
-        match rest.iter().find(|reaped| reaped.user_data == of_slot(CANCEL_SEND)) {
-            Some(cancel) if cancel.result >= 0 => send_bytes,
-            _ => 0,
-        }
-    }
-
     fn receive(&mut self, slot: usize) -> io::Result<()> {
         self.slots[slot].is_receiving = true;
         let token = token(RECEIVE, slot, self.slots[slot].generation);
@@ -468,7 +373,8 @@ impl Ring {
         }
     }
 
-    fn flush(&mut self) -> io::Result<()> {
+    /// Hand over what is queued.
+    pub fn flush(&mut self) -> io::Result<()> {
         while self.queued > 0 {
             self.enter(0, None)?;
             if self.queued > 0 {
@@ -479,10 +385,24 @@ impl Ring {
         Ok(())
     }
 
+    /// As [`Ring::call`], and notes when what is queued is handed over.
+    fn enter(&mut self, want: u32, left_ns: Option<u64>) -> io::Result<()> {
+        if self.queued > 0 {
+            self.handed_over_ns = monotonic_ns();
+        }
+        self.call(want, left_ns)
+    }
+
+    /// When the last of what was begun so far was handed to the kernel, ns; `None` while some of it is queued.
+    #[inline]
+    pub fn handed_over_ns(&self) -> Option<u64> {
+        (self.queued == 0).then_some(self.handed_over_ns)
+    }
+
     /// Hands over what is queued; waits for `want` completions and at most `left_ns` where that is given, and lets the
     /// kernel do what it has put off until somebody waits.
     #[inline]
-    fn enter(&mut self, want: u32, left_ns: Option<u64>) -> io::Result<()> {
+    fn call(&mut self, want: u32, left_ns: Option<u64>) -> io::Result<()> {
         let time = left_ns.map(|left| Timespec::new().sec(left / 1_000_000_000).nsec((left % 1_000_000_000) as u32));
         let arguments = time.as_ref().map(|time| SubmitArgs::new().timespec(time));
         let flags = match arguments {

@@ -1,7 +1,7 @@
 //! HTTP load: what is asked for becomes a `plan`, and a thread for each group of connections. `worker` drives one thread's
-//! connections over a `wire` (io_uring or epoll): `link` brings them up, `exchange` sends and receives, `scripted` lets a
-//! script do so. `start` lets the threads go, `ending` counts what is left, `closing` parts from the server, `report` makes
-//! their figures one outcome.
+//! connections over a `wire` (io_uring or epoll): `link` brings them up, `sending` sends requests, `exchange` takes their
+//! answers, `scripted` lets a script do so. `start` lets the threads go, `ending` counts what is left, `closing` parts from
+//! the server, `report` makes their figures one outcome.
 
 mod closing;
 mod ending;
@@ -12,6 +12,7 @@ mod redirect;
 pub mod report;
 mod resolver;
 mod scripted;
+mod sending;
 mod start;
 #[cfg(test)]
 mod tests;

@@ -16,6 +16,17 @@ pub(super) enum Flight {
     Copy,
 }
 
+impl Flight {
+    /// The kind of its operation, where there is one.
+    pub(super) fn kind(self) -> Option<u64> {
+        match self {
+            Flight::None => None,
+            Flight::Assumed { .. } | Flight::Payload { .. } => Some(super::SEND),
+            Flight::Copy => Some(super::COPY),
+        }
+    }
+}
+
 /// A copy that is done with is kept for the next one unless it is larger than this, bytes.
 const KEPT_BYTES: usize = 64 * 1024;
 
@@ -85,7 +96,7 @@ impl Outgoing {
 
     /// What is left of a slot's copies after so many more bytes; `None` where that is all.
     pub(super) fn copy_rest(&mut self, slot: usize, taken: usize) -> Option<(*const u8, usize)> {
-        let own = self.own[slot].as_mut()?;
+        let own = self.own.get_mut(slot)?.as_mut()?;
         own.done += taken;
         if own.done >= own.flying.len() {
             own.flying.clear();

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use super::*;
 
+mod sends;
+
 const PAYLOAD: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
 /// Only a defect takes so long.
 const SOON_NS: u64 = 60_000_000_000;
@@ -144,7 +146,7 @@ fn what_comes_late_is_not_taken_for_the_successors() {
         if round % 2 == 0 {
             ring.wait(monotonic_ns() + SOON_NS).unwrap();
         }
-        assert_eq!(ring.detach(0).unwrap(), 0);
+        assert_eq!(ring.detach(0).unwrap(), Left::default());
     }
     nothing_comes(&mut ring);
 }
@@ -201,7 +203,7 @@ fn a_promise_that_was_not_kept_is_corrected() {
         _ => false,
     });
     assert_eq!(missing, Some(PAYLOAD.len()));
-    assert_eq!(ring.detach(0).unwrap(), 0, "it has been told");
+    assert_eq!(ring.detach(0).unwrap(), Left::default(), "it has been told");
     // The peer reads nothing and there is no room: told by giving up.
     let (mut full, _theirs) = UnixStream::pair().unwrap();
     full.set_nonblocking(true).unwrap();
@@ -210,13 +212,13 @@ fn a_promise_that_was_not_kept_is_corrected() {
     ring.attach(1, &full, false).unwrap();
     ring.send(1, 4..PAYLOAD.len()).unwrap();
     nothing_comes(&mut ring);
-    assert_eq!(ring.detach(1).unwrap(), PAYLOAD.len() - 4);
+    assert_eq!(ring.detach(1).unwrap().unsent_bytes, PAYLOAD.len() - 4);
     // Broken and given up before anybody has asked.
     let (gone, theirs) = UnixStream::pair().unwrap();
     ring.attach(2, &gone, false).unwrap();
     drop(theirs);
     ring.send(2, 0..PAYLOAD.len()).unwrap();
-    assert_eq!(ring.detach(2).unwrap(), PAYLOAD.len());
+    assert_eq!(ring.detach(2).unwrap().unsent_bytes, PAYLOAD.len());
     nothing_comes(&mut ring);
 }
 

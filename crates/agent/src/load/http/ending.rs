@@ -34,7 +34,7 @@ impl<W: Wire> Worker<W> {
         let mut is_over = false;
         while !is_over {
             while let Some((index, due_ns, free_ns)) = self.take_due(last_ns) {
-                self.begin(index, due_ns, free_ns, monotonic_ns());
+                self.begin(index, due_ns, free_ns);
             }
             let is_all_taken = self.schedule.taken() >= self.schedule.due_count(last_ns);
             is_over = is_all_taken || now_ns >= deadline_ns || self.stopped_ns.is_some();
@@ -113,10 +113,12 @@ impl<W: Wire> Worker<W> {
     pub fn take_stock(&mut self, now_ns: u64) -> Vec<Socket> {
         let mut outstanding = Vec::new();
         for index in 0..self.connections.len() {
-            let Some(sent_ns) = self.connections[index].machine.outstanding_since_ns() else { continue };
+            if self.connections[index].machine.outstanding().is_none() {
+                continue;
+            }
             self.record_age(index, now_ns);
-            let Some(parted) = self.wire.part(index) else { continue };
-            self.take_back(index, parted.unsent_bytes);
+            let Some(socket) = self.part(index) else { continue };
+            let Some(sent_ns) = self.connections[index].machine.outstanding_since_ns() else { continue };
             let Some(left) = self.connections[index].machine.close() else { continue };
             let requests = u64::from(left.requests);
             if left.was_sent {
@@ -126,7 +128,7 @@ impl<W: Wire> Worker<W> {
                 self.tally.unsent += requests;
                 self.tally.unsent_while_busy += requests;
             }
-            outstanding.push(parted.socket);
+            outstanding.push(socket);
         }
         outstanding
     }

@@ -1,17 +1,16 @@
-//! Sending requests and taking their answers: from the set of requests, or from a script; in clear, or through TLS; one by
-//! one, or several in one piece. Owns what an answer is counted as, and what follows from it.
+//! Taking answers, in clear or through TLS, and giving connections their next request: from the set of requests, or from a
+//! script. Owns what an answer is counted as, so that each request ends in one way, and what follows from it.
 
-use std::io;
 use std::net::SocketAddr;
 
-use leadline_http::{expect_no_bodies, expects_no_body, Answer, Batch, Closed, Malformed, Picker, Sink};
+use leadline_http::{Answer, Batch, Closed, Malformed, Picker, Sink};
 use leadline_stats::Histogram;
 use leadline_sys::clock::{monotonic_ns, realtime_ns};
 
 use super::redirect;
 use super::scripted::Scripted;
 use super::wire::Wire;
-use super::worker::{failure_name, Metric, Worker};
+use super::worker::{Metric, Worker};
 
 /// Where requests come from.
 pub enum Source {
@@ -120,145 +119,6 @@ impl Sink for Capture {
 }
 
 impl<W: Wire> Worker<W> {
-    /// Sends a request, or a batch; `free_ns` says since when some connection was free for it. Until then it waited for the
-    /// server, which is in its latency; only what came after that is our own lateness.
-    #[inline]
-    pub fn begin(&mut self, index: usize, due_ns: u64, free_ns: u64, now_ns: u64) {
-        self.tally.first_sent_ns.get_or_insert(now_ns);
-        self.tally.due_while_busy += u64::from(free_ns > due_ns);
-        let late = Histogram::place(now_ns.saturating_sub(due_ns.max(free_ns)));
-        self.recorder.record_at(Metric::Late as usize, due_ns, late);
-        if let Some(all) = &mut self.late {
-            all.record_at(late);
-        }
-        let connection = &mut self.connections[index];
-        connection.is_pushed_back = false;
-        let Source::Fixed(picker) = &mut self.source else { return self.begin_scripted(index, due_ns, now_ns) };
-        let number = picker.next();
-        let piece = self.plan.requests.get(number);
-        let range = piece.from as usize..piece.to as usize;
-        (connection.request, connection.redirects_left) = (number as u32, self.plan.redirects);
-        connection.redirected = None;
-        let batch = Batch { bytes: range.len(), requests: 1, expects_no_body: piece.expects_no_body };
-        connection.machine.begin(due_ns, now_ns, batch);
-        if connection.tls.is_some() {
-            let plan = std::sync::Arc::clone(&self.plan);
-            return self.send_sealed(index, &plan.payload[range]);
-        }
-        match self.wire.send(index, range) {
-            Ok(bytes) => self.sent(index, bytes),
-            Err(error) => self.not_sent(index, &error),
-        }
-    }
-
-    fn begin_scripted(&mut self, index: usize, due_ns: u64, now_ns: u64) {
-        let Source::Script(script) = &mut self.source else { return };
-        let mut request = std::mem::take(&mut self.out);
-        request.clear();
-        match script.request(&mut request) {
-            Ok(()) => {
-                let batch = Batch {
-                    bytes: request.len(),
-                    requests: script.batch(),
-                    expects_no_body: expects_no_body(&request),
-                };
-                let mixed = (batch.requests > 1).then(|| expect_no_bodies(&request));
-                if let Some(None) = mixed {
-                    let says = "of more than 64 requests in one piece all or none may be HEAD";
-                    self.script_failed(says, batch.requests);
-                } else {
-                    let machine = &mut self.connections[index].machine;
-                    machine.begin(due_ns, now_ns, batch);
-                    if let Some(Some(mask)) = mixed {
-                        machine.expect_no_bodies(mask);
-                    }
-                    self.send_whole(index, &request);
-                }
-            }
-            Err(error) => {
-                let requests = script.batch();
-                self.script_failed(&error, requests);
-            }
-        }
-        self.out = request;
-    }
-
-    /// Sends bytes that are not among the plan's.
-    pub fn send_whole(&mut self, index: usize, bytes: &[u8]) {
-        if self.connections[index].tls.is_some() {
-            return self.send_sealed(index, bytes);
-        }
-        match self.wire.send_copy(index, bytes) {
-            Ok(bytes) => self.sent(index, bytes),
-            Err(error) => self.not_sent(index, &error),
-        }
-    }
-
-    fn send_sealed(&mut self, index: usize, bytes: &[u8]) {
-        let connection = &mut self.connections[index];
-        let Some(tls) = &mut connection.tls else { return };
-        let mut sealed = std::mem::take(&mut self.sealed);
-        sealed.clear();
-        tls.write_to(bytes, &mut sealed);
-        let given = self.send_records(index, &sealed);
-        self.sealed = sealed;
-        match given {
-            Ok(()) => self.sent(index, 0),
-            Err(error) => self.not_sent(index, &error),
-        }
-    }
-
-    /// Sends records of TLS, or what a proxy is asked: no requests by themselves.
-    pub fn send_records(&mut self, index: usize, bytes: &[u8]) -> io::Result<()> {
-        let taken = self.wire.send_copy(index, bytes)?;
-        self.connections[index].records_left += bytes.len() - taken;
-        Ok(())
-    }
-
-    /// Counts what the system took of a request. Records of TLS count once they are all gone.
-    #[inline]
-    pub fn sent(&mut self, index: usize, bytes: usize) {
-        let connection = &mut self.connections[index];
-        let mut bytes = bytes;
-        // What a handshake or a proxy was sent goes before the request.
-        let records = bytes.min(connection.records_left);
-        connection.records_left -= records;
-        bytes -= records;
-        if connection.tls.is_some() {
-            bytes = if connection.records_left == 0 { connection.machine.unsent_bytes() } else { 0 };
-        }
-        if !connection.machine.is_sending() {
-            return;
-        }
-        let requests = connection.machine.batch_requests();
-        let whole = connection.machine.sent(bytes);
-        self.counters.sent(bytes as u64, if whole { u64::from(requests) } else { 0 });
-        if bytes > 0 && !whole && !connection.is_pushed_back {
-            connection.is_pushed_back = true;
-            self.tally.pushback += 1;
-        }
-    }
-
-    /// Sending failed. Where the connection has gone, the server may have answered before it hung up: that is seen, and
-    /// the failure counted, when receiving ends.
-    pub fn not_sent(&mut self, index: usize, error: &io::Error) {
-        match failure_name(error) {
-            name @ "reset" => self.connections[index].broken = Some(name),
-            name => self.fail(index, name, || error.to_string()),
-        }
-    }
-
-    /// Corrects what was counted as sent.
-    pub fn take_back(&mut self, index: usize, bytes: usize) {
-        if bytes > 0 {
-            let machine = &mut self.connections[index].machine;
-            machine.take_back(bytes);
-            // A request that was answered all the same has been a request.
-            let requests = if machine.is_answered() { 0 } else { machine.batch_requests() };
-            self.counters.not_sent(bytes as u64, u64::from(requests));
-        }
-    }
-
     /// Bytes came.
     #[inline]
     pub fn receive(&mut self, index: usize, at_ns: u64) {
@@ -298,11 +158,8 @@ impl<W: Wire> Worker<W> {
     /// Takes what some bytes of an answer led to. Nothing more is begun here while more bytes of the same piece are left.
     #[inline]
     fn took(&mut self, index: usize, used: usize, answer: Option<Answer>, is_more: bool) {
-        let Some(answer) = answer else { return self.counters.received(used as u64, 0) };
-        if answer.left == 0 && !is_more && self.plan.redirects > 0 && self.follow(index, &answer) {
-            return self.counters.received(used as u64, 0);
-        }
-        self.counters.received(used as u64, 1);
+        self.counters.received(used as u64, 0);
+        let Some(answer) = answer else { return };
         if answer.left > 0 {
             self.answered(index, &answer);
             if !answer.goes_on() {
@@ -311,11 +168,10 @@ impl<W: Wire> Worker<W> {
             return;
         }
         if is_more {
-            // More than was asked for: the answer counts, and the connection cannot be trusted any further.
-            self.answered(index, &answer);
-            self.failures
-                .count(Malformed::UnsolicitedBytes.name(), 1, || Malformed::UnsolicitedBytes.says().to_owned());
-            return self.reopen(index, None);
+            return self.too_much(index, &answer);
+        }
+        if self.plan.redirects > 0 && self.follow(index, &answer) {
+            return;
         }
         self.answered(index, &answer);
         let connection = &mut self.connections[index];
@@ -325,6 +181,17 @@ impl<W: Wire> Worker<W> {
         } else {
             self.reopen(index, Some(answer.timing.done_ns));
         }
+    }
+
+    /// More came than was asked for. What of it is the answer cannot be known, so that the request has none, and the
+    /// connection cannot be trusted any further.
+    fn too_much(&mut self, index: usize, answer: &Answer) {
+        if !answer.was_sent {
+            self.counters.sent(0, 1);
+        }
+        self.tally.last_ns = Some(answer.timing.done_ns);
+        self.failures.count(Malformed::UnsolicitedBytes.name(), 1, || Malformed::UnsolicitedBytes.says().to_owned());
+        self.reopen(index, None);
     }
 
     /// The server ends the connection before it has answered the whole batch.
@@ -397,20 +264,26 @@ impl<W: Wire> Worker<W> {
         self.recorder.record(Metric::KernelWait as usize, due_ns, waited_ns);
     }
 
-    /// Counts an answer.
+    /// Counts an answer, unless the script that looks at it fails: then that is what became of its request.
     #[inline]
     fn answered(&mut self, index: usize, answer: &Answer) {
         let timing = answer.timing;
         if !answer.was_sent {
             self.counters.sent(0, 1);
         }
+        self.tally.last_ns = Some(timing.done_ns);
+        if let Source::Script(_) = self.source {
+            if let Err(error) = self.show_script(index, answer) {
+                return self.script_failed(&error, 1);
+            }
+        }
+        self.counters.received(0, 1);
         let status = answer.response.status;
         self.tally.body_bytes += answer.response.body_bytes;
         self.tally.status[usize::from(status / 100) % 10] += 1;
         if status >= 400 {
             self.bad_status(index, status);
         }
-        self.tally.last_ns = Some(timing.done_ns);
         let mut record = |metric, place| self.recorder.record_at(metric as usize, timing.due_ns, place);
         let service = Histogram::place(timing.done_ns.saturating_sub(timing.sent_ns));
         let transfer_ns = timing.done_ns - timing.first_ns;
@@ -423,9 +296,6 @@ impl<W: Wire> Worker<W> {
         record(Metric::Service, service);
         record(Metric::FirstByte, first_byte);
         record(Metric::Transfer, Histogram::place(transfer_ns));
-        if let Source::Script(_) = self.source {
-            self.show_script(index, answer);
-        }
     }
 
     /// Keeps the first example of each class.
@@ -439,20 +309,19 @@ impl<W: Wire> Worker<W> {
         });
     }
 
-    fn show_script(&mut self, index: usize, answer: &Answer) {
-        let Source::Script(script) = &mut self.source else { return };
+    fn show_script(&mut self, index: usize, answer: &Answer) -> Result<(), String> {
+        let Source::Script(script) = &mut self.source else { return Ok(()) };
         if let Some(capture) = self.connections[index].capture.as_deref() {
-            if let Err(error) = script.response(answer.response.status, capture) {
-                return self.script_failed(&error, 1);
-            }
+            script.response(answer.response.status, capture)?;
         }
         if script.stopped() {
             self.stopped_ns = Some(answer.timing.done_ns);
         }
+        Ok(())
     }
 
     /// A script that fails ends its thread: it would fail again.
-    fn script_failed(&mut self, error: &str, requests: u32) {
+    pub fn script_failed(&mut self, error: &str, requests: u32) {
         self.failures.count("script_error", u64::from(requests), || error.to_owned());
         self.stopped_ns.get_or_insert(monotonic_ns());
     }
@@ -498,7 +367,12 @@ impl<W: Wire> Worker<W> {
                     let epoch = self.connections[index].epoch;
                     return self.delayed.push(std::cmp::Reverse((ready_ns, index, epoch)));
                 }
-                Err(error) => return self.script_failed(&error, 1),
+                Err(error) => {
+                    // The request that was to wait fails, where one is due; else it is an error without a request.
+                    let requests = script.batch();
+                    let is_due = self.schedule.take(free_ns, wanted_ns).is_some();
+                    return self.script_failed(&error, if is_due { requests } else { 1 });
+                }
             }
         }
         self.offer(index, wanted_ns, free_ns);
@@ -512,7 +386,7 @@ impl<W: Wire> Worker<W> {
             Some(due_ns) => {
                 // The longest idle connection could have taken it, had this one not come first.
                 let free_ns = self.idle.front().map_or(free_ns, |&idle| self.connections[idle].free_ns);
-                self.begin(index, due_ns, free_ns, monotonic_ns());
+                self.begin(index, due_ns, free_ns);
             }
             None => {
                 let connection = &mut self.connections[index];
@@ -524,6 +398,7 @@ impl<W: Wire> Worker<W> {
 
     /// The peer has ended the connection.
     pub fn ended(&mut self, index: usize, at_ns: u64) {
+        drop(self.part(index));
         let connection = &mut self.connections[index];
         let broken = connection.broken;
         let closed = match &mut connection.tls {
@@ -537,7 +412,6 @@ impl<W: Wire> Worker<W> {
         match closed {
             Closed::Idle => return self.lost_idle(index),
             Closed::Answered(answer) => {
-                self.counters.received(0, 1);
                 self.answered(index, &answer);
                 if answer.left > 0 {
                     return self.cut_off(index, &answer);
@@ -556,6 +430,7 @@ impl<W: Wire> Worker<W> {
 
     /// Counts a connection's failure under its one name, with the requests that were outstanding if there were any.
     pub fn fail(&mut self, index: usize, name: &str, example: impl FnOnce() -> String) {
+        drop(self.part(index));
         let outstanding = self.connections[index].machine.close();
         // A server may drop a connection that is idle; only what it sends unasked is an error then.
         if outstanding.is_none() && name != Malformed::UnsolicitedBytes.name() {

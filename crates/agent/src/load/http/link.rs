@@ -268,9 +268,7 @@ impl<W: Wire> Worker<W> {
     }
 
     pub fn drop_link(&mut self, index: usize) {
-        if let Some(parted) = self.wire.part(index) {
-            self.take_back(index, parted.unsent_bytes);
-        }
+        drop(self.part(index));
         let connection = &mut self.connections[index];
         match connection.link {
             Link::Up => self.up -= 1,

@@ -29,6 +29,8 @@ macro_rules! on_both_engines {
     };
 }
 
+mod fates;
+mod stub;
 mod ways;
 
 on_both_engines!(

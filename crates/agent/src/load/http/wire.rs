@@ -36,6 +36,10 @@ pub trait Wire: Send + 'static {
     fn send(&mut self, index: usize, piece: Range<usize>) -> io::Result<usize>;
     /// Send a copy of these bytes after all that was given before; says the same.
     fn send_copy(&mut self, index: usize, bytes: &[u8]) -> io::Result<usize>;
+    /// Hand over what is queued, without waiting for anything.
+    fn flush(&mut self) -> io::Result<()>;
+    /// When the last of what was sent so far was handed to the kernel, ns; `None` while some of it is queued.
+    fn handed_over_ns(&self) -> Option<u64>;
     /// Give a socket back. Nothing of it is told any more.
     fn part(&mut self, index: usize) -> Option<Parted>;
     /// Wait until something has happened or `until_ns` has come.
@@ -61,6 +65,8 @@ pub struct Parted {
     pub socket: Socket,
     /// How many bytes of what `send` promised were not taken.
     pub unsent_bytes: usize,
+    /// How many bytes of what it did not promise were taken, of which no `Sent` has told.
+    pub taken_bytes: usize,
 }
 
 /// How threads wait for their sockets.

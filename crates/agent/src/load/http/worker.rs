@@ -2,7 +2,7 @@
 //! the schedule says when a request is due, the connection's machine what its bytes mean. `link` brings connections up and
 //! down, `exchange` sends requests and takes answers. On the way of a request there is no allocation, no formatting and no
 //! lock: over epoll two system calls, two looks at the clock and its share of one wait; over io_uring its share of one
-//! system call and of one look at the clock, and one look of its own.
+//! system call and of two looks at the clock.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -59,6 +59,8 @@ pub const METRICS: &[&str] = &[
 const LONGEST_OPENING_NS: u64 = 8_000_000_000;
 /// Connections under way at once while they are opened: a listener's backlog is not to be overrun.
 const AT_ONCE: usize = 128;
+/// Requests that wires hand over at once, with some to spare.
+const QUEUED: usize = 64;
 /// The longest wait between looks at whether the load is to start, ns.
 const START_TURN_NS: u64 = 2_000_000;
 
@@ -111,6 +113,15 @@ pub struct Connection {
     pub records_left: usize,
 }
 
+/// A request, or a batch, that the wire has and the kernel perhaps not yet.
+pub struct Begun {
+    pub index: usize,
+    pub epoch: u32,
+    pub due_ns: u64,
+    /// From when on it could be sent: it was due and its connection free.
+    pub wanted_ns: u64,
+}
+
 /// Rest after a failed attempt to connect, ns; doubled after each further one.
 pub const FIRST_REST_NS: u64 = 10_000_000;
 pub const LONGEST_REST_NS: u64 = 1_000_000_000;
@@ -132,6 +143,8 @@ pub struct Worker<W> {
     pub schedule: Schedule,
     pub source: Source,
     pub recorder: Recorder,
+    /// What was sent and is not known to have been handed to the kernel: as much as the wire queues.
+    pub begun: Vec<Begun>,
     /// How late paced requests were sent, from when they were due and a connection was free.
     pub late: Option<Histogram>,
     pub counters: Arc<FlowCounters>,
@@ -205,6 +218,7 @@ impl<W: Wire> Worker<W> {
             schedule: Schedule::Closed(ClosedLoop::new(u64::MAX, 0, None, Part { index: 0, threads: 1, batch: 1 })),
             source,
             recorder,
+            begun: Vec::with_capacity(QUEUED),
             late: plan.stages.is_some().then(Histogram::new),
             counters,
             next_sweep_ns: 0,
@@ -283,6 +297,7 @@ impl<W: Wire> Worker<W> {
             self.turn(now_ns, span.end_ns)?;
             now_ns = monotonic_ns();
             if now_ns >= self.next_snapshot_ns {
+                self.hand_over()?;
                 self.tell_standing(&meter, spun_before_ns, now_ns);
             }
         }
@@ -329,6 +344,7 @@ impl<W: Wire> Worker<W> {
     /// Sends what is due, then waits for what comes, until `until_ns` at most.
     fn turn(&mut self, now_ns: u64, until_ns: u64) -> io::Result<()> {
         if now_ns >= self.next_sweep_ns {
+            self.hand_over()?;
             self.sweep(now_ns);
         }
         if self.resolver.is_some() {
@@ -344,7 +360,10 @@ impl<W: Wire> Worker<W> {
         if !self.unused.is_empty() {
             due_ns = self.grow(now_ns, due_ns);
         }
-        self.recorder.roll(now_ns);
+        if self.recorder.is_due(now_ns) {
+            self.hand_over()?;
+            self.recorder.roll(now_ns);
+        }
         let mut until_ns = until_ns.min(due_ns).min(self.next_sweep_ns).min(now_ns + TURN_NS);
         if let Some(Reverse((ready_ns, ..))) = self.delayed.peek() {
             until_ns = until_ns.min(*ready_ns);
@@ -355,10 +374,18 @@ impl<W: Wire> Worker<W> {
         self.await_completions(until_ns)
     }
 
+    /// Hands over what was begun, before something that takes longer than a request may be late.
+    fn hand_over(&mut self) -> io::Result<()> {
+        self.wire.flush()?;
+        self.note_handed_over();
+        Ok(())
+    }
+
     /// Hands over what was begun, waits until `until_ns` at most, and takes what has come.
     #[inline]
     pub(super) fn await_completions(&mut self, until_ns: u64) -> io::Result<()> {
         self.wire.wait(until_ns)?;
+        self.note_handed_over();
         while let Some((index, at_ns, completion)) = self.wire.completion()? {
             self.serve(index, at_ns, completion);
         }
@@ -368,8 +395,8 @@ impl<W: Wire> Worker<W> {
     /// Gives idle connections what is due; says when the next request is, if a connection waits for it.
     fn dispatch(&mut self, mut now_ns: u64) -> u64 {
         while let Some((index, due_ns, free_ns)) = self.take_due(now_ns) {
+            self.begin(index, due_ns, free_ns);
             now_ns = monotonic_ns();
-            self.begin(index, due_ns, free_ns, now_ns);
         }
         if self.idle.is_empty() {
             return u64::MAX;

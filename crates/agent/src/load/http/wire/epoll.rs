@@ -44,6 +44,8 @@ pub struct EpollWire {
     stamp_ns: Option<u64>,
     awake_ns: u64,
     spun_ns: u64,
+    /// When a send was last begun, ns.
+    handed_over_ns: u64,
 }
 
 impl EpollWire {
@@ -61,6 +63,7 @@ impl EpollWire {
             stamp_ns: None,
             awake_ns,
             spun_ns: 0,
+            handed_over_ns: 0,
         })
     }
 
@@ -184,6 +187,7 @@ impl Wire for EpollWire {
     fn send(&mut self, index: usize, piece: Range<usize>) -> io::Result<usize> {
         let Some(place) = &mut self.places[index] else { return Err(io::ErrorKind::NotConnected.into()) };
         place.piece = piece;
+        self.handed_over_ns = monotonic_ns();
         let written = place.write(&self.payload)?;
         place.watch(&self.poll, index)?;
         Ok(written)
@@ -191,6 +195,7 @@ impl Wire for EpollWire {
 
     fn send_copy(&mut self, index: usize, bytes: &[u8]) -> io::Result<usize> {
         let Some(place) = &mut self.places[index] else { return Err(io::ErrorKind::NotConnected.into()) };
+        self.handed_over_ns = monotonic_ns();
         if !place.is_all_written() {
             place.copies.extend_from_slice(bytes);
             return Ok(0);
@@ -210,7 +215,16 @@ impl Wire for EpollWire {
         if self.ready.get(self.next).is_some_and(|ready| ready.token == index as u64) {
             self.advance();
         }
-        Some(Parted { socket, unsent_bytes: 0 })
+        Some(Parted { socket, unsent_bytes: 0, taken_bytes: 0 })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    #[inline]
+    fn handed_over_ns(&self) -> Option<u64> {
+        Some(self.handed_over_ns)
     }
 
     fn wait(&mut self, until_ns: u64) -> io::Result<()> {

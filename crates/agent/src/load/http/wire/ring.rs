@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use leadline_sys::ring::{Completion, Options, Ring, Sending};
+use leadline_sys::ring::{Completion, Left, Options, Ring, Sending};
 use socket2::Socket;
 
 use super::{Parted, Wire};
@@ -70,15 +70,24 @@ impl Wire for RingWire {
 
     fn part(&mut self, index: usize) -> Option<Parted> {
         let socket = self.sockets[index].take()?;
-        let detached = self.ring.detach(index).and_then(|unsent_bytes| {
+        let detached = self.ring.detach(index).and_then(|left| {
             socket.set_nonblocking(true)?;
-            Ok(unsent_bytes)
+            Ok(left)
         });
-        let unsent_bytes = detached.unwrap_or_else(|error| {
+        let Left { unsent_bytes, taken_bytes } = detached.unwrap_or_else(|error| {
             self.failed = Some(error);
-            0
+            Left::default()
         });
-        Some(Parted { socket, unsent_bytes })
+        Some(Parted { socket, unsent_bytes, taken_bytes })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.ring.flush()
+    }
+
+    #[inline]
+    fn handed_over_ns(&self) -> Option<u64> {
+        self.ring.handed_over_ns()
     }
 
     fn wait(&mut self, until_ns: u64) -> io::Result<()> {

@@ -1,0 +1,152 @@
+//! How a ring's sockets send: short pieces of the payload that are assumed to be taken whole, long pieces and copies of
+//! which completions tell; and what became of a send whose slot is given up.
+
+use std::io;
+use std::ops::Range;
+
+use io_uring::types::Fixed;
+use io_uring::{opcode, squeue};
+
+use super::outgoing::Flight;
+use super::{token, Completion, Ring, CANCEL_SEND, COPY, SEND};
+
+/// What is known of a send that has been begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sending {
+    /// It will be taken whole; [`Completion::NotSent`] comes in the rare case that it was not.
+    Assumed,
+    /// [`Completion::Sent`] will tell, in pieces.
+    Told,
+}
+
+/// What became of a slot's last send when the slot was given up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// Bytes of a send that was [`Sending::Assumed`] and that the socket did not take.
+    pub unsent_bytes: usize,
+    /// Bytes of a send that was [`Sending::Told`] and that the socket took, of which no completion has told.
+    pub taken_bytes: usize,
+}
+
+/// A send up to this long, bytes, is assumed to be taken at once: that is less than the smallest send buffer has room for.
+const ASSUMED_BYTES: usize = 4096;
+/// How often the kernel is asked how a send ended that was cancelled. Its answer comes with the first or the second call.
+const LOOKS: u32 = 8;
+
+impl Ring {
+    /// Send a piece of the payload. At most one such send per slot may be under way, and no copy.
+    #[inline]
+    pub fn send(&mut self, slot: usize, piece: Range<usize>) -> io::Result<Sending> {
+        let is_short = piece.len() <= ASSUMED_BYTES;
+        self.slots[slot].flight =
+            if is_short { Flight::Assumed { bytes: piece.len() } } else { Flight::Payload { to: piece.end } };
+        if !is_short {
+            self.outgoing.begin_payload(slot, piece.start);
+        }
+        let place = self.outgoing.payload(piece);
+        self.push_send(SEND, slot, place, is_short)?;
+        if self.queued >= self.batch {
+            self.enter(0, None)?;
+        }
+        Ok(if is_short { Sending::Assumed } else { Sending::Told })
+    }
+
+    /// Send a copy of these bytes, after all that was given for this slot before; always [`Sending::Told`]. What a slot
+    /// holds is unbounded: whoever sends more than the peer takes has to count.
+    pub fn send_copy(&mut self, slot: usize, bytes: &[u8]) -> io::Result<()> {
+        // What was assumed is over: nobody sends more before it has been answered.
+        let is_free = matches!(self.slots[slot].flight, Flight::None | Flight::Assumed { .. });
+        if let Some(flying) = self.outgoing.give(slot, bytes, is_free) {
+            self.slots[slot].flight = Flight::Copy;
+            self.push_send(COPY, slot, flying, false)?;
+            if self.queued >= self.batch {
+                self.enter(0, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Queues a send. With MSG_WAITALL, as for those that are assumed to be taken whole, the kernel goes on with a send
+    /// that the socket took in part; what falls short all the same counts as failed, and a failure is told even where
+    /// success is not.
+    #[inline]
+    fn push_send(
+        &mut self,
+        kind: u64,
+        slot: usize,
+        (address, length): (*const u8, usize),
+        assumed: bool,
+    ) -> io::Result<()> {
+        let (flags, skip) = if assumed {
+            (libc::MSG_NOSIGNAL | libc::MSG_WAITALL, squeue::Flags::SKIP_SUCCESS)
+        } else {
+            (libc::MSG_NOSIGNAL, squeue::Flags::empty())
+        };
+        let length = length.min(i32::MAX as usize) as u32;
+        let entry = opcode::Send::new(Fixed(slot as u32), address, length).flags(flags).build();
+        let token = token(kind, slot, self.slots[slot].generation);
+        self.push(entry.flags(skip).user_data(token))
+    }
+
+    /// Takes how a send ended, and goes on with what is left of it.
+    pub(super) fn take_sent(&mut self, kind: u64, slot: usize, result: i32) -> io::Result<Completion> {
+        let taken = result.max(0) as usize;
+        if kind == SEND && matches!(self.slots[slot].flight, Flight::Copy) {
+            // A piece that was assumed to be over has failed; the copy after it tells for itself.
+            return Ok(Completion::NotSent(0, io::Error::from_raw_os_error(-result.min(-1))));
+        }
+        let flight = std::mem::take(&mut self.slots[slot].flight);
+        if result < 0 {
+            self.outgoing.drop_all(slot);
+        }
+        let rest = match flight {
+            _ if result < 0 => None,
+            Flight::Payload { to } => match self.outgoing.payload_rest(slot, taken, to) {
+                Some(rest) => Some((flight, rest)),
+                // What was given after it waits for its end.
+                None => self.outgoing.copy_rest(slot, 0).map(|rest| (Flight::Copy, rest)),
+            },
+            Flight::Copy => self.outgoing.copy_rest(slot, taken).map(|rest| (flight, rest)),
+            Flight::None | Flight::Assumed { .. } => None,
+        };
+        if let Some((next, rest)) = rest {
+            self.slots[slot].flight = next;
+            self.push_send(next.kind().unwrap_or(kind), slot, rest, false)?;
+        }
+        let missing = if let Flight::Assumed { bytes } = flight { bytes.saturating_sub(taken) } else { 0 };
+        Ok(match (result, flight) {
+            (0.., Flight::Assumed { .. }) => Completion::NotSent(missing, io::ErrorKind::WriteZero.into()),
+            (0.., _) => Completion::Sent(taken),
+            _ => Completion::NotSent(missing, io::Error::from_raw_os_error(-result)),
+        })
+    }
+
+    /// What became of the send that was under way when its slot was given up. What cancels it has been handed over.
+    pub(super) fn left_of(&mut self, slot: usize, generation: u32, flight: Flight) -> io::Result<Left> {
+        let Some(kind) = flight.kind() else { return Ok(Left::default()) };
+        let (send, cancel) = (token(kind, slot, generation), token(CANCEL_SEND, slot, generation));
+        let mut was_cancelled = false;
+        for _ in 0..LOOKS {
+            self.reap();
+            let result_of = |user_data| {
+                let told = self.reaped[self.next..].iter().find(|reaped| reaped.user_data == user_data);
+                told.map(|reaped| reaped.result)
+            };
+            let cancelled = result_of(cancel);
+            was_cancelled = cancelled.is_some_and(|result| result >= 0);
+            match (flight, result_of(send)) {
+                (Flight::Assumed { bytes }, Some(result)) => {
+                    let unsent_bytes = bytes.saturating_sub(result.max(0) as usize);
+                    return Ok(Left { unsent_bytes, taken_bytes: 0 });
+                }
+                // Where it is told by failures alone, it was over and had not failed.
+                (Flight::Assumed { .. }, None) if cancelled == Some(-libc::ENOENT) => return Ok(Left::default()),
+                (_, Some(result)) => return Ok(Left { unsent_bytes: 0, taken_bytes: result.max(0) as usize }),
+                // Its completion is work that the kernel does when it is asked.
+                _ => self.enter(0, Some(0))?,
+            }
+        }
+        let Flight::Assumed { bytes } = flight else { return Ok(Left::default()) };
+        Ok(Left { unsent_bytes: if was_cancelled { bytes } else { 0 }, taken_bytes: 0 })
+    }
+}
