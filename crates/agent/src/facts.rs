@@ -7,11 +7,8 @@ use leadline_sys::{clock, host};
 use leadline_wire::{Capability, Event, HostFacts, InterfaceFacts, InterfaceView, NetworkView, PROTOCOL_VERSION};
 
 /// The agent's version; a build with checks, which is slower than a release, says that it is one.
-pub const VERSION: &str = if cfg!(debug_assertions) {
-    concat!(env!("CARGO_PKG_VERSION"), "+checked")
-} else {
-    env!("CARGO_PKG_VERSION")
-};
+pub const VERSION: &str =
+    if cfg!(debug_assertions) { concat!(env!("CARGO_PKG_VERSION"), "+checked") } else { env!("CARGO_PKG_VERSION") };
 
 /// Where this host's CPU time is accounted.
 pub fn cgroup_paths(cgroup: Option<&Path>) -> CgroupPaths {
