@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -25,10 +25,17 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout;
 Out = Annotated[
     Path | None, typer.Option("--out", help="Keep every sample in a new run folder in this one.", metavar="DIR")
 ]
-Targets = Annotated[
-    list[str] | None,
-    typer.Option("--target", help="Exit 3 unless it holds, as in 'latency_p99_us < 2000'.", metavar="'METRIC < VALUE'"),
-]
+
+
+def _target(example: str) -> Any:
+    """`--target`, with an example whose metric the command has."""
+    return typer.Option("--target", help=f"Exit 3 unless it holds, as in '{example}'.", metavar="'METRIC < VALUE'")
+
+
+TcpTargets = Annotated[list[str] | None, _target("throughput_bps > 100mbit")]
+UdpTargets = Annotated[list[str] | None, _target("lost_ratio < 0.1%")]
+RrTargets = Annotated[list[str] | None, _target("latency_p99_us < 2000")]
+RunTargets = Annotated[list[str] | None, _target("udp.lost_ratio < 0.1%")]
 Only = Annotated[list[str] | None, typer.Option("--only", help="Case id, test or AXIS=VALUE; repeatable.")]
 Overrides = Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE, as in axes.clients=[5,20]; repeatable.")]
 Host = Annotated[str, typer.Argument(help="Where `leadline serve` or `leadline-agent serve` runs.", show_default=False)]

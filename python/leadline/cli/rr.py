@@ -31,7 +31,7 @@ def command(
     port: o.Port = 5201,
     json: o.Json = False,
     out: o.Out = None,
-    target: o.Targets = None,
+    target: o.RrTargets = None,
 ) -> int:
     """Measure the latency of request and response, one outstanding per flow."""
     from leadline.cli import quick

@@ -27,7 +27,7 @@ def command(
     file: Annotated[Path, typer.Argument(help="The plan.", show_default=False)],
     only: o.Only = None,
     overrides: o.Overrides = None,
-    target: o.Targets = None,
+    target: o.RunTargets = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")] = False,
     out: Annotated[Path, typer.Option("--out", help="Where the run's folder is made.", metavar="DIR")] = Path("runs"),
     json: o.Json = False,

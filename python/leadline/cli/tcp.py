@@ -33,7 +33,7 @@ def command(
     port: o.Port = 5201,
     json: o.Json = False,
     out: o.Out = None,
-    target: o.Targets = None,
+    target: o.TcpTargets = None,
 ) -> int:
     """Measure TCP throughput to or from a server."""
     from leadline.cli import quick

@@ -46,7 +46,7 @@ Example: leadline tunnel client.ovpn -n 1000 --ca-key ca.key
 
     leadline tunnel client.ovpn -n 1000 --rate 200/s --retries 5
     leadline tunnel client.ovpn -n 1000 --until-choke 'connect_p99_ms < 500'
-    leadline tunnel client.ovpn -n 50,100,200,400,800 --server-pid 1234
+    leadline tunnel client.ovpn -n 50,100,200,400,800 --server-pid "$(pidof -s openvpn)"
     leadline tunnel client.ovpn -n 500 --settled 50 --expect-route 10.20.0.0/16
     leadline tunnel client.ovpn -n 200 --renegotiate-at 10s --reconnect-at 20s/5s
     leadline tunnel client.ovpn -n 100 --traffic udp --to 10.8.0.1 --traffic-rate 2mbit

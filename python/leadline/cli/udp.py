@@ -34,7 +34,7 @@ def command(
     port: o.Port = 5201,
     json: o.Json = False,
     out: o.Out = None,
-    target: o.Targets = None,
+    target: o.UdpTargets = None,
 ) -> int:
     """Measure UDP throughput, loss, order and jitter; each is counted where the datagrams arrive."""
     from leadline.cli import quick
