@@ -95,6 +95,11 @@ impl SequenceTracker {
         self.stale
     }
 
+    /// Packets that had not come when a later one had. One that comes late after all is missing no more.
+    pub fn missing(&self) -> u64 {
+        self.next_expected - self.received
+    }
+
     /// Packets of `sent` that never came, those behind the last one that did included.
     pub fn lost(&self, sent: u64) -> u64 {
         sent.saturating_sub(self.received)
@@ -154,6 +159,16 @@ mod tests {
             tracker.record(sequence);
         }
         assert_eq!(tracker.lost(100), 10);
+    }
+
+    #[test]
+    fn a_late_packet_is_missing_no_more() {
+        let mut tracker = SequenceTracker::default();
+        assert_eq!(tracker.missing(), 0);
+        for (sequence, missing) in [(0, 0), (3, 2), (3, 2), (1, 1), (4, 1), (2, 0)] {
+            tracker.record(sequence);
+            assert_eq!(tracker.missing(), missing, "after {sequence}");
+        }
     }
 
     #[test]

@@ -186,7 +186,7 @@ pub enum Side {
 }
 
 /// One flow's cumulative counters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FlowProgress {
     /// The flow's number within its task.
     pub flow: u32,
@@ -198,6 +198,12 @@ pub struct FlowProgress {
     pub sent_units: Option<u64>,
     /// Datagrams, transactions or responses received; absent for a byte stream.
     pub received_units: Option<u64>,
+    /// Datagrams that had not arrived when a later one had; of the side that receives numbered datagrams.
+    pub missing_units: Option<u64>,
+    /// TCP segments sent again since the flow began; of the sending side of a byte stream, where the kernel tells.
+    pub retransmits: Option<u64>,
+    /// The kernel's smoothed round-trip time when it was last read, µs; of the sending side of a byte stream.
+    pub rtt_us: Option<u32>,
 }
 
 /// What a load has come to so far, beyond its flows' counters.

@@ -528,6 +528,10 @@ class FlowProgress(BaseModel):
     """
     The flow's number within its task.
     """
+    missing_units: Annotated[int | None, Field(ge=0)] = None
+    """
+    Datagrams that had not arrived when a later one had; of the side that receives numbered datagrams.
+    """
     received_bytes: Annotated[int, Field(ge=0)]
     """
     Payload bytes received.
@@ -535,6 +539,14 @@ class FlowProgress(BaseModel):
     received_units: Annotated[int | None, Field(ge=0)] = None
     """
     Datagrams, transactions or responses received; absent for a byte stream.
+    """
+    retransmits: Annotated[int | None, Field(ge=0)] = None
+    """
+    TCP segments sent again since the flow began; of the sending side of a byte stream, where the kernel tells.
+    """
+    rtt_us: Annotated[int | None, Field(ge=0)] = None
+    """
+    The kernel's smoothed round-trip time when it was last read, µs; of the sending side of a byte stream.
     """
     sent_bytes: Annotated[int, Field(ge=0)]
     """

@@ -378,6 +378,7 @@ impl Conversation {
     fn handle(&mut self, now: u64, datagram: &[u8]) {
         if self.receiver.handle(now, datagram) {
             self.flow.counters.received(datagram.len() as u64, 1);
+            self.flow.counters.missing(self.receiver.tracker().missing());
         } else if let Ok(header @ Header { kind: HeaderKind::Hello, .. }) = Header::parse(datagram) {
             answer_hello(&self.flow.socket, header);
         }

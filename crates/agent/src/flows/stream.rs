@@ -354,6 +354,7 @@ impl Connection {
         if self.flow.role == Role::Send {
             if let Ok(info) = net::tcp_info(&self.flow.socket) {
                 self.kernel.take(info.rtt_us.into(), info.retransmits.into());
+                self.flow.counters.kernel(self.kernel.retransmits(), info.rtt_us);
             }
         }
     }

@@ -280,8 +280,7 @@ mod tests {
 
     #[test]
     fn rows_on_flows_that_there_are_not_are_dropped() {
-        let row =
-            |flow| FlowProgress { flow, sent_bytes: 0, received_bytes: 0, sent_units: None, received_units: None };
+        let row = |flow| FlowProgress { flow, ..FlowProgress::default() };
         let said = [7, 0, u32::MAX, 1, 2, 1, 1].map(row).to_vec();
         let kept: Vec<u32> = known(said, 2).into_iter().map(|row| row.flow).collect();
         assert_eq!(kept, [0, 1]);

@@ -127,6 +127,7 @@ impl Ready for ReadyCrypto {
                 received_bytes: 0,
                 sent_units: Some(done),
                 received_units: None,
+                ..FlowProgress::default()
             };
             task.progress(Side::Local, monotonic_ns(), vec![row], Vec::new());
         }

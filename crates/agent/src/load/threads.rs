@@ -17,6 +17,24 @@ pub struct FlowCounters {
     received_bytes: AtomicU64,
     sent_units: AtomicU64,
     received_units: AtomicU64,
+    missing_units: Gauge,
+    retransmits: Gauge,
+    rtt_us: Gauge,
+}
+
+/// A figure that may not be known yet: 0 until then, else one more than the figure.
+#[derive(Debug, Default)]
+struct Gauge(AtomicU64);
+
+impl Gauge {
+    #[inline]
+    fn set(&self, value: u64) {
+        self.0.store(value.saturating_add(1), Ordering::Relaxed);
+    }
+
+    fn value(&self) -> Option<u64> {
+        self.0.load(Ordering::Relaxed).checked_sub(1)
+    }
 }
 
 impl FlowCounters {
@@ -39,6 +57,21 @@ impl FlowCounters {
     pub fn received(&self, bytes: u64, units: u64) {
         add(&self.received_bytes, bytes);
         add(&self.received_units, units);
+    }
+
+    /// Note how many datagrams are missing. Only the flow's own thread may call it.
+    #[inline]
+    pub fn missing(&self, units: u64) {
+        self.missing_units.set(units);
+    }
+
+    /// Note what the kernel tells of a sending connection: segments sent again since the flow began, and its round-trip
+    /// time. Only the flow's own thread may call it.
+    pub fn kernel(&self, retransmits: Option<u64>, rtt_us: u32) {
+        if let Some(retransmits) = retransmits {
+            self.retransmits.set(retransmits);
+        }
+        self.rtt_us.set(rtt_us.into());
     }
 
     /// Payload bytes sent so far.
@@ -69,6 +102,9 @@ impl FlowCounters {
             received_bytes: self.received_bytes(),
             sent_units: has_units.then(|| self.sent_units()),
             received_units: has_units.then(|| self.received_units()),
+            missing_units: self.missing_units.value(),
+            retransmits: self.retransmits.value(),
+            rtt_us: self.rtt_us.value().and_then(|us| us.try_into().ok()),
         }
     }
 }
@@ -334,6 +370,19 @@ impl ThreadMeter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_kernel_has_not_told_is_unknown_and_not_zero() {
+        let counters = FlowCounters::default();
+        let unknown = counters.progress(3, false);
+        assert_eq!((unknown.missing_units, unknown.retransmits, unknown.rtt_us), (None, None, None));
+        counters.kernel(None, 250);
+        assert_eq!(counters.progress(3, false), FlowProgress { rtt_us: Some(250), ..unknown });
+        counters.kernel(Some(0), 260);
+        counters.missing(0);
+        let known = counters.progress(3, false);
+        assert_eq!((known.missing_units, known.retransmits, known.rtt_us), (Some(0), Some(0), Some(260)));
+    }
 
     #[test]
     fn warm_up_and_measurement_are_kept_apart_and_nothing_is_lost() {

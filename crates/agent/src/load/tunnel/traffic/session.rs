@@ -243,6 +243,10 @@ impl Group {
                     row.received_bytes = row.received_bytes.saturating_add(flow.received_bytes);
                     row.sent_units = add(row.sent_units, flow.sent_units);
                     row.received_units = add(row.received_units, flow.received_units);
+                    // Of the direction that has it.
+                    row.missing_units = row.missing_units.or(flow.missing_units);
+                    row.retransmits = row.retransmits.or(flow.retransmits);
+                    row.rtt_us = row.rtt_us.or(flow.rtt_us);
                 })
                 .or_insert(FlowProgress { flow: client, ..flow });
         }
