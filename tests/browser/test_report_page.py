@@ -60,7 +60,7 @@ def test_the_verdict_is_the_first_thing_to_read(open_page: Open) -> None:
     assert lines[1] == "Not everything that should have been measured was."
     heading = browser.find_element(By.TAG_NAME, "h1")
     assert heading.rect["y"] < 120
-    assert browser.title.startswith("incomplete: gateway")
+    assert browser.title.startswith("Incomplete: gateway")
 
 
 def test_charts_of_the_open_trial_and_the_comparisons_are_drawn(open_page: Open) -> None:

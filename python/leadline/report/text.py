@@ -17,11 +17,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from leadline.analysis.model import Reason, RunAnalysis, Summary, Validity
+from leadline.analysis.model import RunAnalysis, Summary, Validity
 from leadline.report import figures, host_statistics, quantities, verdicts
+from leadline.report.reasons import advice_lines, own_reasons, reason_line, why_not_valid
 from leadline.report.scalings import scaling_table
 
-TONES = {"good": "green", "bounded": "yellow", "doubtful": "yellow", "bad": "red"}
+TONES = verdicts.TONES
 
 
 def run_renderables(analysis: RunAnalysis) -> list[RenderableType]:
@@ -33,6 +34,7 @@ def run_renderables(analysis: RunAnalysis) -> list[RenderableType]:
         bring_up_table(analysis),
         fleet_table(analysis),
         *(scaling_table(found, "clients", test) for test, found in analysis.scaling.items() if found),
+        why_not_valid(analysis),
         troubles(analysis),
         targets_table(analysis),
         verdict_lines(analysis),
@@ -188,8 +190,8 @@ def verdict_lines(analysis: RunAnalysis) -> RenderableType:
     headline = verdicts.headline(analysis)
     tone = f"bold {TONES[headline.wording.tone]}"
     head = Text.assemble((f"{headline.wording.mark} {headline.title}", tone), f": {headline.wording.sentence}")
-    lines: list[RenderableType] = [head, *(_reason(reason) for reason in analysis.validity.reasons)]
-    lines += [_reason(note) for note in analysis.notes]
+    lines: list[RenderableType] = [head, *(reason_line(reason) for reason in own_reasons(analysis))]
+    lines += [reason_line(note) for note in analysis.notes]
     if analysis.status != "done":
         lines.append(Text(verdicts.run_ending(analysis), style="bold red"))
     return Group(*lines, Text("; ".join(tally) + ".", style="dim"))
@@ -201,7 +203,8 @@ def verdict_block(validity: Validity) -> RenderableType:
     head = Text.assemble(
         (f"{wording.mark} {validity.verdict.value}", f"bold {TONES[wording.tone]}"), f": {wording.sentence}"
     )
-    return Group(head, *(_reason(reason) for reason in (*validity.reasons, *validity.notes)))
+    lines = [reason_line(reason) for reason in (*validity.reasons, *validity.notes)]
+    return Group(head, *lines, *advice_lines(reason.code for reason in validity.reasons))
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,10 +309,6 @@ def add_columns(table: Table, *, left: Sequence[str], right: Sequence[str]) -> N
 
 def _heading(title: str, note: str = "") -> Text:
     return Text.assemble((title, "bold underline"), (f"  {note}" if note else "", "dim"))
-
-
-def _reason(reason: Reason) -> RenderableType:
-    return Padding(Text.assemble((f"{reason.code}: ", "dim"), reason.text), (0, 0, 0, 2), expand=False)
 
 
 def _trouble(where: str, status: str, error: str | None) -> Text:

@@ -32,6 +32,9 @@ WORDINGS: dict[Verdict, Wording] = {
     Verdict.INCOMPLETE: Wording("Not everything that should have been measured was.", "!", "bad"),
 }
 
+TONES = {"good": "green", "bounded": "yellow", "doubtful": "yellow", "bad": "red"}
+"""A tone's colour in a terminal."""
+
 OUTCOMES: dict[str, Wording] = {
     "met": Wording("met", "✓", "good"),
     "missed": Wording("missed", "✗", "bad"),

@@ -227,3 +227,12 @@ def test_a_figure_without_a_value_has_no_bar() -> None:
     run = gateway_run()
     summary = replace(run.summaries[0], metrics={"throughput_bps": Metric(None, "bit/s")})
     assert 'class="bar"' not in render_html(replace(run, summaries=(summary,)))
+
+
+def test_the_title_counts_results_as_the_first_line_does() -> None:
+    run = gateway_run()
+    whole = replace(run, trials=tuple(replace(trial, status="done") for trial in run.trials), status="done")
+    page = render_html(whole)
+    assert "<title>10 of 12 results can be believed: gateway – Leadline</title>" in page
+    assert "10 of 12 results can be believed</span>" in page
+    assert "<title>Incomplete: gateway – Leadline</title>" in render_html(run)

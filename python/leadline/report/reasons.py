@@ -1,0 +1,121 @@
+"""Says in the terminal why each result is not valid: what happened, with the figures, and what to do about it.
+
+A reason's text is made where its evidence is (`analysis`); here is only the advice, once for each kind of reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from leadline.analysis.model import Reason, RunAnalysis, Summary, Verdict
+from leadline.report import verdicts
+
+# Reasons of a run that only count the results' verdicts, which the headline does.
+_COUNTS = "results-"
+# A screen or two; of more results the codes are named.
+MOST_IN_FULL = 20
+
+_MORE_THREADS = (
+    "give the host that is named more threads (threads) or CPUs, or lower the rate; the figure is a lower bound"
+)
+_LESS_RATE = "lower the rate, use more threads or generating hosts, and keep other work off them"
+_QUIET = "keep other work off the hosts, and measure longer (duration, warmup) or more often (repeat)"
+_SPREAD = "; limits.stability.spread sets how much is allowed"
+_ERROR_BELOW = "the error of each trial that failed stands below; mend its cause, and run it again"
+_MORE_TIME = "give the fleet more time (duration, timeout), or let fewer clients come at once"
+_SERVER_SIDE = "use `leadline serve` of this version at the other end; what arrived is counted there"
+
+ADVICE: dict[str, str] = {
+    "change-point": f"see in report.html when the rate changed; {_QUIET}{_SPREAD}",
+    "clients-missing": "the causes stand with the bring-up of clients; mend them, or ask for fewer clients",
+    "clients-never-tried": _MORE_TIME,
+    "clients-unfinished": _MORE_TIME,
+    "connections-lost": "see in the server's log why it closed or refused connections; ask for fewer (connections)",
+    "ended-early": _ERROR_BELOW,
+    "flows-broken-off": "see in the server's and the gateway's logs why connections ended, and run it again",
+    "flows-not-started": "see whether the clients reach the server's ports 5201 and 8080 through the gateway",
+    "gateway-counters-unknown": "put clients, gateway and server on hosts of their own: only then its counters tell",
+    "gateway-not-crossed": "check the clients' routes, and give the server's address behind it (hosts.server.address)",
+    "hosts-without-figures": "see on that host whether its agent was ended or cut off, and run it again",
+    "intervals-disagree": f"see in report.html how the rate went; {_QUIET}{_SPREAD}",
+    "journal-damaged": "check the disk that holds the run's folder, and run the trials that are named again",
+    "machine-saturated": "use hosts of their own, or a rate (rate) below what this machine can carry",
+    "near-ceiling": "use more threads or generating hosts; the figure is a lower bound",
+    "no-clients-reported": "run it again with an agent of this version",
+    "no-generator-figures": "`leadline doctor` on that host says which counters are missing, and why",
+    "no-receiver-figures": _SERVER_SIDE,
+    "no-repeat-done": _ERROR_BELOW,
+    "no-steady-window": "measure longer (duration), or shorten the warm-up (warmup): all flows have to run at once",
+    "pushback": "lower the rate, or generate from more hosts: the own host's queue was full",
+    "receiver-socket-drops": "lower the rate, use larger packets, or give the answering host more CPUs",
+    "repeats-disagree": f"{_QUIET}{_SPREAD}",
+    "repeats-failed": _ERROR_BELOW,
+    "sender-side-figure": _SERVER_SIDE,
+    "sends-late": _LESS_RATE,
+    "thread-saturated": _MORE_THREADS,
+    "thread-starved": "other work took the CPUs of the host that is named: stop it, or use fewer threads",
+    "unsent": _LESS_RATE,
+    "window-too-short": "measure longer (duration), or shorten the warm-up (warmup)",
+}
+"""What to do about a reason that takes a result's validity away, by its code."""
+
+
+def why_not_valid(analysis: RunAnalysis) -> RenderableType | None:
+    """The reasons of each result that is not valid, and what to do about them; None where all are."""
+    doubted = [summary for summary in analysis.summaries if summary.validity.verdict is not Verdict.VALID]
+    if not doubted:
+        return None
+    lines: list[RenderableType] = [Text("Why results are not valid", style="bold underline")]
+    for summary in doubted[:MOST_IN_FULL]:
+        lines += _in_full(summary)
+    rest = doubted[MOST_IN_FULL:]
+    if rest:
+        named = ", ".join(
+            f"{one.case} {one.test} ({', '.join(_codes(one)) or one.validity.verdict.value})" for one in rest
+        )
+        lines.append(_indented(Text(f"{len(rest)} more, in full in report.html: {named}"), 1))
+    lines += advice_lines(code for summary in doubted for code in _codes(summary))
+    return Group(*lines)
+
+
+def advice_lines(codes: Iterable[str]) -> list[RenderableType]:
+    """What to do about reasons, once for each code that there is advice for."""
+    known = [code for code in dict.fromkeys(codes) if code in ADVICE]
+    if not known:
+        return []
+    lines = [_indented(Text.assemble((f"{code}: ", "dim"), ADVICE[code]), 2) for code in known]
+    return [_indented(Text("What to do", style="bold"), 1), *lines]
+
+
+def reason_line(reason: Reason, indent: int = 2) -> RenderableType:
+    """A reason's code and text."""
+    return _indented(Text.assemble((f"{reason.code}: ", "dim"), reason.text), indent)
+
+
+def own_reasons(analysis: RunAnalysis) -> list[Reason]:
+    """The run's reasons without those that count the results again."""
+    return [reason for reason in analysis.validity.reasons if not reason.code.startswith(_COUNTS)]
+
+
+def _in_full(summary: Summary) -> list[RenderableType]:
+    verdict = summary.validity.verdict
+    wording = verdicts.WORDINGS[verdict]
+    head = Text.assemble(
+        (f"{summary.case} {summary.test}", "bold"),
+        "  ",
+        (f"{wording.mark} {verdict.value}", verdicts.TONES[wording.tone]),
+    )
+    reasons = [reason_line(reason, 3) for reason in summary.validity.reasons]
+    return [_indented(head, 1), *(reasons or [_indented(Text(wording.sentence), 3)])]
+
+
+def _codes(summary: Summary) -> list[str]:
+    return list(dict.fromkeys(reason.code for reason in summary.validity.reasons))
+
+
+def _indented(text: Text, by: int) -> RenderableType:
+    return Padding(text, (0, 0, 0, by), expand=False)

@@ -1,0 +1,126 @@
+"""Why results are not valid, in the terminal: each of them with its reasons, figures and advice, and nothing twice."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console, RenderableType
+from sample_runs import GENERATOR_LIMITED, UNSTABLE, gateway_run, many_trials, one_result
+
+import leadline.analysis
+from leadline.analysis.model import Reason, Validity, Verdict
+from leadline.report import measurement, run_renderables
+from leadline.report.reasons import ADVICE, MOST_IN_FULL, why_not_valid
+
+# Reasons that take no result's validity away: of a run as a whole, or notes.
+WITHOUT_ADVICE = {
+    "answering-side-unknown",
+    "ceiling-doubtful",
+    "ceiling-unknown",
+    "clients-without-traffic",
+    "connections-busy",
+    "counters-missing",
+    "cpu-shared",
+    "cpu-stolen",
+    "errors",
+    "journal-torn",
+    "no-results",
+    "observer-cost",
+    "profiled",
+    "sampling-thinned",
+    "shared-cpus",
+    "trials-failed",
+    "trials-skipped",
+    "unanswered",
+    "unsynchronised-clock",
+}
+
+
+def shown(*renderables: RenderableType | None, width: int = 80) -> str:
+    console = Console(width=width, record=True, file=None, color_system=None, legacy_windows=False)
+    with console.capture() as capture:
+        for renderable in renderables:
+            if renderable is not None:
+                console.print(renderable)
+    return capture.get()
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_each_result_that_is_not_valid_names_its_reasons_with_figures_and_advice() -> None:
+    text = shown(why_not_valid(gateway_run()))
+    assert max(len(line) for line in text.splitlines()) <= 80
+    lines = text.splitlines()
+    first = next(index for index, line in enumerate(lines) if line.startswith(" c01 http  ≥ generator-limited"))
+    assert lines[first + 1].startswith("   thread-saturated: the busiest generating thread on client1")
+    assert "the repeats' throughput spreads over 12.4 % of the mean; the plan allows 5 %" in flat(text)
+    assert flat(text).count(ADVICE["thread-saturated"]) == 1
+    assert ADVICE["repeats-disagree"] in flat(text)
+    assert "tcp-up" not in text
+
+
+def test_a_run_of_valid_results_has_no_such_part() -> None:
+    assert why_not_valid(many_trials(10)) is None
+
+
+def test_many_results_are_bounded_and_each_still_names_its_reasons() -> None:
+    run = gateway_run()
+    result = replace(run.summaries[0], validity=UNSTABLE)
+    doubted = tuple(replace(result, case=f"c{number:03}") for number in range(300))
+    text = shown(why_not_valid(replace(run, summaries=doubted)))
+    assert flat(text).count("spreads over") == MOST_IN_FULL
+    assert f"{300 - MOST_IN_FULL} more, in full in report.html" in flat(text)
+    assert all(f"c{number:03} tcp-up" in flat(text) for number in range(300))
+    assert flat(text).count("(repeats-disagree)") == 300 - MOST_IN_FULL
+
+
+def test_a_run_does_not_give_its_results_verdicts_as_their_reason() -> None:
+    counted = Reason("results-unstable", "3 of 18 results are unstable")
+    text = shown(*run_renderables(gateway_run(validity=Validity(Verdict.UNSTABLE, (counted,)))))
+    assert "results-unstable" not in text
+    assert "3 of 18 results" not in text
+    assert "Why results are not valid" in text
+
+
+def test_a_single_measurement_has_advice_too() -> None:
+    result = replace(one_result("http"), validity=GENERATOR_LIMITED)
+    assert ADVICE["thread-saturated"] in flat(shown(measurement(result)))
+
+
+def codes_in(source: Path) -> set[str]:
+    """The codes of reasons that a module makes: the first arguments of Reason(), and of what makes one for it."""
+    tree = ast.parse(source.read_text())
+    constants = {
+        node.targets[0].id: node.value.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and isinstance(node.value, ast.Constant)
+    }
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Reason", "incomplete"):
+            [code, *_] = node.args
+            if isinstance(code, ast.Constant):
+                found.add(str(code.value))
+            elif isinstance(code, ast.Name) and code.id in constants:
+                found.add(str(constants[code.id]))
+    return found
+
+
+def test_every_reason_against_a_result_has_advice() -> None:
+    made = set().union(*(codes_in(path) for path in Path(leadline.analysis.__file__).parent.glob("*.py")))
+    assert {"gateway-not-crossed", "hosts-without-figures", "journal-damaged", "sends-late"} <= made
+    # What others name by a variable is in the modules that define it.
+    assert made - set(ADVICE) - WITHOUT_ADVICE == set()
+
+
+@pytest.mark.parametrize("code", sorted(ADVICE))
+def test_advice_is_one_plain_line(code: str) -> None:
+    assert "\n" not in ADVICE[code]
+    assert not ADVICE[code].endswith(".")
