@@ -1,5 +1,5 @@
-"""For all tests: what the commands keep for later (ceilings of the generator) is kept apart from the user's own, and no
-example of a property has to be quick."""
+"""For all tests: what the commands keep for later (ceilings of the generator) is kept apart from the user's own, no
+example of a property has to be quick, and a journal that Leadline wrote has no line that Leadline cannot read."""
 
 from __future__ import annotations
 
@@ -9,9 +9,21 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from leadline.dataset.journal import STRICT_VARIABLE
+
 # How long an example takes is the machine's doing, and decides nothing.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
+
+
+# For the commands that tests start as for what they call; `damaged_journals` takes it back.
+os.environ[STRICT_VARIABLE] = "1"
+
+
+@pytest.fixture
+def damaged_journals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test damages a journal itself: lines that cannot be read are counted, as they are for users."""
+    monkeypatch.delenv(STRICT_VARIABLE)
 
 
 @pytest.fixture(scope="session", autouse=True)

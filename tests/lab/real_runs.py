@@ -28,6 +28,7 @@ from lab_scripts import NOBODY, able_person, cgroups_of
 from unhurried import WITHIN_S
 
 ROOT = Path(__file__).resolve().parents[2]
+_KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LEADLINE_STRICT_JOURNAL")
 LEADLINE = Path(sys.executable).with_name("leadline")
 Entry = dict[str, Any]
 ROUTE, WIREGUARD, OPENVPN = {"kind": "route"}, {"kind": "wireguard"}, {"kind": "openvpn"}
@@ -82,7 +83,7 @@ class Desk:
     def start(self, *arguments: str | Path, wrap: Sequence[str] = (), **keywords: Any) -> Run:
         """Start a command; `wrap` goes before it."""
         given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": self.folder, **keywords}
-        environment = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG")}
+        environment = {name: value for name, value in os.environ.items() if name in _KEPT_VARIABLES}
         environment |= {"TMPDIR": str(self.scratch), **self.environment}
         argv = [*wrap, *self.command, *map(str, arguments)]
         run = Run(subprocess.Popen(argv, env=environment, **given), self)

@@ -7,7 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from leadline.analysis import validity
-from leadline.analysis.model import Reason, Summary, TargetResult, TrialResult, Validity, Verdict
+from leadline.analysis.gather import TestData
+from leadline.analysis.model import (
+    JournalDamage,
+    Reason,
+    Summary,
+    TargetResult,
+    TestResult,
+    TrialResult,
+    Validity,
+    Verdict,
+)
+from leadline.analysis.validity import JOURNAL_DAMAGED
 
 # What the design allows observing to cost, as a share of one CPU.
 OBSERVER_LIMIT = 0.01
@@ -15,9 +26,13 @@ OBSERVER_LIMIT = 0.01
 _ENDED = {"killed": "the run was killed; its journal just ends", "interrupted": "the run was interrupted"}
 
 
-def run_validity(status: str, trials: Sequence[TrialResult], summaries: Sequence[Summary]) -> Validity:
+def run_validity(
+    status: str, trials: Sequence[TrialResult], summaries: Sequence[Summary], damage: JournalDamage
+) -> Validity:
     """The worst of the results' verdicts, and what kept the run from being whole."""
     findings = []
+    if damage.garbled or damage.malformed:
+        findings.append((Verdict.UNDETERMINED, Reason(JOURNAL_DAMAGED, _damage_text(damage))))
     if status in _ENDED:
         findings.append((Verdict.INCOMPLETE, Reason(f"run-{status}", _ENDED[status])))
     lost = [trial.trial for trial in trials if trial.status not in ("done", "skipped")]
@@ -36,6 +51,42 @@ def run_validity(status: str, trials: Sequence[TrialResult], summaries: Sequence
             text = f"{verdicts[verdict]} of {len(summaries)} results are {verdict.value}"
             findings.append((verdict, Reason(f"results-{verdict.value}", text)))
     return validity.combine(findings)
+
+
+def unreadable_test(data: TestData, error: Exception) -> TestResult:
+    """The result of a test whose entries lack what its figures are made of."""
+    text = f"its lines of the journal lack what they promise ({type(error).__name__}: {error})"
+    return TestResult(
+        case=data.case,
+        repeat=data.repeat,
+        test=data.spec.name,
+        kind=data.spec.kind,
+        parameters=data.parameters,
+        status="failed",
+        error=text,
+        metrics={},
+        validity=Validity(Verdict.INCOMPLETE, (Reason(JOURNAL_DAMAGED, text),)),
+        window=None,
+        generator=None,
+        errors={},
+    )
+
+
+def torn_note(damage: JournalDamage) -> tuple[Reason, ...]:
+    """That the last line is torn, where it is: a kill leaves that, so it changes no verdict."""
+    text = "the journal's last line is torn, as a kill or a power cut leaves it: what it said is lost"
+    return (Reason("journal-torn", text),) if damage.torn else ()
+
+
+def _damage_text(damage: JournalDamage) -> str:
+    counts = [f"{damage.garbled:,} garbled"] if damage.garbled else []
+    counts += [f"{damage.malformed:,} without what their type promises"] if damage.malformed else []
+    whole = f" of {damage.lines:,}" if damage.lines else ""
+    lost = damage.garbled + damage.malformed
+    return (
+        f"{lost:,}{whole} lines of the journal could not be read ({', '.join(counts)}): "
+        "figures that needed them are missing or too low"
+    )
 
 
 def run_notes(hosts: Mapping[str, Mapping[str, Any]], observer: Mapping[str, float | None]) -> tuple[Reason, ...]:

@@ -158,6 +158,8 @@ class TestData:
     # Gateways that a plan gave by address, each with the clients and the server that share its interfaces: their
     # counters have to show that the payload went through.
     given_gateways: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    # Lines of the journal that could not be read while the trial ran.
+    unreadable_lines: int = 0
     started_ns: dict[tuple[str, str], int] = field(default_factory=dict)
     failures: list[tuple[str, str]] = field(default_factory=list)
 

@@ -345,6 +345,20 @@ class Scaling:
 
 
 @dataclass(frozen=True, slots=True)
+class JournalDamage:
+    """Lines of a journal that are missing in everything that is made from it."""
+
+    lines: int = 0
+    """All lines of the journal."""
+    garbled: int = 0
+    """Lines that are no entry."""
+    malformed: int = 0
+    """Entries that lack what their type promises."""
+    torn: bool = False
+    """Whether the last line ends in the middle."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunAnalysis:
     """Everything that a table or a report shows of one run."""
 
@@ -364,3 +378,4 @@ class RunAnalysis:
     observer_cpu_share: dict[str, float | None]
     scaling: dict[str, tuple[Scaling, ...]] = field(default_factory=dict)
     """How figures grow with an axis of clients, by test."""
+    journal: JournalDamage = JournalDamage()

@@ -20,11 +20,19 @@ from pydantic import ValidationError
 from leadline.analysis import findings, machine, scaling_figures
 from leadline.analysis.gather import DEFAULT_STABILITY_SPREAD, HostSample, ServerReading, TestData
 from leadline.analysis.measure import analyse_test
-from leadline.analysis.model import Ceiling, ClientBringUp, RunAnalysis, Summary, TrialResult
+from leadline.analysis.model import (
+    Ceiling,
+    ClientBringUp,
+    JournalDamage,
+    RunAnalysis,
+    Summary,
+    TestResult,
+    TrialResult,
+)
 from leadline.analysis.repeats import summarise
 from leadline.analysis.spec import TestSpec
 from leadline.analysis.targets import judge_summaries, parse_targets
-from leadline.dataset import HostClocks
+from leadline.dataset import HostClocks, JournalReader, reads_strictly
 from leadline.errors import PlanError
 from leadline.plan.fields import validate_input
 from leadline.plan.limits import Limits
@@ -32,13 +40,23 @@ from leadline.plan.limits import Limits
 Record = Mapping[str, Any]
 
 _CUT_OFF = "the run was cut off here"
+# What reading an entry raises that lacks what its type promises, or has something else in its place.
+_MALFORMED = (KeyError, TypeError, AttributeError, ValueError, IndexError, ArithmeticError)
 
 
 def analyse(manifest: Record, entries: Iterable[Record]) -> RunAnalysis:
-    """Everything that tables and reports show of a run. Pure: the same input gives the same findings."""
+    """Everything that tables and reports show of a run. Pure: the same input gives the same findings.
+
+    Entries that lack what their type promises are counted, and told of with what a `JournalReader` could not read.
+    """
     reading = _Reading(manifest)
+    reader = entries if isinstance(entries, JournalReader) else None
     for entry in entries:
+        if reader is not None and reader.damaged > reading.garbled:
+            reading.note_damage(reader)
         reading.take(entry)
+    if reader is not None:
+        reading.note_damage(reader)
     reading.end_trial({})
     return reading.findings()
 
@@ -57,6 +75,7 @@ class _Trial:
     sut_processes: tuple[str, ...] = ()
     ceiling: Ceiling | None = None
     given_gateways: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    unreadable_lines: int = 0
     samples: dict[str, list[HostSample]] = field(default_factory=dict)
     tests: dict[str, TestData] = field(default_factory=dict)
 
@@ -74,15 +93,44 @@ class _Reading:
         self._lives: list[tuple[str, list[HostSample]]] = []
         self._status = "killed"
         self._periods_ms: dict[str, int] = {}
+        self._taken = 0
+        self._damage = JournalDamage()
+        self._strict = reads_strictly()
+
+    @property
+    def garbled(self) -> int:
+        """How many garbled lines are known of."""
+        return self._damage.garbled
+
+    def note_damage(self, reader: JournalReader) -> None:
+        """Take over what a reader has counted so far; what is new belongs to the trial at hand."""
+        garbled, torn = reader.damaged, reader.torn
+        if self._trial is not None:
+            self._trial.unreadable_lines += garbled - self._damage.garbled
+        self._damage = replace(self._damage, garbled=garbled, torn=torn)
 
     def take(self, entry: Record) -> None:
+        self._taken += 1
+        try:
+            self._take(entry)
+        except _MALFORMED:
+            # A line of another version, or a garbled one that is JSON still.
+            if self._strict:
+                raise
+            self._count_malformed()
+
+    def _count_malformed(self) -> None:
+        self._damage = replace(self._damage, malformed=self._damage.malformed + 1)
+        if self._trial is not None:
+            self._trial.unreadable_lines += 1
+
+    def _take(self, entry: Record) -> None:
         event = entry.get("event")
         if isinstance(event, Mapping):
-            try:
-                self._event(entry, event)
-            except (KeyError, TypeError, AttributeError):
-                return  # a line that lacks what its type promises: from another version, or garbled
+            self._event(entry, event)
             return
+        if "record" not in entry:
+            raise KeyError("record")
         match entry.get("record"):
             case "run-begin":
                 self._manifest = {**{key: value for key, value in entry.items() if key != "record"}, **self._manifest}
@@ -114,6 +162,7 @@ class _Reading:
         for data in trial.tests.values():
             data.bring_up, data.sut_processes = trial.bring_up, trial.sut_processes
             data.clock_bounds_ns = self._clocks.bounds_ns
+            data.unreadable_lines = trial.unreadable_lines
         self._trials.append(
             TrialResult(
                 trial=trial.trial,
@@ -124,13 +173,24 @@ class _Reading:
                 sut=trial.sut,
                 sut_version=trial.sut_version,
                 bring_up=trial.bring_up,
-                tests=tuple(analyse_test(data) for data in trial.tests.values()),
+                tests=tuple(self._analysed(data) for data in trial.tests.values()),
                 parameters=trial.parameters,
             )
         )
 
+    def _analysed(self, data: TestData) -> TestResult:
+        """The test's result; where its entries lack what figures are made of, one that says so and has no figures."""
+        try:
+            return analyse_test(data)
+        except _MALFORMED as error:
+            if self._strict:
+                raise
+            self._damage = replace(self._damage, malformed=self._damage.malformed + 1)
+            return findings.unreadable_test(data, error)
+
     def findings(self) -> RunAnalysis:
         plan = self._manifest.get("plan") or {}
+        damage = replace(self._damage, lines=self._taken + self._damage.garbled + self._damage.torn)
         limit = _stability_spread(plan)
         summaries = tuple(self._summary(case, test, kind, limit) for case, test, kind in self._tests())
         try:
@@ -154,9 +214,14 @@ class _Reading:
             trials=tuple(self._trials),
             summaries=summaries,
             targets=targets,
-            validity=findings.run_validity(self._status, self._trials, summaries),
-            notes=(*findings.run_notes(hosts, observer), *findings.sampling_note(self._periods_ms)),
+            validity=findings.run_validity(self._status, self._trials, summaries, damage),
+            notes=(
+                *findings.run_notes(hosts, observer),
+                *findings.sampling_note(self._periods_ms),
+                *findings.torn_note(damage),
+            ),
             observer_cpu_share=observer,
+            journal=damage,
         )
         return replace(found, scaling=scaling_figures.of_run(found))
 

@@ -69,6 +69,8 @@ SHORT_WINDOWS = frozenset({SHORT_WINDOW, NO_WINDOW})
 NOT_STARTED = "flows-not-started"
 # Parts of a test that differ.
 UNEVEN = frozenset({stability.INTERVALS_DISAGREE, stability.CHANGE_POINT})
+# Lines of the journal could not be read.
+JOURNAL_DAMAGED = "journal-damaged"
 # Many requests waited until a connection was free.
 CONNECTIONS_BUSY = "connections-busy"
 
@@ -349,6 +351,9 @@ def _late_p99_us(data: TestData, histograms: Histograms) -> float | None:
 
 def _evidence(data: TestData, flows: Sequence[Flow]) -> Iterator[Finding]:
     """What would have to be known, and is not."""
+    if data.unreadable_lines:
+        text = f"{data.unreadable_lines:,} lines of the journal could not be read in this trial"
+        yield Verdict.UNDETERMINED, Reason(JOURNAL_DAMAGED, f"{text}: its figures may be too low")
     if data.status != "done":
         return
     outcomes = data.load_outcomes()

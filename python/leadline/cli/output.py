@@ -162,8 +162,16 @@ def run_document(analysis: RunAnalysis, folder: str, problems: Iterable[str]) ->
         "trials": trials,
         "notes": analysis.notes,
         "observer_cpu_share": analysis.observer_cpu_share,
+        "journal": analysis.journal,
         "problems": list(problems),
     }
+
+
+def say_damage(run_id: str, analysis: RunAnalysis) -> None:
+    """What of a run's journal could not be read, on stderr: rows that are missing cannot say so themselves."""
+    for reason in (*analysis.validity.reasons, *analysis.notes):
+        if reason.code in ("journal-damaged", "journal-torn"):
+            say_note(f"{run_id}: {reason.text}")
 
 
 def targets_code(targets: Iterable[TargetResult]) -> int:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from leadline.cli import options as o
-from leadline.cli.output import print_all, print_json
+from leadline.cli.output import print_all, print_json, say_damage
 from leadline.cli.run_args import Runs, open_runs
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from leadline.analysis.model import RunAnalysis
     from leadline.dataset import RunFolder
 
 NAME = "results"
@@ -45,27 +46,35 @@ def command(
     json: o.Json = False,
 ) -> int:
     """Print the figures of runs, finished or not: one row per run, case, trial, test and metric."""
-    rows = [(folder.run_id, _rows(folder)) for folder in open_runs(runs)]
+    found = [(folder.run_id, *_rows(folder)) for folder in open_runs(runs)]
+    rows = [(run_id, rows_of_run) for run_id, rows_of_run, _ in found]
+    for run_id, _, analysis in found:
+        say_damage(run_id, analysis)
     everything = [row for _, rows_of_run in rows for row in rows_of_run]
     if json:
         run_ids = [run_id for run_id, _ in rows]
-        document = {"run": run_ids[0] if len(run_ids) == 1 else None, "runs": run_ids, "rows": everything}
+        document = {
+            "run": run_ids[0] if len(run_ids) == 1 else None,
+            "runs": run_ids,
+            "journals": {run_id: analysis.journal for run_id, _, analysis in found},
+            "rows": everything,
+        }
         print_json({"schema": "leadline.results/1", **document})
     elif as_csv:
         writer = csv.writer(sys.stdout)
         writer.writerow(COLUMNS)
         writer.writerows([[_cell(row[name]) for name in COLUMNS] for row in everything])
     else:
-        print_all([_table(run_id if len(rows) > 1 else None, found) for run_id, found in rows])
+        print_all([_table(run_id if len(rows) > 1 else None, rows_of_run) for run_id, rows_of_run in rows])
     return 0
 
 
-def _rows(folder: RunFolder) -> list[dict[str, Any]]:
+def _rows(folder: RunFolder) -> tuple[list[dict[str, Any]], RunAnalysis]:
     from leadline.analysis import analyse, result_rows
     from leadline.dataset import read_journal
 
     analysis = analyse(folder.read_manifest(), read_journal(folder.journal_path))
-    return [{"run": folder.run_id, **row} for row in result_rows(analysis)]
+    return [{"run": folder.run_id, **row} for row in result_rows(analysis)], analysis
 
 
 def _table(run_id: str | None, rows: Sequence[dict[str, Any]]) -> Table:

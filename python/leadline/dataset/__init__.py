@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadline.dataset.clocks import HostClocks
 from leadline.dataset.folder import RunFolder
-from leadline.dataset.journal import Entry, Journal, JournalReader, read_journal
+from leadline.dataset.journal import Entry, Journal, JournalReader, read_journal, reads_strictly
 
 if TYPE_CHECKING:
     from leadline.dataset.tables import rebuild, write_results
@@ -23,6 +23,7 @@ __all__ = [
     "JournalReader",
     "RunFolder",
     "read_journal",
+    "reads_strictly",
     "rebuild",
     "write_results",
 ]

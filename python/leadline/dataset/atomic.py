@@ -1,4 +1,7 @@
-"""Whole files or none: written beside the target, then renamed over it. The system's words become `DatasetError`."""
+"""Whole files or none, also after a power cut: written beside the target, synchronised, then renamed over it.
+
+The system's words become `DatasetError`.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from pathlib import Path
 from leadline.errors import DatasetError
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+# Devices, pipes and some file systems cannot be synchronised, which is no failure of what was written.
+_NOT_SYNCHRONISED = {errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EROFS}
 
 
 def replace(path: Path, write: Callable[[Path], object]) -> None:
@@ -20,13 +25,44 @@ def replace(path: Path, write: Callable[[Path], object]) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         write(temporary)
+        # Without these a rename may reach the disk before the content does, and leave an empty file after a power cut.
+        _sync_path(temporary, os.O_RDONLY)
         temporary.replace(path)
+        sync_folder(path.parent)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise storage_error(path, error) from error
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def sync_folder(path: Path) -> None:
+    """Hand a folder's entries to the disk, so that what was made or renamed in it is there after a power cut.
+
+    Raises OSError where the disk fails.
+    """
+    _sync_path(path, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def sync(fd: int, *, content_only: bool = False) -> None:
+    """Hand a file to the disk, as far as that is possible where it lies. Raises OSError where the disk fails."""
+    try:
+        if content_only:
+            os.fdatasync(fd)
+        else:
+            os.fsync(fd)
+    except OSError as error:
+        if error.errno not in _NOT_SYNCHRONISED:
+            raise
+
+
+def _sync_path(path: Path, flags: int) -> None:
+    fd = os.open(path, flags | os.O_CLOEXEC)
+    try:
+        sync(fd)
+    finally:
+        os.close(fd)
 
 
 def storage_error(path: Path, error: OSError) -> DatasetError:

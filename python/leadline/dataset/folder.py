@@ -37,6 +37,8 @@ class RunFolder:
                 base.mkdir(parents=True, exist_ok=True)
                 path.mkdir()
                 (path / "logs").mkdir()
+                atomic.sync_folder(path)
+                atomic.sync_folder(base)
             except FileExistsError as error:
                 if not base.is_dir():
                     raise DatasetError(f"cannot make a run folder in {base}: it is not a folder") from error

@@ -1,8 +1,9 @@
 """The journal: one JSON object a line, appended as events come, readable after a kill at any moment.
 
 An append is one `write(2)` on a file opened with O_APPEND, so what was appended is the kernel's to keep: a killed
-controller loses nothing. A write that fails half way is taken back; where even that fails, the next line begins with
-a newline, so that a torn line never swallows its successor. Reading skips what is torn or garbled and counts it.
+controller loses nothing. Each `trial-end` hands everything before it to the disk: a power cut loses the trial at hand.
+A write that fails half way is taken back; where even that fails, the next line begins with a newline, so that a torn
+line never swallows its successor. Reading skips what is torn or garbled and counts it; `analysis` reports the counts.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, BinaryIO
 
 import pydantic_core
 
-from leadline.dataset.atomic import storage_error
+from leadline.dataset.atomic import storage_error, sync, sync_folder
 from leadline.errors import DatasetError
 
 Entry = dict[str, Any]
@@ -26,7 +27,17 @@ Entry = dict[str, Any]
 # spare and bounds what a garbled file can make us hold.
 LINE_LIMIT_BYTES = 32 * 1024 * 1024
 
+STRICT_VARIABLE = "LEADLINE_STRICT_JOURNAL"
+
 _BLANK = b"\0 \t\r\n"
+# What was measured until then is on the disk once one of these was appended.
+_DURABLE = frozenset({"trial-end", "run-end"})
+
+
+def reads_strictly() -> bool:
+    """Whether a line that cannot be read is an error instead of a count. For tests of journals that Leadline wrote
+    itself: there such a line is a defect of the writer or of the reader."""
+    return os.environ.get(STRICT_VARIABLE) == "1"
 
 
 class Journal:
@@ -35,8 +46,11 @@ class Journal:
     def __init__(self, path: Path) -> None:
         """Opens `path` for appending and makes it where it is missing; raises `DatasetError` when that fails."""
         self._path = path
+        is_new = not path.exists()
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            if is_new:
+                sync_folder(path.parent)
         except OSError as error:
             raise storage_error(path, error) from error
         self._torn = self._ends_torn()
@@ -54,6 +68,8 @@ class Journal:
             self._take_back(written)
             raise storage_error(self._path, error) from error
         self._torn = False
+        if entry.get("record") in _DURABLE:
+            self._synchronise()
 
     def close(self) -> None:
         """Hands the lines to the disk and closes the file; a second call does nothing."""
@@ -72,6 +88,12 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _synchronise(self) -> None:
+        try:
+            sync(self._fd, content_only=True)
+        except OSError as error:
+            raise storage_error(self._path, error) from error
 
     def _take_back(self, written: int) -> None:
         """Removes the beginning of a line that did not fit."""
@@ -95,17 +117,20 @@ class JournalReader:
     """The reading end: iterate for the entries; afterwards `torn` and `damaged` tell what was not readable.
 
     `torn` is the last line where it ends in the middle, as a kill or a power cut leaves it; `damaged` counts lines
-    that hold no JSON object (garbage), or had to be freed from NUL bytes first.
+    that hold no JSON object (garbage), or had to be freed from NUL bytes first. While it is iterated, it counts
+    what came before the entry at hand.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.torn = False
         self.damaged = 0
+        self._lines = 0
 
     def __iter__(self) -> Iterator[Entry]:
         self.torn = False
         self.damaged = 0
+        self._lines = 0
         try:
             with self.path.open("rb", buffering=1024 * 1024) as file:
                 yield from self._entries(file)
@@ -119,18 +144,25 @@ class JournalReader:
                 continue
             content = line.strip(_BLANK)
             entry = _decode(content) if content else None
+            self._lines += bool(content)
             if entry is None and not line.endswith(b"\n"):
                 self.torn = True
             elif (entry is None and content) or b"\0" in line:
-                self.damaged += 1
+                self._count_damaged()
             if entry is not None:
                 yield entry
 
     def _skip_line(self, file: BinaryIO) -> None:
-        """Leaves out a line that nobody can have written."""
-        self.damaged += 1
+        """Leaves out a line that is longer than any that is written."""
+        self._lines += 1
+        self._count_damaged()
         while (rest := file.readline(LINE_LIMIT_BYTES)) and not rest.endswith(b"\n"):
             pass
+
+    def _count_damaged(self) -> None:
+        self.damaged += 1
+        if reads_strictly():
+            raise DatasetError(f"{self.path}: line {self._lines} is no entry of a journal")
 
 
 def read_journal(path: Path) -> JournalReader:

@@ -19,7 +19,7 @@ import polars as pl
 from leadline.dataset import atomic, flatten
 from leadline.dataset.clocks import HostClocks
 from leadline.dataset.folder import RunFolder
-from leadline.dataset.journal import Entry, read_journal
+from leadline.dataset.journal import Entry, read_journal, reads_strictly
 
 SAMPLES_SCHEMA: dict[str, Any] = {
     "host": pl.String,
@@ -112,9 +112,9 @@ _CHUNK_ROWS = 200_000
 _INSTANTS = ("due_ns", "start_ns", "end_ns")
 
 
-def rebuild(run: RunFolder) -> None:
-    """Makes `samples.parquet`, `flows.parquet` and `histograms.parquet` anew from the journal; `clients.parquet`, one
-    row per client, where it tells of a fleet.
+def rebuild(run: RunFolder) -> int:
+    """Makes `samples.parquet`, `flows.parquet` and `histograms.parquet` again from the journal; `clients.parquet`, one
+    row per client, where it tells of a fleet. Returns how many events lack what their type promises: they have no rows.
 
     Each file is written beside its place and renamed, so that a reader sees the old or the new one, whole.
     Raises `DatasetError` where the journal cannot be read or a table cannot be written.
@@ -127,6 +127,7 @@ def rebuild(run: RunFolder) -> None:
     tables.histograms.write(run.path / "histograms.parquet")
     if tables.clients.has_rows:
         tables.clients.write(run.path / "clients.parquet")
+    return tables.malformed
 
 
 def write_results(run: RunFolder, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -182,9 +183,10 @@ class _Tables:
         self.clients = _Table(CLIENTS_SCHEMA)
         self._clocks = HostClocks()
         self._trial: str | None = None
+        self.malformed = 0
 
     def take(self, entry: Entry) -> None:
-        """An entry that lacks what its type promises is left out: the journal may come from a newer version."""
+        """An entry that lacks what its type promises is counted and left out."""
         record = entry.get("record")
         if record == "clock":
             self._clocks.note(entry)
@@ -198,7 +200,9 @@ class _Tables:
         try:
             self._event(entry, event)
         except (KeyError, TypeError, ValueError, AttributeError):
-            return
+            if reads_strictly():
+                raise
+            self.malformed += 1
 
     def _event(self, entry: Entry, event: dict[str, Any]) -> None:
         kind = event.get("type")

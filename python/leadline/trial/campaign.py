@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -124,20 +124,24 @@ def conclude(folder: RunFolder) -> RunOutcome:
     """
     analysis = analyse(folder.read_manifest(), read_journal(folder.journal_path))
     problems = []
+    without_rows: list[int] = []
     drawn: dict[str, list[tuple[str, str]]] = {}
-    for write in (
+    writers: tuple[Callable[[RunFolder], object], ...] = (
         lambda run: _complete_manifest(run, analysis),
-        rebuild,
+        lambda run: without_rows.append(rebuild(run)),
         lambda run: write_results(run, result_rows(analysis)),
         lambda run: drawn.update(draw_profiles(run)),
         lambda run: _report(run, analysis, drawn),
-    ):
+    )
+    for write in writers:
         try:
             write(folder)
         except DatasetError as error:
             problems.append(str(error))
         except Exception as error:
             problems.append(str(unforeseen(error, folder.logs_path / "report-traceback.log")))
+    if sum(without_rows) > analysis.journal.malformed:
+        problems.append(f"{sum(without_rows)} events of the journal have no rows: they lack what their type promises")
     return RunOutcome(folder, analysis, tuple(dict.fromkeys(problems)))
 
 

@@ -73,7 +73,7 @@ def draw_profiles(folder: RunFolder) -> dict[str, list[tuple[str, str]]]:
         event = entry.get("event")
         if not isinstance(event, dict) or event.get("type") != "profiled" or not event.get("folded"):
             continue
-        test, host = str(event["trial"]), str(entry.get("host"))
+        test, host = str(event.get("trial")), str(entry.get("host"))
         path = folder.profiles_path / f"{test}-{host}.svg".replace("/", "-")
         drawn.setdefault(test, []).append((host, f"{path.parent.name}/{path.name}"))
         if path.exists():

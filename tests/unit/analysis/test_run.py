@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from made_journals import EPOCH_NS, MadeRun, S
 
 from leadline.analysis import analyse, result_rows
-from leadline.analysis.model import RunAnalysis, Verdict
+from leadline.analysis.model import JournalDamage, RunAnalysis, Verdict
 from leadline.dataset import Journal, RunFolder, read_journal, rebuild, write_results
 
 MANIFEST: dict[str, Any] = {
@@ -157,18 +158,77 @@ def test_clients_that_did_not_come_up_are_counted_by_cause() -> None:
     assert trial.tests[0].validity.reasons[0].code == "clients-missing"
 
 
-def test_entries_that_lack_what_they_promise_are_passed_over() -> None:
+def codes_of(analysis: RunAnalysis, trial: int) -> list[str]:
+    return [reason.code for reason in analysis.trials[trial].tests[0].validity.reasons]
+
+
+@pytest.mark.usefixtures("damaged_journals")
+def test_entries_that_lack_what_they_promise_are_counted_in_their_trial() -> None:
     entries = whole_run().entries
+    second = [index for index, entry in enumerate(entries) if entry.get("record") == "trial-end"][1]
     spoiled = [
-        *entries[:20],
+        *entries[:second],
         {"host": "gateway", "event": {"type": "observation"}},
         {"event": {"type": "progress"}},
-        {"record": "test-end", "label": "nothing"},
-        {"record": "from-the-future"},
+        {"record": "observe", "host": "gateway", "period_ms": "often"},
         {},
-        *entries[20:],
+        {"record": "from-the-future"},
+        *entries[second:],
     ]
-    assert analyse(MANIFEST, spoiled) == analyse(MANIFEST, entries)
+    analysis = analyse(MANIFEST, spoiled)
+    assert analysis.journal == JournalDamage(lines=len(spoiled), garbled=0, malformed=4, torn=False)
+    assert codes_of(analysis, 0) == []
+    assert codes_of(analysis, 1) == ["journal-damaged"]
+    assert analysis.summaries[0].validity.verdict is Verdict.UNDETERMINED
+    [said] = [reason.text for reason in analysis.validity.reasons if reason.code == "journal-damaged"]
+    assert f"4 of {len(spoiled)} lines of the journal could not be read (4 without what their type promises)" in said
+    # The figures of what could be read are the same.
+    assert analysis.trials[1].tests[0].metrics == analyse(MANIFEST, entries).trials[1].tests[0].metrics
+
+
+@pytest.mark.usefixtures("damaged_journals")
+def test_a_test_whose_end_is_malformed_has_no_figures_and_says_why() -> None:
+    entries = whole_run().entries
+    ends = [entry for entry in entries if entry.get("event", {}).get("type") == "finished"]
+    del ends[0]["event"]["outcome"]["generator"]
+    analysis = analyse(MANIFEST, entries)
+    [test] = analysis.trials[0].tests
+    assert (test.status, test.metrics) == ("failed", {})
+    assert "KeyError: 'generator'" in str(test.error)
+    assert analysis.trials[1].tests[0].metrics["throughput_bps"].value is not None
+    assert (analysis.journal.malformed, analysis.validity.verdict) == (1, Verdict.INCOMPLETE)
+
+
+@pytest.mark.parametrize("entry", [{"host": "gateway", "event": {"type": "observation"}}, {}])
+def test_an_entry_of_our_own_that_cannot_be_read_is_an_error(entry: dict[str, Any]) -> None:
+    with pytest.raises(KeyError):
+        analyse(MANIFEST, [*whole_run().entries, entry])
+
+
+def test_a_test_of_our_own_that_cannot_be_analysed_is_an_error() -> None:
+    entries = whole_run().entries
+    del next(entry for entry in entries if entry.get("event", {}).get("type") == "finished")["event"]["outcome"][
+        "flows"
+    ]
+    with pytest.raises(KeyError):
+        analyse(MANIFEST, entries)
+
+
+@pytest.mark.usefixtures("damaged_journals")
+def test_garbled_and_torn_lines_are_told_of_with_the_trial_that_lost_them(tmp_path: Path) -> None:
+    lines = [json.dumps(entry).encode() for entry in whole_run().entries]
+    second = [index for index, line in enumerate(lines) if b"trial-begin" in line][1]
+    for index in range(second + 20, second + 30):
+        lines[index] = lines[index].replace(b":", b";", 3)
+    path = tmp_path / "journal.ndjson"
+    path.write_bytes(b"\n".join(lines) + b'\n{"record": "to')
+    analysis = analyse(MANIFEST, read_journal(path))
+    assert analysis.journal == JournalDamage(lines=len(lines) + 1, garbled=10, malformed=0, torn=True)
+    assert (codes_of(analysis, 0), codes_of(analysis, 1)) == ([], ["journal-damaged"])
+    assert "journal-torn" in [note.code for note in analysis.notes]
+    assert {row["validity"] for row in result_rows(analysis) if row["trial"] == "c01/2"} == {"undetermined"}
+    assert {row["validity"] for row in result_rows(analysis) if row["trial"] == "c01/1"} == {"valid"}
+    assert [target.outcome for target in analysis.targets] == ["undecided", "undecided"]
 
 
 @pytest.mark.parametrize(

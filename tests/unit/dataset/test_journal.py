@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from leadline.dataset import Journal, read_journal
+from leadline.dataset import Journal, RunFolder, read_journal
+from leadline.dataset.atomic import replace
 from leadline.errors import DatasetError
 
 
@@ -51,6 +52,7 @@ def test_torn_at_every_byte_of_the_last_three_lines(tmp_path: Path) -> None:
         assert damaged == 0
 
 
+@pytest.mark.usefixtures("damaged_journals")
 def test_appending_to_a_journal_torn_at_every_byte_keeps_both_sides(tmp_path: Path) -> None:
     entries = written(tmp_path / "j", 3)
     whole = (tmp_path / "j").read_bytes()
@@ -68,6 +70,7 @@ def test_appending_to_a_journal_torn_at_every_byte_keeps_both_sides(tmp_path: Pa
         assert damaged == (0 if length in ends or length + 1 in ends else 1)
 
 
+@pytest.mark.usefixtures("damaged_journals")
 def test_nul_blocks_and_garbage_are_counted_and_cost_no_other_line(tmp_path: Path) -> None:
     path = tmp_path / "j"
     first, second, third = ({"record": "phase", "n": n} for n in range(3))
@@ -141,6 +144,7 @@ def test_a_write_cut_short_by_the_kernel_leaves_whole_lines_only(tmp_path: Path,
     assert (torn, damaged) == (False, 0)
 
 
+@pytest.mark.usefixtures("damaged_journals")
 def test_where_nothing_can_be_taken_back_the_next_line_begins_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,3 +173,77 @@ def test_where_nothing_can_be_taken_back_the_next_line_begins_anew(
 def test_a_missing_journal_is_named(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="cannot read"):
         list(read_journal(tmp_path / "none"))
+
+
+def test_a_garbled_line_of_our_own_journal_is_an_error(tmp_path: Path) -> None:
+    """As all tests read: see `damaged_journals`."""
+    (tmp_path / "j").write_bytes(b'{"record": "phase"}\n{"record"; "phase"}\n')
+    with pytest.raises(DatasetError, match="line 2 is no entry"):
+        list(read_journal(tmp_path / "j"))
+
+
+def synchronised(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bytes]]:
+    """Each fdatasync, fsync of a folder and rename from now on, with what the file, or the folder's name, was then."""
+    done: list[tuple[str, bytes]] = []
+    calls = {"fdatasync": os.fdatasync, "fsync": os.fsync}
+
+    def note(name: str) -> Any:
+        def call(fd: int) -> None:
+            path = Path(f"/proc/self/fd/{fd}").readlink()
+            done.append((name, path.name.encode() if path.is_dir() else path.read_bytes()))
+            calls[name](fd)
+
+        return call
+
+    rename = Path.replace
+
+    def renamed(path: Path, target: Path) -> Path:
+        done.append(("rename", target.name.encode()))
+        return rename(path, target)
+
+    for name in calls:
+        monkeypatch.setattr(os, name, note(name))
+    monkeypatch.setattr(Path, "replace", renamed)
+    return done
+
+
+def test_the_end_of_each_trial_is_on_the_disk_when_it_is_appended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    done = synchronised(monkeypatch)
+    with Journal(folder / "j") as journal:
+        assert done == [("fsync", b"run")]
+        journal.append({"record": "trial-begin"})
+        journal.append({"host": "a", "event": {}})
+        assert len(done) == 1
+        journal.append({"record": "trial-end", "trial": "c01/1"})
+        assert done[1:] == [("fdatasync", (folder / "j").read_bytes())]
+        journal.append({"record": "run-end"})
+        assert [name for name, _ in done[2:]] == ["fdatasync"]
+
+
+def test_a_trial_whose_end_does_not_reach_the_disk_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fdatasync", fail)
+    with Journal(tmp_path / "j") as journal:
+        journal.append({"record": "phase"})
+        with pytest.raises(DatasetError, match="input/output error"):
+            journal.append({"record": "trial-end"})
+
+
+def test_a_file_is_on_the_disk_before_it_takes_its_place_and_its_name_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = synchronised(monkeypatch)
+    replace(tmp_path / "page.html", lambda path: path.write_text("all of it"))
+    assert done == [("fsync", b"all of it"), ("rename", b"page.html"), ("fsync", tmp_path.name.encode())]
+
+
+def test_a_new_run_folder_is_on_the_disk_with_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = synchronised(monkeypatch)
+    run = RunFolder.create(tmp_path, "x")
+    assert done == [("fsync", run.run_id.encode()), ("fsync", tmp_path.name.encode())]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pytest
 
 from leadline.dataset import Journal, RunFolder, rebuild, write_results
 
@@ -98,7 +99,6 @@ def full_run(tmp_path: Path) -> RunFolder:
         {"host": "gateway", "at_ns": 1_010, "event": OBSERVATION},
         {"host": "gateway", "at_ns": 2_010, "event": PROGRESS},
         {"host": "gateway", "at_ns": 3_010, "event": FINISHED},
-        {"host": "gateway", "at_ns": 3_011, "event": {"type": "observation", "t_ns": 5}},
         {"host": "gateway", "at_ns": 3_012, "event": {"type": "output", "line": "x", "t_ns": 9}},
         {"record": "trial-end", "trial": "c01/1", "status": "done", "at_ns": 9},
     )
@@ -141,6 +141,23 @@ def test_times_are_on_the_controllers_clock_and_trials_are_filled_in(tmp_path: P
     histograms = pl.read_parquet(run.path / "histograms.parquet")
     assert histograms["interval_end_ns"].to_list() == [2_000, None]
     assert set(histograms["hdr_v2"]) == {HISTOGRAM["hdr_v2"]}
+
+
+MALFORMED = {"host": "gateway", "at_ns": 3_011, "event": {"type": "observation", "t_ns": 5}}
+
+
+@pytest.mark.usefixtures("damaged_journals")
+def test_an_event_that_lacks_what_it_promises_is_counted_and_has_no_row(tmp_path: Path) -> None:
+    entry = {"host": "far", "at_ns": 70, "event": PROGRESS}
+    assert rebuild(run_with(tmp_path, entry)) == 0
+    run = run_with(tmp_path, MALFORMED, entry, MALFORMED)
+    assert rebuild(run) == 2
+    assert pl.read_parquet(run.path / "samples.parquet").height == 3
+
+
+def test_such_an_event_of_our_own_journal_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(KeyError):
+        rebuild(run_with(tmp_path, MALFORMED))
 
 
 def test_without_a_comparison_an_event_is_placed_where_it_was_received(tmp_path: Path) -> None:

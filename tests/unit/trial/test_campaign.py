@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import pytest
+
+from leadline.cli import report, results
 from leadline.dataset import Journal, RunFolder
 from leadline.plan import load_plan
 from leadline.trial import Campaign, conclude
@@ -47,3 +51,29 @@ def test_what_cannot_be_written_is_a_problem_and_no_half_of_it_stays(tmp_path: P
     assert problem.startswith(f"cannot write {folder.report_path}")
     assert outcome.analysis.status == "done"
     assert [path.name for path in folder.path.iterdir() if path.name.startswith(".")] == []
+
+
+@pytest.mark.usefixtures("damaged_journals")
+def test_a_damaged_journal_is_told_of_in_every_output(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = prepared(tmp_path)
+    with folder.journal_path.open("ab") as journal:
+        journal.write(b'{"record": "trial-begin", "trial": "c01/1", "case": "c01"}\n{"garbled\n')
+        journal.write(b'{"host": "gateway", "event": {"type": "observation"}}\n{"record": "run-end", "status": "do')
+    said = "2 of 4 lines of the journal could not be read (1 garbled, 1 without what their type promises)"
+    assert report.command([folder.path]) == 0
+    terminal = " ".join(capfd.readouterr().out.split())
+    assert said in terminal
+    assert "the journal's last line is torn" in terminal
+    page = folder.report_path.read_text()
+    assert said in page
+    assert "last line is torn" in page
+    report.command([folder.path], json=True)
+    document = json.loads(capfd.readouterr().out)
+    assert document["journal"] == {"lines": 4, "garbled": 1, "malformed": 1, "torn": True}
+    assert said in json.dumps(document["validity"])
+    for form in ({}, {"as_csv": True}, {"json": True}):
+        results.command([folder.path], **form)
+        captured = capfd.readouterr()
+        assert f"{folder.run_id}: {said}" in captured.err
+        assert "last line is torn" in captured.err
+    assert json.loads(captured.out)["journals"] == {folder.run_id: document["journal"]}
