@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,9 @@ def load_plan(path: Path, overrides: Sequence[str] = ()) -> Plan:
     text = read_plan_text(path)
     root = _inherited(parse_plan_text(text, str(path), problems), path, (), problems)
     root = _without_nulls(apply_overrides(root, overrides, problems))
-    frame, specs, matrix = _checked(root, problems)
+    # Each file once, however many cases name it: they share its content.
+    outside = Outside(cache(read_material), _variable)
+    frame, specs, matrix = _checked(root, problems, outside)
     targets = _targets(root, specs, problems)
     problems.raise_any()
     labels = labels_of(matrix.points)
@@ -121,10 +124,6 @@ def _variable(name: str) -> str:
     return value
 
 
-HERE = Outside(read_material, _variable)
-"""This machine's files and environment."""
-
-
 def _inherited(root: Node, path: Path, below: tuple[Path, ...], problems: Problems) -> Node:
     """The tree with all that it extends laid under it; `extends` itself is gone then."""
     source = root.mapping.get("extends")
@@ -167,7 +166,7 @@ def _without_nulls(root: Node) -> Node:
     return Node(entries, root.mark)
 
 
-def _checked(root: Node, problems: Problems) -> tuple[PlanFrame, list[PointSpec], Matrix]:
+def _checked(root: Node, problems: Problems, outside: Outside) -> tuple[PlanFrame, list[PointSpec], Matrix]:
     """The parts of the plan. What is wrong becomes a problem; what is returned is whole where there is none.
 
     Where a mistake hides what the points of the matrix are, the part that they share is checked for what is wrong
@@ -188,12 +187,12 @@ def _checked(root: Node, problems: Problems) -> tuple[PlanFrame, list[PointSpec]
     problems.add(of_given)
     if matrix is None or of_given:
         shared = Node({key: node for key, node in root.mapping.items() if key in POINT_KEYS}, root.mark)
-        _checked_point(shared, meant, problems, is_partial=True)
+        _checked_point(shared, meant, problems, outside, is_partial=True)
         return frame, [], Matrix([], [])
     specs = []
     for point in matrix.points:
         with problems.caught():
-            specs += _checked_point(resolve(root, point), meant, problems)
+            specs += _checked_point(resolve(root, point), meant, problems, outside)
     problems.add(_differing_given_systems(root, specs))
     return frame, specs, matrix
 
@@ -237,10 +236,12 @@ def _given_label(spec: PointSpec) -> dict[str, str]:
     return {"sut": spec.sut.label} if isinstance(spec.sut, GivenSut) else {}
 
 
-def _checked_point(tree: Node, meant: list[str], problems: Problems, *, is_partial: bool = False) -> list[PointSpec]:
+def _checked_point(
+    tree: Node, meant: list[str], problems: Problems, outside: Outside, *, is_partial: bool = False
+) -> list[PointSpec]:
     """The point, alone; nothing where it is wrong."""
     try:
-        return [validate_input(PointSpec, _as_written(tree), HERE)]
+        return [validate_input(PointSpec, _as_written(tree), outside)]
     except ValidationError as error:
         problems.add(complaints(error, PointSpec, tree, meant=meant, is_partial=is_partial))
         return []

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadline.plan import HttpTest, Plan, describe, load_plan, plan_schema
+from leadline.plan import load as loading
 from leadline.plan.rate import RateStage, peak_per_s, read_rate, total_ms
 
 Load = Callable[..., Plan]
@@ -229,3 +230,29 @@ SCHEMA: list[tuple[dict[str, Any], bool]] = [
 def test_the_schema_tells_right_from_wrong(keys: dict[str, Any], right: bool) -> None:
     plan = {"name": "x", "sut": {"kind": "route"}, "tests": [{"name": "a", "kind": "http", **keys}]}
     assert jsonschema.Draft202012Validator(plan_schema()).is_valid(plan) is right
+
+
+def test_files_that_many_cases_name_are_read_once_and_shared(
+    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "body").write_bytes(bytes(6 * 2**20))
+    (tmp_path / "token").write_text("a-token\n")
+    read: list[str] = []
+    really = loading.read_regular
+
+    def read_regular(path: Path, most_bytes: int) -> bytes:
+        read.append(path.name)
+        return really(path, most_bytes)
+
+    monkeypatch.setattr(loading, "read_regular", read_regular)
+    keys = "body_file: body\n    method: POST\n    bearer: '@token'\n    connections: '{c}'"
+    numbers = ", ".join(str(number) for number in range(1, 41))
+    plan = load(text(keys, f"axes: {{c: [{numbers}]}}\n"))
+    assert sorted(read) == ["body", "plan.yaml", "token"]
+    bodies = [http(plan, case).body_file for case in range(40)]
+    assert len({id(body.content) for body in bodies if body is not None}) == 1
+    # What has changed meanwhile is read by the next who loads the plan.
+    (tmp_path / "body").write_bytes(b"new")
+    body = http(load(text(keys, "axes: {c: [1]}\n"))).body_file
+    assert body is not None
+    assert body.content == b"new"
