@@ -16,8 +16,9 @@ STATIC := CARGO_BUILD_TARGET=$(TARGET) RUSTFLAGS="-C target-feature=+crt-static"
 HTTP_SERVERS := nginx-light haproxy apache2-bin nodejs tinyproxy openssl wrk
 
 FUZZ_SECONDS := 30
+DIST := dist
 
-.PHONY: help build build-checked demo test test-rust test-python lint format bench fuzz contract reference lock clean system-packages
+.PHONY: help build build-checked demo test test-rust test-python lint format bench dist fuzz contract reference lock clean system-packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -49,24 +50,27 @@ test: build-checked ## every test: Rust, Python, contract, lab, browser
 test-rust:
 	$(STATIC) cargo test --profile checked --quiet --workspace
 
-# Most of these tests wait: for loads to end, for servers, for timeouts. So three parts run side by side; each prints its own end.
-DOCUMENT_TESTS := tests/browser tests/docs $(addprefix tests/lab/test_,examples.py find_rate_truths.py sut_bring_up.py truths.py)
-RUN_TESTS := $(wildcard tests/lab/test_tunnel_*.py) tests/lab/test_run_failures.py
+# Most of these tests wait: for loads to end, for servers, for timeouts; so several run side by side, each file's on one
+# worker. Those whose truth needs a CPU to themselves run after them, alone.
+TEST_WORKERS := 5
 
 test-python:
-	@printf '%s\n' '$(DOCUMENT_TESTS)' '$(RUN_TESTS)' '$(addprefix --ignore=,$(DOCUMENT_TESTS) $(RUN_TESTS))' | \
-	  xargs -P 3 -I % sh -c '$(PYTHON) -m pytest --quiet %'
+	$(STATIC) $(PYTHON) -m pytest --quiet -n $(TEST_WORKERS) --dist loadfile -m "not exclusive"
+	$(STATIC) $(PYTHON) -m pytest --quiet -m exclusive || [ $$? = 5 ]
+
+dist: $(VENV)/.installed ## what users install: a wheel, an sdist and the agent alone, in DIST=dist
+	$(STATIC) scripts/dist $(PYTHON) $(DIST)
 
 lint: $(VENV)/.installed ## ruff, mypy --strict, clippy and rustfmt, warnings as errors
-	$(VENV)/bin/ruff format --check python tests bench
-	$(VENV)/bin/ruff check python tests bench
+	$(VENV)/bin/ruff format --check python tests bench setup.py
+	$(VENV)/bin/ruff check python tests bench setup.py
 	$(PYTHON) -m mypy
 	cargo fmt --all --check
 	$(STATIC) cargo clippy --profile checked --quiet --workspace --all-targets -- -D warnings
 
 format: build ## put all code into the house's shape
-	$(VENV)/bin/ruff format python tests bench
-	$(VENV)/bin/ruff check --fix python tests bench
+	$(VENV)/bin/ruff format python tests bench setup.py
+	$(VENV)/bin/ruff check --fix python tests bench setup.py
 	cargo fmt --all
 
 bench: build ## side by side with peers; writes docs/benchmarks.md
@@ -82,7 +86,7 @@ fuzz: ## random bytes for each parser that reads from the network, FUZZ_SECONDS=
 	done
 
 contract: $(VENV)/.installed ## renew the schema and the models after a change in crates/wire
-	PYTHON=$(PYTHON) contract/generate.sh
+	$(STATIC) PYTHON=$(PYTHON) contract/generate.sh
 
 reference: $(VENV)/.installed ## renew docs/reference/commands.md after a change of options
 	$(VENV)/bin/typer leadline.cli.app utils docs --name leadline --output docs/reference/commands.md >/dev/null
@@ -92,4 +96,4 @@ lock: ## renew requirements.lock
 	  --group dev pyproject.toml -o requirements.lock
 
 clean: ## remove what was built
-	rm -rf target $(VENV) .venv-uv build dist
+	rm -rf target $(VENV) .venv-uv build $(DIST)

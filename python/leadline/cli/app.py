@@ -32,7 +32,10 @@ for module in (run, plan, http, tcp, udp, rr, tunnel, crypto, serve, results, re
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"leadline {__version__}")
+        from leadline.cli.version import commit
+
+        known = commit()
+        print(f"leadline {__version__} ({f'commit {known}' if known else 'commit not known'})")
         raise typer.Exit
 
 

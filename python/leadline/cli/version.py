@@ -1,0 +1,22 @@
+"""The commit that this installation was made from. Reads one file of the package, or asks git in a checkout."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+_PACKED = Path(__file__).parents[1] / "commit"
+_TREE = Path(__file__).resolve().parents[3]
+
+
+def commit() -> str | None:
+    """Twelve digits of the commit, with `-dirty` where files differ from it; None where it is not known."""
+    if _PACKED.is_file():
+        return _PACKED.read_text(encoding="ascii").strip()
+    if not (_TREE / ".git").exists():
+        return None
+    command = ["git", "-C", str(_TREE), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None

@@ -1,0 +1,120 @@
+"""What `make dist` builds, installed as a user does who has neither Rust nor the source tree.
+
+The agent is built by the tests' profile here; everything else is as in a release.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMESPACE = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--net"]
+# Ends what it started; a server listens once its port takes a connection.
+QUICK = """set -euo pipefail
+ip link set lo up
+leadline serve & server=$!
+trap 'kill $server' EXIT
+until (: > /dev/tcp/127.0.0.1/8080) 2>/dev/null; do sleep 0.02; done
+leadline http http://127.0.0.1:8080/ -n 200 -c 2 --no-calibrate --json
+"""
+
+
+def run(argv: list[str], folder: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        argv, cwd=folder, env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+    assert done.returncode == 0, f"{argv}: {done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    return done
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("cargo") is None:
+        pytest.skip("cargo is not installed")
+    folder = tmp_path_factory.mktemp("made") / "dist"
+    checked = {**os.environ, "SETUPTOOLS_RUST_CARGO_PROFILE": "checked"}
+    run(["make", "--no-print-directory", "dist", f"DIST={folder}"], ROOT, checked)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    """The environment of a shell in which the wheel's commands are in the PATH, and cargo is not."""
+    folder = tmp_path_factory.mktemp("user")
+    bare = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(folder), "COLUMNS": "80"}
+    assert shutil.which("cargo", path=bare["PATH"]) is None
+    uv = str(ROOT / "scripts" / "uv")
+    # Packages come from the cache that the build filled, at the versions of the lock file.
+    made = {key: value for key, value in os.environ.items() if not key.startswith("CARGO")}
+    run([uv, "venv", "--quiet", "--python", sys.executable, str(folder / "venv")], folder, made)
+    (wheel,) = dist.glob("*.whl")
+    install = [uv, "pip", "install", "--quiet", "--python", str(folder / "venv/bin/python")]
+    run([*install, "--require-hashes", "-r", str(ROOT / "requirements.lock")], folder, made)
+    run([*install, "--no-deps", str(wheel)], folder, made)
+    return {**bare, "PATH": f"{folder / 'venv/bin'}:{bare['PATH']}"}
+
+
+def test_archives_are_named_for_any_python_and_their_sums_match(dist: Path) -> None:
+    version = "0.1.0"
+    machine = os.uname().machine
+    archives = {
+        f"leadline-{version}-py3-none-manylinux2014_{machine}.whl",
+        f"leadline-{version}.tar.gz",
+        f"leadline-agent-{version}-{machine}-linux.tar.gz",
+    }
+    assert {path.name for path in dist.iterdir()} == {*archives, "SHA256SUMS"}
+    sums = dict(reversed(line.split("  ")) for line in (dist / "SHA256SUMS").read_text().splitlines())
+    assert sums == {name: hashlib.sha256((dist / name).read_bytes()).hexdigest() for name in archives}
+
+
+def test_agents_tarball_holds_a_program_that_needs_no_library(dist: Path, tmp_path: Path) -> None:
+    (tarball,) = dist.glob("leadline-agent-*.tar.gz")
+    with tarfile.open(tarball) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (folder,) = tmp_path.iterdir()
+    assert {path.name for path in folder.iterdir()} == {"leadline-agent", "LICENSE"}
+    said = run([str(folder / "leadline-agent"), "--version"], tmp_path, {})
+    assert said.stdout.startswith("leadline-agent 0.1.0")
+    headers = run(["readelf", "--program-headers", str(folder / "leadline-agent")], tmp_path, {"PATH": "/usr/bin"})
+    assert "INTERP" not in headers.stdout
+
+
+def test_sdist_holds_every_source_file(dist: Path) -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("this is no git checkout")
+    kept = run(["git", "ls-files", "crates", "python", "contract"], ROOT, os.environ)
+    tracked = set(kept.stdout.split())
+    with tarfile.open(dist / "leadline-0.1.0.tar.gz") as archive:
+        packed = {name.partition("/")[2] for name in archive.getnames()}
+    assert not tracked - packed
+    assert {"Cargo.toml", "Cargo.lock", "setup.py", "pyproject.toml", "LICENSE"} <= packed
+
+
+def test_installed_command_tells_the_commit_and_examines_the_host(installed: Mapping[str, str], tmp_path: Path) -> None:
+    version = run(["leadline", "--version"], tmp_path, installed).stdout
+    assert re.fullmatch(r"leadline 0\.1\.0 \(commit [0-9a-f]{7,}(-dirty)?\)\n", version)
+    assert "io_uring" in run(["leadline", "doctor"], tmp_path, installed).stdout
+
+
+@pytest.mark.lab
+def test_installed_command_loads_its_own_server(installed: Mapping[str, str], tmp_path: Path) -> None:
+    done = run([*NAMESPACE, "bash", "-c", QUICK], tmp_path, installed)
+    assert '"requests":' in done.stdout
+
+
+@pytest.mark.lab
+def test_installed_command_runs_the_demo_plan(installed: Mapping[str, str], tmp_path: Path) -> None:
+    plan = ROOT / "examples" / "gateway.yaml"
+    run(["leadline", "run", str(plan), "--only", "sut=route"], tmp_path, installed)
+    (page,) = tmp_path.glob("runs/*/report.html")
+    assert "route" in page.read_text(encoding="utf-8")
