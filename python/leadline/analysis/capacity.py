@@ -7,10 +7,10 @@ Owns the conditions (`METRIC < VALUE and ...`) and the judgement of one trial. W
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from leadline.analysis.model import TestResult, Validity, Verdict
+from leadline.analysis.model import Metric, TestResult, Validity, Verdict
 from leadline.analysis.targets import parse_targets
 from leadline.analysis.validity import (
     CONNECTIONS_BUSY,
@@ -97,7 +97,7 @@ def judge_trial(
     figures = {name: metric.value for name, metric in result.metrics.items()}
     due = rate_per_s * duration_s
     against = [
-        *_unmet(conditions, figures),
+        *_unmet(conditions, result.metrics),
         *_undone(conditions, figures, connections),
         *_doubts(result.validity, is_sparse=due < connections),
     ]
@@ -131,7 +131,7 @@ def judge_fleet(
     """
     figures = {name: metric.value for name, metric in result.metrics.items()}
     queue = [] if queues else list(_queue(figures, duration_s))
-    against = [*_unmet(conditions, figures), *queue, *_doubts(result.validity, is_sparse=False)]
+    against = [*_unmet(conditions, result.metrics), *queue, *_doubts(result.validity, is_sparse=False)]
     bad = figures.get("unconfigured_ratio")
     if not against and bad and not _OF_CLIENTS & set(conditions.metrics):
         against.append(f"unconfigured_ratio is {_said(bad)}")
@@ -166,11 +166,15 @@ def _queue(figures: dict[str, float | None], duration_s: float) -> Iterator[str]
         )
 
 
-def _unmet(conditions: Conditions, figures: dict[str, float | None]) -> Iterator[str]:
+def _unmet(conditions: Conditions, metrics: Mapping[str, Metric]) -> Iterator[str]:
+    """What does not hold, or may not: a lower bound of a figure only says that it is not below."""
     for target in conditions.targets:
-        value = figures.get(target.metric)
-        if value is None:
+        metric = metrics.get(target.metric)
+        value = metric.value if metric is not None else None
+        if metric is None or value is None:
             yield f"{target.metric} has no samples"
+        elif metric.censored and not (target.op in (">", ">=") and target.met_by(value)):
+            yield f"{target.metric} is at least {_said(value)}, not known to be {target.op} {_said(target.value)}"
         elif not target.met_by(value):
             yield f"{target.metric} {_said(value)} is not {target.op} {_said(target.value)}"
 

@@ -140,6 +140,8 @@ class TestData:
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     clock_bounds_ns: dict[str, int] = field(default_factory=dict)
     bring_up: ClientBringUp | None = None
+    # Metrics beside those of its kind that targets name: percentiles.
+    asked: tuple[str, ...] = ()
     # Names that the system under test's processes are observed under.
     sut_processes: tuple[str, ...] = ()
     stability_spread: float = DEFAULT_STABILITY_SPREAD

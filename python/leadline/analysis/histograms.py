@@ -22,20 +22,11 @@ from hdrh.codec import HdrCookieException, HdrHistogramSettingsException, HdrLen
 from hdrh.histogram import HdrHistogram
 from numpy.typing import NDArray
 
-from leadline.analysis.model import Distribution, Percentiles
-
 NS_PER_US = 1000.0
 
 # HdrHistogram's cookies (V2EncodingCookieBase, V2CompressedEncodingCookieBase, each with its word-size nibble).
 _PLAIN_COOKIE = 0x1C849313
 _DEFLATED_COOKIE = 0x1C849314
-
-DISTRIBUTION_PERCENTILES = (50.0, 66.0, 75.0, 80.0, 90.0, 95.0, 98.0, 99.0, 99.9, 99.99, 99.999)
-"""Percentiles of a `Distribution`: those that Leadline, wrk or ab print."""
-
-# The last percentile of a curve, and how many points halve the distance to 100 %.
-_LAST_PERCENTILE = 99.999
-_POINTS_PER_HALVING = 5
 
 
 class DamagedHistogram(ValueError):
@@ -70,10 +61,11 @@ class Histogram:
         """Mean of the buckets' middles, µs."""
         if not len(self.counts):
             return None
-        return float(np.average(self._middles_us, weights=self.counts))
+        return float(np.average(self.middles_us, weights=self.counts))
 
     @property
-    def _middles_us(self) -> NDArray[np.float64]:
+    def middles_us(self) -> NDArray[np.float64]:
+        """Middle of each bucket, µs."""
         middles = self.lows_ns + (self.highs_ns - self.lows_ns + 1) // 2
         return middles.astype(np.float64) / NS_PER_US
 
@@ -83,7 +75,7 @@ class Histogram:
         mean_us = self.mean_us
         if mean_us is None:
             return None
-        return math.sqrt(float(np.average((self._middles_us - mean_us) ** 2, weights=self.counts)))
+        return math.sqrt(float(np.average((self.middles_us - mean_us) ** 2, weights=self.counts)))
 
     @property
     def within_stdev(self) -> float | None:
@@ -91,17 +83,22 @@ class Histogram:
         mean_us, stdev_us = self.mean_us, self.stdev_us
         if mean_us is None or stdev_us is None:
             return None
-        near = np.abs(self._middles_us - mean_us) <= stdev_us
+        near = np.abs(self.middles_us - mean_us) <= stdev_us
         return int(self.counts[near].sum()) / self.count
 
     def percentile_us(self, percentile: float) -> float | None:
         """The value at or below which `percentile` (0 to 100) of the values lie, µs; None when empty."""
+        at = self.bucket_at(percentile)
+        return None if at is None else float(self.highs_ns[at]) / NS_PER_US
+
+    def bucket_at(self, percentile: float) -> int | None:
+        """The position of the bucket that holds a percentile, by nearest rank; None when empty."""
         if not len(self.counts):
             return None
         reached = np.cumsum(self.counts)
         # The product can come out a hair above a whole number; a relative 1e-12 is far below one value in any count.
         rank = max(1, math.ceil(percentile / 100.0 * int(reached[-1]) * (1 - 1e-12)))
-        return float(self.highs_ns[int(np.searchsorted(reached, rank))]) / NS_PER_US
+        return int(np.searchsorted(reached, rank))
 
     def share_above_us(self, limit_us: float) -> float | None:
         """The share of the values whose bucket lies above a limit, µs; None when empty."""
@@ -162,39 +159,6 @@ def remainder(whole: Histogram, part: Histogram) -> Histogram:
     return Histogram(whole.lows_ns[kept], whole.highs_ns[kept], counts[kept])
 
 
-def distribution(metric: str, histogram: Histogram) -> Distribution:
-    """A histogram's figures, µs."""
-    return Distribution(
-        metric=metric,
-        count=histogram.count,
-        min=histogram.min_us,
-        mean=histogram.mean_us,
-        stdev=histogram.stdev_us,
-        within_stdev=histogram.within_stdev,
-        max=histogram.max_us,
-        percentiles={
-            percentile: value
-            for percentile in DISTRIBUTION_PERCENTILES
-            if (value := histogram.percentile_us(percentile)) is not None
-        },
-    )
-
-
-def curve(metric: str, histogram: Histogram) -> Percentiles:
-    """Points for a plot with an axis of nines: 5 for each halving of the distance to 100 %, as HdrHistogram prints.
-
-    Ends at 99.999 %, or before, where less than one value would lie beyond.
-    """
-    count = histogram.count
-    last = min(_LAST_PERCENTILE, 100.0 * (1.0 - 1.0 / count)) if count else -1.0
-    points: list[tuple[float, float]] = []
-    for percentile in (*_STEPS, last):
-        value = histogram.percentile_us(percentile)
-        if value is not None and percentile <= last and (not points or percentile > points[-1][0]):
-            points.append((percentile, value))
-    return Percentiles(metric, count, tuple(points))
-
-
 def _occupied(decoded: Any) -> Histogram:
     """HdrHistogram's index arithmetic, backwards, for all occupied buckets at once."""
     counters = np.frombuffer(decoded.counts, dtype=np.uint64).astype(np.int64)
@@ -217,14 +181,3 @@ def deflated(encoded: str) -> str:
         return encoded
     packed = zlib.compress(content)
     return base64.b64encode(struct.pack(">II", _DEFLATED_COOKIE, len(packed)) + packed).decode("ascii")
-
-
-def _steps() -> tuple[float, ...]:
-    steps, distance = [], 100.0
-    while distance > 100.0 - _LAST_PERCENTILE:
-        steps += [100.0 - distance + distance / 2 * part / _POINTS_PER_HALVING for part in range(_POINTS_PER_HALVING)]
-        distance /= 2
-    return tuple(step for step in steps if step < _LAST_PERCENTILE)
-
-
-_STEPS = _steps()

@@ -7,14 +7,19 @@ from dataclasses import replace
 
 from leadline.analysis import fleet_validity, machine, metrics, requests, tunnels, validity, window
 from leadline.analysis import histograms as hdr
+from leadline.analysis.durations import Sample, curve
 from leadline.analysis.flows import Flow, build_flows
 from leadline.analysis.gather import TestData
 from leadline.analysis.histograms import DamagedHistogram
 from leadline.analysis.model import Distribution, Generator, Interval, Metric, Percentiles, Series, TestResult, Window
+from leadline.plan.targets import has_metric
 
 # Order of the latency curves; the first is the one that pages show by default.
 _FLEETS = (*tunnels.STEPS, *tunnels.LATER, *tunnels.PINGS)
 _CURVES = tuple(dict.fromkeys(("latency", *_FLEETS, "service", "late", *requests.PHASES)))
+
+# Completed, and ages of what was not.
+_LATENCIES = ("latency", f"latency{metrics.CENSORED}")
 
 # Decoding an interval's histogram takes 0.3 ms: beyond this many, interval latencies are left out (a second of work).
 _MOST_INTERVAL_HISTOGRAMS = 4000
@@ -27,7 +32,7 @@ def analyse_test(data: TestData) -> TestResult:
     lines: tuple[Series, ...] = ()
     if data.spec.kind == "tunnel" and not data.spec.carries:
         steady, lines = tunnels.storm_window(data), tunnels.arrivals(data)
-    merged = metrics.merged_histograms(data)
+    merged = _with_backlog(data, flows, metrics.merged_histograms(data))
     intervals = _with_latency(data, steady, window.intervals(flows, steady, data.spec))
     return TestResult(
         case=data.case,
@@ -60,7 +65,23 @@ def figures_so_far(data: TestData, histograms: Mapping[str, hdr.Histogram]) -> d
     return _figures(data, flows, steady, metrics.Histograms(histograms, 0))
 
 
+def _with_backlog(data: TestData, flows: Sequence[Flow], merged: metrics.Histograms) -> metrics.Histograms:
+    """Says whether more requests were left unsent than any end leaves: those queued, each behind the ones before it."""
+    unsent, clients = metrics.counter(data, "unsent") or 0, (data.spec.connections or 1) * max(1, len(data.hosts))
+    paced = data.spec.paced or data.spec.inside_gap_s is not None
+    backlog = paced and unsent > validity.leftover(max(clients, len(flows)))
+    return replace(merged, backlog=backlog, unaged=metrics.counter(data, "unsent_without_age") or 0)
+
+
 def _figures(
+    data: TestData, flows: Sequence[Flow], steady: Window | None, merged: metrics.Histograms
+) -> dict[str, Metric]:
+    found = _figures_of_kind(data, flows, steady, merged)
+    asked = [name for name in (*data.spec.asked, *data.asked) if name not in found and has_metric(data.spec.kind, name)]
+    return {**found, **metrics.asked_percentiles(asked, merged)}
+
+
+def _figures_of_kind(
     data: TestData, flows: Sequence[Flow], steady: Window | None, merged: metrics.Histograms
 ) -> dict[str, Metric]:
     match data.spec.kind:
@@ -95,28 +116,32 @@ def _generator(data: TestData, flows: Sequence[Flow], merged: metrics.Histograms
 
 
 def _curves(merged: metrics.Histograms) -> tuple[Percentiles, ...]:
-    return tuple(hdr.curve(name, merged.named(name)) for name in _CURVES if merged.named(name).count)
+    samples = {name: merged.sample(name) for name in _CURVES}
+    return tuple(curve(name, sample) for name, sample in samples.items() if sample.count or sample.censored)
 
 
 def _with_latency(data: TestData, steady: Window | None, intervals: Sequence[Interval]) -> tuple[Interval, ...]:
     """Adds p99 of what agents handed over in each interval; they do so once a second, so most intervals have none."""
-    parts = [part for part in data.interval_histograms if part.report.get("metric") == "latency"]
+    parts = [part for part in data.interval_histograms if part.report.get("metric") in _LATENCIES]
     if steady is None or not intervals or not parts or len(parts) > _MOST_INTERVAL_HISTOGRAMS:
         return tuple(intervals)
     step_s = intervals[0].end_s - intervals[0].start_s
-    found: dict[int, list[hdr.Histogram]] = {}
+    found: dict[tuple[int, str], list[hdr.Histogram]] = {}
     for part in parts:
         # A progress event ends its interval: half a step back lies inside of it.
         middle_s = (part.end_ns - data.spec.interval_ns / 2 - steady.first_start_ns) / 1e9
         index = min(max(0, int(middle_s / step_s)), len(intervals) - 1)
         try:
-            found.setdefault(index, []).append(hdr.decode(part.report))
+            found.setdefault((index, str(part.report["metric"])), []).append(hdr.decode(part.report))
         except DamagedHistogram:
             continue  # counted where the whole test's histograms are read
     return tuple(
-        replace(
-            interval,
-            values={**interval.values, "latency_p99_us": hdr.merge(found.get(index, ())).percentile_us(99.0)},
-        )
+        _timed(interval, Sample(*(hdr.merge(found.get((index, name), ())) for name in _LATENCIES)))
         for index, interval in enumerate(intervals)
     )
+
+
+def _timed(interval: Interval, latency: Sample) -> Interval:
+    p99 = latency.percentile(99.0)
+    censored = ("latency_p99_us",) if p99.is_bound else ()
+    return replace(interval, values={**interval.values, "latency_p99_us": p99.value_us}, censored=censored)

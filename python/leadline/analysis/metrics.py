@@ -7,27 +7,20 @@ side's, warm-up included. A count that one flow does not tell is not known for a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from leadline.analysis.durations import Figure, Sample
 from leadline.analysis.flows import Flow
 from leadline.analysis.gather import TestData
 from leadline.analysis.histograms import EMPTY, DamagedHistogram, Histogram, decode, merge
 from leadline.analysis.model import ClientStatistics, Generator, Metric, Window
 from leadline.analysis.spec import TestSpec
 from leadline.analysis.window import rate_columns, rate_per_s
+from leadline.plan.percentiles import histogram_of, percentile_of
 
-PERCENTILES = {
-    "p50": 50.0,
-    "p75": 75.0,
-    "p90": 90.0,
-    "p95": 95.0,
-    "p99": 99.0,
-    "p999": 99.9,
-    "p9999": 99.99,
-    "p99999": 99.999,
-}
-"""Percentiles by their names in metrics."""
+CENSORED = "_censored"
+"""Ends the name of a histogram of ages: of operations that had not ended when they were given up, or at the end."""
 LATENCY_PERCENTILES = ("p50", "p90", "p99", "p999")
 
 PRIMARY = {
@@ -44,14 +37,31 @@ _BIT_RATE, _RATE, _COUNT, _BYTES, _MICROSECONDS, _RATIO = "bit/s", "1/s", "count
 
 @dataclass(frozen=True, slots=True)
 class Histograms:
-    """Histograms of the whole test, merged over its hosts; `damaged` could not be read."""
+    """Histograms of the whole test, merged over its hosts; `damaged` could not be read.
+
+    With a `backlog`, operations waited for those before them and would have waited longer the later they were due;
+    `unaged` of them have no age.
+    """
 
     by_name: Mapping[str, Histogram]
     damaged: int
+    backlog: bool = False
+    unaged: int = 0
 
     def named(self, name: str) -> Histogram:
         """The histogram, empty where nothing was recorded."""
         return self.by_name.get(name, EMPTY)
+
+    def sample(self, name: str) -> Sample:
+        """The durations of that name, beside the ages of operations that had not ended."""
+        # What was never sent is outstanding since it was due, not since it was sent.
+        is_latency = name == "latency"
+        return Sample(
+            self.named(name),
+            self.named(f"{name}{CENSORED}"),
+            unaged=self.unaged if is_latency else 0,
+            independent=not (is_latency and self.backlog),
+        )
 
 
 def merged_histograms(data: TestData) -> Histograms:
@@ -86,7 +96,8 @@ def _is_carrier(data: TestData, outcome: Mapping[str, object]) -> bool:
 
 def _carried(metric: str) -> str | None:
     """A fleet's histogram by the name that a load without tunnels has for it; None for those of connecting."""
-    return {"latency": "latency", "service": "service", "traffic_late": "late"}.get(metric)
+    kind, found = metric.removesuffix(CENSORED), {"latency": "latency", "service": "service", "traffic_late": "late"}
+    return f"{found[kind]}{metric.removeprefix(kind)}" if kind in found else None
 
 
 def figures(data: TestData, flows: Sequence[Flow], window: Window | None, histograms: Histograms) -> dict[str, Metric]:
@@ -109,22 +120,39 @@ def window_rates(spec: TestSpec, flows: Sequence[Flow], window: Window | None) -
     }
 
 
-def times(prefix: str, histogram: Histogram, names: Iterable[str]) -> dict[str, Metric]:
+def times(prefix: str, sample: Sample, names: Iterable[str]) -> dict[str, Metric]:
     """`prefix_NAME_us` for each of `min`, `mean`, `stdev`, `max` and the percentiles that are asked for."""
+    return {f"{prefix}_{name}_us": microseconds(_figure(sample, name)) for name in names}
+
+
+def _figure(sample: Sample, name: str) -> Figure:
+    match name:
+        case "min":
+            return sample.min
+        case "mean":
+            return sample.mean
+        case "stdev":
+            return sample.stdev
+        case "max":
+            return sample.max
+        case _:
+            return sample.percentile(percentile_of(name))
+
+
+def microseconds(figure: Figure) -> Metric:
+    """A figure of a sample as a metric."""
+    return Metric(figure.value_us, _MICROSECONDS, censored=figure.is_bound)
+
+
+def asked_percentiles(names: Iterable[str], histograms: Histograms) -> dict[str, Metric]:
+    """Percentiles by their metrics' names (`latency_p25_us`), beside those that a kind of test has anyway."""
     found = {}
     for name in names:
-        match name:
-            case "min":
-                value = histogram.min_us
-            case "mean":
-                value = histogram.mean_us
-            case "stdev":
-                value = histogram.stdev_us
-            case "max":
-                value = histogram.max_us
-            case _:
-                value = histogram.percentile_us(PERCENTILES[name])
-        found[f"{prefix}_{name}_us"] = Metric(value, _MICROSECONDS)
+        asked = histogram_of(name)
+        if asked is not None:
+            metric = microseconds(histograms.sample(asked.histogram).percentile(asked.percentile))
+            in_ms = None if metric.value is None else metric.value / 1e3
+            found[name] = metric if asked.unit == "us" else replace(metric, value=in_ms, unit=asked.unit)
     return found
 
 
@@ -261,7 +289,7 @@ def _transactions(
     return {
         "transactions": Metric(sum_of_flows(flows, received_units), _COUNT),
         "transactions_per_s": Metric(rates["transactions_per_s"], _RATE),
-        **times("latency", histograms.named("latency"), ("min", "mean", *LATENCY_PERCENTILES, "max")),
+        **times("latency", histograms.sample("latency"), ("min", "mean", *LATENCY_PERCENTILES, "max")),
     }
 
 

@@ -41,12 +41,17 @@ class Validity:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One figure; `low` and `high` bound it at 95 % where repeats allow that."""
+    """One figure; `low` and `high` bound it at 95 % where repeats allow that.
+
+    A `censored` one is known from below only: it is at least `value`, as operations were outstanding when observation
+    ended.
+    """
 
     value: float | None
     unit: str
     low: float | None = None
     high: float | None = None
+    censored: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +119,8 @@ class Interval:
     end_s: float
     values: dict[str, float | None]
     in_window: bool
+    censored: tuple[str, ...] = ()
+    """Names of the values that are lower bounds, as `Metric.censored` says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +141,8 @@ class Percentiles:
     metric: str
     count: int
     points: tuple[tuple[float, float], ...]
+    open_from: float | None = None
+    """The percentile from which on the values are lower bounds; None where none is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +150,9 @@ class Distribution:
     """How the values of one metric spread: times in µs, or a thread's requests per second from interval to interval.
 
     `percentiles` are by nearest rank: the value at or below which that share of the values lie. `within_stdev` is the
-    share of the values within one standard deviation of the mean.
+    share of the values within one standard deviation of the mean. `count` values are known; of `censored` more only
+    that they are at least their age, and `bounds` names the figures that are lower bounds for it: `min`, `mean`,
+    `stdev`, `max`, or a percentile as in `99.9`.
     """
 
     metric: str
@@ -152,10 +163,16 @@ class Distribution:
     within_stdev: float | None
     max: float | None
     percentiles: dict[float, float]
+    censored: int = 0
+    bounds: tuple[str, ...] = ()
+
+    def is_bound(self, figure: str | float) -> bool:
+        """Whether a figure, or a percentile, is a lower bound."""
+        return (figure if isinstance(figure, str) else f"{figure:g}") in self.bounds
 
     def supports(self, percentile: float) -> bool:
         """Whether at least one value lies beyond the percentile; with fewer it only repeats the maximum."""
-        return self.count * (100.0 - percentile) / 100.0 >= 1.0 - 1e-9
+        return (self.count + self.censored) * (100.0 - percentile) / 100.0 >= 1.0 - 1e-9
 
 
 @dataclass(frozen=True, slots=True)

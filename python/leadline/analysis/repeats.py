@@ -66,8 +66,10 @@ def mean_with_interval(metrics: Iterable[Metric | None]) -> Metric:
     if not values:
         return Metric(None, unit)
     mean = math.fsum(values) / len(values)
-    if len(values) < 2:
-        return Metric(mean, unit)
+    censored = any(metric.censored for metric in known)
+    if len(values) < 2 or censored:
+        # A mean with a lower bound in it is one; how far repeats spread is then not known.
+        return Metric(mean, unit, censored=censored)
     variance = math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
     half = t_quantile(len(values) - 1) * math.sqrt(variance / len(values))
     return Metric(mean, unit, mean - half, mean + half)

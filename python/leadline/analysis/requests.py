@@ -11,11 +11,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from leadline.analysis import histograms as hdr
+from leadline.analysis.durations import distribution
 from leadline.analysis.flows import Flow
 from leadline.analysis.gather import TestData
 from leadline.analysis.metrics import (
-    PERCENTILES,
     Histograms,
     counter,
     error_counts,
@@ -29,7 +28,7 @@ from leadline.analysis.model import Distribution, Metric, Window
 from leadline.analysis.validity import leftover
 
 # The whole spread of what a user waits for; of a phase what tells whether it matters.
-_SPREAD = ("min", "mean", "stdev", *PERCENTILES, "max")
+_SPREAD = ("min", "mean", "stdev", "p50", "p75", "p90", "p95", "p99", "p999", "p9999", "p99999", "max")
 _PHASE = ("mean", "p50", "p99", "max")
 _LATE = ("p50", "p99", "max")
 PHASES = ("dns", "connect", "tls_full", "tls_resumed", "first_byte", "transfer")
@@ -51,7 +50,7 @@ def http_figures(
 ) -> dict[str, Metric]:
     """Every metric of an http test."""
     rates = window_rates(data.spec, flows, window)
-    latency = histograms.named("latency")
+    latency = histograms.sample("latency")
     return {
         "requests": Metric(sum_of_flows(flows, received_units), "count"),
         "requests_per_s": Metric(rates["requests_per_s"], "1/s"),
@@ -66,18 +65,20 @@ def http_figures(
         "body_bytes": Metric(counter(data, "body_bytes"), "bytes"),
         "transfer_bps": Metric(rates["throughput_bps"], "bit/s"),
         "latency_samples": Metric(latency.count, "count"),
+        "latency_censored": Metric(latency.censored, "count"),
         **times("latency", latency, _SPREAD),
         "latency_within_stdev_ratio": Metric(latency.within_stdev, "ratio"),
-        **times("service", histograms.named("service"), _SPREAD),
-        **times("late", histograms.named("late"), _LATE),
-        **{name: one for phase in PHASES for name, one in times(phase, histograms.named(phase), _PHASE).items()},
-        **times("kernel_wait", histograms.named("kernel_wait"), ("p99",)),
+        **times("service", histograms.sample("service"), _SPREAD),
+        **times("late", histograms.sample("late"), _LATE),
+        **{name: one for phase in PHASES for name, one in times(phase, histograms.sample(phase), _PHASE).items()},
+        **times("kernel_wait", histograms.sample("kernel_wait"), ("p99",)),
     }
 
 
 def distributions(data: TestData, window: Window | None, histograms: Histograms) -> tuple[Distribution, ...]:
     """Of every histogram that was fed, and of the threads' rates."""
-    fed = [hdr.distribution(name, histograms.named(name)) for name in _HISTOGRAMS if histograms.named(name).count]
+    samples = {name: histograms.sample(name) for name in _HISTOGRAMS}
+    fed = [distribution(name, sample) for name, sample in samples.items() if sample.count or sample.censored]
     rates = _thread_rates(data, window)
     return (*fed, *([rates] if rates is not None else []))
 

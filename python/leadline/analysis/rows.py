@@ -30,6 +30,7 @@ def _rows(result: TestResult | Summary, trial: str | None) -> Iterator[dict[str,
             "unit": metric.unit,
             "low": metric.low,
             "high": metric.high,
+            "censored": metric.censored,
             "validity": result.validity.verdict.value,
             "reasons": [reason.code for reason in result.validity.reasons],
         }

@@ -4,7 +4,8 @@ Reads the entries once, in order, and keeps no more than the trial at hand and t
 
 Of the manifest (`run.json`) these keys are used, each optional, so that a journal without one still gives its figures:
 `run_id`, `name`, `started_at`, `plan` (`targets` and `limits.stability.spread` of it), `plan_text`, `command`,
-`version`, `cases` (`id`, `parameters`, `tests` with `name` and `kind`) and `hosts`. A `run-begin` record fills gaps.
+`version`, `cases` (`id`, `parameters`, `tests` with `name` and `kind`), `asked` (metrics beside those that each kind of
+test has: percentiles) and `hosts`. A `run-begin` record fills gaps.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from leadline.dataset import HostClocks, JournalReader, reads_strictly
 from leadline.errors import PlanError
 from leadline.plan.fields import validate_input
 from leadline.plan.limits import Limits
+from leadline.plan.targets import named_metrics
 
 Record = Mapping[str, Any]
 
@@ -305,10 +307,16 @@ class _Reading:
             start_at_ns=record.get("start_at_ns"),
             facts=self._facts,
             stability_spread=_stability_spread(self._manifest.get("plan") or {}),
+            asked=self._asked(),
             samples=trial.samples,
             ceiling=trial.ceiling,
             given_gateways=trial.given_gateways,
         )
+
+    def _asked(self) -> tuple[str, ...]:
+        """Percentiles that targets name."""
+        targets = (self._manifest.get("plan") or {}).get("targets") or ()
+        return (*named_metrics(targets), *map(str, self._manifest.get("asked") or ()))
 
     def _note_server(self, record: Record) -> None:
         data = self._trial.tests.get(str(record.get("label"))) if self._trial is not None else None

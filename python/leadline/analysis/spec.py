@@ -37,6 +37,8 @@ class TestSpec:
     # What load a fleet carries (echo | udp | tcp | http), and the time between two sends of one client, s.
     inside: str | None = None
     inside_gap_s: float | None = None
+    # Metrics that the test's author asked for beside those that its kind has: percentiles.
+    asked: tuple[str, ...] = ()
 
     @property
     def paced(self) -> bool:

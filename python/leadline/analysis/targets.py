@@ -2,8 +2,9 @@
 
 A result that is not valid decides a target only where its bound is certain. A generator or receiver at its limit bounds
 what was measured from below: a rate that is above a `>` target already is met for sure, one that is above a `<` target
-is missed for sure; everything else stays open. A figure without a sample decides nothing, so its target is not met; nor
-is that of a mean over repeats of which one has no sample.
+is missed for sure; everything else stays open. So it is with a figure that is a lower bound itself, as operations were
+outstanding at the end (`Metric.censored`). A figure without a sample decides nothing, so its target is not met; nor is
+that of a mean over repeats of which one has no sample.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from leadline.analysis.model import Metric, Summary, TargetResult, TestResult, Validity, Verdict
 from leadline.plan.source import Mark, Node
-from leadline.plan.targets import METRICS, Target, read_target
+from leadline.plan.targets import Target, has_metric, read_target
 
 MET, MISSED, UNDECIDED = "met", "missed", "undecided"
 
@@ -43,7 +44,7 @@ def judge(target: Target, case: str, results: Iterable[Summary | TestResult]) ->
     outcomes = [
         _judge_one(target, case, result.metrics.get(target.metric), result.validity, _gap(target, result))
         for result in results
-        if (result.test == target.test if target.test else target.metric in METRICS.get(result.kind, ()))
+        if (result.test == target.test if target.test else has_metric(result.kind, target.metric))
     ]
     if not outcomes:
         return TargetResult(target.text, case, UNDECIDED, None, "no test has this figure")
@@ -63,7 +64,8 @@ def missed_so_far(
     value = metric.value if metric is not None else None
     if metric is None or value is None or target.test not in (None, test) or target.met_by(value):
         return None
-    if not steady and target.metric.endswith(_RATES):
+    is_open = metric.censored and not _certain_of_bound(target, value)
+    if is_open or (not steady and target.metric.endswith(_RATES)):
         return None
     grows, shrinks = (
         metric.unit in _GROWING_UNITS or target.metric.endswith("_max_us"),
@@ -89,14 +91,24 @@ def _judge_one(target: Target, case: str, metric: Metric | None, validity: Valid
         return TargetResult(target.text, case, UNDECIDED, None, "the figure is not known")
     if gap:
         return TargetResult(target.text, case, UNDECIDED, value, f"the figure is not known of {gap} of the repeats")
+    if metric is not None and metric.censored and not _certain_of_bound(target, value):
+        return TargetResult(target.text, case, UNDECIDED, value, f"known only to be at least {value:.6g}")
     meets = target.met_by(value)
     outcome = MET if meets else MISSED
-    words = f"{value:.6g} is {'' if meets else 'not '}{target.op} {target.value:.6g}"
+    least = "at least " if metric is not None and metric.censored else ""
+    words = f"{least}{value:.6g} is {'' if meets else 'not '}{target.op} {target.value:.6g}"
     if validity.verdict is Verdict.VALID:
         return TargetResult(target.text, case, outcome, value, words)
     if validity.verdict in _BOUNDED and _certain_from_below(target, meets):
-        return TargetResult(target.text, case, outcome, value, f"at least {words}")
+        return TargetResult(target.text, case, outcome, value, f"at least {words.removeprefix(least)}")
     return TargetResult(target.text, case, UNDECIDED, value, f"the result is {validity.verdict.value}")
+
+
+def _certain_of_bound(target: Target, bound: float) -> bool:
+    """Whether a figure that is at least `bound` is on one side of the target for sure."""
+    if target.op in (">", ">="):
+        return target.met_by(bound)
+    return not target.met_by(bound) and (target.op != "==" or bound > target.value)
 
 
 def _certain_from_below(target: Target, meets: bool) -> bool:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from leadline.analysis import histograms as hdr
 from leadline.analysis import machine
+from leadline.analysis.durations import distribution
 from leadline.analysis.flows import Flow
 from leadline.analysis.gather import ServerReading, TestData
 from leadline.analysis.metrics import LATENCY_PERCENTILES, Histograms, counter, received_units, sum_of_flows, times
@@ -52,6 +53,7 @@ def tunnel_figures(
     data: TestData, flows: Sequence[Flow], window: Window | None, histograms: Histograms
 ) -> dict[str, Metric]:
     """Every metric of a tunnel test, unknown ones as None."""
+    steps = (times(step, histograms.sample(step), _SPREAD) for step in (*STEPS, *LATER))
     rows = list(client_rows(data))
     states = _states(data, rows)
     clients = sum(states.values()) if states is not None else None
@@ -67,7 +69,7 @@ def tunnel_figures(
         "failed_ratio": Metric(_ratio(None if states is None else states["failed"], clients), "ratio"),
         "unconfigured_ratio": Metric(_ratio(bad, clients), "ratio"),
         "handshakes_per_s": Metric(handshakes_per_s(data, rows), "1/s"),
-        **{name: one for step in (*STEPS, *LATER) for name, one in in_ms(times(step, histograms.named(step), _SPREAD))},
+        **{name: one for step in steps for name, one in in_ms(step)},
         "attempts": Metric(sum(row["attempts"] for row in rows) if rows else None, "count"),
         "retransmits": Metric(sum(row["retransmits"] for row in rows) if rows else None, "count"),
         "recovered": Metric(_told(data, "recovered", _came_back(rows) if rows else None), "count"),
@@ -76,8 +78,8 @@ def tunnel_figures(
         "returned": Metric(histograms.named("reconnect").count if rows else None, "count"),
         "renegotiated": Metric(_told(data, "renegotiated", 0 if rows else None), "count"),
         **{f"pings_lost_{when}": Metric(_pings_lost(data, when), "count") for when in ("before", "during", "after")},
-        **times("late", histograms.named("late"), _LATE),
-        **{name: one for ping in PINGS for name, one in in_ms(times(ping, histograms.named(ping), _SPREAD))},
+        **times("late", histograms.sample("late"), _LATE),
+        **{name: one for ping in PINGS for name, one in in_ms(times(ping, histograms.sample(ping), _SPREAD))},
         "pings_sent": Metric(_inside(rows, "pings_sent"), "count"),
         "pings_lost": Metric(_lost_pings(rows), "count"),
         "memory_bytes": Metric(memory_bytes, "bytes"),
@@ -106,8 +108,8 @@ def findings(data: TestData) -> FleetFindings | None:
 
 def distributions(histograms: Histograms) -> tuple[Distribution, ...]:
     """Of every histogram that was fed, in the order of a client's life."""
-    named = (*STEPS, *LATER, *PINGS, *_OTHERS)
-    return tuple(hdr.distribution(name, histograms.named(name)) for name in named if histograms.named(name).count)
+    samples = {name: histograms.sample(name) for name in (*STEPS, *LATER, *PINGS, *_OTHERS)}
+    return tuple(distribution(name, sample) for name, sample in samples.items() if sample.count or sample.censored)
 
 
 def client_rows(data: TestData) -> Iterator[Mapping[str, Any]]:
@@ -176,7 +178,7 @@ def in_ms(metrics: Mapping[str, Metric]) -> Iterator[tuple[str, Metric]]:
     """The same times by names and units of milliseconds."""
     for name, metric in metrics.items():
         value = None if metric.value is None else metric.value / 1e3
-        yield f"{name.removesuffix('_us')}_ms", Metric(value, "ms")
+        yield f"{name.removesuffix('_us')}_ms", replace(metric, value=value, unit="ms")
 
 
 def _states(data: TestData, rows: Sequence[Mapping[str, Any]]) -> Counter[str] | None:
@@ -283,7 +285,7 @@ def _traffic(data: TestData, flows: Sequence[Flow], window: Window | None, histo
         "received": Metric(sum_of_flows(flows, received_units), "count"),
         "lost": Metric(lost, "count"),
         "lost_ratio": Metric(_ratio(lost, sent), "ratio"),
-        **times("latency", histograms.named("latency"), ("min", "mean", *LATENCY_PERCENTILES, "max")),
+        **times("latency", histograms.sample("latency"), ("min", "mean", *LATENCY_PERCENTILES, "max")),
         "sends_late_p99_us": Metric(late.percentile_us(99.0), "us"),
         "sends_late_ratio": Metric(late.share_above_us(_LATE_SEND_US), "ratio"),
     }

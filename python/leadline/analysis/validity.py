@@ -414,7 +414,7 @@ def _undone(data: TestData) -> Iterator[Reason]:
         unanswered = 0
     if long or _is_many(unanswered, counter(data, "requests_sent")):
         text = f"{unanswered} requests had no answer when the time was over, {long} of them for more than a second"
-        yield Reason("unanswered", f"{text}; in the latencies they count with their age then")
+        yield Reason("unanswered", f"{text}; their latency is at least their age then")
     late, unsent = counter(data, "due_while_busy") or 0, counter(data, "unsent_while_busy") or 0
     due = counter(data, "requests_due")
     if _is_many(late + unsent, due) or unsent > WAITING_FEW:

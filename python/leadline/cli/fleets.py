@@ -41,7 +41,7 @@ def run(fleets: Sequence[Fleet], wanted: Wanted) -> int:
     """Measure each, print, and say how it ended: as one measurement would, the worst of them."""
     test = fleets[0][0]
     targets = parse_targets(wanted.targets, {test.name: test.kind})
-    measured, folder, interrupted, broken = asyncio.run(_measured(fleets, wanted))
+    measured, folder, interrupted, broken = asyncio.run(_measured(fleets, wanted, [one.metric for one in targets]))
     if broken is not None and not measured:
         raise broken
     judged = [judge(target, one.case, [one.result]) for target in targets for one in measured]
@@ -61,7 +61,7 @@ def run(fleets: Sequence[Fleet], wanted: Wanted) -> int:
 
 
 async def _measured(
-    fleets: Sequence[Fleet], wanted: Wanted
+    fleets: Sequence[Fleet], wanted: Wanted, asked: Sequence[str]
 ) -> tuple[list[_Sized], RunFolder | None, bool, LeadlineError | None]:
     """Each in turn until one cannot be measured: that error, beside whatever was measured before."""
     measured: list[_Sized] = []
@@ -79,6 +79,7 @@ async def _measured(
                 parameters={"clients": workload.clients},
                 alone=False,
                 server_pid=wanted.server_pid,
+                asked=asked,
             )
             for number, (test, workload) in enumerate(fleets, 1)
         ]

@@ -43,7 +43,8 @@ def run(test: Test, workload: LoadWorkload, wanted: Wanted) -> int:
     watch = TargetWatch(targets, test.name) if wanted.stop_on_miss else None
     if wanted.hdr is not None:
         check_given("--hdr", wanted.hdr)
-    single = Single(test, workload, ["leadline", *sys.argv[1:]], watch, server_pid=wanted.server_pid)
+    asked = tuple(target.metric for target in targets)
+    single = Single(test, workload, ["leadline", *sys.argv[1:]], watch, server_pid=wanted.server_pid, asked=asked)
     result, folder = asyncio.run(_measured(single, wanted))
     missed = {} if watch is None else {one.target: one for one in watch.missed}
     judged = [missed.get(target.text) or judge(target, "c01", [result]) for target in targets]

@@ -170,7 +170,8 @@ def _health(notice: LiveFigures) -> str:
     """Latency of the last second, open connections, and whether the generator keeps up."""
     parts = []
     if notice.latency_p99_us is not None:
-        p50, p99 = (quantities.microseconds(us) for us in (notice.latency_p50_us, notice.latency_p99_us))
+        p50 = quantities.at_least(quantities.microseconds(notice.latency_p50_us), notice.latency_p50_censored)
+        p99 = quantities.at_least(quantities.microseconds(notice.latency_p99_us), notice.latency_p99_censored)
         parts.append(f"p50 {p50}, p99 {p99}")
     if notice.connections is not None:
         parts.append(f"{notice.connections:,} connections")

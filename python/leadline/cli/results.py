@@ -34,6 +34,7 @@ COLUMNS = (
     "unit",
     "low",
     "high",
+    "censored",
     "validity",
     "parameters",
     "reasons",
@@ -88,7 +89,8 @@ def _table(run_id: str | None, rows: Sequence[dict[str, Any]]) -> Table:
         table.add_column(name, justify="right" if name == "value" else "left")
     for row in rows:
         if row["trial"] is not None:
-            value = "–" if row["value"] is None else f"{row['value']:.6g}"
+            least = "≥ " if row["censored"] else ""
+            value = "–" if row["value"] is None else f"{least}{row['value']:.6g}"
             cells = (row["trial"], row["test"], row["metric"], value, row["unit"], row["validity"])
             table.add_row(*(Text(cell) for cell in cells))
     return table

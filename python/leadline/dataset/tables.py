@@ -102,6 +102,8 @@ RESULTS_SCHEMA: dict[str, Any] = {
     "unit": pl.String,
     "low": pl.Float64,
     "high": pl.Float64,
+    # Whether the value is a lower bound, as operations were outstanding when observation ended.
+    "censored": pl.Boolean,
     "validity": pl.String,
     # Codes of the verdict's reasons, a JSON list.
     "reasons": pl.String,

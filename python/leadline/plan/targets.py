@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from leadline.plan import units
+from leadline.plan.percentiles import histogram_of
 from leadline.plan.source import Mark, Node, did_you_mean
 
 _LATENCIES = tuple(f"latency_{name}_us" for name in ("min", "mean", "p50", "p90", "p99", "p999", "max"))
@@ -44,6 +45,7 @@ METRICS: Mapping[str, tuple[str, ...]] = {
         "handshakes_resumed",
         *(f"latency_{name}_us" for name in _SPREAD),
         "latency_samples",
+        "latency_censored",
         "latency_within_stdev_ratio",
         *(f"service_{name}_us" for name in _SPREAD),
         *(f"late_{name}_us" for name in ("p50", "p99", "max")),
@@ -115,6 +117,19 @@ class Target:
         return OPERATORS[self.op](figure, self.value)
 
 
+def has_metric(kind: str, metric: str) -> bool:
+    """Whether a kind of test has a figure of this name: one of `METRICS`, or any percentile of what it has p99 of."""
+    known = METRICS.get(kind, ())
+    asked = histogram_of(metric)
+    return metric in known or (asked is not None and asked.sibling in known)
+
+
+def named_metrics(texts: Iterable[str]) -> tuple[str, ...]:
+    """The metrics that these targets name, each once; what is no target is passed over."""
+    matches = (_TARGET.fullmatch(str(text).strip()) for text in texts)
+    return tuple(dict.fromkeys(match[2] for match in matches if match is not None))
+
+
 def read_target(node: Node, kinds: Mapping[str, str]) -> Target:
     """Parse one target of a plan whose tests have these kinds, by name.
 
@@ -128,8 +143,9 @@ def read_target(node: Node, kinds: Mapping[str, str]) -> Target:
     test, metric, op, value = match.groups()
     if test is not None and test not in kinds:
         raise node.mark.error(f"target {text!r}: unknown test '{test}'", hint=did_you_mean(test, kinds))
-    known = METRICS[kinds[test]] if test else [name for kind in kinds.values() for name in METRICS[kind]]
-    if metric not in known:
+    meant = [kinds[test]] if test else list(kinds.values())
+    known = [name for kind in meant for name in METRICS[kind]]
+    if not any(has_metric(kind, metric) for kind in meant):
         of_test = f" of a {kinds[test]} test" if test else ""
         raise node.mark.error(f"target {text!r}: unknown metric '{metric}'{of_test}", hint=did_you_mean(metric, known))
     return Target(text, test, metric, op, _value(value, metric, text, node.mark))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from leadline.analysis.model import Metric, RunAnalysis, Verdict
+from leadline.analysis.model import Distribution, Metric, RunAnalysis, Verdict
 from leadline.report import quantities
 
 
@@ -44,11 +44,24 @@ def kind_of(name: str, metrics: Mapping[str, Metric]) -> Kind:
 
 
 def written(figure: Figure, metrics: Mapping[str, Metric], verdict: Verdict) -> str:
-    """One figure as text, with `≥` before it where the generator was the limit."""
+    """One figure as text, with `≥` before it where it is known from below only: the generator was the limit, or
+    operations were outstanding at the end."""
     found = metrics.get(figure.metric)
     text = figure.write(found.value) if found is not None else quantities.UNKNOWN
-    bounded = figure.capacity and verdict is Verdict.GENERATOR_LIMITED and text != quantities.UNKNOWN
-    return f"≥ {text}" if bounded else text
+    limited = figure.capacity and verdict is Verdict.GENERATOR_LIMITED
+    return quantities.at_least(text, limited or (found is not None and found.censored))
+
+
+def time_cell(found: Distribution, name: str) -> str:
+    """A distribution's `min`, `mean`, `stdev` or `max` as text, with `≥` before a lower bound."""
+    return quantities.at_least(quantities.microseconds(getattr(found, name)), found.is_bound(name))
+
+
+def percentile_cell(found: Distribution, percentile: float) -> str:
+    """A distribution's percentile as text; empty where its values do not carry it."""
+    if not found.supports(percentile):
+        return ""
+    return quantities.at_least(quantities.microseconds(found.percentiles.get(percentile)), found.is_bound(percentile))
 
 
 def case_parameters(analysis: RunAnalysis) -> dict[str, dict[str, Any]]:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from leadline.analysis.model import Distribution, Generator, Metric, TestResult, Verdict
 from leadline.report import quantities
+from leadline.report.figures import percentile_cell, time_cell
 
 _PERCENTILES = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999)
 _WHOLE = {"latency": "latency", "service": "service", "late": "late"}
@@ -58,6 +59,7 @@ def http_times(result: TestResult) -> list[RenderableType]:
     if whole:
         tables += [_spreads(whole), Text(""), _percentiles(whole)]
         said = _left_out(whole)
+        said += _censored(whole)
         if said:
             tables.append(Padding(Text(said, style="dim"), (0, 0, 0, 2), expand=False))
     if phases:
@@ -92,9 +94,14 @@ def cut_example(text: str) -> str:
 
 def phase_cells(found: Distribution) -> tuple[str, ...]:
     """Count, mean, p50, p99 (where the count carries it) and maximum, as text."""
-    mean, median, highest = (quantities.microseconds(us) for us in (found.mean, found.percentiles.get(50.0), found.max))
-    p99 = quantities.microseconds(found.percentiles.get(99.0)) if found.supports(99.0) else ""
-    return f"{found.count:,}", mean, median, p99, highest
+    median = quantities.microseconds(found.percentiles.get(50.0))
+    return (
+        f"{found.count:,}",
+        time_cell(found, "mean"),
+        quantities.at_least(median, found.is_bound(50.0)),
+        percentile_cell(found, 99.0),
+        time_cell(found, "max"),
+    )
 
 
 def phase_rows(result: TestResult) -> list[tuple[str, tuple[str, ...]]]:
@@ -131,8 +138,8 @@ def _spreads(found: Mapping[str, Distribution]) -> RenderableType:
     table = _table("", "min", "mean", "stdev", "±stdev", "max")
     for title, one in found.items():
         within = quantities.share(one.within_stdev)
-        times = [quantities.microseconds(us) for us in (one.min, one.mean, one.stdev)]
-        table.add_row(title, *times, within, quantities.microseconds(one.max))
+        times = [time_cell(one, name) for name in ("min", "mean", "stdev")]
+        table.add_row(title, *times, within, time_cell(one, "max"))
     return _indented(table)
 
 
@@ -140,11 +147,7 @@ def _percentiles(found: Mapping[str, Distribution]) -> RenderableType:
     shown = [percentile for percentile in _PERCENTILES if any(one.supports(percentile) for one in found.values())]
     table = _table("", *(f"p{percentile:g}" for percentile in shown), narrow=True)
     for title, one in found.items():
-        cells = [
-            quantities.microseconds(one.percentiles.get(percentile)) if one.supports(percentile) else ""
-            for percentile in shown
-        ]
-        table.add_row(title, *cells)
+        table.add_row(title, *(percentile_cell(one, percentile) for percentile in shown))
     return _indented(table)
 
 
@@ -155,6 +158,14 @@ def _left_out(found: Mapping[str, Distribution]) -> str:
     if not missing:
         return ""
     return f"{first.count:,} samples carry no p{missing[0]:g}: not one of them would lie beyond it"
+
+
+def _censored(found: Mapping[str, Distribution]) -> str:
+    """What the lower bounds among the first row's figures come from; empty where there are none."""
+    first = next(iter(found.values()))
+    if not first.bounds:
+        return ""
+    return f"≥: {first.censored:,} requests had no answer yet and took at least their age"
 
 
 def _phases(found: Mapping[str, Distribution]) -> RenderableType:

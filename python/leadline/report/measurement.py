@@ -11,20 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from leadline.analysis.model import Generator, Metric, TestResult
+from leadline.plan.percentiles import histogram_of
 from leadline.report import figures, quantities, verdicts
 from leadline.report.http_summary import engine_rows, error_rows, http_rows, http_times
 from leadline.report.text import TONES, verdict_block
 from leadline.report.tunnel_summary import other_errors, tunnel_rows, tunnel_times
-
-_PERCENTILES = (
-    ("min", "min"),
-    ("mean", "mean"),
-    ("p50", "p50"),
-    ("p90", "p90"),
-    ("p99", "p99"),
-    ("p999", "p99.9"),
-    ("max", "max"),
-)
 
 # What `cpu_ns_per_unit` counts.
 _UNITS = {"tcp": "byte", "udp": "datagram", "rr": "transaction", "http": "request", "tunnel": "client"}
@@ -89,13 +80,23 @@ def _generator_rows(generator: Generator | None, kind: str) -> list[tuple[str, s
 
 def _latency_table(metrics: dict[str, Metric]) -> RenderableType:
     """How the latency spreads, on one line."""
-    shown = [(metrics[name], title) for key, title in _PERCENTILES if (name := f"latency_{key}_us") in metrics]
+    shown = [(metrics[name], title) for name, title in _latency_columns(metrics)]
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("", style="dim")
     for _, title in shown:
         table.add_column(title, justify="right", no_wrap=True)
-    table.add_row("latency", *(quantities.microseconds(metric.value) for metric, _ in shown))
+    cells = (quantities.at_least(quantities.microseconds(metric.value), metric.censored) for metric, _ in shown)
+    table.add_row("latency", *cells)
     return Padding(table, (0, 0, 0, 2), expand=False)
+
+
+def _latency_columns(metrics: dict[str, Metric]) -> list[tuple[str, str]]:
+    """The latencies that there are, those that were asked for among them, rising, as metric and title."""
+    parsed = {name: found for name in metrics if (found := histogram_of(name)) is not None}
+    known = {found.percentile: name for name, found in parsed.items() if found.histogram == "latency"}
+    percentiles = [(known[percentile], f"p{percentile:g}") for percentile in sorted(known)]
+    named = [(f"latency_{key}_us", key) for key in ("min", "mean")], [("latency_max_us", "max")]
+    return [(name, title) for name, title in (*named[0], *percentiles, *named[1]) if name in metrics]
 
 
 def _pairs(rows: list[tuple[str, str]]) -> RenderableType:

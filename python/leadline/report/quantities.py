@@ -73,6 +73,11 @@ def count(number: float | None) -> str:
     return f"{round(number):,}" if _known(number) else UNKNOWN
 
 
+def at_least(text: str, is_bound: bool) -> str:
+    """The text of a quantity with `≥` before it where it is a lower bound."""
+    return f"≥ {text}" if is_bound and text != UNKNOWN else text
+
+
 def fixed(value: float | None, decimals: int) -> str:
     """A bare number with the same decimals in every row of a column."""
     return f"{value:,.{decimals}f}" if _known(value) else UNKNOWN

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from leadline.analysis.model import Distribution, FleetFindings, Metric, Misfortune, TestResult
 from leadline.report import quantities
+from leadline.report.figures import percentile_cell, time_cell
 from leadline.report.http_summary import cut_example, error_rows
 
 _STEPS = {
@@ -86,11 +87,8 @@ def step_rows(result: TestResult) -> list[tuple[str, tuple[str, ...]]]:
 
 def _cells(one: Distribution) -> tuple[str, ...]:
     """Count, mean, p50, p90 and p99 (where the count carries them) and maximum, as text."""
-    shares = [
-        quantities.microseconds(one.percentiles.get(percentile)) if one.supports(percentile) else ""
-        for percentile in (50.0, 90.0, 99.0)
-    ]
-    return f"{one.count:,}", quantities.microseconds(one.mean), *shares, quantities.microseconds(one.max)
+    shares = [percentile_cell(one, percentile) for percentile in (50.0, 90.0, 99.0)]
+    return f"{one.count:,}", time_cell(one, "mean"), *shares, time_cell(one, "max")
 
 
 def _states(metrics: Mapping[str, Metric]) -> str:

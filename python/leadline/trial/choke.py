@@ -78,7 +78,8 @@ class FleetQuestion:
 
     def manifest(self, run_id: str) -> dict[str, Any]:
         """The search as a run whose cases are not known yet; its journal has them."""
-        return {**Single(self.test, self.workload, self.argv).manifest(run_id), "cases": []}
+        single = Single(self.test, self.workload, self.argv, asked=self.conditions.metrics)
+        return {**single.manifest(run_id), "cases": []}
 
     def single(self, case: str, rate_per_s: float | None, steady_s: float | None) -> Single:
         """One fleet: at a rate as many as come in the time, at most all; without a rate all at once."""
@@ -101,6 +102,7 @@ class FleetQuestion:
             parameters={"rate_per_s": rate_per_s, "clients": clients},
             alone=False,
             server_pid=self.server_pid,
+            asked=self.conditions.metrics,
         )
 
     def reached_per_s(self, result: TestResult) -> float | None:

@@ -94,7 +94,8 @@ class HttpQuestion:
 
     def manifest(self, run_id: str) -> dict[str, Any]:
         """The search as a run whose cases are not known yet; its journal has them."""
-        return {**Single(self.test, self.workload, self.argv).manifest(run_id), "cases": []}
+        single = Single(self.test, self.workload, self.argv, asked=self.conditions.metrics)
+        return {**single.manifest(run_id), "cases": []}
 
     def single(self, case: str, rate_per_s: float | None, steady_s: float | None) -> Single:
         """One measurement at a rate, or as a closed loop."""
@@ -109,6 +110,7 @@ class HttpQuestion:
             case=case,
             parameters={"rate_per_s": rate_per_s, "duration_ms": duration_ms},
             alone=False,
+            asked=self.conditions.metrics,
         )
 
     def reached_per_s(self, result: TestResult) -> float | None:

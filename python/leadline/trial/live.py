@@ -8,7 +8,9 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
+from leadline.analysis.durations import Sample
 from leadline.analysis.histograms import DamagedHistogram, Histogram, decode, merge
+from leadline.analysis.metrics import CENSORED
 from leadline.contract.models import Progress, Standing
 from leadline.fleet import Event
 from leadline.trial.ledger import Ledger
@@ -17,7 +19,7 @@ from leadline.trial.notices import LiveFigures, Waiting
 _PERIOD_S = 0.5
 # Of a fleet's clients.
 _STATES = ("configured", "connecting", "partial", "failed")
-_SHOWN = ("latency", "late")
+_SHOWN = ("latency", f"latency{CENSORED}", "late")
 # Threads hand their histograms over once a second, each at a moment of its own.
 _RECENT_NS = 1_100_000_000
 # Reading a histogram takes some 0.3 ms: of more hosts than these the rates alone are live.
@@ -88,7 +90,9 @@ class Live:
         bits = (totals[0] - self._before[0]) * 8 / since_s
         units = (totals[1] - self._before[1]) / since_s
         self._before, self._told_s = (totals[0], totals[1]), elapsed_s
-        latency, late = (self._merged(metric) for metric in _SHOWN)
+        completed, ages, late = (self._merged(metric) for metric in _SHOWN)
+        latency = Sample(completed, ages)
+        p50, p99 = latency.percentile(50.0), latency.percentile(99.0)
         standings = list(self._standings.values())
         connections = [count for now in standings if (count := now.counts.get("connections")) is not None]
         clients = {
@@ -102,8 +106,10 @@ class Live:
                 elapsed_s=elapsed_s,
                 bits_per_s=bits,
                 units_per_s=units if totals[1] else None,
-                latency_p50_us=latency.percentile_us(50.0),
-                latency_p99_us=latency.percentile_us(99.0),
+                latency_p50_us=p50.value_us,
+                latency_p50_censored=p50.is_bound,
+                latency_p99_us=p99.value_us,
+                latency_p99_censored=p99.is_bound,
                 late_p99_us=late.percentile_us(99.0),
                 errors=sum(sum(now.errors.values()) for now in standings) if standings else None,
                 connections=sum(connections) if connections else None,

@@ -71,6 +71,9 @@ class LiveFigures:
     latency_p50_us: float | None = None
     """Of the last second, as are p99 and the lateness."""
     latency_p99_us: float | None = None
+    latency_p50_censored: bool = False
+    """Whether it is a lower bound, as requests had no answer; as is said of p99."""
+    latency_p99_censored: bool = False
     late_p99_us: float | None = None
     errors: int | None = None
     """Failed operations so far."""

@@ -48,6 +48,8 @@ class Single:
     """Whether the run ends with it."""
     server_pid: int | None = None
     """A server's process on this host, whose cost is written down too."""
+    asked: Sequence[str] = ()
+    """Metrics beside those that its kind has: percentiles."""
 
     def manifest(self, run_id: str = "") -> dict[str, Any]:
         """The measurement as a plan of one case, without the secrets that it was given."""
@@ -59,6 +61,7 @@ class Single:
             "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "version": __version__,
             "command": shlex.join(redacted(self.argv, secrets)),
+            "asked": list(self.asked),
             "cases": [{"id": self.case, "parameters": dict(self.parameters), "tests": [self.test.model_dump()]}],
         }
 

@@ -54,7 +54,8 @@ class Follower:
     ) -> None:
         self._label = label
         self._offsets_ns = offsets_ns
-        self._data = TestData(spec, tuple(offsets_ns), status="interrupted")
+        asked = tuple(target.metric for target in watch.targets)
+        self._data = TestData(spec, tuple(offsets_ns), status="interrupted", asked=asked)
         self._histograms: dict[str, Histogram] = {}
         self._watch = watch
         self._interrupt = interrupt

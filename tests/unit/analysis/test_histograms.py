@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_journals import histogram
 
-from leadline.analysis.histograms import EMPTY, DamagedHistogram, curve, decode, merge, remainder
+from leadline.analysis.histograms import EMPTY, DamagedHistogram, decode, merge, remainder
 
 # i times the value i² µs for i = 1..40, and one 0 ns, as the Rust crate `hdrhistogram` 7.5 encodes them with bounds of
 # 1 ns and an hour: plain V2, and V2 deflated. Its own answers are in the test.
@@ -41,7 +41,6 @@ def test_an_empty_histogram_knows_nothing() -> None:
     for empty in (EMPTY, decode(histogram("latency", [])), merge([])):
         assert empty.count == 0
         assert (empty.min_us, empty.mean_us, empty.max_us, empty.percentile_us(99)) == (None, None, None, None)
-        assert curve("latency", empty).points == ()
 
 
 @pytest.mark.parametrize(
@@ -71,7 +70,6 @@ def test_merged_equals_recorded_into_one(parts: list[list[int]]) -> None:
     assert merged.lows_ns.tolist() == together.lows_ns.tolist()
     assert merged.highs_ns.tolist() == together.highs_ns.tolist()
     assert merged.counts.tolist() == together.counts.tolist()
-    assert curve("x", merged) == curve("x", together)
 
 
 @settings(max_examples=60, deadline=None)
@@ -90,20 +88,6 @@ def test_merging_is_not_averaging_percentiles() -> None:
     slow = decode(histogram("latency", [100_000] * 10))
     assert merge([fast, slow]).percentile_us(50) == pytest.approx(1.0, rel=1e-3)
     assert merge([fast, slow]).percentile_us(99.5) == pytest.approx(100.0, rel=1e-3)
-
-
-def test_a_curve_climbs_to_five_nines_but_not_past_what_was_counted() -> None:
-    many = curve("latency", decode(histogram("latency", range(1000, 1_201_000))))
-    percentiles = [percentile for percentile, _ in many.points]
-    values = [value for _, value in many.points]
-    assert percentiles[0] == 0
-    assert percentiles[-1] == 99.999
-    assert percentiles == sorted(set(percentiles))
-    assert values == sorted(values)
-    assert 50.0 in percentiles
-    few = curve("latency", decode(histogram("latency", [1000, 2000, 3000, 4000])))
-    assert few.points[-1][0] == 75.0
-    assert curve("latency", decode(histogram("latency", [5000]))).points == ((0.0, 5.003),)
 
 
 @given(VALUES_NS, VALUES_NS)

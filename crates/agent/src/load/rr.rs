@@ -24,6 +24,9 @@ use crate::flows::{count_error, counters, deal_out, Role, Span, WorkerReport, TU
 use crate::gate::Gate;
 
 const LATENCY: usize = 0;
+/// Ages of transactions that were given up: their latency is at least that.
+const LATENCY_CENSORED: usize = 1;
+const METRICS: &[&str] = &["latency", "latency_censored"];
 
 struct ReadyRr {
     spec: RrSpec,
@@ -86,8 +89,7 @@ pub fn prepare(spec: RrSpec) -> Result<Box<dyn Ready>, ErrorReport> {
     }
     session.await_ready()?;
     let interval = Duration::from_millis(spec.interval_ms.into());
-    let conduct =
-        Conduct { session, flows: planned, has_units: true, counts_loss: false, interval, metrics: &["latency"] };
+    let conduct = Conduct { session, flows: planned, has_units: true, counts_loss: false, interval, metrics: METRICS };
     Ok(Box::new(ReadyRr { spec, conduct, flows }))
 }
 
@@ -99,7 +101,7 @@ impl Ready for ReadyRr {
         let (out, rolled) = mpsc::channel();
         let mut workers: Vec<(Role, Worker)> = Vec::new();
         for (index, group) in deal_out(self.flows, self.spec.threads).into_iter().enumerate() {
-            let recorder = Recorder::new(1, warm_until_ns, out.clone());
+            let recorder = Recorder::new(METRICS.len(), warm_until_ns, out.clone());
             let (spec, name) = (self.spec.clone(), format!("rr-{index}"));
             workers.push((
                 Role::Send,
@@ -152,7 +154,7 @@ fn drive(
         if now >= sweep_ns || gate.abandoned() {
             sweep_ns = now + TURN_NS;
             for (index, flow) in flows.iter_mut().enumerate().filter(|(_, flow)| flow.open) {
-                let due_ns = flow.look_after(now, gate.abandoned(), &mut wire, until_ns, &mut errors);
+                let due_ns = flow.look_after(now, gate.abandoned(), &mut wire, &mut recorder, until_ns, &mut errors);
                 sweep_ns = sweep_ns.min(due_ns);
                 flow.watch(&poll, index as u64)?;
             }
@@ -226,10 +228,16 @@ impl Asking {
         now: u64,
         abandoned: bool,
         wire: &mut Exchange,
+        recorder: &mut Recorder,
         until_ns: u64,
         errors: &mut BTreeMap<String, u64>,
     ) -> u64 {
-        if self.machine.handle_time(now) {
+        let sent_ns = self.machine.sent_ns();
+        let is_expired = self.machine.handle_time(now);
+        if let Some(sent_ns) = sent_ns.filter(|_| is_expired || abandoned) {
+            recorder.record(LATENCY_CENSORED, sent_ns, now.saturating_sub(sent_ns));
+        }
+        if is_expired {
             count_error(errors, "timeout");
             // TCP answers in order: without this one the next cannot come either.
             if matches!(self.flow.socket, RrSocket::Tcp(_)) {
@@ -440,7 +448,10 @@ impl AsFd for RrSocket {
 
 #[cfg(test)]
 mod tests {
+    use leadline_stats::Histogram;
+
     use super::*;
+    use crate::load::threads::Collector;
 
     fn spec(timeout_ms: u32) -> RrSpec {
         RrSpec {
@@ -460,7 +471,12 @@ mod tests {
     }
 
     /// One flow against a peer that answers so many requests and then is silent.
-    fn against_silence(answers: usize, timeout_ms: u32, most: u64, length_ns: u64) -> (Span, WorkerReport) {
+    fn against_silence(
+        answers: usize,
+        timeout_ms: u32,
+        most: u64,
+        length_ns: u64,
+    ) -> (Span, WorkerReport, Vec<Histogram>) {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut far, _) = listener.accept().unwrap();
@@ -472,31 +488,55 @@ mod tests {
             // Open until the asking side has gone.
             let _ = far.read_to_end(&mut Vec::new());
         });
-        let flow = RrFlow { id: 0, socket: RrSocket::Tcp(near), counters: Arc::default(), most };
+        let found = driven(RrSocket::Tcp(near), timeout_ms, most, length_ns);
+        peer.join().unwrap();
+        found
+    }
+
+    /// One flow over this socket: its report and its histograms.
+    fn driven(socket: RrSocket, timeout_ms: u32, most: u64, length_ns: u64) -> (Span, WorkerReport, Vec<Histogram>) {
+        let flow = RrFlow { id: 0, socket, counters: Arc::default(), most };
         let at_ns = monotonic_ns();
         let span = Span { at_ns, end_ns: at_ns + length_ns };
-        let (out, _rolled) = mpsc::channel();
-        let recorder = Recorder::new(1, 0, out);
+        let (out, rolled) = mpsc::channel();
+        let recorder = Recorder::new(METRICS.len(), 0, out);
         let name = ThreadName("rr".to_owned());
         let report = drive(vec![flow], &spec(timeout_ms), 1, span, &Gate::default(), name, recorder).unwrap();
-        peer.join().unwrap();
-        (span, report)
+        let mut collector = Collector::new(METRICS);
+        rolled.iter().for_each(|one| collector.take(one));
+        (span, report, (0..METRICS.len()).map(|metric| collector.total(metric)).collect())
+    }
+
+    #[test]
+    fn a_transaction_that_times_out_leaves_its_age_and_no_latency() {
+        const TIMEOUT_NS: u64 = 20_000_000;
+        let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let near = UdpSocket::bind("127.0.0.1:0").unwrap();
+        near.connect(peer.local_addr().unwrap()).unwrap();
+        let (_, udp, histograms) = driven(RrSocket::Udp(near), 20, 3, 30_000_000_000);
+        assert_eq!(udp.errors, BTreeMap::from([("timeout".to_owned(), 3)]));
+        assert_eq!((histograms[LATENCY].count(), histograms[LATENCY_CENSORED].count()), (0, 3));
+        // A bucket's lowest value may lie 0.1 % below what was recorded.
+        assert!(histograms[LATENCY_CENSORED].quantile_ns(0.0) >= Some(TIMEOUT_NS / 1000 * 999));
+        let (_, tcp, histograms) = against_silence(2, 20, u64::MAX, 30_000_000_000);
+        assert_eq!(tcp.flows[0].received_units, Some(2));
+        assert_eq!((histograms[LATENCY].count(), histograms[LATENCY_CENSORED].count()), (2, 1));
     }
 
     #[test]
     fn a_silence_that_lasts_to_the_end_belongs_to_the_flow() {
         // Long enough for the first answer, whoever stands still meanwhile.
-        let (span, report) = against_silence(1, 6000, u64::MAX, 4_000_000_000);
+        let (span, report, _) = against_silence(1, 6000, u64::MAX, 4_000_000_000);
         assert_eq!((report.flows[0].received_units, report.flows[0].end_ns), (Some(1), Some(span.end_ns)));
         assert_eq!(report.errors, BTreeMap::from([("timeout".to_owned(), 1)]));
     }
 
     #[test]
     fn a_flow_ends_with_its_number_or_its_failure() {
-        let (span, report) = against_silence(5, 50_000, 5, 30_000_000_000);
+        let (span, report, _) = against_silence(5, 50_000, 5, 30_000_000_000);
         assert_eq!(report.flows[0].received_units, Some(5));
         assert!(report.flows[0].end_ns.unwrap() < span.end_ns);
-        let (span, report) = against_silence(0, 1, u64::MAX, 30_000_000_000);
+        let (span, report, _) = against_silence(0, 1, u64::MAX, 30_000_000_000);
         assert!(report.flows[0].end_ns.unwrap() < span.end_ns && report.errors["timeout"] == 1);
     }
 }

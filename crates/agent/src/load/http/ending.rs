@@ -58,7 +58,7 @@ impl<W: Wire> Worker<W> {
         Some(self.schedule.following_ns().map_or(last_ns, |following_ns| last_ns.max(following_ns.min(span.end_ns))))
     }
 
-    /// Counts what fell due and was never taken up, each with its age as a latency; says how much fell due in all.
+    /// Counts what fell due and was never taken up, and records the age of each; returns how much fell due in all.
     pub fn count_unsent(&mut self, now_ns: u64, span: Span) -> u64 {
         let batch = u64::from(self.source.batch());
         let due = self.schedule.due_count(now_ns.min(span.end_ns));
@@ -71,7 +71,7 @@ impl<W: Wire> Worker<W> {
         for _ in 0..unsent.min(MOST_AGED) {
             // A connection's own instant plays no part: of a closed loop nothing is ever left.
             let Some(due_ns) = self.schedule.take(last_ns, last_ns) else { break };
-            self.recorder.record(Metric::Latency as usize, due_ns, last_ns - due_ns);
+            self.record_unsent_age(due_ns, last_ns);
         }
         self.tally.unsent_without_age += unsent.saturating_sub(MOST_AGED) * batch;
         due * batch
@@ -87,13 +87,20 @@ impl<W: Wire> Worker<W> {
         for index in 0..self.connections.len() {
             let Connection { link, owed_since_ns: Some(since_ns), .. } = self.connections[index] else { continue };
             if link != Link::Up {
-                self.recorder.record(Metric::Latency as usize, since_ns, now_ns.saturating_sub(since_ns));
+                self.record_unsent_age(since_ns, now_ns);
                 owed += u64::from(self.source.batch());
             }
         }
         self.tally.unsent += owed;
         self.tally.unsent_while_busy += owed;
         owed
+    }
+
+    /// Records the age of what would have gone out in one piece, for each of its requests.
+    fn record_unsent_age(&mut self, due_ns: u64, now_ns: u64) {
+        for _ in 0..self.source.batch() {
+            self.recorder.record(Metric::LatencyCensored as usize, due_ns, now_ns.saturating_sub(due_ns));
+        }
     }
 
     /// Connections that could not be had again, by their last attempt or by how long it has taken.

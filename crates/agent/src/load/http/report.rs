@@ -1,7 +1,7 @@
 //! The threads' figures as one outcome. Every request that fell due is in exactly one of `responses`, `unanswered` (it
 //! was out whole when the time was over), `unsent` (it was not) and the errors; failed attempts to connect are errors
-//! without a request. The latencies hold one value for each answer, and for each request that timed out, was outstanding
-//! at the end or never sent its age then, which its latency is at least.
+//! without a request. `latency` holds one value for each answer; `latency_censored` holds the age of each request that timed
+//! out, was outstanding at the end or was never sent: its latency is at least that.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -281,9 +281,10 @@ fn a_server_that_falls_silent_does_not_shorten_the_load(engine: Engine) {
         let flow = &outcome.flows[0];
         assert_eq!(flow.end_ns, Some(flow.due_ns + 4_000_000_000), "it tried until the end");
         assert_eq!((outcome.counts["responses"], outcome.counts["unanswered"]), (6, 2));
-        // Each request has a latency, if only that it took longer than until the end.
-        assert_eq!(histogram_count(&outcome, "latency"), outcome.counts["requests_due"]);
-        assert_eq!(histogram_count(&outcome, "service"), 6);
+        // Only answers have a latency; of every other request its age is kept.
+        assert_eq!((histogram_count(&outcome, "latency"), histogram_count(&outcome, "service")), (6, 6));
+        assert_eq!(histogram_count(&outcome, "latency_censored"), 2 + outcome.counts["unsent"]);
+        assert_eq!(histogram_count(&outcome, "service_censored"), 2);
         // With all connections busy, what could not be sent is not the generator's doing.
         assert_eq!(outcome.counts["unsent_while_busy"], outcome.counts["unsent"]);
         assert_accounted(&outcome);
@@ -380,7 +381,10 @@ fn each_misbehaviour_has_its_name(engine: Engine) {
         assert_eq!(outcome.errors, BTreeMap::from([(name.to_owned(), 9)]));
         assert_eq!((outcome.counts["responses"], outcome.counts["requests_sent"]), (0, 9), "{name}");
         assert!(outcome.counts["connections_opened"] >= 9, "a failed connection is opened anew");
-        assert_eq!(histogram_count(&outcome, "latency"), if name == "response_timeout" { 9 } else { 0 }, "{name}");
+        let aged = if name == "response_timeout" { 9 } else { 0 };
+        for (metric, count) in [("latency", 0), ("latency_censored", aged), ("service_censored", aged)] {
+            assert_eq!(histogram_count(&outcome, metric), count, "{name} {metric}");
+        }
         assert_accounted(&outcome);
     }
 }

@@ -39,6 +39,10 @@ pub enum Metric {
     FirstByte,
     Transfer,
     KernelWait,
+    /// Ages of requests that had no answer when they were given up or the time was over: their latency is at least that.
+    LatencyCensored,
+    /// The same from sent, of those that were.
+    ServiceCensored,
 }
 
 /// Names of the histograms, in the order of [`Metric`].
@@ -53,6 +57,8 @@ pub const METRICS: &[&str] = &[
     "first_byte",
     "transfer",
     "kernel_wait",
+    "latency_censored",
+    "service_censored",
 ];
 
 /// How long all connections of a thread together may take to open, ns.
@@ -507,13 +513,14 @@ impl<W: Wire> Worker<W> {
         }
     }
 
-    /// Takes the age of requests that get no answer for their latency, which is at least that.
+    /// Records the age of requests that get no answer. It is no latency, but a bound of one, and has a histogram of its own.
     pub fn record_age(&mut self, index: usize, now_ns: u64) {
         let machine = &self.connections[index].machine;
-        if let (Some(due_ns), Some(outstanding)) = (machine.outstanding_due_ns(), machine.outstanding()) {
-            for _ in 0..outstanding.requests {
-                self.recorder.record(Metric::Latency as usize, due_ns, now_ns.saturating_sub(due_ns));
-            }
+        let (Some(due_ns), Some(outstanding)) = (machine.outstanding_due_ns(), machine.outstanding()) else { return };
+        let sent_ns = machine.outstanding_since_ns().unwrap_or(now_ns);
+        for _ in 0..outstanding.requests {
+            self.recorder.record(Metric::LatencyCensored as usize, due_ns, now_ns.saturating_sub(due_ns));
+            self.recorder.record(Metric::ServiceCensored as usize, due_ns, now_ns.saturating_sub(sent_ns));
         }
     }
 }

@@ -35,6 +35,10 @@ pub enum Metric {
     Service,
     /// Traffic: from when it was due to its sending.
     TrafficLate,
+    /// Traffic: ages of requests that had no answer when they were given up or the time was over, from when they were due.
+    LatencyCensored,
+    /// The same from when they were sent.
+    ServiceCensored,
 }
 
 /// Names of the histograms, in the order of [`Metric`].
@@ -56,4 +60,6 @@ pub const METRICS: &[&str] = &[
     "latency",
     "service",
     "traffic_late",
+    "latency_censored",
+    "service_censored",
 ];

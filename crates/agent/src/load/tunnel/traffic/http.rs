@@ -1,5 +1,6 @@
 //! HTTP requests over one connection per client, one after another, at a rate or back to back; latency counts from when a request
-//! was due, for one that gets no answer to when it is given up. The exchange is the same machine's as outside of a tunnel; a connection that ends is made anew.
+//! was due, and that of one that gets no answer is known to be at least its age when it is given up. The exchange is the same
+//! machine's as outside of a tunnel; a connection that ends is opened again.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -28,6 +29,8 @@ const REST_NS: u64 = 500_000_000;
 const OVERTIME_NS: u64 = super::turns::OVERTIME_NS;
 /// Requests that have been out for longer than this are told apart from those that the end came too early for, ns.
 const LONG_WAIT_NS: u64 = 1_000_000_000;
+/// Requests of all clients that were never begun and whose age is still taken; those beyond are counted apart.
+const MOST_AGED: u64 = 10_000_000;
 /// Classes of status codes, by their first digit.
 const STATUS_NAMES: [&str; 10] = [
     "status_0xx",
@@ -85,6 +88,7 @@ impl TrafficPlan for HttpPlan {
         let seed = self.seed ^ u64::from(seat.client).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Ok(Box::new(HttpTraffic {
             client: seat.client,
+            clients: u64::from(seat.clients.max(1)),
             server: self.server,
             request: Arc::clone(&self.request),
             turns: self.pace.map(|pace| Turns::new(pace, seat, self.duration_ns)),
@@ -107,6 +111,8 @@ impl TrafficPlan for HttpPlan {
 
 struct HttpTraffic {
     client: u32,
+    /// Clients of the whole fleet.
+    clients: u64,
     server: SocketAddr,
     request: Arc<RequestTemplate>,
     /// When requests are due; one after the other where absent.
@@ -142,6 +148,9 @@ struct Tally {
     first_ns: Option<u64>,
     /// Since when the connection has been free for a request.
     free_ns: u64,
+    /// When the last answer came, if no request has begun since: back to back, the next one is due from then on,
+    /// whether or not its connection has to be opened again.
+    answered_ns: Option<u64>,
     ended_ns: Option<u64>,
     is_done: bool,
     errors: BTreeMap<&'static str, u64>,
@@ -213,7 +222,7 @@ impl HttpTraffic {
         match self.turns {
             Some(turns) if self.tally.begun >= turns.most() || now_ns >= end_ns.saturating_add(OVERTIME_NS) => None,
             Some(turns) => Some(start_ns.saturating_add(turns.due_ns(self.tally.begun))),
-            None => (now_ns < end_ns).then_some(now_ns.max(start_ns)),
+            None => (now_ns < end_ns).then_some(self.tally.answered_ns.unwrap_or(now_ns).max(start_ns)),
         }
     }
 
@@ -229,6 +238,7 @@ impl HttpTraffic {
             };
             self.machine.begin(due_ns, now_ns, batch);
             self.tally.begun += 1;
+            self.tally.answered_ns = None;
             self.tally.first_ns.get_or_insert(now_ns);
             // Without a rate a request has no time of its own that it could be late for.
             if self.turns.is_some() {
@@ -283,23 +293,35 @@ impl HttpTraffic {
 
     fn take_answer(&mut self, answer: &Answer, channel: &mut Channel<'_>) {
         let timing = answer.timing;
-        self.record_latency(timing.due_ns, timing.done_ns, channel);
+        let latency_ns = timing.done_ns.saturating_sub(timing.due_ns);
+        self.tally.latency.record(latency_ns);
+        channel.record(Metric::Latency, timing.due_ns, latency_ns);
         channel.record(Metric::Service, timing.due_ns, timing.done_ns.saturating_sub(timing.sent_ns));
         self.tally.answered += 1;
+        self.tally.answered_ns = Some(timing.done_ns);
         self.tally.status[usize::from(answer.response.status / 100).min(9)] += 1;
     }
 
-    fn record_latency(&mut self, due_ns: u64, done_ns: u64, channel: &mut Channel<'_>) {
-        let latency_ns = done_ns.saturating_sub(due_ns);
-        self.tally.latency.record(latency_ns);
-        channel.record(Metric::Latency, due_ns, latency_ns);
+    /// Records the age of a request that gets no answer. It is no latency, but a bound of one, and has a histogram of its own.
+    fn record_age(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
+        let Some(due_ns) = self.machine.outstanding_due_ns() else { return };
+        let sent_ns = self.machine.outstanding_since_ns().unwrap_or(now_ns);
+        channel.record(Metric::LatencyCensored, due_ns, now_ns.saturating_sub(due_ns));
+        channel.record(Metric::ServiceCensored, due_ns, now_ns.saturating_sub(sent_ns));
     }
 
-    /// Takes the age of a request that gets no answer for its latency, which is at least that.
-    fn record_age(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
-        if let Some(due_ns) = self.machine.outstanding_due_ns() {
-            self.record_latency(due_ns, now_ns, channel);
+    /// Records the age of requests that were due and never begun; returns how many, and how many of them were too many to
+    /// take the age of each.
+    fn record_unbegun(&mut self, now_ns: u64, channel: &mut Channel<'_>) -> (u64, u64) {
+        let (Some(turns), Some(start_ns)) = (self.turns, self.start_ns) else { return (0, 0) };
+        let last_ns = now_ns.min(start_ns.saturating_add(self.duration_ns));
+        let unbegun = turns.due_count(now_ns.saturating_sub(start_ns)).saturating_sub(self.tally.begun);
+        let aged = unbegun.min(MOST_AGED / self.clients);
+        for number in self.tally.begun..self.tally.begun + aged {
+            let due_ns = start_ns.saturating_add(turns.due_ns(number));
+            channel.record(Metric::LatencyCensored, due_ns, last_ns.saturating_sub(due_ns));
         }
+        (unbegun, unbegun - aged)
     }
 
     /// The time is over: what is under way will not be waited for any more.
@@ -399,10 +421,7 @@ impl Traffic for HttpTraffic {
     fn finish(&mut self, now_ns: u64, channel: &mut Channel<'_>) -> Figures {
         self.leave_unanswered(now_ns, channel);
         let start_ns = self.start_ns.unwrap_or(now_ns);
-        let due = match self.turns {
-            Some(turns) => turns.due_count(now_ns.saturating_sub(start_ns)),
-            None => self.tally.begun,
-        };
+        let (unbegun, without_age) = self.record_unbegun(now_ns, channel);
         let tally = &mut self.tally;
         let mut flow = row(self.client, Direction::Up, start_ns);
         flow.start_ns = tally.first_ns;
@@ -416,13 +435,14 @@ impl Traffic for HttpTraffic {
         flow.local = self.local.map(|local| local.to_string());
         flow.remote = Some(self.server.to_string());
         let mut counts = BTreeMap::from([
-            ("requests_due", due),
+            ("requests_due", tally.begun + unbegun),
             ("requests_sent", tally.sent),
-            ("unsent", due.saturating_sub(tally.begun) + tally.unfinished),
+            ("unsent", unbegun + tally.unfinished),
             ("unanswered", tally.unanswered),
             ("unanswered_over_1s", tally.unanswered_long),
             ("connections", tally.connections),
         ]);
+        counts.extend((without_age > 0).then_some(("unsent_without_age", without_age)));
         counts.extend(STATUS_NAMES.into_iter().zip(tally.status).filter(|(_, count)| *count > 0));
         Figures { flows: vec![flow], counts, errors: std::mem::take(&mut tally.errors), examples: BTreeMap::new() }
     }

@@ -1,0 +1,44 @@
+"""Percentiles by their names in metrics: `p50`, `p1`, and with decimals after two digits: `p999` is 99.9 %. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_NAME = re.compile(r"p([1-9]\d?|\d\d\d{0,5}[1-9])", re.ASCII)
+_METRIC = re.compile(r"([a-z][a-z0-9_]*)_(p\d+)_(us|ms)", re.ASCII)
+# Metrics whose histogram has another name.
+_HISTOGRAMS = {"sends_late": "traffic_late"}
+
+
+@dataclass(frozen=True, slots=True)
+class PercentileMetric:
+    """What a metric such as `latency_p25_us` asks for."""
+
+    histogram: str
+    percentile: float
+    unit: str
+    sibling: str
+    """The same metric's p99, which every kind of test has of each histogram that it has percentiles of."""
+
+
+def percentile_of(name: str) -> float:
+    """The percentile, 0 to 100.
+
+    Raises:
+        ValueError: it is no percentile's name.
+    """
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise ValueError(f"{name!r} is no percentile; p1 to p99, or with decimals as in p999 for 99.9 %")
+    digits = match[1]
+    return float(f"{digits[:2]}.{digits[2:] or 0}")
+
+
+def histogram_of(metric: str) -> PercentileMetric | None:
+    """What a metric's name asks for; None where it is no percentile."""
+    match = _METRIC.fullmatch(metric)
+    if match is None or _NAME.fullmatch(match[2]) is None:
+        return None
+    family, name, unit = match.groups()
+    return PercentileMetric(_HISTOGRAMS.get(family, family), percentile_of(name), unit, f"{family}_p99_{unit}")
