@@ -75,11 +75,18 @@ class TestSpec:
             settled=int(test.get("settled") or 0),
             inside=str(inside.get("kind") or "udp") if inside is not None else None,
             inside_gap_s=_inside_gap_s(test),
+            asked=_asked(test),
         )
 
 
 def _ns(milliseconds: Any) -> int | None:
     return round(milliseconds * _NS_PER_MS) if isinstance(milliseconds, int | float) else None
+
+
+def _asked(test: Mapping[str, Any]) -> tuple[str, ...]:
+    """Percentiles that the test lists, of the times that its kind has a spread of."""
+    families = {"rr": ("latency",), "http": ("latency", "service")}.get(str(test.get("kind")), ())
+    return tuple(f"{family}_{name}_us" for family in families for name in test.get("percentiles") or ())
 
 
 def _duration_ns(test: Mapping[str, Any]) -> int | None:

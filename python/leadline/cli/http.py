@@ -75,6 +75,7 @@ def command(
     server_name: h.ServerName = None,
     resume: h.Resume = None,
     early_data: h.EarlyData = False,
+    percentiles: h.Percentiles = None,
     target: h.Targets = None,
     stop_on_miss: h.StopOnMiss = False,
     output_format: h.Format = "text",

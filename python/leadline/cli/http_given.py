@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import ValidationError
 
+from leadline.cli.quick import listed
 from leadline.errors import InputError
 from leadline.plan.http_parts import (
     HttpEntry,
@@ -118,6 +119,7 @@ def options_of(given: Given, origin: Origin) -> dict[str, Any]:
         "proxy": proxy,
         "tcp": _tcp(given["tcp"]),
         "tls": _tls(given, origin),
+        "percentiles": listed(given["percentiles"]),
         **{key: given[key] for key in same},
     }
 

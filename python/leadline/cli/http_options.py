@@ -221,6 +221,15 @@ Hdr = Annotated[
     Path | None,
     typer.Option("--hdr", help="Latencies as an HdrHistogram log.", metavar="FILE", rich_help_panel=_OUTPUT),
 ]
+Percentiles = Annotated[
+    str | None,
+    typer.Option(
+        "--percentiles",
+        help="Percentiles beside the usual ones: 1,25,99.95.",
+        metavar="LIST",
+        rich_help_panel=_OUTPUT,
+    ),
+]
 Targets = Annotated[
     list[str] | None,
     typer.Option(

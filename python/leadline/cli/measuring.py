@@ -74,6 +74,10 @@ def _print(result: TestResult, load: LoadWorkload, wanted: Wanted) -> None:
         paced=bool(load.rate),
     )
     sys.stdout.write((wrk_text if wanted.format == "wrk" else ab_text)(result, asked))
+    latency = result.distribution("latency")
+    if latency is not None and latency.bounds:
+        named = ", ".join(name if name.isalpha() else f"p{name}" for name in latency.bounds)
+        say_note(f"{latency.censored:,} requests had no answer; lower bounds of the latency are: {named}")
     validity = result.validity
     if validity.verdict is not Verdict.VALID:
         say_note(f"{validity.verdict.value}: {'; '.join(reason.text for reason in validity.reasons)}")

@@ -25,6 +25,10 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout;
 Out = Annotated[
     Path | None, typer.Option("--out", help="Keep every sample in a new run folder in this one.", metavar="DIR")
 ]
+Percentiles = Annotated[
+    str | None,
+    typer.Option("--percentiles", help="Percentiles beside the usual ones: 1,25,99.95.", metavar="LIST"),
+]
 
 
 def _target(example: str) -> Any:

@@ -69,6 +69,11 @@ def parse(model: type[Model], options: Mapping[str, Any], names: Mapping[str, st
         raise InputError(f"--{option}: {text}" if where else text, hint=context.get("hint")) from None
 
 
+def listed(text: str | None) -> list[str] | None:
+    """An option's list, `1,25,99.95`; None where it was not given."""
+    return None if text is None else [part.strip() for part in text.split(",")]
+
+
 def direction(reverse: bool, bidirectional: bool) -> str:
     """`-R` and `--bidir` as a plan says it."""
     if reverse and bidirectional:

@@ -31,6 +31,7 @@ def command(
     port: o.Port = 5201,
     json: o.Json = False,
     out: o.Out = None,
+    percentiles: o.Percentiles = None,
     target: o.RrTargets = None,
 ) -> int:
     """Measure the latency of request and response, one outstanding per flow."""
@@ -50,6 +51,7 @@ def command(
             "request": size,
             "response": response,
             "timeout": timeout,
+            "percentiles": quick.listed(percentiles),
         },
     )
     load = quick.aim(test, host, port, quick.family(ipv4, ipv6), bind)

@@ -26,6 +26,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from leadline.plan import units
 from leadline.plan.material import Outside
+from leadline.plan.percentiles import percentile_name
 
 Model = TypeVar("Model", bound=BaseModel)
 Item = TypeVar("Item")
@@ -201,6 +202,18 @@ Share = Annotated[
 Count = Annotated[int, Field(ge=1, le=10_000)]
 Total = Annotated[int, Field(ge=1, le=10**12)]
 Label = Annotated[str, AfterValidator(_label), Field(json_schema_extra={"pattern": f"^{_LABEL.pattern}$"})]
+Percentile = Annotated[
+    str,
+    BeforeValidator(percentile_name),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 100},
+                {"type": "string", "pattern": r"^(p\d{1,9}|\d{1,2}(\.\d{1,7})?)$"},
+            ]
+        }
+    ),
+]
 IpVersion = Literal[4, 6]
 Clients = Annotated[
     Annotated[int, Field(ge=1)] | None,

@@ -12,7 +12,17 @@ from pydantic_core import PydanticCustomError
 
 from leadline.plan import rate
 from leadline.plan.every_test import EveryTest
-from leadline.plan.fields import DurationMs, Items, SizeBytes, Total, complaint, rule, within, written_by_a_user
+from leadline.plan.fields import (
+    DurationMs,
+    Items,
+    Percentile,
+    SizeBytes,
+    Total,
+    complaint,
+    rule,
+    within,
+    written_by_a_user,
+)
 from leadline.plan.http_parts import (
     Address,
     Cpus,
@@ -57,6 +67,8 @@ class HttpTest(EveryTest):
     closed loop where null."""
     number: Total | None = None
     """Requests per client, after which the test ends before its duration does."""
+    percentiles: Items[Percentile] = ()
+    """Percentiles of latency and service time beside the usual ones: 25, 99.95 or p9995."""
     method: Annotated[str, AfterValidator(request_method)] = "GET"
     """Request method."""
     headers: Items[HttpHeader] = ()

@@ -13,7 +13,18 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from leadline.plan.every_test import EveryTest
-from leadline.plan.fields import Count, DurationMs, RateBps, SizeBytes, Total, complaint, rule, within
+from leadline.plan.fields import (
+    Count,
+    DurationMs,
+    Items,
+    Percentile,
+    RateBps,
+    SizeBytes,
+    Total,
+    complaint,
+    rule,
+    within,
+)
 from leadline.plan.http import HttpTest
 from leadline.plan.tunnel import TunnelTest
 
@@ -78,6 +89,8 @@ class RrTest(EveryTest):
     """Transactions per client, after which the test ends before its duration does."""
     timeout_ms: DurationMs = Field(default=1_000, validation_alias="timeout")
     """After this a transaction counts as an error."""
+    percentiles: Items[Percentile] = ()
+    """Percentiles of the latency beside the usual ones: 25, 99.95 or p9995."""
 
     @model_validator(mode="before")
     @classmethod

@@ -17,6 +17,7 @@ from hdrh.histogram import HdrHistogram
 
 from leadline import __version__
 from leadline.analysis.histograms import EMPTY, DamagedHistogram, Histogram, decode, deflated, merge, remainder
+from leadline.analysis.metrics import CENSORED
 
 UNTAGGED = "latency"
 
@@ -48,6 +49,7 @@ def hdr_log(entries: Iterable[Mapping[str, Any]], epoch_ns: int) -> str:
         "#[Histogram log format version 1.3]",
         f"#[StartTime: {start_s:.3f} (seconds since epoch), {date}]",
         f"#[BaseTime: {start_s:.3f} (seconds since epoch)]",
+        f"#[Lines without a tag: latency of what was answered; Tag={UNTAGGED}{CENSORED}: ages of what was not]",
         _LEGEND,
     ]
     return "\n".join([*head, *(text for _, text in lines)]) + "\n"

@@ -173,3 +173,11 @@ def test_other_verdicts_are_no_ones_limit() -> None:
 @pytest.mark.parametrize(("answered", "share"), [(500.0, 0.5), (1100.0, 1.0), (None, 0.0)])
 def test_the_share_that_was_answered(answered: float | None, share: float) -> None:
     assert judged(result(requests_per_s=answered)).answered_share == share
+
+
+@pytest.mark.parametrize(("text", "holds"), [("latency_p99_us < 5000", False), ("latency_p99_us > 1000", True)])
+def test_a_lower_bound_does_not_hold_where_it_only_may(text: str, holds: bool) -> None:
+    made = result()
+    found = judged(replace(made, metrics={**made.metrics, "latency_p99_us": Metric(1200.0, "us", censored=True)}), text)
+    assert found.holds == holds
+    assert holds or found.why == "latency_p99_us is at least 1200, not known to be < 5000"

@@ -247,6 +247,34 @@ def test_each_interval_has_its_own_p99() -> None:
     assert found == pytest.approx([step * 1000.0 for step in range(1, 101)], rel=1e-3)
 
 
+def test_transactions_that_timed_out_raise_the_latency_and_bound_what_they_leave_open() -> None:
+    made = [histogram("latency", [1_000_000] * 97), histogram("latency_censored", [50_000_000] * 3)]
+    metrics = analyse_test(steady_test("rr", histograms=made)).metrics
+    assert (metrics["latency_p50_us"].value, metrics["latency_p50_us"].censored) == (
+        pytest.approx(1000, rel=1e-3),
+        False,
+    )
+    for name in ("latency_p99_us", "latency_p999_us", "latency_max_us"):
+        assert (metrics[name].value, metrics[name].censored) == (pytest.approx(50_000, rel=2e-3), True), name
+    assert metrics["latency_mean_us"].censored and not metrics["transactions"].censored
+
+
+def test_an_intervals_p99_takes_ages_as_the_whole_does() -> None:
+    data = test_data("rr")
+    for step in range(1, 101):
+        row = counters(0, step, step, sent_units=step, received_units=step)
+        own = [histogram("latency", [1_000_000] * 10)]
+        own += [histogram("latency_censored", [70_000_000])] if step == 40 else []
+        data.add("client1", progress(EPOCH_NS + step * S // 10, [row], side="local", histograms=own))
+    data.add("client1", finished(END_NS, outcome([flow(0, EPOCH_NS, END_NS, sent_units=100, received_units=100)])))
+    intervals = analyse_test(data).intervals
+    assert [interval.censored for interval in intervals].count(()) == 99
+    assert (intervals[39].values["latency_p99_us"], intervals[39].censored) == (
+        pytest.approx(70_000, rel=2e-3),
+        ("latency_p99_us",),
+    )
+
+
 def test_a_damaged_histogram_is_left_out_and_said() -> None:
     broken = {"metric": "latency", "count": 3, "hdr_v2": "AAAA"}
     result = analyse_test(steady_test("rr", histograms=[histogram("latency", [1000]), broken]))

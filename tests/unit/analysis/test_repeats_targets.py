@@ -107,6 +107,36 @@ def test_a_limited_generator_says_nothing_certain_of_latency() -> None:
     assert judge(parsed, "c01", [result(500.0, Verdict.VALID, "call", "rr")]).outcome == "met"
 
 
+@pytest.mark.parametrize(
+    ("target", "outcome"),
+    [
+        ("latency_p99_us < 1ms", "missed"),
+        ("latency_p99_us <= 2ms", "undecided"),
+        ("latency_p99_us < 5ms", "undecided"),
+        ("latency_p99_us > 1ms", "met"),
+        ("latency_p99_us >= 2ms", "met"),
+        ("latency_p99_us > 5ms", "undecided"),
+        ("latency_p99_us == 1ms", "missed"),
+        ("latency_p99_us == 2ms", "undecided"),
+        ("latency_p99_us == 5ms", "undecided"),
+    ],
+)
+def test_a_lower_bound_decides_only_what_it_can(target: str, outcome: str) -> None:
+    (parsed,) = parse_targets([f"call.{target}"], KINDS)
+    bound = {"latency_p99_us": Metric(2000.0, "us", censored=True)}
+    for verdict, expected in ((Verdict.VALID, outcome), (LIMITED, "undecided")):
+        judged = judge(parsed, "c01", [replace(result(None, verdict, "call", "rr"), metrics=bound)])
+        assert judged.outcome == expected
+    assert "at least" in judge(parsed, "c01", [replace(result(None, test="call", kind="rr"), metrics=bound)]).reason
+    running = missed_so_far(parsed, "call", bound, generator_limited=False)
+    assert (running is not None) == (outcome == "missed")
+
+
+def test_a_mean_of_repeats_with_a_lower_bound_is_one() -> None:
+    found = mean_with_interval([Metric(1.0, "us"), Metric(3.0, "us", censored=True)])
+    assert found == Metric(2.0, "us", censored=True)
+
+
 def test_a_target_of_every_test_is_as_bad_as_the_worst() -> None:
     (parsed,) = parse_targets(["throughput_bps > 100mbit"], {"bulk": "tcp", "more": "tcp"})
     good, bad = result(2e8), result(1e6, test="more")

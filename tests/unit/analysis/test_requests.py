@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -197,3 +198,41 @@ def test_examples_of_errors_and_the_engine_are_kept() -> None:
     assert result.generator is not None
     assert result.generator.engine == "epoll"
     assert result.generator.engine_reason == "io_uring_setup: Operation not permitted"
+
+
+def test_ages_are_no_latencies() -> None:
+    made = [histogram("latency", [900 * MS] * 20), histogram("latency_censored", [100 * MS] * 20)]
+    made += [histogram("service", [900 * MS] * 20), histogram("service_censored", [90 * MS] * 20)]
+    result = analyse_test(steady_test("http", histograms=made))
+    for name in ("min", "p50", "mean", "p99", "max"):
+        for family in ("latency", "service"):
+            metric = result.metrics[f"{family}_{name}_us"]
+            assert (metric.value, metric.censored) == (pytest.approx(900_000, rel=2e-3), False), (family, name)
+    assert (result.metrics["latency_samples"].value, result.metrics["latency_censored"].value) == (20, 20)
+    drawn = result.distribution("latency")
+    assert drawn is not None and (drawn.count, drawn.censored, drawn.bounds) == (20, 20, ())
+
+
+@pytest.mark.parametrize(("unsent", "rate_per_s", "is_open"), [(4, 100.0, False), (5, 100.0, True), (5, None, False)])
+def test_a_backlog_leaves_bounds_where_others_leave_estimates(
+    unsent: int, rate_per_s: float | None, is_open: bool
+) -> None:
+    # More than one request for each connection that was never sent; without a rate there is no schedule to fall behind.
+    made = [histogram("latency", [10 * MS] * 50), histogram("latency_censored", [2 * MS] * 50)]
+    data = test_data("http", rate_per_s=rate_per_s, connections=4)
+    report = flow(0, EPOCH_NS, END_NS, sent_units=100, received_units=50)
+    data.add("client1", finished(END_NS, outcome([report], histograms=made, counts={"unsent": unsent})))
+    median, least = (analyse_test(data).metrics[f"latency_{name}_us"] for name in ("p50", "min"))
+    assert (median.value, median.censored) == (pytest.approx(2_000 if is_open else 10_000, rel=2e-3), is_open)
+    assert (least.value, least.censored) == (pytest.approx(10_000, rel=2e-3), False)
+
+
+def test_percentiles_that_were_asked_for_are_there_by_their_names() -> None:
+    data = steady_test("http", histograms=[histogram("latency", [step * MS for step in range(1, 101)])])
+    asked = ("latency_p10_us", "service_p25_us", "latency_p0_us", "requests", "nothing_p10_us", "latency_p10_ms")
+    found = analyse_test(replace(data, asked=asked)).metrics
+    assert found["latency_p10_us"].value == pytest.approx(10_000, rel=2e-3)
+    assert found["service_p25_us"].value is None
+    assert set(found) - set(METRICS["http"]) == {"latency_p10_us", "service_p25_us"}
+    listed = analyse_test(replace(data, spec=replace(data.spec, asked=("latency_p995_us",)))).metrics
+    assert listed["latency_p995_us"].value == pytest.approx(100_000, rel=2e-3)

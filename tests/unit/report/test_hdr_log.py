@@ -90,12 +90,13 @@ def test_the_head_is_of_format_1_3_and_lines_are_in_order() -> None:
     assert lines[1] == "#[Histogram log format version 1.3]"
     assert lines[2] == "#[StartTime: 1700000007.000 (seconds since epoch), Tue Nov 14 22:13:27 UTC 2023]"
     assert lines[3] == "#[BaseTime: 1700000007.000 (seconds since epoch)]"
-    assert lines[4] == '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"'
-    assert re.fullmatch(r"Tag=late,0\.000,1\.000,0\.000,HISTFAAA\S+", lines[5])
-    assert re.fullmatch(r"0\.000,1\.000,1\.235,HISTFAAA\S+", lines[6])
-    starts = [float(line.split(",")[1 if line.startswith("Tag=") else 0]) for line in lines[5:]]
+    assert lines[4].startswith("#[") and "Tag=latency_censored" in lines[4]
+    assert lines[5] == '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"'
+    assert re.fullmatch(r"Tag=late,0\.000,1\.000,0\.000,HISTFAAA\S+", lines[6])
+    assert re.fullmatch(r"0\.000,1\.000,1\.235,HISTFAAA\S+", lines[7])
+    starts = [float(line.split(",")[1 if line.startswith("Tag=") else 0]) for line in lines[6:]]
     assert starts == sorted(starts)
-    assert lines[7].startswith("Tag=warmup_latency,")
+    assert lines[8].startswith("Tag=warmup_latency,")
 
 
 def test_a_load_that_was_cut_off_leaves_its_intervals(tmp_path: Path) -> None:
@@ -112,4 +113,4 @@ def test_what_cannot_be_read_is_left_out(tmp_path: Path) -> None:
 
 
 def test_a_load_that_never_began_leaves_a_head_alone() -> None:
-    assert len(hdr_log([], EPOCH_NS).splitlines()) == 5
+    assert len(hdr_log([], EPOCH_NS).splitlines()) == 6

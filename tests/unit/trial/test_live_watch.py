@@ -68,6 +68,13 @@ def test_latencies_are_the_last_seconds() -> None:
     assert told.late_p99_us == pytest.approx(20, rel=1e-3)
 
 
+def test_live_latencies_say_where_they_are_lower_bounds() -> None:
+    ages = histogram("latency_censored", [80_000_000] * 5)
+    told = live_figures(progress(BEGAN_NS + S, 95, histogram("latency", [1_000_000] * 95), ages))
+    assert (told.latency_p50_us, told.latency_p50_censored) == (pytest.approx(1000, rel=1e-3), False)
+    assert (told.latency_p99_us, told.latency_p99_censored) == (pytest.approx(80_000, rel=2e-3), True)
+
+
 def test_latencies_of_a_server_that_stands_still_go_away() -> None:
     before = progress(BEGAN_NS + 1 * S, 100, histogram("latency", [9_000_000] * 100), histogram("late", [20_000]))
     still = live_figures(before, progress(BEGAN_NS + 2 * S, 100))

@@ -1,0 +1,61 @@
+"""Requests that were under way when the time was over, against servers whose answers take a known time: none of them
+makes a latency smaller, and what had no answer is a lower bound.
+
+What is compared with are times that a server takes at least and the load's own length, which no busy machine changes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cli_runs as cli
+import http_servers as servers
+import pytest
+
+pytestmark = pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed")
+
+FIGURES = ("min", "p1", "p50", "mean", "p99")
+
+
+@pytest.mark.parametrize("engine", cli.ENGINES)
+def test_a_slow_server_keeps_its_latency_in_a_short_load(tmp_path: Path, engine: str) -> None:
+    with servers.counting(tmp_path) as server:
+        url = server.url("ok/900")
+        found = cli.load("slow", url, "-c", "20", "-d", "1s", "--target", "latency_p1_us > 882ms", engine=engine)
+    # Each connection's second request was cut off after a tenth of a second.
+    assert found.count("latency_censored") >= 20
+    for name in FIGURES:
+        value = found.value(f"latency_{name}_us")
+        assert value is not None and 882_000 <= value <= 1_020_000, name
+    (judged,) = found.document["targets"]
+    assert judged["outcome"] != "missed", judged
+
+
+def test_a_constant_latency_is_every_figures_least(tmp_path: Path) -> None:
+    with servers.counting(tmp_path) as server:
+        asked = ("--target", "latency_p1_us > 98ms", "--target", "latency_p25_us > 98ms")
+        found = cli.load("constant", server.url("ok/100"), "-c", "10", "-d", "1s", *asked)
+    for name in (*FIGURES, "p25"):
+        value = found.value(f"latency_{name}_us")
+        assert value is not None and value >= 98_000, name
+
+
+def test_a_stall_to_the_end_is_a_lower_bound_and_decides_what_it_can(tmp_path: Path) -> None:
+    limits = ("latency_p99_us < 1s", "latency_p99_us > 1s", "latency_p99_us < 60s")
+    targets = [part for limit in limits for part in ("--target", limit)]
+    with servers.counting(tmp_path) as server:
+        paced = ("--rate", "100", "-c", "400", "-t", "1", "-d", "2s")
+        found = cli.load("stall", server.url("ok/100000"), *paced, *targets)
+    assert (found.count("requests_due"), found.count("latency_samples"), found.count("latency_censored")) == (
+        200,
+        0,
+        200,
+    )
+    p99 = found.document["metrics"]["latency_p99_us"]
+    # All but one of a hundred fell due later than 20 ms after the start.
+    assert p99["censored"] is True and p99["value"] >= 1_980_000
+    assert found.document["metrics"]["requests_due"]["censored"] is False
+    decided = {one["target"]: one["outcome"] for one in found.document["targets"]}
+    if found.document["validity"]["verdict"] == "valid":
+        assert decided == dict(zip(limits, ("missed", "met", "undecided"), strict=True))
+        assert found.code == 3
