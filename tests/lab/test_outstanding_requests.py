@@ -53,7 +53,7 @@ def test_a_stall_to_the_end_is_a_lower_bound_and_decides_what_it_can(tmp_path: P
     )
     p99 = found.document["metrics"]["latency_p99_us"]
     # All but one of a hundred fell due later than 20 ms after the start.
-    assert p99["censored"] is True and p99["value"] >= 1_980_000
+    assert p99["censored"] is True and p99["value"] >= 1_978_000
     assert found.document["metrics"]["requests_due"]["censored"] is False
     decided = {one["target"]: one["outcome"] for one in found.document["targets"]}
     if found.document["validity"]["verdict"] == "valid":

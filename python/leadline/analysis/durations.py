@@ -8,6 +8,7 @@ not hold: docs/decisions/0008-censored-latencies.md.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -145,10 +146,11 @@ class Sample:
         return values_us, np.append(shares, self._survival[-1])
 
 
-def distribution(metric: str, sample: Sample) -> Distribution:
-    """A sample's figures, µs."""
+def distribution(metric: str, sample: Sample, asked: Iterable[float] = ()) -> Distribution:
+    """A sample's figures, µs, with percentiles beside the usual ones where some were `asked` for."""
     figures = {"min": sample.min, "mean": sample.mean, "stdev": sample.stdev, "max": sample.max}
-    percentiles = {percentile: sample.percentile(percentile) for percentile in DISTRIBUTION_PERCENTILES}
+    wanted = sorted({*DISTRIBUTION_PERCENTILES, *asked})
+    percentiles = {percentile: sample.percentile(percentile) for percentile in wanted}
     named = {**figures, **{f"{percentile:g}": figure for percentile, figure in percentiles.items()}}
     return Distribution(
         metric=metric,

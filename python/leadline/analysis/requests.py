@@ -26,6 +26,7 @@ from leadline.analysis.metrics import (
 )
 from leadline.analysis.model import Distribution, Metric, Window
 from leadline.analysis.validity import leftover
+from leadline.plan.percentiles import histogram_of
 
 # The whole spread of what a user waits for; of a phase what tells whether it matters.
 _SPREAD = ("min", "mean", "stdev", "p50", "p75", "p90", "p95", "p99", "p999", "p9999", "p99999", "max")
@@ -78,7 +79,12 @@ def http_figures(
 def distributions(data: TestData, window: Window | None, histograms: Histograms) -> tuple[Distribution, ...]:
     """Of every histogram that was fed, and of the threads' rates."""
     samples = {name: histograms.sample(name) for name in _HISTOGRAMS}
-    fed = [distribution(name, sample) for name, sample in samples.items() if sample.count or sample.censored]
+    asked = [one for name in (*data.spec.asked, *data.asked) if (one := histogram_of(name)) is not None]
+    fed = [
+        distribution(name, sample, (one.percentile for one in asked if one.histogram == name))
+        for name, sample in samples.items()
+        if sample.count or sample.censored
+    ]
     rates = _thread_rates(data, window)
     return (*fed, *([rates] if rates is not None else []))
 

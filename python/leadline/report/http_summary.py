@@ -5,13 +5,14 @@ A rendering only. Percentiles are drawn as far as the number of samples carries 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from leadline.analysis.durations import DISTRIBUTION_PERCENTILES
 from leadline.analysis.model import Distribution, Generator, Metric, TestResult, Verdict
 from leadline.report import quantities
 from leadline.report.figures import percentile_cell, time_cell
@@ -57,11 +58,9 @@ def http_times(result: TestResult) -> list[RenderableType]:
     phases = {title: found for name, title in _PHASES.items() if (found := result.distribution(name)) is not None}
     tables: list[RenderableType] = []
     if whole:
-        tables += [_spreads(whole), Text(""), _percentiles(whole)]
-        said = _left_out(whole)
-        said += _censored(whole)
-        if said:
-            tables.append(Padding(Text(said, style="dim"), (0, 0, 0, 2), expand=False))
+        tables += [_spreads(whole), *_percentiles(whole)]
+        said = [line for line in (_left_out(whole), _censored(whole)) if line]
+        tables += [Padding(Text(line, style="dim"), (0, 0, 0, 2), expand=False) for line in said]
     if phases:
         tables += [Text(""), _phases(phases)]
     return tables
@@ -143,11 +142,20 @@ def _spreads(found: Mapping[str, Distribution]) -> RenderableType:
     return _indented(table)
 
 
-def _percentiles(found: Mapping[str, Distribution]) -> RenderableType:
-    shown = [percentile for percentile in _PERCENTILES if any(one.supports(percentile) for one in found.values())]
+def _percentiles(found: Mapping[str, Distribution]) -> list[RenderableType]:
+    """The usual ones and those that were asked for, as many to a table as fit."""
+    asked = {percentile for one in found.values() for percentile in one.percentiles} - set(DISTRIBUTION_PERCENTILES)
+    wanted = sorted({*_PERCENTILES, *asked})
+    shown = [percentile for percentile in wanted if any(one.supports(percentile) for one in found.values())]
+    parts = [shown[at : at + len(_PERCENTILES)] for at in range(0, len(shown), len(_PERCENTILES))]
+    return [table for part in parts for table in (Text(""), _percentile_table(found, part))]
+
+
+def _percentile_table(found: Mapping[str, Distribution], shown: Sequence[float]) -> RenderableType:
     table = _table("", *(f"p{percentile:g}" for percentile in shown), narrow=True)
     for title, one in found.items():
-        table.add_row(title, *(percentile_cell(one, percentile) for percentile in shown))
+        # As many as eight columns have no room for the blank.
+        table.add_row(title, *(percentile_cell(one, percentile).replace("≥ ", "≥") for percentile in shown))
     return _indented(table)
 
 
@@ -201,4 +209,4 @@ def _value(metrics: Mapping[str, Metric], name: str) -> float | None:
     return found.value if found is not None else None
 
 
-_FIRST_COLUMN, _NARROW_COLUMN = 11, 8
+_FIRST_COLUMN, _NARROW_COLUMN = 11, 7

@@ -92,3 +92,19 @@ def test_a_phase_of_few_has_no_p99() -> None:
     few = Distribution("connect", 5, 1.0, 2.0, 1.0, 0.8, 3.0, {50.0: 2.0, 99.0: 3.0})
     text = shown(replace(one_result("http"), distributions=(few,)))
     assert line_with(text, "connect ", "5 ").split() == ["connect", "5", "2.00", "µs", "2.00", "µs", "3.00", "µs"]
+
+
+def test_lower_bounds_are_marked_and_explained() -> None:
+    latency = Distribution(
+        "latency", 90, 1.0, 5e3, 2e3, None, 9e5, {50.0: 1e3, 90.0: 2e3, 99.0: 9e5}, 10, ("max", "99")
+    )
+    text = shown(replace(one_result("http"), distributions=(latency,), validity=VALID))
+    assert line_with(text, "latency", "≥ 900 ms") and "≥900 ms" in line_with(text, "latency", "1.00 ms")
+    assert "≥: 10 requests had no answer yet and took at least their age" in text
+
+
+def test_percentiles_that_were_asked_for_stand_among_the_others() -> None:
+    found = {float(percentile): percentile * 10.0 for percentile in (1, 25, 50, 75, 90, 95, 99)}
+    latency = Distribution("latency", 5000, 1.0, 5e3, 2e3, 0.7, 9e5, found)
+    text = shown(replace(one_result("http"), distributions=(latency,)))
+    assert line_with(text, "p1 ", "p25").split() == ["p1", "p25", "p50", "p75", "p90", "p95", "p99", "p99.9"]
