@@ -506,7 +506,8 @@ fn requests_that_were_due_and_never_begun_leave_their_ages() {
     recorder.finish();
     let mut collector = Collector::new(METRICS);
     rolled.try_iter().for_each(|one| collector.take(one));
-    let (latencies, ages) = (collector.total(Metric::Latency as usize), collector.total(Metric::LatencyCensored as usize));
+    let (latencies, ages) =
+        (collector.total(Metric::Latency as usize), collector.total(Metric::LatencyCensored as usize));
     assert_eq!((figures.counts["requests_due"], figures.counts["unsent"]), (100, 100));
     assert_eq!((latencies.count(), ages.count()), (0, 100));
     // The first was due at once and the last 10 ms before the end: observation ends with the time, at 1 s.
