@@ -2,7 +2,10 @@
 //! went wrong and not by who noticed; refuses to hold keys or plaintext. What the peer said in an alert has the alert's
 //! own name (RFC 8446, 6).
 
-use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible, PeerMisbehaved};
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, OtherError, PeerIncompatible, PeerMisbehaved};
 
 /// Why a connection's TLS cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,8 +16,8 @@ pub struct TlsFailure {
     pub detail: String,
 }
 
-impl std::fmt::Display for TlsFailure {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for TlsFailure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}: {}", self.name, self.detail)
     }
 }
@@ -38,7 +41,7 @@ impl TlsFailure {
     }
 
     /// What must not happen whatever the peer does.
-    pub fn internal(detail: impl std::fmt::Display) -> Self {
+    pub fn internal(detail: impl fmt::Display) -> Self {
         Self { name: "tls_internal", detail: detail.to_string() }
     }
 
@@ -134,6 +137,7 @@ fn certificate_name(problem: &CertificateError) -> &'static str {
         | Of::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => "tls_certificate_algorithm",
         Of::NotValidForName | Of::NotValidForNameContext { .. } => "tls_certificate_name_mismatch",
         Of::InvalidPurpose | Of::InvalidPurposeContext { .. } => "tls_certificate_purpose",
+        problem if unmet_demand(problem).is_some() => "tls_certificate_purpose",
         Of::InvalidOcspResponse => "tls_certificate_ocsp",
         problem if is_authority(problem) => "tls_certificate_is_authority",
         problem if is_of_old_version(problem) => "tls_certificate_version",
@@ -221,10 +225,38 @@ fn detail_of(error: &Error) -> String {
             "the certificate is not of X.509 version 3, the one that TLS uses; `openssl x509` makes one with -extfile"
                 .to_owned()
         }
+        Error::InvalidCertificate(problem) if unmet_demand(problem).is_some() => {
+            unmet_demand(problem).map(ToString::to_string).unwrap_or_default()
+        }
         Error::InvalidCertificate(CertificateError::Other(cause)) => format!("the certificate is refused: {cause}"),
         Error::General(text) => text.clone(),
         Error::NoCertificatesPresented => "the peer gave no certificate".to_owned(),
         other => other.to_string(),
+    }
+}
+
+/// A certificate whose chain is good is not for the use that was demanded of it: what it lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnmetDemand(pub String);
+
+impl fmt::Display for UnmetDemand {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "the certificate is refused: {}", self.0)
+    }
+}
+
+impl std::error::Error for UnmetDemand {}
+
+impl From<UnmetDemand> for Error {
+    fn from(unmet: UnmetDemand) -> Self {
+        Self::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(unmet))))
+    }
+}
+
+fn unmet_demand(problem: &CertificateError) -> Option<&UnmetDemand> {
+    match problem {
+        CertificateError::Other(cause) => cause.0.downcast_ref(),
+        _ => None,
     }
 }
 

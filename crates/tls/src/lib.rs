@@ -2,4 +2,4 @@
 
 mod failure;
 
-pub use failure::{is_authority, TlsFailure};
+pub use failure::{is_authority, TlsFailure, UnmetDemand};

@@ -22,6 +22,7 @@ mod session;
 pub mod side;
 pub mod subject;
 pub mod tls;
+pub mod usage;
 pub mod words;
 pub mod wrap;
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 
 use super::client::{Client, Event, Output, Received};
 use super::config::{ClientConfig, Identity, Wear};
@@ -50,6 +50,18 @@ pub struct Pki {
 
 impl Pki {
     pub fn new() -> Self {
+        Self::with(|params, usage| {
+            params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+            params.extended_key_usages = vec![usage];
+        })
+    }
+
+    /// With certificates that do not say what they are for.
+    pub fn without_usages() -> Self {
+        Self::with(|_, _| {})
+    }
+
+    fn with(describe: impl Fn(&mut CertificateParams, ExtendedKeyUsagePurpose)) -> Self {
         let authority_key = KeyPair::generate().expect("a key");
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -58,7 +70,7 @@ impl Pki {
         let issue = |usage| {
             let key = KeyPair::generate().expect("a key");
             let mut params = CertificateParams::default();
-            params.extended_key_usages = vec![usage];
+            describe(&mut params, usage);
             (params.signed_by(&key, &issuer).expect("a certificate").pem(), key.serialize_pem())
         };
         let server = issue(ExtendedKeyUsagePurpose::ServerAuth);

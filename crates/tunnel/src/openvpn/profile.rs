@@ -19,6 +19,7 @@ use super::wrap::{KeyDirection, KeyError, StaticKey, WrapKeys};
 
 pub use self::suites::TlsVersion;
 
+mod ignored;
 mod lines;
 mod names;
 mod read;
@@ -74,8 +75,13 @@ pub struct Profile {
     pub tls_groups: Vec<NamedGroup>,
     /// The name that the server's certificate must have.
     pub verify_name: Option<VerifyName>,
-    /// The server's certificate must be one for servers.
+    /// The server's certificate must be one for servers, by its extended key usage.
     pub server_usage: bool,
+    /// Key usages, of which the server's certificate must have all of one entry; any at all where there is no entry. Not looked at
+    /// where absent.
+    pub key_usage: Option<Vec<u16>>,
+    /// The server's certificate must be one for servers, as Netscape told them from others (`ns-cert-type server`).
+    pub netscape_server: bool,
     /// Age at which keys are renewed, seconds; never where absent.
     pub reneg_s: Option<u32>,
     /// Payload bytes after which keys are renewed.
@@ -323,6 +329,8 @@ impl Default for Profile {
             tls_groups: Vec::new(),
             verify_name: None,
             server_usage: false,
+            key_usage: None,
+            netscape_server: false,
             reneg_s: Some(3600),
             reneg_bytes: None,
             reneg_packets: None,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 
 use super::client::{Client, Event, Output, Received};
 use super::config::{ClientConfig, Identity};
@@ -148,6 +148,7 @@ impl Pki {
         let issue = |usage| {
             let key = KeyPair::generate()?;
             let mut params = CertificateParams::default();
+            params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
             params.extended_key_usages = vec![usage];
             Ok((params.signed_by(&key, &issuer)?.pem(), key.serialize_pem()))
         };

@@ -22,6 +22,7 @@ use zeroize::Zeroize;
 use super::profile::{Profile, TlsVersion, VerifyName};
 use super::side::Side;
 use super::subject::{common_name, public_key, subject};
+use super::usage::Demands;
 
 /// Where new key states get their TLS.
 #[derive(Clone)]
@@ -175,8 +176,8 @@ pub struct Trust {
     pub suites: Vec<CipherSuite>,
     /// Groups of the key exchange, in order; all where empty.
     pub groups: Vec<NamedGroup>,
-    /// Whether a server's certificate that is for something else is refused (`remote-cert-tls server`).
-    pub usage: bool,
+    /// What a server's certificate has to say of its use.
+    pub demands: Demands,
     /// The name that a server's certificate must have (`verify-x509-name`).
     pub name: Option<VerifyName>,
 }
@@ -189,7 +190,7 @@ impl Trust {
             versions: (profile.tls_min, profile.tls_max),
             suites: profile.tls_ciphers.clone(),
             groups: profile.tls_groups.clone(),
-            usage: profile.server_usage,
+            demands: Demands::of(profile),
             name: profile.verify_name.clone(),
         }
     }
@@ -232,14 +233,15 @@ impl ClientTrust {
         let roots = Arc::new(roots(&trust.authority_pem)?);
         let refused = |error| format!("ca: {error}");
         let servers = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone());
-        let any_usage = match trust.usage {
+        let any_usage = match trust.demands.server_usage {
             true => None,
             false => {
                 Some(WebPkiClientVerifier::builder_with_provider(roots, provider.clone()).build().map_err(refused)?)
             }
         };
         let chains = servers.build().map_err(refused)?;
-        let verifier = Arc::new(AuthorityOnly { chains, any_usage, name: trust.name.clone() });
+        let verifier =
+            Arc::new(AuthorityOnly { chains, any_usage, demands: trust.demands.clone(), name: trust.name.clone() });
         Ok(Self { provider, verifier, versions: trust.versions() })
     }
 }
@@ -331,6 +333,7 @@ struct AuthorityOnly {
     chains: Arc<WebPkiServerVerifier>,
     /// Also takes certificates that are made for clients, where the purpose does not matter.
     any_usage: Option<Arc<dyn ClientCertVerifier>>,
+    demands: Demands,
     name: Option<VerifyName>,
 }
 
@@ -354,6 +357,7 @@ impl ServerCertVerifier for AuthorityOnly {
             }
             Err(other) => return Err(other),
         }
+        self.demands.check(certificate)?;
         match &self.name {
             Some(wanted) if !is_named(certificate, wanted) => Err(Error::InvalidCertificate(Of::NotValidForName)),
             _ => Ok(ServerCertVerified::assertion()),

@@ -2,6 +2,7 @@
 
 use zeroize::Zeroizing;
 
+use super::names::{fate, Fate};
 use super::ProfileError;
 use crate::openvpn::words::words;
 
@@ -22,6 +23,11 @@ impl Directive {
 
     pub fn parameters(&self) -> Vec<&str> {
         self.words[1..].iter().map(String::as_str).collect()
+    }
+
+    /// What becomes of it where nothing reads it. A block stands for one parameter, the name of its file.
+    pub fn fate(&self) -> Fate {
+        fate(self.name(), if self.block.is_some() { 1 } else { self.words.len() - 1 })
     }
 }
 

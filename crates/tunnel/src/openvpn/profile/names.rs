@@ -1,10 +1,16 @@
-//! Names of options that a fleet of clients needs nothing of, of those it cannot obey, and what to do about these. Owns the two
-//! tables; an option in neither, and not read by `profile`, is unknown.
+//! Names of options that a fleet of clients reads, and of those it cannot obey, with what to do about these. Owns what becomes of
+//! an option that is not read; `ignored` has those that are passed over, and an option in no table is unknown.
+
+use super::ignored;
 
 /// What becomes of an option that is not read.
 pub(super) enum Fate {
     /// It concerns the host, logs, scripts or a server: listed, and passed over.
     Ignored,
+    /// It would be passed over, and OpenVPN does not take it with these parameters: what would be right.
+    Misused(String),
+    /// OpenVPN for Windows alone has it.
+    OfWindows,
     /// A client that passed over it would be another client: what to do instead.
     Refused(&'static str),
     /// OpenVPN has no such option; a known one with nearly that name.
@@ -12,9 +18,12 @@ pub(super) enum Fate {
 }
 
 /// The fate of an option that `profile` does not read.
-pub(super) fn fate(name: &str) -> Fate {
-    if IGNORED.contains(&name) {
-        return Fate::Ignored;
+pub(super) fn fate(name: &str, parameters: usize) -> Fate {
+    match ignored::check(name, parameters) {
+        Some(Ok(())) => return Fate::Ignored,
+        Some(Err(wrong)) => return Fate::Misused(wrong),
+        None if ignored::WINDOWS.contains(&name) => return Fate::OfWindows,
+        None => {}
     }
     match REFUSED.iter().find(|(names, _)| names.contains(&name)) {
         Some((_, advice)) => Fate::Refused(advice),
@@ -25,9 +34,9 @@ pub(super) fn fate(name: &str) -> Fate {
 /// A known name that is at most two letters away.
 fn nearest(name: &str) -> Option<&'static str> {
     let refused = REFUSED.iter().flat_map(|(names, _)| names.iter());
-    let all = READ.iter().chain(IGNORED).chain(refused);
-    // A long text is no mistyped name, and not worth the reckoning.
-    let candidates = all.filter(|_| name.len() < 40).map(|known| (distance(name, known), *known));
+    let all = READ.iter().chain(ignored::WINDOWS).chain(refused).copied().chain(ignored::names());
+    // A long text is no mistyped name, and not worth the search.
+    let candidates = all.filter(|_| name.len() < 40).map(|known| (distance(name, known), known));
     candidates.filter(|(distance, known)| *distance <= 2 && *distance < known.len() / 2).min().map(|(_, known)| known)
 }
 
@@ -73,6 +82,7 @@ const READ: &[&str] = &[
     "key-method",
     "mode",
     "ncp-ciphers",
+    "ns-cert-type",
     "ping",
     "ping-exit",
     "ping-restart",
@@ -83,6 +93,7 @@ const READ: &[&str] = &[
     "push-peer-info",
     "remote",
     "remote-cert-eku",
+    "remote-cert-ku",
     "remote-cert-tls",
     "remote-random",
     "reneg-bytes",
@@ -103,172 +114,6 @@ const READ: &[&str] = &[
     "tun-mtu",
     "tun-mtu-max",
     "verify-x509-name",
-];
-
-/// They change nothing of what a server sees of a client, or a fleet decides it by its own settings.
-const IGNORED: &[&str] = &[
-    "allow-nonadmin",
-    "allow-pull-fqdn",
-    "allow-recursive-routing",
-    "auth-gen-token",
-    "auth-nocache",
-    "auth-retry",
-    "bcast-buffers",
-    "bind",
-    "bind-dev",
-    "block-ipv6",
-    "block-outside-dns",
-    "cd",
-    "chroot",
-    "client-nat",
-    "comp-noadapt",
-    "compat-names",
-    "connect-retry",
-    "connect-retry-max",
-    "connect-timeout",
-    "crl-verify",
-    "daemon",
-    "dev-node",
-    "dh",
-    "dhcp-internal",
-    "dhcp-option",
-    "dhcp-pre-release",
-    "dhcp-release",
-    "dhcp-renew",
-    "disable-dco",
-    "disable-occ",
-    "dns",
-    "dns-updown",
-    "down",
-    "down-pre",
-    "ecdh-curve",
-    "echo",
-    "engine",
-    "errors-to-stderr",
-    "fast-io",
-    "float",
-    "foreign-option",
-    "group",
-    "ifconfig",
-    "ifconfig-ipv6",
-    "ifconfig-noexec",
-    "ifconfig-nowarn",
-    "inactive",
-    "ip-remote-hint",
-    "ip-win32",
-    "ipchange",
-    "iproute",
-    "keying-material-exporter",
-    "keysize",
-    "lladdr",
-    "local",
-    "log",
-    "log-append",
-    "lport",
-    "machine-readable-output",
-    "management",
-    "management-client",
-    "management-client-auth",
-    "management-client-group",
-    "management-client-pf",
-    "management-client-user",
-    "management-forget-disconnect",
-    "management-hold",
-    "management-log-cache",
-    "management-query-passwords",
-    "management-query-proxy",
-    "management-query-remote",
-    "management-signal",
-    "management-up-down",
-    "mark",
-    "max-routes",
-    "memstats",
-    "mlock",
-    "msg-channel",
-    "mssfix",
-    "mtu-disc",
-    "mtu-test",
-    "multihome",
-    "mute",
-    "mute-replay-warnings",
-    "nice",
-    "no-name-remapping",
-    "nobind",
-    "ns-cert-type",
-    "opt-verify",
-    "parameter",
-    "passtos",
-    "pause-exit",
-    "persist-key",
-    "persist-local-ip",
-    "persist-remote-ip",
-    "persist-tun",
-    "ping-timer-rem",
-    "plugin",
-    "preresolve",
-    "prng",
-    "providers",
-    "pull-filter",
-    "rcvbuf",
-    "rdns-internal",
-    "redirect-gateway",
-    "redirect-private",
-    "register-dns",
-    "remap-usr1",
-    "remote-cert-ku",
-    "remote-random-hostname",
-    "replay-persist",
-    "resolv-retry",
-    "route",
-    "route-delay",
-    "route-gateway",
-    "route-ipv6",
-    "route-ipv6-gateway",
-    "route-method",
-    "route-metric",
-    "route-noexec",
-    "route-nopull",
-    "route-pre-down",
-    "route-table",
-    "route-up",
-    "script-security",
-    "server-poll-timeout",
-    "service",
-    "session-timeout",
-    "setcon",
-    "setenv",
-    "setenv-safe",
-    "shaper",
-    "single-session",
-    "sndbuf",
-    "socket-flags",
-    "status",
-    "status-version",
-    "suppress-timestamps",
-    "syslog",
-    "tap-sleep",
-    "tcp-nodelay",
-    "tls-cert-profile",
-    "tls-exit",
-    "tls-export-cert",
-    "tls-verify",
-    "tmp-dir",
-    "topology",
-    "tran-window",
-    "tun-ipv6",
-    "tun-mtu-extra",
-    "txqueuelen",
-    "up",
-    "up-delay",
-    "up-restart",
-    "user",
-    "verb",
-    "use-prediction-resistance",
-    "verify-hash",
-    "win-sys",
-    "windows-driver",
-    "writepid",
-    "x509-track",
 ];
 
 /// What a client cannot be without, or must be asked for, and is not there.
@@ -295,6 +140,11 @@ const REFUSED: &[(&[&str], &str)] = &[
         "a fleet's keys are PEM: use <ca>, <cert> and <key> blocks",
     ),
     (&["capath", "peer-fingerprint"], "the server is known by its authority: use a <ca> block"),
+    (
+        &["verify-hash"],
+        "an authority's hash is not compared: leave it out, and give the <ca> block that one authority alone",
+    ),
+    (&["crl-verify"], "lists of revoked certificates are not read: leave it out"),
     (
         &[
             "http-proxy",
@@ -385,7 +235,8 @@ mod tests {
     #[test]
     fn names_are_in_one_table_only() {
         let refused = REFUSED.iter().flat_map(|(names, _)| names.iter());
-        let mut all: Vec<_> = READ.iter().chain(IGNORED).chain(refused).collect();
+        let mut all: Vec<_> =
+            READ.iter().chain(ignored::WINDOWS).chain(refused).copied().chain(ignored::names()).collect();
         let before = all.len();
         all.sort_unstable();
         all.dedup();

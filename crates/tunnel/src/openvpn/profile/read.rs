@@ -7,7 +7,7 @@ use rustls::CipherSuite;
 use zeroize::Zeroizing;
 
 use super::lines::{directives, Directive};
-use super::names::{fate, Fate};
+use super::names::Fate;
 use super::{
     suites, Family, Ignored, Profile, ProfileError, Remote, Transport, VerifyName, WrapProfile, USUAL_CIPHERS,
 };
@@ -90,9 +90,11 @@ impl Reader {
             return Ok(());
         }
         tolerated |= self.forward_compatible || self.may_be_unknown.contains(directive.name());
-        match fate(directive.name()) {
+        match directive.fate() {
             Fate::Ignored => {}
-            Fate::Unknown(_) if tolerated => {}
+            Fate::Unknown(_) | Fate::OfWindows | Fate::Misused(_) if tolerated => {}
+            Fate::Misused(wrong) => return Err(at(wrong)),
+            Fate::OfWindows => return Err(at(of_windows(directive.name()))),
             Fate::Refused(advice) => return Err(at(format!("`{}` is not supported: {advice}", directive.name()))),
             Fate::Unknown(Some(known)) => return Err(at(format!("there is no such option; `{known}` is one"))),
             // The text is not repeated: it may be a line of a key that has lost its block.
@@ -241,7 +243,10 @@ impl Reader {
             }
             ("tls-ciphersuites", [list]) => self.suites.1 = suites::suites(list)?,
             ("tls-groups", [list]) => profile.tls_groups = suites::groups(list)?,
-            ("remote-cert-tls", ["server"]) => profile.server_usage = true,
+            // "--remote-cert-ku (any) and --remote-cert-eku" for servers, as OpenVPN's manual has it.
+            ("remote-cert-tls", ["server"]) => {
+                (profile.server_usage, profile.key_usage) = (true, Some(Vec::new()));
+            }
             ("remote-cert-tls", _) => return Err("clients meet servers: write remote-cert-tls server".into()),
             ("remote-cert-eku", ["TLS Web Server Authentication" | "serverAuth" | "1.3.6.1.5.5.7.3.1"]) => {
                 profile.server_usage = true;
@@ -249,6 +254,11 @@ impl Reader {
             ("remote-cert-eku", _) => {
                 return Err("only servers' certificates are known: write remote-cert-tls server".into())
             }
+            ("remote-cert-ku", usages) => {
+                profile.key_usage = Some(usages.iter().map(|usage| key_usage(usage)).collect::<Result<_, _>>()?);
+            }
+            ("ns-cert-type", ["server"]) => profile.netscape_server = true,
+            ("ns-cert-type", _) => return Err("clients meet servers: write ns-cert-type server".into()),
             ("verify-x509-name", [name, "name"]) => {
                 profile.verify_name = Some(VerifyName::CommonName((*name).to_owned()));
             }
@@ -397,8 +407,10 @@ impl Reader {
                     let advice = "all connections share it: move it out of the block";
                     return Err(wrong(format!("`{}`: {advice}", inner.name())));
                 }
-                (name, _) => match fate(name) {
+                (name, _) => match inner.fate() {
                     Fate::Ignored => self.ignore(&inner),
+                    Fate::Misused(problem) => return Err(wrong(problem)),
+                    Fate::OfWindows => return Err(wrong(of_windows(name))),
                     Fate::Refused(advice) => return Err(wrong(format!("`{name}` is not supported: {advice}"))),
                     Fate::Unknown(_) => return Err(wrong("this option may not be in a connection".into())),
                 },
@@ -410,6 +422,12 @@ impl Reader {
         self.connections.push(found.complete(endpoint));
         Ok(())
     }
+}
+
+fn of_windows(name: &str) -> Wrong {
+    format!(
+        "`{name}` is for OpenVPN on Windows alone, which refuses it elsewhere: leave it out, or write `setenv opt {name}`"
+    )
 }
 
 fn remote(parameters: &[&str]) -> Result<RemoteLine, Wrong> {
@@ -445,6 +463,12 @@ fn protocol(name: &str) -> Result<(Transport, Option<Family>), Wrong> {
         }
         _ => return Err("no such protocol: write udp, udp4, udp6, tcp, tcp4 or tcp6".into()),
     })
+}
+
+/// As OpenVPN writes it: the usages as bits, the first one being the highest of the (first) byte.
+fn key_usage(text: &str) -> Result<u16, Wrong> {
+    let read = u16::from_str_radix(text, 16).ok().filter(|usage| *usage > 0);
+    read.ok_or_else(|| "write key usages in hexadecimal, like remote-cert-ku a0 88".into())
 }
 
 fn port(text: &str) -> Result<u16, Wrong> {

@@ -272,6 +272,18 @@ fn what_cannot_be_obeyed_is_refused_with_its_line() {
         ("tls-groups X448", "X25519"),
         ("remote-cert-tls client", "server"),
         ("remote-cert-eku 1.2.3", "remote-cert-tls server"),
+        ("remote-cert-ku zz", "hexadecimal"),
+        ("ns-cert-type client", "ns-cert-type server"),
+        ("verify-hash 00:11", "not compared"),
+        ("peer-fingerprint 00:11", "<ca> block"),
+        ("crl-verify revoked.pem", "not read"),
+        ("block-outside-dns", "Windows"),
+        ("register-dns", "setenv opt register-dns"),
+        ("script-security 2 system", "`script-security` takes one parameter"),
+        ("verb", "`verb` takes one parameter"),
+        ("nobind 1", "`nobind` takes no parameter"),
+        ("route", "`route` takes 1 to 4 parameters"),
+        ("up", "`up` takes at least 1 parameter"),
         ("verify-x509-name x nickname", "NAME name"),
         ("setenv GENERIC_CONFIG 1", "template"),
         ("setenv opt", "must follow"),
@@ -317,6 +329,9 @@ fn what_is_wrong_in_a_block_is_refused() {
         ("<connection>\nremote a\n\ntls-auth ta.key\n</connection>\n".into(), 8, "move it out"),
         ("<connection>\nremote a\ncipher x\n</connection>\n".into(), 7, "may not be in"),
         ("<connection>\nremote a\nhttp-proxy x 1\n</connection>\n".into(), 7, "without a proxy"),
+        ("<connection>\nremote a\nregister-dns\n</connection>\n".into(), 7, "Windows"),
+        ("<connection>\nremote a\nfloat 1\n</connection>\n".into(), 7, "no parameter"),
+        ("<crl-verify>\nx\n</crl-verify>\n".into(), 5, "not read"),
     ] {
         let error = refused(&format!("client\nremote a\n\n\n{block}{CA}"));
         assert_eq!(error.line, line, "{block}: {error}");
@@ -356,10 +371,10 @@ fn errors_tell_no_line_of_a_key() {
 #[test]
 fn nearly_right_names_get_a_suggestion() {
     for (name, expected) in [("remot", "remote"), ("tls-crypt-2", "tls-crypt-v2"), ("data-cipher", "data-ciphers")] {
-        assert!(matches!(fate(name), Fate::Unknown(Some(known)) if known == expected), "{name}");
+        assert!(matches!(fate(name, 0), Fate::Unknown(Some(known)) if known == expected), "{name}");
     }
     for name in ["x", "c", "frobnicate", &"remote".repeat(1000)] {
-        assert!(matches!(fate(name), Fate::Unknown(None)), "{name}");
+        assert!(matches!(fate(name, 0), Fate::Unknown(None)), "{name}");
     }
 }
 
@@ -389,5 +404,14 @@ proptest! {
         if let Some(cut) = text.get(..length) {
             let _ = parse(cut);
         }
+    }
+}
+
+#[test]
+fn what_another_system_has_may_be_unknown_where_the_profile_says_so() {
+    let text = with("setenv opt block-outside-dns\nsetenv opt script-security 2 system\nignore-unknown-option register-dns\nregister-dns");
+    let ignored: Vec<_> = parse(&text).expect("a good profile").ignored.into_iter().map(|one| one.text).collect();
+    for expected in ["block-outside-dns", "script-security 2 system", "register-dns"] {
+        assert!(ignored.iter().any(|text| text == expected), "{expected}: {ignored:?}");
     }
 }

@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use base64::engine::general_purpose::STANDARD;
 use base64::Engine;
+use rcgen::{CertificateParams, CustomExtension, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::CertificateDer;
 
 use super::SECOND_NS;
 use crate::openvpn::client::Event;
 use crate::openvpn::pair::{Pki, Setup};
+use crate::openvpn::profile;
 use crate::openvpn::tls::{client_config, server_config, ClientTrust, Trust};
+use crate::openvpn::usage::Demands;
 
 /// An element's content, and what is behind it.
 fn element(der: &[u8]) -> (&[u8], &[u8]) {
@@ -71,4 +74,63 @@ fn what_is_no_certificate_is_told_by_its_place() {
     let both = format!("{}{damaged}", pki.authority);
     let said = ClientTrust::new(&Trust { authority_pem: both, ..pki.trust() }).err().expect("the second is damaged");
     assert!(said.starts_with("ca: certificate 2 of it cannot be read"), "{said}");
+}
+
+fn certificate(change: impl FnOnce(&mut CertificateParams)) -> CertificateDer<'static> {
+    let mut parameters = CertificateParams::default();
+    change(&mut parameters);
+    parameters.self_signed(&KeyPair::generate().expect("a key")).expect("a certificate").der().clone()
+}
+
+/// Netscape's extension, with these bits.
+fn netscape(types: u8) -> CustomExtension {
+    CustomExtension::from_oid_content(&[2, 16, 840, 1, 113_730, 1, 1], vec![3, 2, 0, types])
+}
+
+/// What OpenVPN 2.6.14 says of certificates that `openssl x509 -extfile` makes with these extensions.
+#[test]
+fn a_servers_certificate_has_to_say_the_use_that_the_profile_demands() {
+    let demands = |option: &str| {
+        let text = format!("client\nremote 192.0.2.1\n{option}\n<ca>\n{}</ca>\n", Pki::new().authority);
+        Demands::of(&profile::parse(&text).expect("a good profile"))
+    };
+    let plain = certificate(|_| {});
+    let usage = certificate(|it| it.key_usages = vec![KeyUsagePurpose::DigitalSignature]);
+    let extended = certificate(|it| it.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth]);
+    let both = certificate(|it| {
+        it.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
+        it.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    });
+    let of_client = certificate(|it| {
+        it.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        it.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    });
+    let signing = certificate(|it| it.key_usages = vec![KeyUsagePurpose::ContentCommitment]);
+    let old = certificate(|it| it.custom_extensions = vec![netscape(0x40)]);
+    let old_client = certificate(|it| it.custom_extensions = vec![netscape(0x80)]);
+    let all = [&plain, &usage, &extended, &both, &of_client, &signing, &old, &old_client];
+    for (option, expected) in [
+        ("nobind", [true; 8]),
+        ("remote-cert-tls server", [false, false, false, true, false, false, false, false]),
+        ("remote-cert-eku serverAuth", [false, false, true, true, false, false, false, false]),
+        ("remote-cert-ku", [false, true, false, true, true, true, false, false]),
+        ("remote-cert-ku a0 88", [false, false, false, true, false, false, false, false]),
+        ("remote-cert-ku 80", [false, true, false, true, true, false, false, false]),
+        ("ns-cert-type server", [true, true, true, true, false, false, true, false]),
+    ] {
+        let demands = demands(option);
+        assert_eq!(all.map(|certificate| demands.check(certificate).is_ok()), expected, "{option}");
+    }
+}
+
+#[test]
+fn a_server_whose_certificate_is_not_for_servers_is_refused_by_name() {
+    let pki = Pki::without_usages();
+    let mut setup = Setup::new(&pki);
+    setup.client.trust = pki.client_trust();
+    let mut pair = setup.pair();
+    pair.run(SECOND_NS, &mut |_| Some(1_000_000));
+    let Some(Event::Failed(failure)) = pair.events.last() else { panic!("{:?}", pair.events) };
+    assert_eq!(failure.name, "tls_certificate_purpose");
+    assert!(failure.detail.contains("extended key usage"), "{failure:?}");
 }

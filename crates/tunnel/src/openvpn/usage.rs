@@ -1,0 +1,91 @@
+//! What a server's certificate says that it may be used for, compared with what a profile demands (`remote-cert-tls`,
+//! `remote-cert-ku`, `remote-cert-eku`, `ns-cert-type`), as OpenVPN compares it. Its chain is for `tls` to judge.
+
+use leadline_tls::UnmetDemand;
+use rustls::pki_types::CertificateDer;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::{ExtendedKeyUsage, NSCertType, ParsedExtension};
+use x509_parser::parse_x509_certificate;
+
+use super::profile::Profile;
+
+/// OpenSSL's `X509_check_purpose` for a TLS server wants one of these key usages: digitalSignature, keyEncipherment, keyAgreement.
+const SERVER_KEY_USAGES: u16 = 0x80 | 0x20 | 0x08;
+
+/// What a profile demands of the server's certificate beside its chain.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Demands {
+    /// Its extended key usage has to name TLS servers.
+    pub server_usage: bool,
+    /// It has to say its key usage, and all usages of one entry have to be among it, where there is an entry.
+    pub key_usage: Option<Vec<u16>>,
+    /// It has to be for a TLS server as OpenSSL sees it, or as Netscape's extension says it.
+    pub netscape_server: bool,
+}
+
+impl Demands {
+    /// What this profile says.
+    pub fn of(profile: &Profile) -> Self {
+        Self {
+            server_usage: profile.server_usage,
+            key_usage: profile.key_usage.clone(),
+            netscape_server: profile.netscape_server,
+        }
+    }
+
+    /// Look at a certificate whose chain is good.
+    ///
+    /// # Errors
+    /// What it lacks.
+    pub fn check(&self, certificate: &CertificateDer<'_>) -> Result<(), UnmetDemand> {
+        if *self == Self::default() {
+            return Ok(());
+        }
+        let unmet = |what: &str| Err(UnmetDemand(what.to_owned()));
+        let Ok((_, certificate)) = parse_x509_certificate(certificate) else {
+            return unmet("its extensions cannot be read");
+        };
+        if self.netscape_server && !is_for_server(&certificate) {
+            return unmet("it is not for TLS servers, which `ns-cert-type server` demands");
+        }
+        if let Some(wanted) = &self.key_usage {
+            let Some(usages) = key_usage(&certificate) else {
+                return unmet("it has no key usage, which `remote-cert-tls` and `remote-cert-ku` demand");
+            };
+            if !wanted.is_empty() && !wanted.iter().any(|wanted| usages & wanted == *wanted) {
+                return unmet(&format!("its key usage is {usages:02x}, and `remote-cert-ku` demands another"));
+            }
+        }
+        if self.server_usage && !extended_key_usage(&certificate).is_some_and(|usage| usage.server_auth) {
+            return unmet("its extended key usage does not name TLS servers, which `remote-cert-tls server` demands");
+        }
+        Ok(())
+    }
+}
+
+/// The first eight usages as OpenVPN writes them: the first one, digitalSignature, is the highest bit.
+fn key_usage(certificate: &X509Certificate<'_>) -> Option<u16> {
+    let flags = certificate.key_usage().ok()??.value.flags;
+    Some((0..8).filter(|bit| flags >> bit & 1 == 1).fold(0, |usages, bit| usages | 0x80 >> bit))
+}
+
+fn extended_key_usage<'c>(certificate: &'c X509Certificate<'_>) -> Option<&'c ExtendedKeyUsage<'c>> {
+    Some(certificate.extended_key_usage().ok()??.value)
+}
+
+fn netscape_types<'c>(certificate: &'c X509Certificate<'_>) -> Option<&'c NSCertType> {
+    certificate.iter_extensions().find_map(|extension| match extension.parsed_extension() {
+        ParsedExtension::NSCertType(types) => Some(types),
+        _ => None,
+    })
+}
+
+/// OpenSSL's check of a TLS server's purpose: what is absent forbids nothing. Where it fails, Netscape's extension may still allow
+/// it.
+fn is_for_server(certificate: &X509Certificate<'_>) -> bool {
+    let netscape = netscape_types(certificate);
+    let by_extended = extended_key_usage(certificate).is_none_or(|usage| usage.server_auth);
+    let by_key = key_usage(certificate).is_none_or(|usages| usages & SERVER_KEY_USAGES != 0);
+    let by_netscape = netscape.is_none_or(NSCertType::ssl_server);
+    (by_extended && by_key && by_netscape) || netscape.is_some_and(NSCertType::ssl_server)
+}
