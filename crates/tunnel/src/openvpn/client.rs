@@ -9,7 +9,6 @@ use self::rejoin::Rejoin;
 use self::renewal::Renewal;
 pub use super::config::{ClientConfig, Identity, Token};
 use super::data::{DataCipher, DataError, DataOptions};
-use super::keys::Randoms;
 use super::message::push::Pushed;
 use super::packet::{Header, Opcode};
 use super::session::{Derivation, Heard, Session, Shares, Times};
@@ -51,8 +50,13 @@ pub enum Event {
     KeysDone,
     /// The options have come; data can be sent.
     Up,
-    /// New keys are in use.
+    /// Both shares of new keys are known, and they are in use here. The server may still refuse them, as it does a user whose
+    /// token has run out: `RenegotiationAccepted` or `RenegotiationRefused` tells, unless the server stays silent.
     Renegotiated,
+    /// The server uses the newest keys, or has sent options after them: it has accepted them.
+    RenegotiationAccepted,
+    /// The server has refused the client in a renegotiation, before the keys were there or after; `Failed` follows.
+    RenegotiationRefused,
     /// The server has changed options of a tunnel that is up.
     Updated,
     /// A renegotiation over datagrams came to nothing. The keys before it go on while they are good, and new ones are asked for
@@ -63,8 +67,10 @@ pub enum Event {
         /// How long it is waited for, ns.
         until_ns: u64,
     },
-    /// The server wants the client to connect anew.
+    /// The server wants the client to connect again.
     Restart(String),
+    /// A change of options cannot be applied, for this reason. OpenVPN restarts then, and connects again.
+    UpdateRejected(String),
     /// The server has left.
     PeerLeft,
     /// It is over.
@@ -125,8 +131,11 @@ pub struct Client {
     session: Session,
     stage: Stage,
     events: VecDeque<Event>,
-    own: Option<Box<(Randoms, [u8; 48])>>,
+    /// The client's share of the keys that are being negotiated; the server's is not there yet.
+    own: Option<Box<Shares>>,
     shares: Option<Box<Shares>>,
+    /// The newest keys come from a renegotiation that the server has neither accepted nor refused.
+    is_unaccepted: bool,
     pushed: Box<Pushed>,
     /// The cipher that the server's options string names.
     named_cipher: Option<String>,
@@ -157,6 +166,7 @@ impl Client {
             events: VecDeque::new(),
             own: None,
             shares: None,
+            is_unaccepted: false,
             pushed: Box::default(),
             named_cipher: None,
             derivation: Derivation::Prf,
@@ -212,6 +222,9 @@ impl Client {
                 counters.opened += 1;
                 if is_newest {
                     self.renewal.carried(now_ns, payload.len(), is_ending);
+                    if std::mem::take(&mut self.is_unaccepted) {
+                        self.events.push_back(Event::RenegotiationAccepted);
+                    }
                 }
                 self.heard_at_ns = now_ns;
                 if *payload == PING {
@@ -334,6 +347,11 @@ impl Client {
     /// What has come and gone.
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// When the last packet came that the server has proved to be its own, ns; none where nothing came.
+    pub fn heard_at_ns(&self) -> Option<u64> {
+        (self.stage != Stage::Connecting || self.session.negotiation().heard()).then_some(self.heard_at_ns)
     }
 
     /// What an attempt that ends now would have failed by: how far it has come.

@@ -30,7 +30,7 @@ pub(super) struct DirectionKeys<'a> {
 }
 
 /// What one side contributes to the PRF.
-#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+#[derive(Clone, Default, Zeroize, ZeroizeOnDrop)]
 pub struct Randoms {
     /// For the master secret.
     pub r1: [u8; 32],

@@ -10,6 +10,7 @@ use super::side::Side;
 use super::tls::TlsMaker;
 use super::wrap::{Wrap, WrapKeys, DYNAMIC_LABEL};
 use leadline_tls::TlsFailure;
+use zeroize::{Zeroize, ZeroizeOnDrop};
 
 /// How long the keys before the newest are still good, ns (`tran-window`).
 pub const TRANSITION_NS: u64 = 3_600_000_000_000;
@@ -27,7 +28,8 @@ pub enum Heard {
     Foreign,
 }
 
-/// Both ends' shares of the keys, for the derivation without an exporter.
+/// Both ends' shares of the keys, for the derivation without an exporter. They are wiped.
+#[derive(Zeroize, ZeroizeOnDrop)]
 pub struct Shares {
     /// The client's secret.
     pub pre_master: [u8; 48],
@@ -295,4 +297,22 @@ fn next_key_id(key_id: u8) -> u8 {
 
 fn is_reset(opcode: Opcode) -> bool {
     matches!(opcode, Opcode::HardResetClientV2 | Opcode::HardResetClientV3 | Opcode::HardResetServerV2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_wiped<T: ZeroizeOnDrop>(_: &T) -> bool {
+        true
+    }
+
+    #[test]
+    fn shares_of_the_keys_are_wiped() {
+        let shares = || Shares { pre_master: [7; 48], client: Randoms::default(), server: Randoms::default() };
+        let mut wiped = shares();
+        wiped.zeroize();
+        assert_eq!(wiped.pre_master, [0; 48]);
+        assert!(is_wiped(&shares()));
+    }
 }

@@ -52,14 +52,14 @@ impl Client {
     }
 
     fn write_keys(&mut self) {
-        let pre_master = random::bytes();
-        let own = Randoms { r1: random::bytes(), r2: random::bytes() };
+        let client = Randoms { r1: random::bytes(), r2: random::bytes() };
+        let own = Box::new(Shares { pre_master: random::bytes(), client, server: Randoms::default() });
         let (user, password) =
             self.identity.credentials().map_or((None, None), |(user, secret)| (Some(user), Some(secret)));
         let method = KeyMethod {
-            pre_master: Some(pre_master),
-            random1: own.r1,
-            random2: own.r2,
+            pre_master: Some(own.pre_master),
+            random1: own.client.r1,
+            random2: own.client.r2,
             options: self.config.occ.clone(),
             user,
             password,
@@ -71,14 +71,13 @@ impl Client {
         }
         self.session.current().write(&bytes);
         bytes.zeroize();
-        self.own = Some(Box::new((own, pre_master)));
+        self.own = Some(own);
     }
 
     fn take_keys(&mut self, now_ns: u64, method: &KeyMethod) {
-        let Some(own) = self.own.take() else { return };
-        let (client, pre_master) = *own;
-        let server = Randoms { r1: method.random1, r2: method.random2 };
-        self.shares = Some(Box::new(Shares { pre_master, client, server }));
+        let Some(mut shares) = self.own.take() else { return };
+        shares.server = Randoms { r1: method.random1, r2: method.random2 };
+        self.shares = Some(shares);
         if self.is_pushing() {
             // A server that renews keys before it gives options: the newest keys will be used.
         } else if self.stage == Stage::Connecting {
@@ -90,6 +89,7 @@ impl Client {
             self.expect_options(now_ns, method);
         } else if self.install(now_ns) {
             self.events.push_back(Event::Renegotiated);
+            self.is_unaccepted = true;
         }
     }
 
@@ -122,11 +122,15 @@ impl Client {
                 if later.absorb(&text).is_ok() {
                     self.take_token(&later);
                 }
+                // It pushes nothing to a client whose keys it has not accepted.
+                if std::mem::take(&mut self.is_unaccepted) {
+                    self.events.push_back(Event::RenegotiationAccepted);
+                }
             }
             ControlMessage::PushUpdate(text) if self.stage == Stage::Up => match self.pushed.update(&text) {
                 Ok(Completeness::Complete) => self.events.push_back(Event::Updated),
                 Ok(Completeness::More) => {}
-                Err(error) => self.fail("malformed_push", error.to_string()),
+                Err(error) => self.events.push_back(Event::UpdateRejected(error.to_string())),
             },
             ControlMessage::AuthFailed { reason, temporary, .. } => {
                 let name = match (temporary, &self.identity.token) {
@@ -136,6 +140,10 @@ impl Client {
                 };
                 if !temporary {
                     self.identity.token = None;
+                }
+                let is_renewing = !self.session.negotiation().is_open() || self.rejoin.is_some();
+                if self.stage == Stage::Up && (self.is_unaccepted || is_renewing) {
+                    self.events.push_back(Event::RenegotiationRefused);
                 }
                 self.fail(name, reason.unwrap_or_default());
             }

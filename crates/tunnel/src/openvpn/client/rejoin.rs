@@ -79,7 +79,9 @@ impl Client {
         let Some(rejoin) = self.rejoin.take() else { return };
         let before = std::mem::replace(&mut self.pushed, rejoin.pushed);
         if self.agree() && self.install(now_ns) {
-            self.events.push_back(Event::Renegotiated);
+            // Options came after the keys.
+            self.events.extend([Event::Renegotiated, Event::RenegotiationAccepted]);
+            self.is_unaccepted = false;
             if before.texts != self.pushed.texts {
                 self.events.push_back(Event::Updated);
             }

@@ -169,3 +169,13 @@ fn tls_1_2_renews_too_with_keys_of_either_kind() {
         assert_connects_and_renews(setup, &format!("{protocols:?}"));
     }
 }
+
+#[test]
+fn an_update_that_cannot_be_applied_is_told_and_ends_nothing_by_itself() {
+    let mut pair = Setup::new(&Pki::new()).pair();
+    pair.run_a_second();
+    pair.server.as_mut().expect("a server").say("PUSH_UPDATE,cipher AES-128-GCM");
+    pair.run_a_second();
+    let Some(Event::UpdateRejected(why)) = pair.events.last() else { panic!("{:?}", pair.events) };
+    assert!(why.contains("cipher"), "{why}");
+}

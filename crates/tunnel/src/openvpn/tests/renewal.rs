@@ -11,6 +11,10 @@ use crate::openvpn::wrap::{StaticKey, WrapKeys};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
+/// What is told of a renewal that breaks and of the session that makes up for it.
+const RENEWED_BY_A_SESSION: [Event; 3] =
+    [Event::RenegotiationFailed, Event::Renegotiated, Event::RenegotiationAccepted];
+
 fn renewed(pair: &Pair) -> usize {
     pair.events.iter().filter(|event| **event == Event::Renegotiated).count()
 }
@@ -128,7 +132,7 @@ fn keys_that_cannot_be_renewed_go_on_until_a_new_session_has_some() {
         }
         assert_eq!(pair.events.last(), Some(&Event::RenegotiationFailed));
         pair.run(pair.now_ns + 20 * SECOND_NS, &mut |_| Some(1_000_000));
-        assert_eq!(pair.events[4..], [Event::RenegotiationFailed, Event::Renegotiated]);
+        assert_eq!(pair.events[4..], RENEWED_BY_A_SESSION);
         assert_carries(&mut pair, "with the new session's keys");
         pair.client.renegotiate(pair.now_ns);
         pair.run_a_second();
@@ -172,7 +176,7 @@ fn a_renewal_that_breaks_is_told_at_once_and_tried_again_later() {
     assert_eq!(pair.events[4..], [Event::RenegotiationFailed]);
     assert_carries(&mut pair, "with the old keys");
     pair.run(120 * SECOND_NS, &mut |_| Some(1_000_000));
-    assert_eq!(pair.events[4..], [Event::RenegotiationFailed, Event::Renegotiated]);
+    assert_eq!(pair.events[4..], RENEWED_BY_A_SESSION);
     assert_carries(&mut pair, "with the new session's keys");
 }
 
@@ -186,4 +190,51 @@ fn over_a_stream_a_renewal_that_does_not_come_is_the_end() {
     pair.run(100 * SECOND_NS, &mut |_| None);
     let Some(Event::Failed(failure)) = pair.events.last() else { panic!("{:?}", pair.events) };
     assert_eq!((failure.name, pair.events.len()), ("renegotiation_timeout", 5));
+}
+
+#[test]
+fn new_keys_are_accepted_once_the_server_uses_them() {
+    let mut pair = Setup::new(&Pki::new()).pair();
+    pair.run_a_second();
+    pair.client.renegotiate(pair.now_ns);
+    pair.run(pair.now_ns + 100 * SECOND_NS, &mut |_| Some(1_000_000));
+    assert_eq!(pair.events[4..], [Event::Renegotiated], "it is silent");
+    pair.send_up(b"up", &mut |_| Some(1));
+    pair.run_a_second();
+    assert_eq!(pair.events[4..], [Event::Renegotiated], "what the client sends proves nothing");
+    assert_carries(&mut pair, "with the new keys");
+    assert_eq!(pair.events[4..], [Event::Renegotiated, Event::RenegotiationAccepted], "told once");
+    pair.server.as_mut().expect("a server").renegotiate(pair.now_ns);
+    pair.run_a_second();
+    pair.server.as_mut().expect("a server").say("PUSH_REPLY,auth-token next");
+    pair.run_a_second();
+    assert_eq!(pair.events[6..], [Event::Renegotiated, Event::RenegotiationAccepted], "and by options");
+}
+
+#[test]
+fn a_refusal_after_the_exchange_of_keys_refuses_the_renewal() {
+    let mut setup = Setup::new(&Pki::new());
+    setup.identity.user = Some(("user".to_owned(), "password".into()));
+    let mut pair = setup.pair();
+    pair.run_a_second();
+    pair.server.as_mut().expect("a server").admit(vec![("other".to_owned(), "password".to_owned())]);
+    pair.client.renegotiate(pair.now_ns);
+    pair.run_a_second();
+    let [Event::Renegotiated, Event::RenegotiationRefused, Event::Failed(failure)] = &pair.events[4..] else {
+        panic!("{:?}", pair.events)
+    };
+    assert_eq!(failure.name, "auth_failed");
+}
+
+#[test]
+fn a_refusal_of_accepted_keys_is_no_refused_renewal() {
+    let mut pair = Setup::new(&Pki::new()).pair();
+    pair.run_a_second();
+    pair.client.renegotiate(pair.now_ns);
+    pair.run_a_second();
+    assert_carries(&mut pair, "with the new keys");
+    pair.server.as_mut().expect("a server").say("AUTH_FAILED");
+    pair.run_a_second();
+    let told = &pair.events[4..];
+    assert!(matches!(told, [Event::Renegotiated, Event::RenegotiationAccepted, Event::Failed(_)]), "{told:?}");
 }
