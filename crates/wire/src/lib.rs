@@ -27,8 +27,9 @@ pub use observation::{
 };
 pub use outcome::{FlowReport, HistogramReport, LoadReport, Outcome, ThreadReport};
 pub use tunnel::{
-    CryptoReport, CryptoSpec, TunnelAction, TunnelClientReport, TunnelDeed, TunnelExpectation, TunnelIdentities,
-    TunnelIdentity, TunnelReport, TunnelSpec, TunnelState, TunnelTraffic, TunnelUser,
+    CryptoReport, CryptoSpec, TunnelAction, TunnelAttemptReport, TunnelClientReport, TunnelDeed, TunnelExpectation,
+    TunnelIdentities, TunnelIdentity, TunnelOccasion, TunnelPacketSizes, TunnelReport, TunnelSpec, TunnelState,
+    TunnelTraffic, TunnelUser,
 };
 pub use workload::{
     Direction, IpVersion, ProcessSpec, ProfileSpec, Protocol, RrSpec, ServeSpec, Target, TcpSpec, UdpSpec, Workload,

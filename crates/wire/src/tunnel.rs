@@ -200,10 +200,25 @@ pub enum TunnelTraffic {
 pub struct TunnelReport {
     /// One row per client.
     pub clients: Vec<TunnelClientReport>,
+    /// One row per attempt, by client and number; of a client with very many the first one and the latest.
+    #[serde(default)]
+    pub attempts: Vec<TunnelAttemptReport>,
+    /// Which sizes of packets get through the tunnel of a client none of whose load came through, where only the short ones do.
+    #[serde(default)]
+    pub packet_sizes: Option<TunnelPacketSizes>,
     /// Options of the profile that mean nothing to a fleet, with their lines: `line 12: persist-tun`.
     pub ignored_options: Vec<String>,
     /// Peak of the agent's resident memory less what it held before the fleet was made, bytes.
     pub memory_bytes: Option<u64>,
+}
+
+/// Echo requests inside of a tunnel, by the length of their IP packets: all up to one are answered, and none from the next one on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TunnelPacketSizes {
+    /// The longest that was answered, bytes.
+    pub answered_bytes: u32,
+    /// The next longer one, which was not, bytes.
+    pub unanswered_bytes: u32,
 }
 
 /// How far a client's last attempt got.
@@ -247,6 +262,12 @@ pub struct TunnelClientReport {
     pub pushed_ns: Option<u64>,
     /// The first data packet came back.
     pub configured_ns: Option<u64>,
+    /// Its last attempt failed, or that one's tunnel was lost; absent where the tunnel lasted until the fleet left.
+    #[serde(default)]
+    pub ended_ns: Option<u64>,
+    /// The last packet of its server came.
+    #[serde(default)]
+    pub heard_ns: Option<u64>,
     /// Attempts, the first included.
     pub attempts: u32,
     /// Control packets that had to be sent again.
@@ -261,6 +282,56 @@ pub struct TunnelClientReport {
     pub local: Option<String>,
     /// Pings or datagrams sent and come back inside of the tunnel.
     pub inside: BTreeMap<String, u64>,
+}
+
+/// Why an attempt was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TunnelOccasion {
+    /// The client arrived.
+    #[default]
+    Arrival,
+    /// It had failed, or lost its tunnel.
+    Retry,
+    /// An action told it to.
+    Reconnect,
+}
+
+/// One attempt of one client. Every `*_ns` but `due_ns` is a time since `due_ns`, absent where the attempt did not get that far.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TunnelAttemptReport {
+    /// The client's number, from 0.
+    pub client: u32,
+    /// The attempt's number, from 1.
+    pub attempt: u32,
+    /// Why it was made.
+    pub occasion: TunnelOccasion,
+    /// When it was due, ns.
+    pub due_ns: u64,
+    /// Its first reset was sent.
+    pub sent_ns: Option<u64>,
+    /// The first answer to it came.
+    pub answered_ns: Option<u64>,
+    /// TLS's handshake was done.
+    pub tls_ns: Option<u64>,
+    /// Both halves of the keys were there.
+    pub keys_ns: Option<u64>,
+    /// All pushed options were there.
+    pub pushed_ns: Option<u64>,
+    /// The first data packet came back.
+    pub configured_ns: Option<u64>,
+    /// It failed, or its tunnel was lost or left; absent where the tunnel lasted until the fleet left.
+    pub ended_ns: Option<u64>,
+    /// Why it ended, or the first check that it missed, by name.
+    pub cause: Option<String>,
+    /// The server's address and port.
+    pub server: String,
+    /// Local address and port.
+    pub local: Option<String>,
+    /// Addresses that it was given.
+    pub addresses: Vec<String>,
+    /// The number that the server gave it.
+    pub peer_id: Option<u32>,
 }
 
 impl std::fmt::Debug for TunnelSpec {

@@ -1278,6 +1278,24 @@ class TunnelIdentity(BaseModel):
     """
 
 
+class TunnelPacketSizes(BaseModel):
+    """
+    Echo requests inside of a tunnel, by the length of their IP packets: all up to one are answered, and none from the next one on.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    answered_bytes: Annotated[int, Field(ge=0)]
+    """
+    The longest that was answered, bytes.
+    """
+    unanswered_bytes: Annotated[int, Field(ge=0)]
+    """
+    The next longer one, which was not, bytes.
+    """
+
+
 class TunnelEcho(BaseModel):
     """
     ICMP echo requests that the far end answers.
@@ -2050,6 +2068,80 @@ class TunnelAction(BaseModel):
     """
 
 
+class TunnelAttemptReport(BaseModel):
+    """
+    One attempt of one client. Every `*_ns` but `due_ns` is a time since `due_ns`, absent where the attempt did not get that far.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    addresses: list[str]
+    """
+    Addresses that it was given.
+    """
+    answered_ns: Annotated[int | None, Field(ge=0)] = None
+    """
+    The first answer to it came.
+    """
+    attempt: Annotated[int, Field(ge=0)]
+    """
+    The attempt's number, from 1.
+    """
+    cause: str | None = None
+    """
+    Why it ended, or the first check that it missed, by name.
+    """
+    client: Annotated[int, Field(ge=0)]
+    """
+    The client's number, from 0.
+    """
+    configured_ns: Annotated[int | None, Field(ge=0)] = None
+    """
+    The first data packet came back.
+    """
+    due_ns: Annotated[int, Field(ge=0)]
+    """
+    When it was due, ns.
+    """
+    ended_ns: Annotated[int | None, Field(ge=0)] = None
+    """
+    It failed, or its tunnel was lost or left; absent where the tunnel lasted until the fleet left.
+    """
+    keys_ns: Annotated[int | None, Field(ge=0)] = None
+    """
+    Both halves of the keys were there.
+    """
+    local: str | None = None
+    """
+    Local address and port.
+    """
+    occasion: Literal["arrival", "retry", "reconnect"]
+    """
+    Why it was made.
+    """
+    peer_id: Annotated[int | None, Field(ge=0)] = None
+    """
+    The number that the server gave it.
+    """
+    pushed_ns: Annotated[int | None, Field(ge=0)] = None
+    """
+    All pushed options were there.
+    """
+    sent_ns: Annotated[int | None, Field(ge=0)] = None
+    """
+    Its first reset was sent.
+    """
+    server: str
+    """
+    The server's address and port.
+    """
+    tls_ns: Annotated[int | None, Field(ge=0)] = None
+    """
+    TLS's handshake was done.
+    """
+
+
 class TunnelClientReport(BaseModel):
     """
     One client: its state, and when each step of its first successful attempt, else of its last one, was done.
@@ -2091,9 +2183,17 @@ class TunnelClientReport(BaseModel):
     """
     When the attempt was due, ns.
     """
+    ended_ns: Annotated[int | None, Field(ge=0)] = None
+    """
+    Its last attempt failed, or that one's tunnel was lost; absent where the tunnel lasted until the fleet left.
+    """
     first_due_ns: Annotated[int, Field(ge=0)]
     """
     When its first attempt was due, ns.
+    """
+    heard_ns: Annotated[int | None, Field(ge=0)] = None
+    """
+    The last packet of its server came.
     """
     inside: dict[str, InsideAdditionalProperty]
     """
@@ -2156,6 +2256,10 @@ class TunnelReport(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
     )
+    attempts: Annotated[list[TunnelAttemptReport] | None, Field(validate_default=True)] = []
+    """
+    One row per attempt, by client and number; of a client with very many the first one and the latest.
+    """
     clients: list[TunnelClientReport]
     """
     One row per client.
@@ -2167,6 +2271,10 @@ class TunnelReport(BaseModel):
     memory_bytes: Annotated[int | None, Field(ge=0)] = None
     """
     Peak of the agent's resident memory less what it held before the fleet was made, bytes.
+    """
+    packet_sizes: TunnelPacketSizes | None = None
+    """
+    Which sizes of packets get through the tunnel of a client none of whose load came through, where only the short ones do.
     """
 
 

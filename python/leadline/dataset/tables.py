@@ -70,6 +70,9 @@ CLIENTS_SCHEMA: dict[str, Any] = {
     "keys_ns": pl.Int64,
     "pushed_ns": pl.Int64,
     "configured_ns": pl.Int64,
+    # When its last attempt or tunnel ended, and when its server was last heard.
+    "ended_ns": pl.Int64,
+    "heard_ns": pl.Int64,
     "attempts": pl.Int64,
     "retransmits": pl.Int64,
     # A JSON list.
@@ -79,6 +82,30 @@ CLIENTS_SCHEMA: dict[str, Any] = {
     "local": pl.String,
     # Counts of what went through its tunnel, a JSON object.
     "inside": pl.String,
+}
+ATTEMPTS_SCHEMA: dict[str, Any] = {
+    "host": pl.String,
+    "trial": pl.String,
+    "task": pl.String,
+    "client": pl.Int64,
+    "attempt": pl.Int64,
+    # `arrival`, `retry` or `reconnect`.
+    "occasion": pl.String,
+    "due_ns": pl.Int64,
+    # When each step was done, and when the attempt or its tunnel ended: ns since `due_ns`.
+    "sent_ns": pl.Int64,
+    "answered_ns": pl.Int64,
+    "tls_ns": pl.Int64,
+    "keys_ns": pl.Int64,
+    "pushed_ns": pl.Int64,
+    "configured_ns": pl.Int64,
+    "ended_ns": pl.Int64,
+    "cause": pl.String,
+    "server": pl.String,
+    "local": pl.String,
+    # A JSON list.
+    "addresses": pl.String,
+    "peer_id": pl.Int64,
 }
 HISTOGRAMS_SCHEMA: dict[str, Any] = {
     "host": pl.String,
@@ -116,7 +143,8 @@ _INSTANTS = ("due_ns", "start_ns", "end_ns")
 
 def rebuild(run: RunFolder) -> int:
     """Makes `samples.parquet`, `flows.parquet` and `histograms.parquet` again from the journal; `clients.parquet`, one
-    row per client, where it tells of a fleet. Returns how many events lack what their type promises: they have no rows.
+    row per client, and `attempts.parquet`, one per attempt, where it tells of a fleet. Returns how many events lack
+    what their type promises: they have no rows.
 
     Each file is written beside its place and renamed, so that a reader sees the old or the new one, whole.
     Raises `DatasetError` where the journal cannot be read or a table cannot be written.
@@ -129,6 +157,8 @@ def rebuild(run: RunFolder) -> int:
     tables.histograms.write(run.path / "histograms.parquet")
     if tables.clients.has_rows:
         tables.clients.write(run.path / "clients.parquet")
+    if tables.attempts.has_rows:
+        tables.attempts.write(run.path / "attempts.parquet")
     return tables.malformed
 
 
@@ -183,6 +213,7 @@ class _Tables:
         self.flows = _Table(FLOWS_SCHEMA)
         self.histograms = _Table(HISTOGRAMS_SCHEMA)
         self.clients = _Table(CLIENTS_SCHEMA)
+        self.attempts = _Table(ATTEMPTS_SCHEMA)
         self._clocks = HostClocks()
         self._trial: str | None = None
         self.malformed = 0
@@ -236,6 +267,9 @@ class _Tables:
             due = {"due_ns": due_ns, "first_due_ns": first_due_ns}
             row = {**client, **due, "host": host, "trial": trial, "task": task}
             self.clients.append(tuple(_plain(row.get(name)) for name in CLIENTS_SCHEMA))
+        for attempt in (outcome.get("tunnel") or {}).get("attempts") or ():
+            row = {**attempt, "due_ns": attempt["due_ns"] - offset_ns, "host": host, "trial": trial, "task": task}
+            self.attempts.append(tuple(_plain(row.get(name)) for name in ATTEMPTS_SCHEMA))
 
     def _histogram(
         self, host: str, trial: str | None, task: str, report: dict[str, Any], interval_end_ns: int | None

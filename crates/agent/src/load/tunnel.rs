@@ -5,6 +5,7 @@
 
 mod acting;
 mod attempt;
+mod attempt_log;
 mod carriage;
 mod deeds;
 mod departing;
@@ -16,7 +17,10 @@ mod link;
 mod member;
 mod memory;
 mod metric;
+mod packet_sizes;
 mod plan;
+mod register;
+mod renewal;
 mod report;
 mod rising;
 #[cfg(test)]

@@ -18,6 +18,8 @@ use crate::events::error_code;
 /// The rest after a failure, ns; doubled after each further one, as OpenVPN 2.6 and later do (`connect-retry 1 300`).
 const FIRST_REST_NS: u64 = 1_000_000_000;
 const LONGEST_REST_NS: u64 = 300_000_000_000;
+/// A change of pushed options could not be applied.
+const UPDATE_REJECTED: &str = "push_update_rejected";
 /// A timer that runs so late, ns, tells of a thread that could not: its process was stopped, say, or had no CPU.
 const HELD_UP_NS: u64 = 100_000_000;
 
@@ -25,7 +27,12 @@ impl Worker {
     /// An attempt is due.
     pub fn begin(&mut self, index: usize, due_ns: u64, occasion: Occasion) {
         let member = &mut self.members[index];
+        if let Some(over) = member.attempt() {
+            member.log.push(over);
+        }
         member.occasion = occasion;
+        (member.ended_ns, member.heard_ns, member.local) = (None, None, None);
+        member.server = Some(self.fleet.plan.server(member.remote).address);
         member.steps = Steps { due_ns, ..Steps::default() };
         member.first_due_ns.get_or_insert(due_ns);
         member.cause = None;
@@ -153,17 +160,15 @@ impl Worker {
                 steps.pushed_ns = now_ns;
                 self.came_up(index, now_ns);
             }
-            Event::Renegotiated => {
-                self.tally.renegotiated += 1;
-                if let Some(due_ns) = self.take_renewal(index) {
-                    self.recorder.record(Metric::Renegotiate as usize, due_ns, now_ns.saturating_sub(due_ns));
-                }
-            }
-            Event::Updated => self.updated(index),
+            Event::Renegotiated => self.renewed(index, now_ns),
+            Event::RenegotiationAccepted => self.accept_renewal(index),
+            Event::RenegotiationRefused => self.refuse_renewal(index),
             Event::RenegotiationFailed => {
                 self.tally.renewals_failed += 1;
                 self.tally.renewals_unfinished += u64::from(self.take_renewal(index).is_some());
             }
+            Event::Updated => self.updated(index),
+            Event::UpdateRejected(why) => return Some((UPDATE_REJECTED, why)),
             Event::Pending { until_ns } => {
                 self.tally.auth_pending += 1;
                 let give_up_ns = &mut self.members[index].give_up_ns;
@@ -252,7 +257,10 @@ impl Worker {
         member.remote += 1;
         member.failed_ns.get_or_insert(now_ns);
         member.failures += 1;
-        if is_final(name) || member.failures > plan.retries {
+        member.ended_ns.get_or_insert(now_ns);
+        // A client restarts by itself there, and connects again whatever becomes of others.
+        let is_retried = name == UPDATE_REJECTED || member.failures <= plan.retries;
+        if is_final(name) || !is_retried {
             self.enter(index, Phase::Failed);
             self.end_way(index, now_ns);
             return;
@@ -266,31 +274,26 @@ impl Worker {
 
     /// The machine's part is over.
     pub fn end_tunnel(&mut self, index: usize) {
+        self.settle_contest(index);
         let member = &mut self.members[index];
         if let Some(machine) = member.machine.take() {
+            member.heard_ns = machine.heard_at_ns();
             member.retransmits += machine.retransmits();
             self.tally.retransmits += u64::from(machine.retransmits());
             // None where it was refused: the user and password may still be good.
             member.token = machine.token().cloned();
         }
         if let (Some(given), true) = (&member.given, member.phase.is_up()) {
-            self.fleet.register.leave(member.number, given);
+            self.fleet.register.leave(member.number, given, member.heard_ns.unwrap_or(0));
+        }
+        if member.attempts > 0 && !self.is_departing {
+            member.ended_ns.get_or_insert_with(monotonic_ns);
         }
         member.machine_due_ns = u64::MAX;
         member.inside.end();
-        self.tally.renewals_unfinished += u64::from(self.take_renewal(index).is_some());
-        self.break_traffic(
-            index,
-            "tunnel_broke",
-            "a client carries nothing once its tunnel has gone, be it to come again",
-        );
-    }
-
-    /// Since when new keys had been due, ns, if they were: they are waited for no longer.
-    pub fn take_renewal(&mut self, index: usize) -> Option<u64> {
-        let due_ns = self.members[index].renewal_due_ns.take()?;
-        self.renewals -= 1;
-        Some(due_ns)
+        self.end_renewal(index, monotonic_ns());
+        let detail = "a client's traffic stops for good when its tunnel drops, even if the client connects again";
+        self.break_traffic(index, "tunnel_broke", detail);
     }
 
     /// A client has come to an end of its way up, the first time or not.
@@ -328,7 +331,7 @@ impl Worker {
                 self.enter(index, Phase::Partial);
                 self.returned_partly(index);
             }
-            Phase::Proving | Phase::Overdue => {
+            Phase::Proving | Phase::Overdue | Phase::Contested => {
                 self.poll_proof(index, now_ns);
                 self.look_at_proof(index, now_ns);
             }

@@ -38,6 +38,9 @@ impl Worker {
             // That the thread itself was kept from its processor is no silence of the server's.
             answers_ns += now_ns.saturating_sub(until_ns);
         }
+        self.await_refusals(gate, now_ns)?;
+        self.probe_sizes(gate)?;
+        now_ns = monotonic_ns();
         let patience_ns = if gate.stopped() { SHORT_FAREWELL_NS } else { FAREWELL_NS };
         let until_ns = now_ns + patience_ns;
         self.is_departing = true;
@@ -52,8 +55,39 @@ impl Worker {
         Ok(())
     }
 
+    /// Keys that were renewed just now may still be refused; a fleet that is stopped waits for that as long as for farewells.
+    fn await_refusals(&mut self, gate: &Gate, began_ns: u64) -> io::Result<()> {
+        let most_ns = if gate.stopped() { began_ns.saturating_add(SHORT_FAREWELL_NS) } else { u64::MAX };
+        loop {
+            let now_ns = monotonic_ns();
+            let until_ns = self.refusals_until_ns().min(most_ns);
+            if now_ns >= until_ns || gate.abandoned() {
+                return Ok(());
+            }
+            let next_ns = self.expire(now_ns, TIMER_BATCH).max(now_ns);
+            self.look(until_ns.min(next_ns).min(now_ns + TURN_NS), || gate.abandoned())?;
+        }
+    }
+
+    /// Where nothing of a client's load came through, which sizes do.
+    fn probe_sizes(&mut self, gate: &Gate) -> io::Result<()> {
+        let is_mute = |member: &Member| member.phase == Phase::Configured && member.inside.has_vanished();
+        let Some(index) = self.members.iter().position(is_mute).filter(|_| !gate.stopped()) else { return Ok(()) };
+        let mut now_ns = monotonic_ns();
+        self.send_sizes(index, now_ns);
+        let mut until_ns = now_ns + LAST_ANSWERS_NS;
+        while self.members[index].inside.is_probing() && now_ns < until_ns && !gate.abandoned() {
+            let wait_ns = until_ns.min(now_ns + TURN_NS);
+            self.look(wait_ns, || gate.abandoned())?;
+            now_ns = monotonic_ns();
+            until_ns += now_ns.saturating_sub(wait_ns);
+        }
+        Ok(())
+    }
+
     /// Say farewell, where there is somebody to hear it.
     fn leave(&mut self, index: usize, now_ns: u64) {
+        self.settle_contest(index);
         let member = &mut self.members[index];
         if member.phase.is_trying() {
             member.cause = Some("unfinished");
@@ -72,7 +106,7 @@ impl Worker {
         if is_overdue {
             self.returned_partly(index);
         }
-        self.tally.renewals_unfinished += u64::from(self.take_renewal(index).is_some());
+        self.end_renewal(index, now_ns);
         if let Some(machine) = &mut self.members[index].machine {
             machine.leave(now_ns);
             self.drive(index);

@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::given::Register;
 use super::inside::Times;
 use super::plan::Plan;
+use super::register::Register;
 use crate::flows::TURN_NS;
 use crate::load::threads::FlowCounters;
 

@@ -1,17 +1,15 @@
 //! What a client has been given, out of all that was pushed, and what it should have been given. Owns the checks by which a
-//! client counts as `configured`, in their order, and who holds an address or a number; pure, but for the register's lock,
-//! which is taken twice in a tunnel's life.
+//! client counts as `configured`, in their order; pure. Whether another client holds the same, `register` says.
 
-use std::collections::HashMap;
-use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Mutex, PoisonError};
 
 use leadline_tunnel::openvpn::data::DataCipher;
 use leadline_tunnel::openvpn::message::net::Net;
 use leadline_tunnel::openvpn::message::push::{Pushed, Topology};
+use leadline_tunnel::openvpn::profile::Transport;
 use leadline_wire::{ErrorReport, TunnelExpectation};
 
+use super::plan::Server;
 use super::traffic::Seat;
 use crate::events::input_error;
 
@@ -29,10 +27,11 @@ pub struct Given {
     /// The server's end.
     pub server_ipv4: Option<Ipv4Addr>,
     pub server_ipv6: Option<Ipv6Addr>,
-    /// Its number, which its server has given to nobody else.
+    /// Its number. Over UDP it names one client of the server; over TCP the connection does that, and servers before 2.6 push
+    /// `peer-id 0` to every client.
     pub peer_id: Option<u32>,
     /// That server.
-    pub server: SocketAddr,
+    pub server: Server,
     /// Its data cipher.
     pub cipher: Option<DataCipher>,
     /// The longest packet, bytes.
@@ -41,7 +40,7 @@ pub struct Given {
 
 impl Given {
     /// Out of what this server pushed; `profile_mtu` is the profile's own.
-    pub fn new(server: SocketAddr, pushed: &Pushed, cipher: Option<DataCipher>, profile_mtu: Option<u16>) -> Self {
+    pub fn new(server: Server, pushed: &Pushed, cipher: Option<DataCipher>, profile_mtu: Option<u16>) -> Self {
         Self {
             ipv4: pushed.ifconfig.map(|(own, _)| own),
             ipv6: pushed.ifconfig_ipv6.map(|(own, ..)| own),
@@ -54,9 +53,12 @@ impl Given {
         }
     }
 
-    /// Its number and who gave it.
-    fn place(&self) -> Option<(SocketAddr, u32)> {
-        Some((self.server, self.peer_id?))
+    /// The server and its number there, where the server tells its clients apart by it.
+    pub fn place(&self) -> Option<(SocketAddr, u32)> {
+        match self.server.transport {
+            Transport::Udp => Some((self.server.address, self.peer_id?)),
+            Transport::Tcp => None,
+        }
     }
 
     /// Its addresses, IPv4 first.
@@ -151,7 +153,7 @@ impl Expectation {
         })
     }
 
-    /// The first thing that is missing, by name. Whether addresses and number are the client's alone is `Register`'s to say.
+    /// The first thing that is missing, by name. Whether addresses and number are the client's alone, `Register` says.
     pub fn missing(&self, pushed: &Pushed, given: &Given) -> Option<&'static str> {
         let in_pool = |address: IpAddr| self.pools.iter().any(|pool| pool.contains(address));
         if given.addresses().next().is_none() {
@@ -174,57 +176,6 @@ impl Expectation {
     }
 }
 
-/// Who holds which address and number, over the whole fleet.
-#[derive(Debug, Default)]
-pub struct Register {
-    held: Mutex<Held>,
-}
-
-#[derive(Debug, Default)]
-struct Held {
-    addresses: HashMap<IpAddr, u32>,
-    /// Each server counts its own clients.
-    places: HashMap<(SocketAddr, u32), u32>,
-}
-
-impl Register {
-    /// Enter a client; says what another one holds already, by name.
-    pub fn enter(&self, client: u32, given: &Given) -> Option<&'static str> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut missing = None;
-        for address in given.addresses() {
-            if !take(&mut held.addresses, address, client) {
-                missing = Some("partial_address_not_unique");
-            }
-        }
-        if given.place().is_some_and(|place| !take(&mut held.places, place, client)) {
-            missing = missing.or(Some("partial_peer_id_not_unique"));
-        }
-        missing
-    }
-
-    /// The client's tunnel is gone.
-    pub fn leave(&self, client: u32, given: &Given) {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        for address in given.addresses() {
-            give_back(&mut held.addresses, &address, client);
-        }
-        if let Some(place) = given.place() {
-            give_back(&mut held.places, &place, client);
-        }
-    }
-}
-
-fn take<K: Eq + Hash>(holders: &mut HashMap<K, u32>, what: K, client: u32) -> bool {
-    *holders.entry(what).or_insert(client) == client
-}
-
-fn give_back<K: Eq + Hash>(holders: &mut HashMap<K, u32>, what: &K, client: u32) {
-    if holders.get(what) == Some(&client) {
-        holders.remove(what);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -236,11 +187,11 @@ mod tests {
     }
 
     fn given(options: &str) -> Given {
-        given_by("192.0.2.1:1194", options)
+        Given::new(udp("192.0.2.1:1194"), &pushed(options), None, None)
     }
 
-    fn given_by(server: &str, options: &str) -> Given {
-        Given::new(server.parse().unwrap(), &pushed(options), None, None)
+    fn udp(address: &str) -> Server {
+        Server { address: address.parse().unwrap(), transport: Transport::Udp }
     }
 
     fn address(text: &str) -> Option<Ipv4Addr> {
@@ -273,8 +224,7 @@ mod tests {
                      dhcp-option DNS 10.8.0.1,block-outside-dns";
         let missing = |options: &str, cipher| {
             let pushed = pushed(options);
-            let server = "192.0.2.1:1194".parse().unwrap();
-            expectation.missing(&pushed, &Given::new(server, &pushed, cipher, None))
+            expectation.missing(&pushed, &Given::new(udp("192.0.2.1:1194"), &pushed, cipher, None))
         };
         let cipher = Some(DataCipher::Aes256Gcm);
         assert_eq!(missing(whole, cipher), None);
@@ -288,30 +238,5 @@ mod tests {
         assert_eq!(missing(&format!("{whole},tun-mtu 30"), cipher), Some("partial_option_malformed"));
         assert_eq!(missing(&format!("{whole},protocol-flags unheard-of"), cipher), Some("partial_option_malformed"));
         assert_eq!(missing(&whole.replace("10.8.0.5", "224.0.0.5"), cipher), Some("partial_no_address"));
-    }
-
-    #[test]
-    fn an_address_belongs_to_who_came_first_until_it_leaves() {
-        let register = Register::default();
-        let same = given("topology subnet,ifconfig 10.8.0.5 255.255.255.0,peer-id 1");
-        let other = given("topology subnet,ifconfig 10.8.0.6 255.255.255.0,peer-id 1");
-        assert_eq!(register.enter(0, &same), None);
-        assert_eq!(register.enter(0, &same), None);
-        assert_eq!(register.enter(1, &same), Some("partial_address_not_unique"));
-        assert_eq!(register.enter(2, &other), Some("partial_peer_id_not_unique"));
-        register.leave(1, &same);
-        assert_eq!(register.enter(3, &same), Some("partial_address_not_unique"));
-        register.leave(0, &same);
-        assert_eq!(register.enter(3, &same), None);
-    }
-
-    #[test]
-    fn each_server_counts_its_own_clients() {
-        let register = Register::default();
-        let given = |server, own| given_by(server, &format!("topology subnet,ifconfig {own} 255.255.255.0,peer-id 1"));
-        assert_eq!(register.enter(0, &given("192.0.2.1:1194", "10.8.0.5")), None);
-        assert_eq!(register.enter(1, &given("192.0.2.1:443", "10.8.0.6")), None);
-        assert_eq!(register.enter(2, &given("192.0.2.2:1194", "10.8.0.7")), None);
-        assert_eq!(register.enter(3, &given("192.0.2.2:1194", "10.8.0.8")), Some("partial_peer_id_not_unique"));
     }
 }

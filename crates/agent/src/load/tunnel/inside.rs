@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 
 use leadline_tunnel::inside::{icmp, Echo};
 
+use leadline_wire::TunnelPacketSizes;
+
 use super::metric::Metric;
+use super::packet_sizes::SizeProbe;
 use super::traffic::{Channel, Figures, Traffic};
 use crate::load::threads::{FlowCounters, Recorder};
 
@@ -83,6 +86,8 @@ pub struct Inside {
     traffic: Option<Box<dyn Traffic>>,
     /// What the traffic has come to.
     figures: Option<Box<Figures>>,
+    /// Which sizes of packets get through, where none of the traffic's did.
+    sizes: Option<Box<SizeProbe>>,
     /// It was broken off before its time.
     is_broken: bool,
     /// Packets that came out of the tunnel.
@@ -126,11 +131,25 @@ pub enum Proven {
 }
 
 impl Inside {
-    /// A tunnel has come up: prove it until then, ns. False where there is nobody to ask.
-    pub fn prove(&mut self, now_ns: u64, until_ns: u64, ends: Option<(std::net::IpAddr, std::net::IpAddr)>) -> bool {
+    /// A tunnel has come up: prove it until then, ns.
+    pub fn prove(&mut self, now_ns: u64, until_ns: u64, ends: Option<(std::net::IpAddr, std::net::IpAddr)>) {
         self.echo = ends.and_then(|(own, to)| Echo::new(own, to, IDENTIFIER));
         self.proof = Proof { is_wanted: true, sent: 0, next_ns: now_ns, until_ns, answered_ns: None };
+    }
+
+    /// Whether there is an address that may answer.
+    pub fn can_prove(&self) -> bool {
         self.echo.is_some()
+    }
+
+    /// The proof has this time from now on, ns; an answer that has come counts.
+    pub fn prove_until(&mut self, now_ns: u64, until_ns: u64) {
+        (self.proof.next_ns, self.proof.until_ns) = (now_ns, until_ns);
+    }
+
+    /// The answer has come, and is looked at later.
+    pub fn rest_proof(&mut self) {
+        (self.proof.next_ns, self.proof.until_ns) = (u64::MAX, u64::MAX);
     }
 
     /// The tunnel's addresses have changed.
@@ -308,7 +327,7 @@ impl Inside {
     #[inline]
     pub fn take(&mut self, now_ns: u64, packet: &[u8], ledger: &mut Ledger<'_>, answer: &mut Vec<u8>) {
         self.received += 1;
-        let is_expected = self.proof.is_wanted || self.pings.sent > self.pings.answered;
+        let is_expected = self.proof.is_wanted || self.pings.sent > self.pings.answered || self.sizes.is_some();
         if is_expected && is_icmp(packet) {
             if let Some(reply) = self.echo.as_ref().and_then(|echo| echo.matches(packet)) {
                 return self.replied(now_ns, reply.sequence, reply.sent_ns, ledger);
@@ -325,6 +344,9 @@ impl Inside {
     }
 
     fn replied(&mut self, now_ns: u64, sequence: u64, sent_ns: u64, ledger: &mut Ledger<'_>) {
+        if self.sizes.as_mut().is_some_and(|sizes| sizes.take(sequence)) {
+            return;
+        }
         let Some(number) = sequence.checked_sub(FIRST_PING) else {
             if sequence < self.proof.sent {
                 self.proof.answered_ns.get_or_insert(now_ns);
@@ -347,6 +369,35 @@ impl Inside {
             Time::After => Metric::PingAfter,
         };
         ledger.recorder.record(metric as usize, sent_ns, now_ns - sent_ns);
+    }
+
+    /// Whether packets of its traffic went in, and none came back or arrived.
+    pub fn has_vanished(&self) -> bool {
+        let flows = || self.figures.iter().flat_map(|figures| &figures.flows);
+        flows().any(|flow| flow.sent_units.is_some_and(|units| units > 0))
+            && flows().all(|flow| flow.received_units == Some(0))
+    }
+
+    /// Find out which sizes get through: send an echo request of each.
+    pub fn probe_sizes(&mut self, now_ns: u64, mtu: u16, packet: &mut Vec<u8>, send: &mut dyn FnMut(&[u8]) -> bool) {
+        let Some(echo) = &self.echo else { return };
+        let probe = SizeProbe::new(mtu);
+        for (number, bytes) in probe.requests() {
+            packet.clear();
+            echo.build(number, now_ns, bytes, packet);
+            self.sent += u64::from(send(packet));
+        }
+        self.sizes = Some(Box::new(probe));
+    }
+
+    /// Whether sizes are still being found out.
+    pub fn is_probing(&self) -> bool {
+        self.sizes.as_ref().is_some_and(|sizes| !sizes.is_over())
+    }
+
+    /// What has been found out.
+    pub fn packet_sizes(&self) -> Option<TunnelPacketSizes> {
+        self.sizes.as_ref()?.found()
     }
 
     /// Send packets of our own that stand one behind the other.

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 
 use leadline_tunnel::openvpn::client::Client;
 use leadline_tunnel::openvpn::config::Token;
-use leadline_wire::{TunnelClientReport, TunnelState};
+use leadline_wire::{TunnelClientReport, TunnelOccasion, TunnelState};
 
+use super::attempt_log::{Attempt, AttemptLog};
 use super::given::Given;
 use super::inside::Inside;
 use super::link::Link;
@@ -28,6 +29,9 @@ pub enum Phase {
     Configured,
     /// As `Partial`: its time for that is over, and the attempt's is not. Should the answer come after all, it is configured.
     Overdue,
+    /// As `Partial`: it was given what another client holds. Should that client's tunnel turn out to have been dead by then, this
+    /// one goes on to be configured.
+    Contested,
     /// The tunnel is up, and something is missing.
     Partial,
     /// It failed, and tries again.
@@ -37,12 +41,12 @@ pub enum Phase {
 }
 
 /// How many phases there are.
-pub const PHASES: usize = 10;
+pub const PHASES: usize = 11;
 
 impl Phase {
     /// Whether there is a tunnel.
     pub fn is_up(self) -> bool {
-        matches!(self, Self::Proving | Self::Overdue | Self::Configured | Self::Partial)
+        matches!(self, Self::Proving | Self::Overdue | Self::Contested | Self::Configured | Self::Partial)
     }
 
     /// Whether an attempt is under way.
@@ -52,16 +56,7 @@ impl Phase {
 }
 
 /// Why an attempt is made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Occasion {
-    /// The client arrives.
-    #[default]
-    Arrival,
-    /// It failed before.
-    Retry,
-    /// It was told to connect anew.
-    Reconnect,
-}
+pub type Occasion = TunnelOccasion;
 
 /// When an attempt's steps were done, monotonic ns; 0: not yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,6 +68,15 @@ pub struct Steps {
     pub keys_ns: u64,
     pub pushed_ns: u64,
     pub configured_ns: u64,
+}
+
+/// New keys that are in use at this end.
+#[derive(Clone, Copy, Debug)]
+pub struct Renewed {
+    /// Since when they had been due, ns, where the client was told to negotiate them.
+    pub due_ns: Option<u64>,
+    /// When both halves were there, ns.
+    pub done_ns: u64,
 }
 
 /// A client's first success, which its report is about.
@@ -106,6 +110,8 @@ pub struct Member {
     pub attempts: u32,
     /// Which server the next attempt goes to: each failure goes on to the next one.
     pub remote: u32,
+    /// Where the present attempt goes.
+    pub server: Option<SocketAddr>,
     /// What its server gave it to show instead of a password, which outlives an attempt.
     pub token: Option<Token>,
     /// Failures since it was last configured.
@@ -119,8 +125,16 @@ pub struct Member {
     pub given: Option<Box<Given>>,
     pub success: Option<Box<Success>>,
     pub local: Option<SocketAddr>,
+    /// When the present attempt, or its tunnel, ended, ns.
+    pub ended_ns: Option<u64>,
+    /// When its server was last heard, ns, where the present attempt's machine is gone.
+    pub heard_ns: Option<u64>,
+    /// The attempts before the present one.
+    pub log: AttemptLog,
     /// Since when new keys are due, ns.
     pub renewal_due_ns: Option<u64>,
+    /// New keys that the server has neither accepted nor refused.
+    pub renewed: Option<Renewed>,
     pub inside: Inside,
     /// Whether it has once come to an end of its way up.
     pub has_ended: bool,
@@ -144,6 +158,7 @@ impl Member {
             first_due_ns: None,
             attempts: 0,
             remote,
+            server: None,
             token: None,
             failures: 0,
             failed_ns: None,
@@ -152,7 +167,11 @@ impl Member {
             given: None,
             success: None,
             local: None,
+            ended_ns: None,
+            heard_ns: None,
+            log: AttemptLog::default(),
             renewal_due_ns: None,
+            renewed: None,
             inside: Inside::default(),
             has_ended: false,
         }
@@ -165,7 +184,7 @@ impl Member {
             Phase::Waiting | Phase::Failed => return u64::MAX,
             Phase::Resting => return self.retry_ns,
             Phase::Connecting | Phase::Asking | Phase::Negotiating => self.give_up_ns,
-            Phase::Proving => self.inside.proof_due_ns(),
+            Phase::Proving | Phase::Contested => self.inside.proof_due_ns(),
             Phase::Overdue => self.give_up_ns.min(self.inside.proof_due_ns()),
             Phase::Partial => u64::MAX,
             Phase::Configured => self.inside.ping_due_ns(),
@@ -175,18 +194,33 @@ impl Member {
         own_ns.min(self.machine_due_ns).min(traffic_ns)
     }
 
+    /// Its present attempt, if it has made one.
+    pub fn attempt(&self) -> Option<Attempt> {
+        (self.attempts > 0).then(|| Attempt {
+            number: self.attempts,
+            occasion: self.occasion,
+            steps: self.steps,
+            ended_ns: self.ended_ns,
+            cause: self.cause,
+            server: self.server,
+            local: self.local,
+            given: self.given.as_deref().copied().filter(|_| self.steps.pushed_ns > 0),
+        })
+    }
+
     /// Its row in the report.
     pub fn report(&self) -> TunnelClientReport {
         let steps = self.success.as_ref().map_or(&self.steps, |success| &success.steps);
         let given = self.success.as_ref().map(|success| &success.given).or(self.given.as_deref());
         let since = |step_ns: u64| (step_ns > 0).then(|| step_ns.saturating_sub(steps.due_ns));
+        let heard_ns = self.machine.as_ref().map_or(self.heard_ns, |machine| machine.heard_at_ns());
         let running = self.machine.as_ref().map_or(0, |machine| machine.retransmits());
         TunnelClientReport {
             client: self.number,
             state: match self.phase {
                 Phase::Waiting => TunnelState::Waiting,
                 Phase::Configured => TunnelState::Configured,
-                Phase::Overdue | Phase::Partial => TunnelState::Partial,
+                Phase::Overdue | Phase::Contested | Phase::Partial => TunnelState::Partial,
                 _ => TunnelState::Failed,
             },
             cause: self.cause.map(str::to_owned),
@@ -198,6 +232,8 @@ impl Member {
             keys_ns: since(steps.keys_ns),
             pushed_ns: since(steps.pushed_ns),
             configured_ns: since(steps.configured_ns),
+            ended_ns: self.ended_ns.and_then(since),
+            heard_ns: heard_ns.and_then(since),
             attempts: self.attempts,
             retransmits: self.retransmits + running,
             addresses: given.into_iter().flat_map(Given::addresses).map(|address| address.to_string()).collect(),

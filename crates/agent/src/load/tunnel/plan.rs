@@ -90,8 +90,7 @@ impl Plan {
         let config = Arc::new(config);
         let binds = spec.bind.iter().filter_map(|bind| parse_bind(Some(bind)).transpose());
         let binds = binds.collect::<Result<Vec<IpAddr>, _>>()?;
-        let remotes = profile.remotes.iter().map(|remote| resolve(remote, &binds)).collect::<Result<_, _>>()?;
-        let (remotes, passed_over) = in_reach(remotes, &binds)?;
+        let (remotes, passed_over) = in_reach(&profile.remotes, &binds)?;
         let ignored = profile.ignored.iter().map(ToString::to_string).chain(passed_over);
         Ok(Self {
             identities: identities(&config, &profile, spec)?,
@@ -203,7 +202,9 @@ fn resolve(remote: &Remote, binds: &[IpAddr]) -> Result<Server, ErrorReport> {
         Family::V4 => IpVersion::V4,
         Family::V6 => IpVersion::V6,
     });
-    let address = resolve_host(&remote.host, remote.port, family.or(bound))?;
+    let named =
+        |error: ErrorReport| ErrorReport { message: format!("remote {}: {}", remote.host, error.message), ..error };
+    let address = resolve_host(&remote.host, remote.port, family.or(bound)).map_err(named)?;
     if let Some(other) = binds.iter().find(|bind| bind.is_ipv4() != address.is_ipv4()) {
         let message = format!("bind: {other} cannot reach {address}: they are of different families");
         return Err(input_error("bad_address", message));
@@ -211,29 +212,40 @@ fn resolve(remote: &Remote, binds: &[IpAddr]) -> Result<Server, ErrorReport> {
     Ok(Server { address, transport: remote.transport })
 }
 
-/// The servers that this host has an address and a route for, and what is to be said of the others: no attempt could change that.
-/// Nothing is sent: a datagram's socket is told of its peer only.
-fn in_reach(servers: Vec<Server>, binds: &[IpAddr]) -> Result<(Vec<Server>, Vec<String>), ErrorReport> {
-    let (mut reached, mut passed_over, mut code) = (Vec::new(), Vec::new(), "");
-    for server in servers {
-        let any = if server.address.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
-        let from = SocketAddr::new(binds.first().copied().unwrap_or(any), 0);
-        match net::udp_socket(from, Some(server.address), false) {
-            Ok(_) => reached.push(server),
+/// The servers that this host has an address and a route for, and what is to be said of the others: no attempt could change that,
+/// and OpenVPN goes on to its next one.
+fn in_reach(remotes: &[Remote], binds: &[IpAddr]) -> Result<(Vec<Server>, Vec<String>), ErrorReport> {
+    let (mut reached, mut passed_over, mut first) = (Vec::new(), Vec::new(), None);
+    for remote in remotes {
+        match resolve(remote, binds).and_then(|server| reach(server, binds)) {
+            Ok(server) => reached.push(server),
+            Err(error) if error.code == "too_many_open_files" => return Err(error),
             Err(error) => {
-                code = error_code(&error);
-                if code == "too_many_open_files" {
-                    return Err(system_error("opening a socket", &error));
-                }
-                passed_over.push(format!("remote {}: this host {}", server.address, lack(&from, &error)));
+                passed_over.push(error.message.clone());
+                first.get_or_insert(error);
             }
         }
     }
-    if !reached.is_empty() {
-        return Ok((reached, passed_over));
+    match first {
+        Some(first) if reached.is_empty() => {
+            let message = format!("{}; add it, or give the profile another remote", passed_over.join("; "));
+            Err(ErrorReport { message, ..first })
+        }
+        _ => Ok((reached, passed_over)),
     }
-    let message = format!("{}; add it, or give the profile another remote", passed_over.join("; "));
-    Err(ErrorReport { blame: Blame::System, code: code.to_owned(), message })
+}
+
+/// A server that a socket can be told of. Nothing is sent: a datagram's socket is told of its peer only.
+fn reach(server: Server, binds: &[IpAddr]) -> Result<Server, ErrorReport> {
+    let any = if server.address.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
+    let from = SocketAddr::new(binds.first().copied().unwrap_or(any), 0);
+    net::udp_socket(from, Some(server.address), false).map(|_| server).map_err(|error| match error_code(&error) {
+        "too_many_open_files" => system_error("opening a socket", &error),
+        code => {
+            let message = format!("remote {}: this host {}", server.address, lack(&from, &error));
+            ErrorReport { blame: Blame::System, code: code.to_owned(), message }
+        }
+    })
 }
 
 /// What a host lacks whose socket cannot even be told of a server.

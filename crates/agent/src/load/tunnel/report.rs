@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use leadline_tunnel::openvpn::client::Counters;
-use leadline_wire::{LoadReport, Outcome, Side, Standing, ThreadReport, TunnelClientReport, TunnelReport, TunnelState};
+use leadline_wire::{
+    LoadReport, Outcome, Side, Standing, ThreadReport, TunnelAttemptReport, TunnelClientReport, TunnelPacketSizes,
+    TunnelReport, TunnelState,
+};
 
 use super::fleet::Fleet;
 use super::inside::PingTally;
@@ -27,6 +30,10 @@ pub struct WorkerReport {
     pub failures: Failures,
     /// One per client.
     pub rows: Vec<TunnelClientReport>,
+    /// One per attempt that is kept.
+    pub attempts: Vec<TunnelAttemptReport>,
+    /// Which sizes got through a tunnel whose load did not.
+    pub packet_sizes: Option<TunnelPacketSizes>,
     /// What its clients' traffic has come to.
     pub figures: Vec<Figures>,
 }
@@ -56,11 +63,12 @@ pub struct Tally {
     pub lost: u64,
     /// Attempts of clients that were told to connect anew.
     pub reconnects_begun: u64,
-    /// Keys that were renewed; those that clients were told to renew, and that were not before their tunnel ended.
+    /// Keys that were renewed, and not refused afterwards; those that clients were told to renew, and that were not before their tunnel ended.
     pub renegotiated: u64,
     pub renewals_asked: u64,
     pub renewals_unfinished: u64,
-    /// Negotiations of new keys that came to nothing, whoever had begun them; the tunnel goes on with the former ones.
+    /// Negotiations of new keys that came to nothing, whichever side had begun them: the server refused the client, or the tunnel
+    /// goes on with the former ones.
     pub renewals_failed: u64,
     /// Words of the server that somebody has yet to say yes.
     pub auth_pending: u64,
@@ -112,7 +120,7 @@ impl Tally {
         let trying = [Phase::Connecting, Phase::Asking, Phase::Negotiating, Phase::Proving].map(clients);
         let mut named = vec![
             ("configured", clients(Phase::Configured)),
-            ("partial", clients(Phase::Partial) + clients(Phase::Overdue)),
+            ("partial", [Phase::Partial, Phase::Overdue, Phase::Contested].map(clients).iter().sum()),
             ("failed", clients(Phase::Failed) + clients(Phase::Resting)),
             ("waiting", clients(Phase::Waiting)),
             ("connecting", trying.iter().sum()),
@@ -173,7 +181,7 @@ pub fn broken_down(number: u32, threads: u32, clients: u32, panic: &(dyn Any + S
     failures.count(BROKEN_DOWN, rows.len() as u64, || {
         format!("a thread of the agent ended by a fault of its own: {}", said.unwrap_or("it does not say which"))
     });
-    WorkerReport { thread: None, tally, failures, rows, figures: Vec::new() }
+    WorkerReport { thread: None, tally, failures, rows, attempts: Vec::new(), packet_sizes: None, figures: Vec::new() }
 }
 
 /// The whole load's figures.
@@ -187,6 +195,7 @@ pub fn outcome(
     let mut counts = BTreeMap::new();
     let mut failures = Failures::default();
     let (mut threads, mut flows, mut clients) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut attempts, mut packet_sizes) = (Vec::new(), None);
     let (mut pushback, mut socket_drops) = (0, None);
     for report in reports {
         add(&mut counts, report.tally.named());
@@ -204,6 +213,8 @@ pub fn outcome(
             }
         }
         clients.extend(report.rows);
+        attempts.extend(report.attempts);
+        packet_sizes = packet_sizes.or(report.packet_sizes);
         threads.extend(report.thread);
     }
     // What is on its way when the time is over has failed; it was `connecting` only while the load ran.
@@ -218,6 +229,7 @@ pub fn outcome(
         counts.insert("histogram_overflow".to_owned(), collector.overflow());
     }
     clients.sort_by_key(|client| client.client);
+    attempts.sort_by_key(|attempt: &TunnelAttemptReport| (attempt.client, attempt.attempt));
     flows.sort_by_key(|flow| flow.flow);
     let late = collector.total(super::metric::Metric::TrafficLate as usize);
     Outcome {
@@ -237,7 +249,13 @@ pub fn outcome(
         },
         receiver: receiver(far_loads),
         counts,
-        tunnel: Some(Box::new(TunnelReport { clients, ignored_options: fleet.plan.ignored.clone(), memory_bytes })),
+        tunnel: Some(Box::new(TunnelReport {
+            clients,
+            attempts,
+            packet_sizes,
+            ignored_options: fleet.plan.ignored.clone(),
+            memory_bytes,
+        })),
         crypto: None,
     }
 }

@@ -16,27 +16,74 @@ impl Worker {
         let member = &mut self.members[index];
         let Some(pushed) = member.machine.as_ref().and_then(|machine| machine.pushed()) else { return };
         let cipher = member.machine.as_ref().and_then(|machine| machine.cipher());
-        let given = Given::new(plan.server(member.remote).address, pushed, cipher, plan.mtu);
-        let missing = plan.expectation.missing(pushed, &given);
-        let malformed = pushed.malformed().map(str::to_owned);
-        // Whatever else is missing, others must not have the same.
-        let shared = self.fleet.register.enter(member.number, &given);
+        let given = Given::new(plan.server(member.remote), pushed, cipher, plan.mtu);
         let until_ns = now_ns.saturating_add(plan.first_data_ns);
         member.give_up_ns = until_ns.max(member.give_up_ns);
-        let has_proof = member.inside.prove(now_ns, until_ns, given.echo_ends(plan.expectation.echo));
+        let echo_ends = given.echo_ends(plan.expectation.echo);
+        member.inside.prove(now_ns, until_ns, echo_ends);
         member.given = Some(Box::new(given));
+        self.check(index, now_ns);
+    }
+
+    /// Look at what a client was given; where nothing is missing, its tunnel is to be proved.
+    fn check(&mut self, index: usize, now_ns: u64) {
+        let plan = &self.fleet.plan;
+        let member = &mut self.members[index];
+        let Some(pushed) = member.machine.as_ref().and_then(|machine| machine.pushed()) else { return };
+        let Some(given) = member.given.as_deref() else { return };
+        let missing = plan.expectation.missing(pushed, given);
+        let malformed = pushed.malformed().map(str::to_owned);
+        // Whatever else is missing, others must not have the same.
+        let shared = self.fleet.register.enter(member.number, given, now_ns);
         let order = ["partial_no_address", "partial_address_outside_pool"];
         let first = missing.filter(|missing| order.contains(missing)).or(shared_first(shared)).or(missing).or(shared);
+        if let Some(name) = first.filter(|name| Some(*name) == shared) {
+            return self.contest(index, name, now_ns);
+        }
         if let Some(name) = first {
             // Whatever comes through it: the check that it missed stands.
             let detail = malformed.filter(|_| name == OPTION_MALFORMED);
             return self.lacking(index, name, detail.as_deref().unwrap_or_else(|| explanation(name)));
         }
-        if !has_proof {
+        if !member.inside.can_prove() {
             return self.lacking(index, "partial_no_data", "the server pushes no address of its own: give expect.echo");
         }
         self.enter(index, Phase::Proving);
         self.poll_proof(index, now_ns);
+        self.look_at_proof(index, now_ns);
+    }
+
+    /// Another client holds the same. Unless that one's tunnel turns out to be dead, this one is `partial`; it is proved meanwhile.
+    fn contest(&mut self, index: usize, name: &'static str, now_ns: u64) {
+        self.members[index].cause = Some(name);
+        self.enter(index, Phase::Contested);
+        self.end_way(index, now_ns);
+        self.poll_proof(index, now_ns);
+    }
+
+    /// Clients that hold alone by now what they were given go on to be proved.
+    pub fn take_freed(&mut self, now_ns: u64) {
+        for client in self.fleet.register.take_freed(self.number, self.threads) {
+            let index = (client / self.threads) as usize;
+            if self.members[index].phase == Phase::Contested {
+                let until_ns = now_ns.saturating_add(self.fleet.plan.first_data_ns);
+                let member = &mut self.members[index];
+                member.cause = None;
+                member.give_up_ns = until_ns.max(member.give_up_ns);
+                member.inside.prove_until(now_ns, until_ns);
+                self.check(index, now_ns);
+            }
+        }
+    }
+
+    /// What two clients hold is not decided any more: the later one is `partial`.
+    pub fn settle_contest(&mut self, index: usize) {
+        if self.members[index].phase == Phase::Contested {
+            let name = self.members[index].cause.unwrap_or("partial_address_not_unique");
+            self.failures.count(name, 1, || explanation(name).to_owned());
+            self.enter(index, Phase::Partial);
+            self.returned_partly(index);
+        }
     }
 
     /// The server has changed what it gave.
@@ -45,15 +92,16 @@ impl Worker {
         let member = &mut self.members[index];
         let Some(machine) = &member.machine else { return };
         let Some(pushed) = machine.pushed() else { return };
-        let given = Given::new(plan.server(member.remote).address, pushed, machine.cipher(), plan.mtu);
+        let given = Given::new(plan.server(member.remote), pushed, machine.cipher(), plan.mtu);
         if let Some(before) = &member.given {
-            self.fleet.register.leave(member.number, before);
+            self.fleet.register.leave(member.number, before, machine.heard_at_ns().unwrap_or(0));
         }
         let place = |given: &Given| (given.ipv4, given.ipv6, given.mtu);
         let has_moved = member.given.as_ref().is_some_and(|before| place(before) != place(&given));
         self.tally.updated += 1;
         // Two clients that are given the same later on are as wrong as at first, but stay what they are: this is counted.
-        self.tally.shared_later += u64::from(self.fleet.register.enter(member.number, &given).is_some());
+        let now_ns = monotonic_ns();
+        self.tally.shared_later += u64::from(self.fleet.register.enter(member.number, &given, now_ns).is_some());
         member.inside.move_to(given.echo_ends(plan.expectation.echo));
         member.given = Some(Box::new(given));
         if has_moved {
@@ -65,8 +113,12 @@ impl Worker {
 
     /// Something has come through a tunnel that is being proved, or its time is over.
     pub fn look_at_proof(&mut self, index: usize, now_ns: u64) {
+        let is_contested = self.members[index].phase == Phase::Contested;
         match self.members[index].inside.proven(now_ns) {
             Proven::NotYet => {}
+            // Kept for when it turns out to be the only one that has its address.
+            Proven::At(_) if is_contested => self.members[index].inside.rest_proof(),
+            Proven::Never if is_contested => self.members[index].inside.go_on_proving(),
             Proven::At(at_ns) => self.configured(index, at_ns),
             Proven::Never => {
                 self.partial(index, "partial_no_data", "no answer to any echo request through the tunnel in time");

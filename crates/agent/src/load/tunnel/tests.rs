@@ -3,6 +3,7 @@
 
 mod gateway;
 mod life;
+mod recovery;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -211,6 +212,31 @@ fn nobody_there_is_told_at_once() {
             (vec![TunnelState::Failed; 4], errors(&[("connection_refused", 4)]))
         );
     }
+}
+
+#[test]
+fn a_number_that_all_tcp_clients_share_leaves_them_configured() {
+    let gateway = Gateway::start(Manners { transport: Transport::Tcp, numbers_none: true, ..Manners::default() });
+    let outcome = run(&spec(&gateway, 5));
+    assert_eq!((count(&outcome, "configured"), outcome.errors), (5, errors(&[])));
+    assert!(outcome.tunnel.unwrap().clients.iter().all(|client| client.peer_id == Some(0)));
+    let gateway = Gateway::start(Manners { numbers_none: true, ..Manners::default() });
+    let outcome = run(&spec(&gateway, 5));
+    assert_eq!(outcome.errors, errors(&[("partial_peer_id_not_unique", 4)]), "over UDP it tells clients apart");
+}
+
+#[test]
+fn a_server_without_an_address_of_its_family_is_passed_over() {
+    let gateway = Gateway::start(Manners::default());
+    let good = spec(&gateway, 2);
+    let profile = format!("remote 127.0.0.1 {} udp6\n{}", gateway.address.port(), good.profile);
+    let outcome = run(&TunnelSpec { profile, ..good.clone() });
+    assert_eq!((count(&outcome, "configured"), count(&outcome, "attempts")), (2, 2), "{:?}", outcome.errors);
+    assert_eq!(outcome.tunnel.unwrap().ignored_options[0], "remote 127.0.0.1: 127.0.0.1 has no IPv6 address");
+    let profile = good.profile.replace("proto udp", "proto udp6");
+    let refused = prepare(&TunnelSpec { profile, ..good }).err().unwrap();
+    assert_eq!(refused.code, "no_address");
+    assert!(refused.message.contains("has no IPv6 address; add it, or give"), "{}", refused.message);
 }
 
 #[test]

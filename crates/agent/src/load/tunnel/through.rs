@@ -84,6 +84,12 @@ impl Worker {
         self.with_inside(index, now_ns, |inside, _, _, send| inside.send_all(packets, send));
     }
 
+    /// Send an echo request of each size that a client's tunnel should carry.
+    pub fn send_sizes(&mut self, index: usize, now_ns: u64) {
+        let mtu = self.members[index].given.as_ref().map_or(0, |given| given.mtu);
+        self.with_inside(index, now_ns, |inside, _, packet, send| inside.probe_sizes(now_ns, mtu, packet, send));
+    }
+
     /// No more pings and no more traffic.
     pub fn end_inside(&mut self, index: usize, now_ns: u64) {
         self.members[index].inside.ping_from(u64::MAX);

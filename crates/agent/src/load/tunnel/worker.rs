@@ -167,18 +167,22 @@ impl Worker {
         self.tally.phases = self.phases;
         self.members.iter().filter_map(|member| member.link.as_ref()).for_each(|link| self.tally.count_drops(link));
         let rows = self.members.iter().map(Member::report).collect();
+        let attempts = self.members.iter().flat_map(|member| member.log.reports(member.number, member.attempt()));
+        let attempts = attempts.collect();
+        let packet_sizes = self.members.iter().find_map(|member| member.inside.packet_sizes());
         // A fleet whose tunnels have all gone ends before the traffic's time is over.
         let last_ns = if gate.stopped() { ended_ns } else { self.fleet.end_ns() };
         let over_ns = self.fleet.traffic_over_ns().min(last_ns);
         let figures = self.members.iter_mut().filter_map(|member| member.inside.take_figures(over_ns)).collect();
         let Self { recorder, tally, failures, .. } = self;
         recorder.finish();
-        Ok(WorkerReport { thread, tally, failures, rows, figures })
+        Ok(WorkerReport { thread, tally, failures, rows, attempts, packet_sizes, figures })
     }
 
     /// Let everything happen that is due, then wait for what comes, until `until_ns` at most.
     fn turn(&mut self, now_ns: u64, until_ns: u64, gate: &Gate) -> io::Result<()> {
         self.begin_pings();
+        self.take_freed(now_ns);
         let mut next_ns = self.begin_arrivals(now_ns).min(self.do_deeds(now_ns));
         self.look_after_traffic(now_ns);
         next_ns = next_ns.min(self.expire(now_ns, TIMER_BATCH));
@@ -299,7 +303,7 @@ impl Worker {
             // The memory is kept for the next ones.
             self.answers = answers;
         }
-        if matches!(self.members[index].phase, Phase::Proving | Phase::Overdue) {
+        if matches!(self.members[index].phase, Phase::Proving | Phase::Overdue | Phase::Contested) {
             self.look_at_proof(index, now_ns);
         }
         if self.members[index].inside.has_traffic() {
@@ -431,6 +435,7 @@ impl Worker {
 
     fn tell_standing(&mut self, meter: &ThreadMeter, now_ns: u64) {
         self.next_snapshot_ns = now_ns + self.snapshot_gap_ns;
+        self.accept_silence(now_ns);
         self.tally.phases = self.phases;
         self.snapshots.say(Snapshot {
             worker: self.number,

@@ -21,7 +21,7 @@ use leadline_tunnel::openvpn::profile::{self, Transport};
 use leadline_tunnel::openvpn::server::{Peer, PeerEvent, PeerOutput, ServerConfig};
 use leadline_tunnel::openvpn::tls::{self, Trust};
 use leadline_tunnel::openvpn::wrap::WrapKeys;
-use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 
 /// What a server does to each of its clients, by the number of those that came before.
 #[derive(Clone)]
@@ -43,6 +43,12 @@ pub struct Manners {
     pub says: Option<(u32, &'static str)>,
     /// Users who may come in, with their passwords; anybody where empty.
     pub users: &'static [(&'static str, &'static str)],
+    /// The longest packet inside that gets through.
+    pub most_bytes: usize,
+    /// Whether every client is given the number 0, as servers before OpenVPN 2.6 do over TCP.
+    pub numbers_none: bool,
+    /// Whether clients are refused once they have renewed their keys.
+    pub refuses_renewed: bool,
 }
 
 impl Default for Manners {
@@ -57,6 +63,9 @@ impl Default for Manners {
             dawdles: false,
             says: None,
             users: &[],
+            most_bytes: usize::MAX,
+            numbers_none: false,
+            refuses_renewed: false,
         }
     }
 }
@@ -102,6 +111,7 @@ impl Gateway {
         let issue = |usage| {
             let key = KeyPair::generate().unwrap();
             let mut params = CertificateParams::default();
+            params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
             params.extended_key_usages = vec![usage];
             (params.signed_by(&key, &issuer).unwrap().pem(), key.serialize_pem())
         };
@@ -177,12 +187,13 @@ struct Known {
     answered: u32,
     /// Answers that wait.
     held: Vec<Vec<u8>>,
+    is_refusal_due: bool,
 }
 
 impl Known {
     fn new(shared: &Shared, number: u32) -> Self {
         shared.seen.clients.fetch_add(1, Ordering::Relaxed);
-        Self { number, peer: None, lost: 0, answered: 0, held: Vec::new() }
+        Self { number, peer: None, lost: 0, answered: 0, held: Vec::new(), is_refusal_due: false }
     }
 
     /// Takes a packet, and hands over what it calls for. A reset begins a session of its own, once its client is known.
@@ -197,11 +208,14 @@ impl Known {
                 self.peer.as_mut().is_some_and(|peer| matches!(peer.handle(now_ns, &mut copy), Received::Control));
             if !heard {
                 let given = (shared.manners.gives)(self.number);
-                self.peer = Peer::accept(&shared.config, given, self.number, now_ns, packet);
+                let number = if shared.manners.numbers_none { 0 } else { self.number };
+                self.peer = Peer::accept(&shared.config, given, number, now_ns, packet);
             }
         } else if let Some(peer) = &mut self.peer {
             if let Received::Payload(payload) = peer.handle(now_ns, packet) {
-                if self.lost < shared.manners.loses {
+                if payload.len() > shared.manners.most_bytes {
+                    // As a path does whose MTU is smaller.
+                } else if self.lost < shared.manners.loses {
                     self.lost += 1;
                 } else if shared.manners.says.is_some_and(|(after, _)| self.answered >= after) {
                     // It has said what it had to.
@@ -231,6 +245,9 @@ impl Known {
 
     fn poll(&mut self, shared: &Shared, mut send: impl FnMut(&[u8])) {
         let Some(peer) = &mut self.peer else { return };
+        if std::mem::take(&mut self.is_refusal_due) {
+            peer.say("AUTH_FAILED");
+        }
         let mut out = Vec::new();
         loop {
             match peer.poll(monotonic_ns(), &mut out) {
@@ -239,6 +256,9 @@ impl Known {
                 PeerOutput::Event(PeerEvent::Left) => drop(shared.seen.left.fetch_add(1, Ordering::Relaxed)),
                 PeerOutput::Event(PeerEvent::Renegotiated) => {
                     shared.seen.renegotiated.fetch_add(1, Ordering::Relaxed);
+                    self.is_refusal_due = shared.manners.refuses_renewed;
+                    // The refusal follows when the server looks at its clients again.
+                    return;
                 }
                 PeerOutput::Event(PeerEvent::Failed(_)) => {}
                 PeerOutput::Wait(_) => return,

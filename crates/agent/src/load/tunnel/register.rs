@@ -1,0 +1,200 @@
+//! Which client holds which address and which number, over the whole fleet, and what becomes of a holder whose tunnel was dead when
+//! another client was given the same: a server that was restarted deals out its addresses again while old tunnels have yet to
+//! notice. Owns that decision; its lock is taken twice in a tunnel's life.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::given::Given;
+
+/// See the file's head.
+#[derive(Debug, Default)]
+pub struct Register {
+    held: Mutex<Held>,
+    /// How many clients are in `Held::freed`.
+    freed: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    addresses: HashMap<IpAddr, Holders>,
+    /// Each server counts its own clients.
+    places: HashMap<(SocketAddr, u32), Holders>,
+    /// Clients that hold alone what a dead tunnel held, and are to be told.
+    freed: Vec<u32>,
+}
+
+/// Who has one thing.
+#[derive(Debug)]
+struct Holders {
+    client: u32,
+    /// Clients that were given the same later on, in their order, and since when, ns.
+    contenders: Vec<(u32, u64)>,
+}
+
+impl Register {
+    /// Enter a client; says what another one holds already, by name.
+    pub fn enter(&self, client: u32, given: &Given, now_ns: u64) -> Option<&'static str> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut missing = None;
+        for address in given.addresses() {
+            if !take(&mut held.addresses, address, client, now_ns) {
+                missing = Some("partial_address_not_unique");
+            }
+        }
+        if given.place().is_some_and(|place| !take(&mut held.places, place, client, now_ns)) {
+            missing = missing.or(Some("partial_peer_id_not_unique"));
+        }
+        missing
+    }
+
+    /// The client's tunnel is gone, and last heard from its server then, ns. Where that was before another client was given the
+    /// same, the tunnel was dead by then, and the other client holds it alone.
+    pub fn leave(&self, client: u32, given: &Given, heard_ns: u64) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let Held { addresses, places, freed } = &mut *held;
+        for address in given.addresses() {
+            give_back(addresses, &address, client, heard_ns, freed);
+        }
+        if let Some(place) = given.place() {
+            give_back(places, &place, client, heard_ns, freed);
+        }
+        self.freed.store(freed.len(), Ordering::Release);
+    }
+
+    /// Clients of this thread, out of `threads`, that hold alone what a dead tunnel held.
+    pub fn take_freed(&self, thread: u32, threads: u32) -> Vec<u32> {
+        if self.freed.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let (own, others) = held.freed.drain(..).partition(|client| client % threads == thread);
+        held.freed = others;
+        self.freed.store(held.freed.len(), Ordering::Release);
+        own
+    }
+}
+
+fn take<K: Eq + Hash>(all: &mut HashMap<K, Holders>, what: K, client: u32, now_ns: u64) -> bool {
+    let holders = all.entry(what).or_insert_with(|| Holders { client, contenders: Vec::new() });
+    let is_holder = holders.client == client;
+    if !is_holder && !holders.contenders.iter().any(|(other, _)| *other == client) {
+        holders.contenders.push((client, now_ns));
+    }
+    is_holder
+}
+
+fn give_back<K: Eq + Hash>(all: &mut HashMap<K, Holders>, what: &K, client: u32, heard_ns: u64, freed: &mut Vec<u32>) {
+    let Some(holders) = all.get_mut(what) else { return };
+    if holders.client != client {
+        holders.contenders.retain(|(other, _)| *other != client);
+        return;
+    }
+    // Who came while this tunnel was alive shared it, and stays what that made of it.
+    holders.contenders.retain(|(_, since_ns)| *since_ns > heard_ns);
+    if holders.contenders.is_empty() {
+        all.remove(what);
+        return;
+    }
+    let (next, _) = holders.contenders.remove(0);
+    holders.client = next;
+    freed.push(next);
+}
+
+#[cfg(test)]
+mod tests {
+    use leadline_tunnel::openvpn::message::push::Pushed;
+    use leadline_tunnel::openvpn::profile::Transport;
+
+    use super::super::plan::Server;
+    use super::*;
+
+    fn given_by(server: &str, transport: Transport, options: &str) -> Given {
+        let mut pushed = Pushed::default();
+        pushed.absorb(options).unwrap();
+        Given::new(Server { address: server.parse().unwrap(), transport }, &pushed, None, None)
+    }
+
+    fn given(options: &str) -> Given {
+        given_by("192.0.2.1:1194", Transport::Udp, options)
+    }
+
+    const SAME: &str = "topology subnet,ifconfig 10.8.0.5 255.255.255.0,peer-id 1";
+
+    #[test]
+    fn an_address_belongs_to_who_came_first_until_it_leaves() {
+        let (register, same) = (Register::default(), given(SAME));
+        let other = given("topology subnet,ifconfig 10.8.0.6 255.255.255.0,peer-id 1");
+        assert_eq!(register.enter(0, &same, 10), None);
+        assert_eq!(register.enter(0, &same, 11), None);
+        assert_eq!(register.enter(1, &same, 12), Some("partial_address_not_unique"));
+        assert_eq!(register.enter(2, &other, 13), Some("partial_peer_id_not_unique"));
+        register.leave(1, &same, 20);
+        assert_eq!(register.enter(3, &same, 21), Some("partial_address_not_unique"));
+        register.leave(0, &same, 30);
+        assert_eq!(register.take_freed(0, 1), [0; 0], "it was heard of while others had the same");
+        assert_eq!(register.enter(4, &same, 31), None);
+    }
+
+    #[test]
+    fn a_dead_tunnel_leaves_what_it_held_to_the_first_who_was_given_it_again() {
+        let (register, same) = (Register::default(), given(SAME));
+        assert_eq!(register.enter(0, &same, 10), None);
+        assert_eq!(register.enter(3, &same, 50), Some("partial_address_not_unique"));
+        assert_eq!(register.enter(4, &same, 60), Some("partial_address_not_unique"));
+        // Heard last before the server was restarted.
+        register.leave(0, &same, 40);
+        assert_eq!(register.take_freed(0, 2), [0; 0], "of another thread");
+        // Once for the address and once for the number.
+        assert_eq!(register.take_freed(1, 2), [3, 3]);
+        assert_eq!(register.take_freed(1, 2), [0; 0], "told once");
+        assert_eq!(register.enter(3, &same, 70), None);
+        assert_eq!(register.enter(4, &same, 71), Some("partial_address_not_unique"), "two have it now");
+        register.leave(3, &same, 80);
+        assert_eq!(register.take_freed(0, 1), [0; 0], "it was alive when the other came");
+    }
+
+    #[test]
+    fn what_is_only_partly_free_is_told_as_such() {
+        let register = Register::default();
+        let [first, second] = ["10.8.0.5 255.255.255.0,peer-id 1", "10.8.0.6 255.255.255.0,peer-id 2"]
+            .map(|own| given(&format!("topology subnet,ifconfig {own}")));
+        let mixed = given("topology subnet,ifconfig 10.8.0.5 255.255.255.0,peer-id 2");
+        assert_eq!((register.enter(0, &first, 1), register.enter(1, &second, 2)), (None, None));
+        assert_eq!(register.enter(2, &mixed, 10), Some("partial_address_not_unique"));
+        register.leave(0, &first, 5);
+        assert_eq!(register.take_freed(0, 1), [2]);
+        assert_eq!(register.enter(2, &mixed, 11), Some("partial_peer_id_not_unique"));
+        register.leave(1, &second, 5);
+        assert_eq!((register.take_freed(0, 1), register.enter(2, &mixed, 12)), (vec![2], None));
+    }
+
+    #[test]
+    fn each_server_counts_its_own_clients() {
+        let register = Register::default();
+        let given = |server, own| {
+            given_by(server, Transport::Udp, &format!("topology subnet,ifconfig {own} 255.255.255.0,peer-id 1"))
+        };
+        assert_eq!(register.enter(0, &given("192.0.2.1:1194", "10.8.0.5"), 1), None);
+        assert_eq!(register.enter(1, &given("192.0.2.1:443", "10.8.0.6"), 2), None);
+        assert_eq!(register.enter(2, &given("192.0.2.2:1194", "10.8.0.7"), 3), None);
+        assert_eq!(register.enter(3, &given("192.0.2.2:1194", "10.8.0.8"), 4), Some("partial_peer_id_not_unique"));
+    }
+
+    #[test]
+    fn a_number_that_every_tcp_client_has_is_no_fault() {
+        let register = Register::default();
+        let given = |transport, own| {
+            let options = format!("topology subnet,ifconfig {own} 255.255.255.0,peer-id 0");
+            given_by("192.0.2.1:1194", transport, &options)
+        };
+        assert_eq!(register.enter(0, &given(Transport::Tcp, "10.8.0.5"), 1), None);
+        assert_eq!(register.enter(1, &given(Transport::Tcp, "10.8.0.6"), 2), None);
+        assert_eq!(register.enter(2, &given(Transport::Tcp, "10.8.0.6"), 3), Some("partial_address_not_unique"));
+        assert_eq!(register.enter(3, &given(Transport::Udp, "10.8.0.7"), 4), None);
+        assert_eq!(register.enter(4, &given(Transport::Udp, "10.8.0.8"), 5), Some("partial_peer_id_not_unique"));
+    }
+}

@@ -1,0 +1,128 @@
+//! What is counted of clients whose server was restarted, refused them in a renegotiation, or sent what they could not apply.
+
+use super::life::worker;
+use super::*;
+use crate::load::tunnel::member::{Occasion, Phase};
+use crate::load::tunnel::worker::{Worker, TIMER_BATCH};
+use leadline_wire::TunnelTraffic;
+
+const TURN_NS: u64 = 10_000_000;
+
+/// Lets a thread's clients go on until it is as a test wants it.
+fn go_on(worker: &mut Worker, until: impl Fn(&Worker) -> bool) {
+    while !until(worker) {
+        let now_ns = monotonic_ns();
+        worker.take_freed(now_ns);
+        worker.expire(now_ns, TIMER_BATCH);
+        worker.look(now_ns + TURN_NS, || false).unwrap();
+    }
+}
+
+/// Two clients of a server that gives both one address: the first is configured, the second waits for what becomes of it.
+fn with_one_address() -> (Gateway, Worker) {
+    let gateway = Gateway::start(Manners { gives: |_| an_address_each(0), ..Manners::default() });
+    let mut worker = worker(&spec(&gateway, 2));
+    for (index, phase) in [Phase::Configured, Phase::Contested].into_iter().enumerate() {
+        worker.begin(index, monotonic_ns(), Occasion::Arrival);
+        go_on(&mut worker, |worker| worker.members[index].phase == phase);
+    }
+    (gateway, worker)
+}
+
+#[test]
+fn an_address_that_a_dead_tunnel_held_is_the_next_clients_alone() {
+    let (_gateway, mut worker) = with_one_address();
+    // Nothing came from the server since the other client was given the address.
+    worker.fail(0, "ping_restart", "");
+    go_on(&mut worker, |worker| worker.members[1].phase == Phase::Configured);
+    assert_eq!(worker.failures.counts, errors(&[("ping_restart", 1)]));
+    assert_eq!((worker.members[1].cause, worker.phases[Phase::Configured as usize]), (None, 1));
+    let steps = worker.members[1].steps;
+    assert!(steps.configured_ns >= steps.pushed_ns && steps.pushed_ns > 0);
+}
+
+#[test]
+fn an_address_that_two_living_tunnels_share_is_told() {
+    let (_gateway, mut worker) = with_one_address();
+    worker.act(0, monotonic_ns(), TunnelDeed::Renegotiate);
+    go_on(&mut worker, |worker| worker.members[0].renewed.is_some());
+    worker.fail(0, "ping_restart", "");
+    worker.take_freed(monotonic_ns());
+    assert_eq!(worker.members[1].phase, Phase::Contested);
+    worker.settle_contest(1);
+    assert_eq!(worker.failures.counts, errors(&[("partial_address_not_unique", 1), ("ping_restart", 1)]));
+    assert_eq!(worker.members[1].phase, Phase::Partial);
+}
+
+#[test]
+fn keys_that_are_refused_after_their_exchange_were_not_renewed() {
+    for transport in [Transport::Udp, Transport::Tcp] {
+        let gateway = Gateway::start(Manners { transport, refuses_renewed: true, ..Manners::default() });
+        let actions = vec![TunnelAction { at_ms: 0, what: TunnelDeed::Renegotiate, over_ms: 0 }];
+        let outcome = run(&TunnelSpec { actions, settled: 4, ..spec(&gateway, 4) });
+        let names = ["renegotiated", "renegotiations_failed", "renegotiations_unfinished", "failed", "lost"];
+        assert_eq!(names.map(|name| count(&outcome, name)), [0, 4, 4, 4, 4], "{transport:?}");
+        assert_eq!((recorded(&outcome, "renegotiate"), outcome.errors), (0, errors(&[("auth_failed", 4)])));
+        assert_eq!(gateway.seen.renegotiated.load(Ordering::Relaxed), 4, "both sides had the keys");
+    }
+}
+
+#[test]
+fn a_change_that_cannot_be_applied_makes_a_client_connect_again() {
+    let update = "PUSH_UPDATE,cipher AES-128-GCM";
+    let gateway = Gateway::start(Manners { says: Some((1, update)), gives: an_address_each, ..Manners::default() });
+    let gate = Arc::<Gate>::default();
+    let (seen, stopping) = (Arc::clone(&gateway.seen), Arc::clone(&gate));
+    let watch = std::thread::spawn(move || {
+        while seen.up.load(Ordering::Relaxed) < 4 {
+            std::thread::yield_now();
+        }
+        stopping.stop();
+    });
+    let outcome = run_at(&spec(&gateway, 2), gate);
+    watch.join().unwrap();
+    assert!(count(&outcome, "attempts") >= 4, "without any retries: {:?}", outcome.counts);
+    assert!(outcome.errors["push_update_rejected"] >= 2, "{:?}", outcome.errors);
+    assert!(outcome.error_examples["push_update_rejected"].contains("cipher"));
+}
+
+#[test]
+fn every_attempt_has_its_row() {
+    let gateway = Gateway::start(Manners { answers: |client| client >= 2, ..Manners::default() });
+    let actions = vec![TunnelAction { at_ms: 0, what: TunnelDeed::Reconnect, over_ms: 0 }];
+    let outcome = run(&TunnelSpec { actions, settled: 2, attempt_ms: 3000, retries: 1, ..spec(&gateway, 2) });
+    let rows = outcome.tunnel.unwrap().attempts;
+    let told = |client: u32| {
+        let own = rows.iter().filter(|row| row.client == client);
+        own.map(|row| (row.attempt, row.occasion, row.cause.as_deref(), row.configured_ns.is_some()))
+            .collect::<Vec<_>>()
+    };
+    for client in 0..2 {
+        let expected = [
+            (1, Occasion::Arrival, Some("reset_unanswered"), false),
+            (2, Occasion::Retry, None, true),
+            (3, Occasion::Reconnect, None, true),
+        ];
+        assert_eq!(told(client), expected);
+    }
+    for row in &rows {
+        assert_eq!((row.ended_ns.is_some(), row.server.as_str()), (row.attempt < 3, &*gateway.address.to_string()));
+        assert_eq!((row.addresses.len(), row.local.is_some()), (usize::from(row.attempt > 1), true));
+    }
+    let addresses: BTreeSet<_> = rows.iter().flat_map(|row| &row.addresses).collect();
+    assert_eq!(addresses.len(), 4, "each tunnel's own");
+}
+
+#[test]
+fn load_that_a_smaller_mtu_swallows_is_told_by_the_sizes_that_get_through() {
+    let gateway = Gateway::start(Manners { most_bytes: 1250, ..Manners::default() });
+    let echo = |packet_bytes| TunnelTraffic::Echo { to: None, rate_pps: 50.0, packet_bytes, duration_ms: 200 };
+    let sizes = |packet_bytes| {
+        let outcome = run(&TunnelSpec { traffic: Some(echo(packet_bytes)), ..spec(&gateway, 2) });
+        let received: u64 = outcome.flows.iter().filter_map(|flow| flow.received_units).sum();
+        let sizes = outcome.tunnel.unwrap().packet_sizes;
+        (received > 0, sizes.map(|sizes| (sizes.answered_bytes, sizes.unanswered_bytes)))
+    };
+    assert_eq!(sizes(1400), (false, Some((1216, 1311))));
+    assert_eq!(sizes(1200), (true, None));
+}
