@@ -24,7 +24,7 @@ def overload(rows: Iterable[Mapping[str, Any]]) -> tuple[Overload, ...]:
     rows = list(rows)
     up = [row for row in rows if row.get("configured_ns") is not None]
     if not up:
-        # Who serves nobody shows no limit.
+        # A server that serves no client shows no limit.
         return ()
     found = (_pool_exhausted(rows), _max_clients(rows, up), _connect_freq_initial(rows, up))
     return tuple(one for one in found if one is not None)
@@ -60,10 +60,10 @@ def _connect_freq_initial(rows: Sequence[Mapping[str, Any]], up: Sequence[Mappin
 
 
 def _went_on(refused: Sequence[Mapping[str, Any]], up: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the server served others after the first of those whom it did not had begun their last attempt: somebody
-    came up later, or was pinged with success to the end (the answer to the last ping may still have been under way)."""
-    first_ns = min(row["due_ns"] for row in refused)
-    if any(row["due_ns"] + row["configured_ns"] > first_ns for row in up):
+    """Whether the server served others while it did not serve these: it was heard in the second half of the time for
+    which the first of them waited, or answered pings to the end (the last answer may still have been under way)."""
+    half_ns = min(row["due_ns"] + (row.get("ended_ns") or 0) // 2 for row in refused)
+    if any(row["due_ns"] + max(row["configured_ns"], row.get("heard_ns") or 0) > half_ns for row in up):
         return True
     pings = [(row["inside"].get("pings_sent", 0), row["inside"].get("pings_answered", 0)) for row in up]
     return any(answered > 0 and sent - answered <= 1 for sent, answered in pings)

@@ -60,6 +60,16 @@ def test_a_server_that_is_gone_shows_no_limit(cause: str) -> None:
     assert [one.clients for one in overload([*UP, *later])] == [10], "pings came back: it was still there"
 
 
+@pytest.mark.parametrize("cause", ["reset_unanswered", "silence_after_reset"])
+def test_a_server_that_was_stopped_while_clients_came_shows_no_limit(cause: str) -> None:
+    # All were due at once; the server was heard for 1 s, and these waited for 8 s.
+    heard = [client(number, inside={}, heard_ns=1 * S) for number in range(50)]
+    waited = failed(range(50, 60), cause, **(UNHEARD | {"ended_ns": 8 * S}))
+    assert overload([*heard, *waited]) == ()
+    living = [*heard, client(60, inside={}, heard_ns=7 * S)]
+    assert [one.clients for one in overload([*living, *waited])] == [10], "it still spoke to one of them"
+
+
 def test_silence_at_every_attempt_is_no_passing_trouble() -> None:
     without_pings = [client(number, inside={}) for number in range(50)]
     late = SILENT | {"due_ns": EPOCH_NS + 5 * S, "attempts": 3}
