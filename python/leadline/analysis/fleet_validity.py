@@ -83,8 +83,28 @@ def gaps(data: TestData) -> Iterator[tuple[Verdict, Reason]]:
         text = f"{len(rows) - missing.total()} of {len(rows)} clients connected"
         kinds = ", ".join(f"{count} {state}" for state, count in sorted(missing.items()))
         yield Verdict.INCOMPLETE, Reason("clients-missing", f"{text}; {kinds}")
+    yield from _vanished(data)
     if data.spec.kind == "tunnel" and not rows and data.status == "done" and data.load_outcomes():
         yield Verdict.INCOMPLETE, Reason("no-clients-reported", "the agent told nothing of its clients")
+
+
+def _vanished(data: TestData) -> Iterator[tuple[Verdict, Reason]]:
+    """A load inside of which nothing came through, with the sizes of packets that do, where only short ones do."""
+    outcomes = [found.outcome for found in data.load_outcomes() if found.outcome.get("tunnel")]
+    flows = [flow for outcome in outcomes for flow in outcome["flows"]]
+    sent = sum(flow.get("sent_units") or 0 for flow in flows)
+    if not sent or any(flow.get("received_units") != 0 for flow in flows):
+        return
+    sizes = next((found for outcome in outcomes if (found := outcome["tunnel"].get("packet_sizes"))), None)
+    if sizes is None:
+        yield Verdict.INCOMPLETE, Reason("nothing-came-through", f"none of {sent:,} packets came through the tunnels")
+        return
+    text = (
+        f"none of {sent:,} packets came through: inside the tunnels packets of up to {sizes['answered_bytes']} bytes "
+        f"are answered, and those of {sizes['unanswered_bytes']} bytes and more are not, as where a path's MTU is too "
+        "small for them and nothing says so"
+    )
+    yield Verdict.INCOMPLETE, Reason("path-mtu-too-small", text)
 
 
 def notes(data: TestData) -> Iterator[Reason]:
