@@ -11,7 +11,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean
 
-from leadline.analysis.model import ClientBringUp, ClientStatistics, RunAnalysis, ServerStatistics, TestResult
+from leadline.analysis.model import (
+    ClientBringUp,
+    ClientStatistics,
+    RunAnalysis,
+    ServerStatistics,
+    TestResult,
+    TrialResult,
+)
 from leadline.report import figures, quantities
 
 
@@ -172,9 +179,23 @@ def bring_up_rows(analysis: RunAnalysis) -> list[BringUpRow]:
         trials = [trial for trial in analysis.trials if trial.case == case and trial.bring_up is not None]
         repeats = [trial.bring_up for trial in trials if trial.bring_up is not None]
         if repeats and any(repeat.connected + repeat.partial + repeat.failed for repeat in repeats):
-            versions = dict.fromkeys(f"{trial.sut} {trial.sut_version or ''}".strip() for trial in trials)
-            rows.append(_bring_up_row(case, ", ".join(versions), repeats))
+            rows.append(_bring_up_row(case, system_of(trials), repeats))
     return rows
+
+
+def versions_alone(analysis: RunAnalysis) -> list[tuple[str, str]]:
+    """Case and system of the cases that `bring_up_rows` leaves out, those of fleets, where the version is known."""
+    listed = {row.case for row in bring_up_rows(analysis)}
+    by_case: dict[str, list[TrialResult]] = {}
+    for trial in analysis.trials:
+        if trial.case not in listed and trial.sut_version and trial.sut not in _WITHOUT_PROGRAM:
+            by_case.setdefault(trial.case, []).append(trial)
+    return [(case, system_of(trials)) for case, trials in by_case.items()]
+
+
+def system_of(trials: Iterable[TrialResult]) -> str:
+    """The system under test with its version, where trials differ each one's."""
+    return ", ".join(dict.fromkeys(f"{trial.sut} {trial.sut_version or ''}".strip() for trial in trials))
 
 
 def _bring_up_row(case: str, system: str, repeats: list[ClientBringUp]) -> BringUpRow:
@@ -193,6 +214,8 @@ def _bring_up_row(case: str, system: str, repeats: list[ClientBringUp]) -> Bring
     )
 
 
+_WITHOUT_PROGRAM = ("route", "given")
+"""Systems under test that Leadline starts no program of."""
 _STATES = ("clients", "configured", "partial", "failed")
 
 

@@ -94,10 +94,11 @@ def server_table(analysis: RunAnalysis) -> RenderableType | None:
 
 
 def bring_up_table(analysis: RunAnalysis) -> RenderableType | None:
-    """How the clients of each case came up; None where no case has any."""
+    """How the clients of each case came up, and what each system under test is; None where no case has either."""
     rows = host_statistics.bring_up_rows(analysis)
+    alone = [Text(f"{case}: {system}", style="dim") for case, system in host_statistics.versions_alone(analysis)]
     if not rows:
-        return None
+        return Group(*alone) if alone else None
     table = titled_table("Bring-up of clients", "clients counted over all repeats")
     add_columns(table, left=("case",), right=())
     add_columns(table, left=(), right=("connected", "partial", "failed", "time p50", "time max"))
@@ -114,7 +115,7 @@ def bring_up_table(analysis: RunAnalysis) -> RenderableType | None:
         )
         systems.append(Text(f"{row.case}: {row.system}", style="dim"))
         causes += [Text(f"{row.case}: {number} × {cause}", style="dim") for cause, number in row.causes.items()]
-    return Group(table, *systems, *causes)
+    return Group(table, *systems, *alone, *causes)
 
 
 def fleet_table(analysis: RunAnalysis) -> RenderableType | None:

@@ -95,7 +95,8 @@ async def confirm(site: Site, states: Sequence[ClientState]) -> list[ClientState
     if not any(state.state == "connected" for state in confirmed):
         first = confirmed[0]
         lacking = f", {' and '.join(first.missing)} missing" if first.missing else ""
-        message = f"none of {len(confirmed)} clients is connected: {first.host} {first.state}{lacking}: {first.cause}"
+        why = f": {first.cause}" if first.cause else ""
+        message = f"none of {len(confirmed)} clients is connected: {first.host} {first.state}{lacking}{why}"
         raise NobodyConnected(message, confirmed)
     return confirmed
 
@@ -132,6 +133,7 @@ async def _connect_one(
     except TaskFailed as error:
         known = hooks.explain(plan)
         cause = f"no answer in {within_s:.0f} s" if error.code == "timeout" else error.message
+        cause = f"{cause}{daemons.last_words(plan.daemon)}"
         # It would go on trying, and load the gateway, while others are measured.
         await daemons.stop(plan.daemon)
         return ClientState(plan.client, "failed", None, cause=known or cause), {}

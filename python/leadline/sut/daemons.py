@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,10 @@ from leadline.sut.model import Site
 
 GRACE_MS = 3000
 _TAIL_LINES = 4
+_WORDS_LINES = 40
+"""How far back a line that names an error is looked for: a stack trace may follow it."""
+_WORDS_CHARACTERS = 200
+_NAMES_AN_ERROR = re.compile(r"panic|fatal|error|exception|cannot|unknown|invalid", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,13 @@ class Daemons:
         """The last lines of its log, to be put after a message; of what it told, where the log is out of reach."""
         lines = tail(daemon.log) or self.reported(daemon)[-_TAIL_LINES:]
         return f"; its log ends: {' | '.join(line.strip() for line in lines)}" if lines else "; it logged nothing"
+
+    def last_words(self, daemon: Daemon) -> str:
+        """The last line of its log that names an error, else its last line, to be put after a message."""
+        lines = tail(daemon.log, _WORDS_LINES) or self.reported(daemon)
+        words = next((line for line in reversed(lines) if _NAMES_AN_ERROR.search(line)), lines[-1] if lines else "")
+        shown = "".join(character for character in words if character.isprintable()).strip()
+        return f"; it said: {shown[:_WORDS_CHARACTERS]}" if shown else ""
 
     async def failure(self, only: Sequence[Daemon] | None = None) -> LeadlineError:
         """Wait until a process ends unasked or its agent is lost, and say so; waits for ever where none runs."""

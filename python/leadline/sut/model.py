@@ -104,9 +104,11 @@ class NobodyConnected(SutFailed):
 
     code = "nobody_connected"
 
-    def __init__(self, message: str, clients: list[ClientState]) -> None:
+    def __init__(self, message: str, clients: list[ClientState], version: str = "") -> None:
         super().__init__(message)
         self.clients = clients
+        self.version = version
+        """Of the system, where it is known."""
 
 
 class SystemUnderTest(Protocol):

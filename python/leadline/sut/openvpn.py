@@ -17,7 +17,7 @@ from leadline.sut import openvpn_log, openvpn_program
 from leadline.sut.connecting import ClientPlan, Hooks, connect, unless_dead
 from leadline.sut.daemons import Daemon, Daemons, Tunnel
 from leadline.sut.expectation import Expectation
-from leadline.sut.model import BringUp, FleetAccess, Site
+from leadline.sut.model import BringUp, FleetAccess, NobodyConnected, Site
 from leadline.sut.openvpn_config import (
     INTERFACE,
     Keys,
@@ -65,8 +65,16 @@ class Openvpn(Tunnel):
         hooks = Hooks(
             explain=lambda plan: _explain(daemons, server, plan), configure=lambda plan: _route_site(lab, shape, plan)
         )
-        states = await unless_dead(daemons, server, connect(site, daemons, clients, hooks))
-        return BringUp(program.version, states, dict(site.server_address), (SERVER_NAME, CLIENT_NAME))
+        version = program.version
+        if self.parameters.client is not None:
+            client = await openvpn_program.describe_client(self.parameters.client.command[0])
+            version = f"{version}; clients: {client}"
+        try:
+            states = await unless_dead(daemons, server, connect(site, daemons, clients, hooks))
+        except NobodyConnected as error:
+            error.version = version
+            raise
+        return BringUp(version, states, dict(site.server_address), (SERVER_NAME, CLIENT_NAME))
 
     async def _write_files(
         self, site: Site, shape: Shape, program: OpenvpnProgram

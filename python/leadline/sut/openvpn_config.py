@@ -59,7 +59,7 @@ def server_config(
     """The gateway's file. `listen` is its WAN address, `clients` how many will come, `folder` is for its status."""
     lines = [
         f"dev {INTERFACE}",
-        f"proto {_proto(parameters, 'server')}",
+        f"proto {_server_proto(parameters)}",
         f"local {listen}",
         f"port {PORT}",
         f"topology {parameters.topology}",
@@ -84,7 +84,8 @@ def client_config(parameters: OpenvpnSut, program: OpenvpnProgram, keys: Keys, *
     lines = [
         "client",
         f"dev {INTERFACE}",
-        f"proto {_proto(parameters, 'client')}",
+        # Without the IP version, which the remote's address tells: not every client knows `udp4`.
+        "proto udp" if parameters.transport == "udp" else "proto tcp-client",
         f"remote {remote} {PORT}",
         "nobind",
         "connect-retry 1",
@@ -185,8 +186,8 @@ def _initial_rate(parameters: OpenvpnSut, program: OpenvpnProgram, clients: int)
     return [f"connect-freq-initial {wanted} {seconds}"]
 
 
-def _proto(parameters: OpenvpnSut, end: str) -> str:
-    return f"{parameters.transport}{parameters.ip}" + (f"-{end}" if parameters.transport == "tcp" else "")
+def _server_proto(parameters: OpenvpnSut) -> str:
+    return f"udp{parameters.ip}" if parameters.transport == "udp" else f"tcp{parameters.ip}-server"
 
 
 def route_networks(parameters: OpenvpnSut, server_lan: Sequence[Network]) -> list[Network]:

@@ -19,6 +19,7 @@ from leadline.sut.private_files import write_private
 
 _ANSWER_WITHIN_S = 10.0
 _AT_ONCE = 8
+_VERSION_CHARACTERS = 100
 _MORE_FOLDERS = "/usr/local/sbin:/usr/sbin:/sbin"
 """Daemons live here, and a user's PATH often leaves it out."""
 
@@ -54,6 +55,21 @@ async def find(binary: str) -> OpenvpnProgram:
     _, version = await _run(path, "--version")
     _, usage = await _run(path, "--help")
     return OpenvpnProgram(path, read_version(path, version), read_options(usage))
+
+
+async def describe_client(command: str) -> str:
+    """A client program of any kind in words: its name, and the first line of its answer to `--version`, if any."""
+    name = Path(command).name
+    try:
+        status, said = await _run(shutil.which(command) or command, "--version")
+    except (MissingBinary, SutFailed):
+        return f"{name} (it does not tell its version)"
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    # OpenVPN itself exits with 1 in some versions.
+    if not lines or (status != 0 and not re.match(r"OpenVPN \d+\.", lines[0])):
+        return f"{name} (it does not tell its version)"
+    shown = "".join(character for character in lines[0] if character.isprintable())
+    return f"{name}, {shown[:_VERSION_CHARACTERS]}"
 
 
 def read_version(path: str, text: str) -> str:

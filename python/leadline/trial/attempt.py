@@ -126,7 +126,7 @@ async def _brought_up(trial: Trial, spot: Place, around: Surroundings) -> AsyncI
             try:
                 up = await unless(sut.bring_up(site), _asked(around.interrupt), spot.failure())
             except NobodyConnected as failure:
-                _tell_bring_up(ledger, trial, BringUp("", failure.clients, {}, ()))
+                _tell_bring_up(ledger, trial, BringUp(failure.version, failure.clients, {}, ()))
                 raise
             _tell_bring_up(ledger, trial, up)
         connected = [client.host for client in up.clients if client.state == "connected"]

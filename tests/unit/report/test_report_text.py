@@ -94,6 +94,14 @@ def test_bring_up_counts_and_names_causes() -> None:
     assert "3 × no address: the pool is used up" in text
 
 
+def test_a_fleets_server_is_named_where_no_client_was_brought_up() -> None:
+    run = gateway_run()
+    trials = tuple(replace(trial, bring_up=None, sut="openvpn", sut_version="OpenVPN 2.6.14") for trial in run.trials)
+    assert line_with(shown(*run_renderables(replace(run, trials=trials))), "c01: openvpn OpenVPN 2.6.14")
+    plain = tuple(replace(trial, bring_up=None, sut="route", sut_version=None) for trial in run.trials)
+    assert "c01: " not in shown(*run_renderables(replace(run, trials=plain)))
+
+
 def test_failed_trials_targets_and_the_verdict_with_its_reasons() -> None:
     text = shown(*run_renderables(gateway_run()), width=120)
     assert "openvpn on gateway ended with status 1" in line_with(text, "c03/3 failed")

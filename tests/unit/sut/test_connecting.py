@@ -144,6 +144,25 @@ async def test_nobody_connected_is_a_failure_that_keeps_the_states(tmp_path: Pat
     assert [state.state for state in caught.value.clients] == ["failed", "failed"]
 
 
+async def test_a_client_program_that_fails_is_quoted(tmp_path: Path) -> None:
+    site, daemons, plans = setting(tmp_path, FakeAgent("client1"), *(FakeAgent(f"client{n}", dead=2) for n in (2, 3)))
+    said = ["starting", "panic: unknown proto \x1b[31mudp4", "", "goroutine 1 [running]:", "main.main()", "\t/x.go:30"]
+    plans[1].daemon.log.write_text("\n".join(said))
+    plans[2].daemon.log.write_text("bad flag\nusage: vpn FILE\n")
+    states = await up(site, daemons, plans, HOOKS)
+    assert [state.cause for state in states[1:]] == [
+        "client on client2: it exited with 2; it said: panic: unknown proto [31mudp4",
+        "client on client3: it exited with 2; it said: usage: vpn FILE",
+    ]
+
+
+async def test_what_is_missing_without_a_cause_ends_the_message(tmp_path: Path) -> None:
+    site, daemons, plans = setting(tmp_path, FakeAgent("client1", "192.0.2.3"))
+    with pytest.raises(NobodyConnected) as caught:
+        await up(site, daemons, plans, HOOKS)
+    assert str(caught.value) == "none of 1 clients is connected: client1 partial, ipv4 address missing"
+
+
 async def test_a_lost_agent_ends_it_all(tmp_path: Path) -> None:
     class Lost(FakeAgent):
         async def inspect(self) -> NetworkView:

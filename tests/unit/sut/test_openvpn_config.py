@@ -83,7 +83,7 @@ def test_the_client_with_everything_by_default() -> None:
     assert client(OpenvpnSut()) == [
         "client",
         "dev tun0",
-        "proto udp4",
+        "proto udp",
         "remote 10.81.0.1 1194",
         "nobind",
         "connect-retry 1",
@@ -140,9 +140,9 @@ def test_a_pool_for_one_client(topology: str, ends: tuple[str, str]) -> None:
 @pytest.mark.parametrize(
     ("transport", "ip", "server_line", "client_line"),
     [
-        ("udp", 6, "proto udp6", "proto udp6"),
-        ("tcp", 4, "proto tcp4-server", "proto tcp4-client"),
-        ("tcp", 6, "proto tcp6-server", "proto tcp6-client"),
+        ("udp", 6, "proto udp6", "proto udp"),
+        ("tcp", 4, "proto tcp4-server", "proto tcp-client"),
+        ("tcp", 6, "proto tcp6-server", "proto tcp-client"),
     ],
 )
 def test_transports(transport: str, ip: int, server_line: str, client_line: str) -> None:

@@ -50,6 +50,20 @@ async def test_a_program_that_is_something_else() -> None:
         await openvpn_program.find("true")
 
 
+async def test_a_client_program_is_described_by_what_it_says_of_its_version(tmp_path: Path) -> None:
+    async def described(script: str) -> str:
+        program = tmp_path / "vpn-client"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        return await openvpn_program.describe_client(str(program))
+
+    assert await described("echo; echo 'vpn-client 1.2'; echo more") == "vpn-client, vpn-client 1.2"
+    assert await described("echo 'OpenVPN 2.4.12 x86_64'; exit 1") == "vpn-client, OpenVPN 2.4.12 x86_64"
+    for script in ("echo 'unknown flag --version'; exit 2", "exit 0"):
+        assert await described(script) == "vpn-client (it does not tell its version)"
+    assert await openvpn_program.describe_client("/nonexistent/vpn") == "vpn (it does not tell its version)"
+
+
 def test_a_static_key_has_2048_bits_in_openvpns_format(tmp_path: Path) -> None:
     file = openvpn_program.static_key(tmp_path)
     first, *lines, last = file.read_text().splitlines()
