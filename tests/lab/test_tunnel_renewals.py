@@ -81,3 +81,17 @@ def test_tokens_instead_of_passwords(place: Inside, keys: Keys) -> None:
         assert len(server.said("Username/Password authentication succeeded")) == 8 + renewed + returned
         assert len(server.said("Username/auth-token authentication succeeded")) == renewed + returned
         assert server.said("AUTH_FAILED") == []
+
+
+def test_keys_that_the_server_refuses_once_both_have_them(place: Inside, keys: Keys) -> None:
+    """A token that has run out: the server ends the exchange of keys, and then refuses the user."""
+    more = ("auth-gen-token 6 4", "hand-window 2")
+    with servers.server(place, keys, Setting(more=more), users=USERS) as server:
+        profile = server.profile("late", "auth-user-pass")
+        given = profile.with_suffix(".users")
+        given.write_text("".join(f"{user}:{servers.PASSWORD}\n" for user in USERS))
+        fleet = servers.fleet(place, profile, "-n", "4", "--users", given, "--renegotiate-at", "9s", "-d", "30s")
+        assert fleet.causes("failed") == {"auth_token_refused": 4}, fleet.err
+        names = ("renegotiations_asked", "renegotiated", "renegotiations_failed", "renegotiations_unfinished")
+        assert [fleet.count(name) for name in names] == [4, 0, 4, 4]
+        assert len(server.said("SENT CONTROL.*AUTH_FAILED")) == 4

@@ -4,9 +4,12 @@ ends, one that is started anew. Every count is exact.
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 
 import openvpn_servers as servers
+import polars as pl
 import pytest
 from openvpn_keys import Keys
 from openvpn_servers import Fleet, Inside, Running, Server, Setting
@@ -97,6 +100,27 @@ def test_a_server_that_is_started_anew(place: Inside, keys: Keys, transport: str
         assert fleet.count("recovered") >= fleet.count("tunnels_lost") >= CLIENTS
         assert fleet.count("attempts") >= 2 * CLIENTS
         assert fleet.document["metrics"]["recovered_min_ms"]["value"] >= 1000
+
+
+def test_a_server_that_is_killed_deals_its_addresses_out_again(place: Inside, keys: Keys) -> None:
+    """Its clients miss it one after another; those that come back first are given what others still hold."""
+    with servers.server(place, keys, Setting(more=("keepalive 1 4",))) as server:
+        patience = ("--attempt-timeout", "5s", "--retries", "50")
+        running = servers.start_fleet(place, server.profile("killed"), *STAY, *patience, *servers.issued(server))
+        until_all_carry(server, running)
+        os.kill(servers.inner(server.process), signal.SIGKILL)
+        server.process.wait()
+        server.start()
+        running.until(lambda: running.standing()["lost"] >= CLIENTS)
+        until_all_carry(server, running)
+        fleet = running.interrupt()
+        assert fleet.states == {"configured": CLIENTS}, fleet.err
+        assert [row["addresses"] for row in fleet.rows if len(row["addresses"]) != 2] == []
+        attempts = pl.read_parquet(fleet.folder / "attempts.parquet")
+        assert attempts.height == fleet.count("attempts") >= 2 * CLIENTS
+        last = attempts.group_by("client").agg(pl.col("addresses", "cause", "ended_ns").sort_by("attempt").last())
+        assert last["addresses"].n_unique() == CLIENTS, "no two have the same in the end"
+        assert last["cause"].null_count() == last["ended_ns"].null_count() == CLIENTS
 
 
 def amid_it_stands_still(server: Server, running: Running, after: int, *, for_s: float) -> None:
