@@ -105,7 +105,7 @@ def figures(data: TestData, flows: Sequence[Flow], window: Window | None, histog
     spec, rates = data.spec, window_rates(data.spec, flows, window)
     match spec.kind:
         case "udp":
-            return _udp(flows, rates)
+            return _udp(spec, flows, window, rates)
         case "rr":
             return _transactions(flows, rates, histograms)
         case _:
@@ -251,14 +251,8 @@ def _tcp(
     spec: TestSpec, flows: Sequence[Flow], window: Window | None, rates: Mapping[str, float | None]
 ) -> dict[str, Metric]:
     round_trips = [flow.report["rtt_mean_us"] for flow in flows if flow.report and flow.report.get("rtt_mean_us")]
-    found = {"throughput_bps": Metric(rates["throughput_bps"], _BIT_RATE)}
-    if spec.direction == "both":
-        for direction in ("up", "down"):
-            curves = [flow.delivered_bytes for flow in flows if flow.direction == direction and flow.delivered_bytes]
-            rate = rate_per_s(curves, window)
-            found[f"throughput_{direction}_bps"] = Metric(None if rate is None else 8.0 * rate, _BIT_RATE)
     return {
-        **found,
+        **_throughput(spec, flows, window, rates),
         "retransmits": _reported(flows, "retransmits", _COUNT),
         "rtt_mean_us": Metric(sum(round_trips) / len(round_trips) if round_trips else None, _MICROSECONDS),
         "sent_bytes": Metric(sum_of_flows(flows, lambda flow: flow.sent_bytes), _BYTES),
@@ -266,12 +260,27 @@ def _tcp(
     }
 
 
-def _udp(flows: Sequence[Flow], rates: Mapping[str, float | None]) -> dict[str, Metric]:
+def _throughput(
+    spec: TestSpec, flows: Sequence[Flow], window: Window | None, rates: Mapping[str, float | None]
+) -> dict[str, Metric]:
+    """The sum, and where both sides send each direction's."""
+    found = {"throughput_bps": Metric(rates["throughput_bps"], _BIT_RATE)}
+    if spec.direction == "both":
+        for direction in ("up", "down"):
+            curves = [flow.delivered_bytes for flow in flows if flow.direction == direction and flow.delivered_bytes]
+            rate = rate_per_s(curves, window)
+            found[f"throughput_{direction}_bps"] = Metric(None if rate is None else 8.0 * rate, _BIT_RATE)
+    return found
+
+
+def _udp(
+    spec: TestSpec, flows: Sequence[Flow], window: Window | None, rates: Mapping[str, float | None]
+) -> dict[str, Metric]:
     sent, lost = sum_of_flows(flows, lambda flow: flow.sent_units), _reported(flows, "lost", _COUNT)
     jitters = [flow.report["jitter_us"] for flow in flows if flow.report and flow.report.get("jitter_us") is not None]
     ratio = lost.value / sent if lost.value is not None and sent else None
     return {
-        "throughput_bps": Metric(rates["throughput_bps"], _BIT_RATE),
+        **_throughput(spec, flows, window, rates),
         "packets_per_s": Metric(rates["packets_per_s"], _RATE),
         "sent": Metric(sent, _COUNT),
         "received": Metric(sum_of_flows(flows, received_units), _COUNT),

@@ -1,4 +1,6 @@
-"""Progress on stderr: a live line on a terminal, a line per trial elsewhere. Follows notices, measures nothing."""
+"""Progress on stderr: live lines on a terminal, everywhere a line for each trial and each of its tests when it ends.
+Follows notices, measures nothing.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from leadline.report import quantities
+from leadline.report import quantities, test_headline
 from leadline.trial import (
     Interrupt,
     LiveFigures,
@@ -24,6 +26,7 @@ from leadline.trial import (
     TestEnded,
     TrialBegan,
     TrialEnded,
+    TrialMeasured,
     Waiting,
 )
 
@@ -82,12 +85,12 @@ class Progress:
             self._live.stop()
             self._live = None
 
-    def note(self, text: str) -> None:
-        """A line of its own, above the live one."""
+    def note(self, line: str | Text) -> None:
+        """A line of its own, above the live ones."""
         if self._live is not None:
-            self._live.console.print(Text(text))
+            self._live.console.print(Text(line) if isinstance(line, str) else line)
         else:
-            print(text, file=sys.stderr)
+            print(line, file=sys.stderr)
 
     def __call__(self, notice: Notice) -> None:
         """Take one notice."""
@@ -107,6 +110,8 @@ class Progress:
                 self._figures, self._health, self._waiting = _figures(notice), _health(notice), notice.waiting
             case TrialEnded():
                 self._trial_ended(notice)
+            case TrialMeasured():
+                self._trial_measured(notice)
             case TestEnded() | RunEnded():
                 self._figures, self._health, self._waiting = "", "", None
 
@@ -119,24 +124,41 @@ class Progress:
         tail = f": {notice.error}" if notice.error else ""
         self.note(f"[{self._number}/{self._trials}] {notice.label} {self._title}  {notice.status}{tail}")
 
+    def _trial_measured(self, notice: TrialMeasured) -> None:
+        """Each test's headline, so that a long run shows what it has found."""
+        for result in () if self.quiet else notice.results:
+            self.note(Text.assemble("  ", test_headline(result)))
+
     def _lines(self) -> Text:
-        """Where the run is and how fast; below it, where a load tells, how the answers and the generator are."""
+        """Where the run is, and the time; the figures; below them how the answers and the generator are.
+
+        A single measurement has its figures on the first line. The time is never cut: what does not fit is.
+        """
         left_s = self._expected_s - (time.monotonic() - self._began_s)
         # Before its time is over a fleet waits for nobody: its clients come and go up.
         waiting = self._waiting if left_s < _NEARLY_S else None
-        lines = [self._line(left_s, waiting is not None)]
+        is_run = self._trials > 1 or bool(self._title)
+        where = f"[{self._number}/{self._trials}] {self._title}" if is_run else ""
+        first = [where, self._doing] if is_run else [self._doing, self._figures]
+        lines = [self._timed("  ".join(part for part in first if part), self._time(left_s, waiting is not None))]
+        if is_run and self._figures:
+            lines.append(Text(f"  {self._figures}", no_wrap=True, overflow="ellipsis"))
         below = "  ".join(part for part in (_waiting(waiting) if waiting else "", self._health) if part)
         if below:
             lines.append(Text(f"  {below}", no_wrap=True, overflow="ellipsis", style="dim"))
         return Text("\n", no_wrap=True, overflow="ellipsis").join(lines)
 
-    def _line(self, left_s: float, is_waiting: bool) -> Text:
+    def _timed(self, what: str, when: str) -> Text:
+        """What happens and the time behind it, in the width that there is."""
+        room = max(0, self._console.width - len(when) - 2)
+        left = Text(what)
+        left.truncate(room, overflow="ellipsis")
+        return Text.assemble(left, "  " if what else "", when)
+
+    def _time(self, left_s: float, is_waiting: bool) -> str:
         over = "waiting" if is_waiting else "nearly done"
         left = f"about {_whole(left_s)} left" if left_s >= _NEARLY_S else over
-        where = f"[{self._number}/{self._trials}] {self._title}  " if self._trials > 1 or self._title else ""
-        elapsed = _whole(self._expected_s - left_s)
-        parts = [part for part in (self._doing, self._figures, f"{elapsed}, {left}") if part]
-        return Text(where + "  ".join(parts), no_wrap=True, overflow="ellipsis")
+        return f"{_whole(self._expected_s - left_s)}, {left}"
 
 
 def _whole(seconds: float) -> str:
@@ -152,6 +174,12 @@ def _figures(notice: LiveFigures) -> str:
         parts.append(quantities.per_second(notice.units_per_s))
     if notice.bits_per_s is not None and (notice.bits_per_s or notice.clients is None):
         parts.append(quantities.bit_rate(notice.bits_per_s))
+    if notice.lost_ratio is not None:
+        parts.append(f"lost {quantities.share(notice.lost_ratio)}")
+    if notice.retransmits is not None:
+        parts.append(f"{notice.retransmits:,} {'retransmit' if notice.retransmits == 1 else 'retransmits'}")
+    if notice.rtt_us is not None:
+        parts.append(f"RTT {quantities.microseconds(notice.rtt_us)}")
     if notice.errors is not None:
         parts.append(f"{notice.errors:,} errors")
     return "  ".join(parts)

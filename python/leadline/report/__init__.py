@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadline.report.ab_layout import ab_text
 from leadline.report.hdr_log import hdr_log
+from leadline.report.headlines import test_headline
 from leadline.report.measurement import measurement
 from leadline.report.request import HttpRequested
 from leadline.report.scalings import scaling_table
@@ -26,6 +27,7 @@ __all__ = [
     "render_html",
     "run_renderables",
     "scaling_table",
+    "test_headline",
     "wrk_text",
 ]
 

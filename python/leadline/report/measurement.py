@@ -13,6 +13,7 @@ from rich.text import Text
 from leadline.analysis.model import Generator, Metric, TestResult
 from leadline.plan.percentiles import histogram_of
 from leadline.report import figures, quantities, verdicts
+from leadline.report.headlines import directions
 from leadline.report.http_summary import engine_rows, error_rows, http_rows, http_times
 from leadline.report.text import TONES, verdict_block
 from leadline.report.tunnel_summary import other_errors, tunnel_rows, tunnel_times
@@ -28,6 +29,7 @@ def measurement(result: TestResult) -> RenderableType:
     headline = Text.assemble(
         (figures.written(kind.rate, result.metrics, verdict), f"bold {TONES[verdicts.WORDINGS[verdict].tone]}"),
         f"  {kind.title}",
+        f" ({both})" if (both := directions(result.metrics, verdict)) else "",
         (f"  {_length(result)}", "dim"),
     )
     parts: list[RenderableType] = [headline, Text("")]
@@ -55,7 +57,7 @@ def _figure_rows(result: TestResult, kind: figures.Kind) -> list[tuple[str, str]
     verdict = result.validity.verdict
     listed = [figure for figure in kind.others if not figure.metric.startswith("latency_")]
     rows = [(figure.title, figures.written(figure, result.metrics, verdict)) for figure in listed]
-    shown = {kind.rate.metric, *(figure.metric for figure in listed)}
+    shown = {kind.rate.metric, "throughput_up_bps", "throughput_down_bps", *(figure.metric for figure in listed)}
     for name, metric in result.metrics.items():
         if name not in shown and not name.startswith("latency_"):
             rows.append((_spoken(name, result.kind), quantities.metric(metric.value, metric.unit)))

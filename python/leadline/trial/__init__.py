@@ -23,6 +23,7 @@ from leadline.trial.notices import (
     TestEnded,
     TrialBegan,
     TrialEnded,
+    TrialMeasured,
     Waiting,
 )
 from leadline.trial.single import Single, measure
@@ -48,6 +49,7 @@ __all__ = [
     "TestEnded",
     "TrialBegan",
     "TrialEnded",
+    "TrialMeasured",
     "Waiting",
     "conclude",
     "measure",

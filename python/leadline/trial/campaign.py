@@ -12,7 +12,7 @@ from typing import Any
 
 from leadline import __version__
 from leadline.analysis import analyse, result_rows
-from leadline.analysis.model import RunAnalysis
+from leadline.analysis.model import RunAnalysis, TestResult
 from leadline.dataset import Journal, RunFolder, read_journal, rebuild, write_results
 from leadline.dataset.atomic import replace
 from leadline.errors import DatasetError
@@ -21,7 +21,7 @@ from leadline.report import render_html
 from leadline.trial.attempt import Surroundings, attempt
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.ledger import Ledger
-from leadline.trial.notices import Observer, RunBegan, RunEnded
+from leadline.trial.notices import Observer, RunBegan, RunEnded, TrialMeasured
 from leadline.trial.profile import draw_profiles
 from leadline.trial.unforeseen import unforeseen
 
@@ -63,7 +63,12 @@ class Campaign:
             try:
                 ledger.record("run-begin", run_id=folder.run_id, trials=[trial.label for trial in trials])
                 for number, trial in enumerate(trials, 1):
-                    ended = await attempt(trial, number, around)
+                    with ledger.collecting() as entries:
+                        ended = await attempt(trial, number, around)
+                    try:
+                        ledger.tell(TrialMeasured(trial.label, self._results(entries)))
+                    except Exception as error:  # what is shown on the way ends no run
+                        tell_failure(error)
                     if ended == "interrupted" or interrupt.asked.is_set():
                         status = "interrupted"
                         break
@@ -77,6 +82,11 @@ class Campaign:
                     ledger.record("run-end", status=status)
             ledger.tell(RunEnded(status))
         return tuple(problems)
+
+    def _results(self, entries: Sequence[dict[str, Any]]) -> tuple[TestResult, ...]:
+        """What the tests of the trial with these entries came to."""
+        cases = {"cases": [_case_record(case) for case in self.cases]}
+        return tuple(test for trial in analyse(cases, entries).trials for test in trial.tests)
 
     def prepare(self) -> RunFolder:
         """The run's folder with its manifest. Raises DatasetError where there is no room for one."""
@@ -101,20 +111,22 @@ class Campaign:
             "overrides": list(self.plan.overrides),
             "seed": self.plan.seed,
             "order": [trial.label for trial in trials],
-            "cases": [
-                {
-                    "id": case.id,
-                    "title": case.title,
-                    "parameters": dict(case.labels),
-                    "topology": case.topology,
-                    "clients": case.clients if case.fleet is None else {"fleet": True, "count": case.fleet},
-                    "sut": case.sut.model_dump(),
-                    "link": case.link.model_dump() if case.link else None,
-                    "tests": [test.model_dump() for test in case.tests],
-                }
-                for case in self.cases
-            ],
+            "cases": [_case_record(case) for case in self.cases],
         }
+
+
+def _case_record(case: Case) -> dict[str, Any]:
+    """A case as the manifest has it."""
+    return {
+        "id": case.id,
+        "title": case.title,
+        "parameters": dict(case.labels),
+        "topology": case.topology,
+        "clients": case.clients if case.fleet is None else {"fleet": True, "count": case.fleet},
+        "sut": case.sut.model_dump(),
+        "link": case.link.model_dump() if case.link else None,
+        "tests": [test.model_dump() for test in case.tests],
+    }
 
 
 def conclude(folder: RunFolder) -> RunOutcome:

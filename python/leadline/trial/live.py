@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from leadline.analysis.durations import Sample
 from leadline.analysis.histograms import DamagedHistogram, Histogram, decode, merge
 from leadline.analysis.metrics import CENSORED
-from leadline.contract.models import Progress, Standing
+from leadline.contract.models import FlowProgress, Progress, Standing
 from leadline.fleet import Event
 from leadline.trial.ledger import Ledger
 from leadline.trial.notices import LiveFigures, Waiting
@@ -37,7 +37,7 @@ class Live:
         self._reads_histograms = hosts <= _MOST_HOSTS_READ
         self._ledger = ledger
         self._longest_s = longest_s
-        self._latest: dict[tuple[str, int, str], tuple[int, int]] = {}
+        self._latest: dict[tuple[str, int, str], FlowProgress] = {}
         # By host, whose clock is its own, and metric.
         self._recent: dict[tuple[str, str], deque[tuple[int, Histogram]]] = {}
         self._standings: dict[str, Standing] = {}
@@ -50,7 +50,7 @@ class Live:
         if not isinstance(event, Progress) or event.trial != self._label:
             return
         for flow in event.flows:
-            self._latest[host, flow.flow, event.side] = (flow.received_bytes, flow.received_units or 0)
+            self._latest[host, flow.flow, event.side] = flow
         if self._reads_histograms:
             self._read(host, event)
         if event.standing is not None:
@@ -84,9 +84,9 @@ class Live:
         # A flow's bytes are received on one side only, requests' answers on the client's.
         totals = [0, 0]
         for host, flow in {key[:2] for key in self._latest}:
-            sides = [self._latest.get((host, flow, side), (0, 0)) for side in ("local", "peer")]
-            totals[0] += max(side[0] for side in sides)
-            totals[1] += max(side[1] for side in sides)
+            sides = [row for side in ("local", "peer") if (row := self._latest.get((host, flow, side))) is not None]
+            totals[0] += max(row.received_bytes for row in sides)
+            totals[1] += max(row.received_units or 0 for row in sides)
         bits = (totals[0] - self._before[0]) * 8 / since_s
         units = (totals[1] - self._before[1]) / since_s
         self._before, self._told_s = (totals[0], totals[1]), elapsed_s
@@ -112,12 +112,26 @@ class Live:
                 latency_p99_censored=p99.is_bound,
                 late_p99_us=late.percentile_us(99.0),
                 errors=sum(sum(now.errors.values()) for now in standings) if standings else None,
+                retransmits=sum(retransmits) if (retransmits := self._known("retransmits")) else None,
+                rtt_us=sum(times_us) / len(times_us) if (times_us := self._known("rtt_us")) else None,
+                lost_ratio=self._lost_ratio(),
                 connections=sum(connections) if connections else None,
                 busiest_thread=self._threads.busiest(),
                 clients=clients or None,
                 waiting=self._waiting(standings, elapsed_s),
             )
         )
+
+    def _known(self, name: str) -> list[int]:
+        """A counter of the flows' sides that tell it."""
+        found = (getattr(row, name) for row in self._latest.values())
+        return [value for value in found if value is not None]
+
+    def _lost_ratio(self) -> float | None:
+        rows = [row for row in self._latest.values() if row.missing_units is not None]
+        missing = sum(row.missing_units or 0 for row in rows)
+        due = missing + sum(row.received_units or 0 for row in rows)
+        return missing / due if due else None
 
     def _waiting(self, standings: Sequence[Standing], elapsed_s: float) -> Waiting | None:
         names = ("unanswered", "connecting", "resting")

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from leadline.plan import Case
+
+if TYPE_CHECKING:
+    from leadline.analysis.model import TestResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,12 @@ class LiveFigures:
     late_p99_us: float | None = None
     errors: int | None = None
     """Failed operations so far."""
+    retransmits: int | None = None
+    """TCP segments sent again so far, all flows added up."""
+    rtt_us: float | None = None
+    """Mean over the flows of the kernels' smoothed round-trip times."""
+    lost_ratio: float | None = None
+    """Datagrams that are missing so far, of those that should have arrived."""
     connections: int | None = None
     """Connections that are open."""
     busiest_thread: float | None = None
@@ -117,11 +127,30 @@ class TrialEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class TrialMeasured:
+    """What the tests of a trial that has ended came to; follows its `TrialEnded`."""
+
+    label: str
+    results: tuple[TestResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RunEnded:
     """After the last trial, before the findings."""
 
     status: str
 
 
-Notice = RunBegan | TrialBegan | PhaseBegan | TestBegan | LiveFigures | Said | TestEnded | TrialEnded | RunEnded
+Notice = (
+    RunBegan
+    | TrialBegan
+    | PhaseBegan
+    | TestBegan
+    | LiveFigures
+    | Said
+    | TestEnded
+    | TrialEnded
+    | TrialMeasured
+    | RunEnded
+)
 Observer = Callable[[Notice], None]

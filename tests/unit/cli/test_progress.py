@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import io
 import sys
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from rich.console import Console
 
+from leadline.analysis.model import Metric, TestResult, Validity, Verdict
 from leadline.cli import measuring
 from leadline.cli.progress import Progress
-from leadline.trial import LiveFigures, Said, TestBegan, TestEnded, Waiting
+from leadline.plan import Case
+from leadline.trial import LiveFigures, RunBegan, Said, TestBegan, TestEnded, TrialBegan, TrialMeasured, Waiting
 
 LABEL = "c01/1/http"
 FULL = LiveFigures(
@@ -24,6 +29,26 @@ FULL = LiveFigures(
     errors=1_234,
     connections=50,
     busiest_thread=0.303,
+)
+
+
+TCP = TestResult(
+    case="c07",
+    repeat=2,
+    test="tcp-up",
+    kind="tcp",
+    parameters={},
+    status="done",
+    error=None,
+    metrics={
+        "throughput_bps": Metric(941e6, "bit/s"),
+        "retransmits": Metric(12, "count"),
+        "rtt_mean_us": Metric(1330.0, "us"),
+    },
+    validity=Validity(Verdict.VALID),
+    window=None,
+    generator=None,
+    errors={},
 )
 
 
@@ -49,6 +74,48 @@ def test_a_load_has_its_rate_and_below_it_how_it_does() -> None:
         "late 3.60 µs",
     ]
     assert max(len(first), len(second)) <= 80
+
+
+def test_time_left_is_visible_beside_a_long_title() -> None:
+    progress = Progress()
+    progress(RunBegan(36, 288.0))
+    case = cast(Case, SimpleNamespace(title="sut.kind=openvpn sut.cipher=CHACHA20-POLY1305 clients=100 packet=1400"))
+    progress(TrialBegan("c07/2", 7, case, 2))
+    progress(TestBegan(LABEL, "throughput", "udp", 10.0))
+    progress(FULL)
+    lines = drawn(progress)
+    assert lines[0].startswith("[7/36] sut.kind=openvpn") and lines[0].endswith("…  0 s, about 4 min 48 s left")
+    assert lines[1] == "  88.0 k/s  11.4 Mbit/s  1,234 errors"
+    assert lines[2].startswith("  p50 92.0 µs, p99 2.55 ms  50 connections")
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize(
+    ("kind", "figures", "shown"),
+    [
+        ("tcp", {"retransmits": 1, "rtt_us": 1330.0}, "941 Mbit/s  1 retransmit  RTT 1.33 ms"),
+        ("tcp", {"retransmits": 12_345}, "941 Mbit/s  12,345 retransmits"),
+        ("udp", {"units_per_s": 84_000.0, "lost_ratio": 0.0123}, "84.0 k/s  941 Mbit/s  lost 1.23 %"),
+    ],
+)
+def test_each_kind_has_its_figures(kind: str, figures: dict[str, Any], shown: str) -> None:
+    progress = Progress()
+    progress(TestBegan(LABEL, kind, kind, 10.0))
+    progress(LiveFigures(LABEL, 3.0, 941e6, **{"units_per_s": None, **figures}))
+    [line] = drawn(progress)
+    assert line.startswith(f"{kind}  {shown}  0 s, about 10 s ")
+    assert len(line) <= 80
+
+
+def test_trial_that_ended_has_the_headline_of_each_test(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = TrialMeasured("c07/2", (TCP, replace(TCP, test="rr", status="failed", error="refused")))
+    Progress()(ended)
+    assert capsys.readouterr().err.splitlines() == [
+        "  tcp-up  941 Mbit/s  retransmits 12, mean RTT 1.33 ms  ✓ valid",
+        "  rr  failed: refused",
+    ]
+    Progress(quiet=True)(ended)
+    assert capsys.readouterr().err == ""
 
 
 def test_a_fleet_has_its_clients_by_state() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hdrh.histogram import HdrHistogram
@@ -102,6 +102,21 @@ def test_errors_and_connections_are_as_of_now_and_the_thread_of_the_last_second(
     )
     assert (told.errors, told.connections) == (3, 8)
     assert told.busiest_thread == pytest.approx(0.2)
+
+
+def test_kernel_figures_are_of_the_flows_that_tell() -> None:
+    def tell(flow: int, side: Literal["local", "peer"], **figures: int) -> Progress:
+        row = FlowProgress(flow=flow, sent_bytes=1, received_bytes=1, **figures)
+        return Progress(trial=LABEL, task="load", t_ns=BEGAN_NS, side=side, flows=[row], histograms=[])
+
+    told = live_figures(
+        tell(0, "local", retransmits=3, rtt_us=100),
+        tell(0, "peer"),
+        tell(1, "peer", retransmits=4, rtt_us=300),
+    )
+    assert (told.retransmits, told.rtt_us, told.lost_ratio) == (7, 200, None)
+    lossy = live_figures(tell(0, "local", sent_units=99), tell(0, "peer", missing_units=10, received_units=30))
+    assert (lossy.retransmits, lossy.rtt_us, lossy.lost_ratio) == (None, None, 0.25)
 
 
 def test_a_fleets_clients_are_as_of_now() -> None:

@@ -1,0 +1,55 @@
+"""One line for a test: the figure that leads, what a reader looks at next, and the verdict. For those who follow a run.
+
+Arranges what `analysis` found; computes no figure of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.text import Text
+
+from leadline.analysis.model import Metric, TestResult, Verdict
+from leadline.report import figures, quantities, verdicts
+from leadline.report.text import TONES
+
+# What stands beside the leading figure, by kind.
+_BESIDE = {
+    "tcp": ("retransmits", "rtt_mean_us"),
+    "udp": ("lost_ratio", "jitter_us"),
+    "rr": ("latency_p50_us", "latency_p99_us"),
+    "http": ("latency_p50_us", "latency_p99_us"),
+    "tunnel": ("configured", "failed", "connect_p99_ms"),
+}
+
+
+def test_headline(result: TestResult) -> Text:
+    """`tcp-up  941 Mbit/s  retransmits 12, mean RTT 1.33 ms  ✓ valid`."""
+    if result.status != "done":
+        return Text.assemble((result.test, "bold"), f"  {result.status}: {result.error or 'no error was recorded'}")
+    verdict = result.validity.verdict
+    wording = verdicts.WORDINGS[verdict]
+    kind = figures.kind_of(result.kind, result.metrics)
+    leading = figures.written(kind.rate, result.metrics, verdict)
+    known = {figure.metric: figure for figure in kind.others}
+    beside = [
+        f"{known[name].title} {figures.written(known[name], result.metrics, verdict)}"
+        for name in _BESIDE.get(result.kind, ())
+        if name in known and name in result.metrics
+    ]
+    parts = [leading, directions(result.metrics, verdict), ", ".join(beside)]
+    return Text.assemble(
+        (result.test, "bold"),
+        *(f"  {part}" for part in parts if part),
+        "  ",
+        (f"{wording.mark} {verdict.value}", TONES[wording.tone]),
+    )
+
+
+def directions(metrics: Mapping[str, Metric], verdict: Verdict) -> str:
+    """`up 1.83 Gbit/s, down 1.75 Gbit/s` of a test whose sides both send; empty for the others."""
+    names = ("throughput_up_bps", "throughput_down_bps")
+    if not all(name in metrics for name in names):
+        return ""
+    both = [figures.Figure(name, name.split("_")[1], quantities.bit_rate, capacity=True) for name in names]
+    return ", ".join(f"{figure.title} {figures.written(figure, metrics, verdict)}" for figure in both)

@@ -1,0 +1,60 @@
+"""A test in one line: each kind's figures, both directions, and the bound of a busy generator."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from leadline.analysis.model import Metric, TestResult, Validity, Verdict
+from leadline.report import measurement, test_headline
+
+test_headline.__test__ = False  # type: ignore[attr-defined]  # the name is not for pytest to collect
+BOTH = {
+    "throughput_bps": Metric(3.58e9, "bit/s"),
+    "throughput_up_bps": Metric(1.83e9, "bit/s"),
+    "throughput_down_bps": Metric(1.75e9, "bit/s"),
+}
+
+
+def result(kind: str, metrics: dict[str, Metric], verdict: Verdict = Verdict.VALID) -> TestResult:
+    return TestResult("c01", 1, "t", kind, {}, "done", None, metrics, Validity(verdict), None, None, {})
+
+
+@pytest.mark.parametrize(
+    ("found", "line"),
+    [
+        (result("tcp", BOTH), "t  3.58 Gbit/s  up 1.83 Gbit/s, down 1.75 Gbit/s  ✓ valid"),
+        (
+            result("tcp", BOTH, Verdict.GENERATOR_LIMITED),
+            "t  ≥ 3.58 Gbit/s  up ≥ 1.83 Gbit/s, down ≥ 1.75 Gbit/s  ≥ generator-limited",
+        ),
+        (
+            result(
+                "udp",
+                {
+                    "throughput_bps": Metric(98e6, "bit/s"),
+                    "lost_ratio": Metric(0.178, "ratio"),
+                    "jitter_us": Metric(4.0, "us"),
+                },
+            ),
+            "t  98.0 Mbit/s  lost 17.8 %, jitter 4.00 µs  ✓ valid",
+        ),
+        (
+            result("rr", {"transactions_per_s": Metric(6340.0, "1/s"), "latency_p99_us": Metric(None, "us")}),
+            "t  6.34 k/s  p99 –  ✓ valid",
+        ),
+    ],
+)
+def test_line_of_a_test(found: TestResult, line: str) -> None:
+    assert test_headline(found).plain == line
+
+
+def test_summary_of_a_bidirectional_test_leads_with_the_sum_and_both_directions() -> None:
+    console = Console(width=100, file=io.StringIO(), color_system=None)
+    with console.capture() as capture:
+        console.print(measurement(result("udp", BOTH)))
+    lines = capture.get().splitlines()
+    assert lines[0].rstrip() == "3.58 Gbit/s  UDP throughput and loss (up 1.83 Gbit/s, down 1.75 Gbit/s)"
+    assert not any("throughput up" in line for line in lines)
