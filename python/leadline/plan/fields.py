@@ -75,7 +75,7 @@ def _rules(model: type[BaseModel]) -> list[Callable[[BaseModel], Iterator[Pydant
 
 
 def validate_input(model: type[Model], data: object, outside: Outside | None = None) -> Model:
-    """Parse what a user wrote: only the YAML's keys count, and durations need their unit.
+    """Parse what a user wrote: only the YAML's keys count, and a duration without a unit is of seconds.
 
     Files and secrets that it refers to are read by `outside`; without one, it cannot refer to any.
 
@@ -159,10 +159,10 @@ _WRITTEN_BY_A_USER = {"written_by": "user"}
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 _RATE = r"^\d+(\.\d+)?\s*[kKmMgGtT]?([bB]it(/s|ps)?|b/s|bps)?$"
 _SIZE = r"^\d+(\.\d+)?\s*([kKmMgGtT]?i?B)?$"
-DURATION_PATTERN = r"^(\d+(\.\d+)?\s*(us|µs|ms|min|s|m|h)\s*)+$"
+DURATION_PATTERN = r"^(\d+(\.\d+)?|(\d+(\.\d+)?\s*(us|µs|ms|min|s|m|h)\s*)+)$"
 _SHARE = r"^\d+(\.\d+)?\s*%$"
-_DURATION_SCHEMA: dict[str, Any] = {"type": "string", "pattern": DURATION_PATTERN}
-_DURATION_OR_ZERO_SCHEMA: dict[str, Any] = {"anyOf": [{"const": 0}, _DURATION_SCHEMA]}
+_DURATION_SCHEMA: dict[str, Any] = {"type": ["number", "string"], "exclusiveMinimum": 0, "pattern": DURATION_PATTERN}
+_DURATION_OR_ZERO_SCHEMA: dict[str, Any] = {"type": ["number", "string"], "minimum": 0, "pattern": DURATION_PATTERN}
 _LONGEST_MS = 24 * 3600 * 1000
 
 SizeBytes = Annotated[int, _parsed(units.size_bytes), WithJsonSchema(_quantity(_SIZE))]
@@ -186,7 +186,12 @@ DurationOrZeroMs = Annotated[
     within(0, _LONGEST_MS, " ms", "one day"),
     WithJsonSchema(_DURATION_OR_ZERO_SCHEMA),
 ]
-PeriodMs = Annotated[int, _parsed(units.duration_ms), within(10, 60_000, " ms"), WithJsonSchema(_DURATION_SCHEMA)]
+PeriodMs = Annotated[
+    int,
+    _parsed(units.duration_ms),
+    within(10, 60_000, " ms"),
+    WithJsonSchema({**_DURATION_SCHEMA, "maximum": 60}),
+]
 DelayUs = Annotated[
     int,
     _parsed(units.duration_us),

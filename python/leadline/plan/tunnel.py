@@ -107,9 +107,9 @@ class Moment(PlanModel):
 
 
 def _moment(value: object) -> object:
-    if isinstance(value, Moment) or not isinstance(value, str):
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
         return value
-    at, _, over = value.partition("/")
+    at, _, over = str(value).partition("/")
     found = [units.duration_ms(at.strip()), units.duration_ms(over.strip()) if over else 0]
     return Moment(at_ms=_at_most_a_day(found[0]), over_ms=_at_most_a_day(found[1]))
 
@@ -124,7 +124,9 @@ Moments = Items[
     Annotated[
         Moment,
         BeforeValidator(_moment),
-        WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN.replace("$", r"(/.+)?$")}),
+        WithJsonSchema(
+            {"type": ["number", "string"], "minimum": 0, "pattern": DURATION_PATTERN.replace("$", r"(/.+)?$")}
+        ),
     ]
 ]
 

@@ -30,18 +30,19 @@ def rate_bps(value: Number) -> int:
 
 
 def duration_us(value: Number) -> int:
-    """Microseconds from `10s`, `500ms`, `250us`, `1m`, `1m30s`, `2h`; 0 needs no unit, every other number does."""
+    """Microseconds from `10s`, `500ms`, `250us`, `1m`, `1m30s`, `2h`; a number without a unit is of seconds."""
     if not isinstance(value, str):
-        if _finite(value, "a duration") == 0:
-            return 0
-        raise UnitError(f"{value} has no unit; write {_plainly(value)}s, {_plainly(value)}ms or {_plainly(value)}m")
+        seconds = Fraction(repr(_finite(value, "a duration")))
+        if seconds < 0:
+            raise UnitError(f"{value} is negative; a duration is not")
+        return _whole(seconds * _MICROSECONDS["s"], "a duration", "µs")
     text = value.strip()
     if text.startswith("-"):
         raise UnitError(f"{value!r} is negative; a duration is not")
+    if _SECONDS.fullmatch(text):
+        return _whole(Fraction(text) * _MICROSECONDS["s"], "a duration", "µs")
     if _DURATION.fullmatch(text) is None:
-        unit_is_missing = re.fullmatch(r"[\d.]+", text)
-        examples = f"{text}s or {text}ms" if unit_is_missing else "10s, 500ms or 1m"
-        raise UnitError(f"{value!r} is not a duration; write {examples}")
+        raise UnitError(f"{value!r} is not a duration; write 10s, 500ms or 1m")
     parts = re.findall(r"([\d.]+)\s*([a-zµ]+)", text)
     return _whole(sum((Fraction(n) * _MICROSECONDS[unit] for n, unit in parts), Fraction(0)), "a duration", "µs")
 
@@ -65,6 +66,11 @@ def size_bytes(value: Number) -> int:
     prefix = (prefix or "").lower()
     factor = _BINARY[prefix] if binary else _DECIMAL[prefix]
     return _whole(_signed(sign, digits, "a size") * factor, "a size", "bytes")
+
+
+def looks_like_a_time(text: str) -> bool:
+    """Whether a text is a duration with a unit, such as `10s`."""
+    return _DURATION.fullmatch(text.strip()) is not None
 
 
 def fraction(value: Number) -> float:
@@ -146,6 +152,7 @@ _MICROSECONDS = {
 _DIGITS = r"(\d+(?:\.\d+)?)"
 _RATE = re.compile(rf"([+-])?{_DIGITS}\s*([kKmMgGtT]?)(?:[bB]it(?:/s|ps)?|b/s|bps)?", re.ASCII)
 _SIZE = re.compile(rf"([+-])?{_DIGITS}\s*(?:(?:([kKmMgGtT])(i)?)?B)?", re.ASCII)
+_SECONDS = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?\s*(?:us|µs|ms|min|s|m|h)\s*)+", re.ASCII)
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%", re.ASCII)
 _HIGHEST_CPU = 8191

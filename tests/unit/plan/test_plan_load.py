@@ -166,8 +166,8 @@ COMPLAINTS = [
         "plan.yaml:4: tests.load.duration: a duration must be above 0",
     ),
     (
-        changed("packet: 100, duration: 1s", "duration: 10"),
-        "plan.yaml:4: tests.load.duration: 10 has no unit; write 10s, 10ms or 10m",
+        changed("packet: 100, duration: 1s", "duration: 10 parsecs"),
+        "plan.yaml:4: tests.load.duration: '10 parsecs' is not a duration; write 10s, 500ms or 1m",
     ),
     (
         changed("packet: 100", "warmup: 1s"),

@@ -50,6 +50,10 @@ def test_refused_rates(text: str) -> None:
         ("2h", 7_200_000_000),
         ("1.5 s", 1_500_000),
         (0, 0),
+        (10, 10_000_000),
+        ("10", 10_000_000),
+        (0.1, 100_000),
+        ("0.25", 250_000),
     ],
 )
 def test_durations(text: str | int, expected: int) -> None:
@@ -59,9 +63,10 @@ def test_durations(text: str | int, expected: int) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (10, "10 has no unit; write 10s"),
-        ("10", "write 10s"),
+        (-10, "-10 is negative"),
         ("-1s", "negative"),
+        ("10x", "'10x' is not a duration; write 10s, 500ms or 1m"),
+        (1e-7, "whole number of µs"),
         ("soon", "write 10s"),
         ("1 fortnight", "is not a duration"),
     ],
