@@ -234,6 +234,7 @@ def test_nobody_there(kind: str) -> None:
     line = fails(1, *arguments(nobody, kind), "-d", "1s")
     port = nobody.http_port if kind == "http" else nobody.port
     assert "refused" in line and f"127.0.0.1:{port}" in line
+    assert ("is `leadline serve` running there" in line) == (kind != "http")
 
 
 def test_something_else_is_there(server: cli.Server) -> None:

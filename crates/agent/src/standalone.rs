@@ -152,7 +152,7 @@ pub fn serve(options: &Options) -> Result<(), ErrorReport> {
     process::catch_termination().map_err(|error| system_error("catching signals", &error))?;
     let spec = options.spec()?;
     let gate = Arc::new(Gate::default());
-    let server = serve::start(&spec, &gate)?;
+    let server = serve::start(&spec, &gate).map_err(|error| with_port_option(error, &spec))?;
     let port = |name: &str, port: Option<u16>| port.map(|port| format!("{name} on port {port}"));
     let https = if spec.answer.identity.is_some() { "https" } else { "https (with a made certificate)" };
     let parts = [port("tcp, udp and rr", server.port), port("http", server.http_port), port(https, server.https_port)];
@@ -164,6 +164,17 @@ pub fn serve(options: &Options) -> Result<(), ErrorReport> {
     }
     gate.stop();
     Ok(())
+}
+
+/// Where a port is taken, the option that gives another one.
+fn with_port_option(mut error: ErrorReport, spec: &ServeSpec) -> ErrorReport {
+    let ports = [("--port", spec.port), ("--http-port", spec.http_port), ("--https-port", spec.https_port)];
+    let is_named = |port: u16| error.message.contains(&format!(":{port}: "));
+    let taken = ports.into_iter().find(|(_, port)| port.is_some_and(is_named));
+    if let (Some((option, _)), "address_in_use") = (taken, error.code.as_str()) {
+        error.message += &format!("; give another port with {option}");
+    }
+    error
 }
 
 /// IPv6 may be switched off on a host; IPv4's loopback is always there.

@@ -36,7 +36,9 @@ def command(
     sizes: Annotated[
         list[str] | None, typer.Option("-l", "--size", help="Payload, bytes; may be repeated.", metavar="SIZE")
     ] = None,
-    duration: Annotated[str, typer.Option("-d", "--duration", help="How long each figure is measured.")] = "250ms",
+    duration: Annotated[
+        str, typer.Option("-d", "--duration", help="How long each figure is measured.", metavar="TIME")
+    ] = "250ms",
     spread: Annotated[
         str, typer.Option("--spread", help="Memory that successive packets are spread over.", metavar="SIZE")
     ] = "4MiB",

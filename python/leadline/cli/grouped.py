@@ -1,17 +1,24 @@
-"""Help of a command with many options: grouped by their panels, as plain text of 80 columns.
+"""Help of a command: options grouped by their panels, as plain text of 80 columns, and values called by what they are.
 
-Only draws what the options say of themselves. Other commands have few, and typer's own help.
+Only draws what the options say of themselves. A value without a name of its own is called by its type: N, FILE, TEXT.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from typer.core import TyperCommand
 
 
 class Grouped(TyperCommand):
-    """A command whose options have `rich_help_panel`; what has none comes last. Its examples keep their lines."""
+    """A command whose options may have `rich_help_panel`; what has none comes last. Its examples keep their lines."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        for parameter in self.params:
+            if parameter.metavar is None and not getattr(parameter, "is_flag", False):
+                parameter.metavar = _value_name(parameter)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Arguments, then every panel in the order of its first option."""
@@ -21,13 +28,39 @@ class Grouped(TyperCommand):
             if record is not None:
                 is_argument = parameter.param_type_name == "argument"
                 panel = "Arguments" if is_argument else getattr(parameter, "rich_help_panel", None) or "Options"
-                sections.setdefault(panel, []).append(record)
+                # An argument's record has its type in Python behind its name.
+                name = str(parameter.metavar) if is_argument else record[0]
+                sections.setdefault(panel, []).append((name, _plain_limits(record[1])))
         for title, records in sections.items():
             with formatter.section(title):
                 formatter.write_dl(records)
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Arguments as HOST, not {HOST}."""
+        return [piece.strip("{}").replace("}...", "...") for piece in super().collect_usage_pieces(ctx)]
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """As it is written."""
         if self.epilog:
             formatter.write_paragraph()
             formatter.write(self.epilog.rstrip() + "\n")
+
+
+def _value_name(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return str(parameter.name).upper()
+    kind = str(parameter.display_type(None)).strip("<>")
+    if "|" in kind:
+        return kind
+    return next((name for word, name in _NAMES.items() if word in kind.lower()), "TEXT")
+
+
+def _plain_limits(text: str) -> str:
+    """`1<=x<=256` as `1 to 256`, and `x>=1` as `at least 1`."""
+    text = re.sub(rf"({_NUMBER})<=x<=({_NUMBER})", r"\1 to \2", text)
+    return re.sub(rf"x>=({_NUMBER})", r"at least \1", text)
+
+
+_NUMBER = r"\d+(?:\.\d+)?"
+_NAMES = {"int": "N", "float": "NUMBER", "path": "FILE"}
+"""Part of a type's name in Python to what help calls its values."""

@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from leadline.cli.thread_count import threads
+
 _LOAD, _REQUEST, _CONNECTION, _TLS, _OUTPUT = "Load", "Request", "Connection", "TLS", "Output"
 
 Url = Annotated[str, typer.Argument(help="http:// or https://HOST[:PORT]/PATH", metavar="URL", show_default=False)]
@@ -22,14 +24,22 @@ Connections = Annotated[
     typer.Option("-c", "--connections", min=1, help="Connections; with --rate as many at most.", rich_help_panel=_LOAD),
 ]
 Threads = Annotated[
-    int, typer.Option("-t", "--threads", min=1, max=256, help="Generating threads.", rich_help_panel=_LOAD)
+    int,
+    typer.Option(
+        "-t",
+        "--threads",
+        help="Generating threads, 1 to 256; no time, which is -d.",
+        parser=threads(),
+        metavar="N",
+        rich_help_panel=_LOAD,
+    ),
 ]
 Duration = Annotated[
     str | None,
     typer.Option(
         "-d",
         "--duration",
-        help="How long, warm-up included: 500ms, 1m; 10s unless --rate has stages.",
+        help="How long, warm-up included: 500ms, 1m; 10 is 10 seconds. 10s unless --rate has stages.",
         metavar="TIME",
         rich_help_panel=_LOAD,
     ),
@@ -39,7 +49,7 @@ Warmup = Annotated[
     typer.Option("--warmup", help="Leading time that is kept but not counted.", metavar="TIME", rich_help_panel=_LOAD),
 ]
 Number = Annotated[
-    int | None, typer.Option("-n", "--number", min=1, help="End after so many requests.", rich_help_panel=_LOAD)
+    int | None, typer.Option("-n", "--number", min=1, help="End after N requests.", rich_help_panel=_LOAD)
 ]
 Rate = Annotated[
     str | None,
@@ -123,7 +133,9 @@ KeepAlive = Annotated[
 ]
 RequestsPerConnection = Annotated[
     int | None,
-    typer.Option("--requests-per-connection", min=1, help="Open it anew after so many.", rich_help_panel=_CONNECTION),
+    typer.Option(
+        "--requests-per-connection", min=1, help="Open a new connection after N requests.", rich_help_panel=_CONNECTION
+    ),
 ]
 ConnectTimeout = Annotated[
     str,
@@ -200,7 +212,7 @@ ServerName = Annotated[
 ]
 Resume = Annotated[
     bool | None,
-    typer.Option("--resume/--no-resume", help="Resume sessions; they are unless told.", rich_help_panel=_TLS),
+    typer.Option("--resume/--no-resume", help="Resume sessions; done unless switched off.", rich_help_panel=_TLS),
 ]
 EarlyData = Annotated[
     bool, typer.Option("--early-data", help="First request with the handshake (0-RTT).", rich_help_panel=_TLS)

@@ -22,7 +22,7 @@ EXAMPLE = "Example: leadline plan examples/gateway.yaml --set repeat=3"
 
 
 def command(
-    file: Annotated[Path | None, typer.Argument(help="The plan.", show_default=False)] = None,
+    file: Annotated[Path | None, typer.Argument(help="The plan.", metavar="PLAN", show_default=False)] = None,
     only: o.Only = None,
     overrides: o.Overrides = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of plans.")] = False,
@@ -35,7 +35,7 @@ def command(
         print_json(plan_schema())
         return 0
     if file is None:
-        raise InputError("which plan?", hint="give its file, or --schema")
+        raise InputError("no plan is given", hint="name its file, or give --schema")
     plan = load_plan(file, overrides or [])
     show(describe(plan, select(list(plan.cases), only or [])), json)
     return 0

@@ -21,10 +21,15 @@ def command(
     threads: o.Threads = 1,
     udp: Annotated[bool, typer.Option("--udp", help="Over UDP instead of TCP (at least 40 bytes each way).")] = False,
     size: Annotated[
-        str | None, typer.Option("-l", "--size", help="Request payload, bytes; the least that goes.")
+        str | None,
+        typer.Option(
+            "-l", "--size", help="Request payload, bytes; the protocol's minimum unless given.", metavar="SIZE"
+        ),
     ] = None,
-    response: Annotated[str | None, typer.Option("--response", help="Response payload, bytes.")] = None,
-    timeout: Annotated[str, typer.Option("--timeout", help="After this a transaction counts as an error.")] = "1s",
+    response: Annotated[str | None, typer.Option("--response", help="Response payload, bytes.", metavar="SIZE")] = None,
+    timeout: Annotated[
+        str, typer.Option("--timeout", help="After this a transaction counts as an error.", metavar="TIME")
+    ] = "1s",
     ipv4: o.Ipv4 = False,
     ipv6: o.Ipv6 = False,
     bind: o.Bind = None,

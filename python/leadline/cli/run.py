@@ -24,7 +24,7 @@ EXAMPLE = "Example: leadline run examples/gateway.yaml --only sut=wireguard --se
 
 
 def command(
-    file: Annotated[Path, typer.Argument(help="The plan.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="The plan.", metavar="PLAN", show_default=False)],
     only: o.Only = None,
     overrides: o.Overrides = None,
     target: o.RunTargets = None,

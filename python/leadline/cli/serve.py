@@ -48,7 +48,12 @@ def command(
     threads: Annotated[
         int | None,
         typer.Option(
-            "-t", "--threads", min=1, max=16, help="Threads that answer http; else one per CPU.", rich_help_panel=_WHERE
+            "-t",
+            "--threads",
+            min=1,
+            max=16,
+            help="Threads that answer http; one per CPU unless given.",
+            rich_help_panel=_WHERE,
         ),
     ] = None,
     status: Annotated[
@@ -85,7 +90,7 @@ def command(
         str | None,
         typer.Option(
             "--stall",
-            help="Stand still so long, so often: 1s/5s. First after 5 s.",
+            help="Stall for this long, at this interval: 1s/5s. First after 5 s.",
             metavar="TIME/TIME",
             rich_help_panel=_ANSWER,
         ),

@@ -21,11 +21,14 @@ def command(
     reverse: o.Reverse = False,
     bidir: o.Bidirectional = False,
     rate: Annotated[
-        str | None, typer.Option("--rate", help="Payload bits per second: 100mbit; as fast as it goes.")
+        str | None,
+        typer.Option(
+            "--rate", help="Payload bits per second: 100mbit; as fast as possible unless given.", metavar="RATE"
+        ),
     ] = None,
-    size: Annotated[str, typer.Option("-l", "--size", help="Bytes per write and read.")] = "128KiB",
+    size: Annotated[str, typer.Option("-l", "--size", help="Bytes per write and read.", metavar="SIZE")] = "128KiB",
     congestion: Annotated[
-        str | None, typer.Option("--congestion", help="Congestion control, by the kernel's name.")
+        str | None, typer.Option("--congestion", help="Congestion control, by the kernel's name.", metavar="NAME")
     ] = None,
     ipv4: o.Ipv4 = False,
     ipv6: o.Ipv6 = False,

@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from leadline.cli.thread_count import threads
+
 _ARRIVALS, _CLIENTS, _EXPECT, _AFTER, _TRAFFIC, _OUTPUT = (
     *("Arrivals", "Who the clients are", "What makes a client configured"),
     *("Once they are connected", "Traffic inside of the tunnels", "Output"),
@@ -55,7 +57,7 @@ Settled = Annotated[
     typer.Option(
         "--settled",
         min=0,
-        help="So many connect first; their pings show what the arrivals do to them.",
+        help="Connect N clients first; their pings show what the arrivals do to them.",
         rich_help_panel=_ARRIVALS,
     ),
 ]
@@ -90,7 +92,15 @@ Duration = Annotated[
     ),
 ]
 Threads = Annotated[
-    int, typer.Option("-t", "--threads", min=1, max=256, help="Threads of the fleet.", rich_help_panel=_ARRIVALS)
+    int,
+    typer.Option(
+        "-t",
+        "--threads",
+        help="Threads of the fleet, 1 to 256.",
+        parser=threads(),
+        metavar="N",
+        rich_help_panel=_ARRIVALS,
+    ),
 ]
 
 CaKey = Annotated[

@@ -23,10 +23,14 @@ def command(
     bidir: o.Bidirectional = False,
     rate: Annotated[
         str | None,
-        typer.Option("--rate", help="Bits of UDP payload per second, all flows: 20mbit; as fast as it goes."),
+        typer.Option(
+            "--rate",
+            help="Bits of UDP payload per second, all flows: 20mbit; as fast as possible unless given.",
+            metavar="RATE",
+        ),
     ] = None,
     size: Annotated[
-        str, typer.Option("-l", "--size", help="UDP payload of each datagram, bytes (40 to 65507).")
+        str, typer.Option("-l", "--size", help="UDP payload of each datagram, bytes (40 to 65507).", metavar="SIZE")
     ] = "1400",
     ipv4: o.Ipv4 = False,
     ipv6: o.Ipv6 = False,

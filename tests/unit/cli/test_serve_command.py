@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -105,3 +106,13 @@ def test_what_cannot_be_is_one_line(options: list[str], said: str) -> None:
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr.count("\n") == 1
     assert said in ended.stderr
+
+
+@pytest.mark.parametrize("option", ["--port", "--http-port"])
+def test_a_taken_port_names_the_option_that_gives_another(option: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        ports = {"--port": free_port(), "--http-port": free_port(), option: holder.getsockname()[1]}
+        argv = [LEADLINE, "serve", "--bind", "127.0.0.1", *(f"{name}={port}" for name, port in ports.items())]
+        ended = subprocess.run(argv, capture_output=True, text=True, timeout=WITHIN_S, check=False)
+    assert ended.returncode != 0
+    assert ended.stderr.endswith(f"; give another port with {option}\n"), ended.stderr

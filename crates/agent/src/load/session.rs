@@ -86,13 +86,22 @@ pub fn parse_bind(bind: Option<&str>) -> Result<Option<IpAddr>, ErrorReport> {
         .transpose()
 }
 
+/// Why there is no connection to a responder. Where the host answers and the port does not, the responder is missing.
+fn unreached(doing: &str, error: &io::Error) -> ErrorReport {
+    let mut report = system_error(doing, error);
+    if error.kind() == io::ErrorKind::ConnectionRefused {
+        report.message = format!("{doing}: connection refused; is `leadline serve` running there, on this port?");
+    }
+    report
+}
+
 impl Session {
     /// Ask the server for a session and compare clocks.
     pub fn open(target: &Target, bind: Option<&str>, open: Open) -> Result<Self, ErrorReport> {
         let server = resolve(target)?;
         let bind = parse_bind(bind)?;
         let doing = format!("connecting to {server}");
-        let control = net::connect_tcp(server, bind, STEP_TIMEOUT).map_err(|error| system_error(&doing, &error))?;
+        let control = net::connect_tcp(server, bind, STEP_TIMEOUT).map_err(|error| unreached(&doing, &error))?;
         control.set_write_timeout(Some(STEP_TIMEOUT)).map_err(|error| system_error(&doing, &error))?;
         let decoder = FrameDecoder::default();
         let mut session = Self { control, decoder, server, bind, token: 0, offset_ns: 0, patience: STEP_TIMEOUT };

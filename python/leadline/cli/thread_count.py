@@ -1,0 +1,37 @@
+"""The value of `-t`: a number of threads, though people who know iperf3 write the time there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import typer
+
+from leadline.cli.output import say_note
+from leadline.plan.units import looks_like_a_time
+
+MOST_THREADS = 256
+
+
+def threads(most: int = MOST_THREADS, *, takes_time: bool = True) -> Callable[[str | int], int]:
+    """A parser of a number of threads; `takes_time` says whether the command has a duration too."""
+
+    def parse(text: str | int) -> int:
+        written = str(text).strip()
+        if takes_time and looks_like_a_time(written):
+            raise typer.BadParameter(f"{written} is a time; -t is threads; -d/--duration is the time")
+        if not (written.isascii() and written.isdecimal() and len(written) < _MOST_DIGITS):
+            raise typer.BadParameter(f"{written!r} is not a number of threads; write 1 to {most}")
+        number = int(written)
+        if not 1 <= number <= most:
+            raise typer.BadParameter(f"{number} is not possible; 1 to {most} threads")
+        cpus = len(os.sched_getaffinity(0))
+        if takes_time and number > cpus:
+            on = "1 CPU" if cpus == 1 else f"{cpus} CPUs"
+            say_note(f"-t {number} means {number} threads, on {on}; -d/--duration is the time")
+        return number
+
+    return parse
+
+
+_MOST_DIGITS = 10

@@ -1,0 +1,58 @@
+"""Help calls values by what they are, and `-t` knows the habits of iperf3's users."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import pytest
+import typer
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from leadline.cli.app import app
+from leadline.cli.thread_count import threads
+
+COMMANDS = sorted(vars(get_command(app))["commands"])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_names_values_without_types_of_python(command: str) -> None:
+    ended = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "80"})
+    assert ended.exit_code == 0
+    types = re.findall(
+        r"<[^<>]*(?:str|int|float|path|list|range|bool)[^<>]*>|\{\w+\}|<=x|x>=", ended.stdout, re.IGNORECASE
+    )
+    assert types == []
+    assert max(map(len, ended.stdout.partition("Example")[0].splitlines())) <= 80
+
+
+@pytest.mark.parametrize("text", ["10s", "500ms", "1m30s"])
+def test_a_time_for_threads_names_the_option_that_is_meant(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match=f"{text} is a time; -t is threads; -d/--duration is the time"):
+        threads()(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("many", "'many' is not a number of threads; write 1 to 256"),
+        ("-1", "'-1' is not a number of threads; write 1 to 256"),
+        ("0", "0 is not possible; 1 to 256 threads"),
+        ("257", "257 is not possible; 1 to 256 threads"),
+        ("9" * 5000, "is not a number of threads"),
+    ],
+)
+def test_impossible_numbers_of_threads_are_refused(text: str, said: str) -> None:
+    with pytest.raises(typer.BadParameter, match=said):
+        threads()(text)
+
+
+def test_more_threads_than_cpus_are_taken_with_a_note(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1})
+    assert threads()("2") == 2
+    assert capsys.readouterr().err == ""
+    assert threads()("10") == 10
+    assert capsys.readouterr().err == "leadline: -t 10 means 10 threads, on 2 CPUs; -d/--duration is the time\n"
