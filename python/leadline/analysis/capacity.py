@@ -44,8 +44,8 @@ class Conditions:
     targets: tuple[Target, ...]
 
     @classmethod
-    def read(cls, text: str, test: str, kind: str) -> Conditions:
-        """Takes `METRIC < VALUE and ...` for a test of this name and kind.
+    def read(cls, text: str, test: str, kind: str, option: str = "--find-rate") -> Conditions:
+        """Takes `METRIC < VALUE and ...` for a test of this name and kind, given by this option.
 
         Raises:
             InputError: one of them is no target, or names a figure that there is not.
@@ -53,9 +53,10 @@ class Conditions:
         parts = [part.strip() for part in _AND.split(text.strip())]
         if not all(parts):
             raise InputError(
-                f"{text!r} is not 'METRIC < VALUE and ...'", hint="as in 'latency_p99_us < 5000 and error_ratio < 0.1%'"
+                f"{option} {text!r}: not of the form 'METRIC < VALUE and ...'",
+                hint="as in 'latency_p99_us < 5000 and error_ratio < 0.1%'",
             )
-        return cls(text.strip(), tuple(parse_targets(parts, {test: kind})))
+        return cls(text.strip(), tuple(parse_targets(parts, {test: kind}, option)))
 
     @property
     def metrics(self) -> tuple[str, ...]:

@@ -24,9 +24,9 @@ _RATES = ("_bps", "_per_s")
 _WORST_FIRST = (MISSED, UNDECIDED, MET)
 
 
-def parse_targets(texts: Iterable[str], kinds: Mapping[str, str]) -> list[Target]:
-    """Reads `[TEST.]METRIC < VALUE` for tests of these kinds, by name; raises `PlanError`."""
-    return [read_target(Node(text, Mark("target", None)), kinds) for text in texts]
+def parse_targets(texts: Iterable[str], kinds: Mapping[str, str], option: str = "--target") -> list[Target]:
+    """Reads `[TEST.]METRIC < VALUE` for tests of these kinds, by name; raises `PlanError`, which names the option."""
+    return [read_target(Node(text, Mark(f"{option} {text!r}", None)), kinds) for text in texts]
 
 
 def judge_summaries(targets: Iterable[Target], summaries: Sequence[Summary]) -> tuple[TargetResult, ...]:
@@ -77,8 +77,18 @@ def missed_so_far(
         return None
     if generator_limited and not _certain_from_below(target, meets=False):
         return None
-    words = f"{value:.6g} is not {target.op} {target.value:.6g}"
+    words = _compared(value, target, meets=False)
     return TargetResult(target.text, "c01", MISSED, value, words)
+
+
+def _compared(value: float, target: Target, meets: bool) -> str:
+    return f"{_figure(value)} {'' if meets else 'is not '}{target.op} {_figure(target.value)}"
+
+
+def _figure(value: float) -> str:
+    """Six digits, without an exponent for what is large."""
+    text = f"{value:.6g}"
+    return f"{value:.0f}" if "e+" in text else text
 
 
 def _gap(target: Target, result: Summary | TestResult) -> int:
@@ -92,11 +102,11 @@ def _judge_one(target: Target, case: str, metric: Metric | None, validity: Valid
     if gap:
         return TargetResult(target.text, case, UNDECIDED, value, f"the figure is not known of {gap} of the repeats")
     if metric is not None and metric.censored and not _certain_of_bound(target, value):
-        return TargetResult(target.text, case, UNDECIDED, value, f"known only to be at least {value:.6g}")
+        return TargetResult(target.text, case, UNDECIDED, value, f"known only to be at least {_figure(value)}")
     meets = target.met_by(value)
     outcome = MET if meets else MISSED
     least = "at least " if metric is not None and metric.censored else ""
-    words = f"{least}{value:.6g} is {'' if meets else 'not '}{target.op} {target.value:.6g}"
+    words = least + _compared(value, target, meets)
     if validity.verdict is Verdict.VALID:
         return TargetResult(target.text, case, outcome, value, words)
     if validity.verdict in _BOUNDED and _certain_from_below(target, meets):

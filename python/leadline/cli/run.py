@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Sequence
-from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,7 +38,7 @@ def command(
     """
     from leadline.plan import describe, load_plan, select
 
-    plan = load_plan(file, [*(overrides or []), *_as_override(target)])
+    plan = load_plan(file, overrides or [], target or [])
     cases = select(list(plan.cases), only or [])
     if dry_run:
         plan_command.show(describe(plan, cases), json)
@@ -88,8 +87,3 @@ def _check_programs(cases: Sequence[Case]) -> None:
         wanted = need.kind == "program" and need.name != "leadline-agent" and not need.optional
         if wanted and shutil.which(need.name) is None:
             raise MissingBinary(need.name, hint=f"{need.why}; install it or choose other cases with --only")
-
-
-def _as_override(targets: list[str] | None) -> list[str]:
-    """`--target` takes the place of the plan's targets."""
-    return [f"targets={dumps(targets)}"] if targets else []

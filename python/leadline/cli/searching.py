@@ -40,7 +40,7 @@ def run(test: HttpTest, workload: HttpWorkload, conditions: str, wanted: Wanted)
 def choke(test: TunnelTest, workload: TunnelWorkload, conditions: str, wanted: Wanted) -> int:
     """Search the highest rate of arriving VPN clients."""
     _check(wanted, "--until-choke")
-    read = Conditions.read(conditions, test.name, test.kind)
+    read = Conditions.read(conditions, test.name, test.kind, "--until-choke")
     return finish(FleetQuestion(test, workload, read, ["leadline", *sys.argv[1:]], wanted.server_pid), wanted)
 
 

@@ -27,13 +27,14 @@ from leadline.plan.model import Case, Plan
 from leadline.plan.overrides import apply_overrides
 from leadline.plan.problems import Problems
 from leadline.plan.regular_files import NotRegular, read_bounded, read_regular
-from leadline.plan.source import Node, did_you_mean, inherit, name_of, nearest, parse_plan_text, plain
+from leadline.plan.source import Mark, Node, did_you_mean, inherit, name_of, nearest, parse_plan_text, plain
 from leadline.plan.sut import GivenSut
 from leadline.plan.targets import METRICS, Target, read_target
 
 
-def load_plan(path: Path, overrides: Sequence[str] = ()) -> Plan:
-    """Read a plan and everything that it extends, apply `--set` overrides, and check it whole.
+def load_plan(path: Path, overrides: Sequence[str] = (), targets: Sequence[str] = ()) -> Plan:
+    """Read a plan and everything that it extends, apply `--set` overrides, and check it whole. Targets, where any are
+    given, take the place of the plan's.
 
     Raises:
         PlanError: the first mistake, with file and line, or the override that made it; all further ones in it.
@@ -42,10 +43,14 @@ def load_plan(path: Path, overrides: Sequence[str] = ()) -> Plan:
     text = read_plan_text(path)
     root = _inherited(parse_plan_text(text, str(path), problems), path, (), problems)
     root = _without_nulls(apply_overrides(root, overrides, problems))
+    if targets:
+        given = [Node(target, Mark(f"--target {target!r}", None)) for target in targets]
+        root = root.with_entry("targets", Node(list(given), Mark("--target", None)))
+        overrides = (*overrides, f"targets={json.dumps(list(targets))}")
     # Each file once, however many cases name it: they share its content.
     outside = Outside(cache(read_material), _variable)
     frame, specs, matrix = _checked(root, problems, outside)
-    targets = _targets(root, specs, problems)
+    judged = _targets(root, specs, problems)
     problems.raise_any()
     labels = labels_of(matrix.points)
     width = max(2, len(str(len(specs))))
@@ -78,7 +83,7 @@ def load_plan(path: Path, overrides: Sequence[str] = ()) -> Plan:
         repeat=frame.repeat,
         seed=frame.seed if frame.seed is not None else _derived_seed(document),
         seed_is_derived=frame.seed is None,
-        targets=targets,
+        targets=judged,
         observe_period_ms=frame.observe.period_ms,
         limits=frame.limits,
         notes=tuple(matrix.notes),

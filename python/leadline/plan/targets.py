@@ -5,15 +5,16 @@ A value may carry a unit where the metric's name ends in one. Judging is `analys
 
 from __future__ import annotations
 
-import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from leadline.errors import PlanError
 from leadline.plan import units
 from leadline.plan.percentiles import histogram_of
-from leadline.plan.source import Mark, Node, did_you_mean
+from leadline.plan.source import Node, did_you_mean
+from leadline.plan.target_words import read_value, suggestion
 
 _LATENCIES = tuple(f"latency_{name}_us" for name in ("min", "mean", "p50", "p90", "p99", "p999", "max"))
 _SPREAD = ("min", "mean", "stdev", "p50", "p75", "p90", "p95", "p99", "p999", "p9999", "p99999", "max")
@@ -139,34 +140,25 @@ def read_target(node: Node, kinds: Mapping[str, str]) -> Target:
     text = str(node.value)
     match = _TARGET.fullmatch(text.strip())
     if match is None:
-        raise node.mark.error(f"target {text!r} is not 'METRIC < VALUE'", hint="as in 'throughput.lost_ratio < 0.1%'")
+        raise _error(node, text, "not of the form 'METRIC < VALUE'", "as in 'throughput.lost_ratio < 0.1%'")
     test, metric, op, value = match.groups()
     if test is not None and test not in kinds:
-        raise node.mark.error(f"target {text!r}: unknown test '{test}'", hint=did_you_mean(test, kinds))
+        raise _error(node, text, f"unknown test '{test}'", did_you_mean(test, kinds))
     meant = [kinds[test]] if test else list(kinds.values())
     known = [name for kind in meant for name in METRICS[kind]]
     if not any(has_metric(kind, metric) for kind in meant):
         of_test = f" of a {kinds[test]} test" if test else ""
-        raise node.mark.error(f"target {text!r}: unknown metric '{metric}'{of_test}", hint=did_you_mean(metric, known))
-    return Target(text, test, metric, op, _value(value, metric, text, node.mark))
-
-
-def _value(written: str, metric: str, text: str, mark: Mark) -> float:
+        raise _error(node, text, f"unknown metric '{metric}'{of_test}", suggestion(metric, known))
     try:
-        if _NUMBER.fullmatch(written) and math.isfinite(float(written)):
-            return float(written)
-        if metric.endswith("_bps"):
-            return float(units.rate_bps(written))
-        if metric.endswith("_us"):
-            return float(units.duration_us(written))
-        if metric.endswith("_ms"):
-            return units.duration_us(written) / 1000
-        if metric.endswith("_ratio"):
-            return units.fraction(written)
+        return Target(text, test, metric, op, read_value(value, metric, known))
     except units.UnitError as error:
-        raise mark.error(f"target {text!r}: {error}") from None
-    raise mark.error(f"target {text!r}: {written!r} is not a number")
+        raise _error(node, text, str(error), None) from None
 
 
-_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
+def _error(node: Node, text: str, words: str, hint: str | None) -> PlanError:
+    """A complaint about one target; an option's place holds its text already."""
+    is_told = node.mark.line is None and node.mark.file.endswith(repr(text))
+    return node.mark.error(words if is_told else f"target {text!r}: {words}", hint=hint)
+
+
 _TARGET = re.compile(r"(?:([A-Za-z0-9][\w-]*)\s*\.\s*)?([a-z][a-z0-9_]*)\s*(<=|>=|==|<|>)\s*([^\s<>=].*?)", re.ASCII)

@@ -352,14 +352,21 @@ COMPLAINTS = [
     ),
     (
         SMALL + "targets: [latency_p99_us < 1]",
-        "plan.yaml:6: target 'latency_p99_us < 1': unknown metric 'latency_p99_us'; there is throughput_bps...",
+        "plan.yaml:6: target 'latency_p99_us < 1': unknown metric 'latency_p99_us'; there is jitter_us...",
     ),
     (
         SMALL + "targets: [load.lost_ratio = 1]",
-        "plan.yaml:6: target 'load.lost_ratio = 1' is not 'METRIC < VALUE'; as in 'throughput.lost_ratio < 0.1%'",
+        "plan.yaml:6: target 'load.lost_ratio = 1': not of the form 'METRIC < VALUE'; as in 'throughput.lost_rati...",
     ),
-    (SMALL + "targets: [load.lost < few]", "plan.yaml:6: target 'load.lost < few': 'few' is not a number"),
-    (SMALL + "targets: [load.lost < 1e999]", "plan.yaml:6: target 'load.lost < 1e999': '1e999' is not a number"),
+    (
+        SMALL + "targets: [load.lost < few]",
+        "plan.yaml:6: target 'load.lost < few': 'few' is not a number, and lost has no unit",
+    ),
+    (SMALL + "targets: [load.lost < 1e999]", "plan.yaml:6: target 'load.lost < 1e999': '1e999' is not a number, ..."),
+    (
+        SMALL + "targets: [load.lost < 1%]",
+        "plan.yaml:6: target 'load.lost < 1%': lost is a count; for a share write lost_ratio, as in 'lost_ratio < 1%'",
+    ),
     (SMALL + "targets: load.lost < 1", "plan.yaml:6: targets: 'load.lost < 1' is not a list; write ['load.lost < 1']"),
     # YAML
     ("", "plan.yaml:1: the plan is empty; it needs at least name, sut and tests"),
