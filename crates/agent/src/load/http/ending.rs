@@ -123,8 +123,9 @@ impl<W: Wire> Worker<W> {
             if self.connections[index].machine.outstanding().is_none() {
                 continue;
             }
-            self.record_age(index, now_ns);
+            // What was on its way to the kernel is sent by this, and its age counts from then.
             let Some(socket) = self.part(index) else { continue };
+            self.record_age(index, now_ns);
             let Some(sent_ns) = self.connections[index].machine.outstanding_since_ns() else { continue };
             let Some(left) = self.connections[index].machine.close() else { continue };
             let requests = u64::from(left.requests);

@@ -307,6 +307,7 @@ impl<W: Wire> Worker<W> {
                 self.tell_standing(&meter, spun_before_ns, now_ns);
             }
         }
+        self.hand_over()?;
         if now_ns >= span.end_ns && self.stopped_ns.is_none() {
             now_ns = self.catch_up(now_ns, span)?;
         }
