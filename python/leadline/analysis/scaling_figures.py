@@ -80,9 +80,11 @@ def _fits(figures: Iterable[tuple[str, str]], measured: Sequence[Point]) -> tupl
     notes = tuple(_notes(sorted(measured, key=lambda point: point.number)))
     found = []
     for name, unit in figures:
-        values = [(float(point.number), _value(point.metrics, name)) for point in told]
+        bounds = [point for point in told if _is_bound(point.metrics, name)]
+        values = [(float(point.number), None if point in bounds else _value(point.metrics, name)) for point in told]
         if any(_value(point.metrics, name) is not None for point in measured):
-            found.append(fit(name, unit, values, notes))
+            said = [f"left out, as only a lower bound is known: at {point.number}" for point in bounds]
+            found.append(fit(name, unit, values, (*notes, *([_some(said)] if said else []))))
     return tuple(found)
 
 
@@ -117,6 +119,11 @@ def _some(texts: Sequence[str]) -> str:
     """The first of them."""
     rest = len(texts) - _MOST_NAMED
     return "; ".join(texts[:_MOST_NAMED]) + (f"; and {rest} more" if rest > 0 else "")
+
+
+def _is_bound(metrics: Mapping[str, Metric], name: str) -> bool:
+    metric = metrics.get(name)
+    return metric is not None and metric.censored
 
 
 def _value(metrics: Mapping[str, Metric], name: str) -> float | None:

@@ -64,7 +64,8 @@ def curve(name: str, percentiles: Percentiles, group: int | None = None) -> dict
     """A latency curve on an axis of nines: x = -log10(1 - p/100), so 90 is 1, 99 is 2, 99.9 is 3; y in µs.
 
     p = 100 lies at infinity; it is drawn where the number of values puts the last of them, at log10(count). A time of 0
-    (an answer that came in one piece has no transfer) has no place on a logarithmic axis.
+    (an answer that came in one piece has no transfer) has no place on a logarithmic axis. Where points are lower
+    bounds, the name says from which percentile on.
     """
     points: list[tuple[float, float]] = []
     for percentile, value in percentiles.points:
@@ -74,6 +75,8 @@ def curve(name: str, percentiles: Percentiles, group: int | None = None) -> dict
             last = points[-1][0] if points else 0.0
             points.append((max(last, math.log10(percentiles.count)), value))
     drawn = [(round(x, 4), _rounded(y)) for x, y in points if math.isfinite(y) and y > 0]
+    if percentiles.open_from is not None:
+        name = f"{name}, ≥ from p{percentiles.open_from:.4g}"
     return {"name": name, "group": group, "x": [x for x, _ in drawn], "y": [y for _, y in drawn]}
 
 

@@ -99,6 +99,16 @@ def test_points_that_say_nothing_of_the_server_are_left_out_and_named() -> None:
     )
 
 
+def test_a_lower_bound_is_no_point_of_a_fit() -> None:
+    measured = [
+        Point(number, {"connect_p99_ms": Metric(float(number), "ms", censored=number == 400)}, VALID)
+        for number in (50, 100, 200, 400)
+    ]
+    [found] = of_fleets(measured)
+    assert [number for number, _ in found.points] == [50, 100, 200]
+    assert "left out, as only a lower bound is known: at 400" in found.notes
+
+
 def test_clients_that_failed_are_named_where_they_did() -> None:
     def point(number: int, failed: int, partial: int) -> Point:
         counts = {"clients": number, "failed": failed, "partial": partial}

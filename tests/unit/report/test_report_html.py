@@ -213,6 +213,8 @@ def test_latency_curves_lie_on_an_axis_of_nines() -> None:
     assert curve["y"] == [10, 20, 30, 40, 50]
     few = charts.curve("latency", Percentiles("latency", 1, ((0, 10), (99, 10), (100, 10))))
     assert few["x"] == [0, 2, 2]
+    bound = charts.curve("latency", Percentiles("latency", 2, ((0, 10), (99, 10)), open_from=96.875))
+    assert bound["name"] == "latency, ≥ from p96.88"
 
 
 def test_times_of_zero_have_no_place_on_a_logarithmic_axis() -> None:

@@ -532,6 +532,27 @@ mod tests {
     }
 
     #[test]
+    fn a_slow_peer_keeps_its_latency_when_the_time_is_over() {
+        const TAKES_NS: u64 = 900_000_000;
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        let peer = std::thread::spawn(move || {
+            let mut request = [0; 64];
+            while far.read_exact(&mut request).is_ok() {
+                leadline_sys::clock::sleep_until(monotonic_ns() + TAKES_NS);
+                let _ = far.write_all(&request);
+            }
+        });
+        let (_, report, histograms) = driven(RrSocket::Tcp(near), 50_000, u64::MAX, 1_000_000_000);
+        peer.join().unwrap();
+        // What is under way at the end is waited for: nothing is left of which only the age is known.
+        assert_eq!(report.flows[0].received_units, Some(histograms[LATENCY].count()));
+        assert_eq!(histograms[LATENCY_CENSORED].count(), 0);
+        assert!(histograms[LATENCY].quantile_ns(0.0) >= Some(TAKES_NS / 1000 * 999), "{:?}", histograms[LATENCY]);
+    }
+
+    #[test]
     fn a_flow_ends_with_its_number_or_its_failure() {
         let (span, report, _) = against_silence(5, 50_000, 5, 30_000_000_000);
         assert_eq!(report.flows[0].received_units, Some(5));
