@@ -11,8 +11,10 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any, cast
 
 import polars as pl
 
@@ -136,7 +138,7 @@ RESULTS_SCHEMA: dict[str, Any] = {
     "reasons": pl.String,
 }
 
-# Rows held as Python objects before they become columns: bounds memory at some tens of MB whatever the journal's size.
+# Rows of a table that are held at a time, first as Python objects: about 100 MB at most, whatever the journal's size.
 _CHUNK_ROWS = 200_000
 _INSTANTS = ("due_ns", "start_ns", "end_ns")
 
@@ -149,16 +151,15 @@ def rebuild(run: RunFolder) -> int:
     Each file is written beside its place and renamed, so that a reader sees the old or the new one, whole.
     Raises `DatasetError` where the journal cannot be read or a table cannot be written.
     """
-    tables = _Tables()
-    for entry in read_journal(run.journal_path):
-        tables.take(entry)
-    tables.samples.write(run.path / "samples.parquet")
-    tables.flows.write(run.path / "flows.parquet")
-    tables.histograms.write(run.path / "histograms.parquet")
-    if tables.clients.has_rows:
-        tables.clients.write(run.path / "clients.parquet")
-    if tables.attempts.has_rows:
-        tables.attempts.write(run.path / "attempts.parquet")
+    tables = _Tables(run.path)
+    with ExitStack() as stack:
+        for table in tables.all:
+            stack.callback(table.close)
+        for entry in read_journal(run.journal_path):
+            tables.take(entry)
+        for table in tables.all:
+            if table in tables.always or table.has_rows:
+                table.write()
     return tables.malformed
 
 
@@ -167,53 +168,77 @@ def write_results(run: RunFolder, rows: Iterable[Mapping[str, Any]]) -> None:
 
     `parameters` and `reasons` may be given as objects; they are stored as JSON. Raises `DatasetError`.
     """
-    table = _Table(RESULTS_SCHEMA)
-    for row in rows:
-        table.append(tuple(_plain(row.get(name)) for name in RESULTS_SCHEMA))
-    table.write(run.path / "results.parquet")
+    table = _Table(RESULTS_SCHEMA, run.path / "results.parquet")
+    with closing(table):
+        for row in rows:
+            table.append(tuple(_plain(row.get(name)) for name in RESULTS_SCHEMA))
+        table.write()
 
 
 class _Table:
-    """Rows on their way into one parquet file."""
+    """Rows on their way into one parquet file. Full chunks wait in unnamed files, and stream from there."""
 
-    def __init__(self, schema: dict[str, Any]) -> None:
+    def __init__(self, schema: dict[str, Any], path: Path) -> None:
         self._schema = schema
+        self._path = path
         self._rows: list[tuple[Any, ...]] = []
-        self._frames: list[pl.DataFrame] = []
+        self._chunks: list[IO[bytes]] = []
+        self._files = ExitStack()
 
     @property
     def has_rows(self) -> bool:
         """Whether anything was appended."""
-        return bool(self._rows or self._frames)
+        return bool(self._rows or self._chunks)
 
     def append(self, row: tuple[Any, ...]) -> None:
         self._rows.append(row)
         if len(self._rows) >= _CHUNK_ROWS:
-            self._pack()
+            self._set_aside()
 
-    def write(self, path: Path) -> None:
-        self._pack()
-        frame = pl.concat(self._frames) if self._frames else pl.DataFrame(schema=self._schema)
-        # Through memory: polars words a full disk as a damaged file, the system call as what it is.
-        content = io.BytesIO()
-        frame.write_parquet(content, compression="zstd")
-        atomic.replace(path, lambda temporary: _write_bytes(temporary, content.getbuffer()))
+    def write(self) -> None:
+        """Make the file; the table is empty then."""
+        if not self._chunks:
+            content = _in_parquet(self._frame())
+            atomic.replace(self._path, lambda temporary: _write_bytes(temporary, content))
+            return
+        self._set_aside()
+        # By their descriptors, as they have no names: a process that is killed leaves none of them behind.
+        whole = pl.scan_parquet([f"/proc/self/fd/{chunk.fileno()}" for chunk in self._chunks], glob=False)
+        atomic.replace(self._path, lambda temporary: _stream(whole, temporary))
+        self.close()
 
-    def _pack(self) -> None:
-        if self._rows:
-            self._frames.append(pl.DataFrame(self._rows, schema=self._schema, orient="row", strict=False))
-            self._rows = []
+    def close(self) -> None:
+        """Give up what is set aside."""
+        self._files.close()
+        self._chunks = []
+
+    def _set_aside(self) -> None:
+        if not self._rows:
+            return
+        try:
+            chunk = self._files.enter_context(_unnamed_file(self._path.parent))
+            self._chunks.append(chunk)
+            chunk.write(_in_parquet(self._frame()))
+            chunk.flush()
+        except OSError as error:
+            raise atomic.storage_error(self._path, error) from error
+        self._rows = []
+
+    def _frame(self) -> pl.DataFrame:
+        return pl.DataFrame(self._rows, schema=self._schema, orient="row", strict=False)
 
 
 class _Tables:
     """Routes each entry to the table that it belongs to."""
 
-    def __init__(self) -> None:
-        self.samples = _Table(SAMPLES_SCHEMA)
-        self.flows = _Table(FLOWS_SCHEMA)
-        self.histograms = _Table(HISTOGRAMS_SCHEMA)
-        self.clients = _Table(CLIENTS_SCHEMA)
-        self.attempts = _Table(ATTEMPTS_SCHEMA)
+    def __init__(self, folder: Path) -> None:
+        self.samples = _Table(SAMPLES_SCHEMA, folder / "samples.parquet")
+        self.flows = _Table(FLOWS_SCHEMA, folder / "flows.parquet")
+        self.histograms = _Table(HISTOGRAMS_SCHEMA, folder / "histograms.parquet")
+        self.clients = _Table(CLIENTS_SCHEMA, folder / "clients.parquet")
+        self.attempts = _Table(ATTEMPTS_SCHEMA, folder / "attempts.parquet")
+        self.always = (self.samples, self.flows, self.histograms)
+        self.all = (*self.always, self.clients, self.attempts)
         self._clocks = HostClocks()
         self._trial: str | None = None
         self.malformed = 0
@@ -277,6 +302,53 @@ class _Tables:
         self.histograms.append(
             (host, trial, task, report["metric"], interval_end_ns, report["count"], report["hdr_v2"])
         )
+
+
+def _unnamed_file(folder: Path) -> IO[bytes]:
+    """A file that is gone when it is closed, or with the process."""
+    return TemporaryFile(dir=folder)
+
+
+def _in_parquet(frame: pl.DataFrame) -> memoryview:
+    """Through memory: polars words a full disk as a damaged file, the system call as what it is."""
+    content = io.BytesIO()
+    frame.write_parquet(content, compression="zstd")
+    return content.getbuffer()
+
+
+def _stream(rows: pl.LazyFrame, path: Path) -> None:
+    """Chunk by chunk into one file, in their order."""
+    with path.open("wb") as file:
+        sink = _Sink(file)
+        try:
+            target = cast(IO[bytes], sink)
+            rows.sink_parquet(target, compression="zstd", row_group_size=_CHUNK_ROWS, maintain_order=True)
+        except pl.exceptions.PolarsError:
+            if sink.error is not None:
+                raise sink.error from None
+            raise
+
+
+class _Sink(io.RawIOBase):
+    """Keeps the system's own error of a write that fails."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        super().__init__()
+        self._file = file
+        self.error: OSError | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return self._write_out(data)
+        except OSError as error:
+            self.error = error
+            raise
+
+    def _write_out(self, data: Any) -> int:
+        return self._file.write(data)
 
 
 def _write_bytes(path: Path, content: memoryview) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from leadline.dataset import Journal, RunFolder, rebuild, write_results
+from leadline.dataset import Journal, RunFolder, rebuild, tables, write_results
+from leadline.errors import DatasetError
 
 CPU = {
     "cpu": 1,
@@ -208,3 +209,47 @@ def test_results_are_plain_rows(tmp_path: Path) -> None:
     assert json.loads(rows[0]["reasons"]) == ["shared-cpus"]
     assert rows[0]["low"] is None
     assert rows[1]["value"] is None
+
+
+def long_run(tmp_path: Path, events: int) -> RunFolder:
+    entries = [{"host": "gateway", "at_ns": n, "event": {**PROGRESS, "t_ns": 1000 * n}} for n in range(events)]
+    return run_with(tmp_path, *entries, {"host": "gateway", "at_ns": 9, "event": FINISHED})
+
+
+def test_a_table_of_many_chunks_is_the_same_and_leaves_nothing_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = long_run(tmp_path, 100)
+    rebuild(run)
+    names = ("samples.parquet", "flows.parquet", "histograms.parquet")
+    whole = [pl.read_parquet(run.path / name) for name in names]
+    assert [table.height for table in whole] == [300, 1, 101]
+    held: list[int] = []
+    frame = tables._Table._frame
+
+    def noted(table: tables._Table) -> pl.DataFrame:
+        held.append(len(table._rows))
+        return frame(table)
+
+    monkeypatch.setattr(tables, "_CHUNK_ROWS", 7)
+    monkeypatch.setattr(tables._Table, "_frame", noted)
+    rebuild(run)
+    assert max(held) == 7
+    for name, before in zip(names, whole, strict=True):
+        assert pl.read_parquet(run.path / name).equals(before)
+    assert {path.name for path in run.path.iterdir()} == {"logs", "journal.ndjson", *names}
+
+
+def test_a_disk_that_is_full_in_a_table_of_many_chunks_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = long_run(tmp_path, 20)
+    monkeypatch.setattr(tables, "_CHUNK_ROWS", 7)
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tables._Sink, "_write_out", full)
+    with pytest.raises(DatasetError, match=r"samples\.parquet: no space left on the device"):
+        rebuild(run)
+    assert {path.name for path in run.path.iterdir()} == {"logs", "journal.ndjson"}
