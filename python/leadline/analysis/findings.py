@@ -127,7 +127,10 @@ def _clocks(hosts: Mapping[str, Mapping[str, Any]]) -> Iterable[Reason]:
     loose = sorted(name for name, facts in hosts.items() if (facts.get("clock") or {}).get("synchronised") is False)
     if loose:
         named = ", ".join(loose[:3]) + (" ..." if len(loose) > 3 else "")
-        text = f"the kernel calls the wall clock unsynchronised on {named}: a second may be off by some ten millionths"
+        text = (
+            f"the clock is not synchronised on {named}: durations and rates may be off by up to about 0.01 %, the time "
+            "of day by more"
+        )
         yield Reason("unsynchronised-clock", text)
 
 

@@ -2,68 +2,63 @@
 
 from __future__ import annotations
 
-import shutil
-from typing import Any
+import dataclasses
+from typing import TYPE_CHECKING
 
 from leadline.cli import options as o
 from leadline.cli.output import print_all, print_json
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from leadline.cli.host_checks import Check
+
 NAME = "doctor"
 EXAMPLE = "Example: leadline doctor --json"
 
-_PROGRAMS = (
-    ("openvpn", "plans with sut kind openvpn", "apt-get install openvpn"),
-    ("nsenter", "the lab's hosts", "apt-get install util-linux"),
-    ("ssh", "plans with given hosts", "apt-get install openssh-client"),
-)
-
 
 def command(json: o.Json = False) -> int:
-    """Show what works on this host, and why something does not."""
+    """Show what works on this host, what it is needed for, and how to mend what does not work."""
     import asyncio
 
-    from leadline.lab import jail
+    from leadline.cli import host_checks
 
-    lab = jail.available()
-    rows: list[dict[str, Any]] = [
-        {"what": "lab", "works": lab.possible, "why": lab.reason or ("without root" if lab.rootless else "as root")}
-    ]
-    rows += [
-        {
-            "what": name,
-            "works": shutil.which(name) is not None,
-            "why": why if shutil.which(name) else f"{why}: {advice}",
-        }
-        for name, why, advice in _PROGRAMS
-    ]
-    rows += asyncio.run(_agent())
+    # These fork, before anything starts threads.
+    checks = [*host_checks.lab_checks(), *host_checks.program_checks(), *host_checks.host_checks()]
+    checks += asyncio.run(_agent())
     if json:
-        print_json({"schema": "leadline.doctor/1", "findings": rows})
-        return 0
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("what", "works", "why"):
-        table.add_column(title)
-    for row in rows:
-        tone = "green" if row["works"] else "yellow"
-        table.add_row(row["what"], Text("yes" if row["works"] else "no", tone), Text(row["why"] or ""))
-    print_all([table])
+        print_json({"schema": "leadline.doctor/1", "findings": [dataclasses.asdict(check) for check in checks]})
+    else:
+        print_all([table(checks)])
     return 0
 
 
-async def _agent() -> list[dict[str, Any]]:
+def table(checks: list[Check]) -> RenderableType:
+    """The findings for a terminal."""
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("what", "works", "needed for"):
+        drawn.add_column(title)
+    for check in checks:
+        word, tone = {True: ("yes", "green"), False: ("no", "yellow"), None: ("–", "dim")}[check.works]
+        lines = Text(check.needed_for)
+        if check.why:
+            lines.append(f"\n{check.why}", "dim")
+        if check.works is False and check.mend:
+            lines.append(f"\nmend: {check.mend}")
+        drawn.add_row(check.what, Text(word, tone), lines)
+    return drawn
+
+
+async def _agent() -> list[Check]:
+    from leadline.cli.host_checks import capability_check, clock_check
     from leadline.fleet import Agent, Launch, agent_binary
 
     agent = await Agent.start("this host", Launch((str(agent_binary()),)), sink=lambda _host, _event: None)
     try:
-        clock = agent.hello.host.clock
-        error = "" if clock.max_error_us is None else f"; error up to {clock.max_error_us / 1e6:g} s"
-        synchronised = bool(clock.synchronised)
-        why = f"source {clock.source or 'unknown'}{error}; agents compare their clocks themselves"
-        rows = [{"what": "synchronised clock", "works": synchronised, "why": why}]
         found = agent.hello.capabilities
-        return rows + [{"what": one.name, "works": one.available, "why": one.reason} for one in found]
+        return [clock_check(agent.hello.host.clock), *(capability_check(one) for one in found)]
     finally:
         await agent.close()

@@ -15,6 +15,7 @@ from leadline.errors import InputError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from leadline.cli.host_checks import Check
     from leadline.plan import PlanDescription
 
 NAME = "plan"
@@ -41,15 +42,28 @@ def command(
     return 0
 
 
+def _checks(description: PlanDescription) -> list[Check]:
+    """Whether this host has what the plan needs, in the order of its needs. Forks where the lab is needed."""
+    from leadline.cli import host_checks
+
+    of_lab = any(need.kind in ("privilege", "kernel") for need in description.needs)
+    lab = {check.what: check for check in host_checks.lab_checks()} if of_lab else {}
+    return [host_checks.is_here(need, lab) for need in description.needs]
+
+
 def show(description: PlanDescription, json: bool) -> None:
     """A plan on stdout."""
+    checks = _checks(description)
     if json:
-        print_json(dataclasses.asdict(description))
+        document = dataclasses.asdict(description)
+        for need, check in zip(document["needs"], checks, strict=True):
+            need |= {"here": check.works, "found": check.why, "mend": None if check.works else check.mend}
+        print_json(document)
     else:
-        print_all(_tables(description))
+        print_all(_tables(description, checks))
 
 
-def _tables(description: PlanDescription) -> list[RenderableType]:
+def _tables(description: PlanDescription, checks: list[Check]) -> list[RenderableType]:
     """A plan for a terminal."""
     from rich.table import Table
     from rich.text import Text
@@ -62,21 +76,40 @@ def _tables(description: PlanDescription) -> list[RenderableType]:
         tests = ", ".join(test.name for test in case.tests)
         cases.add_row(case.id, Text(case.title), str(case.clients), Text(tests), f"{case.trial_seconds:.0f} s")
     needs = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("needed", "why"):
+    for title in ("needed", "here", "why"):
         needs.add_column(title)
-    for need in description.needs:
+    for need, check in zip(description.needs, checks, strict=True):
         name = f"{need.name} (optional)" if need.optional else need.name
-        needs.add_row(Text(name), Text(need.why))
-    minutes, seconds = divmod(round(description.expected_seconds), 60)
+        word, tone = {True: ("yes", "green"), False: ("missing", "yellow"), None: ("unknown", "yellow")}[check.works]
+        why = Text(need.why)
+        if not check.works:
+            why.append("".join(f"\n{line}" for line in (check.why, check.mend and f"mend: {check.mend}") if line))
+        needs.add_row(Text(name), Text(word, tone), why)
     derived = " (from the plan's content)" if description.seed_is_derived else ""
     foot = [
-        f"{len(description.order)} trials, {description.repeat} of each case, about {minutes} min {seconds:02d} s",
+        f"{_trials(description)}, about {_duration(description.expected_seconds)}",
         f"order, seed {description.seed}{derived}: {_shortened(description.order)}",
     ]
     if description.targets:
         foot.append("targets: " + "; ".join(description.targets))
     parts: list[RenderableType] = [head, cases, needs, Text("\n".join(foot))]
     return parts + [Text(f"note: {note}") for note in description.notes]
+
+
+def _trials(description: PlanDescription) -> str:
+    number = len(description.order)
+    trials = "1 trial" if number == 1 else f"{number} trials"
+    return trials if description.repeat == 1 else f"{trials}, {description.repeat} of each case"
+
+
+def _duration(seconds: float) -> str:
+    """`3 s`, `2 min 5 s`, `1 h 10 min`."""
+    whole = max(1, round(seconds))
+    minutes, rest = divmod(whole, 60)
+    hours, minutes_left = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes_left} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def _shortened(order: tuple[str, ...]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -135,6 +135,30 @@ def add_route(destination: str, via: str | None, device: str | None) -> None:
 def forward() -> None:
     """Let this host pass packets on."""
     _set_all({"ipv4/ip_forward": 1, "ipv6/conf/all/forwarding": 1})
+
+
+def try_kernel() -> dict[str, EnvironmentLimit | LabError | None]:
+    """What keeps links of this network namespace from a delay, a rate and drops, by the part of the kernel that each
+    needs; None where nothing does. Tries each at the loopback interface, of a namespace that is thrown away.
+    """
+    with _netlink("set queueing disciplines") as route:
+        loopback = _index(route, "lo")
+        delay = _refusal("netem", lambda: _delay(route, loopback, 1.0))
+        # As on a link with both: the bucket is below the delay.
+        parent = 0x1_0001 if delay is None else None
+        bucket = Shaper(rate_bps=8_000_000, burst_bytes=15_000, limit_bytes=30_000)
+        rate = _refusal("tbf", lambda: _shape(route, loopback, bucket, parent))
+    return {"netem": delay, "tbf": rate, "nftables": _refusal("nftables", lambda: _drop("lo", Drops(every=1000)))}
+
+
+def _refusal(name: str, attempt: Callable[[], None]) -> EnvironmentLimit | LabError | None:
+    try:
+        attempt()
+    except (EnvironmentLimit, LabError) as error:
+        return error
+    except NetlinkError as error:
+        return LabError(f"{name} cannot be set: {os.strerror(error.code)}")
+    return None
 
 
 def _set_up(route: IPRoute, index: int, port: Port) -> None:

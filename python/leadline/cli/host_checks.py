@@ -1,0 +1,192 @@
+"""What this host has of what Leadline uses, what each part is needed for, and the command that mends what is missing.
+
+Owns the wording for `leadline doctor` and the column "here" of `leadline plan`. Trying the kernel is `lab`'s work.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leadline.errors import LeadlineError
+
+if TYPE_CHECKING:
+    from leadline.contract.models import Capability, ClockQuality
+    from leadline.plan import Need
+
+UNKNOWN_ERROR_US = 16_000_000
+"""The kernel's bound for a wall clock that nothing disciplines (NTP_PHASE_LIMIT): it says that the error is unknown."""
+FEW_FILES = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding."""
+
+    what: str
+    works: bool | None
+    """None where it could not be found out, or does not apply."""
+    needed_for: str
+    why: str | None = None
+    """What was found."""
+    mend: str | None = None
+    """What to do where it does not work; a command where there is one."""
+
+
+def lab_checks() -> list[Check]:
+    """The lab, and what its links need of the kernel. Forks: call it before threads exist."""
+    from leadline.lab import facilities
+
+    lab = facilities.lab()
+    checks = [Check("lab", lab.has, "plans without `hosts`", lab.why, lab.mend), _user_namespaces()]
+    for name, one in facilities.link_facilities().items():
+        checks.append(Check(name, one.has, _LINKS[name], one.why, one.mend))
+    return checks
+
+
+def program_checks() -> list[Check]:
+    """Programs that some plans or options run."""
+    found = [
+        Check(name, shutil.which(name) is not None, why, shutil.which(name) or "not in PATH", f"sudo {install}")
+        for name, why, install in _PROGRAMS
+        if name != "perf"
+    ]
+    return [*found, _perf()]
+
+
+def host_checks() -> list[Check]:
+    """Limits and speed of this host."""
+    return [_open_files(), _governor()]
+
+
+def clock_check(clock: ClockQuality) -> Check:
+    """The wall clock. Durations and rates do not depend on it, but on the rate of the monotonic clock."""
+    if clock.synchronised and clock.max_error_us is not None:
+        why = f"at most {clock.max_error_us / 1000:g} ms off"
+    elif clock.synchronised:
+        why = "how far it may be off is not known"
+    elif clock.max_error_us is None or clock.max_error_us >= UNKNOWN_ERROR_US:
+        why = "not synchronised: how far the time of day is off is not known"
+    else:
+        why = f"not synchronised: the time of day is up to {clock.max_error_us / 1e6:g} s off, and drifts"
+    why += f"; the monotonic clock ticks by {clock.source or 'an unknown source'}"
+    needed = "the time of day in run folders; without it durations and rates may be off by up to about 0.01 %"
+    mend = "sudo timedatectl set-ntp true (or: sudo apt-get install chrony)"
+    return Check("synchronised clock", clock.synchronised, needed, why, mend)
+
+
+def capability_check(found: Capability) -> Check:
+    """What the agent has found out about its host."""
+    needed, mend = _CAPABILITIES.get(found.name, ("counters of the host", None))
+    why = found.reason
+    if found.name == "io_uring" and not found.available and _number("/proc/sys/kernel/io_uring_disabled") in (1, 2):
+        mend = "sudo sysctl -w kernel.io_uring_disabled=0"
+    # Only the agents of a run are given a cgroup, so that its absence here says nothing.
+    works = None if found.name == "cgroup" and not found.available else found.available
+    return Check(found.name, works, needed, why, mend)
+
+
+def is_here(need: Need, lab: dict[str, Check]) -> Check:
+    """Whether this host has what a plan needs; `lab` are the findings of `lab_checks` by name."""
+    if need.name in lab:
+        return lab[need.name]
+    if need.kind == "privilege":
+        return lab["lab"]
+    if need.name == "leadline-agent":
+        from leadline.fleet import agent_binary
+
+        try:
+            return Check(need.name, True, need.why, str(agent_binary()))
+        except LeadlineError as error:
+            return Check(need.name, False, need.why, error.message, error.hint)
+    if need.kind == "device":
+        mend = "sudo modprobe tun (in a container: --device /dev/net/tun)"
+        return Check(need.name, os.access(need.name, os.R_OK | os.W_OK), need.why, None, mend)
+    path = shutil.which(need.name)
+    install = next((f"sudo {how}" for name, _, how in _PROGRAMS if name == need.name), "install it")
+    return Check(need.name, path is not None, need.why, path or "not in PATH", install)
+
+
+def _user_namespaces() -> Check:
+    for name, forbidding, right in _USERNS_SETTINGS:
+        if _number(f"/proc/sys/{name.replace('.', '/')}") == forbidding:
+            return Check("user namespaces", False, _USERNS, f"{name} is {forbidding}", f"sudo sysctl -w {name}={right}")
+    has = Path("/proc/self/ns/user").exists()
+    why = None if has else "the kernel was built without them"
+    return Check("user namespaces", has, _USERNS, why, None if has else "run leadline as root")
+
+
+def _perf() -> Check:
+    needed = "`profile: true` in plans, and --profile"
+    path = shutil.which("perf")
+    if path is None:
+        return Check(
+            "perf", False, needed, "not in PATH", "sudo apt-get install linux-perf (Ubuntu: linux-tools-generic)"
+        )
+    paranoid = _number("/proc/sys/kernel/perf_event_paranoid")
+    if os.geteuid() != 0 and paranoid is not None and paranoid > 1:
+        why = f"kernel.perf_event_paranoid is {paranoid}"
+        return Check("perf", False, needed, why, "sudo sysctl -w kernel.perf_event_paranoid=1")
+    return Check("perf", True, needed, path)
+
+
+def _open_files() -> Check:
+    """The agent raises its own limit up to the hard one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    is_enough = hard == resource.RLIM_INFINITY or hard >= FEW_FILES
+    shown = "no limit" if hard == resource.RLIM_INFINITY else f"at most {hard} (`ulimit -Hn`)"
+    mend = "sudo prlimit --pid $$ --nofile=1048576:1048576 (for good: /etc/security/limits.conf)"
+    return Check("open files", is_enough, "connections: each takes one", shown, mend)
+
+
+def _governor() -> Check:
+    paths = Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
+    found = sorted({text for path in paths if (text := _text(path)) is not None})
+    needed = "figures that repeat: a CPU that changes its clock gives other ones"
+    if not found:
+        return Check("CPU governor", None, needed, "not visible here, as in most virtual machines")
+    mend = "sudo cpupower frequency-set --governor performance"
+    return Check("CPU governor", found == ["performance"], needed, ", ".join(found), mend)
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return None
+
+
+def _number(path: str) -> int | None:
+    text = _text(Path(path))
+    return int(text) if text is not None and text.lstrip("-").isdecimal() else None
+
+
+_USERNS = "the lab without root"
+_USERNS_SETTINGS = (
+    ("user.max_user_namespaces", 0, 15_000),
+    ("kernel.unprivileged_userns_clone", 0, 1),
+    ("kernel.apparmor_restrict_unprivileged_userns", 1, 0),
+)
+"""Settings, the value of each that forbids user namespaces, and one that does not."""
+_LINKS = {
+    "netem": "lab.link.delay in plans",
+    "tbf": "lab.link.rate in plans",
+    "nftables": "lab.link.loss, drop_every and drop_udp_every in plans",
+}
+_PROGRAMS = (
+    ("openvpn", "plans with sut kind openvpn", "apt-get install openvpn"),
+    ("nsenter", "the lab's hosts", "apt-get install util-linux"),
+    ("ssh", "plans with given hosts", "apt-get install openssh-client"),
+    ("perf", "`profile: true` in plans", "apt-get install linux-perf"),
+)
+_CAPABILITIES = {
+    "tun": ("plans with sut kind openvpn or wireguard", "sudo modprobe tun (in a container: --device /dev/net/tun)"),
+    "psi": ("how long tasks waited for CPU, memory and I/O", "boot with psi=1"),
+    "irq_pressure": ("how long interrupts kept tasks from the CPU", "Linux 6.1 or newer, with IRQ time accounting"),
+    "cgroup": ("CPU time of each of the lab's hosts; `leadline run` gives its agents one", None),
+    "io_uring": ("the fastest http load; epoll is used without it", "allow it in the container's seccomp profile"),
+}

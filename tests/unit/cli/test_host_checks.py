@@ -1,0 +1,97 @@
+"""What `doctor` and `plan` say of this host: needed for what, and how to mend it; the clock's words agree with its
+figures.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from leadline.cli import host_checks
+from leadline.cli.host_checks import Check, capability_check, clock_check, is_here
+from leadline.contract.models import Capability, ClockQuality
+from leadline.plan import Need
+
+LEADLINE = str(Path(sys.executable).with_name("leadline"))
+PLAN = """\
+name: delayed
+lab: {link: {delay: 5ms, rate: 10mbit, loss: 1%}}
+sut: {kind: openvpn, binary: no-such-openvpn}
+tests: [{name: load, kind: tcp, duration: 1}]
+"""
+
+
+def test_doctor_names_everything_with_its_use_and_its_mending() -> None:
+    ended = subprocess.run([LEADLINE, "doctor", "--json"], capture_output=True, text=True, timeout=180, check=True)
+    found = {one["what"]: one for one in json.loads(ended.stdout)["findings"]}
+    assert {
+        *("lab", "user namespaces", "netem", "tbf", "nftables", "openvpn", "ssh", "perf", "open files"),
+        *("CPU governor", "synchronised clock", "tun", "io_uring"),
+    } <= set(found)
+    assert all(one["needed_for"] for one in found.values())
+    assert all(one["why"] for one in found.values() if one["works"] is None)
+    assert all(one["mend"] for one in found.values() if one["works"] is False)
+
+
+def test_a_plan_says_of_each_need_whether_it_is_here(tmp_path: Path) -> None:
+    (tmp_path / "plan.yaml").write_text(PLAN)
+    argv = [LEADLINE, "plan", "plan.yaml", "--json"]
+    ended = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=180, check=True)
+    needs = {one["name"]: one for one in json.loads(ended.stdout)["needs"]}
+    assert {"leadline-agent", "root or user namespaces", "netem", "tbf", "nftables", "no-such-openvpn"} <= set(needs)
+    assert needs["leadline-agent"]["here"] is True
+    assert (needs["no-such-openvpn"]["here"], needs["no-such-openvpn"]["mend"]) == (False, "install it")
+    doctor = subprocess.run([LEADLINE, "doctor", "--json"], capture_output=True, text=True, timeout=180, check=True)
+    found = {one["what"]: one["works"] for one in json.loads(doctor.stdout)["findings"]}
+    assert {name: needs[name]["here"] for name in ("netem", "tbf", "nftables")} == {
+        name: found[name] for name in ("netem", "tbf", "nftables")
+    }
+
+
+@pytest.mark.parametrize(
+    ("clock", "works", "said"),
+    [
+        (ClockQuality(synchronised=True, max_error_us=2500, source="tsc"), True, "at most 2.5 ms off"),
+        (ClockQuality(synchronised=True), True, "how far it may be off is not known"),
+        (
+            ClockQuality(synchronised=False, max_error_us=16_000_000),
+            False,
+            "how far the time of day is off is not known",
+        ),
+        (ClockQuality(synchronised=False), False, "how far the time of day is off is not known"),
+        (ClockQuality(synchronised=False, max_error_us=750_000), False, "up to 0.75 s off, and drifts"),
+    ],
+)
+def test_a_clock_that_nothing_disciplines_has_no_known_error(clock: ClockQuality, works: bool, said: str) -> None:
+    check = clock_check(clock)
+    assert check.works is works
+    assert check.why is not None
+    assert said in check.why
+    assert "16 s" not in check.why
+    assert check.mend is not None and check.mend.startswith("sudo timedatectl set-ntp true")
+
+
+def test_a_need_of_the_kernel_is_what_trying_it_found() -> None:
+    lab = {"netem": Check("netem", False, "delays", "links can't have a delay", "sudo modprobe sch_netem")}
+    assert is_here(Need("kernel", "netem", "lab.link.delay delays packets"), lab) is lab["netem"]
+
+
+def test_io_uring_that_is_switched_off_names_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_checks, "_number", {"/proc/sys/kernel/io_uring_disabled": 2}.get)
+    check = capability_check(Capability(name="io_uring", available=False, reason="it is refused"))
+    assert (check.works, check.mend) == (False, "sudo sysctl -w kernel.io_uring_disabled=0")
+
+
+@pytest.mark.parametrize(("governors", "works"), [({"performance"}, True), ({"powersave", "performance"}, False)])
+def test_a_governor_that_changes_the_clock_is_named(
+    monkeypatch: pytest.MonkeyPatch, governors: set[str], works: bool
+) -> None:
+    left = sorted(governors)
+    monkeypatch.setattr(Path, "glob", lambda _self, _pattern: [Path(str(number)) for number in range(len(left))])
+    monkeypatch.setattr(host_checks, "_text", lambda path: left[int(str(path))])
+    (check,) = [one for one in host_checks.host_checks() if one.what == "CPU governor"]
+    assert (check.works, check.why) == (works, ", ".join(left))
