@@ -79,6 +79,7 @@ def command(
     target: h.Targets = None,
     stop_on_miss: h.StopOnMiss = False,
     output_format: h.Format = "text",
+    interval: h.Interval = None,
     json: h.Json = False,
     out: h.Out = None,
     hdr: h.Hdr = None,
@@ -124,6 +125,7 @@ def measurement(given: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, Wante
         stop_on_miss=given["stop_on_miss"],
         calibrate=not given["no_calibrate"],
         find_rate=given["find_rate"],
+        interval_ms=quick.interval(given["interval"]),
     )
     from leadline.trial.workloads import http_workload
 
@@ -136,5 +138,7 @@ def _check(given: Mapping[str, Any]) -> None:
         raise InputError(f"{given['rest'][0]!r} is an argument for a script, and there is none", hint="see --script")
     if given["json"] and given["output_format"] != "text":
         raise InputError(f"--json and --format {given['output_format']} exclude each other", hint="give one of them")
+    if given["find_rate"] is not None and given["interval"] is not None:
+        raise InputError("--find-rate and --interval exclude each other", hint="a search shows its trials")
     if given["find_rate"] is not None and given["stop_on_miss"]:
         raise InputError("--find-rate and --stop-on-miss exclude each other", hint="each trial of a search is whole")

@@ -218,6 +218,16 @@ EarlyData = Annotated[
     bool, typer.Option("--early-data", help="First request with the handshake (0-RTT).", rich_help_panel=_TLS)
 ]
 
+Interval = Annotated[
+    str | None,
+    typer.Option(
+        "-i",
+        "--interval",
+        help="Print the figures of each interval of this length: 1s.",
+        metavar="TIME",
+        rich_help_panel=_OUTPUT,
+    ),
+]
 Json = Annotated[
     bool, typer.Option("--json", help="One JSON document; progress stays on stderr.", rich_help_panel=_OUTPUT)
 ]

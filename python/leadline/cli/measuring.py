@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any
 
 from leadline.analysis import judge, parse_targets
-from leadline.analysis.model import TargetResult, TestResult, Verdict
+from leadline.analysis.model import Interval, TargetResult, TestResult, Verdict
+from leadline.analysis.running_intervals import in_window
 from leadline.cli import kept
 from leadline.cli.calibration import calibrated
 from leadline.cli.output import (
@@ -30,8 +31,8 @@ from leadline.contract.models import HttpWorkload
 from leadline.dataset import Journal, RunFolder
 from leadline.errors import InputError
 from leadline.plan import Test
-from leadline.report import HttpRequested, ab_text, hdr_log, measurement, wrk_text
-from leadline.trial import Notice, Said, Single, TargetWatch, measure
+from leadline.report import HttpRequested, ab_text, hdr_log, interval_line, measurement, wrk_text
+from leadline.trial import IntervalEnded, Notice, Said, Single, TargetWatch, measure
 from leadline.trial.workloads import LoadWorkload
 
 
@@ -45,7 +46,11 @@ def run(test: Test, workload: LoadWorkload, wanted: Wanted) -> int:
         check_given("--hdr", wanted.hdr)
     asked = tuple(target.metric for target in targets)
     single = Single(test, workload, ["leadline", *sys.argv[1:]], watch, server_pid=wanted.server_pid, asked=asked)
-    result, folder = asyncio.run(_measured(single, wanted))
+    single = replace(single, interval_ms=wanted.interval_ms)
+    told: list[IntervalEnded] = []
+    result, folder = asyncio.run(_measured(single, wanted, told))
+    if wanted.interval_ms is not None:
+        result = replace(result, intervals=tuple(_judged(one, result) for one in told))
     missed = {} if watch is None else {one.target: one for one in watch.missed}
     judged = [missed.get(target.text) or judge(target, "c01", [result]) for target in targets]
     if wanted.json:
@@ -83,10 +88,19 @@ def _print(result: TestResult, load: LoadWorkload, wanted: Wanted) -> None:
         say_note(f"{validity.verdict.value}: {'; '.join(reason.text for reason in validity.reasons)}")
 
 
-async def _measured(single: Single, wanted: Wanted) -> tuple[TestResult, RunFolder | None]:
+def _judged(told: IntervalEnded, result: TestResult) -> Interval:
+    """An interval that was told while the load ran, with what is known of the window now."""
+    return replace(told.interval, in_window=in_window(told.interval, told.start_ns, result.window))
+
+
+async def _measured(single: Single, wanted: Wanted, told: list[IntervalEnded]) -> tuple[TestResult, RunFolder | None]:
     with watched(wanted.json) as (progress, interrupt):
         entries: list[dict[str, Any]] = []
-        observers = (progress, partial(_print_said, progress, wanted.json))
+        observers = (
+            progress,
+            partial(_print_said, progress, wanted.json),
+            partial(_tell_interval, progress, wanted.json, told),
+        )
         ceiling = await calibrated(single.workload, wanted.calibrate, interrupt, progress)
         single = replace(single, ceiling=ceiling)
         try:
@@ -100,6 +114,14 @@ async def _measured(single: Single, wanted: Wanted) -> tuple[TestResult, RunFold
                 write_given("--hdr", wanted.hdr, hdr_log(entries, time.time_ns() - time.monotonic_ns()))
     kept.finish(folder)
     return result, folder
+
+
+def _tell_interval(progress: Progress, json: bool, told: list[IntervalEnded], notice: Notice) -> None:
+    """An interval that has ended is a line on stderr, or a row of the document."""
+    if isinstance(notice, IntervalEnded):
+        told.append(notice)
+        if not json:
+            progress.note(interval_line(notice.interval))
 
 
 def _print_said(progress: Progress, json: bool, notice: Notice) -> None:

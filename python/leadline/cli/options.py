@@ -29,6 +29,15 @@ Threads = Annotated[
 Flows = Annotated[int, typer.Option("-P", "--parallel", min=1, help="Flows at once.")]
 Reverse = Annotated[bool, typer.Option("-R", "--reverse", help="The server sends.")]
 Bidirectional = Annotated[bool, typer.Option("--bidir", help="Both send at once.")]
+Interval = Annotated[
+    str | None,
+    typer.Option(
+        "-i",
+        "--interval",
+        help="Print the figures of each interval of this length on stderr: 1s. With --json they are in the document.",
+        metavar="TIME",
+    ),
+]
 Ipv4 = Annotated[bool, typer.Option("-4", "--ipv4", help="IPv4 only.")]
 Ipv6 = Annotated[bool, typer.Option("-6", "--ipv6", help="IPv6 only.")]
 Bind = Annotated[str | None, typer.Option("--bind", help="Local address.", metavar="ADDR")]

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from leadline.plan import RrTest, TcpTest, UdpTest
     from leadline.trial.workloads import LoadWorkload
 
+SHORTEST_INTERVAL_MS = 100
+
 Model = TypeVar("Model", bound=BaseModel)
 
 # Keys of a plan that an option has another name for.
@@ -46,6 +48,8 @@ class Wanted:
     """Whether the generator's own ceiling is measured or looked up."""
     find_rate: str | None = None
     """Conditions whose highest rate is searched for, as `latency_p99_us < 5000 and error_ratio < 0.001`."""
+    interval_ms: int | None = None
+    """Length of the intervals that are printed while the load runs."""
     server_pid: int | None = None
     """A server's process on this host, whose cost is counted too."""
 
@@ -72,6 +76,25 @@ def parse(model: type[Model], options: Mapping[str, Any], names: Mapping[str, st
 def listed(text: str | None) -> list[str] | None:
     """An option's list, `1,25,99.95`; None where it was not given."""
     return None if text is None else [part.strip() for part in text.split(",")]
+
+
+def interval(text: str | None) -> int | None:
+    """`--interval` in ms.
+
+    Raises:
+        InputError: it is no duration, or shorter than the time between two readings of the counters.
+    """
+    from leadline.plan import units
+
+    if text is None:
+        return None
+    try:
+        length_ms = units.duration_ms(text)
+    except units.UnitError as error:
+        raise InputError(f"--interval: {error}") from None
+    if length_ms < SHORTEST_INTERVAL_MS:
+        raise InputError(f"--interval: {text} is too short", hint=f"counters are read every {SHORTEST_INTERVAL_MS}ms")
+    return length_ms
 
 
 def direction(reverse: bool, bidirectional: bool) -> str:

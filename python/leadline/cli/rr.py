@@ -34,6 +34,7 @@ def command(
     ipv6: o.Ipv6 = False,
     bind: o.Bind = None,
     port: o.Port = 5201,
+    interval: o.Interval = None,
     json: o.Json = False,
     out: o.Out = None,
     percentiles: o.Percentiles = None,
@@ -59,7 +60,8 @@ def command(
             "percentiles": quick.listed(percentiles),
         },
     )
+    interval_ms = quick.interval(interval)
     load = quick.aim(test, host, port, quick.family(ipv4, ipv6), bind)
     from leadline.cli import measuring
 
-    return measuring.run(test, load, quick.Wanted(host, json, out, target or []))
+    return measuring.run(test, load, quick.Wanted(host, json, out, target or [], interval_ms=interval_ms))

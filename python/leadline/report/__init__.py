@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadline.report.ab_layout import ab_text
 from leadline.report.hdr_log import hdr_log
-from leadline.report.headlines import test_headline
+from leadline.report.headlines import interval_line, test_headline
 from leadline.report.measurement import measurement
 from leadline.report.request import HttpRequested
 from leadline.report.scalings import scaling_table
@@ -23,6 +23,7 @@ __all__ = [
     "ab_text",
     "figures_table",
     "hdr_log",
+    "interval_line",
     "measurement",
     "render_html",
     "run_renderables",

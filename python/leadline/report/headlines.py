@@ -1,4 +1,4 @@
-"""One line for a test: the figure that leads, what a reader looks at next, and the verdict. For those who follow a run.
+"""One line for a test (the figure that leads, what a reader looks at next, and the verdict), and for an interval of it.
 
 Arranges what `analysis` found; computes no figure of its own.
 """
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from rich.text import Text
 
-from leadline.analysis.model import Metric, TestResult, Verdict
+from leadline.analysis.model import Interval, Metric, TestResult, Verdict
 from leadline.report import figures, quantities, verdicts
 from leadline.report.text import TONES
 
@@ -44,6 +44,31 @@ def test_headline(result: TestResult) -> Text:
         "  ",
         (f"{wording.mark} {verdict.value}", TONES[wording.tone]),
     )
+
+
+def interval_line(interval: Interval) -> str:
+    """`  3.0-4.0 s  960 Mbit/s  retransmits 3, RTT 1.33 ms`."""
+    values = interval.values
+    times = ", ".join(
+        f"{title} {'≥ ' if name in interval.censored else ''}{quantities.microseconds(values[name])}"
+        for name, title in (("latency_p50_us", "p50"), ("latency_p99_us", "p99"))
+        if name in values
+    )
+    rates = [quantities.per_second(values[name]) for name in _RATES if name in values]
+    bits = [quantities.bit_rate(values["throughput_bps"])] if "throughput_bps" in values else []
+    parts = [f"{interval.start_s:.1f}-{interval.end_s:.1f} s", *([*rates, *bits] if times else [*bits, *rates])]
+    if "throughput_up_bps" in values:
+        both = (quantities.bit_rate(values[f"throughput_{way}_bps"]) for way in ("up", "down"))
+        parts.append("up {}, down {}".format(*both))
+    if "lost" in values:
+        parts.append(f"lost {quantities.count(values['lost'])} ({quantities.share(values['lost_ratio'])})")
+    if "retransmits" in values:
+        round_trip = quantities.microseconds(values["rtt_mean_us"])
+        parts.append(f"retransmits {quantities.count(values['retransmits'])}, RTT {round_trip}")
+    return "  ".join(["", *parts, *([times] if times else [])])
+
+
+_RATES = ("transactions_per_s", "requests_per_s", "packets_per_s")
 
 
 def directions(metrics: Mapping[str, Metric], verdict: Verdict) -> str:

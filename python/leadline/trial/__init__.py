@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.notices import (
+    IntervalEnded,
     LiveFigures,
     Notice,
     Observer,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Campaign",
     "Interrupt",
+    "IntervalEnded",
     "LiveFigures",
     "Notice",
     "Observer",

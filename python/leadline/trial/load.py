@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from leadline.analysis import TestSpec
+from leadline.analysis.running_intervals import RunningIntervals
 from leadline.contract.models import OutputLine, TunnelWorkload
 from leadline.errors import AgentLost, LeadlineError, TaskFailed
 from leadline.fleet import Agent, ClockComparison, Event, start_instant
 from leadline.trial.interrupt import Interrupt
+from leadline.trial.interval_follower import IntervalFollower
 from leadline.trial.ledger import Ledger
 from leadline.trial.live import Live
 from leadline.trial.notices import Said
@@ -41,6 +43,8 @@ class Load:
     """By client host."""
     watch: TargetWatch | None = None
     """What looks at the figures each second and may end it."""
+    interval_ms: int | None = None
+    """Length of the intervals that are told while it runs; None for none."""
 
 
 async def run(
@@ -71,6 +75,12 @@ async def run(
             offsets_ns = {host: clocks[host].offset_ns for host in ready}
             follow = Follower(load.label, TestSpec.read(load.test), offsets_ns, load.watch, interrupt)
             stack.callback(ledger.listen(follow.hear))
+        if load.interval_ms is not None:
+            offsets_ns = {host: clocks[host].offset_ns for host in ready}
+            spec = TestSpec.read(load.test)
+            intervals = RunningIntervals(spec, start_at_ns, load.interval_ms * 1_000_000)
+            told = IntervalFollower(load.label, intervals, start_at_ns, offsets_ns, ledger)
+            stack.callback(ledger.listen(told.hear))
         stopper = asyncio.create_task(_stop_when_asked(load.label, ready, agents, interrupt))
         stack.callback(stopper.cancel)
         try:

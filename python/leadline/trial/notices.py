@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from leadline.plan import Case
 
 if TYPE_CHECKING:
-    from leadline.analysis.model import TestResult
+    from leadline.analysis.model import Interval, TestResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,15 @@ class LiveFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class IntervalEnded:
+    """An interval of a load that somebody asked to have told, counted from `start_ns` on the controller's clock."""
+
+    label: str
+    start_ns: int
+    interval: Interval
+
+
+@dataclass(frozen=True, slots=True)
 class Said:
     """A line that a load's script printed."""
 
@@ -147,6 +156,7 @@ Notice = (
     | PhaseBegan
     | TestBegan
     | LiveFigures
+    | IntervalEnded
     | Said
     | TestEnded
     | TrialEnded

@@ -48,6 +48,8 @@ class Single:
     """Whether the run ends with it."""
     server_pid: int | None = None
     """A server's process on this host, whose cost is written down too."""
+    interval_ms: int | None = None
+    """Length of the intervals that are told while it runs; None for none."""
     asked: Sequence[str] = ()
     """Metrics beside those that its kind has: percentiles."""
 
@@ -91,7 +93,7 @@ async def measure(
         ledger.record("clock", host=HERE, offset_ns=clock.offset_ns, bound_ns=clock.bound_ns)
         await agent.observe(name, _OBSERVE_PERIOD_MS, True)
         ledger.tell(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
-        what = load.Load(name, test.model_dump(), {HERE: single.workload}, single.watch)
+        what = load.Load(name, test.model_dump(), {HERE: single.workload}, single.watch, single.interval_ms)
         with server_process.watched(single.server_pid, ledger, name):
             await load.run(what, {HERE: agent}, {HERE: clock}, ledger, interrupt)
     except LeadlineError as error:

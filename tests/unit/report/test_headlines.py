@@ -7,8 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from leadline.analysis.model import Metric, TestResult, Validity, Verdict
-from leadline.report import measurement, test_headline
+from leadline.analysis.model import Interval, Metric, TestResult, Validity, Verdict
+from leadline.report import interval_line, measurement, test_headline
 
 test_headline.__test__ = False  # type: ignore[attr-defined]  # the name is not for pytest to collect
 BOTH = {
@@ -58,3 +58,33 @@ def test_summary_of_a_bidirectional_test_leads_with_the_sum_and_both_directions(
     lines = capture.get().splitlines()
     assert lines[0].rstrip() == "3.58 Gbit/s  UDP throughput and loss (up 1.83 Gbit/s, down 1.75 Gbit/s)"
     assert not any("throughput up" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        (
+            {"throughput_bps": 960e6, "retransmits": 3.0, "rtt_mean_us": 1330.0},
+            "  3.0-4.0 s  960 Mbit/s  retransmits 3, RTT 1.33 ms",
+        ),
+        (
+            {"throughput_bps": 98e6, "packets_per_s": 8750.0, "lost": 17.0, "lost_ratio": 0.002},
+            "  3.0-4.0 s  98.0 Mbit/s  8.75 k/s  lost 17 (0.200 %)",
+        ),
+        (
+            {"throughput_bps": 3e9, "throughput_up_bps": 1e9, "throughput_down_bps": 2e9},
+            "  3.0-4.0 s  3.00 Gbit/s  up 1.00 Gbit/s, down 2.00 Gbit/s",
+        ),
+        (
+            {"requests_per_s": 88e3, "throughput_bps": 11.4e6, "latency_p50_us": 92.0, "latency_p99_us": None},
+            "  3.0-4.0 s  88.0 k/s  11.4 Mbit/s  p50 92.0 µs, p99 –",
+        ),
+    ],
+)
+def test_line_of_an_interval(values: dict[str, float | None], line: str) -> None:
+    assert interval_line(Interval(3.0, 4.0, values, True)) == line
+
+
+def test_latency_that_is_a_lower_bound_reads_so() -> None:
+    stalled = Interval(3.0, 4.0, {"latency_p50_us": 92.0, "latency_p99_us": 8e5}, True, ("latency_p99_us",))
+    assert interval_line(stalled) == "  3.0-4.0 s  p50 92.0 µs, p99 ≥ 800 ms"

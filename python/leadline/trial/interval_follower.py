@@ -1,0 +1,50 @@
+"""Tells each interval of a running load when it is over: what `--interval` prints. Measures nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from leadline.analysis.model import Interval
+from leadline.analysis.running_intervals import RunningIntervals
+from leadline.contract.models import Finished, Progress
+from leadline.fleet import Event
+from leadline.trial.ledger import Ledger
+from leadline.trial.notices import IntervalEnded
+
+
+class IntervalFollower:
+    """Over all clients of one load; it ends with the last of them."""
+
+    def __init__(
+        self,
+        label: str,
+        intervals: RunningIntervals,
+        start_at_ns: int,
+        offsets_ns: Mapping[str, int],
+        ledger: Ledger,
+    ) -> None:
+        self._label = label
+        self._start_at_ns = start_at_ns
+        self._offsets_ns = offsets_ns
+        self._ledger = ledger
+        self._intervals = intervals
+        self._running = set(offsets_ns)
+        self._end_ns = start_at_ns
+
+    def hear(self, host: str, event: Event) -> None:
+        """Take an event; what concerns no counter is passed over."""
+        if not isinstance(event, Progress | Finished) or event.trial != self._label:
+            return
+        offset_ns = self._offsets_ns.get(host, 0)
+        if isinstance(event, Progress):
+            self._tell(self._intervals.take(host, event.t_ns - offset_ns, event.model_dump(mode="python")))
+            return
+        ends_ns = [flow.end_ns - offset_ns for flow in event.outcome.flows if flow.end_ns is not None]
+        self._end_ns = max([self._end_ns, *ends_ns])
+        self._running.discard(host)
+        if not self._running:
+            self._tell(self._intervals.end(self._end_ns))
+
+    def _tell(self, intervals: Iterable[Interval]) -> None:
+        for interval in intervals:
+            self._ledger.tell(IntervalEnded(self._label, self._start_at_ns, interval))
