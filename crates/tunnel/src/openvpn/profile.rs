@@ -80,8 +80,6 @@ pub struct Profile {
     /// Key usages, of which the server's certificate must have all of one entry; any at all where there is no entry. Not looked at
     /// where absent.
     pub key_usage: Option<Vec<u16>>,
-    /// The server's certificate must be one for servers, as Netscape told them from others (`ns-cert-type server`).
-    pub netscape_server: bool,
     /// Age at which keys are renewed, seconds; never where absent.
     pub reneg_s: Option<u32>,
     /// Payload bytes after which keys are renewed.
@@ -330,7 +328,6 @@ impl Default for Profile {
             verify_name: None,
             server_usage: false,
             key_usage: None,
-            netscape_server: false,
             reneg_s: Some(3600),
             reneg_bytes: None,
             reneg_packets: None,

@@ -10,7 +10,6 @@ use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{aws_lc_rs, CryptoProvider};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::server::danger::ClientCertVerifier;
 use rustls::server::WebPkiClientVerifier;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{
@@ -232,16 +231,9 @@ impl ClientTrust {
         let provider = Arc::new(trust.provider());
         let roots = Arc::new(roots(&trust.authority_pem)?);
         let refused = |error| format!("ca: {error}");
-        let servers = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone());
-        let any_usage = match trust.demands.server_usage {
-            true => None,
-            false => {
-                Some(WebPkiClientVerifier::builder_with_provider(roots, provider.clone()).build().map_err(refused)?)
-            }
-        };
+        let servers = WebPkiServerVerifier::builder_with_provider(roots, provider.clone());
         let chains = servers.build().map_err(refused)?;
-        let verifier =
-            Arc::new(AuthorityOnly { chains, any_usage, demands: trust.demands.clone(), name: trust.name.clone() });
+        let verifier = Arc::new(AuthorityOnly { chains, demands: trust.demands.clone(), name: trust.name.clone() });
         Ok(Self { provider, verifier, versions: trust.versions() })
     }
 }
@@ -331,8 +323,6 @@ fn certificates(what: &str, pem: &str) -> Result<Vec<CertificateDer<'static>>, S
 #[derive(Debug)]
 struct AuthorityOnly {
     chains: Arc<WebPkiServerVerifier>,
-    /// Also takes certificates that are made for clients, where the purpose does not matter.
-    any_usage: Option<Arc<dyn ClientCertVerifier>>,
     demands: Demands,
     name: Option<VerifyName>,
 }
@@ -350,11 +340,6 @@ impl ServerCertVerifier for AuthorityOnly {
         match self.chains.verify_server_cert(certificate, intermediates, name, ocsp_response, now) {
             // That name is looked at last, so the chain is good.
             Ok(_) | Err(Error::InvalidCertificate(Of::NotValidForName | Of::NotValidForNameContext { .. })) => {}
-            Err(Error::InvalidCertificate(problem @ (Of::InvalidPurpose | Of::InvalidPurposeContext { .. }))) => {
-                // A purpose is looked at before the chain, so a client's certificate is checked as what it is.
-                let any_usage = self.any_usage.as_ref().ok_or(Error::InvalidCertificate(problem))?;
-                any_usage.verify_client_cert(certificate, intermediates, now)?;
-            }
             Err(other) => return Err(other),
         }
         self.demands.check(certificate)?;

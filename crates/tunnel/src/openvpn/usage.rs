@@ -1,5 +1,5 @@
-//! What a server's certificate says that it may be used for, compared with what a profile demands (`remote-cert-tls`,
-//! `remote-cert-ku`, `remote-cert-eku`, `ns-cert-type`), as OpenVPN compares it. Its chain is for `tls` to judge.
+//! What a server's certificate says that it may be used for, compared with what OpenVPN demands of any (OpenSSL's purpose of a TLS
+//! server) and with what a profile demands (`remote-cert-tls`, `remote-cert-ku`, `remote-cert-eku`). Its chain is for `tls` to judge.
 
 use leadline_tls::UnmetDemand;
 use rustls::pki_types::CertificateDer;
@@ -9,7 +9,7 @@ use x509_parser::parse_x509_certificate;
 
 use super::profile::Profile;
 
-/// OpenSSL's `X509_check_purpose` for a TLS server wants one of these key usages: digitalSignature, keyEncipherment, keyAgreement.
+/// A TLS server's certificate that says its key usages says one of these: digitalSignature, keyEncipherment, keyAgreement.
 const SERVER_KEY_USAGES: u16 = 0x80 | 0x20 | 0x08;
 
 /// What a profile demands of the server's certificate beside its chain.
@@ -19,18 +19,12 @@ pub struct Demands {
     pub server_usage: bool,
     /// It has to say its key usage, and all usages of one entry have to be among it, where there is an entry.
     pub key_usage: Option<Vec<u16>>,
-    /// It has to be for a TLS server as OpenSSL sees it, or as Netscape's extension says it.
-    pub netscape_server: bool,
 }
 
 impl Demands {
     /// What this profile says.
     pub fn of(profile: &Profile) -> Self {
-        Self {
-            server_usage: profile.server_usage,
-            key_usage: profile.key_usage.clone(),
-            netscape_server: profile.netscape_server,
-        }
+        Self { server_usage: profile.server_usage, key_usage: profile.key_usage.clone() }
     }
 
     /// Look at a certificate whose chain is good.
@@ -38,15 +32,12 @@ impl Demands {
     /// # Errors
     /// What it lacks.
     pub fn check(&self, certificate: &CertificateDer<'_>) -> Result<(), UnmetDemand> {
-        if *self == Self::default() {
-            return Ok(());
-        }
         let unmet = |what: &str| Err(UnmetDemand(what.to_owned()));
         let Ok((_, certificate)) = parse_x509_certificate(certificate) else {
             return unmet("its extensions cannot be read");
         };
-        if self.netscape_server && !is_for_server(&certificate) {
-            return unmet("it is not for TLS servers, which `ns-cert-type server` demands");
+        if !is_for_server(&certificate) {
+            return unmet("it says that it is for something else than TLS servers");
         }
         if let Some(wanted) = &self.key_usage {
             let Some(usages) = key_usage(&certificate) else {
@@ -80,12 +71,9 @@ fn netscape_types<'c>(certificate: &'c X509Certificate<'_>) -> Option<&'c NSCert
     })
 }
 
-/// OpenSSL's check of a TLS server's purpose: what is absent forbids nothing. Where it fails, Netscape's extension may still allow
-/// it.
+/// OpenSSL's purpose of a TLS server, which `ns-cert-type server` demands too: what is absent forbids nothing.
 fn is_for_server(certificate: &X509Certificate<'_>) -> bool {
-    let netscape = netscape_types(certificate);
-    let by_extended = extended_key_usage(certificate).is_none_or(|usage| usage.server_auth);
-    let by_key = key_usage(certificate).is_none_or(|usages| usages & SERVER_KEY_USAGES != 0);
-    let by_netscape = netscape.is_none_or(NSCertType::ssl_server);
-    (by_extended && by_key && by_netscape) || netscape.is_some_and(NSCertType::ssl_server)
+    extended_key_usage(certificate).is_none_or(|usage| usage.server_auth)
+        && key_usage(certificate).is_none_or(|usages| usages & SERVER_KEY_USAGES != 0)
+        && netscape_types(certificate).is_none_or(NSCertType::ssl_server)
 }

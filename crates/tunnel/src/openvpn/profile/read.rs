@@ -257,7 +257,8 @@ impl Reader {
             ("remote-cert-ku", usages) => {
                 profile.key_usage = Some(usages.iter().map(|usage| key_usage(usage)).collect::<Result<_, _>>()?);
             }
-            ("ns-cert-type", ["server"]) => profile.netscape_server = true,
+            // What is demanded of any server's certificate.
+            ("ns-cert-type", ["server"]) => {}
             ("ns-cert-type", _) => return Err("clients meet servers: write ns-cert-type server".into()),
             ("verify-x509-name", [name, "name"]) => {
                 profile.verify_name = Some(VerifyName::CommonName((*name).to_owned()));
