@@ -203,7 +203,7 @@ pub struct TunnelReport {
     /// One row per attempt, by client and number; of a client with very many the first one and the latest.
     #[serde(default)]
     pub attempts: Vec<TunnelAttemptReport>,
-    /// Which sizes of packets get through the tunnel of a client none of whose load came through, where only the short ones do.
+    /// Which sizes of packets get through the tunnel of a client most of whose load was lost, where only the short ones do.
     #[serde(default)]
     pub packet_sizes: Option<TunnelPacketSizes>,
     /// Options of the profile that mean nothing to a fleet, with their lines: `line 12: persist-tun`.

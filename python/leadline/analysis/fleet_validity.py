@@ -89,22 +89,25 @@ def gaps(data: TestData) -> Iterator[tuple[Verdict, Reason]]:
 
 
 def _vanished(data: TestData) -> Iterator[tuple[Verdict, Reason]]:
-    """A load inside of which nothing came through, with the sizes of packets that do, where only short ones do."""
+    """A load inside of which nothing came through, or of which most was too long for a path."""
     outcomes = [found.outcome for found in data.load_outcomes() if found.outcome.get("tunnel")]
     flows = [flow for outcome in outcomes for flow in outcome["flows"]]
     sent = sum(flow.get("sent_units") or 0 for flow in flows)
-    if not sent or any(flow.get("received_units") != 0 for flow in flows):
+    if not sent or any(flow.get("received_units") is None for flow in flows):
         return
-    sizes = next((found for outcome in outcomes if (found := outcome["tunnel"].get("packet_sizes"))), None)
-    if sizes is None:
+    received = sum(flow["received_units"] for flow in flows)
+    mean_bytes = sum(flow.get("sent_bytes") or 0 for flow in flows) / sent
+    found_sizes = (outcome["tunnel"].get("packet_sizes") for outcome in outcomes)
+    sizes = next((sizes for sizes in found_sizes if sizes and sizes["answered_bytes"] < mean_bytes), None)
+    if sizes is not None:
+        text = (
+            f"{received:,} of {sent:,} packets came through: inside the tunnels packets of up to "
+            f"{sizes['answered_bytes']} bytes are answered, and those of {sizes['unanswered_bytes']} bytes and more "
+            "are not, as where a path's MTU is too small for them and nothing says so"
+        )
+        yield Verdict.INCOMPLETE, Reason("path-mtu-too-small", text)
+    elif not received:
         yield Verdict.INCOMPLETE, Reason("nothing-came-through", f"none of {sent:,} packets came through the tunnels")
-        return
-    text = (
-        f"none of {sent:,} packets came through: inside the tunnels packets of up to {sizes['answered_bytes']} bytes "
-        f"are answered, and those of {sizes['unanswered_bytes']} bytes and more are not, as where a path's MTU is too "
-        "small for them and nothing says so"
-    )
-    yield Verdict.INCOMPLETE, Reason("path-mtu-too-small", text)
 
 
 def notes(data: TestData) -> Iterator[Reason]:

@@ -2274,7 +2274,7 @@ class TunnelReport(BaseModel):
     """
     packet_sizes: TunnelPacketSizes | None = None
     """
-    Which sizes of packets get through the tunnel of a client none of whose load came through, where only the short ones do.
+    Which sizes of packets get through the tunnel of a client most of whose load was lost, where only the short ones do.
     """
 
 

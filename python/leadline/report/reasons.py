@@ -50,6 +50,8 @@ ADVICE: dict[str, str] = {
     "no-receiver-figures": _SERVER_SIDE,
     "no-repeat-done": _ERROR_BELOW,
     "no-steady-window": "measure longer (duration), or shorten the warm-up (warmup): all flows have to run at once",
+    "nothing-came-through": "see whether the far end answers at all (to, --echo), and whether the gateway routes to it",
+    "path-mtu-too-small": "send shorter packets (packet), or lower the tunnel's MTU (tun-mtu)",
     "pushback": "lower the rate, or generate from more hosts: the own host's queue was full",
     "receiver-socket-drops": "lower the rate, use larger packets, or give the answering host more CPUs",
     "repeats-disagree": f"{_QUIET}{_SPREAD}",

@@ -19,7 +19,7 @@ def test_a_server_whose_process_was_watched_is_no_unknown() -> None:
 
 def load_inside(received: int | None, sizes: dict[str, int] | None) -> list[tuple[str, str]]:
     clients = [client(0), client(1)]
-    flows = [flow(number, 0, 1, sent_units=300, received_units=received) for number in range(2)]
+    flows = [flow(number, 0, 1, sent_units=300, sent_bytes=300 * 1400, received_units=received) for number in range(2)]
     tunnel = {"clients": clients, "ignored_options": [], "memory_bytes": None, "packet_sizes": sizes}
     data = test_data("tunnel", duration_ms=None)
     data.add("client1", finished(EPOCH_NS + 10 * S, fleet_outcome(clients, tunnel=tunnel) | {"flows": flows}))
@@ -36,4 +36,9 @@ def test_load_of_which_nothing_came_through_is_no_whole_measurement() -> None:
 def test_a_path_that_carries_short_packets_alone_is_named() -> None:
     [(code, text)] = load_inside(0, {"answered_bytes": 1216, "unanswered_bytes": 1310})
     assert code == "path-mtu-too-small"
+    assert text.startswith("0 of 600 packets came through")
     assert "up to 1216 bytes are answered, and those of 1310 bytes and more are not" in text
+    some = load_inside(3, {"answered_bytes": 1216, "unanswered_bytes": 1310})
+    assert [code for code, _ in some] == ["path-mtu-too-small"]
+    long_enough = {"answered_bytes": 1405, "unanswered_bytes": 1500}
+    assert load_inside(3, long_enough) == [], "the load's packets are shorter: something else took them"

@@ -69,10 +69,10 @@ impl Worker {
         }
     }
 
-    /// Where nothing of a client's load came through, which sizes do.
+    /// Where most of a client's load was lost, find out which sizes get through.
     fn probe_sizes(&mut self, gate: &Gate) -> io::Result<()> {
-        let is_mute = |member: &Member| member.phase == Phase::Configured && member.inside.has_vanished();
-        let Some(index) = self.members.iter().position(is_mute).filter(|_| !gate.stopped()) else { return Ok(()) };
+        let is_asked = |member: &Member| member.phase == Phase::Configured && member.inside.lost_most();
+        let Some(index) = self.members.iter().position(is_asked).filter(|_| !gate.stopped()) else { return Ok(()) };
         let mut now_ns = monotonic_ns();
         self.send_sizes(index, now_ns);
         let mut until_ns = now_ns + LAST_ANSWERS_NS;

@@ -86,7 +86,7 @@ pub struct Inside {
     traffic: Option<Box<dyn Traffic>>,
     /// What the traffic has come to.
     figures: Option<Box<Figures>>,
-    /// Which sizes of packets get through, where none of the traffic's did.
+    /// Which sizes of packets get through, where most of the traffic was lost.
     sizes: Option<Box<SizeProbe>>,
     /// It was broken off before its time.
     is_broken: bool,
@@ -371,23 +371,29 @@ impl Inside {
         ledger.recorder.record(metric as usize, sent_ns, now_ns - sent_ns);
     }
 
-    /// Whether packets of its traffic went in, and none came back or arrived.
-    pub fn has_vanished(&self) -> bool {
+    /// Whether most of its traffic's packets were lost.
+    pub fn lost_most(&self) -> bool {
         let flows = || self.figures.iter().flat_map(|figures| &figures.flows);
-        flows().any(|flow| flow.sent_units.is_some_and(|units| units > 0))
-            && flows().all(|flow| flow.received_units == Some(0))
+        let sent: u64 = flows().filter_map(|flow| flow.sent_units).sum();
+        let received = flows().map(|flow| flow.received_units).sum::<Option<u64>>();
+        received.is_some_and(|received| received < sent / 2)
     }
 
-    /// Find out which sizes get through: send an echo request of each.
-    pub fn probe_sizes(&mut self, now_ns: u64, mtu: u16, packet: &mut Vec<u8>, send: &mut dyn FnMut(&[u8]) -> bool) {
+    /// Find out which sizes get through: send an echo request of each, in this round.
+    pub fn probe_sizes(
+        &mut self,
+        (now_ns, round): (u64, usize),
+        mtu: u16,
+        packet: &mut Vec<u8>,
+        send: &mut dyn FnMut(&[u8]) -> bool,
+    ) {
         let Some(echo) = &self.echo else { return };
-        let probe = SizeProbe::new(mtu);
-        for (number, bytes) in probe.requests() {
+        let probe = self.sizes.get_or_insert_with(|| Box::new(SizeProbe::new(mtu)));
+        for (number, bytes) in probe.requests(round) {
             packet.clear();
             echo.build(number, now_ns, bytes, packet);
             self.sent += u64::from(send(packet));
         }
-        self.sizes = Some(Box::new(probe));
     }
 
     /// Whether sizes are still being found out.

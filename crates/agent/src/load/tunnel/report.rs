@@ -32,7 +32,7 @@ pub struct WorkerReport {
     pub rows: Vec<TunnelClientReport>,
     /// One per attempt that is kept.
     pub attempts: Vec<TunnelAttemptReport>,
-    /// Which sizes got through a tunnel whose load did not.
+    /// Which sizes got through a tunnel most of whose load was lost.
     pub packet_sizes: Option<TunnelPacketSizes>,
     /// What its clients' traffic has come to.
     pub figures: Vec<Figures>,

@@ -7,6 +7,7 @@ use leadline_sys::poll::Interest;
 use super::inside::{Inside, Ledger};
 use super::link::Link;
 use super::member::{Member, Phase};
+use super::packet_sizes::ROUNDS;
 use super::worker::Worker;
 
 /// Seals a packet and sends it; says whether it is on its way.
@@ -87,7 +88,11 @@ impl Worker {
     /// Send an echo request of each size that a client's tunnel should carry.
     pub fn send_sizes(&mut self, index: usize, now_ns: u64) {
         let mtu = self.members[index].given.as_ref().map_or(0, |given| given.mtu);
-        self.with_inside(index, now_ns, |inside, _, packet, send| inside.probe_sizes(now_ns, mtu, packet, send));
+        for round in 0..ROUNDS {
+            self.with_inside(index, now_ns, |inside, _, packet, send| {
+                inside.probe_sizes((now_ns, round), mtu, packet, send);
+            });
+        }
     }
 
     /// No more pings and no more traffic.
