@@ -18,7 +18,7 @@ HTTP_SERVERS := nginx-light haproxy apache2-bin nodejs tinyproxy openssl wrk
 FUZZ_SECONDS := 30
 DIST := dist
 
-.PHONY: help build build-checked demo test test-rust test-python lint format bench dist fuzz contract reference lock clean system-packages
+.PHONY: help man build build-checked demo test test-rust test-python lint format bench dist fuzz contract reference lock clean system-packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -90,6 +90,10 @@ contract: $(VENV)/.installed ## renew the schema and the models after a change i
 
 reference: $(VENV)/.installed ## renew docs/reference/commands.md after a change of options
 	$(VENV)/bin/typer leadline.cli.app utils docs --name leadline --output docs/reference/commands.md >/dev/null
+
+# man(1) looks beside each folder of PATH: with .venv/bin in it, `man leadline-tcp` finds these.
+man: $(VENV)/.installed ## man pages of the command and its subcommands, in .venv/share/man
+	$(PYTHON) scripts/man_pages.py $(VENV)/share/man
 
 lock: ## renew requirements.lock
 	scripts/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-emit-index-url --generate-hashes \
