@@ -76,8 +76,8 @@ def _findings_of(
         text = f"{gateway}'s interface counters were not read around the test: whether its payload crossed is not known"
         yield Verdict.UNDETERMINED, Reason(UNKNOWN, text)
         return
-    seen = f"{gateway}'s interfaces received {_megabytes(growth.received)} and sent {_megabytes(growth.sent)}"
-    moved = f"the test moved {_megabytes(payload)} of payload"
+    seen = f"{gateway}'s interfaces received {_amount(growth.received)} and sent {_amount(growth.sent)}"
+    moved = f"the test moved {_amount(payload)} of payload"
     if min(growth.received, growth.sent) < payload:
         if growth.whole:
             yield Verdict.INCOMPLETE, Reason(NOT_CROSSED, f"{seen} while {moved}: not all of it went through {gateway}")
@@ -90,5 +90,5 @@ def _findings_of(
         yield Verdict.UNDETERMINED, Reason(UNKNOWN, text)
 
 
-def _megabytes(count: float) -> str:
-    return f"{count / 1e6:,.3f} MB"
+def _amount(count: float) -> str:
+    return f"{count / 1e6:,.3f} MB" if count >= 1e6 else f"{count:,.0f} bytes"

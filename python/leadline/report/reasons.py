@@ -61,7 +61,7 @@ ADVICE: dict[str, str] = {
     "thread-saturated": _MORE_THREADS,
     "thread-starved": "other work took the CPUs of the host that is named: stop it, or use fewer threads",
     "unsent": _LESS_RATE,
-    "window-too-short": "measure longer (duration), or shorten the warm-up (warmup)",
+    "window-too-short": "measure longer (duration, number), or shorten the warm-up (warmup)",
 }
 """What to do about a reason that takes a result's validity away, by its code."""
 

@@ -29,6 +29,7 @@ def run_renderables(analysis: RunAnalysis) -> list[RenderableType]:
     """Everything about a run in reading order; the verdict comes last, where a terminal is read first."""
     parts = [
         figures_table(analysis),
+        given_system(analysis),
         client_table(analysis),
         server_table(analysis),
         bring_up_table(analysis),
@@ -45,6 +46,14 @@ def run_renderables(analysis: RunAnalysis) -> list[RenderableType]:
 def figures_table(analysis: RunAnalysis) -> RenderableType:
     """The headline figures per case and test; parameters get columns of their own where the width allows it."""
     return _FiguresTable(analysis)
+
+
+def given_system(analysis: RunAnalysis) -> RenderableType | None:
+    """What the plan says stands on given hosts; None where the run brought its systems up itself."""
+    labels = dict.fromkeys(trial.sut_version for trial in analysis.trials if trial.sut == "given" and trial.sut_version)
+    if not labels:
+        return None
+    return Text(f"System under test, as given and not brought up by this run: {', '.join(map(str, labels))}")
 
 
 def client_table(analysis: RunAnalysis) -> RenderableType | None:
