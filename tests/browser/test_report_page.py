@@ -114,6 +114,27 @@ def test_a_narrow_window_does_not_scroll_sideways(open_page: Open, width: int) -
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.parametrize("width", [1400, 1024])
+def test_verdicts_of_wide_tables_are_in_sight(open_page: Open, width: int) -> None:
+    """Of UDP's, with parameters as long as those of real plans."""
+    run = gateway_run()
+    summaries = tuple(
+        replace(
+            one, parameters={**one.parameters, "sut.cipher": f"CHACHA20-POLY1305-{index}", "tests.load.flows": index}
+        )
+        for index, one in enumerate(run.summaries)
+    )
+    browser = open_page(render_html(replace(run, summaries=summaries)), width=width)
+    out_of_sight = browser.execute_script(
+        """return [...document.querySelectorAll(".figures tr > :last-child")].filter((cell) => {
+          const box = cell.closest(".scroll").getBoundingClientRect(), own = cell.getBoundingClientRect();
+          return own.right > box.right + 1 || own.left < box.left;
+        }).map((cell) => cell.textContent);"""
+    )
+    assert browser.execute_script("return document.querySelectorAll('.figures').length") > 0
+    assert out_of_sight == []
+
+
 def test_hostile_strings_are_inert(open_page: Open) -> None:
     run = gateway_run(name=HOSTILE, plan_text=HOSTILE, command=HOSTILE)
     test = run.trials[0].tests[0]
