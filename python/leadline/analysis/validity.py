@@ -71,6 +71,8 @@ NOT_STARTED = "flows-not-started"
 UNEVEN = frozenset({stability.INTERVALS_DISAGREE, stability.CHANGE_POINT})
 # Lines of the journal could not be read.
 JOURNAL_DAMAGED = "journal-damaged"
+# So many requests were outstanding that high percentiles of the latency are lower bounds.
+LATENCY_BOUND = "latency-lower-bound"
 # Many requests waited until a connection was free.
 CONNECTIONS_BUSY = "connections-busy"
 
@@ -402,6 +404,15 @@ def _notes(data: TestData, flows: Sequence[Flow], window: Window | None, histogr
         yield Reason("counters-missing", text)
     if histograms.damaged:
         yield Reason("counters-missing", f"{histograms.damaged} histograms could not be read and are left out")
+    yield from _open_latencies(histograms)
+
+
+def _open_latencies(histograms: Histograms) -> Iterator[Reason]:
+    """That not even a p99 is known: what the lower bounds come from. A single slow request opens a maximum only."""
+    latency = histograms.sample("latency")
+    if latency.percentile(99.0).is_bound:
+        text = f"{latency.censored:,} of {latency.censored + latency.count:,} requests or transactions had no answer"
+        yield Reason(LATENCY_BOUND, f"{text}: latencies with ≥ are at least that")
 
 
 def _undone(data: TestData) -> Iterator[Reason]:

@@ -249,7 +249,10 @@ def test_each_interval_has_its_own_p99() -> None:
 
 def test_transactions_that_timed_out_raise_the_latency_and_bound_what_they_leave_open() -> None:
     made = [histogram("latency", [1_000_000] * 97), histogram("latency_censored", [50_000_000] * 3)]
-    metrics = analyse_test(steady_test("rr", histograms=made)).metrics
+    result = analyse_test(steady_test("rr", histograms=made))
+    metrics = result.metrics
+    said = {note.code: note.text for note in result.validity.notes}
+    assert said["latency-lower-bound"].startswith("3 of 100 requests or transactions had no answer")
     assert (metrics["latency_p50_us"].value, metrics["latency_p50_us"].censored) == (
         pytest.approx(1000, rel=1e-3),
         False,

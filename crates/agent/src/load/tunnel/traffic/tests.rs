@@ -35,6 +35,7 @@ struct Found {
     figures: Vec<Figures>,
     histograms: BTreeMap<String, u64>,
     latency: Histogram,
+    service: Histogram,
     counters: Vec<(u64, u64, u64, u64)>,
     plan: Arc<dyn TrafficPlan>,
 }
@@ -178,7 +179,8 @@ impl Lab {
             .iter()
             .map(|one| (one.sent_bytes(), one.sent_units(), one.received_bytes(), one.received_units()))
             .collect();
-        Found { figures, histograms, latency: collector.total(Metric::Latency as usize), counters, plan }
+        let (latency, service) = (collector.total(Metric::Latency as usize), collector.total(Metric::Service as usize));
+        Found { figures, histograms, latency, service, counters, plan }
     }
 }
 
@@ -530,6 +532,22 @@ fn a_slow_server_keeps_its_latency_when_the_time_is_over() {
     let answered: u64 = found.figures.iter().map(|figures| figures.counts["status_2xx"]).sum();
     assert_eq!(found.latency.count(), answered);
     assert!(answered >= 2 && found.latency.quantile_ns(0.0) >= Some(899_000_000), "{:?}", found.latency);
+}
+
+#[test]
+fn back_to_back_requests_are_due_when_the_answer_before_came() {
+    let Some(lab) = Lab::new(HttpAnswer { close_after: Some(1), ..HttpAnswer::default() }) else { return };
+    let request = HttpRequest {
+        url: format!("http://{}:8080/", ipv4(lab.number, 1)),
+        method: "GET".into(),
+        headers: Vec::new(),
+        body_base64: None,
+        weight: 1,
+    };
+    let found = lab.run(&TunnelTraffic::Http { request, rate_per_s: None, duration_ms: 400 }, 1, Way::default());
+    assert!(found.latency.count() > 2, "{:?}", found.figures);
+    // The server ends each connection: all but the first request waited for theirs, which no request is sent before.
+    assert!(found.latency.quantile_ns(0.5) > found.service.quantile_ns(0.5), "{:?}", found.histograms);
 }
 
 #[test]
