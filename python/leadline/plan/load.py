@@ -199,6 +199,7 @@ def _checked(root: Node, problems: Problems, outside: Outside) -> tuple[PlanFram
         with problems.caught():
             specs += _checked_point(resolve(root, point), meant, problems, outside)
     problems.add(_differing_given_systems(root, specs))
+    problems.add(_profiles_of_given_systems(root, frame, specs))
     return frame, specs, matrix
 
 
@@ -233,6 +234,14 @@ def _differing_given_systems(root: Node, specs: Sequence[PointSpec]) -> Iterator
         yield root.at(("sut",)).mark.error(
             "sut: it cannot differ between cases: given hosts are measured as they are",
             hint="write a plan for each system",
+        )
+
+
+def _profiles_of_given_systems(root: Node, frame: PlanFrame, specs: Sequence[PointSpec]) -> Iterator[PlanError]:
+    """Which processes on a given host are the system under test, nothing says."""
+    if any(spec.hosts is not None for spec in specs) and frame.profile:
+        yield root.at(("profile",)).mark.error(
+            "profile: nothing is brought up on given hosts whose call stacks could be sampled", hint="leave it out"
         )
 
 

@@ -314,6 +314,10 @@ COMPLAINTS = [
         "plan.yaml:2: sut: it cannot differ between cases: given hosts are measured as they are; write a plan fo...",
     ),
     (
+        GIVEN + LOCAL_HOSTS + "profile: true",
+        "plan.yaml:7: profile: nothing is brought up on given hosts whose call stacks could be sampled; leave it out",
+    ),
+    (
         GIVEN + "hosts: {gateway: local, server: {ssh: srv, address: srv.example}, clients: [local]}",
         "plan.yaml:6: hosts.server.address: 'srv.example' is not an IP address, such as 10.0.0.2 or fd00::2",
     ),
