@@ -85,8 +85,8 @@ class Campaign:
 
     def _results(self, entries: Sequence[dict[str, Any]]) -> tuple[TestResult, ...]:
         """What the tests of the trial with these entries came to."""
-        cases = {"cases": [_case_record(case) for case in self.cases]}
-        return tuple(test for trial in analyse(cases, entries).trials for test in trial.tests)
+        manifest = {"plan": self.plan.document, "cases": [_case_record(case) for case in self.cases]}
+        return tuple(test for trial in analyse(manifest, entries).trials for test in trial.tests)
 
     def prepare(self) -> RunFolder:
         """The run's folder with its manifest. Raises DatasetError where there is no room for one."""

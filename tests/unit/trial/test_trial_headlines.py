@@ -1,0 +1,95 @@
+"""What a run tells of a trial that has ended: the same findings as at the end; a failure to make them ends no run."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leadline.dataset import RunFolder
+from leadline.plan import Trial, load_plan
+from leadline.trial import Campaign, Interrupt, Notice, TrialMeasured, campaign, conclude
+from leadline.trial.attempt import Surroundings
+
+PLAN = """\
+name: small
+sut: {kind: route}
+repeat: 2
+limits: {stability: {spread: SPREAD}}
+tests: [{name: load, kind: tcp, duration: 2s}]
+"""
+MS, S = 1_000_000, 1_000_000_000
+
+
+async def faster_in_its_second_half(trial: Trial, number: int, around: Surroundings) -> str:
+    """A trial of 2 s whose flow moves 1 MB in the first half and 2 MB in the second, as its journal has it."""
+    ledger, label = around.ledger, f"{trial.label}/load"
+    test = {"name": "load", "kind": "tcp", "duration_ms": 2000, "interval_ms": 100, "direction": "up"}
+    ledger.record("trial-begin", trial=trial.label, case=trial.case.id, repeat=trial.repeat, parameters={})
+    ledger.record("test-begin", label=label, test=test, hosts=["client1"], start_at_ns=0)
+    common = {"trial": label, "task": "load"}
+    for t_ms in range(100, 2001, 100):
+        moved = 1000 * (t_ms + max(0, t_ms - 1000))
+        row = {"flow": 0, "sent_bytes": moved, "received_bytes": moved}
+        event = {"type": "progress", **common, "t_ns": t_ms * MS, "side": "peer", "flows": [row], "histograms": []}
+        ledger._append({"host": "client1", "event": event})
+    span = {"due_ns": 0, "start_ns": 0, "end_ns": 2 * S}
+    flow = {"flow": 0, "direction": "up", **span, "sent_bytes": 3_000_000, "received_bytes": 3_000_000}
+    thread = {"name": "t", "user_s": 0.1, "system_s": 0.1, "runnable_wait_s": 0.0, "wall_s": 2.0}
+    work = {"side": "local", "wall_s": 2.0, "threads": [thread], "pushback": 0, "socket_drops": None}
+    outcome = {
+        "flows": [flow],
+        "histograms": [],
+        "errors": {},
+        "generator": work,
+        "receiver": {**work, "side": "peer"},
+        "counts": {},
+    }
+    finished = {"type": "finished", **common, "t_ns": 2 * S, "outcome": outcome}
+    ledger._append({"host": "client1", "event": finished})
+    ledger.record("test-end", label=label, status="done", error=None)
+    ledger.record("trial-end", trial=trial.label, status="done", error=None)
+    return "done"
+
+
+def run(spread: str, tmp_path: Path) -> tuple[list[TrialMeasured], RunFolder, tuple[str, ...]]:
+    """What was told of the trials, and where they are; and what was a problem."""
+    (tmp_path / "plan.yaml").write_text(PLAN.replace("SPREAD", spread))
+    plan = load_plan(tmp_path / "plan.yaml")
+    small = Campaign(plan, plan.cases, tmp_path / "runs", ["leadline"])
+    folder = small.prepare()
+    notices: list[Notice] = []
+    problems = asyncio.run(small.run(folder, Interrupt(), (notices.append,)))
+    return [notice for notice in notices if isinstance(notice, TrialMeasured)], folder, problems
+
+
+@pytest.mark.parametrize(("spread", "disagree"), [("10%", True), ("90%", False)])
+def test_trial_is_told_with_the_verdict_that_the_plan_allows(
+    spread: str, disagree: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(campaign, "attempt", faster_in_its_second_half)
+    told, folder, problems = run(spread, tmp_path)
+    assert (len(told), problems) == (2, ())
+    at_the_end = conclude(folder).analysis.trials
+    for trial, notice in zip(at_the_end, told, strict=True):
+        assert notice.label == trial.trial
+        assert [found.metrics for found in notice.results] == [found.metrics for found in trial.tests]
+        assert [found.validity.verdict for found in notice.results] == [found.validity.verdict for found in trial.tests]
+        codes = {reason.code for found in notice.results for reason in found.validity.reasons}
+        assert ("intervals-disagree" in codes) is disagree
+
+
+def test_failure_to_find_the_figures_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise ValueError("no figures today")
+
+    monkeypatch.setattr(campaign, "attempt", faster_in_its_second_half)
+    with monkeypatch.context() as patched:
+        patched.setattr(campaign, "analyse", fail)
+        told, folder, problems = run("10%", tmp_path)
+    assert told == []
+    assert len(problems) == 2 and all("no figures today" in problem for problem in problems)
+    analysis = conclude(folder).analysis
+    assert (analysis.status, len(analysis.trials)) == ("done", 2)
