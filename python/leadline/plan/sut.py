@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from leadline.plan.fields import Count, IpVersion, Items, PlanModel, SomeItems
+from leadline.plan.ciphers import misspelt
+from leadline.plan.fields import Count, IpVersion, Items, PlanModel, SomeItems, complaint
 
 _LONGEST_LABEL = 100
 DEFAULT_INITIAL_RATE = "default"
@@ -64,6 +65,13 @@ def _word(text: str) -> str:
     return text
 
 
+def _cipher(name: str) -> str:
+    meant = misspelt(name)
+    if meant is not None:
+        raise complaint(f"{name!r} is no cipher of OpenVPN", hint=f"did you mean '{meant}'?")
+    return name
+
+
 def _with_config(command: tuple[str, ...]) -> tuple[str, ...]:
     if not any("{config}" in word for word in command):
         raise ValueError('no word of it has "{{config}}", where the path of the configuration goes')
@@ -113,8 +121,9 @@ class OpenvpnSut(_SystemUnderTest):
     """Protocol that carries the tunnel."""
     ip: IpVersion = 4
     """IP version that carries the tunnel."""
-    cipher: Annotated[str, AfterValidator(_word)] = "AES-256-GCM"
-    """Data cipher by OpenVPN's name; the daemon judges it, since every build knows other ones."""
+    cipher: Annotated[str, AfterValidator(_word), AfterValidator(_cipher)] = "AES-256-GCM"
+    """Data cipher by OpenVPN's name; the daemon judges it, since every build knows other ones. Misspelt names of the
+    usual ones are refused."""
     compression: Literal["stub", "stub-v2", "lzo", "lz4", "lz4-v2"] | None = None
     """Compression framing; none where null."""
     control: Literal["none", "tls-auth", "tls-crypt", "tls-crypt-v2"] = "tls-crypt"

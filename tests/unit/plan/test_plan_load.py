@@ -111,6 +111,13 @@ def test_results_of_given_hosts_are_called_by_the_label(load: Load) -> None:
     assert plan.axes == {"packet": ("64", "128")}
 
 
+@pytest.mark.parametrize("cipher", ["aes-256-gcm", "AES-192-CBC", "CAMELLIA-256-CBC", "BF-CBC", "none"])
+def test_a_usual_cipher_is_taken_in_any_case(load: Load, cipher: str) -> None:
+    (case,) = load(SMALL.replace("openvpn", f"openvpn, cipher: {cipher}")).cases
+    assert isinstance(case.sut, OpenvpnSut)
+    assert case.sut.cipher == cipher
+
+
 def test_an_unknown_cipher_is_left_to_the_daemon(load: Load) -> None:
     (case,) = load(SMALL.replace("openvpn", "openvpn, cipher: NO-SUCH-CIPHER")).cases
     assert isinstance(case.sut, OpenvpnSut)
@@ -225,6 +232,14 @@ COMPLAINTS = [
     ),
     (changed("openvpn", "openvpn, pool_size: 0"), "plan.yaml:2: sut.pool_size: 0 is not possible; at least 1"),
     (changed("openvpn", "openvpn, optional: 1"), "plan.yaml:2: sut.optional: 1 is not true or false"),
+    (
+        changed("openvpn", "openvpn, cipher: AES-256-GMC"),
+        "plan.yaml:2: sut.cipher: 'AES-256-GMC' is no cipher of OpenVPN; did you mean 'AES-256-GCM'?",
+    ),
+    (
+        changed("openvpn", "openvpn, cipher: chacha-poly1305"),
+        "plan.yaml:2: sut.cipher: 'chacha-poly1305' is no cipher of OpenVPN; did you mean 'CHACHA20-POLY1305'?",
+    ),
     (changed("openvpn", "openvpn, cipher: ''"), "plan.yaml:2: sut.cipher: '' is not one word"),
     (
         SMALL + "clients: 2\ntopology: site-to-site",
