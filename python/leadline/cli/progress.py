@@ -177,11 +177,11 @@ def _figures(notice: LiveFigures) -> str:
     if notice.lost_ratio is not None:
         parts.append(f"lost {quantities.share(notice.lost_ratio)}")
     if notice.retransmits is not None:
-        parts.append(f"{notice.retransmits:,} {'retransmit' if notice.retransmits == 1 else 'retransmits'}")
+        parts.append(quantities.counted(notice.retransmits, "retransmit"))
     if notice.rtt_us is not None:
         parts.append(f"RTT {quantities.microseconds(notice.rtt_us)}")
     if notice.errors is not None:
-        parts.append(f"{notice.errors:,} errors")
+        parts.append(quantities.counted(notice.errors, "error"))
     return "  ".join(parts)
 
 
@@ -202,7 +202,7 @@ def _health(notice: LiveFigures) -> str:
         p99 = quantities.at_least(quantities.microseconds(notice.latency_p99_us), notice.latency_p99_censored)
         parts.append(f"p50 {p50}, p99 {p99}")
     if notice.connections is not None:
-        parts.append(f"{notice.connections:,} connections")
+        parts.append(quantities.counted(notice.connections, "connection"))
     if notice.busiest_thread is not None:
         parts.append(f"thread {quantities.share(notice.busiest_thread)}")
     if notice.late_p99_us is not None:

@@ -26,7 +26,9 @@ _BESIDE = {
 def test_headline(result: TestResult) -> Text:
     """`tcp-up  941 Mbit/s  retransmits 12, mean RTT 1.33 ms  ✓ valid`."""
     if result.status != "done":
-        return Text.assemble((result.test, "bold"), f"  {result.status}: {result.error or 'no error was recorded'}")
+        return Text.assemble(
+            (result.test, "bold"), f"  {result.status}: {verdicts.why_ended(result.status, result.error)}"
+        )
     verdict = result.validity.verdict
     wording = verdicts.WORDINGS[verdict]
     kind = figures.kind_of(result.kind, result.metrics)

@@ -48,7 +48,7 @@ def measurement(result: TestResult) -> RenderableType:
         parts += [Text(""), *tables]
     parts.append(Text(""))
     if result.status != "done":
-        parts.append(Text(f"{result.status}: {result.error or 'no error was recorded'}", style="bold red"))
+        parts.append(Text(f"{result.status}: {verdicts.why_ended(result.status, result.error)}", style="bold red"))
     return Group(*parts, verdict_block(result.validity))
 
 

@@ -73,6 +73,11 @@ def count(number: float | None) -> str:
     return f"{round(number):,}" if _known(number) else UNKNOWN
 
 
+def counted(number: int, what: str) -> str:
+    """`1 trial`, `1,200 trials`; the plural has an s."""
+    return f"1 {what}" if number == 1 else f"{number:,} {what}s"
+
+
 def at_least(text: str, is_bound: bool) -> str:
     """The text of a quantity with `≥` before it where it is a lower bound."""
     return f"≥ {text}" if is_bound and text != UNKNOWN else text

@@ -322,7 +322,7 @@ def _heading(title: str, note: str = "") -> Text:
 
 
 def _trouble(where: str, status: str, error: str | None) -> Text:
-    return Text.assemble((where, "bold"), f" {status}: ", error or "no error was recorded")
+    return Text.assemble((where, "bold"), f" {status}: ", verdicts.why_ended(status, error))
 
 
 def _alarm(number: int) -> Text:

@@ -49,6 +49,19 @@ _ENDINGS = {
 }
 
 
+def why_ended(status: str, error: str | None) -> str:
+    """Why a trial or a test did not reach its end: its error, or what its status means."""
+    return error or _WITHOUT_ERROR.get(status, _WITHOUT_ERROR["failed"])
+
+
+_WITHOUT_ERROR = {
+    "interrupted": "stopped on request; what was measured until then is kept",
+    "killed": "its run was killed; what had arrived until then is kept",
+    "failed": "it left no error; the run's journal and logs/ have what came before",
+    "skipped": "left out as the plan allows",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Headline:
     """What a run comes to: a few words, and how they are said."""
@@ -68,7 +81,7 @@ def headline(analysis: RunAnalysis) -> Headline:
         f"{number} {verdict.value}" for verdict, number in found.most_common() if verdict is not Verdict.VALID
     )
     tone = worst.tone if worst.tone == "bad" else "doubtful"
-    title = f"{found[Verdict.VALID]} of {found.total()} results can be believed"
+    title = f"{found[Verdict.VALID]} of {_plural(found.total(), 'result')} can be believed"
     # A mark of its own: one of a single verdict, such as ≥, would be read with the number.
     return Headline(title, Wording(f"The others: {others}.", "◐", tone))
 
