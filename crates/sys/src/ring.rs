@@ -25,6 +25,7 @@ use io_uring::{cqueue, opcode, squeue, EnterFlags, IoUring};
 use self::buffers::Buffers;
 use self::outgoing::{Flight, Outgoing};
 pub use self::sending::{Left, Sending};
+use self::serving::accepted_socket;
 use self::stamped::Stamped;
 pub(crate) use self::stamped::{stamp_ns, CONTROL_BYTES};
 use crate::clock::monotonic_ns;
@@ -84,6 +85,7 @@ struct Slot {
     is_paused: bool,
     is_stamped: bool,
     is_watched: bool,
+    is_accepting: bool,
     flight: Flight,
 }
 
@@ -197,7 +199,7 @@ impl Ring {
 
     /// Give a slot up: nothing of its socket will be told any more. Says what became of its last send.
     pub fn detach(&mut self, slot: usize) -> io::Result<Left> {
-        let Slot { generation, is_registered, is_receiving, is_watched, flight, .. } = self.slots[slot];
+        let Slot { generation, is_registered, is_receiving, is_watched, is_accepting, flight, .. } = self.slots[slot];
         let cancel = |kind, own| {
             let entry = opcode::AsyncCancel2::new(CancelBuilder::user_data(token(kind, slot, generation))).build();
             entry.user_data(token(own, slot, generation))
@@ -205,7 +207,7 @@ impl Ring {
         if let Some(kind) = flight.kind() {
             self.push(cancel(kind, CANCEL_SEND))?;
         }
-        for (is_under_way, kind) in [(is_receiving, RECEIVE), (is_watched, WATCH)] {
+        for (is_under_way, kind) in [(is_receiving, RECEIVE), (is_watched, WATCH), (is_accepting, ACCEPT)] {
             if is_under_way {
                 self.push(cancel(kind, CANCEL).flags(squeue::Flags::SKIP_SUCCESS))?;
             }
@@ -308,8 +310,11 @@ impl Ring {
         let place = &mut self.slots[slot];
         if generation_of(user_data) != place.generation {
             self.return_lent();
-            if user_data & 0xff == COPY {
-                self.outgoing.forget(user_data);
+            match user_data & 0xff {
+                COPY => self.outgoing.forget(user_data),
+                // Nobody waits for it any more.
+                ACCEPT => drop(accepted_socket(result)),
+                _ => {}
             }
             return Ok(None);
         }
@@ -451,6 +456,11 @@ impl Drop for Ring {
         };
         // What has been cancelled completes when its thread asks; fails only where nothing was ever begun.
         let _ = self.enter(0, Some(0));
+        self.reap();
+        // Connections that were accepted and not asked for.
+        for reaped in self.reaped.drain(self.next..).filter(|reaped| reaped.user_data & 0xff == ACCEPT) {
+            drop(accepted_socket(reaped.result));
+        }
         let forgotten = self.uring.submitter().unregister_buf_ring(buffers::GROUP).is_ok();
         // SAFETY: none is used again; the memory goes only if the kernel has nothing left that refers to it, and stays
         // for ever if it cannot be told.

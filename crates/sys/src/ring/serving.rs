@@ -11,8 +11,11 @@ use super::{token, Completion, Ring, ACCEPT, CANCEL, RECEIVE};
 
 impl Ring {
     /// Accept connections of a listener from now on; each is told as [`Completion::Accepted`], in blocking mode. After
-    /// [`Completion::Ended`], which tells an error, it has to be asked again.
+    /// [`Completion::Ended`], which tells an error, it has to be asked again; asking before that changes nothing.
     pub fn accept(&mut self, slot: usize, listener: impl AsFd) -> io::Result<()> {
+        if self.slots[slot].is_accepting {
+            return Ok(());
+        }
         self.uring.submitter().register_files_update(slot as u32, &[listener.as_fd().as_raw_fd()])?;
         self.slots[slot].is_registered = true;
         self.accept_on(slot)
@@ -42,20 +45,26 @@ impl Ring {
     }
 
     fn accept_on(&mut self, slot: usize) -> io::Result<()> {
+        self.slots[slot].is_accepting = true;
         let entry = opcode::AcceptMulti::new(Fixed(slot as u32)).flags(libc::SOCK_CLOEXEC).build();
         let token = token(ACCEPT, slot, self.slots[slot].generation);
         self.push(entry.user_data(token))
     }
 
     pub(super) fn take_accepted(&mut self, slot: usize, result: i32, flags: u32) -> io::Result<Completion> {
-        if result < 0 {
+        self.slots[slot].is_accepting = cqueue::more(flags);
+        let Some(socket) = accepted_socket(result) else {
             return Ok(Completion::Ended(Err(io::Error::from_raw_os_error(-result))));
-        }
-        // SAFETY: the kernel has made this descriptor for us alone.
-        let socket = unsafe { OwnedFd::from_raw_fd(result) };
+        };
         if !cqueue::more(flags) {
             self.accept_on(slot)?;
         }
         Ok(Completion::Accepted(socket))
     }
+}
+
+/// The connection that an accept gave, if it gave one; closed when it is dropped.
+pub(super) fn accepted_socket(result: i32) -> Option<OwnedFd> {
+    // SAFETY: the kernel has made this descriptor for us alone, and each completion is taken once.
+    (result >= 0).then(|| unsafe { OwnedFd::from_raw_fd(result) })
 }

@@ -423,3 +423,46 @@ fn a_listener_accepts_again_and_again() {
     }
     assert!(accepted.iter().all(|socket| socket.local_addr().unwrap() == address));
 }
+
+/// A listener and a client that waits to be accepted.
+fn knocked() -> (std::net::TcpListener, std::net::TcpStream) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (listener, client)
+}
+
+#[test]
+fn a_listener_that_accepts_already_is_not_armed_again() {
+    let (listener, client) = knocked();
+    let mut ring = ring(1);
+    ring.accept(0, &listener).unwrap();
+    assert_eq!(ring.queued, 1);
+    ring.accept(0, &listener).unwrap();
+    assert_eq!(ring.queued, 1, "one accept is under way");
+    collect(&mut ring, |_, completion, _| matches!(completion, Completion::Accepted(_)));
+    ring.accept(0, &listener).unwrap();
+    assert_eq!(ring.queued, 0, "and goes on after the first connection");
+    drop(client);
+    let next = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    collect(&mut ring, |_, completion, _| matches!(completion, Completion::Accepted(_)));
+    drop(next);
+    nothing_comes(&mut ring);
+}
+
+#[test]
+fn a_connection_that_was_accepted_for_a_slot_given_up_is_closed() {
+    for gives_up in [true, false] {
+        let (listener, mut client) = knocked();
+        let mut ring = ring(1);
+        ring.accept(0, &listener).unwrap();
+        ring.wait(monotonic_ns() + SOON_NS).unwrap();
+        assert_eq!(ring.reaped.len(), 1, "accepted, and not asked for yet");
+        if gives_up {
+            ring.detach(0).unwrap();
+            nothing_comes(&mut ring);
+        } else {
+            drop(ring);
+        }
+        assert_eq!(client.read(&mut [0; 1]).unwrap(), 0, "closed");
+    }
+}
