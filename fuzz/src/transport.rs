@@ -1,8 +1,8 @@
 //! The session protocol and its datagrams from a hostile peer: refused or understood, and what is understood can be said again.
 
 use leadline_transport::{
-    encode_frame, ClientSession, DatagramReceiver, FrameDecoder, FromClient, FromServer, Header, Open, Work,
-    HEADER_BYTES,
+    encode_frame, AddressCheck, ClientSession, Credentials, DatagramReceiver, FrameDecoder, FromClient, FromServer,
+    Header, HelloAnswer, Hex32, Open, Opening, OpeningEvent, SharedKey, Work, HEADER_BYTES,
 };
 use leadline_wire::Direction;
 
@@ -10,7 +10,8 @@ use leadline_wire::Direction;
 pub type Target = fn(&[u8]);
 
 /// The targets by their names.
-pub const TARGETS: [(&str, Target); 2] = [("transport_session", session), ("transport_datagram", datagram)];
+pub const TARGETS: [(&str, Target); 3] =
+    [("transport_session", session), ("transport_opening", opening), ("transport_datagram", datagram)];
 
 /// A control connection, as the server reads it and as the client does: the first byte says how the rest is cut.
 pub fn session(data: &[u8]) {
@@ -18,7 +19,7 @@ pub fn session(data: &[u8]) {
     let size = usize::from(size) + 1;
     let (mut server, mut client) = (FrameDecoder::with_limit(4096), FrameDecoder::default());
     let (mut asked, mut told) = (Ok(None), Ok(None));
-    let mut machine = Some(opened());
+    let mut machines = [Some(opened(None)), Some(opened(Some(Credentials { key: key(), nonce: Hex32([1; 32]) })))];
     let mut now_ns = 0;
     for piece in stream.chunks(size) {
         if asked.is_ok() {
@@ -32,16 +33,17 @@ pub fn session(data: &[u8]) {
                 asked = server.next_message();
             }
         }
-        if let Some(session) = &mut machine {
+        now_ns += 1 << 40;
+        for machine in &mut machines {
+            let Some(session) = machine else { continue };
             session.receive(piece);
-            now_ns += 1 << 40;
             let mut event = session.next_event(now_ns);
             while let Ok(Some(_)) = event {
                 event = session.next_event(now_ns);
             }
             assert!(session.output().len() < 4096, "it says little, whatever it hears");
             if event.is_err() {
-                machine = None;
+                *machine = None;
             }
         }
         if told.is_ok() {
@@ -55,8 +57,38 @@ pub fn session(data: &[u8]) {
     }
 }
 
+/// A control connection at a server with a key and at one without, until it is granted or refused: the first byte says how the rest
+/// is cut.
+pub fn opening(data: &[u8]) {
+    let Some((&size, stream)) = data.split_first() else { return };
+    for key in [None, Some(key())] {
+        let has_key = key.is_some();
+        let mut machine = Opening::new(key, Hex32([2; 32]));
+        let mut answers = 0;
+        'talk: for piece in stream.chunks(usize::from(size) + 1) {
+            machine.receive(piece);
+            while let Ok(Some(event)) = machine.next_event() {
+                match event {
+                    OpeningEvent::Answer(_) => answers += 1,
+                    OpeningEvent::Refuse(_) => break 'talk,
+                    OpeningEvent::Request(request) => {
+                        assert!(!has_key, "nobody guesses a proof");
+                        encode_frame(&request.accept(7)).expect("it can be written");
+                        break 'talk;
+                    }
+                }
+            }
+        }
+        assert!(answers <= u32::from(has_key), "it asks once, and only where it has a key");
+    }
+}
+
+fn key() -> SharedKey {
+    SharedKey::new(b"a key").expect("it is neither empty nor too long")
+}
+
 /// A session that has been asked for.
-fn opened() -> ClientSession {
+fn opened(credentials: Option<Credentials>) -> ClientSession {
     let open = Open {
         work: Work::Tcp { block_bytes: 1, rate_bps: None },
         flows: 1,
@@ -67,12 +99,14 @@ fn opened() -> ClientSession {
         interval_ms: 100,
         takes_turns: false,
     };
-    ClientSession::new(open).expect("the request is short")
+    ClientSession::new(open, credentials).expect("the request is short")
 }
 
 /// Datagrams, each behind a byte that is its length.
 pub fn datagram(data: &[u8]) {
     let mut receiver = DatagramReceiver::new(7, 1, HEADER_BYTES + 8);
+    let check = AddressCheck::new(b"a secret").expect("it is one");
+    let client = std::net::SocketAddr::from(([192, 0, 2, 1], 1000));
     let (mut rest, mut now_ns, mut handed_in) = (data, 0u64, 0u64);
     while let Some((&length, after)) = rest.split_first() {
         let (datagram, after) = after.split_at(after.len().min(usize::from(length)));
@@ -84,6 +118,10 @@ pub fn datagram(data: &[u8]) {
             let mut again = [0; HEADER_BYTES];
             header.write(&mut again);
             assert_eq!(Header::parse(&again), Ok(header));
+            if let HelloAnswer::Challenge(answer) = check.handle_hello(&header, client) {
+                let returned = Header { sequence: answer.sequence, ..header };
+                assert_eq!(check.handle_hello(&returned, client), HelloAnswer::Proven);
+            }
         } else {
             assert!(!was_new);
         }

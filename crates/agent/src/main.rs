@@ -7,6 +7,7 @@ mod events;
 mod facts;
 mod flows;
 mod gate;
+mod keys;
 mod load;
 mod process;
 mod profile;
@@ -34,10 +35,19 @@ serve:
   --port PORT         port of tcp, udp and rr (default 5201)
   --http-port PORT    port of http (default 8080)
   --http              answer http alone
+  --no-http           answer tcp, udp and rr alone
   --https-port PORT   answer http over TLS, too
   --certificate FILE  certificate for TLS, PEM (default: one is made), with
   --key FILE          its key, PEM
   --threads N         threads that answer http (default: one per CPU, at most 16)
+
+who may use it, and how much; a peer is an IPv4 address or an IPv6 network of 64 bits:
+  --key-file FILE     answer tcp, udp and rr only to clients with the key in this file; http knows no key
+  --max-sessions N    sessions of one peer at once (default 64)
+  --max-flows N       flows of one peer at once, over all of its sessions (default 4096)
+  --max-connections N http connections of one peer at once (default 32768)
+  --max-rate RATE     payload that one session may ask for: 1gbit, 20mbit (default any)
+  --max-idle TIME     close a connection that has not asked for a session by then (default 10s)
 
 what http requests get, unless their query says otherwise (?status=503&size=1000&delay=5ms&...):
   --status CODE       status code (default 200)
@@ -49,7 +59,7 @@ what http requests get, unless their query says otherwise (?status=503&size=1000
   --close-after N     close a connection after so many answers
   --stall TIME/TIME   let the whole server stand still: 1s/5s for 1 s every 5 s
 
-examples: leadline-agent serve --bind 0.0.0.0
+examples: leadline-agent serve --bind 0.0.0.0 --key-file key --no-http
           leadline-agent serve --http --delay 5ms --shape exponential --errors 0.01
 ";
 

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use leadline_http::duration_ns;
 use leadline_sys::process;
-use leadline_wire::{DelayShape, ErrorReport, HttpAnswer, ServeSpec, TlsIdentity};
+use leadline_wire::{DelayShape, ErrorReport, HttpAnswer, PeerLimits, ServeSpec, TlsIdentity};
 use lexopt::{Arg, Parser, ValueExt};
 
 use crate::events::{input_error, system_error};
 use crate::gate::Gate;
+use crate::keys;
 use crate::serve;
 
 /// What the command line said.
@@ -21,8 +22,8 @@ pub struct Options {
     bind: Vec<String>,
     /// Session port.
     port: Option<u16>,
-    /// HTTP port.
-    http_port: u16,
+    /// HTTP port; none where HTTP is left out.
+    http_port: Option<u16>,
     /// Port of HTTP over TLS.
     https_port: Option<u16>,
     /// Files of the certificate and its key.
@@ -31,6 +32,9 @@ pub struct Options {
     /// Threads of the responder.
     threads: Option<u32>,
     answer: HttpAnswer,
+    /// File of the key that sessions have to show.
+    key_file: Option<PathBuf>,
+    per_peer: PeerLimits,
 }
 
 const LONGEST_MS: u64 = 86_400_000;
@@ -42,20 +46,24 @@ impl Options {
         let mut options = Self {
             bind: Vec::new(),
             port: Some(5201),
-            http_port: 8080,
+            http_port: Some(8080),
             https_port: None,
             certificate: None,
             key: None,
             threads: None,
             answer: HttpAnswer::default(),
+            key_file: None,
+            per_peer: PeerLimits::default(),
         };
-        let mut http_alone = false;
+        let (mut http_alone, mut no_http) = (false, false);
         while let Some(arg) = parser.next()? {
             match arg {
                 Arg::Long("bind") => options.bind.push(parser.value()?.string()?),
                 Arg::Long("port") => options.port = Some(parser.value()?.parse()?),
-                Arg::Long("http-port") => options.http_port = parser.value()?.parse()?,
+                Arg::Long("http-port") => options.http_port = Some(parser.value()?.parse()?),
                 Arg::Long("http") => http_alone = true,
+                Arg::Long("no-http") => no_http = true,
+                Arg::Long("key-file") => options.key_file = Some(parser.value()?.into()),
                 Arg::Long("https-port") => options.https_port = Some(parser.value()?.parse()?),
                 Arg::Long("certificate") => options.certificate = Some(parser.value()?.into()),
                 Arg::Long("key") => options.key = Some(parser.value()?.into()),
@@ -63,7 +71,9 @@ impl Options {
                 Arg::Long("help") | Arg::Short('h') => return Ok(None),
                 Arg::Long(name) => {
                     let name = name.to_owned();
-                    if !parse_answer(&name, &mut parser, &mut options.answer)? {
+                    let is_known = parse_limit(&name, &mut parser, &mut options.per_peer)?
+                        || parse_answer(&name, &mut parser, &mut options.answer)?;
+                    if !is_known {
                         return Err(lexopt::Error::UnexpectedOption(format!("--{name}")));
                     }
                 }
@@ -73,10 +83,23 @@ impl Options {
         if http_alone {
             options.port = None;
         }
+        if no_http {
+            options.http_port = None;
+        }
         Ok(Some(options))
     }
 
-    fn spec(&self) -> Result<ServeSpec, ErrorReport> {
+    /// What is to be served, and what its owner should know, each in one line.
+    fn spec(&self) -> Result<(ServeSpec, Vec<String>), ErrorReport> {
+        let file = self.key_file.as_deref().map(keys::read_file).transpose()?;
+        let (key, mut warnings) =
+            file.map_or((None, Vec::new()), |file| (Some(file.key), Vec::from_iter(file.warning)));
+        if key.is_some() && self.port.is_none() {
+            return Err(input_error("bad_key", "--key-file is for tcp, udp and rr; leave out --http"));
+        }
+        if self.port.is_none() && self.http_port.is_none() && self.https_port.is_none() {
+            return Err(input_error("bad_spec", "--http and --no-http leave nothing to answer"));
+        }
         let mut answer = self.answer.clone();
         answer.identity = match (&self.certificate, &self.key) {
             (Some(certificate), Some(key)) => {
@@ -88,17 +111,86 @@ impl Options {
         if answer.identity.is_some() && self.https_port.is_none() {
             return Err(input_error("bad_identity", "--certificate is for TLS; give --https-port, too"));
         }
-        Ok(ServeSpec {
+        let spec = ServeSpec {
             bind: if self.bind.is_empty() { loopback() } else { self.bind.clone() },
             port: self.port,
-            http_port: Some(self.http_port),
+            http_port: self.http_port,
             https_port: self.https_port,
             answer,
             threads: self.threads,
             longest_ms: LONGEST_MS,
-            most_flows: MOST_FLOWS,
-        })
+            most_flows: MOST_FLOWS.min(self.per_peer.flows),
+            key,
+            per_peer: Some(self.per_peer.clone()),
+        };
+        warnings.extend(exposure(&spec));
+        Ok((spec, warnings))
     }
+}
+
+/// What others can do where the server is not on loopback alone, in one line.
+fn exposure(spec: &ServeSpec) -> Option<String> {
+    let is_loopback = |text: &&String| text.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback());
+    let open: Vec<&str> = spec.bind.iter().filter(|text| !is_loopback(text)).map(String::as_str).collect();
+    let http: Vec<String> =
+        [spec.http_port, spec.https_port].into_iter().flatten().map(|port| port.to_string()).collect();
+    let (at, http) = (open.join(", "), http.join(" and "));
+    if open.is_empty() {
+        return None;
+    }
+    match (spec.port, &spec.key) {
+        (Some(port), None) => {
+            let limit = match spec.per_peer.as_ref().and_then(|limits| limits.rate_bps) {
+                Some(rate_bps) => format!("at {rate_bps} bit/s a session"),
+                None => "as fast as it can".to_owned(),
+            };
+            let also =
+                if http.is_empty() { String::new() } else { format!(", and http bodies of any size from port {http}") };
+            Some(format!(
+                "{at}: whoever reaches port {port} can have this host send to them {limit}, for up to a day{also}; --key-file FILE asks for a key"
+            ))
+        }
+        (Some(_), Some(_)) if http.is_empty() => None,
+        (_, key) => {
+            let mend = if key.is_some() { "; --no-http leaves it out" } else { "" };
+            let but = if key.is_some() { "the key does not cover http: " } else { "" };
+            Some(format!("{at}: {but}whoever reaches port {http} is sent bodies of any size{mend}"))
+        }
+    }
+}
+
+/// Takes an option about what one peer may take up; says whether there is one of that name.
+fn parse_limit(name: &str, parser: &mut Parser, limits: &mut PeerLimits) -> Result<bool, lexopt::Error> {
+    match name {
+        "max-sessions" => limits.sessions = parser.value()?.parse_with(at_least_one)?,
+        "max-flows" => limits.flows = parser.value()?.parse_with(at_least_one)?,
+        "max-connections" => limits.connections = parser.value()?.parse_with(at_least_one)?,
+        "max-rate" => limits.rate_bps = Some(parser.value()?.parse_with(rate)?),
+        "max-idle" => {
+            limits.idle_ms = parser.value()?.parse_with(|text| time(text).map(|ns| (ns / 1_000_000).max(1)))?
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn at_least_one(text: &str) -> Result<u32, &'static str> {
+    text.parse().ok().filter(|number| *number > 0).ok_or("a limit is a number from 1 on")
+}
+
+/// Bits per second: `1gbit`, `20mbit`, or a bare number.
+fn rate(text: &str) -> Result<u64, &'static str> {
+    let says = "a rate is a number of bits per second, like 1gbit or 20mbit";
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let factor = match &text[digits.len()..] {
+        "" | "bit" => 1,
+        "kbit" => 1_000,
+        "mbit" => 1_000_000,
+        "gbit" => 1_000_000_000,
+        _ => return Err(says),
+    };
+    let number: u64 = digits.parse().map_err(|_| says)?;
+    number.checked_mul(factor).filter(|rate| *rate > 0).ok_or(says)
 }
 
 /// Takes an option about answers; says whether there is one of that name.
@@ -150,9 +242,12 @@ fn text_of(file: &Path) -> Result<String, ErrorReport> {
 /// Answer until SIGINT or SIGTERM.
 pub fn serve(options: &Options) -> Result<(), ErrorReport> {
     process::catch_termination().map_err(|error| system_error("catching signals", &error))?;
-    let spec = options.spec()?;
+    let (spec, warnings) = options.spec()?;
     let gate = Arc::new(Gate::default());
     let server = serve::start(&spec, &gate).map_err(|error| with_port_option(error, &spec))?;
+    for warning in warnings {
+        eprintln!("leadline-agent: warning: {warning}");
+    }
     let port = |name: &str, port: Option<u16>| port.map(|port| format!("{name} on port {port}"));
     let https = if spec.answer.identity.is_some() { "https" } else { "https (with a made certificate)" };
     let parts = [port("tcp, udp and rr", server.port), port("http", server.http_port), port(https, server.https_port)];
@@ -194,8 +289,76 @@ mod tests {
     use super::Options;
 
     fn spec(arguments: &[&str]) -> Result<ServeSpec, String> {
+        Ok(spec_and_warnings(arguments)?.0)
+    }
+
+    fn spec_and_warnings(arguments: &[&str]) -> Result<(ServeSpec, Vec<String>), String> {
         let options = Options::parse(Parser::from_args(arguments)).map_err(|error| error.to_string())?;
         options.unwrap().spec().map_err(|error| error.message)
+    }
+
+    /// A key file that its owner alone reads; removed with the guard.
+    struct Key(std::path::PathBuf);
+
+    impl Key {
+        fn made(name: &str) -> Self {
+            use std::os::unix::fs::PermissionsExt;
+            let path = std::env::temp_dir().join(format!("leadline-serve-{}-{name}", std::process::id()));
+            std::fs::write(&path, "hunter2\n").unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+            Self(path)
+        }
+
+        fn path(&self) -> &str {
+            self.0.to_str().unwrap()
+        }
+    }
+
+    impl Drop for Key {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+
+    #[test]
+    fn limits_of_a_peer_are_options() {
+        let arguments = "--max-sessions 3 --max-flows 5 --max-connections 7 --max-rate 20mbit --max-idle 2s";
+        let limited = spec(&arguments.split(' ').collect::<Vec<_>>()).unwrap();
+        let limits = limited.per_peer.unwrap();
+        assert_eq!((limits.sessions, limits.flows, limits.connections, limited.most_flows), (3, 5, 7, 5));
+        assert_eq!((limits.rate_bps, limits.idle_ms), (Some(20_000_000), 2000));
+        assert_eq!(spec(&[]).unwrap().per_peer.unwrap(), super::PeerLimits::default());
+        for wrong in [["--max-sessions", "0"], ["--max-rate", "0"], ["--max-rate", "1GB/s"], ["--max-idle", "10"]] {
+            assert!(spec(&wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_others_reach_is_warned_of_in_one_line_that_says_what_they_can_do() {
+        let key = Key::made("exposed");
+        let warned = |arguments: &[&str]| spec_and_warnings(arguments).unwrap().1;
+        for quiet in [
+            &[][..],
+            &["--bind", "127.0.0.1", "--bind", "::1"],
+            &["--bind", "192.0.2.1", "--no-http", "--key-file", key.path()],
+        ] {
+            assert_eq!(warned(quiet), Vec::<String>::new(), "{quiet:?}");
+        }
+        let cases: [(&[&str], &[&str]); 4] = [
+            (
+                &["--bind", "192.0.2.1", "--bind", "127.0.0.1"],
+                &["192.0.2.1:", "5201", "8080", "as fast as it can", "--key-file"],
+            ),
+            (&["--bind", "::", "--max-rate", "1gbit"], &["5201", "1000000000 bit/s"]),
+            (&["--bind", "192.0.2.1", "--key-file", key.path()], &["does not cover http", "8080", "--no-http"]),
+            (&["--bind", "192.0.2.1", "--http"], &["8080", "any size"]),
+        ];
+        for (arguments, says) in cases {
+            let [line] = &warned(arguments)[..] else { panic!("one line for {arguments:?}") };
+            assert!(!line.contains('\n') && says.iter().all(|words| line.contains(words)), "{arguments:?}: {line}");
+            assert!(!line.contains("hunter2"));
+        }
+        assert!(spec(&["--http", "--key-file", key.path()]).is_err() && spec(&["--http", "--no-http"]).is_err());
     }
 
     #[test]

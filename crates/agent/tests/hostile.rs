@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use leadline_transport::{
-    encode_frame, FrameDecoder, FromClient, FromServer, Header, HeaderKind, Open, Work, HEADER_BYTES, MAGIC,
+    encode_frame, FrameDecoder, FromClient, FromServer, Header, HeaderKind, Hex32, Open, Work, HEADER_BYTES, MAGIC,
 };
 use leadline_wire::{Direction, Protocol};
 use serde_json::json;
@@ -44,7 +44,7 @@ struct Control {
 impl Control {
     fn open(port: u16, open: Open) -> Self {
         let mut control = Self::asking(port, open);
-        let FromServer::Accepted { token } = control.hear() else { panic!("not accepted") };
+        let FromServer::Accepted { token, proof: None } = control.hear() else { panic!("not accepted") };
         control.token = token;
         control
     }
@@ -54,7 +54,7 @@ impl Control {
         let server = stream.peer_addr().unwrap();
         let mut control = Self { stream, decoder: FrameDecoder::default(), server, token: 0 };
         control.stream.write_all(MAGIC).unwrap();
-        control.say(&FromClient::Open(open));
+        control.say(&FromClient::Open { open, nonce: None });
         control
     }
 
@@ -88,16 +88,23 @@ impl Control {
 
     /// As `hello`; with how many it took.
     fn hellos(&self, flow: u32) -> (UdpSocket, u64) {
-        let mut hellos = 0;
+        let (mut hellos, mut nonce) = (0, 0);
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(self.server).unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
         until("an answer to the hello", || {
             hellos += 1;
-            socket.send(&preface(HeaderKind::Hello, self.token, flow)).unwrap();
+            let mut hello = [0; HEADER_BYTES];
+            let (kind, token) = (HeaderKind::Hello, self.token);
+            Header { kind, token, flow, sequence: nonce, sent_ns: 0 }.write(&mut hello);
+            socket.send(&hello).unwrap();
             let mut answer = [0; HEADER_BYTES];
             let read = socket.recv(&mut answer).ok()?;
-            Header::parse(&answer[..read]).ok().filter(|header| header.kind == HeaderKind::HelloAck)
+            let header = Header::parse(&answer[..read]).ok()?;
+            if header.kind == HeaderKind::Challenge {
+                nonce = header.sequence;
+            }
+            (header.kind == HeaderKind::HelloAck).then_some(())
         });
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         (socket, hellos)
@@ -227,7 +234,8 @@ fn sessions_out_of_order_end() {
         FromClient::End { sent_units: vec![u64::MAX; 3] },
         FromClient::Stop {},
         FromClient::Begin { at_ns: 0 },
-        FromClient::Open(open(TCP, 1)),
+        FromClient::Open { open: open(TCP, 1), nonce: None },
+        FromClient::Prove { proof: Hex32([0; 32]) },
     ];
     for message in out_of_turn {
         let mut control = Control::open(port, open(TCP, 2));

@@ -303,6 +303,12 @@ pub fn set_congestion(stream: &TcpStream, name: &str) -> io::Result<()> {
     socket2::SockRef::from(stream).set_tcp_congestion(name.as_bytes())
 }
 
+/// What connections of this network namespace may choose among without the kernel loading anything; empty where it does not tell.
+pub fn available_congestion() -> Vec<String> {
+    let names = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
+    names.split_ascii_whitespace().map(str::to_owned).collect()
+}
+
 /// The congestion control that a connection uses.
 pub fn congestion(stream: impl AsFd) -> Option<String> {
     let name = socket2::SockRef::from(&stream).tcp_congestion().ok()?;
@@ -413,5 +419,6 @@ mod tests {
         assert!(tcp_info(&stream).unwrap().rtt_us > 0);
         assert!(congestion(&stream).is_some_and(|name| !name.is_empty()));
         assert!(set_congestion(&stream, "no-such-algorithm").is_err());
+        assert!(available_congestion().contains(&congestion(&stream).unwrap()));
     }
 }

@@ -3,8 +3,10 @@
 //!
 //! | Stage     | the server says         | leads to                                     |
 //! |-----------|-------------------------|----------------------------------------------|
-//! | asking    | `accepted`              | comparing, with the first question           |
-//! | asking    | `refused`               | an error                                     |
+//! | asking    | `accepted`, without key | comparing, with the first question           |
+//! | asking    | `challenge`, with a key | proving, with the client's proof             |
+//! | proving   | `accepted`, proven      | comparing, with the first question           |
+//! | any       | `refused`               | an error                                     |
 //! | comparing | `clock`                 | the next question; after the last: granted   |
 //! | granted   | `ready`                 | ready                                        |
 //! | ready     | `progress`, `sent`      | the same                                     |
@@ -15,6 +17,7 @@ use std::collections::BTreeMap;
 use leadline_wire::{FlowProgress, LoadReport, Side};
 
 use crate::frame::{encode_frame, FrameDecoder, FrameError, MAGIC};
+use crate::key::{Hex32, SharedKey, Transcript};
 use crate::session::{FromClient, FromServer, Open, Refusal, SideReport};
 
 /// Questions about the server's clock; the answer that came quickest counts.
@@ -65,11 +68,24 @@ pub enum SessionError {
     /// What it says does not belong there.
     #[error("the server answers out of turn")]
     OutOfTurn,
+    /// It grants the session and has not shown that it knows the key.
+    #[error("the server does not know the key")]
+    Unproven,
+}
+
+/// What a client shows to a server that asks for a key.
+#[derive(Clone, Debug)]
+pub struct Credentials {
+    /// The key that both know.
+    pub key: SharedKey,
+    /// Fresh for each session.
+    pub nonce: Hex32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Asking,
+    Proving,
     Comparing { id: u32, asked_ns: u64 },
     Granted,
     Ready,
@@ -83,6 +99,8 @@ pub struct ClientSession {
     decoder: FrameDecoder,
     outgoing: Vec<u8>,
     token: u64,
+    /// The key, and what its proofs cover; the server's nonce once that is known.
+    secret: Option<(SharedKey, Transcript)>,
     /// The smallest round trip of the comparison, ns, and the server's clock minus ours as it told.
     best: Option<(u64, i64)>,
 }
@@ -92,10 +110,14 @@ impl ClientSession {
     ///
     /// # Errors
     /// Never for requests of a sensible length.
-    pub fn new(open: Open) -> Result<Self, SessionError> {
-        let mut outgoing = MAGIC.to_vec();
-        outgoing.extend(encode_frame(&FromClient::Open(open))?);
-        Ok(Self { stage: Stage::Asking, decoder: FrameDecoder::default(), outgoing, token: 0, best: None })
+    pub fn new(open: Open, credentials: Option<Credentials>) -> Result<Self, SessionError> {
+        let nonce = credentials.as_ref().map(|credentials| credentials.nonce);
+        let frame = encode_frame(&FromClient::Open { open, nonce })?;
+        let secret = credentials.map(|Credentials { key, nonce: client }| {
+            (key, Transcript { client, server: Hex32([0; 32]), request: frame[4..].to_vec() })
+        });
+        let outgoing = [MAGIC, &frame].concat();
+        Ok(Self { stage: Stage::Asking, decoder: FrameDecoder::default(), outgoing, token: 0, secret, best: None })
     }
 
     /// What is to be sent.
@@ -153,7 +175,25 @@ impl ClientSession {
 
     fn hear(&mut self, now_ns: u64, message: FromServer) -> Result<Option<SessionEvent>, SessionError> {
         match (self.stage, message) {
-            (Stage::Asking, FromServer::Accepted { token }) => {
+            (Stage::Asking, FromServer::Challenge { nonce }) => {
+                let (key, transcript) = self.secret.as_mut().ok_or(SessionError::OutOfTurn)?;
+                transcript.server = nonce;
+                let proof = key.client_proof(transcript);
+                self.stage = Stage::Proving;
+                self.say(&FromClient::Prove { proof })?;
+                Ok(None)
+            }
+            (Stage::Asking | Stage::Proving, FromServer::Accepted { token, proof }) => {
+                let is_proven = match &self.secret {
+                    None => true,
+                    Some((key, transcript)) => {
+                        let shows = |proof| key.is_server(transcript, token, proof);
+                        self.stage == Stage::Proving && proof.is_some_and(shows)
+                    }
+                };
+                if !is_proven {
+                    return Err(SessionError::Unproven);
+                }
                 self.token = token;
                 self.ask(0, now_ns)?;
                 Ok(None)
@@ -261,9 +301,9 @@ mod tests {
     }
 
     fn granted() -> ClientSession {
-        let mut session = ClientSession::new(open()).unwrap();
-        assert_eq!(said(&mut session), [FromClient::Open(open())]);
-        assert_eq!(tell(&mut session, 0, &FromServer::Accepted { token: 9 }).unwrap(), None);
+        let mut session = ClientSession::new(open(), None).unwrap();
+        assert_eq!(said(&mut session), [FromClient::Open { open: open(), nonce: None }]);
+        assert_eq!(tell(&mut session, 0, &FromServer::Accepted { token: 9, proof: None }).unwrap(), None);
         let mut now_ns = 0;
         for id in 0..CLOCK_EXCHANGES {
             assert_eq!(said(&mut session), [FromClient::Clock { id }]);
@@ -307,7 +347,7 @@ mod tests {
 
     #[test]
     fn what_is_said_out_of_turn_ends_the_session() {
-        let mut session = ClientSession::new(open()).unwrap();
+        let mut session = ClientSession::new(open(), None).unwrap();
         assert!(matches!(tell(&mut session, 0, &FromServer::Ready {}), Err(SessionError::OutOfTurn)));
         let mut session = granted();
         let clock = FromServer::Clock { id: 1, received_ns: 0, sent_ns: 0 };
@@ -316,15 +356,15 @@ mod tests {
         let refusal = Refusal { code: "too_long".into(), message: "no".into() };
         let refused = tell(&mut session, 0, &FromServer::Refused(refusal.clone()));
         assert!(matches!(refused, Err(SessionError::Refused(found)) if found == refusal));
-        let mut session = ClientSession::new(open()).unwrap();
+        let mut session = ClientSession::new(open(), None).unwrap();
         session.receive(&u32::MAX.to_be_bytes());
         assert!(matches!(session.next_event(0), Err(SessionError::Nonsense(_))));
     }
 
     #[test]
     fn impossible_times_never_panic() {
-        let mut session = ClientSession::new(open()).unwrap();
-        tell(&mut session, u64::MAX, &FromServer::Accepted { token: 9 }).unwrap();
+        let mut session = ClientSession::new(open(), None).unwrap();
+        tell(&mut session, u64::MAX, &FromServer::Accepted { token: 9, proof: None }).unwrap();
         let clock = FromServer::Clock { id: 0, received_ns: u64::MAX, sent_ns: 0 };
         let _ = tell(&mut session, 0, &clock);
     }

@@ -11,7 +11,7 @@ const MAGIC: [u8; 4] = *b"LLD1";
 pub enum HeaderKind {
     /// First bytes of a TCP data connection.
     Stream,
-    /// Introduces a UDP flow; sent again until answered.
+    /// Introduces a UDP flow; sent again until answered. `sequence` returns the nonce of the last `Challenge`, 0 before one.
     Hello,
     /// The answer to `Hello`.
     HelloAck,
@@ -21,6 +21,10 @@ pub enum HeaderKind {
     Request,
     /// Its response.
     Response,
+    /// The answer to a `Hello` that returns no nonce, or a wrong one: `sequence` bears the right one.
+    Challenge,
+    /// First bytes of a TCP connection that shows that a client of the session is at its address: UDP flows may come from there.
+    Address,
 }
 
 /// A header that cannot be ours.
@@ -66,6 +70,8 @@ impl Header {
             HeaderKind::Data => 4,
             HeaderKind::Request => 5,
             HeaderKind::Response => 6,
+            HeaderKind::Challenge => 7,
+            HeaderKind::Address => 8,
         };
         let out = &mut out[..HEADER_BYTES];
         out[0..4].copy_from_slice(&MAGIC);
@@ -91,6 +97,8 @@ impl Header {
             4 => HeaderKind::Data,
             5 => HeaderKind::Request,
             6 => HeaderKind::Response,
+            7 => HeaderKind::Challenge,
+            8 => HeaderKind::Address,
             _ => return Err(HeaderError::UnknownKind),
         };
         let word = |at: usize| u64::from_be_bytes(std::array::from_fn(|index| header[at + index]));
@@ -105,8 +113,17 @@ mod tests {
     use proptest::prelude::*;
 
     fn kinds() -> impl Strategy<Value = HeaderKind> {
-        use HeaderKind::{Data, Hello, HelloAck, Request, Response, Stream};
-        prop_oneof![Just(Stream), Just(Hello), Just(HelloAck), Just(Data), Just(Request), Just(Response)]
+        use HeaderKind::{Address, Challenge, Data, Hello, HelloAck, Request, Response, Stream};
+        prop_oneof![
+            Just(Stream),
+            Just(Hello),
+            Just(HelloAck),
+            Just(Data),
+            Just(Request),
+            Just(Response),
+            Just(Challenge),
+            Just(Address)
+        ]
     }
 
     proptest! {

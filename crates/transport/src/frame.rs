@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 use serde::Serialize;
 
 /// The first bytes of a control connection; the number is the session protocol's version.
-pub const MAGIC: &[u8] = b"LEADLINE/1\n";
+pub const MAGIC: &[u8] = b"LEADLINE/2\n";
 
 /// The longest frame that either side accepts, bytes: a report on some ten thousand flows.
 pub const FRAME_LIMIT_BYTES: usize = 4 << 20;
@@ -64,17 +64,30 @@ impl FrameDecoder {
         self.pending.extend_from_slice(bytes);
     }
 
+    /// The next whole frame as it came, if there is one: what a proof covers.
+    pub(crate) fn next_frame(&mut self) -> Result<Option<Vec<u8>>, FrameError> {
+        let Some(end) = self.frame_end()? else { return Ok(None) };
+        let frame = self.pending[4..end].to_vec();
+        self.pending.drain(..end);
+        Ok(Some(frame))
+    }
+
     /// The next whole message, if there is one. After an error the connection is of no more use.
     pub fn next_message<M: DeserializeOwned>(&mut self) -> Result<Option<M>, FrameError> {
+        let Some(end) = self.frame_end()? else { return Ok(None) };
+        let message = serde_json::from_slice(&self.pending[4..end])?;
+        self.pending.drain(..end);
+        Ok(Some(message))
+    }
+
+    /// Where the first frame ends, if all of it is there.
+    fn frame_end(&self) -> Result<Option<usize>, FrameError> {
         let Some(prefix) = self.pending.first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_be_bytes(*prefix) as usize;
         if length > self.limit_bytes {
             return Err(FrameError::TooLong { length, limit: self.limit_bytes });
         }
-        let Some(frame) = self.pending.get(4..4 + length) else { return Ok(None) };
-        let message = serde_json::from_slice(frame)?;
-        self.pending.drain(..4 + length);
-        Ok(Some(message))
+        Ok(Some(4 + length).filter(|end| *end <= self.pending.len()))
     }
 }
 

@@ -2,20 +2,26 @@
 //! datagram, the receiver's accounts, and the request-response machine. Each is given bytes and a time.
 //!
 //! A session, on one TCP control connection (frames of length and JSON after a magic line):
-//! client `open` -> server `accepted` (a token) or `refused` -> clock exchanges -> the client opens its data flows, each
+//! client `open` -> where there is a key: server `challenge` -> client `prove` -> server `accepted` (a token) or `refused` -> clock exchanges -> the client opens its data flows, each
 //! introduced by a `Header` with the token -> server `ready` -> client `begin` (the server's own time) -> server `progress`
 //! every interval -> client `end` (what it sent) -> server `report` -> close. Either side may close at any time.
 
+mod address;
 mod client;
 mod datagram;
 mod frame;
+mod key;
+mod opening;
 mod receiver;
 mod request_response;
 mod session;
 
-pub use client::{ClientSession, SessionError, SessionEvent};
+pub use address::{AddressCheck, HelloAnswer};
+pub use client::{ClientSession, Credentials, SessionError, SessionEvent};
 pub use datagram::{Header, HeaderError, HeaderKind, HEADER_BYTES};
 pub use frame::{encode_frame, FrameDecoder, FrameError, FRAME_LIMIT_BYTES, MAGIC};
+pub use key::{Hex32, KeyError, SharedKey, Transcript, LONGEST_KEY_BYTES};
+pub use opening::{Opening, OpeningError, OpeningEvent, SessionRequest};
 pub use receiver::DatagramReceiver;
 pub use request_response::{Requester, Step};
 pub use session::{FromClient, FromServer, Open, Refusal, SideReport, Work};

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use leadline_wire::{Direction, FlowProgress, LoadReport, Protocol};
 use serde::{Deserialize, Serialize};
 
+use crate::key::Hex32;
+
 /// What a session's flows do.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "work", rename_all = "snake_case")]
@@ -63,7 +65,17 @@ pub struct Open {
 #[serde(tag = "say", rename_all = "snake_case")]
 pub enum FromClient {
     /// The first message.
-    Open(Open),
+    Open {
+        /// What is asked for.
+        open: Open,
+        /// A fresh nonce, from a client that has a key.
+        nonce: Option<Hex32>,
+    },
+    /// The client knows the key.
+    Prove {
+        /// `SharedKey::client_proof`.
+        proof: Hex32,
+    },
     /// What time is it there?
     Clock {
         /// Repeated in the answer.
@@ -87,10 +99,17 @@ pub enum FromClient {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case")]
 pub enum FromServer {
+    /// Whether the client knows the key is to be shown first.
+    Challenge {
+        /// A fresh nonce.
+        nonce: Hex32,
+    },
     /// The session is granted.
     Accepted {
         /// What the data flows introduce themselves with.
         token: u64,
+        /// `SharedKey::server_proof`, where a key was asked for.
+        proof: Option<Hex32>,
     },
     /// It is not.
     Refused(Refusal),
@@ -206,7 +225,9 @@ mod tests {
         let row = SideReport { flow: 1, start_ns: Some(u64::MAX), ..SideReport::default() };
         let errors = BTreeMap::from([("timeout".to_owned(), 3)]);
         let frames = [
-            encode_frame(&FromClient::Open(open)),
+            encode_frame(&FromClient::Open { open, nonce: Some(Hex32([7; 32])) }),
+            encode_frame(&FromClient::Prove { proof: Hex32([0xab; 32]) }),
+            encode_frame(&FromServer::Challenge { nonce: Hex32([1; 32]) }),
             encode_frame(&FromClient::End { sent_units: vec![0, u64::MAX] }),
             encode_frame(&FromServer::Clock { id: 1, received_ns: 2, sent_ns: 3 }),
             encode_frame(&FromServer::Report { flows: vec![row], load, errors }),
@@ -225,7 +246,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn damaged_messages_never_panic(which in 0usize..4, damage in proptest::collection::vec(any::<(u16, u8)>(), 0..6),
+        fn damaged_messages_never_panic(which in 0usize..6, damage in proptest::collection::vec(any::<(u16, u8)>(), 0..6),
                                         length in 0usize..1000) {
             let mut frame = messages().swap_remove(which);
             for (at, byte) in damage {

@@ -32,7 +32,8 @@ pub use tunnel::{
     TunnelTraffic, TunnelUser,
 };
 pub use workload::{
-    Direction, IpVersion, ProcessSpec, ProfileSpec, Protocol, RrSpec, ServeSpec, Target, TcpSpec, UdpSpec, Workload,
+    Direction, IpVersion, PeerLimits, ProcessSpec, ProfileSpec, Protocol, RrSpec, ServeSpec, SessionKey, Target,
+    TcpSpec, UdpSpec, Workload,
 };
 
 /// The contract's version; it grows when an old reader would misunderstand a new line.

@@ -170,6 +170,8 @@ pub enum TunnelTraffic {
         datagram_bytes: u32,
         /// How long, ms.
         duration_ms: u64,
+        /// The key that the server asks for; none where absent.
+        key: Option<crate::SessionKey>,
     },
     /// A TCP stream per client to or from a `leadline serve` behind the gateway.
     #[schemars(title = "TunnelTcp")]
@@ -182,6 +184,8 @@ pub enum TunnelTraffic {
         direction: crate::Direction,
         /// How long, ms.
         duration_ms: u64,
+        /// The key that the server asks for; none where absent.
+        key: Option<crate::SessionKey>,
     },
     /// HTTP requests over one connection per client, one after another.
     #[schemars(title = "TunnelHttp")]

@@ -59,6 +59,47 @@ pub struct Target {
     pub port: u16,
     /// Only this family when the name has several addresses; the resolver's first where absent.
     pub ip_version: Option<IpVersion>,
+    /// The key that the server asks for; none where absent.
+    pub key: Option<SessionKey>,
+}
+
+/// A key that a server shares with its clients, in base64.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct SessionKey {
+    /// The key's bytes in base64 (RFC 4648, section 4).
+    pub base64: String,
+}
+
+impl std::fmt::Debug for SessionKey {
+    /// Without the key.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("SessionKey(..)")
+    }
+}
+
+/// What one peer of a server may take up. A peer is an IPv4 address, or an IPv6 network of 64 bits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PeerLimits {
+    /// Sessions at once.
+    pub sessions: u32,
+    /// Flows at once, over all of its sessions; one that goes both ways counts twice.
+    pub flows: u32,
+    /// HTTP connections at once.
+    pub connections: u32,
+    /// A connection to the session port that has not asked for a session after this time is closed, and so is a session that
+    /// waits for its flows and hears nothing for as long, ms.
+    pub idle_ms: u64,
+    /// Payload that one session may ask for, over all of its flows, bit/s; any where absent.
+    pub rate_bps: Option<u64>,
+}
+
+impl Default for PeerLimits {
+    /// Room for a fleet of 4096 clients in its sessions of 64, and half of the responder's connections.
+    fn default() -> Self {
+        Self { sessions: 64, flows: 4096, connections: 32_768, idle_ms: 10_000, rate_bps: None }
+    }
 }
 
 /// Which way the payload flows, as the load's client sees it.
@@ -187,8 +228,12 @@ pub struct ServeSpec {
     pub threads: Option<u32>,
     /// The longest test that a client may ask for, ms.
     pub longest_ms: u64,
-    /// The most flows that one client may ask for.
+    /// The most flows per direction that one session may ask for.
     pub most_flows: u32,
+    /// The key that sessions have to show; none where absent. HTTP knows no key.
+    pub key: Option<SessionKey>,
+    /// What one peer may take up; the defaults where absent.
+    pub per_peer: Option<PeerLimits>,
 }
 
 /// A child process of the agent. It dies with the agent.

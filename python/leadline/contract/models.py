@@ -885,6 +885,37 @@ CountsAdditionalProperty = TypeAliasType("CountsAdditionalProperty", Annotated[i
 ErrorsAdditionalProperty = TypeAliasType("ErrorsAdditionalProperty", Annotated[int, Field(ge=0)])
 
 
+class PeerLimits(BaseModel):
+    """
+    What one peer of a server may take up. A peer is an IPv4 address, or an IPv6 network of 64 bits.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    connections: Annotated[int, Field(ge=0)]
+    """
+    HTTP connections at once.
+    """
+    flows: Annotated[int, Field(ge=0)]
+    """
+    Flows at once, over all of its sessions; one that goes both ways counts twice.
+    """
+    idle_ms: Annotated[int, Field(ge=0)]
+    """
+    A connection to the session port that has not asked for a session after this time is closed, and so is a session that
+    waits for its flows and hears nothing for as long, ms.
+    """
+    rate_bps: Annotated[int | None, Field(ge=0)] = None
+    """
+    Payload that one session may ask for, over all of its flows, bit/s; any where absent.
+    """
+    sessions: Annotated[int, Field(ge=0)]
+    """
+    Sessions at once.
+    """
+
+
 class PressureSample(BaseModel):
     """
     Stalled time since boot, µs.
@@ -1095,6 +1126,10 @@ class Target(BaseModel):
     ip_version: Literal["v4", "v6"] | None = None
     """
     Only this family when the name has several addresses; the resolver's first where absent.
+    """
+    key: str | None = None
+    """
+    The key that the server asks for; none where absent.
     """
     port: Annotated[int, Field(ge=0, le=65535)]
     """
@@ -1347,6 +1382,10 @@ class TunnelUdp(BaseModel):
     """
     The server's address inside.
     """
+    key: str | None = None
+    """
+    The key that the server asks for; none where absent.
+    """
     kind: Literal["udp"] = "udp"
     port: Annotated[int, Field(ge=0, le=65535)]
     """
@@ -1377,6 +1416,10 @@ class TunnelTcp(BaseModel):
     host: str
     """
     The server's address inside.
+    """
+    key: str | None = None
+    """
+    The key that the server asks for; none where absent.
     """
     kind: Literal["tcp"] = "tcp"
     port: Annotated[int, Field(ge=0, le=65535)]
@@ -2302,6 +2345,10 @@ class ServeWorkload(BaseModel):
     """
     Port of the responder over TLS; 0 takes any free one; none where absent.
     """
+    key: str | None = None
+    """
+    The key that sessions have to show; none where absent. HTTP knows no key.
+    """
     kind: Literal["serve"] = "serve"
     longest_ms: Annotated[int, Field(ge=0)]
     """
@@ -2309,7 +2356,11 @@ class ServeWorkload(BaseModel):
     """
     most_flows: Annotated[int, Field(ge=0)]
     """
-    The most flows that one client may ask for.
+    The most flows per direction that one session may ask for.
+    """
+    per_peer: PeerLimits | None = None
+    """
+    What one peer may take up; the defaults where absent.
     """
     port: Annotated[int | None, Field(ge=0, le=65535)] = None
     """

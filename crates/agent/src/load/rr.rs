@@ -455,7 +455,7 @@ mod tests {
 
     fn spec(timeout_ms: u32) -> RrSpec {
         RrSpec {
-            target: leadline_wire::Target { host: String::new(), port: 0, ip_version: None },
+            target: leadline_wire::Target { host: String::new(), port: 0, ip_version: None, key: None },
             protocol: Protocol::Tcp,
             flows: 1,
             threads: 1,

@@ -8,17 +8,18 @@ use std::time::{Duration, Instant};
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::net;
 use leadline_transport::{
-    encode_frame, FrameDecoder, FromClient, FromServer, Header, HeaderKind, Open, SideReport, HEADER_BYTES, MAGIC,
+    encode_frame, ClientSession, FromClient, Header, HeaderKind, Open, SessionError, SessionEvent, SideReport,
+    HEADER_BYTES,
 };
-use leadline_wire::{ErrorReport, FlowProgress, IpVersion, LoadReport, Side, Target};
+use leadline_wire::{ErrorReport, FlowProgress, IpVersion, LoadReport, Target};
 
 use crate::events::{input_error, peer_error, system_error};
+use crate::keys;
 
 /// How long the server may take for each step before the start.
 const STEP_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long it may be silent beyond its interval.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(15);
-const CLOCK_EXCHANGES: u32 = 16;
 const HELLO_INTERVAL: Duration = Duration::from_millis(100);
 const HELLO_ATTEMPTS: usize = 50;
 
@@ -37,13 +38,11 @@ pub enum FromPeer {
 /// A session that the server has granted.
 pub struct Session {
     control: TcpStream,
-    decoder: FrameDecoder,
+    machine: ClientSession,
     server: SocketAddr,
     bind: Option<IpAddr>,
     /// What flows introduce themselves with.
     pub token: u64,
-    /// The server's clock minus ours, ns.
-    offset_ns: i64,
     /// How long each of its messages may take, whole.
     patience: Duration,
 }
@@ -96,23 +95,21 @@ fn unreached(doing: &str, error: &io::Error) -> ErrorReport {
 }
 
 impl Session {
-    /// Ask the server for a session and compare clocks.
+    /// Ask the server for a session, show the key where there is one, and compare clocks.
     pub fn open(target: &Target, bind: Option<&str>, open: Open) -> Result<Self, ErrorReport> {
         let server = resolve(target)?;
         let bind = parse_bind(bind)?;
+        let key = keys::shared(target.key.as_ref())?;
+        let machine = ClientSession::new(open, keys::credentials(key.as_ref())?);
+        let machine = machine.map_err(|error| input_error("too_long", error.to_string()))?;
         let doing = format!("connecting to {server}");
         let control = net::connect_tcp(server, bind, STEP_TIMEOUT).map_err(|error| unreached(&doing, &error))?;
         control.set_write_timeout(Some(STEP_TIMEOUT)).map_err(|error| system_error(&doing, &error))?;
-        let decoder = FrameDecoder::default();
-        let mut session = Self { control, decoder, server, bind, token: 0, offset_ns: 0, patience: STEP_TIMEOUT };
-        session.control.write_all(MAGIC).map_err(|error| system_error(&doing, &error))?;
-        session.say(&FromClient::Open(open))?;
+        let mut session = Self { control, machine, server, bind, token: 0, patience: STEP_TIMEOUT };
         match session.hear()? {
-            FromServer::Accepted { token } => session.token = token,
-            FromServer::Refused(refusal) => return Err(peer_error(&refusal.code, refusal.message)),
+            SessionEvent::Granted { token } => session.token = token,
             _ => return Err(session.out_of_turn()),
         }
-        session.offset_ns = session.compare_clocks()?;
         Ok(session)
     }
 
@@ -135,39 +132,41 @@ impl Session {
         let local = SocketAddr::new(self.bind.unwrap_or(any), 0);
         let socket = net::udp_socket(local, Some(self.server), false).map_err(failed)?;
         socket.set_read_timeout(Some(HELLO_INTERVAL)).map_err(failed)?;
-        let mut hello = [0; HEADER_BYTES];
-        self.header(HeaderKind::Hello, flow).write(&mut hello);
-        let mut answer = [0; HEADER_BYTES];
+        let mut hello = self.header(HeaderKind::Hello, flow);
+        let (mut packet, mut answer) = ([0; HEADER_BYTES], [0; HEADER_BYTES]);
         for _ in 0..HELLO_ATTEMPTS {
-            socket.send(&hello).map_err(failed)?;
+            hello.write(&mut packet);
+            socket.send(&packet).map_err(failed)?;
             match socket.recv(&mut answer) {
                 Ok(read) => match Header::parse(&answer[..read]) {
-                    Ok(header) if header.kind == HeaderKind::HelloAck && header.token == self.token => {
-                        return Ok(socket)
-                    }
+                    Ok(header) if (header.token, header.flow) != (self.token, flow) => {}
+                    Ok(Header { kind: HeaderKind::HelloAck, .. }) => return Ok(socket),
+                    // Returned, it shows that what the server sends to this address comes to us.
+                    Ok(Header { kind: HeaderKind::Challenge, sequence, .. }) => hello.sequence = sequence,
                     _ => {}
                 },
                 Err(error) if was_cut_short(&error) => {}
                 Err(error) => return Err(failed(error)),
             }
         }
-        let message = format!("{doing}: no answer over UDP to {HELLO_ATTEMPTS} attempts, though TCP came through");
+        let message = format!(
+            "{doing}: no answer over UDP to {HELLO_ATTEMPTS} attempts, though TCP came through; a filter, or a NAT that gives UDP another address than TCP?"
+        );
         Err(peer_error("udp_unanswered", message))
     }
 
     /// Wait until the server has all flows.
     pub fn await_ready(&mut self) -> Result<(), ErrorReport> {
         match self.hear()? {
-            FromServer::Ready {} => Ok(()),
-            FromServer::Refused(refusal) => Err(peer_error(&refusal.code, refusal.message)),
+            SessionEvent::Ready => Ok(()),
             _ => Err(self.out_of_turn()),
         }
     }
 
     /// Tell the server when to begin, on our clock.
     pub fn begin(&mut self, at_ns: u64) -> Result<(), ErrorReport> {
-        let at_ns = at_ns.saturating_add_signed(self.offset_ns);
-        self.say(&FromClient::Begin { at_ns })
+        self.machine.begin(at_ns).map_err(|error| self.failure(error))?;
+        self.say()
     }
 
     /// Hear the server in a thread of its own until its report, or until nobody listens (`tell` says false); the returned
@@ -189,17 +188,9 @@ impl Session {
     fn relay(mut self, tell: &impl Fn(FromPeer) -> bool) {
         loop {
             let item = match self.hear() {
-                Ok(FromServer::Progress { t_ns, flows }) => FromPeer::Progress(self.local(t_ns), flows),
-                Ok(FromServer::Sent { units }) => FromPeer::Sent(units),
-                Ok(FromServer::Report { flows, load, errors }) => {
-                    let map = |flow: SideReport| SideReport {
-                        start_ns: flow.start_ns.map(|t_ns| self.local(t_ns)),
-                        end_ns: flow.end_ns.map(|t_ns| self.local(t_ns)),
-                        ..flow
-                    };
-                    let load = LoadReport { side: Side::Peer, ..load };
-                    FromPeer::Report(flows.into_iter().map(map).collect(), load, errors)
-                }
+                Ok(SessionEvent::Progress { t_ns, flows }) => FromPeer::Progress(t_ns, flows),
+                Ok(SessionEvent::Sent { units }) => FromPeer::Sent(units),
+                Ok(SessionEvent::Report { flows, load, errors }) => FromPeer::Report(flows, load, errors),
                 Ok(_) => FromPeer::Lost(self.out_of_turn()),
                 Err(error) => FromPeer::Lost(error),
             };
@@ -210,48 +201,36 @@ impl Session {
         }
     }
 
-    /// The offset with the smallest round trip of several: theta = ((t2-t1)+(t3-t4))/2 (RFC 5905, 8), its error at most
-    /// half of that round trip.
-    fn compare_clocks(&mut self) -> Result<i64, ErrorReport> {
-        let mut best: Option<(u64, i64)> = None;
-        for id in 0..CLOCK_EXCHANGES {
-            let asked_ns = monotonic_ns();
-            self.say(&FromClient::Clock { id })?;
-            let FromServer::Clock { received_ns, sent_ns, .. } = self.hear()? else { return Err(self.out_of_turn()) };
-            let answered_ns = monotonic_ns();
-            let round_trip = (answered_ns - asked_ns).saturating_sub(sent_ns.saturating_sub(received_ns));
-            let twice = i128::from(received_ns) - i128::from(asked_ns) + i128::from(sent_ns) - i128::from(answered_ns);
-            let offset = i64::try_from(twice / 2).map_err(|_| self.out_of_turn())?;
-            if best.is_none_or(|(least, _)| round_trip < least) {
-                best = Some((round_trip, offset));
-            }
-        }
-        best.map(|(_, offset)| offset).ok_or_else(|| self.out_of_turn())
-    }
-
-    fn local(&self, server_ns: u64) -> u64 {
-        server_ns.saturating_add_signed(self.offset_ns.saturating_neg())
-    }
-
     fn header(&self, kind: HeaderKind, flow: u32) -> Header {
         Header { kind, token: self.token, flow, sequence: 0, sent_ns: monotonic_ns() }
     }
 
-    fn say(&mut self, message: &FromClient) -> Result<(), ErrorReport> {
-        say(&mut self.control, message)
+    /// Send what the machine has to say.
+    fn say(&mut self) -> Result<(), ErrorReport> {
+        let words = self.machine.output();
+        if !words.is_empty() {
+            self.control.write_all(words).map_err(|error| system_error("speaking to the server", &error))?;
+            self.machine.sent(usize::MAX);
+        }
+        Ok(())
     }
 
-    /// The next whole message. A byte now and then buys the server no time.
-    fn hear(&mut self) -> Result<FromServer, ErrorReport> {
-        let deadline = Instant::now() + self.patience;
+    /// What the server's next words come to; what they call for is said. A byte now and then buys the server no time.
+    fn hear(&mut self) -> Result<SessionEvent, ErrorReport> {
+        let mut deadline = Instant::now() + self.patience;
         let doing = format!("waiting for {}", self.server);
         let failed = |error: io::Error| system_error(&doing, &error);
         let mut piece = [0; 16 * 1024];
         loop {
-            match self.decoder.next_message() {
-                Ok(Some(message)) => return Ok(message),
+            match self.machine.next_event(monotonic_ns()) {
+                Ok(Some(event)) => return Ok(event),
                 Ok(None) => {}
-                Err(error) => return Err(peer_error("protocol", format!("{} answers nonsense: {error}", self.server))),
+                Err(error) => return Err(self.failure(error)),
+            }
+            if !self.machine.output().is_empty() {
+                // A step of its own, which may take as long.
+                self.say()?;
+                deadline = Instant::now() + self.patience;
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -260,9 +239,26 @@ impl Session {
             self.control.set_read_timeout(Some(left)).map_err(failed)?;
             match self.control.read(&mut piece) {
                 Ok(0) => return Err(peer_error("closed_early", format!("{} closed the session", self.server))),
-                Ok(read) => self.decoder.feed(&piece[..read]),
+                Ok(read) => self.machine.receive(&piece[..read]),
                 Err(error) if was_cut_short(&error) => {}
                 Err(error) => return Err(failed(error)),
+            }
+        }
+    }
+
+    /// Why the session is over, in one line.
+    fn failure(&self, error: SessionError) -> ErrorReport {
+        let server = self.server;
+        match error {
+            SessionError::Refused(refusal) => {
+                peer_error(&refusal.code, format!("{server} refuses: {}", refusal.message))
+            }
+            SessionError::Nonsense(error) => peer_error("protocol", format!("{server} answers nonsense: {error}")),
+            SessionError::OutOfTurn => self.out_of_turn(),
+            SessionError::Unproven => {
+                let message =
+                    format!("{server} does not know the key of --key-file: not the responder that was meant?");
+                peer_error("unproven_server", message)
             }
         }
     }
@@ -323,8 +319,18 @@ mod tests {
             dripped
         });
         let patience = Duration::from_millis(100);
-        let decoder = FrameDecoder::default();
-        let mut session = Session { control, decoder, server, bind: None, token: 0, offset_ns: 0, patience };
+        let open = leadline_transport::Open {
+            work: leadline_transport::Work::Tcp { block_bytes: 1, rate_bps: None },
+            flows: 1,
+            threads: 1,
+            direction: leadline_wire::Direction::Up,
+            duration_ms: 1,
+            congestion: None,
+            interval_ms: 100,
+            takes_turns: false,
+        };
+        let machine = ClientSession::new(open, None).unwrap();
+        let mut session = Session { control, machine, server, bind: None, token: 0, patience };
         assert_eq!(session.hear().unwrap_err().code, "timeout");
         drop(session);
         assert!(dripping.join().unwrap() < 1000);

@@ -1,60 +1,158 @@
-//! What a client may ask of a session listener: limits of time, flows and memory, and why a request is refused.
+//! What a client may ask of a session listener: limits of time, flows, rate and memory, of all and of each peer, and why a request is
+//! refused. A peer is an IPv4 address, or an IPv6 network of 64 bits, since a host has all of such a network's addresses.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex};
 
 use leadline_pace::Pace;
+use leadline_sys::net;
 use leadline_transport::{Open, Refusal, Work, HEADER_BYTES};
-use leadline_wire::{Direction, Protocol};
+use leadline_wire::{Direction, PeerLimits, Protocol};
 
+use super::lock;
 use crate::flows::datagram;
 use crate::flows::stream::PacedBlocks;
 
-/// What one client may ask for.
-#[derive(Clone, Copy, Debug)]
+/// What clients may ask for.
+#[derive(Clone, Debug)]
 pub struct Limits {
     /// The longest test, ms.
     pub longest_ms: u64,
-    /// The most flows.
+    /// The most flows of one session in each direction.
     pub most_flows: u32,
+    /// What all sessions of one peer may take up.
+    pub per_peer: PeerLimits,
 }
 
 const LARGEST_BLOCK_BYTES: u32 = 16 << 20;
 const LARGEST_DATAGRAM_BYTES: u32 = 65_507;
-/// What the buffers of all sessions together may take, bytes.
+/// Sessions at once: a bound on our threads.
+const MOST_SESSIONS: u32 = 1024;
+/// What the buffers of all sessions together may take, and those of one peer, bytes.
 const MOST_MEMORY_BYTES: u64 = 1 << 30;
+const MOST_PEER_MEMORY_BYTES: u64 = 512 << 20;
 /// What a flow takes besides its thread's buffers, bytes: above all the window of a datagram receiver.
 const FLOW_BYTES: u64 = 40 << 10;
 
-/// Memory that sessions hold; given back when the session drops its share.
-#[derive(Debug, Default)]
-pub struct Budget {
-    taken_bytes: AtomicU64,
+/// Whom an address is counted as.
+pub fn peer_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let network = address.to_bits() & (u128::MAX << 64);
+            IpAddr::V6(Ipv6Addr::from_bits(network))
+        }
+        v4 => v4,
+    }
 }
 
-/// A session's share of the budget.
+/// What sessions have taken up, all together and each peer's; a peer that has none is forgotten.
+#[derive(Debug, Default)]
+pub struct Occupancy {
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: Amount,
+    by_peer: HashMap<IpAddr, Amount>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Amount {
+    sessions: u32,
+    flows: u64,
+    bytes: u64,
+}
+
+/// What one session has taken up; given back when this is dropped.
 #[derive(Debug)]
 pub struct Share {
-    budget: Arc<Budget>,
-    bytes: u64,
+    occupancy: Arc<Occupancy>,
+    peer: IpAddr,
+    amount: Amount,
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.budget.taken_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        let mut taken = lock(&self.occupancy.taken);
+        taken.all.take(self.amount);
+        if let Some(of_peer) = taken.by_peer.get_mut(&self.peer) {
+            of_peer.take(self.amount);
+            if of_peer.sessions == 0 {
+                taken.by_peer.remove(&self.peer);
+            }
+        }
     }
 }
 
-/// Grant what is asked for, or say why not.
-pub fn admit(open: &Open, limits: Limits, budget: &Arc<Budget>) -> Result<Share, Refusal> {
+impl Amount {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            sessions: self.sessions + other.sessions,
+            flows: self.flows + other.flows,
+            bytes: self.bytes + other.bytes,
+        }
+    }
+
+    fn take(&mut self, other: Self) {
+        self.sessions -= other.sessions;
+        self.flows -= other.flows;
+        self.bytes -= other.bytes;
+    }
+}
+
+/// Grant what is asked for from this address, or say why not.
+pub fn admit(open: &Open, limits: &Limits, client: IpAddr, occupancy: &Arc<Occupancy>) -> Result<Share, Refusal> {
     check(open, limits)?;
-    let bytes = memory_bytes(open);
-    let share = Share { budget: Arc::clone(budget), bytes };
-    if budget.taken_bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) > MOST_MEMORY_BYTES {
-        let message = format!("{bytes} bytes of buffers are more than this server has left for sessions");
+    let peer = peer_of(client);
+    let amount = Amount { sessions: 1, flows: flows(open), bytes: memory_bytes(open) };
+    let mut taken = lock(&occupancy.taken);
+    let all = taken.all.plus(amount);
+    let of_peer = taken.by_peer.get(&peer).copied().unwrap_or_default().plus(amount);
+    let per_peer = &limits.per_peer;
+    if of_peer.sessions > per_peer.sessions {
+        let message = format!("{peer} has {} sessions open already, the most that a peer may have", per_peer.sessions);
+        return Err(refusal("too_many_sessions", message));
+    }
+    if of_peer.flows > u64::from(per_peer.flows) {
+        let message =
+            format!("{peer} would have {} flows; this server allows a peer {}", of_peer.flows, per_peer.flows);
+        return Err(refusal("too_many_flows", message));
+    }
+    if all.sessions > MOST_SESSIONS {
+        return Err(refusal("too_many_sessions", format!("{MOST_SESSIONS} sessions run already")));
+    }
+    if of_peer.bytes > MOST_PEER_MEMORY_BYTES || all.bytes > MOST_MEMORY_BYTES {
+        let message = format!("{} bytes of buffers are more than this server has left for sessions", amount.bytes);
         return Err(refusal("too_much_memory", message));
     }
-    Ok(share)
+    taken.all = all;
+    taken.by_peer.insert(peer, of_peer);
+    Ok(Share { occupancy: Arc::clone(occupancy), peer, amount })
+}
+
+/// Flows of both directions.
+fn flows(open: &Open) -> u64 {
+    u64::from(open.flows) * ways(open)
+}
+
+fn ways(open: &Open) -> u64 {
+    if open.direction == Direction::Both {
+        2
+    } else {
+        1
+    }
+}
+
+/// Payload that a session asks for over all of its flows, bit/s; `None` where it has no end. Request-response asks for none.
+fn asked_bps(open: &Open) -> Option<f64> {
+    let per_flow = match open.work {
+        Work::Tcp { rate_bps, .. } => rate_bps? as f64,
+        Work::Udp { datagram_bytes, rate_pps, .. } => rate_pps? * f64::from(datagram_bytes) * 8.0,
+        Work::Rr { .. } => 0.0,
+    };
+    Some(per_flow * flows(open) as f64)
 }
 
 /// Threads that serve a session: the client asks, but more than there are CPUs would only disturb each other.
@@ -64,7 +162,7 @@ pub fn threads(open: &Open) -> u32 {
 }
 
 fn memory_bytes(open: &Open) -> u64 {
-    let ways = if open.direction == Direction::Both { 2 } else { 1 };
+    let ways = ways(open);
     let per_thread = match open.work {
         Work::Tcp { block_bytes, .. } => u64::from(block_bytes),
         Work::Udp { datagram_bytes, .. } => 2 * datagram::BATCH as u64 * (u64::from(datagram_bytes) + 1),
@@ -78,7 +176,7 @@ fn refusal(code: &str, message: impl Into<String>) -> Refusal {
     Refusal { code: code.to_owned(), message: message.into() }
 }
 
-fn check(open: &Open, limits: Limits) -> Result<(), Refusal> {
+fn check(open: &Open, limits: &Limits) -> Result<(), Refusal> {
     if open.flows == 0 || open.duration_ms == 0 || open.interval_ms < 10 {
         return Err(refusal("bad_request", "flows and duration must be at least 1, the interval at least 10 ms"));
     }
@@ -115,14 +213,40 @@ fn check(open: &Open, limits: Limits) -> Result<(), Refusal> {
         let message = format!("sizes must lie between {} and {} bytes", allowed.start(), allowed.end());
         return Err(refusal("bad_size", message));
     }
-    Ok(())
+    check_rate(open, limits)?;
+    check_congestion(open)
+}
+
+fn check_rate(open: &Open, limits: &Limits) -> Result<(), Refusal> {
+    let Some(most_bps) = limits.per_peer.rate_bps else { return Ok(()) };
+    let asked = match asked_bps(open) {
+        Some(asked_bps) if asked_bps <= most_bps as f64 => return Ok(()),
+        Some(asked_bps) => format!("{asked_bps:.0} bit/s"),
+        None => "as fast as it goes".to_owned(),
+    };
+    let message = format!("{asked}; this server allows a session {most_bps} bit/s: give --rate");
+    Err(refusal("too_fast", message))
+}
+
+/// The kernel loads what is asked for by name where root asks: a client chooses among what is there.
+fn check_congestion(open: &Open) -> Result<(), Refusal> {
+    let Some(name) = &open.congestion else { return Ok(()) };
+    let available = net::available_congestion();
+    if available.contains(name) {
+        return Ok(());
+    }
+    let message = format!("congestion control {name:?} is not available here; {} are", available.join(", "));
+    Err(refusal("unknown_congestion", message))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { longest_ms: 10_000, most_flows: 8 };
+    fn limits() -> Limits {
+        Limits { longest_ms: 10_000, most_flows: 8, per_peer: PeerLimits::default() }
+    }
+
     const TCP: Work = Work::Tcp { block_bytes: 1 << 17, rate_bps: None };
 
     fn open(work: Work) -> Open {
@@ -139,7 +263,7 @@ mod tests {
     }
 
     fn code(open: &Open) -> String {
-        check(open, LIMITS).map_or_else(|refusal| refusal.code, |()| "granted".to_owned())
+        check(open, &limits()).map_or_else(|refusal| refusal.code, |()| "granted".to_owned())
     }
 
     #[test]
@@ -169,24 +293,85 @@ mod tests {
         }
     }
 
+    const ONE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const OTHER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+
+    fn admitted(open: &Open, limits: &Limits, client: IpAddr, occupancy: &Arc<Occupancy>) -> Result<Share, String> {
+        admit(open, limits, client, occupancy).map_err(|refusal| refusal.code)
+    }
+
+    #[test]
+    fn sessions_and_flows_of_a_peer_are_limited_and_given_back() {
+        let occupancy = Arc::new(Occupancy::default());
+        let per_peer = PeerLimits { sessions: 3, flows: 10, ..PeerLimits::default() };
+        let limits = Limits { per_peer, ..limits() };
+        let both = Open { flows: 4, direction: Direction::Both, ..open(TCP) };
+        let first = admitted(&both, &limits, ONE, &occupancy).unwrap();
+        assert_eq!(admitted(&both, &limits, ONE, &occupancy).unwrap_err(), "too_many_flows");
+        let _second = admitted(&open(TCP), &limits, ONE, &occupancy).unwrap();
+        let _third = admitted(&open(TCP), &limits, ONE, &occupancy).unwrap();
+        assert_eq!(admitted(&open(TCP), &limits, ONE, &occupancy).unwrap_err(), "too_many_sessions");
+        assert!(admitted(&both, &limits, OTHER, &occupancy).is_ok(), "another peer has its own share");
+        drop(first);
+        assert!(admitted(&both, &limits, ONE, &occupancy).is_ok());
+    }
+
+    #[test]
+    fn an_ipv6_network_is_one_peer() {
+        let same = ["2001:db8::1", "2001:db8::ffff:ffff:ffff:ffff"].map(|text| peer_of(text.parse().unwrap()));
+        assert_eq!(same[0], same[1]);
+        assert_ne!(same[0], peer_of("2001:db8:0:1::1".parse().unwrap()));
+        assert_eq!(peer_of("::ffff:192.0.2.1".parse().unwrap()), ONE);
+    }
+
+    #[test]
+    fn a_session_asks_for_no_more_than_the_rate_that_is_allowed() {
+        let per_peer = PeerLimits { rate_bps: Some(1_000_000), ..PeerLimits::default() };
+        let limits = Limits { per_peer, ..limits() };
+        let code = |open: &Open| check(open, &limits).map_or_else(|refusal| refusal.code, |()| "granted".to_owned());
+        let tcp = |rate_bps, flows| Open { flows, ..open(Work::Tcp { block_bytes: 1000, rate_bps }) };
+        let udp = |rate_pps| open(Work::Udp { datagram_bytes: 1250, rate_pps, number: None });
+        assert_eq!(code(&tcp(Some(500_000), 2)), "granted");
+        assert_eq!(code(&tcp(Some(500_001), 2)), "too_fast");
+        assert_eq!(code(&Open { direction: Direction::Both, ..tcp(Some(500_000), 2) }), "too_fast");
+        assert_eq!(code(&tcp(None, 1)), "too_fast", "as fast as it goes has no end");
+        assert_eq!((code(&udp(Some(100.0))), code(&udp(Some(100.1)))), ("granted".to_owned(), "too_fast".to_owned()));
+        assert_eq!(code(&udp(None)), "too_fast");
+    }
+
+    #[test]
+    fn congestion_control_is_chosen_among_what_is_there() {
+        let asks = |name: &str| code(&Open { congestion: Some(name.to_owned()), ..open(TCP) });
+        assert_eq!(asks(&net::available_congestion()[0]), "granted");
+        for name in ["", "no-such", "reno cubic", "../reno"] {
+            assert_eq!(asks(name), "unknown_congestion", "{name}");
+        }
+    }
+
     #[test]
     fn memory_is_lent_and_given_back() {
-        let budget = Arc::new(Budget::default());
+        let occupancy = Arc::new(Occupancy::default());
         let greedy = open(Work::Rr {
             protocol: Protocol::Tcp,
             request_bytes: LARGEST_BLOCK_BYTES,
             response_bytes: LARGEST_BLOCK_BYTES,
         });
         let mut shares = Vec::new();
-        let refused = loop {
-            match admit(&greedy, LIMITS, &budget) {
-                Ok(share) => shares.push(share),
-                Err(refusal) => break refusal,
+        let mut fill = |client| {
+            let before = shares.len() as u64;
+            loop {
+                match admitted(&greedy, &limits(), client, &occupancy) {
+                    Ok(share) => shares.push(share),
+                    Err(refused) => break (refused, shares.len() as u64 - before),
+                }
             }
         };
-        assert_eq!(refused.code, "too_much_memory");
-        assert_eq!(shares.len() as u64, MOST_MEMORY_BYTES / memory_bytes(&greedy));
+        let per_session = memory_bytes(&greedy);
+        let (of_peer, of_all) = (MOST_PEER_MEMORY_BYTES / per_session, MOST_MEMORY_BYTES / per_session);
+        assert_eq!(fill(ONE), ("too_much_memory".to_owned(), of_peer));
+        assert_eq!(fill(OTHER), ("too_much_memory".to_owned(), of_peer.min(of_all - of_peer)));
         drop(shares);
-        assert_eq!(budget.taken_bytes.load(Ordering::Relaxed), 0);
+        let taken = lock(&occupancy.taken);
+        assert!(taken.all == Amount::default() && taken.by_peer.is_empty());
     }
 }

@@ -1,11 +1,10 @@
 //! The session port's door. Newcomers introduce themselves here, all on one thread and for a bounded time and number: what is
 //! garbage, half open or slow costs a descriptor for a while and no thread. A granted session gets its threads; a data flow
-//! is handed to the session whose token it knows.
+//! is handed to the session whose token it knows, and a UDP flow only once its client has shown that it is at its address.
 
-use std::collections::{BTreeMap, HashMap};
-use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -15,41 +14,59 @@ use leadline_sys::clock::monotonic_ns;
 use leadline_sys::net;
 use leadline_sys::poll::{Interest, Poll, Ready};
 use leadline_transport::{
-    encode_frame, FrameDecoder, FromClient, FromServer, Header, HeaderKind, Open, Refusal, HEADER_BYTES, MAGIC,
+    AddressCheck, FromServer, Header, HeaderKind, HelloAnswer, SessionRequest, SharedKey, HEADER_BYTES,
 };
+use leadline_wire::ErrorReport;
 
-use super::admission::{admit, Budget, Limits};
+use super::admission::{admit, peer_of, Limits, Occupancy};
 use super::lock;
+use super::pending::{say, Introduced, PendingConnection, Waiting};
 use super::session::{self, Heard};
+use crate::events::input_error;
 use crate::flows::datagram::answer_hello;
 use crate::gate::Gate;
+use crate::keys;
 
 /// What all listeners of one server share.
 #[derive(Debug)]
 pub struct House {
-    /// What one client may ask for.
+    /// What clients may ask for.
     pub limits: Limits,
-    /// Where sessions' data flows are handed in, by token.
-    pub directory: Mutex<HashMap<u64, SyncSender<Heard>>>,
-    budget: Arc<Budget>,
-    sessions: AtomicUsize,
+    /// The sessions, by token.
+    pub directory: Mutex<HashMap<u64, Known>>,
+    key: Option<SharedKey>,
+    check: AddressCheck,
+    occupancy: Arc<Occupancy>,
+}
+
+/// A session as the listeners know it.
+#[derive(Debug)]
+pub struct Known {
+    /// Where its data flows are handed in.
+    pub inbox: SyncSender<Heard>,
+    /// From where its UDP flows may come: the control connection's address, and those from which a TCP connection named its token.
+    pub addresses: Vec<IpAddr>,
+    /// How many of these there may be.
+    pub most_addresses: usize,
 }
 
 impl House {
     /// Without sessions yet.
-    pub fn new(limits: Limits) -> Self {
-        let (directory, budget, sessions) = Default::default();
-        Self { limits, directory, budget, sessions }
+    pub fn new(limits: Limits, key: Option<SharedKey>) -> Result<Self, ErrorReport> {
+        let (directory, occupancy) = Default::default();
+        let check =
+            AddressCheck::new(&keys::fresh_nonce()?.0).map_err(|error| input_error("bad_key", error.to_string()))?;
+        Ok(Self { limits, directory, key, check, occupancy })
+    }
+
+    fn idle_ns(&self) -> u64 {
+        self.limits.per_peer.idle_ms.saturating_mul(1_000_000)
     }
 }
 
-/// Sessions at once: a bound on our threads.
-const MOST_SESSIONS: usize = 1024;
-/// Connections at once that have not introduced themselves; the oldest makes room for the next.
+/// Connections at once that have not introduced themselves, all together and of one peer.
 const MOST_NEWCOMERS: usize = 2048;
-const INTRODUCTION_NS: u64 = 10_000_000_000;
-/// The longest request for a session, bytes.
-const OPEN_BYTES: usize = 4096;
+const MOST_NEWCOMERS_OF_PEER: usize = 512;
 /// Connections, and datagrams, that are taken before the other kind has its turn.
 const PER_TURN: usize = 256;
 const LISTEN_TURN_NS: u64 = 100_000_000;
@@ -71,8 +88,8 @@ pub fn listen(
     let poll = Poll::new(PER_TURN)?;
     poll.add(&listener, LISTENER, Interest::Read)?;
     poll.add(&socket, DATAGRAMS, Interest::Read)?;
-    let newcomers = BTreeMap::new();
-    let mut entrance = Entrance { listener, socket, house, gate, poll, newcomers, next_token: DATAGRAMS + 1 };
+    let newcomers = Waiting::new(DATAGRAMS + 1, MOST_NEWCOMERS, MOST_NEWCOMERS_OF_PEER);
+    let mut entrance = Entrance { listener, socket, house, gate, poll, newcomers };
     std::thread::Builder::new()
         .name("session-listener".into())
         .spawn(move || while !entrance.gate.stopped() && entrance.turn().is_ok() {})
@@ -84,26 +101,8 @@ struct Entrance {
     house: Arc<House>,
     gate: Arc<Gate>,
     poll: Poll,
-    /// By their token in the poll, which grows: the oldest comes first.
-    newcomers: BTreeMap<u64, Newcomer>,
-    next_token: u64,
-}
-
-/// A connection that has not yet said what it is.
-struct Newcomer {
-    stream: TcpStream,
-    since_ns: u64,
-    first: [u8; HEADER_BYTES],
-    length: usize,
-    /// Of a control connection whose request is being read.
-    decoder: Option<FrameDecoder>,
-}
-
-/// What a newcomer turned out to be.
-enum Introduced {
-    NotYet,
-    Control(Open, FrameDecoder),
-    Flow(Header),
+    /// By their token in the poll.
+    newcomers: Waiting<PendingConnection>,
 }
 
 impl Entrance {
@@ -117,56 +116,61 @@ impl Entrance {
             }
         }
         let now = monotonic_ns();
-        while self.newcomers.first_key_value().is_some_and(|(_, oldest)| now >= oldest.since_ns + INTRODUCTION_NS) {
-            self.newcomers.pop_first();
+        let idle_ns = self.house.idle_ns();
+        while let Some((token, oldest)) = self.newcomers.oldest() {
+            if now < oldest.since_ns.saturating_add(idle_ns) {
+                break;
+            }
+            self.newcomers.remove(token);
         }
         Ok(())
     }
 
     fn accept(&mut self) {
         for _ in 0..PER_TURN {
-            let stream = match self.listener.accept() {
-                Ok((stream, _)) => stream,
+            let (stream, client) = match self.listener.accept() {
+                Ok(accepted) => accepted,
                 Err(error) => {
                     use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
                     if !matches!(error.kind(), WouldBlock | Interrupted | ConnectionAborted) {
                         // No descriptors, most likely: those who have not introduced themselves make room.
-                        self.newcomers.pop_first();
+                        self.newcomers.make_room();
                         std::thread::sleep(EXHAUSTED_REST);
                     }
                     return;
                 }
             };
-            if self.newcomers.len() >= MOST_NEWCOMERS {
-                self.newcomers.pop_first();
+            if stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).is_err() {
+                continue;
             }
-            let token = self.next_token;
-            self.next_token += 1;
-            let ready = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));
-            if ready.and_then(|()| self.poll.add(&stream, token, Interest::Read)).is_ok() {
-                let since_ns = monotonic_ns();
-                let newcomer = Newcomer { stream, since_ns, first: [0; HEADER_BYTES], length: 0, decoder: None };
-                self.newcomers.insert(token, newcomer);
+            let token = self.newcomers.insert(peer_of(client.ip()), PendingConnection::new(stream, monotonic_ns()));
+            let added = self.newcomers.find(token).map(|one| self.poll.add(&one.stream, token, Interest::Read));
+            if !matches!(added, Some(Ok(()))) {
+                self.newcomers.remove(token);
             }
         }
     }
 
     fn hear(&mut self, token: u64) {
         // One that had to make room may still be among the ready ones.
-        let Some(newcomer) = self.newcomers.get_mut(&token) else { return };
-        let introduced = newcomer.hear();
+        let Some(newcomer) = self.newcomers.find(token) else { return };
+        let introduced = newcomer.hear(self.house.key.as_ref());
         if matches!(introduced, Ok(Introduced::NotYet)) {
             return;
         }
-        let Some(newcomer) = self.newcomers.remove(&token) else { return };
-        let stream = newcomer.stream;
+        let Some(PendingConnection { mut stream, .. }) = self.newcomers.remove(token) else { return };
+        let Ok(client) = stream.peer_addr() else { return };
         match introduced {
-            Ok(Introduced::Control(open, decoder)) => {
+            Ok(Introduced::Request(request)) => {
                 // Fails when the client has gone already.
-                let _ = self.poll.remove(&stream).and_then(|()| self.open_session(stream, open, decoder));
+                let _ = self.poll.remove(&stream).and_then(|()| self.open_session(stream, client, *request));
             }
+            Ok(Introduced::Refused(refusal)) => {
+                let _ = say(&mut stream, &FromServer::Refused(refusal));
+            }
+            Ok(Introduced::Flow(header)) if header.kind == HeaderKind::Address => self.note_address(header, client),
             Ok(Introduced::Flow(header)) => {
-                let session = lock(&self.house.directory).get(&header.token).cloned();
+                let session = lock(&self.house.directory).get(&header.token).map(|known| known.inbox.clone());
                 if let (Some(session), Ok(())) = (session, self.poll.remove(&stream)) {
                     // A session that has no room for it did not ask for it.
                     let _ = session.try_send(Heard::Stream(header.flow, stream));
@@ -176,95 +180,33 @@ impl Entrance {
         }
     }
 
-    fn open_session(&self, mut control: TcpStream, open: Open, decoder: FrameDecoder) -> io::Result<()> {
-        let refuse = |control: &mut TcpStream, refusal: Refusal| {
-            let frame = encode_frame(&FromServer::Refused(refusal)).map_err(io::Error::other)?;
-            // The connection's buffer is empty: it takes so little at once.
-            control.write_all(&frame)
-        };
-        let share = match admit(&open, self.house.limits, &self.house.budget) {
+    /// A TCP connection cannot be made from a forged address: datagrams of the session may come from there too.
+    fn note_address(&self, header: Header, client: SocketAddr) {
+        if let Some(known) = lock(&self.house.directory).get_mut(&header.token) {
+            if known.addresses.len() < known.most_addresses && !known.addresses.contains(&client.ip()) {
+                known.addresses.push(client.ip());
+            }
+        }
+    }
+
+    fn open_session(&self, mut control: TcpStream, client: SocketAddr, request: SessionRequest) -> io::Result<()> {
+        let share = match admit(&request.open, &self.house.limits, client.ip(), &self.house.occupancy) {
             Ok(share) => share,
-            Err(refusal) => return refuse(&mut control, refusal),
-        };
-        let Some(seat) = Seat::take(&self.house) else {
-            let message = format!("{MOST_SESSIONS} sessions run already");
-            return refuse(&mut control, Refusal { code: "too_many_sessions".into(), message });
+            Err(refusal) => return say(&mut control, &FromServer::Refused(refusal)),
         };
         let (house, gate) = (Arc::clone(&self.house), Arc::clone(&self.gate));
         std::thread::Builder::new().name("session".into()).spawn(move || {
-            let (_seat, _share) = (seat, share);
+            let _share = share;
             // A client that breaks off or talks nonsense is not our failure; its session just ends.
-            let _ = session::run(control, open, decoder, &house, &gate);
+            let _ = session::run(control, client, request, &house, &gate);
         })?;
         Ok(())
     }
 }
 
-/// One of the sessions that may run.
-struct Seat(Arc<House>);
-
-impl Seat {
-    fn take(house: &Arc<House>) -> Option<Self> {
-        let seat = Self(Arc::clone(house));
-        (house.sessions.fetch_add(1, Ordering::Relaxed) < MOST_SESSIONS).then_some(seat)
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.0.sessions.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Newcomer {
-    /// Read on; an error ends the connection.
-    fn hear(&mut self) -> io::Result<Introduced> {
-        while self.decoder.is_none() {
-            // Not a byte beyond what tells them apart: a flow's payload, or a request, may follow.
-            let wanted = if self.length < MAGIC.len() { MAGIC.len() } else { HEADER_BYTES };
-            match read(&mut self.stream, &mut self.first[self.length..wanted])? {
-                None => return Ok(Introduced::NotYet),
-                Some(read) => self.length += read,
-            }
-            if self.first[..self.length] == *MAGIC {
-                self.decoder = Some(FrameDecoder::with_limit(OPEN_BYTES));
-            } else if self.length == HEADER_BYTES {
-                return match Header::parse(&self.first) {
-                    Ok(header @ Header { kind: HeaderKind::Stream, .. }) => Ok(Introduced::Flow(header)),
-                    _ => Err(io::ErrorKind::InvalidData.into()),
-                };
-            }
-        }
-        let mut piece = [0; 1024];
-        while let Some(decoder) = &mut self.decoder {
-            let Some(read) = read(&mut self.stream, &mut piece)? else { return Ok(Introduced::NotYet) };
-            decoder.feed(&piece[..read]);
-            match decoder.next_message().map_err(io::Error::other)? {
-                Some(FromClient::Open(open)) => {
-                    return Ok(Introduced::Control(open, self.decoder.take().unwrap_or_default()));
-                }
-                Some(_) => return Err(io::ErrorKind::InvalidData.into()),
-                None => {}
-            }
-        }
-        Ok(Introduced::NotYet)
-    }
-}
-
-/// `None` when nothing is there yet; the end of the stream is an error.
-fn read(stream: &mut TcpStream, into: &mut [u8]) -> io::Result<Option<usize>> {
-    loop {
-        match stream.read(into) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(read) => return Ok(Some(read)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-/// Hand flows that say hello to their session, each with a socket of its own.
+/// Hand flows that say hello to their session, each with a socket of its own. A source address is easily forged: what comes from an
+/// address that the session has not shown to be its own is not answered at all, and from there only what returns a nonce gets more
+/// than that nonce, in a packet that is no longer than its own.
 fn accept_datagrams(listener: &UdpSocket, house: &House) {
     let mut packet = [0; HEADER_BYTES];
     for _ in 0..PER_TURN {
@@ -275,7 +217,17 @@ fn accept_datagrams(listener: &UdpSocket, house: &House) {
             Err(_) => continue,
         };
         let Ok(hello @ Header { kind: HeaderKind::Hello, .. }) = Header::parse(&packet[..read]) else { continue };
-        let Some(session) = lock(&house.directory).get(&hello.token).cloned() else { continue };
+        let session = lock(&house.directory)
+            .get(&hello.token)
+            .filter(|known| known.addresses.contains(&client.ip()))
+            .map(|known| known.inbox.clone());
+        let Some(session) = session else { continue };
+        if let HelloAnswer::Challenge(challenge) = house.check.handle_hello(&hello, client) {
+            challenge.write(&mut packet);
+            // One that cannot be sent is like one that is lost: the client asks again.
+            let _ = listener.send_to(&packet, client);
+            continue;
+        }
         let socket = listener.local_addr().and_then(|local| net::udp_socket(local, Some(client), true));
         if let Ok(socket) = socket {
             answer_hello(&socket, hello);

@@ -3,6 +3,7 @@
 mod admission;
 mod entrance;
 pub mod http;
+mod pending;
 mod session;
 
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
@@ -14,6 +15,7 @@ use leadline_wire::{ErrorReport, ServeSpec};
 
 use crate::events::{input_error, system_error};
 use crate::gate::Gate;
+use crate::keys;
 
 /// How many ports are tried where any will do and there are several addresses.
 const ANY_PORT_TURNS: usize = 16;
@@ -49,8 +51,9 @@ pub fn start(spec: &ServeSpec, gate: &Arc<Gate>) -> Result<Server, ErrorReport> 
     let (port, sessions) = on_one_port(&addresses, spec.port, bind_both, |(listener, _)| listener)?;
     let (http_port, plain) = on_one_port(&addresses, spec.http_port, bind_tcp, |listener| listener)?;
     let (https_port, secure) = on_one_port(&addresses, spec.https_port, bind_tcp, |listener| listener)?;
-    let limits = admission::Limits { longest_ms: spec.longest_ms, most_flows: spec.most_flows };
-    let house = Arc::new(entrance::House::new(limits));
+    let per_peer = spec.per_peer.clone().unwrap_or_default();
+    let limits = admission::Limits { longest_ms: spec.longest_ms, most_flows: spec.most_flows, per_peer };
+    let house = Arc::new(entrance::House::new(limits, keys::shared(spec.key.as_ref())?)?);
     let listeners = sessions
         .into_iter()
         .map(|(listener, socket)| entrance::listen(listener, socket, Arc::clone(&house), Arc::clone(gate)))

@@ -2,7 +2,7 @@
 //! has a deadline, and its client's words are read no faster than they are dealt with.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::Arc;
@@ -12,11 +12,13 @@ use leadline_pace::Pace;
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::net;
 use leadline_sys::process::random_u64;
-use leadline_transport::{encode_frame, FrameDecoder, FromClient, FromServer, Open, Work, FRAME_LIMIT_BYTES};
+use leadline_transport::{
+    encode_frame, FrameDecoder, FromClient, FromServer, Open, Refusal, SessionRequest, Work, FRAME_LIMIT_BYTES,
+};
 use leadline_wire::{Direction, Protocol};
 
 use super::admission;
-use super::entrance::House;
+use super::entrance::{House, Known};
 use super::lock;
 use crate::flows::account::Account;
 use crate::flows::answer::{self, AnswerFlow, AnswerSocket, AnswerWork};
@@ -66,6 +68,10 @@ struct Session {
     heard: Receiver<Heard>,
     waker: SyncSender<Heard>,
     gate: Arc<Gate>,
+    /// Payload that it may send, bit/s; any where absent.
+    most_bps: Option<u64>,
+    /// How long it waits for the next word or flow before the start.
+    idle: Duration,
 }
 
 /// A flow that has arrived.
@@ -84,20 +90,34 @@ struct Served {
 }
 
 /// From the granted request to the report.
-pub fn run(control: TcpStream, open: Open, mut decoder: FrameDecoder, house: &House, server: &Gate) -> io::Result<()> {
+pub fn run(
+    control: TcpStream,
+    client: SocketAddr,
+    request: SessionRequest,
+    house: &House,
+    server: &Gate,
+) -> io::Result<()> {
     control.set_nonblocking(false)?;
     control.set_write_timeout(Some(WRITE_TIMEOUT))?;
     net::give_up_after(&control, VANISHED)?;
-    let (waker, heard) = mpsc::sync_channel(MOST_UNHEARD + 2 * open.flows as usize);
     let token = random_u64()?;
+    let accepted = request.accept(token);
+    let SessionRequest { open, mut decoder, .. } = request;
+    let (waker, heard) = mpsc::sync_channel(MOST_UNHEARD + 2 * open.flows as usize);
     // Longest of a client's words is its end, with a number of up to 20 digits per flow.
     decoder.set_limit((4096 + 24 * open.flows as usize).min(FRAME_LIMIT_BYTES));
     let reader = control.try_clone()?;
     let tell = waker.clone();
     let course = Course { control: control.try_clone()?, house, token };
     std::thread::Builder::new().name("session-hears".into()).spawn(move || relay(reader, decoder, &tell))?;
-    lock(&house.directory).insert(token, waker.clone());
-    let result = Session { control, open, token, heard, waker, gate: Arc::default() }.course(server);
+    // A fleet's clients may have an address each.
+    let most_addresses = open.flows as usize + 1;
+    let known = Known { inbox: waker.clone(), addresses: vec![client.ip()], most_addresses };
+    lock(&house.directory).insert(token, known);
+    let (most_bps, idle) =
+        (house.limits.per_peer.rate_bps, Duration::from_millis(house.limits.per_peer.idle_ms).min(SETUP_TIMEOUT));
+    let session = Session { control, open, token, heard, waker, gate: Arc::default(), most_bps, idle };
+    let result = session.course(&accepted, server);
     drop(course);
     result
 }
@@ -117,8 +137,8 @@ impl Drop for Course<'_> {
 }
 
 impl Session {
-    fn course(mut self, server: &Gate) -> io::Result<()> {
-        say(&mut self.control, &FromServer::Accepted { token: self.token })?;
+    fn course(mut self, accepted: &FromServer, server: &Gate) -> io::Result<()> {
+        say(&mut self.control, accepted)?;
         let directions = planned_directions(self.open.direction, self.open.flows);
         let arrived = self.gather(directions.len(), server)?;
         say(&mut self.control, &FromServer::Ready {})?;
@@ -160,7 +180,11 @@ impl Session {
         let mut flows: Vec<Option<Arrived>> = (0..count).map(|_| None).collect();
         let is_stream = matches!(self.open.work, Work::Tcp { .. } | Work::Rr { protocol: Protocol::Tcp, .. });
         while flows.iter().any(Option::is_none) {
-            match self.hear_until(deadline, server)? {
+            let heard = self.hear_until(deadline.min(Instant::now() + self.idle), server);
+            if heard.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+                self.refuse("idle", "the session's flows did not come in time".to_owned())?;
+            }
+            match heard? {
                 Heard::Message(FromClient::Clock { id }, received_ns) => self.answer_clock(id, received_ns)?,
                 Heard::Stream(id, stream) if is_stream => place(&mut flows, id, Arrived::Stream(stream)),
                 Heard::Datagram(id, socket) if !is_stream => place(&mut flows, id, Arrived::Datagram(socket)),
@@ -313,6 +337,9 @@ impl Session {
                 tick += interval;
                 let flows = served.iter().map(|flow| flow.counters.progress(flow.id, has_units)).collect();
                 say(&mut self.control, &FromServer::Progress { t_ns: monotonic_ns(), flows })?;
+                if is_rr {
+                    self.check_rate(served, span)?;
+                }
             }
             if crew.senders_done() && has_units && !is_rr && !sent_said {
                 sent_said = true;
@@ -328,6 +355,26 @@ impl Session {
             }
         }
         Ok(())
+    }
+}
+
+impl Session {
+    /// Request-response names no rate: its client decides how often it asks. One that draws more than is allowed, after a second's
+    /// worth, loses its session by name.
+    fn check_rate(&mut self, served: &[Served], span: Span) -> io::Result<()> {
+        let Some(most_bps) = self.most_bps else { return Ok(()) };
+        let elapsed_ns = u128::from(monotonic_ns().saturating_sub(span.at_ns)) + 1_000_000_000;
+        let sent_bits: u128 = served.iter().map(|flow| u128::from(flow.counters.sent_bytes()) * 8).sum();
+        if sent_bits * 1_000_000_000 <= u128::from(most_bps) * elapsed_ns {
+            return Ok(());
+        }
+        let message = format!("the answers come to more than the {most_bps} bit/s that this server allows a session");
+        self.refuse("too_fast", message)?;
+        Err(io::ErrorKind::QuotaExceeded.into())
+    }
+
+    fn refuse(&mut self, code: &str, message: String) -> io::Result<()> {
+        say(&mut self.control, &FromServer::Refused(Refusal { code: code.to_owned(), message }))
     }
 }
 

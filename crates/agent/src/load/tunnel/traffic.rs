@@ -24,6 +24,7 @@ use self::tcp::TcpPlan;
 use self::udp::UdpPlan;
 use super::metric::Metric;
 use crate::events::{input_error, system_error};
+use crate::keys;
 use crate::load::threads::{FlowCounters, Recorder};
 
 /// What a client is given by its server, and which one it is.
@@ -171,12 +172,14 @@ pub fn plan(spec: &TunnelTraffic) -> Result<Arc<dyn TrafficPlan>, ErrorReport> {
         TunnelTraffic::Echo { to, rate_pps, packet_bytes, duration_ms } => {
             Arc::new(EchoPlan::new(to.as_deref(), *rate_pps, *packet_bytes, lasting(*duration_ms)?)?)
         }
-        TunnelTraffic::Udp { host, port, direction, rate_pps, datagram_bytes, duration_ms } => {
+        TunnelTraffic::Udp { host, port, direction, rate_pps, datagram_bytes, duration_ms, key } => {
+            let key = keys::shared(key.as_ref())?;
             let (server, duration_ms) = (server("udp", host, *port)?, lasting(*duration_ms)?);
-            Arc::new(UdpPlan::new(server, *direction, *rate_pps, *datagram_bytes, duration_ms, seed)?)
+            Arc::new(UdpPlan::new(server, *direction, *rate_pps, *datagram_bytes, duration_ms, key, seed)?)
         }
-        TunnelTraffic::Tcp { host, port, direction, duration_ms } => {
-            Arc::new(TcpPlan::new(server("tcp", host, *port)?, *direction, lasting(*duration_ms)?, seed))
+        TunnelTraffic::Tcp { host, port, direction, duration_ms, key } => {
+            let key = keys::shared(key.as_ref())?;
+            Arc::new(TcpPlan::new(server("tcp", host, *port)?, *direction, lasting(*duration_ms)?, key, seed))
         }
         TunnelTraffic::Http { request, rate_per_s, duration_ms } => {
             Arc::new(HttpPlan::new(request, *rate_per_s, lasting(*duration_ms)?, seed)?)

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use leadline_pace::Pace;
-use leadline_transport::{SideReport, Work};
+use leadline_transport::{SharedKey, SideReport, Work};
 use leadline_wire::{Direction, FlowProgress, LoadReport};
 
 use super::Told;
@@ -29,7 +29,7 @@ const MOST_TOLD: usize = 1024;
 const UNKNOWN: u64 = u64::MAX;
 
 /// What all sessions of a fleet's traffic are about.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Subject {
     /// Where the server listens, inside.
     pub server: SocketAddr,
@@ -39,6 +39,8 @@ pub struct Subject {
     pub direction: Direction,
     /// How long, ms.
     pub duration_ms: u64,
+    /// What the server asks for, if it asks for a key.
+    pub key: Option<SharedKey>,
 }
 
 /// The sessions, which clients join.
@@ -67,7 +69,7 @@ impl Sessions {
                 return Member { group: Arc::clone(group), slot, round: 0 };
             }
         }
-        let group = Arc::new(Group::new(groups.len() as u32, self.subject, client, Arc::clone(&self.told)));
+        let group = Arc::new(Group::new(groups.len() as u32, self.subject.clone(), client, Arc::clone(&self.told)));
         groups.push(Arc::clone(&group));
         Member { group, slot: 0, round: 0 }
     }
@@ -380,7 +382,7 @@ mod tests {
     fn sessions(rate_pps: Option<f64>, direction: Direction) -> Sessions {
         let work = Work::Udp { datagram_bytes: 100, rate_pps, number: None };
         let server = SocketAddr::from(([10, 8, 0, 1], 5201));
-        Sessions::new(Subject { server, work, direction, duration_ms: 1000 })
+        Sessions::new(Subject { server, work, direction, duration_ms: 1000, key: None })
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use leadline_transport::{Header, HeaderKind, SideReport, Work, HEADER_BYTES};
+use leadline_transport::{Header, HeaderKind, SharedKey, SideReport, Work, HEADER_BYTES};
 use leadline_tunnel::inside::tcp::{Buffers, Connection, Stack};
 use leadline_wire::Direction;
 
@@ -34,9 +34,9 @@ pub struct TcpPlan {
 
 impl TcpPlan {
     /// Of streams to or from this server.
-    pub fn new(server: SocketAddr, direction: Direction, duration_ms: u64, seed: u64) -> Self {
+    pub fn new(server: SocketAddr, direction: Direction, duration_ms: u64, key: Option<SharedKey>, seed: u64) -> Self {
         let work = Work::Tcp { block_bytes: BLOCK_BYTES, rate_bps: None };
-        let sessions = Sessions::new(Subject { server, work, direction, duration_ms });
+        let sessions = Sessions::new(Subject { server, work, direction, duration_ms, key });
         Self { sessions, duration_ns: duration_ms.saturating_mul(1_000_000), seed }
     }
 }

@@ -83,6 +83,8 @@ impl Lab {
             threads: Some(1),
             longest_ms: 60_000,
             most_flows: 1000,
+            key: None,
+            per_peer: None,
         };
         let gate = Arc::new(Gate::default());
         let server = serve::start(&spec, &gate).unwrap();
@@ -236,7 +238,7 @@ fn flow(figures: &Figures, direction: Direction) -> &FlowReport {
 
 fn udp(lab: &Lab, v6: bool, direction: Direction, rate_pps: Option<f64>, duration_ms: u64) -> TunnelTraffic {
     let host = if v6 { ipv6(lab.number, 1).to_string() } else { ipv4(lab.number, 1).to_string() };
-    TunnelTraffic::Udp { host, port: 5201, direction, rate_pps, datagram_bytes: 200, duration_ms }
+    TunnelTraffic::Udp { host, port: 5201, direction, rate_pps, datagram_bytes: 200, duration_ms, key: None }
 }
 
 #[test]
@@ -368,7 +370,7 @@ fn a_client_whose_streams_do_not_get_through_has_no_figures_of_others() {
     for mute in [(1, 0), (0, 1)] {
         let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
         let host = ipv4(lab.number, 1).to_string();
-        let spec = TunnelTraffic::Tcp { host, port: 5201, direction: Direction::Up, duration_ms: 300 };
+        let spec = TunnelTraffic::Tcp { host, port: 5201, direction: Direction::Up, duration_ms: 300, key: None };
         let found = lab.run(&spec, 3, Way { mute_stream: Some(mute), ..Way::default() });
         for (client, figures) in found.figures.iter().enumerate() {
             if client == mute.0 {
@@ -436,7 +438,7 @@ fn streams_go_both_ways_whole() {
     let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
     for v6 in [false, true] {
         let host = if v6 { ipv6(lab.number, 1).to_string() } else { ipv4(lab.number, 1).to_string() };
-        let spec = TunnelTraffic::Tcp { host, port: 5201, direction: Direction::Both, duration_ms: 500 };
+        let spec = TunnelTraffic::Tcp { host, port: 5201, direction: Direction::Both, duration_ms: 500, key: None };
         let found = lab.run(&spec, 2, Way::default());
         for figures in &found.figures {
             assert_eq!(figures.errors, BTreeMap::new(), "{:?}", figures.examples);
@@ -455,7 +457,7 @@ fn streams_go_both_ways_whole() {
 fn a_server_that_is_not_there_is_named() {
     let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
     let host = ipv4(lab.number, 1).to_string();
-    let tcp = TunnelTraffic::Tcp { host: host.clone(), port: 9, direction: Direction::Up, duration_ms: 100 };
+    let tcp = TunnelTraffic::Tcp { host: host.clone(), port: 9, direction: Direction::Up, duration_ms: 100, key: None };
     let found = lab.run(&tcp, 2, Way::default());
     assert!(found.figures.iter().all(|figures| figures.errors == BTreeMap::from([("connection_refused", 1)])));
     let udp = TunnelTraffic::Udp {
@@ -465,6 +467,7 @@ fn a_server_that_is_not_there_is_named() {
         rate_pps: Some(1.0),
         datagram_bytes: 100,
         duration_ms: 100,
+        key: None,
     };
     let found = lab.run(&udp, 1, Way::default());
     assert_eq!(found.figures[0].errors, BTreeMap::from([("connection_refused", 1)]));
@@ -485,8 +488,13 @@ fn what_makes_no_sense_is_refused() {
     assert_eq!(code(&echo(None, 0.0, 64, 1)).as_deref(), Some("bad_rate"));
     assert_eq!(code(&echo(None, 1.0, 43, 1)).as_deref(), Some("bad_size"));
     assert_eq!(code(&echo(None, 1.0, 64, 0)).as_deref(), Some("bad_spec"));
-    let tcp =
-        |host: &str, port| TunnelTraffic::Tcp { host: host.into(), port, direction: Direction::Up, duration_ms: 1 };
+    let tcp = |host: &str, port| TunnelTraffic::Tcp {
+        host: host.into(),
+        port,
+        direction: Direction::Up,
+        duration_ms: 1,
+        key: None,
+    };
     for (host, port) in [("server", 1), ("0.0.0.0", 1), ("224.0.0.1", 1), ("10.0.0.1", 0)] {
         assert_eq!(code(&tcp(host, port)).as_deref(), Some("bad_address"), "{host}");
     }

@@ -4,7 +4,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use leadline_pace::Pace;
-use leadline_transport::{DatagramReceiver, Header, HeaderKind, SideReport, Work, HEADER_BYTES};
+use leadline_transport::{DatagramReceiver, Header, HeaderKind, SharedKey, SideReport, Work, HEADER_BYTES};
+use leadline_tunnel::inside::tcp::{Buffers, Connection};
 use leadline_tunnel::inside::udp::datagram;
 use leadline_tunnel::inside::{Packet, Udp};
 use leadline_wire::{Direction, ErrorReport};
@@ -28,6 +29,8 @@ const FIRST_PORT: u16 = 20_000;
 const PORTS: u32 = 20_000;
 /// IPv4's and UDP's headers: what a datagram needs besides its payload at least.
 const LEAST_OVERHEAD_BYTES: u32 = 28;
+/// The connection that shows a client's address carries one header, and nothing comes back.
+const ADDRESS_BUFFERS: Buffers = Buffers { receive_bytes: 256, send_bytes: 256 };
 
 /// UDP of all clients.
 pub struct UdpPlan {
@@ -47,6 +50,7 @@ impl UdpPlan {
         rate_pps: Option<f64>,
         datagram_bytes: u32,
         duration_ms: u64,
+        key: Option<SharedKey>,
         seed: u64,
     ) -> Result<Self, ErrorReport> {
         let refused = |rate| input_error("bad_rate", format!("udp: {rate} datagrams/s is no rate"));
@@ -58,7 +62,7 @@ impl UdpPlan {
             return Err(input_error("bad_size", message));
         }
         let work = Work::Udp { datagram_bytes, rate_pps, number: None };
-        let sessions = Sessions::new(Subject { server, work, direction, duration_ms });
+        let sessions = Sessions::new(Subject { server, work, direction, duration_ms, key });
         let duration_ns = duration_ms.saturating_mul(1_000_000);
         // Thousands of clients at a rate have no room for what full speed needs.
         let remembered = rate_pps.map_or(u64::MAX, |rate| (rate * REMEMBERED_S).ceil() as u64);
@@ -75,11 +79,11 @@ impl TrafficPlan for UdpPlan {
         if self.datagram_bytes + flow.overhead_bytes() > usize::from(seat.mtu) {
             return Err("packet_too_big");
         }
-        // Whoever leads a session talks over TCP.
+        // A session is asked for, and addresses are shown, over TCP.
         seat.carries_tcp()?;
         let member = self.sessions.join(seat.client);
         Ok(Box::new(UdpTraffic {
-            place: Place::new(member, seat, self.seed, false),
+            place: Place::new(member, seat, self.seed, true),
             own,
             server,
             pace: self.pace,
@@ -89,6 +93,7 @@ impl TrafficPlan for UdpPlan {
             duration_ns: self.duration_ns,
             // Ports of an earlier load may still be known to the server.
             port_seed: self.seed as u32,
+            address: None,
             up: None,
             down: None,
             hello_ns: 0,
@@ -123,6 +128,8 @@ struct UdpTraffic {
     remembered: u64,
     duration_ns: u64,
     port_seed: u32,
+    /// The connection that shows that this client is at its address, and what is still to be written there.
+    address: Option<(Connection, Vec<u8>)>,
     up: Option<Up>,
     down: Option<Down>,
     /// When flows introduce themselves next, while the server does not know them.
@@ -137,6 +144,8 @@ struct Flow {
     udp: Udp,
     token: u64,
     id: u32,
+    /// What the server's last challenge bore; 0 before one.
+    nonce: u64,
     /// Whether the server has answered its introduction.
     is_known: bool,
 }
@@ -172,13 +181,32 @@ impl Up {
     }
 }
 
+impl Flow {
+    /// Takes an answer to an introduction; says whether that asks for another one at once.
+    fn is_challenged(&mut self, payload: &[u8]) -> bool {
+        match Header::parse(payload) {
+            Ok(header) if (header.token, header.flow) != (self.token, self.id) || self.is_known => false,
+            Ok(Header { kind: HeaderKind::HelloAck, .. }) => {
+                self.is_known = true;
+                false
+            }
+            Ok(Header { kind: HeaderKind::Challenge, sequence, .. }) => {
+                // The same again answers a hello that had been sent before.
+                std::mem::replace(&mut self.nonce, sequence) != sequence
+            }
+            _ => false,
+        }
+    }
+}
+
 impl UdpTraffic {
     /// Takes up new terms: flows begin anew.
-    fn take_part(&mut self, part: Part) {
+    fn take_part(&mut self, part: Part, now_ns: u64) {
+        self.show_address(part.token, now_ns);
         let flow = |which: u32, id: Option<u32>| {
             let port = FIRST_PORT + (self.port_seed.wrapping_add(2 * part.round + which) % PORTS) as u16;
             let udp = Udp::new(SocketAddr::new(self.own, port), self.server)?;
-            Some(Flow { udp, token: part.token, id: id?, is_known: false })
+            Some(Flow { udp, token: part.token, id: id?, nonce: 0, is_known: false })
         };
         self.up = flow(0, part.up).map(|flow| Up {
             flow,
@@ -207,8 +235,37 @@ impl UdpTraffic {
         self.up.iter().map(|up| &up.flow).chain(self.down.iter().map(|down| &down.flow)).all(|flow| flow.is_known)
     }
 
+    /// The server answers datagrams only at addresses from which a TCP connection has named the session: the leader's control
+    /// connection is one, other clients make one for that.
+    fn show_address(&mut self, token: u64, now_ns: u64) {
+        self.hide_address();
+        let Some(stack) = self.place.stack.as_mut().filter(|_| !self.place.member.leads()) else { return };
+        let mut preface = vec![0; HEADER_BYTES];
+        Header { kind: HeaderKind::Address, token, flow: 0, sequence: 0, sent_ns: now_ns }.write(&mut preface);
+        match stack.connect(now_ns, self.server, ADDRESS_BUFFERS) {
+            Ok(connection) => self.address = Some((connection, preface)),
+            Err(error) => count(&mut self.place.errors, error.name()),
+        }
+    }
+
+    /// It has been seen, or it will not be.
+    fn hide_address(&mut self) {
+        if let (Some((connection, _)), Some(stack)) = (self.address.take(), &mut self.place.stack) {
+            stack.abort(connection);
+            stack.release(connection);
+        }
+    }
+
     /// Introduces the flows that the server does not know.
     fn introduce(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
+        if let (Some((connection, preface)), Some(stack)) = (&mut self.address, &mut self.place.stack) {
+            if !preface.is_empty() && stack.is_writable(*connection) {
+                let written = stack.write(*connection, preface);
+                preface.drain(..written);
+                // Datagrams that came before were not answered.
+                self.hello_ns = now_ns;
+            }
+        }
         if now_ns < self.hello_ns {
             return;
         }
@@ -218,7 +275,8 @@ impl UdpTraffic {
             if !flow.is_known {
                 let mut hello = [0; HEADER_BYTES];
                 let (token, id) = (flow.token, flow.id);
-                Header { kind: HeaderKind::Hello, token, flow: id, sequence: 0, sent_ns: now_ns }.write(&mut hello);
+                Header { kind: HeaderKind::Hello, token, flow: id, sequence: flow.nonce, sent_ns: now_ns }
+                    .write(&mut hello);
                 self.packet.clear();
                 flow.udp.build(&hello, HEADER_BYTES, &mut self.packet);
                 // One that is not taken is like one that is lost.
@@ -293,16 +351,15 @@ impl UdpTraffic {
 
     /// What has come for a flow of this client.
     fn take(&mut self, now_ns: u64, from: Udp, payload: &[u8], channel: &mut Channel<'_>) {
-        let answers = |flow: &Flow| {
-            Header::parse(payload).is_ok_and(|header| {
-                (header.kind, header.token, header.flow) == (HeaderKind::HelloAck, flow.token, flow.id)
-            })
-        };
         if let Some(up) = self.up.as_mut().filter(|up| up.flow.udp.reversed() == from) {
-            up.flow.is_known |= answers(&up.flow);
+            if up.flow.is_challenged(payload) {
+                self.hello_ns = now_ns;
+            }
         } else if let Some(down) = self.down.as_mut().filter(|down| down.flow.udp.reversed() == from) {
             if !down.receiver.handle(now_ns, payload) {
-                down.flow.is_known |= answers(&down.flow);
+                if down.flow.is_challenged(payload) {
+                    self.hello_ns = now_ns;
+                }
                 return;
             }
             channel.counters.received(payload.len() as u64, 1);
@@ -336,7 +393,7 @@ impl Traffic for UdpTraffic {
 
     fn poll(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
         match self.place.member.news() {
-            Some(Some(part)) => self.take_part(part),
+            Some(Some(part)) => self.take_part(part, now_ns),
             Some(None) => {
                 self.place.left_out = Some("udp_unanswered");
                 (self.up, self.down) = (None, None);
@@ -346,6 +403,7 @@ impl Traffic for UdpTraffic {
         let mut next_ns = u64::MAX;
         if self.up.is_some() || self.down.is_some() {
             if self.is_introduced() {
+                self.hide_address();
                 self.place.member.introduced();
             } else {
                 self.introduce(now_ns, channel);

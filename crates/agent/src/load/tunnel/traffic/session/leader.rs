@@ -18,6 +18,7 @@ use leadline_tunnel::inside::tcp::{Buffers, Connection, Stack};
 use leadline_wire::Direction;
 
 use super::{lock, Ending, Group, Terms, GLANCE_NS, MOST_MEMBERS, SETTLED_NS, UNKNOWN};
+use crate::keys;
 
 /// What the control connection holds: a report on 128 flows comes in pieces.
 const BUFFERS: Buffers = Buffers { receive_bytes: 16 << 10, send_bytes: 8 << 10 };
@@ -135,7 +136,7 @@ impl Leader {
 
     /// Asks for a session for those that take part.
     fn ask(&mut self, now_ns: u64, stack: &mut Stack) -> Result<(), (&'static str, String)> {
-        let subject = self.group.subject;
+        let subject = &self.group.subject;
         let open = Open {
             work: subject.work,
             flows: self.parties.iter().filter(|takes_part| **takes_part).count() as u32,
@@ -146,7 +147,8 @@ impl Leader {
             interval_ms: INTERVAL_MS,
             takes_turns: true,
         };
-        let session = ClientSession::new(open).map_err(told)?;
+        let credentials = keys::credentials(subject.key.as_ref()).map_err(|error| ("no_nonce", error.message))?;
+        let session = ClientSession::new(open, credentials).map_err(told)?;
         let connection = stack.connect(now_ns, subject.server, BUFFERS);
         let connection = connection.map_err(|error| (error.name(), format!("{}: {error}", subject.server)))?;
         self.talk = Some(Talk { connection, session });
@@ -297,6 +299,7 @@ fn told(error: SessionError) -> (&'static str, String) {
     let name = match &error {
         SessionError::Refused(_) => "session_refused",
         SessionError::Nonsense(_) | SessionError::OutOfTurn => "protocol",
+        SessionError::Unproven => "unproven_server",
     };
     (name, error.to_string())
 }

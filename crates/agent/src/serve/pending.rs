@@ -1,0 +1,200 @@
+//! Connections to the session port that have not yet said what they are. Their number is bounded, all together and for each peer: where
+//! there is no room, the oldest one of the peer that has most goes, so that who fills the place puts nobody out but himself.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, TcpStream};
+
+use leadline_transport::{
+    encode_frame, FromServer, Header, HeaderKind, Hex32, Opening, OpeningEvent, Refusal, SessionRequest, SharedKey,
+    HEADER_BYTES, MAGIC,
+};
+
+use crate::keys;
+
+/// Connections that wait, by their number, which grows: the oldest comes first.
+#[derive(Debug)]
+pub struct Waiting<C> {
+    entries: BTreeMap<u64, (IpAddr, C)>,
+    by_peer: HashMap<IpAddr, usize>,
+    next: u64,
+    most: usize,
+    most_per_peer: usize,
+}
+
+impl<C> Waiting<C> {
+    /// None yet; the first gets the number `first`.
+    pub fn new(first: u64, most: usize, most_per_peer: usize) -> Self {
+        let (entries, by_peer) = Default::default();
+        Self { entries, by_peer, next: first, most, most_per_peer: most_per_peer.max(1) }
+    }
+
+    /// Takes one of this peer, and drops another one where there is no room; returns its number.
+    pub fn insert(&mut self, peer: IpAddr, connection: C) -> u64 {
+        if self.by_peer.get(&peer).is_some_and(|count| *count >= self.most_per_peer) {
+            self.drop_oldest_of(peer);
+        } else if self.entries.len() >= self.most {
+            self.make_room();
+        }
+        let number = self.next;
+        self.next += 1;
+        *self.by_peer.entry(peer).or_default() += 1;
+        self.entries.insert(number, (peer, connection));
+        number
+    }
+
+    /// Drops the oldest one of the peer that has most.
+    pub fn make_room(&mut self) {
+        if let Some((&peer, _)) = self.by_peer.iter().max_by_key(|(_, count)| **count) {
+            self.drop_oldest_of(peer);
+        }
+    }
+
+    /// The one of this number, unless it had to make room.
+    pub fn find(&mut self, number: u64) -> Option<&mut C> {
+        self.entries.get_mut(&number).map(|(_, connection)| connection)
+    }
+
+    /// Takes one out.
+    pub fn remove(&mut self, number: u64) -> Option<C> {
+        let (peer, connection) = self.entries.remove(&number)?;
+        if let Some(count) = self.by_peer.get_mut(&peer) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_peer.remove(&peer);
+            }
+        }
+        Some(connection)
+    }
+
+    /// The one that waits longest.
+    pub fn oldest(&self) -> Option<(u64, &C)> {
+        self.entries.first_key_value().map(|(number, (_, connection))| (*number, connection))
+    }
+
+    fn drop_oldest_of(&mut self, peer: IpAddr) {
+        let oldest = self.entries.iter().find(|(_, (whose, _))| *whose == peer).map(|(number, _)| *number);
+        oldest.and_then(|number| self.remove(number));
+    }
+}
+
+/// One such connection.
+pub struct PendingConnection {
+    /// Non-blocking.
+    pub stream: TcpStream,
+    /// When it came, ns.
+    pub since_ns: u64,
+    first: [u8; HEADER_BYTES],
+    length: usize,
+    /// Of a control connection whose request is being read.
+    opening: Option<Opening>,
+}
+
+/// What a connection turned out to be.
+pub enum Introduced {
+    /// Nothing yet.
+    NotYet,
+    /// A control connection, whose client may ask.
+    Request(Box<SessionRequest>),
+    /// A control connection, whose client may not.
+    Refused(Refusal),
+    /// A data flow, or a client that shows that it is at its address.
+    Flow(Header),
+}
+
+impl PendingConnection {
+    /// Of which nothing has been read.
+    pub fn new(stream: TcpStream, since_ns: u64) -> Self {
+        Self { stream, since_ns, first: [0; HEADER_BYTES], length: 0, opening: None }
+    }
+
+    /// Reads on; an error ends the connection.
+    pub fn hear(&mut self, key: Option<&SharedKey>) -> io::Result<Introduced> {
+        while self.opening.is_none() {
+            // Not a byte beyond what tells them apart: a flow's payload, or a request, may follow.
+            let wanted = if self.length < MAGIC.len() { MAGIC.len() } else { HEADER_BYTES };
+            match read(&mut self.stream, &mut self.first[self.length..wanted])? {
+                None => return Ok(Introduced::NotYet),
+                Some(read) => self.length += read,
+            }
+            if self.first[..self.length] == *MAGIC {
+                let nonce = match key {
+                    Some(_) => keys::fresh_nonce().map_err(|error| io::Error::other(error.message))?,
+                    None => Hex32([0; 32]),
+                };
+                self.opening = Some(Opening::new(key.cloned(), nonce));
+            } else if self.length == HEADER_BYTES {
+                return match Header::parse(&self.first) {
+                    Ok(header) if matches!(header.kind, HeaderKind::Stream | HeaderKind::Address) => {
+                        Ok(Introduced::Flow(header))
+                    }
+                    _ => Err(io::ErrorKind::InvalidData.into()),
+                };
+            }
+        }
+        let Some(opening) = &mut self.opening else { return Ok(Introduced::NotYet) };
+        let mut piece = [0; 1024];
+        loop {
+            let Some(read) = read(&mut self.stream, &mut piece)? else { return Ok(Introduced::NotYet) };
+            opening.receive(&piece[..read]);
+            while let Some(event) = opening.next_event().map_err(io::Error::other)? {
+                match event {
+                    OpeningEvent::Answer(answer) => say(&mut self.stream, &answer)?,
+                    OpeningEvent::Refuse(refusal) => return Ok(Introduced::Refused(refusal)),
+                    OpeningEvent::Request(request) => return Ok(Introduced::Request(request)),
+                }
+            }
+        }
+    }
+}
+
+/// Says something short. The connection's buffer is empty: it takes so little at once.
+pub fn say(stream: &mut TcpStream, message: &FromServer) -> io::Result<()> {
+    stream.write_all(&encode_frame(message).map_err(io::Error::other)?)
+}
+
+/// `None` when nothing is there yet; the end of the stream is an error.
+fn read(stream: &mut TcpStream, into: &mut [u8]) -> io::Result<Option<usize>> {
+    loop {
+        match stream.read(into) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(read) => return Ok(Some(read)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GREEDY: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const MODEST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+    const THIRD: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 3));
+
+    #[test]
+    fn a_peer_that_fills_the_place_puts_its_own_out() {
+        let mut waiting = Waiting::new(2, 100, 3);
+        let modest = waiting.insert(MODEST, ());
+        assert_eq!(modest, 2);
+        let greedy: Vec<u64> = (0..1000).map(|_| waiting.insert(GREEDY, ())).collect();
+        assert!(waiting.find(modest).is_some());
+        let left: Vec<u64> = greedy.into_iter().filter(|number| waiting.find(*number).is_some()).collect();
+        assert_eq!(left, [1000, 1001, 1002], "its newest");
+    }
+
+    #[test]
+    fn where_all_places_are_taken_the_peer_with_most_makes_room() {
+        let mut waiting = Waiting::new(0, 4, 3);
+        let modest = waiting.insert(MODEST, ());
+        let greedy: Vec<u64> = (0..3).map(|_| waiting.insert(GREEDY, ())).collect();
+        let third = waiting.insert(THIRD, ());
+        assert!(waiting.find(greedy[0]).is_none() && waiting.find(greedy[1]).is_some());
+        assert!(waiting.find(modest).is_some() && waiting.find(third).is_some());
+        assert_eq!(waiting.oldest().unwrap().0, modest);
+        assert!(waiting.remove(modest).is_some() && waiting.remove(modest).is_none());
+        assert!(!waiting.by_peer.contains_key(&MODEST), "a peer that has none is forgotten");
+    }
+}

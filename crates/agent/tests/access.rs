@@ -1,0 +1,363 @@
+//! Who may use a responder: UDP goes only to a client that has shown to be at its address, sessions only to one that knows the key, and
+//! no peer takes what others need.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+
+use leadline_transport::{
+    encode_frame, ClientSession, Credentials, FrameDecoder, FromClient, FromServer, Header, HeaderKind, Hex32, Open,
+    SharedKey, Work, HEADER_BYTES, MAGIC,
+};
+use leadline_wire::Direction;
+use serde_json::{json, Value};
+use support::{answer, rr, target, tcp, udp, Agent, PATIENCE};
+
+const TCP: Work = Work::Tcp { block_bytes: 4096, rate_bps: None };
+const UDP: Work = Work::Udp { datagram_bytes: 1400, rate_pps: Some(100_000.0), number: None };
+const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+const ELSEWHERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 77));
+
+fn open(work: Work) -> Open {
+    Open {
+        work,
+        flows: 1,
+        threads: 1,
+        direction: Direction::Down,
+        duration_ms: 1000,
+        congestion: None,
+        interval_ms: 100,
+        takes_turns: false,
+    }
+}
+
+fn serve(server: &mut Agent, changes: &Value) -> u16 {
+    let mut workload = json!({"kind": "serve", "bind": ["127.0.0.1"], "port": 0, "http_port": null, "https_port": null,
+        "answer": answer(), "longest_ms": 60_000, "most_flows": 64});
+    for (key, value) in changes.as_object().unwrap() {
+        workload[key] = value.clone();
+    }
+    server.prepare("serve", &workload);
+    server.prepared("serve").1.unwrap()
+}
+
+fn limits(changes: &Value) -> Value {
+    let mut limits = serde_json::to_value(leadline_wire::PeerLimits::default()).unwrap();
+    for (key, value) in changes.as_object().unwrap() {
+        limits[key] = value.clone();
+    }
+    json!({"per_peer": limits})
+}
+
+/// A control connection from an address of the test's choice.
+struct Control {
+    stream: TcpStream,
+    decoder: FrameDecoder,
+}
+
+impl Control {
+    fn asking(from: IpAddr, port: u16, open: Open, nonce: Option<Hex32>) -> Self {
+        let server = SocketAddr::new(HERE, port);
+        let stream = leadline_sys::net::connect_tcp(server, Some(from), PATIENCE).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut control = Self { stream, decoder: FrameDecoder::default() };
+        control.stream.write_all(MAGIC).unwrap();
+        control.say(&FromClient::Open { open, nonce });
+        control
+    }
+
+    fn say(&mut self, message: &FromClient) {
+        self.stream.write_all(&encode_frame(message).unwrap()).unwrap();
+    }
+
+    /// The next message; `None` when the server has hung up.
+    fn hear(&mut self) -> Option<FromServer> {
+        let mut piece = [0; 4096];
+        loop {
+            if let Some(message) = self.decoder.next_message().unwrap() {
+                return Some(message);
+            }
+            match self.stream.read(&mut piece) {
+                Ok(0) => return None,
+                Ok(read) => self.decoder.feed(&piece[..read]),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    fn token(&mut self) -> u64 {
+        match self.hear() {
+            Some(FromServer::Accepted { token, .. }) => token,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// By which name it is refused, after which nothing comes.
+    fn refusal(&mut self) -> String {
+        match self.hear() {
+            Some(FromServer::Refused(refusal)) => {
+                assert!(self.hear().is_none(), "nothing but the refusal");
+                refusal.code
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A UDP socket that says hello.
+struct Flow {
+    socket: UdpSocket,
+    token: u64,
+}
+
+impl Flow {
+    fn at(from: IpAddr, port: u16, token: u64) -> Self {
+        let socket = UdpSocket::bind((from, 0)).unwrap();
+        socket.connect((HERE, port)).unwrap();
+        Self { socket, token }
+    }
+
+    fn hello(&self, sequence: u64) {
+        let mut packet = [0; HEADER_BYTES];
+        Header { kind: HeaderKind::Hello, token: self.token, flow: 0, sequence, sent_ns: 0 }.write(&mut packet);
+        self.socket.send(&packet).unwrap();
+    }
+
+    /// The next packet's length and header.
+    fn answer(&self) -> (usize, Header) {
+        self.socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut packet = [0; 2000];
+        let read = self.socket.recv(&mut packet).unwrap();
+        (read, Header::parse(&packet[..read]).unwrap())
+    }
+
+    /// Everything that lies there, bytes.
+    fn received(&self) -> usize {
+        self.socket.set_nonblocking(true).unwrap();
+        let mut packet = [0; 2000];
+        std::iter::from_fn(|| self.socket.recv(&mut packet).ok()).sum()
+    }
+}
+
+#[test]
+fn a_hello_from_another_address_than_the_sessions_is_not_answered() {
+    let mut server = Agent::start();
+    let port = serve(&mut server, &json!({}));
+    let mut control = Control::asking(HERE, port, open(UDP), None);
+    let token = control.token();
+    let (other, own) = (Flow::at(ELSEWHERE, port, token), Flow::at(HERE, port, token));
+    for sequence in 0..50 {
+        other.hello(sequence);
+    }
+    own.hello(0);
+    let (length, challenge) = own.answer();
+    assert_eq!((length, challenge.kind), (HEADER_BYTES, HeaderKind::Challenge));
+    // The session's own nonce is of no use elsewhere.
+    other.hello(challenge.sequence);
+    own.hello(challenge.sequence);
+    assert_eq!(own.answer().1.kind, HeaderKind::HelloAck);
+    assert_eq!(control.hear(), Some(FromServer::Ready {}));
+    assert_eq!(other.received(), 0, "answers come in the order of the questions");
+}
+
+#[test]
+fn until_the_nonce_is_returned_no_more_bytes_go_out_than_came_in() {
+    let mut server = Agent::start();
+    let port = serve(&mut server, &json!({}));
+    let mut control = Control::asking(HERE, port, open(UDP), None);
+    let token = control.token();
+    let flow = Flow::at(HERE, port, token);
+    let mut nonces = Vec::new();
+    for sequence in [0, 1, u64::MAX, 0] {
+        flow.hello(sequence);
+        let (length, header) = flow.answer();
+        assert_eq!((length, header.kind), (HEADER_BYTES, HeaderKind::Challenge));
+        nonces.push(header.sequence);
+    }
+    assert!(nonces.iter().all(|nonce| *nonce == nonces[0]), "the nonce is the address's: {nonces:?}");
+    // Another port of the same address has to show itself too.
+    let neighbour = Flow::at(HERE, port, token);
+    neighbour.hello(nonces[0]);
+    assert_eq!(neighbour.answer().1.kind, HeaderKind::Challenge);
+    assert_eq!((flow.received(), neighbour.received()), (0, 0), "nothing else came");
+}
+
+#[test]
+fn an_address_that_a_tcp_connection_has_shown_may_bring_flows() {
+    let mut server = Agent::start();
+    let port = serve(&mut server, &json!({}));
+    let mut control = Control::asking(HERE, port, open(UDP), None);
+    let token = control.token();
+    let mut shows = leadline_sys::net::connect_tcp((HERE, port).into(), Some(ELSEWHERE), PATIENCE).unwrap();
+    let mut preface = [0; HEADER_BYTES];
+    Header { kind: HeaderKind::Address, token, flow: 0, sequence: 0, sent_ns: 0 }.write(&mut preface);
+    shows.write_all(&preface).unwrap();
+    assert_eq!(shows.read(&mut [0; 1]).unwrap(), 0, "it has been read");
+    let flow = Flow::at(ELSEWHERE, port, token);
+    flow.hello(0);
+    let (_, challenge) = flow.answer();
+    assert_eq!(challenge.kind, HeaderKind::Challenge, "but not without the nonce");
+    flow.hello(challenge.sequence);
+    assert_eq!(flow.answer().1.kind, HeaderKind::HelloAck);
+    assert_eq!(control.hear(), Some(FromServer::Ready {}));
+}
+
+const KEY: &[u8] = b"a key that both know";
+const KEY_BASE64: &str = "YSBrZXkgdGhhdCBib3RoIGtub3c=";
+const OTHER_BASE64: &str = "YW5vdGhlciBrZXk=";
+
+fn with_key(port: u16, key: &str) -> Value {
+    let mut target = target("127.0.0.1", port);
+    target["key"] = json!(key);
+    target
+}
+
+#[test]
+fn tests_with_the_key_are_served() {
+    let (mut server, mut client) = (Agent::start(), Agent::start());
+    let port = serve(&mut server, &json!({"key": KEY_BASE64}));
+    let target = with_key(port, KEY_BASE64);
+    let changes = json!({"duration_ms": 300});
+    for workload in [
+        tcp(&target, &changes),
+        udp(&target, &changes),
+        udp(&target, &json!({"duration_ms": 300, "direction": "both"})),
+        rr(&target, &json!({"number": 50, "duration_ms": 50_000, "protocol": "udp"})),
+    ] {
+        let outcome = client.run(&workload);
+        assert!(outcome.errors.is_empty(), "{outcome:?}");
+        assert!(outcome.flows.iter().all(|flow| flow.received_bytes > Some(0)), "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_client_without_the_key_hears_of_nothing_but_the_refusal() {
+    let (mut server, mut client) = (Agent::start(), Agent::start());
+    let port = serve(&mut server, &json!({"key": KEY_BASE64}));
+    // Before any limit is told: this one would be too long, too.
+    let endless = Open { duration_ms: u64::MAX, ..open(TCP) };
+    assert_eq!(Control::asking(HERE, port, endless, None).refusal(), "key_required");
+    let mut guessing = Control::asking(HERE, port, open(TCP), Some(Hex32([1; 32])));
+    assert!(matches!(guessing.hear(), Some(FromServer::Challenge { .. })));
+    guessing.say(&FromClient::Prove { proof: Hex32([2; 32]) });
+    assert_eq!(guessing.refusal(), "wrong_key");
+    for (key, code) in [(None, "key_required"), (Some(OTHER_BASE64), "wrong_key")] {
+        let target = key.map_or_else(|| target("127.0.0.1", port), |key| with_key(port, key));
+        client.prepare("load", &tcp(&target, &json!({})));
+        let failure = client.failure();
+        assert_eq!(failure.code, code);
+        assert!(!failure.message.contains('\n') && !failure.message.contains(OTHER_BASE64), "{}", failure.message);
+    }
+}
+
+#[test]
+fn what_was_recorded_of_one_session_opens_no_other() {
+    let mut server = Agent::start();
+    let port = serve(&mut server, &json!({"key": KEY_BASE64}));
+    let credentials = Credentials { key: SharedKey::new(KEY).unwrap(), nonce: Hex32([1; 32]) };
+    let mut honest = ClientSession::new(open(TCP), Some(credentials)).unwrap();
+    let mut stream = TcpStream::connect((HERE, port)).unwrap();
+    let mut recorded = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        stream.write_all(honest.output()).unwrap();
+        recorded.extend_from_slice(honest.output());
+        let has_proven = recorded.windows(5).any(|word| word == b"prove");
+        honest.sent(usize::MAX);
+        if has_proven {
+            break;
+        }
+        let read = stream.read(&mut piece).unwrap();
+        honest.receive(&piece[..read]);
+        assert!(honest.next_event(0).unwrap().is_none());
+    }
+    let read = stream.read(&mut piece).unwrap();
+    honest.receive(&piece[..read]);
+    honest.next_event(0).unwrap();
+    let mut replay = TcpStream::connect((HERE, port)).unwrap();
+    replay.write_all(&recorded).unwrap();
+    let mut answers = Vec::new();
+    replay.read_to_end(&mut answers).unwrap();
+    let answers = String::from_utf8_lossy(&answers).into_owned();
+    assert!(
+        answers.contains("challenge") && answers.contains("wrong_key") && !answers.contains("accepted"),
+        "{answers}"
+    );
+}
+
+#[test]
+fn a_client_with_a_key_leaves_a_server_that_has_another_or_none() {
+    let (mut server, mut client) = (Agent::start(), Agent::start());
+    let port = serve(&mut server, &json!({}));
+    client.prepare("load", &tcp(&with_key(port, KEY_BASE64), &json!({})));
+    assert_eq!(client.failure().code, "no_key");
+    client.prepare("load", &tcp(&with_key(port, "no base64!"), &json!({})));
+    assert_eq!(client.failure().code, "bad_key");
+}
+
+#[test]
+fn a_thousand_idle_sessions_of_one_peer_leave_another_one_served() {
+    let (mut server, mut client) = (Agent::start(), Agent::start());
+    let port = serve(&mut server, &limits(&json!({"sessions": 20, "idle_ms": 600_000})));
+    let mut held = Vec::new();
+    let mut refused = 0;
+    for _ in 0..1000 {
+        let mut control = Control::asking(ELSEWHERE, port, open(TCP), None);
+        match control.hear() {
+            Some(FromServer::Accepted { .. }) => held.push(control),
+            Some(FromServer::Refused(refusal)) => {
+                assert_eq!(refusal.code, "too_many_sessions");
+                assert!(refusal.message.contains("127.0.0.77"), "{}", refusal.message);
+                refused += 1;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((held.len(), refused), (20, 980));
+    // And as many connections that say nothing at all, which put nobody out but themselves.
+    let silent: Vec<TcpStream> = (0..1000)
+        .map(|_| leadline_sys::net::connect_tcp((HERE, port).into(), Some(ELSEWHERE), PATIENCE).unwrap())
+        .collect();
+    let outcome = client.run(&rr(&target("127.0.0.1", port), &json!({"number": 50, "duration_ms": 50_000})));
+    assert!(outcome.errors.is_empty(), "{outcome:?}");
+    drop(silent);
+}
+
+#[test]
+fn who_has_asked_for_nothing_by_then_is_closed() {
+    let mut server = Agent::start();
+    let port = serve(&mut server, &limits(&json!({"idle_ms": 50})));
+    let mut silent = TcpStream::connect((HERE, port)).unwrap();
+    silent.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(silent.read(&mut [0; 1]).unwrap(), 0);
+    let mut idle = Control::asking(HERE, port, open(TCP), None);
+    idle.token();
+    assert_eq!(idle.refusal(), "idle");
+}
+
+#[test]
+fn a_session_that_asks_for_more_than_the_rate_is_refused_in_one_line() {
+    let (mut server, mut client) = (Agent::start(), Agent::start());
+    let port = serve(&mut server, &limits(&json!({"rate_bps": 10_000_000, "flows": 2})));
+    let target = target("127.0.0.1", port);
+    let cases = [
+        (tcp(&target, &json!({})), "too_fast"),
+        (udp(&target, &json!({"rate_pps": 10_000.0})), "too_fast"),
+        (tcp(&target, &json!({"rate_bps": 1_000_000, "flows": 3})), "too_many_flows"),
+        (tcp(&target, &json!({"rate_bps": 1_000_000, "congestion": "no-such"})), "unknown_congestion"),
+    ];
+    for (workload, code) in cases {
+        client.prepare("load", &workload);
+        let failure = client.failure();
+        assert_eq!(failure.code, code);
+        assert!(!failure.message.contains('\n'), "{}", failure.message);
+    }
+    // What is answered names no rate: it ends when it comes to more.
+    client.begin("load", &rr(&target, &json!({"duration_ms": 50_000, "response_bytes": 1 << 20})));
+    assert_eq!(client.failure().code, "too_fast");
+    let outcome = client.run(&tcp(&target, &json!({"rate_bps": 1_000_000, "duration_ms": 200})));
+    assert!(outcome.errors.is_empty(), "{outcome:?}");
+}

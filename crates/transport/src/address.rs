@@ -1,0 +1,99 @@
+//! Whether a UDP flow's client is at the address that its packets bear. A source address is easily forged, so a `Hello` is answered
+//! with a nonce of the same length, and only who returns it from the same address and port has shown to receive there.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::datagram::{Header, HeaderKind};
+use crate::key::{KeyError, SharedKey};
+
+/// Makes and recognises nonces. It keeps nothing per client: a nonce is derived from the address that it is sent to.
+#[derive(Debug)]
+pub struct AddressCheck {
+    secret: SharedKey,
+}
+
+/// What a `Hello` deserves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HelloAnswer {
+    /// This packet, as long as the `Hello`, and nothing else.
+    Challenge(Header),
+    /// The client receives at its address: the flow is welcome.
+    Proven,
+}
+
+impl AddressCheck {
+    /// With a secret that is random and of this server alone.
+    ///
+    /// # Errors
+    /// A secret that is none.
+    pub fn new(secret: &[u8]) -> Result<Self, KeyError> {
+        Ok(Self { secret: SharedKey::new(secret)? })
+    }
+
+    /// A `Hello` of a known session came from `client`.
+    pub fn handle_hello(&self, hello: &Header, client: SocketAddr) -> HelloAnswer {
+        let nonce = self.nonce(hello, client);
+        if hello.sequence == nonce {
+            HelloAnswer::Proven
+        } else {
+            HelloAnswer::Challenge(Header { kind: HeaderKind::Challenge, sequence: nonce, ..*hello })
+        }
+    }
+
+    /// Never 0, which is what a first `Hello` bears.
+    fn nonce(&self, hello: &Header, client: SocketAddr) -> u64 {
+        let address = match client.ip() {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
+        let covered = [
+            &hello.token.to_be_bytes()[..],
+            &hello.flow.to_be_bytes(),
+            &client.port().to_be_bytes(),
+            &address.octets(),
+        ];
+        let code = self.secret.sign(&covered.concat()).0;
+        u64::from_be_bytes(std::array::from_fn(|index| code[index])).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello(token: u64, flow: u32, sequence: u64) -> Header {
+        Header { kind: HeaderKind::Hello, token, flow, sequence, sent_ns: 5 }
+    }
+
+    fn nonce(check: &AddressCheck, hello: &Header, client: &str) -> u64 {
+        match check.handle_hello(hello, client.parse().unwrap()) {
+            HelloAnswer::Challenge(header) => {
+                assert_eq!((header.kind, header.token), (HeaderKind::Challenge, hello.token));
+                header.sequence
+            }
+            HelloAnswer::Proven => panic!("nothing was shown yet"),
+        }
+    }
+
+    #[test]
+    fn a_nonce_is_good_for_its_address_port_session_and_flow_alone() {
+        let check = AddressCheck::new(b"secret").unwrap();
+        let client = "192.0.2.1:1000";
+        let nonce = nonce(&check, &hello(7, 1, 0), client);
+        let answer =
+            |token, flow, client: &str| check.handle_hello(&hello(token, flow, nonce), client.parse().unwrap());
+        assert_eq!(answer(7, 1, client), HelloAnswer::Proven);
+        let others = [
+            (8, 1, client),
+            (7, 2, client),
+            (7, 1, "192.0.2.1:1001"),
+            (7, 1, "192.0.2.2:1000"),
+            (7, 1, "[2001:db8::1]:1000"),
+        ];
+        for (token, flow, client) in others {
+            assert_ne!(answer(token, flow, client), HelloAnswer::Proven, "{token} {flow} {client}");
+        }
+        let restarted = AddressCheck::new(b"another secret").unwrap();
+        assert_ne!(restarted.handle_hello(&hello(7, 1, nonce), client.parse().unwrap()), HelloAnswer::Proven);
+    }
+}
