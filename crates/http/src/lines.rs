@@ -37,6 +37,11 @@ impl LineReader {
         self.handed_out || self.carry.is_empty()
     }
 
+    /// What the buffer takes, bytes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.carry.capacity()
+    }
+
     /// The same buffer without the line in it.
     pub(crate) fn emptied(mut self) -> Self {
         self.carry.clear();

@@ -109,6 +109,13 @@ impl RequestParser {
         &self.line.target
     }
 
+    /// What its buffers take, bytes.
+    #[inline]
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.head.lines.held_bytes() + self.line.target.capacity()
+    }
+
     /// Whether a request has begun and not ended.
     #[must_use]
     pub fn is_amid_request(&self) -> bool {

@@ -135,6 +135,11 @@ impl Responder {
         self.count(Counter::Expired, 1);
     }
 
+    /// Counts a connection that was closed because it held much memory while all together held too much.
+    pub fn shed(&self) {
+        self.count(Counter::Shed, 1);
+    }
+
     /// Counts a TLS handshake.
     pub fn shook_hands(&self, resumed: bool) {
         self.count(if resumed { Counter::HandshakesResumed } else { Counter::HandshakesFull }, 1);

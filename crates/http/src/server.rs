@@ -88,6 +88,14 @@ impl ServerConnection {
         !self.held.is_empty() || self.waiting.len() >= MOST_WAITING
     }
 
+    /// What its buffers take, bytes.
+    #[inline]
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        let waiting = self.waiting.capacity() * size_of::<Waiting>();
+        self.parser.held_bytes() + self.out.capacity() + self.held.capacity() + waiting
+    }
+
     /// Whether there is something to send.
     #[inline]
     #[must_use]

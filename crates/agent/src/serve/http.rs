@@ -46,13 +46,27 @@ const LEAST_CONNECTIONS: usize = 256;
 struct Limits {
     /// Connections open at once, over all threads.
     connections: usize,
+    /// Connections of one peer.
+    per_peer: usize,
+    /// What all connections' buffers may take together, bytes; then those that hold more than little are closed.
+    memory_bytes: usize,
     /// How long a connection may be silent that is owed nothing, ns.
     idle_ns: u64,
     /// How long a peer may leave an answer untaken, ns.
     stalled_ns: u64,
 }
 
-const LIMITS: Limits = Limits { connections: 65_536, idle_ns: 60_000_000_000, stalled_ns: 600_000_000_000 };
+const LIMITS: Limits = Limits {
+    connections: 65_536,
+    per_peer: 65_536,
+    memory_bytes: 512 << 20,
+    idle_ns: 60_000_000_000,
+    stalled_ns: 600_000_000_000,
+};
+
+/// What a connection may always hold, bytes: requests and answers of usual sizes. With as many connections as there may be that is
+/// as much again as `Limits::memory_bytes`.
+const MODEST_BYTES: usize = 8 << 10;
 
 /// What a responder is to do, and where.
 pub struct Service {
@@ -68,6 +82,8 @@ pub struct Service {
     pub stalls: Option<Stalls>,
     /// Threads; one per CPU that it may use where absent.
     pub threads: Option<u32>,
+    /// Connections that one peer may have open.
+    pub most_per_peer: usize,
 }
 
 #[cfg(test)]
@@ -75,13 +91,13 @@ impl Service {
     /// The default answer, on these.
     pub fn on(plain: Vec<TcpListener>) -> Self {
         let (secure, tls, stalls, threads) = Default::default();
-        Self { plain, secure, tls, behaviour: Behaviour::default(), stalls, threads }
+        Self { plain, secure, tls, behaviour: Behaviour::default(), stalls, threads, most_per_peer: LIMITS.per_peer }
     }
 }
 
 /// Answer until the gate stops; returns at once.
 pub fn listen(service: Service, gate: &Arc<Gate>) -> io::Result<()> {
-    listen_within(LIMITS, Engine::Best, service, gate)
+    listen_within(Limits { per_peer: service.most_per_peer, ..LIMITS }, Engine::Best, service, gate)
 }
 
 /// What moves the bytes.
@@ -103,21 +119,25 @@ fn listen_within(limits: Limits, engine: Engine, service: Service, gate: &Arc<Ga
         Ok((rings, connections)) => (rings, connections, "io_uring".to_owned()),
         Err(error) => (Vec::new(), 0, format!("epoll: io_uring is not to be had ({})", plain_text(&error))),
     };
-    let (crew, bells) = Crew::new(threads, limits.connections)?;
+    let (crew, bells) = Crew::new(threads, &limits)?;
     let crew = Arc::new(crew);
     let setup = Setup { behaviour: service.behaviour, stalls: service.stalls, started_ns: monotonic_ns(), engine };
     for (own, (responder, bell)) in Responder::group(threads, setup).into_iter().zip(bells).enumerate() {
         let post = post(own, &service, responder, bell, limits, &crew, gate)?;
         let ring = rings.pop();
-        let gate = Arc::clone(gate);
+        let crew = Arc::clone(&crew);
         std::thread::Builder::new().name(format!("http-serve-{own}")).spawn(move || {
             be_punctual();
-            // A loop that fails leaves nothing to serve with; clients see their connections close.
-            let _ = match ring {
-                Some(ring) => Ringed::new(post, ring, connections)
-                    .map(|mut ringed| while !gate.stopped() && ringed.turn().is_ok() {}),
-                None => Polled::new(post).map(|mut polled| while !gate.stopped() && polled.turn().is_ok() {}),
+            let served = match ring {
+                Some(ring) => Ringed::new(post, ring, connections).and_then(Ringed::run),
+                None => Polled::new(post).and_then(Polled::run),
             };
+            // A loop that fails leaves nothing to serve with: its clients see their connections close, and the other threads serve
+            // those that come.
+            if let Err(error) = served {
+                crew.retire(own);
+                eprintln!("leadline-agent: a thread of the HTTP responder has ended: {error}");
+            }
         })?;
     }
     Ok(())

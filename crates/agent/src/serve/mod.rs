@@ -52,6 +52,7 @@ pub fn start(spec: &ServeSpec, gate: &Arc<Gate>) -> Result<Server, ErrorReport> 
     let (http_port, plain) = on_one_port(&addresses, spec.http_port, bind_tcp, |listener| listener)?;
     let (https_port, secure) = on_one_port(&addresses, spec.https_port, bind_tcp, |listener| listener)?;
     let per_peer = spec.per_peer.clone().unwrap_or_default();
+    let most_per_peer = per_peer.connections as usize;
     let limits = admission::Limits { longest_ms: spec.longest_ms, most_flows: spec.most_flows, per_peer };
     let house = Arc::new(entrance::House::new(limits, keys::shared(spec.key.as_ref())?)?);
     let listeners = sessions
@@ -60,7 +61,7 @@ pub fn start(spec: &ServeSpec, gate: &Arc<Gate>) -> Result<Server, ErrorReport> 
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| system_error("starting the session listener", &error))?;
     if !plain.is_empty() || !secure.is_empty() {
-        let service = http::Service { plain, secure, tls, behaviour, stalls, threads: spec.threads };
+        let service = http::Service { plain, secure, tls, behaviour, stalls, threads: spec.threads, most_per_peer };
         http::listen(service, gate).map_err(|error| system_error("starting the HTTP responder", &error))?;
     }
     Ok(Server { port, http_port, https_port, listeners })

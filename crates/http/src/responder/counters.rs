@@ -38,6 +38,8 @@ pub(crate) enum Counter {
     Refused,
     /// Of these, closed because nothing had moved on them for too long.
     Expired,
+    /// Of these, closed because they held much memory while all together held too much.
+    Shed,
     /// Answers with 500 because a share of errors was asked for.
     Errors,
     /// Answers that were held back for a while.
@@ -49,7 +51,7 @@ pub(crate) enum Counter {
 }
 
 impl Counter {
-    const ALL: [(Counter, &'static str); 11] = [
+    const ALL: [(Counter, &'static str); 12] = [
         (Counter::Requests, "requests"),
         (Counter::OwnRequests, "own_requests"),
         (Counter::BytesReceived, "bytes_received"),
@@ -57,6 +59,7 @@ impl Counter {
         (Counter::Connections, "connections"),
         (Counter::Refused, "refused"),
         (Counter::Expired, "expired"),
+        (Counter::Shed, "shed"),
         (Counter::Errors, "errors"),
         (Counter::Delayed, "delayed"),
         (Counter::HandshakesFull, "handshakes_full"),

@@ -6,6 +6,8 @@ use leadline_http::{Responder, ServerConnection, Stream};
 
 /// Once so much ciphertext waits, bytes, no more is made.
 const CIPHER_LIMIT_BYTES: usize = 64 * 1024;
+/// What a TLS connection takes besides, bytes: its state and a record that is being read (RFC 8446, 5.2: 2^14 + 256 bytes).
+const TLS_BYTES: usize = 20 * 1024;
 
 /// A connection, whatever its sockets.
 #[derive(Default)]
@@ -101,6 +103,22 @@ impl Peer {
                 tls.sent(bytes);
                 tls.seal(&mut self.machine, responder, now_ns);
             }
+        }
+    }
+
+    /// What its buffers take, bytes; output may be held once more by what sends it.
+    #[inline]
+    pub fn held_bytes(&self) -> usize {
+        let tls_bytes = self.tls.as_ref().map_or(0, |tls| TLS_BYTES + 2 * tls.cipher.capacity());
+        2 * self.machine.held_bytes() + tls_bytes
+    }
+
+    /// What of it a connection cannot do without.
+    pub fn least_bytes(&self) -> usize {
+        if self.tls.is_some() {
+            TLS_BYTES
+        } else {
+            0
         }
     }
 

@@ -55,7 +55,18 @@ impl Polled {
         Ok(Self { worker: Worker::new(post, most), poll, buffer, ready: Vec::with_capacity(BATCH) })
     }
 
-    pub fn turn(&mut self) -> io::Result<()> {
+    /// Serves until the gate stops, or the poll fails.
+    pub fn run(mut self) -> io::Result<()> {
+        while !self.worker.post.gate.stopped() {
+            if let Err(error) = self.turn() {
+                self.worker.dismiss_all();
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self) -> io::Result<()> {
         let now_ns = monotonic_ns();
         if self.worker.is_rested(now_ns) {
             for (token, door) in (DOORS..).zip(&self.worker.post.doors) {
@@ -102,7 +113,7 @@ impl Polled {
         match door.listener.accept() {
             Ok((socket, _)) => {
                 post.responder.accepted();
-                match post.crew.place(post.own, Newcomer { socket, over_tls: door.over_tls }) {
+                match post.crew.place(post.own, Newcomer::new(socket, door.over_tls)) {
                     Placement::Own(newcomer) => self.adopt(newcomer, now_ns),
                     Placement::Handed => {}
                     Placement::Refused => post.responder.refused(),
@@ -151,7 +162,7 @@ impl Polled {
             Ok(goes_on)
         });
         match outcome {
-            Ok(true) => self.worker.table.set_timer(index),
+            Ok(true) if self.worker.may_hold(index) => self.worker.table.set_timer(index),
             _ => self.worker.dismiss(index),
         }
     }

@@ -56,10 +56,22 @@ impl Ringed {
         Ok(Self { worker: Worker::new(post, connections), ring, first })
     }
 
-    pub fn turn(&mut self) -> io::Result<()> {
+    /// Serves until the gate stops, or the ring fails.
+    pub fn run(mut self) -> io::Result<()> {
+        while !self.worker.post.gate.stopped() {
+            if let Err(error) = self.turn() {
+                self.worker.dismiss_all();
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self) -> io::Result<()> {
         // What is queued goes with the wait, so that has to be outside of a stall, too.
         let now_ns = self.worker.look();
         if self.worker.is_rested(now_ns) {
+            // Those that did not end go on as they are.
             for (slot, door) in (BELL + 1..).zip(&self.worker.post.doors) {
                 self.ring.accept(slot, &door.listener)?;
             }
@@ -102,7 +114,7 @@ impl Ringed {
         match completion {
             Completion::Accepted(socket) => {
                 post.responder.accepted();
-                let newcomer = Newcomer { socket: TcpStream::from(socket), over_tls: door.over_tls };
+                let newcomer = Newcomer::new(TcpStream::from(socket), door.over_tls);
                 match post.crew.place(post.own, newcomer) {
                     Placement::Own(newcomer) => self.adopt(newcomer, now_ns),
                     Placement::Handed => Ok(()),
@@ -171,6 +183,9 @@ impl Ringed {
             }
             Completion::Ended(Err(_)) | Completion::NotSent(..) => return self.close(index),
             Completion::Writable | Completion::Accepted(_) => {}
+        }
+        if !self.worker.may_hold(index) {
+            return self.close(index);
         }
         self.pump(index)
     }

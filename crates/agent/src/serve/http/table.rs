@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::net::TcpStream;
 
+use super::crew::{Newcomer, PeerPlace};
 use super::peer::Peer;
 use super::{Limits, LINGER_BYTES};
 
@@ -21,11 +22,16 @@ pub struct Connection<E> {
     due_ns: Option<u64>,
     /// Once the last answer is out: how much more input is taken and dropped, bytes.
     pub linger_bytes: Option<usize>,
+    /// Which peer it is counted as.
+    pub place: PeerPlace,
+    /// What it was last counted to hold, bytes.
+    pub held_bytes: usize,
 }
 
 impl<E> Connection<E> {
-    pub fn new(socket: TcpStream, peer: Peer, engine: E, now_ns: u64) -> Self {
-        Self { socket, peer, engine, seen_ns: now_ns, due_ns: None, linger_bytes: None }
+    pub fn new(newcomer: Newcomer, peer: Peer, engine: E, now_ns: u64) -> Self {
+        let Newcomer { socket, place, .. } = newcomer;
+        Self { socket, peer, engine, seen_ns: now_ns, due_ns: None, linger_bytes: None, place, held_bytes: 0 }
     }
 
     /// From now on only the peer's end is waited for: closing with input unread would reset the answer.
@@ -75,13 +81,21 @@ impl<E> Table<E> {
         self.entries.get_mut(index)?.as_mut()
     }
 
-    pub fn remove(&mut self, index: usize) {
-        if let Some(due_ns) = self.entries[index].take().map(|connection| connection.due_ns) {
-            if let Some(due_ns) = due_ns {
-                self.timers.remove(&(due_ns, index));
-            }
-            self.free.push(index);
+    /// Takes a connection out.
+    pub fn remove(&mut self, index: usize) -> Option<Connection<E>> {
+        let connection = self.entries[index].take()?;
+        if let Some(due_ns) = connection.due_ns {
+            self.timers.remove(&(due_ns, index));
         }
+        self.free.push(index);
+        Some(connection)
+    }
+
+    /// Takes all connections out.
+    pub fn drain(&mut self) -> impl Iterator<Item = Connection<E>> + use<'_, E> {
+        self.timers.clear();
+        self.free.clear();
+        self.entries.drain(..).flatten()
     }
 
     /// Sets a connection's timer for when its next answer is due.

@@ -37,6 +37,7 @@ on_both_engines!(
     nothing_moves_during_a_stall,
     tls_answers_and_counts_its_handshakes,
     tls_garbage_is_counted_and_closed,
+    who_holds_much_is_closed_once_all_hold_too_much_and_others_are_served,
 );
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -255,6 +256,33 @@ fn nothing_moves_during_a_stall(engine: Engine) {
         assert_eq!(number("stalls"), last / every_ns);
         assert!(last < every_ns || last % every_ns >= length_ns, "answered {} ns into a stall", last % every_ns);
     }
+}
+
+fn who_holds_much_is_closed_once_all_hold_too_much_and_others_are_served(engine: Engine) {
+    const HEAD_BYTES: usize = 40 << 10;
+    const MEMORY_BYTES: usize = 1 << 20;
+    let server = serve(engine, Limits { memory_bytes: MEMORY_BYTES, ..LIMITS }, plain());
+    // A request that has not ended, and is not too long yet.
+    let head = [b"GET / HTTP/1.1\r\nX: ", &[b'x'; HEAD_BYTES][..]].concat();
+    let hostile: Vec<TcpStream> = (0..100)
+        .map(|_| {
+            let mut socket = server.connect();
+            // It may be closed before all is written.
+            let _ = socket.write_all(&head);
+            socket
+        })
+        .collect();
+    let most_left = MEMORY_BYTES / HEAD_BYTES;
+    while server.counted("shed") < (hostile.len() - most_left) as u64 {}
+    assert!(is_answered(&server.connect()), "one that wants little");
+    drop(hostile);
+    // What they held is given back.
+    let whole = [&head[..], b"\r\n\r\n"].concat();
+    let is_served = || {
+        let mut socket = server.connect();
+        socket.write_all(&whole).is_ok() && matches!(socket.read(&mut [0; 4096]), Ok(read) if read > 0)
+    };
+    while !is_served() {}
 }
 
 /// A client's TLS over a blocking socket.

@@ -9,10 +9,10 @@ use leadline_http::tls::ServerTls;
 use leadline_http::Responder;
 use leadline_sys::clock::monotonic_ns;
 
-use super::crew::{Crew, Newcomer};
+use super::crew::{Crew, Newcomer, PeerPlace};
 use super::peer::Peer;
 use super::table::{Connection, Table};
-use super::Limits;
+use super::{Limits, MODEST_BYTES};
 use crate::flows::TURN_NS;
 use crate::gate::Gate;
 
@@ -99,18 +99,50 @@ impl<E> Worker<E> {
             }
             _ => Some(Peer::default()),
         };
-        let connection = peer.map(|peer| Connection::new(newcomer.socket, peer, engine, now_ns));
+        let place = newcomer.place;
+        let connection = peer.map(|peer| Connection::new(newcomer, peer, engine, now_ns));
         let index = connection.and_then(|connection| self.table.admit(connection));
         if index.is_none() {
             self.post.responder.refused();
-            self.post.crew.left(self.post.own);
+            self.left(place, 0);
         }
         index
     }
 
+    /// Counts what a connection holds now. False where all connections together hold too much and this one more than little: it is
+    /// to be closed.
+    #[inline]
+    pub fn may_hold(&mut self, index: usize) -> bool {
+        let Some(connection) = self.table.find(index) else { return true };
+        let held_bytes = connection.peer.held_bytes();
+        let before_bytes = std::mem::replace(&mut connection.held_bytes, held_bytes);
+        if held_bytes == before_bytes {
+            return true;
+        }
+        let is_modest = held_bytes <= connection.peer.least_bytes() + MODEST_BYTES;
+        let is_within = self.post.crew.hold(before_bytes, held_bytes);
+        if is_within || is_modest || held_bytes < before_bytes {
+            return true;
+        }
+        self.post.responder.shed();
+        false
+    }
+
     /// Forgets a connection, which closes it.
     pub fn dismiss(&mut self, index: usize) {
-        self.table.remove(index);
-        self.post.crew.left(self.post.own);
+        if let Some(connection) = self.table.remove(index) {
+            self.left(connection.place, connection.held_bytes);
+        }
+    }
+
+    /// Forgets all connections: the thread ends.
+    pub fn dismiss_all(&mut self) {
+        for connection in self.table.drain() {
+            self.post.crew.left(self.post.own, connection.place, connection.held_bytes);
+        }
+    }
+
+    fn left(&self, place: PeerPlace, held_bytes: usize) {
+        self.post.crew.left(self.post.own, place, held_bytes);
     }
 }
