@@ -42,6 +42,10 @@ Ipv4 = Annotated[bool, typer.Option("-4", "--ipv4", help="IPv4 only.")]
 Ipv6 = Annotated[bool, typer.Option("-6", "--ipv6", help="IPv6 only.")]
 Bind = Annotated[str | None, typer.Option("--bind", help="Local address.", metavar="ADDR")]
 Port = Annotated[int, typer.Option("-p", "--port", min=1, max=65535, help="The server's port.", metavar="PORT")]
+KeyFile = Annotated[
+    Path | None,
+    typer.Option("--key-file", help="File with the key that the responder asks for.", metavar="FILE"),
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout; progress stays on stderr.")]
 Out = Annotated[
     Path | None, typer.Option("--out", help="Keep every sample in a new run folder in this one.", metavar="DIR")

@@ -112,9 +112,16 @@ def family(ipv4: bool, ipv6: bool) -> Literal["v4", "v6"] | None:
 
 
 def aim(
-    test: TcpTest | UdpTest | RrTest, host: str, port: int, family: Literal["v4", "v6"] | None, bind: str | None
+    test: TcpTest | UdpTest | RrTest,
+    host: str,
+    port: int,
+    family: Literal["v4", "v6"] | None,
+    bind: str | None,
+    key_file: Path | None = None,
 ) -> LoadWorkload:
-    """The load on a server, with what only a command line knows: the address family as given, and the local address."""
+    """The load on a server, with what only a command line knows: the address family as given, the local address, and the
+    file with the server's key."""
+    from leadline.cli.key_file import give_key
     from leadline.contract.models import HttpWorkload
     from leadline.trial.workloads import workload
 
@@ -122,4 +129,5 @@ def aim(
     if not isinstance(load, HttpWorkload):  # which is made with them
         load.target.ip_version = family
         load.bind = bind
+    give_key(load, key_file)
     return load

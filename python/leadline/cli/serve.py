@@ -14,8 +14,10 @@ from leadline.errors import InputError
 NAME = "serve"
 CLASS = Grouped
 EXAMPLE = """\
-Example: leadline serve --bind 0.0.0.0
+Example: leadline serve
 
+    leadline serve --bind 0.0.0.0 --key-file key --no-http
+    leadline serve --bind 192.0.2.1 --max-rate 1gbit --max-sessions 4
     leadline serve --http --size 1000 --delay 5ms --shape exponential
     leadline serve --http --errors 0.01 --stall 1s/5s
     leadline serve --http --https-port 8443 --certificate server.pem --key server.key
@@ -25,7 +27,8 @@ A request's query changes the answer to that request:
 What came and what was answered: http://HOST:8080/_leadline/stats
 """
 
-_WHERE, _ANSWER, _TLS = "Where", "Answers to http requests", "TLS"
+_WHERE, _ANSWER, _TLS, _ACCESS = "Where", "Answers to http requests", "TLS", "Who may use it, and how much"
+_MOST = 1_000_000
 
 
 def command(
@@ -45,6 +48,9 @@ def command(
         int, typer.Option("--http-port", min=1, max=65535, help="Port of http.", rich_help_panel=_WHERE)
     ] = 8080,
     http: Annotated[bool, typer.Option("--http", help="Answer http alone.", rich_help_panel=_WHERE)] = False,
+    no_http: Annotated[
+        bool, typer.Option("--no-http", help="Answer tcp, udp and rr alone.", rich_help_panel=_WHERE)
+    ] = False,
     threads: Annotated[
         int | None,
         typer.Option(
@@ -110,6 +116,59 @@ def command(
     key: Annotated[
         Path | None, typer.Option("--key", help="Its key, PEM.", metavar="FILE", rich_help_panel=_TLS)
     ] = None,
+    key_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--key-file",
+            help="Answer tcp, udp and rr only to clients with the key in this file; http knows no key.",
+            metavar="FILE",
+            rich_help_panel=_ACCESS,
+        ),
+    ] = None,
+    max_sessions: Annotated[
+        int | None,
+        typer.Option(
+            "--max-sessions", min=1, max=_MOST, help="Sessions of one peer at once; 64.", rich_help_panel=_ACCESS
+        ),
+    ] = None,
+    max_flows: Annotated[
+        int | None,
+        typer.Option(
+            "--max-flows",
+            min=1,
+            max=_MOST,
+            help="Flows of one peer at once, over all of its sessions; 4096.",
+            rich_help_panel=_ACCESS,
+        ),
+    ] = None,
+    max_connections: Annotated[
+        int | None,
+        typer.Option(
+            "--max-connections",
+            min=1,
+            max=_MOST,
+            help="Http connections of one peer at once; 32768.",
+            rich_help_panel=_ACCESS,
+        ),
+    ] = None,
+    max_rate: Annotated[
+        str | None,
+        typer.Option(
+            "--max-rate",
+            help="Payload that one session may ask for: 1gbit. Any otherwise.",
+            metavar="RATE",
+            rich_help_panel=_ACCESS,
+        ),
+    ] = None,
+    max_idle: Annotated[
+        str | None,
+        typer.Option(
+            "--max-idle",
+            help="Close a connection that has not asked for a session by then; 10s.",
+            metavar="TIME",
+            rich_help_panel=_ACCESS,
+        ),
+    ] = None,
 ) -> int:
     """Answer tcp, udp, rr and http load."""
     from leadline.fleet import agent_binary
@@ -118,6 +177,10 @@ def command(
         raise InputError("--certificate and --key go together", hint="give both, or none for a made certificate")
     if certificate is not None and https_port is None:
         raise InputError("--certificate without --https-port", hint="give --https-port 8443")
+    if http and no_http:
+        raise InputError("--http and --no-http exclude each other")
+    if http and (key_file is not None or max_rate is not None):
+        raise InputError("--key-file and --max-rate are for tcp, udp and rr", hint="leave out --http")
     answer = {
         "--status": status,
         "--size": _size(size),
@@ -130,10 +193,17 @@ def command(
         "--https-port": https_port,
         "--certificate": certificate,
         "--key": key,
+        "--key-file": key_file,
+        "--max-sessions": max_sessions,
+        "--max-flows": max_flows,
+        "--max-connections": max_connections,
+        "--max-rate": None if max_rate is None else _rate(max_rate),
+        "--max-idle": None if max_idle is None else f"{_duration_us('--max-idle', max_idle)}us",
     }
     argv = ["serve", *(part for address in bind or [] for part in ("--bind", address))]
     argv += ["--http"] if http else ["--port", str(port)]
-    argv += ["--http-port", str(http_port), *(["--chunked"] if chunked else [])]
+    argv += ["--no-http"] if no_http else ["--http-port", str(http_port)]
+    argv += ["--chunked"] if chunked else []
     argv += [part for name, value in answer.items() if value is not None for part in (name, str(value))]
     agent = str(agent_binary())
     # The server is the agent itself; nothing of ours has to stay beside it.
@@ -151,6 +221,18 @@ def _size(text: str) -> int:
     if size > largest:
         raise InputError(f"--size: {text} is too large", hint="at most 1GiB")
     return size
+
+
+def _rate(text: str) -> int:
+    from leadline.plan.units import UnitError, rate_bps
+
+    try:
+        rate = rate_bps(text)
+    except UnitError as error:
+        raise InputError(f"--max-rate: {error}") from None
+    if rate < 1:
+        raise InputError(f"--max-rate: {text} allows nothing", hint="write 1gbit; without it any rate is allowed")
+    return rate
 
 
 def _duration_us(option: str, text: str) -> int:

@@ -34,6 +34,7 @@ def command(
     ipv6: o.Ipv6 = False,
     bind: o.Bind = None,
     port: o.Port = 5201,
+    key_file: o.KeyFile = None,
     interval: o.Interval = None,
     json: o.Json = False,
     out: o.Out = None,
@@ -58,7 +59,7 @@ def command(
         },
     )
     interval_ms = quick.interval(interval)
-    load = quick.aim(test, host, port, quick.family(ipv4, ipv6), bind)
+    load = quick.aim(test, host, port, quick.family(ipv4, ipv6), bind, key_file)
     from leadline.cli import measuring
 
     return measuring.run(test, load, quick.Wanted(host, json, out, target or [], interval_ms=interval_ms))

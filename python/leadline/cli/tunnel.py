@@ -86,6 +86,7 @@ def command(
     traffic_rate: t.TrafficRate = None,
     size: t.Size = None,
     traffic_duration: t.TrafficDuration = None,
+    key_file: t.KeyFile = None,
     reverse: t.Reverse = False,
     bidir: t.Bidirectional = False,
     server_pid: t.ServerPid = None,
@@ -133,6 +134,7 @@ def measurement(given: Mapping[str, Any]) -> tuple[list[tuple[TunnelTest, Tunnel
     ]
     tunnel_given.check_addresses(tests[0].addresses)
     access = tunnel_given.access_of(given)
+    from leadline.cli.key_file import give_key
     from leadline.trial.tunnel_workload import tunnel_workload
 
     wanted = quick.Wanted(
@@ -143,7 +145,10 @@ def measurement(given: Mapping[str, Any]) -> tuple[list[tuple[TunnelTest, Tunnel
         find_rate=choke,
         server_pid=given["server_pid"],
     )
-    return [(test, tunnel_workload(test, access, test.number or 1)) for test in tests], wanted
+    loads = [(test, tunnel_workload(test, access, test.number or 1)) for test in tests]
+    for _, load in loads:
+        give_key(load, given["key_file"])
+    return loads, wanted
 
 
 def _check(given: Mapping[str, Any]) -> None:

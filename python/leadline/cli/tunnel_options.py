@@ -221,6 +221,15 @@ Traffic = Annotated[
         rich_help_panel=_TRAFFIC,
     ),
 ]
+KeyFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--key-file",
+        help="File with the key that the `leadline serve` of --to asks for.",
+        metavar="FILE",
+        rich_help_panel=_TRAFFIC,
+    ),
+]
 To = Annotated[
     str | None,
     typer.Option(
