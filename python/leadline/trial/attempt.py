@@ -171,7 +171,7 @@ async def _test(test: Test, label: str, up: _Up, spot: Place, around: Surroundin
     elif isinstance(test, TunnelTest):
         raise LeadlineError(f"{test.name}: a tunnel test needs a fleet", hint="give the plan clients: {fleet: true}")
     else:
-        workloads = {client: workload(test, address) for client in able}
+        workloads = {client: workload(test, address, key=spot.key) for client in able}
     await place.observe(spot, name, around.observe_period_ms, ledger)
     ledger.tell(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
     status, error = "done", None

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import math
+import secrets
 import socket
+from base64 import b64encode
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -46,6 +48,8 @@ class Place:
     agents: dict[str, Agent] = field(default_factory=dict)
     clocks: dict[str, ClockComparison] = field(default_factory=dict)
     server_address: dict[int, str] = field(default_factory=dict)
+    key: str | None = field(default=None, repr=False)
+    """What the server of given hosts asks for: random, of this trial alone, and kept nowhere."""
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -112,6 +116,7 @@ async def build(case: Case, label: str, ledger: Ledger) -> Place:
             launches = _lab_launches(place.lab)
             place.server_address = _server_addresses(place.lab)
         else:
+            place.key = b64encode(secrets.token_bytes(32)).decode()
             launches = {name: launch_on(address) for name, address in named.items()}
             place.server_address = await asyncio.to_thread(_given_addresses, named[SERVER])
         await _start_agents(place, launches, ledger)
@@ -123,7 +128,7 @@ async def build(case: Case, label: str, ledger: Ledger) -> Place:
         bind = _bind(place, own[SERVER])
         longest_ms = max(test.longest_ms for test in case.tests) + _PROBE_MS
         https = any(isinstance(test, HttpTest) and test.scheme == "https" for test in case.tests)
-        serving = serve_everything(bind, longest_ms, https=https)
+        serving = serve_everything(bind, longest_ms, https=https, key=place.key)
         await place.agents[SERVER].prepare(f"{label}/setup", SERVE_TASK, serving)
     except BaseException:
         await place.aclose()

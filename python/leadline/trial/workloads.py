@@ -14,6 +14,7 @@ from leadline.contract.models import (
     HttpScript,
     HttpTimeouts,
     HttpWorkload,
+    PeerLimits,
     RateStage,
     Resolution,
     RrWorkload,
@@ -46,11 +47,16 @@ PLAIN_ANSWER = HttpAnswer(
 )
 """What a responder says that nobody told anything else."""
 
+OWN_CLIENTS = PeerLimits(sessions=1024, flows=1_000_000, connections=65_536, idle_ms=30_000)
+"""What a server of ours leaves to each of our own clients, who may all come from one address: all that there is."""
+
 LoadWorkload = TcpWorkload | UdpWorkload | RrWorkload | HttpWorkload | TunnelWorkload
 
 
-def serve_everything(bind: list[str], longest_ms: int, *, https: bool = False) -> ServeWorkload:
-    """The server of a run: answers every test, for as long as the longest may take; over TLS where one asks for it."""
+def serve_everything(bind: list[str], longest_ms: int, *, https: bool = False, key: str | None = None) -> ServeWorkload:
+    """The server of a run: answers every test, for as long as the longest may take; over TLS where one asks for it.
+    With a key (base64) its sessions are for those who know it.
+    """
     return ServeWorkload(
         bind=bind,
         port=SESSION_PORT,
@@ -59,6 +65,8 @@ def serve_everything(bind: list[str], longest_ms: int, *, https: bool = False) -
         answer=PLAIN_ANSWER,
         longest_ms=longest_ms,
         most_flows=_MOST_FLOWS,
+        key=key,
+        per_peer=OWN_CLIENTS,
     )
 
 
@@ -67,11 +75,11 @@ ServedTest = TcpTest | UdpTest | RrTest | HttpTest
 
 
 def workload(
-    test: ServedTest, host: str, *, port: int = SESSION_PORT
+    test: ServedTest, host: str, *, port: int = SESSION_PORT, key: str | None = None
 ) -> TcpWorkload | UdpWorkload | RrWorkload | HttpWorkload:
-    """What one client does in a test against the server at `host` (an address or a name)."""
+    """What one client does in a test against the server at `host` (an address or a name), which may ask for a key."""
     version: Literal["v4", "v6"] = "v6" if test.ip == 6 else "v4"
-    target = Target(host=host, port=port, ip_version=version)
+    target = Target(host=host, port=port, ip_version=version, key=key)
     match test:
         case TcpTest():
             return TcpWorkload(

@@ -52,6 +52,14 @@ def test_the_server_answers_for_as_long_as_it_is_told() -> None:
     serve = serve_everything(["10.82.0.2"], 12_000)
     assert (serve.bind, serve.port, serve.http_port) == (["10.82.0.2"], 5201, 8080)
     assert serve.longest_ms == 12_000
+    assert serve.key is None
+
+
+def test_a_key_is_the_servers_and_every_sessions() -> None:
+    assert serve_everything(["10.82.0.2"], 12_000, key="a2V5").key == "a2V5"
+    load = workload(validate_input(TcpTest, {"name": "t"}), "10.82.0.2", key="a2V5")
+    assert isinstance(load, TcpWorkload)
+    assert load.target.key == "a2V5"
 
 
 def test_https_has_its_own_port_and_listener() -> None:
