@@ -1,5 +1,7 @@
-"""`serve` and packets whose source address is forged, in a network namespace of its own: nothing of a session reaches an address
-that has not shown to receive there."""
+"""`serve` and packets whose source address is forged, in a network namespace of its own.
+
+Nothing of a session reaches an address that has not shown to receive there.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,7 @@ def forged(source, source_port, payload):
 
 
 def look():
-    # The UDP payload that the server sent to each address and port. Loopback shows each packet twice, on its way out and in.
+    # The UDP payload that the server sent to each address and port. Loopback shows each packet twice.
     while True:
         try:
             packet, (*_, way, _, _) = watch.recvfrom(65536, socket.MSG_DONTWAIT)
@@ -140,7 +142,10 @@ def namespace() -> tuple[str, ...] | None:
     """What runs a program in a network namespace where it may forge packets; None where nothing does."""
     for flags in (("--net",), ("--map-root-user", "--net")):
         command = ("unshare", *flags)
-        if shutil.which("unshare") and subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0:
+        if (
+            shutil.which("unshare")
+            and subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0
+        ):
             return command
     return None
 

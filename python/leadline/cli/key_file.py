@@ -1,4 +1,4 @@
-"""`--key-file`: the key that a responder shares with its clients, read once. What it says to people never shows the key."""
+"""`--key-file`: the key that a responder shares with its clients, read once. No message of here shows the key."""
 
 from __future__ import annotations
 

@@ -119,8 +119,9 @@ def aim(
     bind: str | None,
     key_file: Path | None = None,
 ) -> LoadWorkload:
-    """The load on a server, with what only a command line knows: the address family as given, the local address, and the
-    file with the server's key."""
+    """The load on a server, with what only a command line knows: the address family as given, the local address, the
+    file with the server's key.
+    """
     from leadline.cli.key_file import give_key
     from leadline.contract.models import HttpWorkload
     from leadline.trial.workloads import workload
