@@ -13,7 +13,7 @@ use crate::{CryptoSpec, HttpAnswer, HttpSpec, TunnelSpec};
 pub enum Workload {
     /// Answer `tcp`, `udp`, `rr` and `http` load until stopped.
     #[schemars(title = "ServeWorkload")]
-    Serve(ServeSpec),
+    Serve(Box<ServeSpec>),
     /// Bulk TCP.
     #[schemars(title = "TcpWorkload")]
     Tcp(TcpSpec),
