@@ -196,3 +196,14 @@ def test_each_option_that_takes_a_condition_has_an_example(name: str) -> None:
     options = {flag for option in command(name).params for flag in option.opts} & set(CONDITIONS)
     exemplified = {option for option, _ in hints(name)} | {flag for flag in options if flag in " ".join(examples(name))}
     assert exemplified >= options
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("plan", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda plan: plan.name)
+def test_commands_in_the_comments_of_a_plan_expand(plan: Path, workplace: Path) -> None:
+    """As far as they go without measuring: the plans themselves run in tests/lab."""
+    text = re.sub(r"\\\n# *", "", plan.read_text(encoding="utf-8"))
+    lines = [line.rstrip() for line in re.findall(r"^# +(leadline run .*?)(?:   .*|  [a-z].*)?$", text, re.MULTILINE)]
+    if lines:
+        succeed([f"{line} --dry-run" for line in lines], workplace)
+    assert len(lines) == plan.read_text(encoding="utf-8").count("leadline run ")
