@@ -237,7 +237,7 @@ class _Reader:
             first = entries[key.value].mark
             where = f" (first in line {first.line})" if first.line is not None else ""
             raise mark.error(f"the key '{key.value}' is here twice{where}", hint="remove one")
-        return str(key.value)
+        return _whole_characters(str(key.value), mark)
 
     @contextmanager
     def _kept(self) -> Iterator[None]:
@@ -251,7 +251,7 @@ class _Reader:
 
     def _scalar(self, node: Any, mark: Mark) -> Scalar:
         if node.tag in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:timestamp"):
-            return str(node.value)
+            return _whole_characters(str(node.value), mark)
         try:
             value: Any = self._scalars.construct_object(node)
         except ValueError:
@@ -262,6 +262,13 @@ class _Reader:
 
     def _mark(self, node: Any) -> Mark:
         return self._fixed or Mark(self._file, node.start_mark.line + 1)
+
+
+def _whole_characters(text: str, mark: Mark) -> str:
+    """The text, whose escapes must not stand for halves of characters: no file and no program could hold them."""
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise mark.error("'\\ud800' to '\\udfff' are halves of characters", hint="write the character itself")
+    return text
 
 
 _MOST_NODES = 100_000

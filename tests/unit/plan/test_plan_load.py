@@ -401,6 +401,10 @@ COMPLAINTS = [
     ("name: a\ntests:\n\t- 1\n", "plan.yaml:3: a tab stands where YAML has spaces; indent with spaces"),
     ("name: a\n---\nname: b\n", "plan.yaml:2: a second document begins here ('---' or '...'); a plan is one document"),
     ("name: a\nb: \x01\n", "plan.yaml:2: a character that text cannot hold (U+0001); remove it"),
+    (
+        'name: "\\ud800"\nsut: {kind: route}\n',
+        "plan.yaml:1: '\\ud800' to '\\udfff' are halves of characters; write the character itself",
+    ),
     ("name: *x\n", "plan.yaml:1: '*x' refers to nothing; put text that begins with '*' in quotation marks"),
     (
         "name: a\ntests: [{kind: tcp}\nclients: 1\n",
