@@ -261,7 +261,7 @@ def test_something_else_is_there(server: cli.Server) -> None:
         (("rr", "127.0.0.1", "-n", "0"), "1"),
         (("rr", "127.0.0.1", "-d", "1s", "--warmup", "2s"), "leadline: --warmup: 2000 ms of warm-up"),
         (("tcp", "127.0.0.1", "--target", "throughput_bps"), "METRIC < VALUE"),
-        (("tcp",), "host"),
+        (("tcp",), "HOST"),
         (("tcp", "127.0.0.1", "--nope"), "--nope"),
     ],
     ids=lambda value: " ".join(value[:1]) if isinstance(value, tuple) else value,
