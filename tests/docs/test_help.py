@@ -169,6 +169,8 @@ def served(line: str, folder: Path) -> Iterator[None]:
 @pytest.mark.lab
 @pytest.mark.parametrize("line", examples("serve"))
 def test_examples_of_serve_listen(line: str, workplace: Path) -> None:
+    (workplace / "key").write_text("a key that both know\n")
+    (workplace / "key").chmod(0o600)
     if "--certificate" in line:
         subprocess.run(
             shlex.split(

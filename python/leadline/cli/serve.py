@@ -17,7 +17,7 @@ EXAMPLE = """\
 Example: leadline serve
 
     leadline serve --bind 0.0.0.0 --key-file key --no-http
-    leadline serve --bind 192.0.2.1 --max-rate 1gbit --max-sessions 4
+    leadline serve --bind 0.0.0.0 --max-rate 1gbit --max-sessions 4
     leadline serve --http --size 1000 --delay 5ms --shape exponential
     leadline serve --http --errors 0.01 --stall 1s/5s
     leadline serve --http --https-port 8443 --certificate server.pem --key server.key
