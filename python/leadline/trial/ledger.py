@@ -33,7 +33,7 @@ class Ledger:
         observers: tuple[Observer, ...] = (),
         on_failed_observer: Callable[[Exception], None] | None = None,
     ) -> None:
-        """An observer's exception is passed to `on_failed_observer`, and it is told no more; without one it raises."""
+        """An observer that fails gets no more notices, and `on_failed_observer` its exception, which else raises."""
         self._sheet = sheet
         self._observers = list(observers)
         self._on_failed_observer = on_failed_observer

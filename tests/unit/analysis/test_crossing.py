@@ -20,7 +20,7 @@ MOVED = 10_000_000
 def crossed(
     data: TestData, received: int, sent: int, *, together: tuple[str, ...] = (), before: bool = True, after: bool = True
 ) -> TestData:
-    """The test with a gateway whose interfaces count so much from its beginning to its end."""
+    """The test with a gateway whose interfaces count these bytes from its beginning to its end."""
     data.given_gateways = {"gateway": together}
     instants = [*([EPOCH_NS - 50 * MS] if before else []), EPOCH_NS + 5 * S, *([EPOCH_NS + 11 * S] if after else [])]
     first = instants[0]
@@ -66,7 +66,7 @@ def test_enough_bytes_in_part_of_the_test_are_enough() -> None:
     assert reasons(crossed(steady_test(), 2 * MOVED, 2 * MOVED, before=False)) == {}
 
 
-def test_a_gateway_that_nobody_watched_is_undetermined() -> None:
+def test_a_gateway_that_was_not_observed_is_undetermined() -> None:
     data = steady_test()
     data.given_gateways = {"gateway": ()}
     assert reasons(data)["gateway-counters-unknown"][0] is Verdict.UNDETERMINED

@@ -54,7 +54,7 @@ def records(folder: RunFolder, kind: str) -> list[dict[str, Any]]:
     return [entry for entry in entries if entry.get("record") == kind]
 
 
-def test_an_exception_that_nobody_foresaw_fails_its_trial_and_the_run_goes_on(run: Any) -> None:
+def test_an_unforeseen_exception_fails_its_trial_and_the_run_goes_on(run: Any) -> None:
     folder, problems = run(ValueError("the moon is full"), AgentLost("gateway", "it fell silent"))
     ends = records(folder, "trial-end")
     assert [(end["trial"], end["status"], end["error"]["code"]) for end in ends] == [
