@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from leadline.cli import quick
 from leadline.errors import InputError
 from leadline.plan import ovpn
+from leadline.plan.regular_files import NotRegular, read_bounded
 from leadline.plan.tunnel import MOST_CLIENTS
 
 if TYPE_CHECKING:
@@ -244,9 +245,11 @@ def _text(file: Path, what: str) -> str:
 def _inside(file: Path) -> str:
     """A file's text; raises ValueError with a line for the user."""
     try:
-        if file.stat().st_size > _MOST_FILE_BYTES:
-            raise ValueError(f"{file} is longer than {_MOST_FILE_BYTES >> 20} MiB")
-        return file.read_text(encoding="utf-8")
+        # What is no regular file has no size to ask for first: a device may have no end.
+        text = read_bounded(file, _MOST_FILE_BYTES).decode("utf-8")
+        return text.replace("\r\n", "\n").replace("\r", "\n")
+    except NotRegular:
+        raise ValueError(f"{file} is longer than {_MOST_FILE_BYTES >> 20} MiB") from None
     except OSError as error:
         raise ValueError(f"{file}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
