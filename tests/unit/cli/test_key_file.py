@@ -123,7 +123,7 @@ def test_a_limit_is_named_by_the_client_that_it_refuses(key: Path) -> None:
         (["--http", "--key-file", "key"], "tcp, udp and rr"),
         (["--max-rate", "fast"], "not a rate"),
         (["--max-rate", "0"], "allows nothing"),
-        (["--max-idle", "10"], "--max-idle"),
+        (["--max-idle", "soon"], "--max-idle"),
         (["--key-file", "/nowhere/key"], "/nowhere/key"),
     ],
 )
