@@ -88,7 +88,7 @@ def test_tls_with_a_made_certificate(ports: tuple[str, str]) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--delay", "5"], "--delay: '5' is not a duration; write 5s or 5ms"),
+        (["--delay", "5x"], "--delay: '5x' is not a duration; write 10s, 500ms or 1m"),
         (["--delay", "2h"], "--delay: 2h is too long; at most 1h"),
         (["--size", "2GiB"], "--size: 2GiB is too large; at most 1GiB"),
         (["--stall", "1s"], "--stall: '1s' does not say how long and how often; write 1s/5s"),

@@ -203,7 +203,7 @@ def test_where_requests_inside_go(profile: Path, to: str, url: str) -> None:
         (["--users", "missing"], "--users: missing: No such file or directory"),
         (["--identities", "missing"], "--identities missing: No such file or directory"),
         (["--ca-key", "missing"], "--ca-key: missing: No such file or directory"),
-        (["--attempt-timeout", "5"], "--attempt-timeout: '5' is not a duration; write 5s or 5ms"),
+        (["--attempt-timeout", "5x"], "--attempt-timeout: '5x' is not a duration; write 10s, 500ms or 1m"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(profile: Path, options: list[str], said: str) -> None:
