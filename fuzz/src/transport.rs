@@ -72,7 +72,7 @@ pub fn opening(data: &[u8]) {
                     OpeningEvent::Answer(_) => answers += 1,
                     OpeningEvent::Refuse(_) => break 'talk,
                     OpeningEvent::Request(request) => {
-                        assert!(!has_key, "nobody guesses a proof");
+                        assert!(!has_key, "a proof cannot be guessed");
                         encode_frame(&request.accept(7)).expect("it can be written");
                         break 'talk;
                     }

@@ -312,7 +312,7 @@ impl Ring {
             self.return_lent();
             match user_data & 0xff {
                 COPY => self.outgoing.forget(user_data),
-                // Nobody waits for it any more.
+                // Its slot was given up: the connection is closed.
                 ACCEPT => drop(accepted_socket(result)),
                 _ => {}
             }
