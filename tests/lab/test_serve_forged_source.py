@@ -151,7 +151,7 @@ def namespace() -> tuple[str, ...] | None:
 
 
 def outcome(work: dict[str, Any]) -> dict[str, Any]:
-    """What reached whom."""
+    """Packets by the host that received them."""
     inside = namespace()
     if inside is None or not cli.LEADLINE.exists():
         pytest.skip("no network namespace can be made here, or the leadline command is not installed")

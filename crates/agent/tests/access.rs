@@ -237,7 +237,7 @@ fn tests_with_the_key_are_served() {
 fn a_client_without_the_key_hears_of_nothing_but_the_refusal() {
     let (mut server, mut client) = (Agent::start(), Agent::start());
     let port = serve(&mut server, &json!({"key": KEY_BASE64}));
-    // Before any limit is told: this one would be too long, too.
+    // Before any limit applies: this one would be too long, too.
     let endless = Open { duration_ms: u64::MAX, ..open(TCP) };
     assert_eq!(Control::asking(HERE, port, endless, None).refusal(), "key_required");
     let mut guessing = Control::asking(HERE, port, open(TCP), Some(Hex32([1; 32])));
@@ -317,7 +317,7 @@ fn a_thousand_idle_sessions_of_one_peer_leave_another_one_served() {
         }
     }
     assert_eq!((held.len(), refused), (20, 980));
-    // And as many connections that say nothing at all, which put nobody out but themselves.
+    // And as many connections that say nothing at all, which displace only one another.
     let silent: Vec<TcpStream> = (0..1000)
         .map(|_| leadline_sys::net::connect_tcp((HERE, port).into(), Some(ELSEWHERE), PATIENCE).unwrap())
         .collect();

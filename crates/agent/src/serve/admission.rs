@@ -35,7 +35,7 @@ const MOST_PEER_MEMORY_BYTES: u64 = 512 << 20;
 /// What a flow takes besides its thread's buffers, bytes: above all the window of a datagram receiver.
 const FLOW_BYTES: u64 = 40 << 10;
 
-/// Whom an address is counted as.
+/// The peer that an address belongs to.
 pub fn peer_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {

@@ -1,5 +1,5 @@
 //! Connections to the session port that have not yet said what they are. Their number is bounded, all together and for each peer: where
-//! there is no room, the oldest one of the peer that has most goes, so that who fills the place puts nobody out but himself.
+//! there is no room, the oldest one of the peer that has most goes, so that a peer that fills the place displaces only its own.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read, Write};

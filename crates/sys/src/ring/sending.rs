@@ -52,9 +52,9 @@ impl Ring {
     }
 
     /// Send a copy of these bytes, after all that was given for this slot before; always [`Sending::Told`]. What a slot
-    /// holds is unbounded: whoever sends more than the peer takes has to count.
+    /// holds is unbounded: a caller that can send more than the peer takes has to count.
     pub fn send_copy(&mut self, slot: usize, bytes: &[u8]) -> io::Result<()> {
-        // What was assumed is over: nobody sends more before it has been answered.
+        // What was assumed is over: nothing more is sent before it has been answered.
         let is_free = matches!(self.slots[slot].flight, Flight::None | Flight::Assumed { .. });
         if let Some(flying) = self.outgoing.give(slot, bytes, is_free) {
             self.slots[slot].flight = Flight::Copy;
@@ -67,7 +67,7 @@ impl Ring {
     }
 
     /// Queues a send. With MSG_WAITALL, as for those that are assumed to be taken whole, the kernel goes on with a send
-    /// that the socket took in part; what falls short all the same counts as failed, and a failure is told even where
+    /// that the socket took in part; what falls short all the same counts as failed, and a failure completes even where
     /// success is not.
     #[inline]
     fn push_send(
@@ -139,7 +139,7 @@ impl Ring {
                     let unsent_bytes = bytes.saturating_sub(result.max(0) as usize);
                     return Ok(Left { unsent_bytes, taken_bytes: 0 });
                 }
-                // Where it is told by failures alone, it was over and had not failed.
+                // Where only failures complete, it was over and had not failed.
                 (Flight::Assumed { .. }, None) if cancelled == Some(-libc::ENOENT) => return Ok(Left::default()),
                 (_, Some(result)) => return Ok(Left { unsent_bytes: 0, taken_bytes: result.max(0) as usize }),
                 // Its completion is work that the kernel does when it is asked.

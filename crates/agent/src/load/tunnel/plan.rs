@@ -235,7 +235,7 @@ fn in_reach(remotes: &[Remote], binds: &[IpAddr]) -> Result<(Vec<Server>, Vec<St
     }
 }
 
-/// A server that a socket can be told of. Nothing is sent: a datagram's socket is told of its peer only.
+/// The first server that a socket can connect to. Connecting a datagram socket only sets its peer: nothing is sent.
 fn reach(server: Server, binds: &[IpAddr]) -> Result<Server, ErrorReport> {
     let any = if server.address.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
     let from = SocketAddr::new(binds.first().copied().unwrap_or(any), 0);

@@ -27,7 +27,7 @@ pub struct Newcomer {
     pub socket: TcpStream,
     /// Whether it came to a port that speaks TLS.
     pub over_tls: bool,
-    /// Whom it is counted as, once it has been placed.
+    /// The peer that it is counted for, once it has been placed.
     pub place: PeerPlace,
 }
 

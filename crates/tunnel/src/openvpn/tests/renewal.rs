@@ -11,7 +11,7 @@ use crate::openvpn::wrap::{StaticKey, WrapKeys};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// What is told of a renewal that breaks and of the session that makes up for it.
+/// Events of a renewal that breaks and of the session that replaces it.
 const RENEWED_BY_A_SESSION: [Event; 3] =
     [Event::RenegotiationFailed, Event::Renegotiated, Event::RenegotiationAccepted];
 

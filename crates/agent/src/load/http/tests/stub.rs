@@ -40,7 +40,7 @@ struct StubWire {
     received: &'static [u8],
     /// Whether sends are promised, as short ones of the plan's are.
     promises: bool,
-    /// Of what was not promised, so many bytes are taken of which nothing is told.
+    /// Bytes that are taken without a completion, beyond what was promised.
     takes_bytes: usize,
     /// How long what is sent stays in the queue, ns.
     queue_ns: u64,
