@@ -12,6 +12,7 @@ import re
 import select
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,7 @@ from lab_scripts import NOBODY, able_person, cgroups_of
 from unhurried import WITHIN_S
 
 ROOT = Path(__file__).resolve().parents[2]
+TUN = Path("/dev/net/tun")
 _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LEADLINE_STRICT_JOURNAL")
 LEADLINE = Path(sys.executable).with_name("leadline")
 Entry = dict[str, Any]
@@ -243,7 +245,17 @@ def nobodys_desk(folder: Path) -> Iterator[Desk]:
     (scratch / "tmp").mkdir()
     for path in (scratch, scratch / "tmp"):
         os.chown(path, NOBODY, NOBODY)
-    binds = " && ".join(f"mount --bind {source} {scratch / name}" for name, source in shown.items())
+    # TUN devices are open to every user where udev makes their node (mode 0666); a bare machine's node may be root's.
+    tun = scratch / "tun"
+    os.mknod(tun, stat.S_IFCHR | 0o666, os.makedev(10, 200))
+    tun.chmod(0o666)
+    binds = " && ".join(
+        f"mount --bind {source} {place}"
+        for source, place in [
+            *((source, scratch / name) for name, source in shown.items()),
+            *([(tun, TUN)] if TUN.exists() else []),
+        ]
+    )
     library = (scratch / "venv").joinpath(*Path(pytest.__file__).parents[1].relative_to(sys.prefix).parts)
     interpreter = scratch / "python" / Path(sys.executable).resolve().relative_to(sys.base_prefix)
     command = (
