@@ -122,7 +122,7 @@ def test_nobody_answers() -> None:
         held.bind(("127.0.0.1", 0))  # bound, and never listening
         ended = call("tcp", "127.0.0.1", "-p", str(held.getsockname()[1]), "-d", "1s")
     assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (1, "", 1)
-    assert "Connection refused" in ended.stderr
+    assert "connection refused; is `leadline serve` running there" in ended.stderr
 
 
 def test_ctrl_c_keeps_what_was_measured(server: Server, tmp_path: Path) -> None:
