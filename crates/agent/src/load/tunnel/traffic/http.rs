@@ -192,10 +192,7 @@ impl HttpTraffic {
     fn far_end_closed(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
         match self.machine.ended(now_ns) {
             Closed::Idle => {}
-            Closed::Answered(answer) => {
-                channel.counters.received(0, 1);
-                self.take_answer(&answer, channel);
-            }
+            Closed::Answered(answer) => self.take_answer(&answer, channel),
             Closed::Early(_) => count(&mut self.tally.errors, "closed_early"),
         }
         self.close(now_ns);
@@ -256,20 +253,24 @@ impl HttpTraffic {
         }
     }
 
-    /// Reads what has come, up to the end of an answer.
+    /// Reads what has come, up to the end of an answer. Where more than that has come, what of it is the answer cannot be
+    /// known: the request has none, and the connection cannot be trusted any further.
     fn read(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
         let Some(connection) = self.connection else { return };
         let (machine, tally) = (&mut self.machine, &mut self.tally);
-        let mut answer = None;
+        let mut answer: Option<Answer> = None;
         let mut malformed: Option<Malformed> = None;
         self.stack.read(connection, |piece| {
-            if answer.is_some() || malformed.is_some() {
+            if answer.is_some() {
+                malformed = Some(Malformed::UnsolicitedBytes);
+            }
+            if malformed.is_some() {
                 return 0;
             }
             match machine.receive(piece, now_ns, &mut ()) {
                 Ok((used, found)) => {
                     tally.received_bytes += used as u64;
-                    channel.counters.received(used as u64, u64::from(found.is_some()));
+                    channel.counters.received(used as u64, 0);
                     answer = found;
                     used
                 }
@@ -280,8 +281,11 @@ impl HttpTraffic {
             }
         });
         if let Some(cause) = malformed {
+            if let Some(answer) = answer {
+                self.note_sent(&answer, channel);
+            }
             count(&mut self.tally.errors, cause.name());
-            self.close(now_ns);
+            return self.close(now_ns);
         }
         let Some(answer) = answer else { return };
         self.take_answer(&answer, channel);
@@ -291,8 +295,17 @@ impl HttpTraffic {
         }
     }
 
+    /// A server that answers early has had its request, whatever of it has yet to leave.
+    fn note_sent(&mut self, answer: &Answer, channel: &mut Channel<'_>) {
+        let early = u64::from(!answer.was_sent);
+        self.tally.sent += early;
+        channel.counters.sent(0, early);
+    }
+
     fn take_answer(&mut self, answer: &Answer, channel: &mut Channel<'_>) {
         let timing = answer.timing;
+        self.note_sent(answer, channel);
+        channel.counters.received(0, 1);
         let latency_ns = timing.done_ns.saturating_sub(timing.due_ns);
         self.tally.latency.record(latency_ns);
         channel.record(Metric::Latency, timing.due_ns, latency_ns);

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::mpsc;
 
+use base64::prelude::{Engine as _, BASE64_STANDARD};
+use leadline_tunnel::inside::tcp::{Buffers, Connection, Stack};
 use leadline_wire::{Direction, HttpAnswer, HttpRequest, TunnelTraffic};
 
-use super::{flow, ipv4, ipv6, Lab, Way, MTU};
+use super::{flow, ipv4, ipv6, Figures, Lab, Way, MTU};
 use crate::load::threads::{Collector, FlowCounters, Recorder};
 use crate::load::tunnel::metric::{Metric, METRICS};
 use crate::load::tunnel::traffic::{plan, Channel, Seat};
@@ -110,4 +112,119 @@ fn back_to_back_requests_are_due_when_the_answer_before_came() {
     assert!(found.latency.count() > 2, "{:?}", found.figures);
     // The server ends each connection: all but the first request waited for theirs, which no request is sent before.
     assert!(found.latency.quantile_ns(0.5) > found.service.quantile_ns(0.5), "{:?}", found.histograms);
+}
+
+/// A server in virtual time that answers each request on its head with these pieces, one per millisecond.
+struct Peer {
+    stack: Stack,
+    connections: Vec<(Connection, usize)>,
+    pieces: Vec<&'static [u8]>,
+}
+
+impl Peer {
+    const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+
+    fn new(pieces: Vec<&'static [u8]>) -> Self {
+        let mut stack = Stack::new(Some(Self::ADDRESS), None, MTU, 5, 0);
+        let buffers = Buffers { receive_bytes: 4096, send_bytes: 4096 };
+        let unused = pieces.len();
+        let mut listen = || (stack.listen(0, (Self::ADDRESS, 80).into(), buffers), unused);
+        // More than the requests of a load, each of which may need a connection of its own.
+        Self { connections: (0..10).map(|_| listen()).collect(), stack, pieces }
+    }
+
+    fn act(&mut self) {
+        for (connection, next) in &mut self.connections {
+            if let Some(piece) = self.pieces.get(*next) {
+                assert_eq!(self.stack.write(*connection, piece), piece.len());
+                *next += 1;
+            }
+            self.stack.read(*connection, |bytes| {
+                if bytes.starts_with(b"GET ") || bytes.starts_with(b"POST ") {
+                    *next = 0;
+                }
+                bytes.len()
+            });
+        }
+    }
+}
+
+/// What came of five requests to such a server: the figures, latencies, and answers as they were counted on the way.
+fn play(pieces: Vec<&'static [u8]>, body: Option<&[u8]>) -> (Figures, u64, u64) {
+    let seat = Seat {
+        client: 0,
+        clients: 1,
+        ipv4: Some(Ipv4Addr::new(10, 8, 0, 2)),
+        ipv6: None,
+        server_ipv4: None,
+        server_ipv6: None,
+        mtu: MTU,
+    };
+    let request = HttpRequest {
+        url: format!("http://{}/", Peer::ADDRESS),
+        method: if body.is_some() { "POST" } else { "GET" }.into(),
+        headers: Vec::new(),
+        body_base64: body.map(|body| BASE64_STANDARD.encode(body)),
+        weight: 1,
+    };
+    let spec = TunnelTraffic::Http { request, rate_per_s: Some(10.0), duration_ms: 500 };
+    let mut http = plan(&spec).unwrap().client(&seat).unwrap();
+    let mut peer = Peer::new(pieces);
+    let (out, rolled) = mpsc::channel();
+    let (mut recorder, counters) = (Recorder::new(METRICS.len(), 0, out), FlowCounters::default());
+    http.start(0);
+    let mut now_ns = 0;
+    while !http.is_done() {
+        now_ns += 1_000_000;
+        assert!(now_ns < 10_000_000_000, "it comes to an end");
+        let (mut up, mut down) = (Vec::new(), Vec::new());
+        let keep = |packets: &mut Vec<Vec<u8>>, packet: &[u8]| {
+            packets.push(packet.to_vec());
+            true
+        };
+        let mut send = |packet: &[u8]| keep(&mut up, packet);
+        http.poll(now_ns, &mut Channel { send: &mut send, recorder: &mut recorder, counters: &counters });
+        up.iter().for_each(|packet| assert!(peer.stack.handle(now_ns, packet)));
+        peer.act();
+        peer.stack.poll(now_ns, &mut |packet| keep(&mut down, packet));
+        let mut channel = Channel { send: &mut |_| true, recorder: &mut recorder, counters: &counters };
+        down.iter().for_each(|packet| http.payload(now_ns, packet, &mut channel));
+    }
+    let mut channel = Channel { send: &mut |_| true, recorder: &mut recorder, counters: &counters };
+    let figures = http.finish(now_ns, &mut channel);
+    recorder.finish();
+    let mut collector = Collector::new(METRICS);
+    rolled.try_iter().for_each(|one| collector.take(one));
+    (figures, collector.total(Metric::Latency as usize).count(), counters.received_units())
+}
+
+/// Requests: due, sent, answered, unanswered, unsent; and errors.
+fn fates(figures: &Figures) -> ([u64; 5], &BTreeMap<&'static str, u64>) {
+    let [due, sent, unanswered, unsent] =
+        ["requests_due", "requests_sent", "unanswered", "unsent"].map(|name| figures.counts[name]);
+    let answered = flow(figures, Direction::Up).received_units.unwrap();
+    assert_eq!(figures.counts.get("status_2xx").copied().unwrap_or(0), answered);
+    ([due, sent, answered, unanswered, unsent], &figures.errors)
+}
+
+#[test]
+fn an_answer_with_more_behind_it_has_failed_and_nothing_else() {
+    const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    let (figures, latencies, answers) = play(vec![OK], None);
+    assert_eq!((fates(&figures), latencies, answers), (([5, 5, 5, 0, 0], &BTreeMap::new()), 5, 5));
+    // What came with the answer may be a part of it, so that the request has none.
+    let unsolicited = BTreeMap::from([("malformed_unsolicited_bytes", 5)]);
+    let (figures, latencies, answers) = play(vec![b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok and more"], None);
+    assert_eq!((fates(&figures), latencies, answers), (([5, 5, 0, 0, 0], &unsolicited), 0, 0));
+    // What comes later, on an idle connection, is an error without a request.
+    let (figures, latencies, answers) = play(vec![OK, b" and more"], None);
+    assert_eq!((fates(&figures), latencies, answers), (([5, 5, 5, 0, 0], &unsolicited), 5, 5));
+}
+
+#[test]
+fn a_request_that_is_answered_before_it_has_left_whole_is_sent_and_answered() {
+    let long = vec![b'x'; 100 << 10];
+    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    let (figures, latencies, answers) = play(vec![answer], Some(&long));
+    assert_eq!((fates(&figures), latencies, answers), (([5, 5, 5, 0, 0], &BTreeMap::new()), 5, 5));
 }
