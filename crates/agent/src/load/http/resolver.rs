@@ -1,5 +1,6 @@
 //! Looks a name up for each connection, on a thread of its own, since the system's resolver blocks. Owns the thread and
-//! the order of questions; the time that an answer took is measured where it is waited for.
+//! the order of questions, of which each connection has one at a time, so that a name server that hangs lets none pile up;
+//! the time that an answer took is measured where it is waited for.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -22,51 +23,80 @@ pub struct Resolved {
     pub took_ns: u64,
 }
 
+struct Question {
+    index: usize,
+    epoch: u32,
+    /// The answer is of no use from then on, ns.
+    until_ns: u64,
+}
+
+/// What a connection has asked.
+#[derive(Default)]
+struct Asked {
+    /// Whether the thread has a question of it.
+    is_out: bool,
+    /// What it has asked since, which the thread gets once it is done with the former.
+    next: Option<Question>,
+}
+
 /// One worker's resolver; its thread ends with it.
 pub struct Resolver {
-    questions: Sender<(usize, u32, u64)>,
+    questions: Sender<Question>,
     answers: Receiver<Resolved>,
+    /// By connection.
+    asked: Vec<Asked>,
+    /// Questions that the thread has: one of each connection at most.
     awaited: usize,
 }
 
 impl Resolver {
     /// Where connections go to a name that is asked for each time.
-    pub fn of(destination: &Destination) -> Option<Self> {
+    pub fn of(destination: &Destination, connections: usize) -> Option<Self> {
         let Destination::Asked(name) = destination else { return None };
         let name: Name = name.clone();
-        let (questions, asked) = mpsc::channel::<(usize, u32, u64)>();
+        Some(Self::asking(connections, move || name.look_up().map_err(|error| error.message)))
+    }
+
+    fn asking(connections: usize, look_up: impl Fn() -> Result<SocketAddr, String> + Send + 'static) -> Self {
+        let (questions, asked) = mpsc::channel::<Question>();
         let (tell, answers) = mpsc::channel();
         std::thread::spawn(move || {
-            for (index, epoch, until_ns) in asked {
+            for Question { index, epoch, until_ns } in asked {
                 let began_ns = monotonic_ns();
-                // Whoever asked has given up by then; looking up all the same would keep those waiting who have not.
-                let address = if began_ns < until_ns {
-                    name.look_up().map_err(|error| error.message)
-                } else {
-                    Err("it was asked for too late".to_owned())
-                };
+                // Its connection has given up by then; looking up all the same would keep those waiting that have not.
+                let address = if began_ns < until_ns { look_up() } else { Err("it was asked for too late".to_owned()) };
                 let took_ns = monotonic_ns() - began_ns;
                 if tell.send(Resolved { index, epoch, address, took_ns }).is_err() {
                     return;
                 }
             }
         });
-        Some(Self { questions, answers, awaited: 0 })
+        Self { questions, answers, asked: (0..connections).map(|_| Asked::default()).collect(), awaited: 0 }
     }
 
-    /// Ask for a connection; the answer is of no use after `until_ns`.
+    /// Ask for a connection; the answer is of no use after `until_ns`. What the connection asked before gets none any more.
     pub fn ask(&mut self, index: usize, epoch: u32, until_ns: u64) {
-        // The thread ends only when this does.
-        if self.questions.send((index, epoch, until_ns)).is_ok() {
-            self.awaited += 1;
+        let question = Question { index, epoch, until_ns };
+        if self.asked[index].is_out {
+            self.asked[index].next = Some(question);
+        } else {
+            self.pass_on(question);
         }
     }
 
     /// The next answer that is there.
     pub fn answer(&mut self) -> Option<Resolved> {
-        let answer = self.answers.try_recv().ok()?;
-        self.awaited -= 1;
-        Some(answer)
+        loop {
+            let answer = self.answers.try_recv().ok()?;
+            self.awaited -= 1;
+            let asked = &mut self.asked[answer.index];
+            asked.is_out = false;
+            match asked.next.take() {
+                // The connection began again while it waited for this one.
+                Some(next) => self.pass_on(next),
+                None => return Some(answer),
+            }
+        }
     }
 
     /// When to look for answers again, ns.
@@ -76,5 +106,90 @@ impl Resolver {
         } else {
             u64::MAX
         }
+    }
+
+    fn pass_on(&mut self, question: Question) {
+        let index = question.index;
+        // The thread ends only when this does.
+        if self.questions.send(question).is_ok() {
+            self.asked[index].is_out = true;
+            self.awaited += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc::{self, Sender};
+    use std::sync::Arc;
+
+    use super::{Resolved, Resolver};
+
+    const CONNECTIONS: usize = 3;
+    const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 80);
+
+    /// A resolver whose name server hangs until the sender is dropped, and how often that was asked.
+    fn hanging() -> (Resolver, Sender<()>, Arc<AtomicUsize>) {
+        let (resume, hangs) = mpsc::channel::<()>();
+        let lookups = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&lookups);
+        let resolver = Resolver::asking(CONNECTIONS, move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            let _ = hangs.recv();
+            Ok(ADDRESS)
+        });
+        (resolver, resume, lookups)
+    }
+
+    /// Every answer until none is awaited.
+    fn answers(resolver: &mut Resolver) -> Vec<Resolved> {
+        let mut found = Vec::new();
+        while resolver.look_again_ns(0) != u64::MAX {
+            match resolver.answer() {
+                Some(answer) => found.push(answer),
+                None => std::thread::yield_now(),
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn a_name_server_that_hangs_has_one_question_of_each_connection() {
+        let (mut resolver, resume, lookups) = hanging();
+        // Each connection gives up and asks again a thousand times.
+        for epoch in 1..=1000 {
+            (0..CONNECTIONS).for_each(|index| resolver.ask(index, epoch, u64::MAX));
+            assert!(resolver.awaited <= CONNECTIONS, "{} questions", resolver.awaited);
+        }
+        drop(resume);
+        let mut found: Vec<(usize, u32)> =
+            answers(&mut resolver).into_iter().map(|one| (one.index, one.epoch)).collect();
+        found.sort_unstable();
+        assert_eq!(found, [(0, 1000), (1, 1000), (2, 1000)]);
+        assert_eq!(lookups.load(Ordering::Relaxed), 2 * CONNECTIONS, "the first question of each, and the last");
+    }
+
+    #[test]
+    fn each_connection_has_an_answer_of_its_own() {
+        let (mut resolver, resume, lookups) = hanging();
+        drop(resume);
+        for epoch in 1..=2 {
+            (0..CONNECTIONS).for_each(|index| resolver.ask(index, epoch, u64::MAX));
+            let found = answers(&mut resolver);
+            assert_eq!(found.iter().map(|one| one.index).collect::<Vec<_>>(), [0, 1, 2]);
+            assert!(found.iter().all(|one| one.epoch == epoch && one.address == Ok(ADDRESS)));
+        }
+        assert_eq!(lookups.load(Ordering::Relaxed), 2 * CONNECTIONS);
+    }
+
+    #[test]
+    fn a_question_that_comes_too_late_is_not_looked_up() {
+        let (mut resolver, _resume, lookups) = hanging();
+        resolver.ask(0, 1, 0);
+        let found = answers(&mut resolver);
+        assert!(matches!(&found[..], [Resolved { index: 0, epoch: 1, address: Err(_), .. }]));
+        assert_eq!(lookups.load(Ordering::Relaxed), 0);
     }
 }

@@ -190,7 +190,7 @@ impl<W: Wire> Worker<W> {
     /// A worker whose connections are all unused.
     pub fn new(parts: Parts<W>) -> Self {
         let Parts { plan, wire, source, recorder, counters, snapshots, number, connections } = parts;
-        let resolver = Resolver::of(&plan.way.destination);
+        let resolver = Resolver::of(&plan.way.destination, connections);
         let captures = source.captures() || plan.redirects > 0;
         let connection = |_| Connection {
             link: Link::Unused,
