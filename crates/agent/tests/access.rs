@@ -361,3 +361,31 @@ fn a_session_that_asks_for_more_than_the_rate_is_refused_in_one_line() {
     let outcome = client.run(&tcp(&target, &json!({"rate_bps": 1_000_000, "duration_ms": 200})));
     assert!(outcome.errors.is_empty(), "{outcome:?}");
 }
+
+#[test]
+fn a_session_that_begins_in_the_past_is_refused_where_there_is_a_rate_to_catch_up_with() {
+    let mut server = Agent::start();
+    let port = serve(&mut server, &limits(&json!({"rate_bps": 1_000_000})));
+    let paced = Open { duration_ms: 60_000, ..open(Work::Tcp { block_bytes: 1000, rate_bps: Some(1_000_000) }) };
+    let mut control = Control::asking(HERE, port, paced, None);
+    let token = control.token();
+    let mut flow = TcpStream::connect((HERE, port)).unwrap();
+    let mut preface = [0; HEADER_BYTES];
+    Header { kind: HeaderKind::Stream, token, flow: 0, sequence: 0, sent_ns: 0 }.write(&mut preface);
+    flow.write_all(&preface).unwrap();
+    assert_eq!(control.hear(), Some(FromServer::Ready {}));
+    // Due since then would be 58 s of payload, all at once.
+    let at_ns = leadline_sys::clock::monotonic_ns().saturating_sub(58_000_000_000);
+    control.say(&FromClient::Begin { at_ns });
+    assert_eq!(control.refusal(), "bad_start");
+    assert_eq!(flow.read(&mut [0; 1]).unwrap(), 0, "nothing was sent");
+}
+
+#[test]
+fn answers_are_held_to_the_rate_however_rarely_progress_is_asked_for() {
+    let (mut server, mut client) = (Agent::start(), Agent::start());
+    let port = serve(&mut server, &limits(&json!({"rate_bps": 10_000_000})));
+    let asked = json!({"duration_ms": 5000, "response_bytes": 1 << 20, "interval_ms": 50_000});
+    client.begin("load", &rr(&target("127.0.0.1", port), &asked));
+    assert_eq!(client.failure().code, "too_fast");
+}

@@ -35,6 +35,8 @@ const SETUP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time for it to name the start: a plan's agents all prepare before any of them starts, so this may take as long as the
 /// slowest host; and how far off the start may lie.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(300);
+/// How far back the start may lie where there is a rate to keep, ns: what was due since then is sent at once.
+const MOST_CATCH_UP_NS: u64 = 1_000_000_000;
 /// A client that takes nothing, or is silent on the wire, for so long has gone.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 const VANISHED: Duration = Duration::from_secs(30);
@@ -203,6 +205,11 @@ impl Session {
                     if at_ns > received_ns.saturating_add(BEGIN_TIMEOUT.as_nanos() as u64) {
                         return Err(io::ErrorKind::InvalidData.into());
                     }
+                    if self.most_bps.is_some() && at_ns.saturating_add(MOST_CATCH_UP_NS) < received_ns {
+                        let message = "the start lies more than a second back: what was due since would go out faster than the rate";
+                        self.refuse("bad_start", message.to_owned())?;
+                        return Err(io::ErrorKind::InvalidData.into());
+                    }
                     let end_ns = at_ns.saturating_add(self.open.duration_ms.saturating_mul(1_000_000));
                     return Ok(Span { at_ns, end_ns: end_ns.min(u64::MAX / 2) });
                 }
@@ -312,6 +319,8 @@ impl Session {
         let is_rr = matches!(self.open.work, Work::Rr { .. });
         let latest_ns = span.end_ns + LONGEST_DRAIN_NS + END_NS;
         let mut tick = Instant::now() + interval;
+        // A client chooses its interval, which decides nothing here.
+        let mut rate_check = Instant::now() + GLANCE;
         let (mut ended, mut sent_said) = (false, false);
         while !(crew.done() && ended) {
             match self.heard.recv_timeout(tick.saturating_duration_since(Instant::now()).min(GLANCE)) {
@@ -337,9 +346,10 @@ impl Session {
                 tick += interval;
                 let flows = served.iter().map(|flow| flow.counters.progress(flow.id, has_units)).collect();
                 say(&mut self.control, &FromServer::Progress { t_ns: monotonic_ns(), flows })?;
-                if is_rr {
-                    self.check_rate(served, span)?;
-                }
+            }
+            if is_rr && Instant::now() >= rate_check {
+                rate_check = Instant::now() + GLANCE;
+                self.check_rate(served, span)?;
             }
             if crew.senders_done() && has_units && !is_rr && !sent_said {
                 sent_said = true;
