@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,7 +19,8 @@ def unforeseen(
     failure: BaseException, log: Path, *, cause: BaseException | None = None, secrets: Iterable[str] = ()
 ) -> Unforeseen:
     """Name `failure`, by its `cause` where it is a group, and append its traceback to `log`; neither shows a secret."""
-    hidden = sorted({secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}, key=len, reverse=True)
+    written = {form for secret in secrets if len(secret) >= _SHORTEST_SECRET for form in _forms(secret)}
+    hidden = sorted(written, key=len, reverse=True)
     where = f"its traceback is in logs/{log.name}"
     try:
         with log.open("a", encoding="utf-8", errors="backslashreplace") as file:
@@ -26,12 +28,20 @@ def unforeseen(
     except OSError as error:
         where = f"its traceback could not be written ({error.strerror or error})"
     cause = cause or failure
-    said = _without(hidden, " ".join(str(cause).split()))
+    # Hidden first: a secret may hold white space that one line does not keep.
+    said = " ".join(_without(hidden, str(cause)).split())
     said = f"{said[:_LONGEST_SAID]}..." if len(said) > _LONGEST_SAID else said
     return Unforeseen(
         f"leadline failed in a way that it does not foresee: {type(cause).__name__}{f': {said}' if said else ''}",
         hint=f"{where}; this is a defect of leadline: please report it",
     )
+
+
+def _forms(secret: str) -> set[str]:
+    """A secret as it is, and as Python and JSON write it between quotes."""
+    # Python escapes single quotes where the text has both kinds: these two are put before it, and cut off again.
+    between_quotes = (repr(secret)[1:-1], repr(f"'\"{secret}")[4:-1], ascii(secret)[1:-1])
+    return {secret, *between_quotes, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
 
 
 def _without(secrets: Iterable[str], text: str) -> str:

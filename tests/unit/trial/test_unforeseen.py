@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,18 @@ def test_no_secret_gets_into_a_traceback_or_a_journal(run: Any) -> None:
     assert "s3cr3t" not in folder.journal_path.read_text()
     assert "header: ***" in (folder.logs_path / "c01-1-traceback.log").read_text()
     assert len(records(folder, "trial-end")[1]["error"]["message"]) < 600
+
+
+@pytest.mark.parametrize(
+    "secret", ["two  blanks", "a tab\tand\nlines", "it's", "back\\slash", 'quo"te', "gehéim", "bo\"th'"]
+)
+@pytest.mark.parametrize("write", [str, repr, ascii, json.dumps, lambda secret: repr({"a": f"'\"{secret}"})])
+def test_secret_is_hidden_however_it_is_written(tmp_path: Path, secret: str, write: Callable[[str], str]) -> None:
+    log, written = tmp_path / "traceback.log", write(secret)
+    found = str(unforeseen(ValueError(f"said {written}"), log, secrets=[secret]))
+    for text in (found, log.read_text()):
+        assert "***" in text
+        assert written not in text and " ".join(written.split()) not in text
 
 
 def test_a_log_that_cannot_be_written_is_said_so(tmp_path: Path) -> None:
