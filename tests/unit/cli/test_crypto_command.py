@@ -57,7 +57,7 @@ def test_bad_input_is_one_line() -> None:
         (("--digest", "MD5"), "no digest is called MD5; there are SHA1"),
         (("--size", "0"), "a payload has 1 to"),
         (("--size", "1K"), "write 1400"),
-        (("--duration", "5"), "write 5s"),
+        (("--duration", "5x"), "write 10s"),
         (("--spread", "1GB"), "at most"),
     ):
         ended = crypto(*arguments, "--no-handshakes")

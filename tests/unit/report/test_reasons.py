@@ -27,6 +27,7 @@ WITHOUT_ADVICE = {
     "cpu-stolen",
     "errors",
     "journal-torn",
+    "latency-lower-bound",
     "no-results",
     "observer-cost",
     "profiled",
