@@ -389,3 +389,31 @@ fn answers_are_held_to_the_rate_however_rarely_progress_is_asked_for() {
     client.begin("load", &rr(&target("127.0.0.1", port), &asked));
     assert_eq!(client.failure().code, "too_fast");
 }
+
+#[test]
+fn parts_of_long_answers_are_held_to_the_rate() {
+    const FLOWS: u32 = 8;
+    let mut server = Agent::start();
+    let port = serve(&mut server, &limits(&json!({"rate_bps": 100_000})));
+    let work = Work::Rr { protocol: leadline_wire::Protocol::Tcp, request_bytes: 1, response_bytes: 16 << 20 };
+    let mut control = Control::asking(HERE, port, Open { flows: FLOWS, duration_ms: 5000, ..open(work) }, None);
+    let token = control.token();
+    let mut flows: Vec<TcpStream> = (0..FLOWS)
+        .map(|flow| {
+            let mut stream = TcpStream::connect((HERE, port)).unwrap();
+            let mut preface = [0; HEADER_BYTES];
+            Header { kind: HeaderKind::Stream, token, flow, sequence: 0, sent_ns: 0 }.write(&mut preface);
+            stream.write_all(&preface).unwrap();
+            stream
+        })
+        .collect();
+    assert_eq!(control.hear(), Some(FromServer::Ready {}));
+    control.say(&FromClient::Begin { at_ns: leadline_sys::clock::monotonic_ns() });
+    let mut part = vec![0; 100_000];
+    for flow in &mut flows {
+        flow.write_all(&[0]).unwrap();
+        flow.read_exact(&mut part).unwrap();
+    }
+    let said = std::iter::from_fn(|| control.hear()).find(|said| !matches!(said, FromServer::Progress { .. }));
+    assert!(matches!(&said, Some(FromServer::Refused(refusal)) if refusal.code == "too_fast"), "{said:?}");
+}

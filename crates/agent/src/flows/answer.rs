@@ -137,8 +137,11 @@ impl Answering {
 
     /// Take what has come and answer it; `UnexpectedEof` is the client's orderly end.
     fn serve(&mut self, block: &mut [u8], response: &mut [u8], work: AnswerWork) -> io::Result<()> {
-        let answered = match &self.flow.socket {
-            AnswerSocket::Udp(socket) => answer_datagram(socket, block, response, work)?,
+        let (sent_bytes, answered) = match &self.flow.socket {
+            AnswerSocket::Udp(socket) => {
+                let answered = answer_datagram(socket, block, response, work)?;
+                (answered * work.response_bytes, answered)
+            }
             AnswerSocket::Tcp(stream) => {
                 if self.owed == 0 {
                     let (read, requests) = read_requests(stream, block, self.partial, work.request_bytes)?;
@@ -147,12 +150,17 @@ impl Answering {
                     let units = requests as u64;
                     self.flow.counters.received(units * work.request_bytes as u64, units);
                 }
-                let had = self.owed.div_ceil(work.response_bytes);
+                let before = self.owed;
                 self.owed = write_owed(stream, response, self.owed)?;
                 // A response counts when its last byte was handed over.
-                had - self.owed.div_ceil(work.response_bytes)
+                let answered = before.div_ceil(work.response_bytes) - self.owed.div_ceil(work.response_bytes);
+                (before - self.owed, answered)
             }
         };
+        if sent_bytes > 0 {
+            // Bytes count at once: what a session may send is bounded by them, and a response may be long.
+            self.flow.counters.sent(sent_bytes as u64, answered as u64);
+        }
         if answered > 0 {
             let now = monotonic_ns();
             self.start_ns.get_or_insert(now);
@@ -161,7 +169,6 @@ impl Answering {
             if matches!(self.flow.socket, AnswerSocket::Udp(_)) {
                 self.flow.counters.received(units * work.request_bytes as u64, units);
             }
-            self.flow.counters.sent(units * work.response_bytes as u64, units);
         }
         Ok(())
     }
