@@ -71,6 +71,11 @@ class Journal:
         if entry.get("record") in _DURABLE:
             self._synchronise()
 
+    @property
+    def size_bytes(self) -> int:
+        """How long the file is: where the next entry begins."""
+        return os.fstat(self._fd).st_size
+
     def close(self) -> None:
         """Hands the lines to the disk and closes the file; a second call does nothing."""
         if self._fd < 0:
@@ -121,8 +126,9 @@ class JournalReader:
     what came before the entry at hand.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, begin_byte: int = 0) -> None:
         self.path = path
+        self._begin_byte = begin_byte
         self.torn = False
         self.damaged = 0
         self._lines = 0
@@ -133,6 +139,8 @@ class JournalReader:
         self._lines = 0
         try:
             with self.path.open("rb", buffering=1024 * 1024) as file:
+                if self._begin_byte:
+                    file.seek(self._begin_byte)
                 yield from self._entries(file)
         except OSError as error:
             raise DatasetError(f"cannot read {self.path}: {error.strerror or error}") from error
@@ -165,9 +173,9 @@ class JournalReader:
             raise DatasetError(f"{self.path}: line {self._lines} is no entry of a journal")
 
 
-def read_journal(path: Path) -> JournalReader:
-    """The entries of a journal, in order; each iteration reads the file anew."""
-    return JournalReader(path)
+def read_journal(path: Path, begin_byte: int = 0) -> JournalReader:
+    """The entries of a journal, in order, from the line that begins there on; each iteration reads the file again."""
+    return JournalReader(path, begin_byte)
 
 
 def _encode(entry: Mapping[str, Any]) -> bytes:

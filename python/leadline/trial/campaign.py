@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -63,9 +63,11 @@ class Campaign:
             try:
                 ledger.record("run-begin", run_id=folder.run_id, trials=[trial.label for trial in trials])
                 for number, trial in enumerate(trials, 1):
-                    with ledger.collecting() as entries:
-                        ended = await attempt(trial, number, around)
+                    begin_byte = journal.size_bytes
+                    ended = await attempt(trial, number, around)
                     try:
+                        # From the disk: a trial's entries may take more memory than all of its figures.
+                        entries = read_journal(folder.journal_path, begin_byte)
                         ledger.tell(TrialMeasured(trial.label, self._results(entries)))
                     except Exception as error:  # what is shown on the way ends no run
                         tell_failure(error)
@@ -83,7 +85,7 @@ class Campaign:
             ledger.tell(RunEnded(status))
         return tuple(problems)
 
-    def _results(self, entries: Sequence[dict[str, Any]]) -> tuple[TestResult, ...]:
+    def _results(self, entries: Iterable[dict[str, Any]]) -> tuple[TestResult, ...]:
         """What the tests of the trial with these entries came to."""
         manifest = {"plan": self.plan.document, "cases": [_case_record(case) for case in self.cases]}
         return tuple(test for trial in analyse(manifest, entries).trials for test in trial.tests)

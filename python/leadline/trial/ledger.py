@@ -8,8 +8,7 @@ samples are lost is no figure.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from leadline.contract.models import Heartbeat
@@ -38,18 +37,17 @@ class Ledger:
         self._observers = list(observers)
         self._on_failed_observer = on_failed_observer
         self._listeners: list[Callable[[str, Event], None]] = []
-        self._collected: list[dict[str, Any]] | None = None
 
     def record(self, record: str, **fields: Any) -> None:
         """Write one record of the controller's down."""
-        self._append({"record": record, "at_ns": time.monotonic_ns(), **fields})
+        self._sheet.append({"record": record, "at_ns": time.monotonic_ns(), **fields})
 
     def hear(self, host: str, event: Event) -> None:
         """Write one event of an agent down, then let the test that runs look at it."""
         # A heartbeat says "alive" to the fleet, and nothing to a reader of figures.
         if not isinstance(event, Heartbeat):
             line: Mapping[str, Any] = event.model_dump(mode="python")
-            self._append({"host": host, "at_ns": time.monotonic_ns(), "event": line})
+            self._sheet.append({"host": host, "at_ns": time.monotonic_ns(), "event": line})
         for listener in self._listeners:
             listener(host, event)
 
@@ -57,20 +55,6 @@ class Ledger:
         """Have `listener` called with every event; returns what ends that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
-
-    @contextmanager
-    def collecting(self) -> Iterator[list[dict[str, Any]]]:
-        """Every entry that is written within the block, for figures of what has just ended."""
-        self._collected = []
-        try:
-            yield self._collected
-        finally:
-            self._collected = None
-
-    def _append(self, entry: dict[str, Any]) -> None:
-        self._sheet.append(entry)
-        if self._collected is not None:
-            self._collected.append(entry)
 
     def tell(self, notice: Notice) -> None:
         """Tell those who watch."""

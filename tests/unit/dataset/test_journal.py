@@ -90,6 +90,21 @@ def test_nul_blocks_and_garbage_are_counted_and_cost_no_other_line(tmp_path: Pat
     assert damaged == 4  # three lines of garbage and the freed one; the block at the end is the torn line
 
 
+def test_reading_from_an_entry_on_leaves_out_what_was_before(tmp_path: Path) -> None:
+    path = tmp_path / "journal.ndjson"
+    with Journal(path) as journal:
+        assert journal.size_bytes == 0
+        journal.append({"number": 1})
+        path.write_bytes(path.read_bytes() + b"garbage\n")
+        begin_byte = journal.size_bytes
+        journal.append({"number": 2})
+        journal.append({"number": 3})
+    reader = read_journal(path, begin_byte)
+    for _ in range(2):
+        assert [entry["number"] for entry in reader] == [2, 3]
+        assert reader.damaged == 0
+
+
 def test_text_that_is_no_unicode_is_kept(tmp_path: Path) -> None:
     entry = {"record": "note", "text": "a\udcffb", "nothing": None, "path": tmp_path}
     with Journal(tmp_path / "j") as journal:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from leadline.dataset import RunFolder
+from leadline.analysis import analyse
+from leadline.dataset import JournalReader, RunFolder
 from leadline.plan import Trial, load_plan
 from leadline.trial import Campaign, Interrupt, Notice, TrialMeasured, campaign, conclude
 from leadline.trial.attempt import Surroundings
@@ -34,7 +35,7 @@ async def faster_in_its_second_half(trial: Trial, number: int, around: Surroundi
         moved = 1000 * (t_ms + max(0, t_ms - 1000))
         row = {"flow": 0, "sent_bytes": moved, "received_bytes": moved}
         event = {"type": "progress", **common, "t_ns": t_ms * MS, "side": "peer", "flows": [row], "histograms": []}
-        ledger._append({"host": "client1", "event": event})
+        ledger._sheet.append({"host": "client1", "event": event})
     span = {"due_ns": 0, "start_ns": 0, "end_ns": 2 * S}
     flow = {"flow": 0, "direction": "up", **span, "sent_bytes": 3_000_000, "received_bytes": 3_000_000}
     thread = {"name": "t", "user_s": 0.1, "system_s": 0.1, "runnable_wait_s": 0.0, "wall_s": 2.0}
@@ -48,7 +49,7 @@ async def faster_in_its_second_half(trial: Trial, number: int, around: Surroundi
         "counts": {},
     }
     finished = {"type": "finished", **common, "t_ns": 2 * S, "outcome": outcome}
-    ledger._append({"host": "client1", "event": finished})
+    ledger._sheet.append({"host": "client1", "event": finished})
     ledger.record("test-end", label=label, status="done", error=None)
     ledger.record("trial-end", trial=trial.label, status="done", error=None)
     return "done"
@@ -79,6 +80,23 @@ def test_trial_is_told_with_the_verdict_that_the_plan_allows(
         assert [found.validity.verdict for found in notice.results] == [found.validity.verdict for found in trial.tests]
         codes = {reason.code for found in notice.results for reason in found.validity.reasons}
         assert ("intervals-disagree" in codes) is disagree
+
+
+def test_figures_of_a_trial_are_read_from_its_part_of_the_journal_and_not_kept_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[list[str]] = []
+
+    def note(manifest: Any, entries: Any) -> Any:
+        assert isinstance(entries, JournalReader)
+        read.append([entry["trial"] for entry in entries if entry.get("record") in ("trial-begin", "trial-end")])
+        return analyse(manifest, entries)
+
+    monkeypatch.setattr(campaign, "attempt", faster_in_its_second_half)
+    monkeypatch.setattr(campaign, "analyse", note)
+    told, _, problems = run("90%", tmp_path)
+    assert problems == ()
+    assert read == [[notice.label] * 2 for notice in told] and len(read) == 2
 
 
 def test_failure_to_find_the_figures_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
