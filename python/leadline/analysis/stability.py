@@ -53,7 +53,8 @@ def within_test(data: TestData, flows: Sequence[Flow], window: Window | None) ->
     shift = float(second.mean() - first.mean())
     error = math.sqrt(max(float(first.var(ddof=1) + second.var(ddof=1)), 2 * noise**2) / (PARTS // 2))
     if abs(shift) > limit * mean and abs(shift) > SHIFT_T * error:
-        text = f"the second half of the window is {shift / mean:+.1%} off the first; {limit:.1%} are allowed"
+        change = f"the second half of the window differs from the first by {shift / mean:+.1%} of the mean"
+        text = f"{change}; {limit:.1%} are allowed"
         yield Verdict.UNSTABLE, Reason(CHANGE_POINT, text)
 
 

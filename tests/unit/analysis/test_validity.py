@@ -251,6 +251,12 @@ def test_a_change_point_inside_the_window() -> None:
     assert both == ("unstable", ["intervals-disagree", "change-point"])
 
 
+def test_change_point_is_stated_as_a_share_of_the_mean() -> None:
+    halted = analyse_test(steps([1e6] * 5 + [0.0] * 5)).validity.reasons
+    texts = [reason.text for reason in halted if reason.code == "change-point"]
+    assert texts == ["the second half of the window differs from the first by -200.0% of the mean; 10.0% are allowed"]
+
+
 def test_few_operations_scatter_by_chance_alone() -> None:
     scatter = [20, 25, 17, 22, 15, 24, 18, 21, 16, 23]
     assert verdict(steps([float(count) for count in scatter], kind="rr"))[0] == "valid"
