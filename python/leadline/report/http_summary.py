@@ -40,7 +40,7 @@ def http_rows(result: TestResult) -> list[tuple[str, str]]:
     if statuses:
         rows.append(("status", ", ".join(statuses)))
     if (ratio := _value(metrics, "error_ratio")) is not None:
-        rows.append(("error ratio", quantities.share(ratio)))
+        rows.append(("error ratio", f"{quantities.share(ratio)}{_unlisted_failures(result, ratio)}"))
     rows.append(("received", _transfer(metrics)))
     rows.append(("connections", _connections(metrics)))
     rates = result.distribution("thread_rate")
@@ -117,6 +117,12 @@ def _fates(metrics: Mapping[str, Metric]) -> str:
     return ", ".join(known) or quantities.UNKNOWN
 
 
+def _unlisted_failures(result: TestResult, ratio: float) -> str:
+    """What makes up a ratio above zero although no error and no status 4xx or 5xx is listed; empty otherwise."""
+    listed = result.errors or _value(result.metrics, _status(4)) or _value(result.metrics, _status(5))
+    return ": unanswered for over 1 s, or unsent" if ratio > 0 and not listed else ""
+
+
 def _transfer(metrics: Mapping[str, Metric]) -> str:
     received, bodies, rate = (_value(metrics, name) for name in ("bytes_received", "body_bytes", "transfer_bps"))
     inside = f" ({quantities.transfer(bodies)} of bodies)" if bodies is not None else ""
@@ -165,7 +171,7 @@ def _left_out(found: Mapping[str, Distribution]) -> str:
     missing = [percentile for percentile in _PERCENTILES if not first.supports(percentile)]
     if not missing:
         return ""
-    return f"{first.count:,} samples carry no p{missing[0]:g}: not one of them would lie beyond it"
+    return f"{first.count + first.censored:,} samples carry no p{missing[0]:g}: not one of them would lie beyond it"
 
 
 def _censored(found: Mapping[str, Distribution]) -> str:

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 from sample_runs import VALID, one_result
 
-from leadline.analysis.model import Distribution
+from leadline.analysis.model import Distribution, Metric
 from leadline.analysis.model import TestResult as Result
 from leadline.report import measurement
 
@@ -108,3 +108,18 @@ def test_percentiles_that_were_asked_for_stand_among_the_others() -> None:
     latency = Distribution("latency", 5000, 1.0, 5e3, 2e3, 0.7, 9e5, found)
     text = shown(replace(one_result("http"), distributions=(latency,)))
     assert line_with(text, "p1 ", "p25").split() == ["p1", "p25", "p50", "p75", "p90", "p95", "p99", "p99.9"]
+
+
+def test_samples_that_percentiles_need_include_those_known_from_below() -> None:
+    latency = Distribution("latency", 10, 9e5, 9e5, 2e3, None, 9e5, {50.0: 5e5, 99.0: 9e5}, 90, ("max", "50", "99"))
+    text = shown(replace(one_result("http"), distributions=(latency,), validity=VALID))
+    assert "100 samples carry no p99.9:" in text and "10 samples carry" not in text.replace("100 samples", "")
+
+
+def test_error_ratio_of_unanswered_and_unsent_requests_names_them_where_no_error_is_listed() -> None:
+    quiet = one_result("http", errors={})
+    metrics = quiet.metrics | {"error_ratio": Metric(0.56, "ratio"), "status_5xx": Metric(0, "count")}
+    text = shown(replace(quiet, metrics=metrics))
+    assert "unanswered for over 1 s, or unsent" in line_with(text, "error ratio", "56.0 %")
+    assert "or unsent" not in shown(replace(quiet, metrics=metrics, errors={"timeout": 3}))
+    assert "or unsent" not in shown(replace(quiet, metrics=metrics | {"error_ratio": Metric(0.0, "ratio")}))
