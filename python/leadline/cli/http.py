@@ -87,8 +87,8 @@ def command(
 ) -> int:
     """Measure requests per second and latency of an HTTP server.
 
-    As fast as the answers come over so many connections (closed loop), or at a rate with each request timed from when
-    it was due (open loop).
+    Without --rate, each connection sends its next request when the answer to the last one is there (closed loop). With
+    --rate, each request is timed from when it was due (open loop).
     """
     test, load, wanted = measurement(context.params)
     if wanted.find_rate is not None:

@@ -28,7 +28,10 @@ def command(
     ] = None,
     response: Annotated[str | None, typer.Option("--response", help="Response payload, bytes.", metavar="SIZE")] = None,
     timeout: Annotated[
-        str, typer.Option("--timeout", help="After this a transaction counts as an error.", metavar="TIME")
+        str,
+        typer.Option(
+            "--timeout", help="After this a transaction counts as an error; over TCP it ends its flow.", metavar="TIME"
+        ),
     ] = "1s",
     ipv4: o.Ipv4 = False,
     ipv6: o.Ipv6 = False,

@@ -203,7 +203,7 @@ ReconnectAt = Annotated[
     list[str] | None,
     typer.Option(
         "--reconnect-at",
-        help="All leave without a word and connect anew, this long after the first arrival, within OVER.",
+        help="All drop their connection silently and reconnect, this long after the first arrival, within OVER.",
         metavar="TIME[/OVER]",
         rich_help_panel=_AFTER,
     ),
