@@ -35,7 +35,7 @@ ADVICE: dict[str, str] = {
     "clients-never-tried": _MORE_TIME,
     "clients-unfinished": _MORE_TIME,
     "connections-lost": "see in the server's log why it closed or refused connections; ask for fewer (connections)",
-    "ended-early": _ERROR_BELOW,
+    "ended-early": "run it again to its end; if it failed by itself, mend the cause that the list of errors names",
     "flows-broken-off": "see in the server's and the gateway's logs why connections ended, and run it again",
     "flows-not-started": "see whether the clients reach the server's ports 5201 and 8080 through the gateway",
     "gateway-counters-unknown": "put clients, gateway and server on hosts of their own: only then its counters tell",
