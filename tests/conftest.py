@@ -4,12 +4,19 @@ example of a property has to be quick, and a journal that Leadline wrote has no 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
 from leadline.dataset.journal import STRICT_VARIABLE
+
+# A shell without job control starts its background jobs with these ignored, and children inherit that: the commands
+# under test are to hear them wherever the tests were started.
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 # How long an example takes is the machine's doing, and decides nothing.
 settings.register_profile("unhurried", deadline=None)
