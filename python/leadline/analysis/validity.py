@@ -71,7 +71,7 @@ NOT_STARTED = "flows-not-started"
 UNEVEN = frozenset({stability.INTERVALS_DISAGREE, stability.CHANGE_POINT})
 # Lines of the journal could not be read.
 JOURNAL_DAMAGED = "journal-damaged"
-# So many requests were outstanding that high percentiles of the latency are lower bounds.
+# Enough requests were outstanding that high percentiles of the latency are lower bounds.
 LATENCY_BOUND = "latency-lower-bound"
 # Many requests waited until a connection was free.
 CONNECTIONS_BUSY = "connections-busy"
