@@ -35,7 +35,7 @@ from leadline.analysis.spec import TestSpec
 from leadline.analysis.targets import judge_summaries, parse_targets
 from leadline.dataset import HostClocks, JournalReader, reads_strictly
 from leadline.errors import PlanError
-from leadline.plan.fields import validate_input
+from leadline.plan.field_types import validate_input
 from leadline.plan.limits import Limits
 from leadline.plan.targets import named_metrics
 

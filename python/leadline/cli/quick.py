@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from leadline.errors import InputError
-from leadline.plan.fields import validate_input
+from leadline.plan.field_types import validate_input
 
 if TYPE_CHECKING:
     from leadline.plan import RrTest, TcpTest, UdpTest

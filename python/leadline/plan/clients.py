@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
-from leadline.plan.fields import Count, PlanModel, within
+from leadline.plan.field_types import Count, PlanModel, within
 from leadline.plan.tunnel import MOST_CLIENTS
 
 

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from leadline.plan.clients import FleetClients, PlanClients
-from leadline.plan.fields import DURATION_PATTERN, Items, PeriodMs, PlanModel, SomeItems, complaint, rule
+from leadline.plan.field_types import DURATION_PATTERN, Items, PeriodMs, PlanModel, SomeItems, complaint, rule
 from leadline.plan.hosts import SMALLEST_IPV6_MTU_BYTES, Hosts, LabSpec, Topology
 from leadline.plan.http import HttpTest
 from leadline.plan.limits import Limits

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 from pydantic_core import PydanticCustomError
 
-from leadline.plan.fields import (
+from leadline.plan.field_types import (
     Clients,
     DurationMs,
     DurationOrZeroMs,

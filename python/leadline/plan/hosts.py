@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
-from leadline.plan.fields import DelayUs, PlanModel, RateBps, Share, SomeItems, complaint
+from leadline.plan.field_types import DelayUs, PlanModel, RateBps, Share, SomeItems, complaint
 
 Topology = Literal["remote-access", "site-to-site"]
 SMALLEST_IPV6_MTU_BYTES = 1280

@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from leadline.plan import rate
 from leadline.plan.every_test import EveryTest
-from leadline.plan.fields import (
+from leadline.plan.field_types import (
     DurationMs,
     Items,
     Percentile,

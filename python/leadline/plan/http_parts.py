@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from leadline.plan import units
-from leadline.plan.fields import DurationMs, Items, PlanModel, SizeBytes, complaint, within
+from leadline.plan.field_types import DurationMs, Items, PlanModel, SizeBytes, complaint, within
 from leadline.plan.material import (
     HIDDEN,
     Attached,

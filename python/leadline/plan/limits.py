@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from leadline.plan.fields import PlanModel, Share
+from leadline.plan.field_types import PlanModel, Share
 
 
 class StabilityLimit(PlanModel):

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from leadline.errors import PlanError
 from leadline.plan.complaints import complaints
 from leadline.plan.document import FRAME_KEYS, POINT_KEYS, PlanDocument, PlanFrame, PointSpec
-from leadline.plan.fields import validate_input
+from leadline.plan.field_types import validate_input
 from leadline.plan.hosts import LabSpec
 from leadline.plan.material import MOST_BYTES, Outside, Written
 from leadline.plan.matrix import Matrix, labels_of, read_matrix, resolve

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, WithJsonSchema
 
 from leadline.plan import units
-from leadline.plan.fields import PlanModel
+from leadline.plan.field_types import PlanModel
 
 _MOST_PER_S = 10**9
 _MOST_STAGES = 1000

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from leadline.plan.ciphers import misspelt
-from leadline.plan.fields import Count, IpVersion, Items, PlanModel, SomeItems, complaint
+from leadline.plan.field_types import Count, IpVersion, Items, PlanModel, SomeItems, complaint
 
 _LONGEST_LABEL = 100
 DEFAULT_INITIAL_RATE = "default"

@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from leadline.plan import rate, units
 from leadline.plan.every_test import EveryTest
-from leadline.plan.fields import (
+from leadline.plan.field_types import (
     DURATION_PATTERN,
     DurationMs,
     Items,

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from leadline.plan.every_test import EveryTest
-from leadline.plan.fields import (
+from leadline.plan.field_types import (
     Count,
     DurationMs,
     Items,

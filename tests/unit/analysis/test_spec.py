@@ -8,7 +8,7 @@ import pytest
 
 from leadline.analysis import TestSpec
 from leadline.plan import HttpTest
-from leadline.plan.fields import validate_input
+from leadline.plan.field_types import validate_input
 from leadline.trial.workloads import http_workload
 
 

@@ -8,7 +8,7 @@ from leadline.analysis import parse_targets
 from leadline.analysis.spec import TestSpec
 from leadline.errors import PlanError
 from leadline.plan import HttpTest, RrTest
-from leadline.plan.fields import validate_input
+from leadline.plan.field_types import validate_input
 from leadline.plan.percentiles import histogram_of, percentile_name, percentile_of
 
 

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from leadline.plan import TunnelTest
-from leadline.plan.fields import validate_input
+from leadline.plan.field_types import validate_input
 from leadline.plan.tunnel import addresses_of
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from leadline.plan.fields import validate_input
+from leadline.plan.field_types import validate_input
 from leadline.plan.sut import OpenvpnSut
 from leadline.sut.openvpn_config import (
     Keys,

@@ -18,7 +18,7 @@ from leadline.contract.models import Header, HttpScript, HttpWorkload, RateStage
 from leadline.errors import MissingBinary
 from leadline.fleet import agent_binary
 from leadline.plan import HttpTest
-from leadline.plan.fields import validate_input
+from leadline.plan.field_types import validate_input
 from leadline.trial import ceiling as calibration
 from leadline.trial.ceiling import aimed_at, ceiling_for, ceiling_of, host_fingerprint, key_of, shape_of
 from leadline.trial.ceiling_cache import MOST_ENTRIES, OLDEST_S, CeilingCache

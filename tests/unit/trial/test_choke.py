@@ -13,7 +13,7 @@ from leadline.analysis.model import TestResult as Result
 from leadline.contract.models import TunnelWorkload
 from leadline.errors import InputError
 from leadline.plan import TunnelTest
-from leadline.plan.fields import validate_input
+from leadline.plan.field_types import validate_input
 from leadline.trial.capacity_search import Ending, Found, search
 from leadline.trial.choke import FleetQuestion, storm_rate_per_s
 from leadline.trial.tunnel_workload import Access, tunnel_workload

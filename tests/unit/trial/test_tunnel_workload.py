@@ -8,7 +8,7 @@ import pytest
 
 from leadline.contract.models import TunnelWorkload
 from leadline.plan import TunnelTest
-from leadline.plan.fields import validate_input
+from leadline.plan.field_types import validate_input
 from leadline.sut import FleetAccess
 from leadline.trial.fleet_tests import fleet_workload
 from leadline.trial.tunnel_workload import Access, longest_ms, tunnel_workload

@@ -8,7 +8,7 @@ import pytest
 
 from leadline.contract.models import HttpWorkload, RrWorkload, TcpWorkload, UdpWorkload
 from leadline.plan import HttpTest, RrTest, TcpTest, UdpTest
-from leadline.plan.fields import validate_input
+from leadline.plan.field_types import validate_input
 from leadline.trial.workloads import serve_everything, workload
 
 
