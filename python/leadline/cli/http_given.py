@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from leadline.cli.quick import listed
 from leadline.errors import InputError
+from leadline.plan.external_inputs import HIDDEN, MOST_BYTES, Attached, Secret, one_line
 from leadline.plan.http_parts import (
     HttpEntry,
     HttpHeader,
@@ -26,7 +27,6 @@ from leadline.plan.http_parts import (
     proxy_secret,
     split_entry,
 )
-from leadline.plan.material import HIDDEN, MOST_BYTES, Attached, Secret, one_line
 
 T = TypeVar("T")
 
@@ -212,9 +212,9 @@ def _file(name: str | None, option: str) -> Attached | None:
 
 
 def _bytes(name: str, option: str) -> bytes:
-    from leadline.plan.load import read_material
+    from leadline.plan.load import read_external_file
 
-    return _told(lambda: read_material(Path(name), may_be_pipe=True), option)
+    return _told(lambda: read_external_file(Path(name), may_be_pipe=True), option)
 
 
 def _tcp(texts: list[str] | None) -> dict[str, Any] | None:

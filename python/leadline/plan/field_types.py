@@ -25,7 +25,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from leadline.plan import units
-from leadline.plan.material import Outside
+from leadline.plan.external_inputs import Outside
 from leadline.plan.percentiles import percentile_name
 
 Model = TypeVar("Model", bound=BaseModel)

@@ -12,6 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from leadline.plan import rate
 from leadline.plan.every_test import EveryTest
+from leadline.plan.external_inputs import HIDDEN, MOST_BYTES, Attached, FileContent, FileText, SecretText
 from leadline.plan.field_types import (
     DurationMs,
     Items,
@@ -36,7 +37,6 @@ from leadline.plan.http_parts import (
     path_and_query,
     request_method,
 )
-from leadline.plan.material import HIDDEN, MOST_BYTES, Attached, FileContent, FileText, SecretText
 from leadline.plan.rate import PerSecondOrStages, Stages
 
 _MOST_CONNECTIONS = 1_000_000

@@ -22,8 +22,7 @@ from pydantic import (
 )
 
 from leadline.plan import units
-from leadline.plan.field_types import DurationMs, Items, PlanModel, SizeBytes, complaint, within
-from leadline.plan.material import (
+from leadline.plan.external_inputs import (
     HIDDEN,
     Attached,
     FileContent,
@@ -35,6 +34,7 @@ from leadline.plan.material import (
     from_text,
     referred,
 )
+from leadline.plan.field_types import DurationMs, Items, PlanModel, SizeBytes, complaint, within
 
 
 def is_secret_header(name: str) -> bool:

@@ -19,9 +19,9 @@ from pydantic import ValidationError
 from leadline.errors import PlanError
 from leadline.plan.complaints import complaints
 from leadline.plan.document import FRAME_KEYS, POINT_KEYS, PlanDocument, PlanFrame, PointSpec
+from leadline.plan.external_inputs import MOST_BYTES, Outside, Written
 from leadline.plan.field_types import validate_input
 from leadline.plan.hosts import LabSpec
-from leadline.plan.material import MOST_BYTES, Outside, Written
 from leadline.plan.matrix import Matrix, labels_of, read_matrix, resolve
 from leadline.plan.model import Case, Plan
 from leadline.plan.overrides import apply_overrides
@@ -48,7 +48,7 @@ def load_plan(path: Path, overrides: Sequence[str] = (), targets: Sequence[str] 
         root = root.with_entry("targets", Node(list(given), Mark("--target", None)))
         overrides = (*overrides, f"targets={json.dumps(list(targets))}")
     # Each file once, however many cases name it: they share its content.
-    outside = Outside(cache(read_material), _variable)
+    outside = Outside(cache(read_external_file), _variable)
     frame, specs, matrix = _checked(root, problems, outside)
     judged = _targets(root, specs, problems)
     problems.raise_any()
@@ -108,7 +108,7 @@ def read_plan_text(path: Path) -> str:
         raise PlanError(path, None, f"cannot be read: {error.strerror or error}") from None
 
 
-def read_material(path: Path, *, may_be_pipe: bool = False) -> bytes:
+def read_external_file(path: Path, *, may_be_pipe: bool = False) -> bytes:
     """A file that a plan or a command line refers to; a command line's may be a pipe, as a shell's `<(...)` is.
 
     Raises:

@@ -17,7 +17,7 @@ from leadline.analysis.model import Ceiling, TestResult
 from leadline.errors import LeadlineError
 from leadline.fleet import Agent, Launch, agent_binary
 from leadline.plan import HttpTest, Test
-from leadline.plan.material import redacted
+from leadline.plan.external_inputs import redacted
 from leadline.trial import load, server_process
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.ledger import Ledger, Sheet

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from leadline.errors import Unforeseen
-from leadline.plan.material import HIDDEN
+from leadline.plan.external_inputs import HIDDEN
 
 _LONGEST_SAID = 300
 # Shorter texts are in every traceback, and protect nothing.

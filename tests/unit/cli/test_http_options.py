@@ -17,7 +17,7 @@ from leadline.cli.quick import Wanted
 from leadline.contract.models import HttpWorkload, RateStage
 from leadline.errors import InputError
 from leadline.plan import HttpTest
-from leadline.plan.material import redacted
+from leadline.plan.external_inputs import redacted
 
 URL = "http://example.org/a?b"
 PEM = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
