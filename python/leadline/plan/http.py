@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_serializer, fi
 from pydantic_core import PydanticCustomError
 
 from leadline.plan import rate
-from leadline.plan.every_test import EveryTest
+from leadline.plan.base_test import BaseTest
 from leadline.plan.external_inputs import HIDDEN, MOST_BYTES, Attached, FileContent, FileText, SecretText
 from leadline.plan.field_types import (
     DurationMs,
@@ -44,7 +44,7 @@ _MOST_CONNECTIONS = 1_000_000
 _AROUND_A_REQUEST_BYTES = 400
 
 
-class HttpTest(EveryTest):
+class HttpTest(BaseTest):
     """HTTP/1.1: a closed loop over its connections, or an open one where `rate` is set."""
 
     kind: Literal["http"] = "http"

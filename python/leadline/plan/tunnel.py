@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, mod
 from pydantic_core import PydanticCustomError
 
 from leadline.plan import rate, units
-from leadline.plan.every_test import EveryTest
+from leadline.plan.base_test import BaseTest
 from leadline.plan.field_types import (
     DURATION_PATTERN,
     DurationMs,
@@ -206,7 +206,7 @@ class TunnelLoad(PlanModel):
         return self.packet_bytes or _DEFAULT_BYTES.get(self.kind, 1)
 
 
-class TunnelTest(EveryTest):
+class TunnelTest(BaseTest):
     """A fleet of VPN clients connects, and may stay and carry load. It ends when everything is done, or its duration is
     over."""
 

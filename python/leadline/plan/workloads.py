@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from leadline.plan.every_test import EveryTest
+from leadline.plan.base_test import BaseTest
 from leadline.plan.field_types import (
     Count,
     DurationMs,
@@ -39,7 +39,7 @@ _UdpPayload = Annotated[
 _Message = Annotated[SizeBytes, within(1, 16 * 2**20, " bytes")]
 
 
-class TcpTest(EveryTest):
+class TcpTest(BaseTest):
     """Bulk TCP."""
 
     kind: Literal["tcp"] = "tcp"
@@ -57,7 +57,7 @@ class TcpTest(EveryTest):
     """Congestion control by the kernel's name; the host's default where null."""
 
 
-class UdpTest(EveryTest):
+class UdpTest(BaseTest):
     """Paced, numbered datagrams; loss, order and jitter are counted where they arrive."""
 
     kind: Literal["udp"] = "udp"
@@ -73,7 +73,7 @@ class UdpTest(EveryTest):
     """Datagrams per flow, after which it ends before its duration does."""
 
 
-class RrTest(EveryTest):
+class RrTest(BaseTest):
     """Request and response, one outstanding per flow."""
 
     kind: Literal["rr"] = "rr"

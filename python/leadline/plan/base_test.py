@@ -24,7 +24,7 @@ RESERVED_NAMES = frozenset({"setup", "build", "bring-up", "tear-down"})
 """Phases of a trial; a test of the same name could not be told from one in a journal."""
 
 
-class EveryTest(PlanModel):
+class BaseTest(PlanModel):
     """The frame."""
 
     name: Label
