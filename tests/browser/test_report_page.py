@@ -15,7 +15,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
 from leadline.report import render_html
-from unhurried import WITHIN_S
+from waiting import WITHIN_S
 
 pytestmark = pytest.mark.browser
 

@@ -24,7 +24,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from unhurried import WITHIN_S, free_port, until
+from waiting import WITHIN_S, free_port, until
 
 ROOT = Path(__file__).resolve().parents[2]
 LEADLINE = Path(sys.executable).with_name("leadline")

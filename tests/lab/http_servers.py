@@ -28,7 +28,7 @@ import cli_runs as cli
 import pytest
 from counting_server import Account
 
-from unhurried import free_port, until
+from waiting import free_port, until
 
 
 def program(name: str, package: str) -> str:

@@ -26,7 +26,7 @@ from typing import Any
 import pyroute2
 import pytest
 
-from unhurried import WITHIN_S
+from waiting import WITHIN_S
 
 ROOT = Path(__file__).resolve().parents[2]
 NOBODY = 65534

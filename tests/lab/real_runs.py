@@ -26,7 +26,7 @@ from typing import Any
 import pytest
 from lab_scripts import NOBODY, able_person, cgroups_of
 
-from unhurried import WITHIN_S
+from waiting import WITHIN_S
 
 ROOT = Path(__file__).resolve().parents[2]
 TUN = Path("/dev/net/tun")

@@ -18,7 +18,7 @@ from typing import Any
 import cli_runs as cli
 import pytest
 
-from unhurried import free_port
+from waiting import free_port
 
 pytestmark = pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from unhurried import WITHIN_S
+from waiting import WITHIN_S
 
 HERE = Path(__file__).resolve().parent
 BIN = Path(sys.executable).parent

@@ -12,7 +12,7 @@ import cli_runs as cli
 import http_servers as servers
 import pytest
 
-from unhurried import free_port
+from waiting import free_port
 
 pytestmark = pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed")
 

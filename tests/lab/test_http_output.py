@@ -22,7 +22,7 @@ import pytest
 from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
-from unhurried import free_port, until
+from waiting import free_port, until
 
 NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:{cli.SYSTEM_FOLDERS}")
 pytestmark = [

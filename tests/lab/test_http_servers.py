@@ -15,7 +15,7 @@ import cli_runs as cli
 import http_servers as servers
 import pytest
 
-from unhurried import until
+from waiting import until
 
 pytestmark = pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed")
 

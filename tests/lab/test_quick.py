@@ -16,7 +16,7 @@ from typing import Any
 import cli_runs as cli
 import pytest
 
-from unhurried import free_port, on_one_cpu, until
+from waiting import free_port, on_one_cpu, until
 
 pytestmark = pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed")
 

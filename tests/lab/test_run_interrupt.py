@@ -34,7 +34,7 @@ from real_runs import (
     write_plan,
 )
 
-from unhurried import WITHIN_S
+from waiting import WITHIN_S
 
 pytestmark = pytest.mark.lab
 

@@ -15,7 +15,7 @@ from typing import Any
 import cli_runs as cli
 import pytest
 
-from unhurried import WITHIN_S
+from waiting import WITHIN_S
 
 # Forges by a raw socket, watches loopback by a packet socket, and prints what came where, in bytes.
 PROGRAM = r"""

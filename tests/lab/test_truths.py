@@ -26,7 +26,7 @@ import polars as pl
 import pytest
 
 from leadline.analysis.stability import CHANGE_POINT, INTERVALS_DISAGREE
-from unhurried import free_port, on_one_cpu, until
+from waiting import free_port, on_one_cpu, until
 
 # Of an Ethernet frame of 1514 bytes: less Ethernet 14, IPv4 20 or IPv6 40, TCP 20, timestamps 12.
 FRAME = 1514

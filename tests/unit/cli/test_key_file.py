@@ -14,7 +14,7 @@ import pytest
 
 from leadline.cli.key_file import LONGEST_KEY_BYTES, read_key
 from leadline.errors import InputError
-from unhurried import WITHIN_S, free_port
+from waiting import WITHIN_S, free_port
 
 LEADLINE = str(Path(sys.executable).with_name("leadline"))
 SECRET = "correct horse battery staple"

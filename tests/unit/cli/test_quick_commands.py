@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from unhurried import WITHIN_S, free_port
+from waiting import WITHIN_S, free_port
 
 LEADLINE = str(Path(sys.executable).with_name("leadline"))
 

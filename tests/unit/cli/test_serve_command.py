@@ -17,7 +17,7 @@ from urllib.error import HTTPError
 
 import pytest
 
-from unhurried import WITHIN_S, free_port
+from waiting import WITHIN_S, free_port
 
 LEADLINE = str(Path(sys.executable).with_name("leadline"))
 
