@@ -19,8 +19,8 @@ for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIG
         signal.signal(number, handler)
 
 # How long an example takes is the machine's doing, and decides nothing.
-settings.register_profile("waiting", deadline=None)
-settings.load_profile("waiting")
+settings.register_profile("no-deadline", deadline=None)
+settings.load_profile("no-deadline")
 
 
 # For the commands that tests start as for what they call; `damaged_journals` takes it back.

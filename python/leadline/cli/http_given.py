@@ -1,7 +1,7 @@
 """From what stands on the command line of `leadline http` to the test that a plan would hold.
 
 Owns how options are written: headers, URL files, secrets, socket and TLS options. Which values exclude each other is
-left to `leadline.plan.http`, whose complaints are told by the options' names.
+left to `leadline.plan.http`, whose errors are reported by the options' names.
 """
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ def _names(text: str | None) -> list[str] | None:
 
 
 def _told(read: Callable[[], T], where: str) -> T:
-    """What `read` returns; its complaint as one about `where`."""
+    """What `read` returns; its error becomes one about `where`."""
     try:
         return read()
     except ValueError as error:

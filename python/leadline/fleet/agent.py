@@ -316,7 +316,7 @@ class Agent:
                 pass
 
     def _hear_failure(self, event: Failed) -> None:
-        """A failure without a task concerns all of its trial; one without a trial is a complaint about a command."""
+        """A failure without a task concerns all of its trial; one without a trial is an error about a command."""
         if event.trial is None:
             self._channel.note(f"{event.error.code}: {event.error.message}")
         elif event.task is not None:

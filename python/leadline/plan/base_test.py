@@ -16,8 +16,8 @@ from leadline.plan.field_types import (
     Label,
     PeriodMs,
     PlanModel,
-    complaint,
     rule,
+    validation_error,
 )
 
 RESERVED_NAMES = frozenset({"setup", "build", "bring-up", "tear-down"})
@@ -55,9 +55,11 @@ class BaseTest(PlanModel):
     @rule
     def _fits(self) -> Iterator[PydanticCustomError]:
         if self.name in RESERVED_NAMES:
-            yield complaint(f"{self.name!r} is the name of a trial's phase", at=("name",), hint="choose another name")
+            yield validation_error(
+                f"{self.name!r} is the name of a trial's phase", at=("name",), hint="choose another name"
+            )
         if self.warmup_ms >= self.duration_ms:
-            yield complaint(
+            yield validation_error(
                 f"{self.warmup_ms} ms of warm-up leave nothing of {self.duration_ms} ms",
                 at=("warmup",),
                 hint="the duration includes the warm-up",

@@ -31,5 +31,5 @@ def _tag(value: Any) -> str:
 
 _HOSTS, _FLEET = "clients that are hosts", "clients that are a fleet"
 CLIENTS_TAGS = frozenset({_HOSTS, _FLEET})
-"""What pydantic calls the two in the places of its complaints; no key of a plan."""
+"""What pydantic calls the two in the locations of its errors; no key of a plan."""
 PlanClients = Annotated[Annotated[Count, Tag(_HOSTS)] | Annotated[FleetClients, Tag(_FLEET)], Discriminator(_tag)]

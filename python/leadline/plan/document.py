@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from leadline.plan.clients import FleetClients, PlanClients
-from leadline.plan.field_types import DURATION_PATTERN, Items, PeriodMs, PlanModel, SomeItems, complaint, rule
+from leadline.plan.field_types import DURATION_PATTERN, Items, PeriodMs, PlanModel, SomeItems, rule, validation_error
 from leadline.plan.hosts import SMALLEST_IPV6_MTU_BYTES, Hosts, LabSpec, Topology
 from leadline.plan.http import HttpTest
 from leadline.plan.limits import Limits
@@ -107,13 +107,15 @@ class PointSpec(PlanModel):
     @rule
     def _hosts_fit(self) -> Iterator[PydanticCustomError]:
         if self.hosts is not None and self.lab is not None:
-            yield complaint("a plan has either lab or hosts, not both", at=("hosts",), hint="remove one of them")
+            yield validation_error("a plan has either lab or hosts, not both", at=("hosts",), hint="remove one of them")
         if self.topology == "site-to-site" and self.client_count != 1:
-            yield complaint("a site-to-site plan has one client", at=("clients",), hint="use flows for more load")
+            yield validation_error(
+                "a site-to-site plan has one client", at=("clients",), hint="use flows for more load"
+            )
         if self.hosts is not None:
-            yield from self.hosts.complaints(self.topology)
+            yield from self.hosts.validation_errors(self.topology)
             if self.client_count > len(self.hosts.clients):
-                yield complaint(
+                yield validation_error(
                     f"{self.client_count} clients, but hosts has {len(self.hosts.clients)}",
                     at=("clients",),
                     hint="give more of them in hosts.clients",
@@ -124,13 +126,13 @@ class PointSpec(PlanModel):
         """Nothing is brought up on given hosts: any kind but `given` would be a name for what does not run there."""
         kind = self.sut.kind
         if self.hosts is not None and self.lab is None and not isinstance(self.sut, GivenSut):
-            yield complaint(
+            yield validation_error(
                 f"given hosts are measured as they are: no {kind} is brought up there",
                 at=("sut", "kind"),
                 hint='say what stands there: sut: {kind: given, label: "..."}',
             )
         if self.hosts is None and isinstance(self.sut, GivenSut):
-            yield complaint(
+            yield validation_error(
                 "there is nothing given on the lab's hosts",
                 at=("sut", "kind"),
                 hint="name the hosts (hosts), or a system that is brought up: route, wireguard, openvpn",
@@ -141,10 +143,12 @@ class PointSpec(PlanModel):
         seen: set[str] = set()
         for index, test in enumerate(self.tests):
             if test.name in seen:
-                yield complaint(f"two tests are called '{test.name}'", at=("tests", index, "name"), hint="rename one")
+                yield validation_error(
+                    f"two tests are called '{test.name}'", at=("tests", index, "name"), hint="rename one"
+                )
             seen.add(test.name)
             if test.clients is not None and test.clients > self.client_count:
-                yield complaint(
+                yield validation_error(
                     f"{test.clients} is more than there are ({self.client_count})",
                     at=("tests", index, "clients"),
                 )
@@ -152,13 +156,13 @@ class PointSpec(PlanModel):
     @rule
     def _the_fleet_fits(self) -> Iterator[PydanticCustomError]:
         for at, text, hint in _fleet_conflicts(self):
-            yield complaint(text, at=at, hint=hint)
+            yield validation_error(text, at=at, hint=hint)
 
     @rule
     def _https_is_unverified(self) -> Iterator[PydanticCustomError]:
         for index, test in enumerate(self.tests):
             if isinstance(test, HttpTest) and test.scheme == "https" and (test.tls is None or test.tls.verify):
-                yield complaint(
+                yield validation_error(
                     "the run's own server has a certificate that was made for the run, and no authority vouches for it",
                     at=("tests", index, "scheme"),
                     hint="say so: tls: {verify: false}",
@@ -171,7 +175,7 @@ class PointSpec(PlanModel):
             user = "sut" if getattr(self.sut, "ip", 4) == 6 else None
             user = user or next((f"test '{test.name}'" for test in self.tests if test.ip == 6), None)
             if user is not None:
-                yield complaint(
+                yield validation_error(
                     f"{mtu} is too small for IPv6, which {user} uses",
                     at=("lab", "link", "mtu"),
                     hint=f"at least {SMALLEST_IPV6_MTU_BYTES}",

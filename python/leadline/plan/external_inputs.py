@@ -130,7 +130,7 @@ def _hidden(argument: str, secrets: Sequence[str]) -> str:
 def from_text(kind: type[object], read: Callable[[str, ValidationInfo], object]) -> BeforeValidator:
     """A field that a plan writes as text, and code as what `read` makes of it.
 
-    The complaint about anything else does not repeat it, as it may be a secret.
+    The error about anything else does not repeat it, as it may be a secret.
     """
 
     def parsed(value: object, info: ValidationInfo) -> object:

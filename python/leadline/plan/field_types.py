@@ -1,8 +1,8 @@
 """The pieces that every plan model is made of: the base model, and field types that parse units where they come in.
 
 A field is named with its unit (`duration_ms`), its key in the YAML without (`duration: 10s`). In code, a model is made
-by field names and whole numbers; from a plan, by keys, with `validate_input`. Complaints about several fields at once
-are made by `complaint`.
+by field names and whole numbers; from a plan, by keys, with `validate_input`. Errors about several fields
+are made by `validation_error`.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class PlanModel(BaseModel):
 
 
 def rule(check: Rule) -> Rule:
-    """Marks a method of a `PlanModel` that yields a complaint for each thing that its fields have against each other.
+    """Marks a method of a `PlanModel` that yields an error for each conflict between its fields.
 
-    All rules are asked, so that the user sees all complaints; a validator of pydantic's ends with its first.
+    All rules run, so that the user sees all errors; a validator of pydantic ends at its first.
     """
     check.__dict__["is_rule"] = True
     return check
@@ -80,7 +80,7 @@ def validate_input(model: type[Model], data: object, outside: Outside | None = N
     Files and secrets that it refers to are read by `outside`; without one, it cannot refer to any.
 
     Raises:
-        pydantic.ValidationError: `leadline.plan.complaints` turns it into one line.
+        pydantic.ValidationError: `leadline.plan.validation_errors` turns it into one line.
     """
     context = {**_WRITTEN_BY_A_USER, "outside": outside}
     return model.model_validate(data, context=context, by_alias=True, by_name=False)
@@ -91,7 +91,7 @@ def written_by_a_user(info: ValidationInfo) -> bool:
     return info.context is not None and info.context.get("written_by") == "user"
 
 
-def complaint(text: str, *, at: tuple[str | int, ...] = (), hint: str | None = None) -> PydanticCustomError:
+def validation_error(text: str, *, at: tuple[str | int, ...] = (), hint: str | None = None) -> PydanticCustomError:
     """An error for validators to raise; `at` is the place below the model that complains."""
     return PydanticCustomError("plan", "{text}", {"text": text, "at": at, "hint": hint})
 
@@ -139,7 +139,7 @@ def _as_tuple(value: object) -> object:
 
 def _label(value: str) -> str:
     if "{" in value:
-        raise complaint("a test's name is the same in every case", hint="tables show the axes beside it")
+        raise validation_error("a test's name is the same in every case", hint="tables show the axes beside it")
     if _LABEL.fullmatch(value) is None:
         raise ValueError(
             f"{value!r} is not a name; use letters, digits, '-' and '_' (at most 64, a letter or digit first)"

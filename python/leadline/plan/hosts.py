@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
-from leadline.plan.field_types import DelayUs, PlanModel, RateBps, Share, SomeItems, complaint
+from leadline.plan.field_types import DelayUs, PlanModel, RateBps, Share, SomeItems, validation_error
 
 Topology = Literal["remote-access", "site-to-site"]
 SMALLEST_IPV6_MTU_BYTES = 1280
@@ -40,7 +40,7 @@ class LinkSpec(PlanModel):
     @model_validator(mode="after")
     def _something_arrives(self) -> Self:
         if self.loss is not None and self.loss >= 1:
-            raise complaint(
+            raise validation_error(
                 f"{self.loss:g} is {self.loss:.0%}: nothing would arrive", at=("loss",), hint="one percent is 1%"
             )
         return self
@@ -200,19 +200,19 @@ class Hosts(PlanModel):
         hosts |= {name: host for name, host in gateways.items() if name in wanted and host is not None}
         return {name: host.at for name, host in (hosts | {"server": self.server}).items()}
 
-    def complaints(self, topology: Topology) -> Iterator[PydanticCustomError]:
+    def validation_errors(self, topology: Topology) -> Iterator[PydanticCustomError]:
         """What is wrong where the gateways are not those of the topology, or the server cannot be reached."""
         every = ("gateway", "gateway-a", "gateway-b")
         given = [key for key in every if getattr(self, key.replace("-", "_")) is not None]
         foreign = [key for key in given if key not in GATEWAYS[topology]]
         for key in foreign:
-            yield complaint(f"a {topology} plan has no {key}", at=("hosts", key), hint=_has(topology))
+            yield validation_error(f"a {topology} plan has no {key}", at=("hosts", key), hint=_has(topology))
         for key in GATEWAYS[topology]:
             if key not in given and not foreign:  # one of the other topology's stands for it
-                yield complaint(f"{key!r} is missing", at=("hosts",), hint=_has(topology))
+                yield validation_error(f"{key!r} is missing", at=("hosts",), hint=_has(topology))
         elsewhere = next((host.ssh for host in self.clients if not host.at.local), None)
         if self.server.at.local and not self.server.addresses and elsewhere is not None:
-            yield complaint(
+            yield validation_error(
                 f"{elsewhere} cannot reach a server that is only called 'local'",
                 at=("hosts", "server"),
                 hint="say where: server: {ssh: local, address: ADDRESS}",

@@ -19,8 +19,8 @@ from leadline.plan.field_types import (
     Percentile,
     SizeBytes,
     Total,
-    complaint,
     rule,
+    validation_error,
     within,
     written_by_a_user,
 )
@@ -123,7 +123,7 @@ class HttpTest(BaseTest):
         if not written_by_a_user(info):
             return {"duration_ms": total_ms, **given}
         if "duration" in given:
-            raise complaint(
+            raise validation_error(
                 f"the rate's stages last {total_ms / 1000:g} s; no other duration is possible",
                 at=("duration",),
                 hint="leave it out",
@@ -141,7 +141,7 @@ class HttpTest(BaseTest):
     @rule
     def _agrees_with_itself(self) -> Iterator[PydanticCustomError]:
         for at, text, hint in _conflicts(self):
-            yield complaint(text, at=(at,), hint=hint)
+            yield validation_error(text, at=(at,), hint=hint)
 
     @field_serializer("body")
     def _body_is_not_shown(self, body: str | None) -> str | None:

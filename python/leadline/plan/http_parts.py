@@ -34,7 +34,7 @@ from leadline.plan.external_inputs import (
     from_text,
     referred,
 )
-from leadline.plan.field_types import DurationMs, Items, PlanModel, SizeBytes, complaint, within
+from leadline.plan.field_types import DurationMs, Items, PlanModel, SizeBytes, validation_error, within
 
 
 def is_secret_header(name: str) -> bool:
@@ -85,10 +85,10 @@ class HttpHeader(PlanModel):
     @model_validator(mode="after")
     def _has_one_value(self) -> Self:
         if (self.value is None) == (self.secret is None):
-            raise complaint(f"{self.name} needs either a value or a secret", at=("value",))
+            raise validation_error(f"{self.name} needs either a value or a secret", at=("value",))
         if self.value and is_secret_header(self.name):
             hint = "write secret: '@FILE' or '$VARIABLE' instead of value"
-            raise complaint(f"what {self.name} holds stands in no plan", at=("value",), hint=hint)
+            raise validation_error(f"what {self.name} holds stands in no plan", at=("value",), hint=hint)
         return self
 
     @property
@@ -209,17 +209,19 @@ class HttpTls(PlanModel):
     def _agrees_with_itself(self) -> Self:
         if (self.cert is None) != (self.key is None):
             missing = "key" if self.key is None else "cert"
-            raise complaint(f"{missing} is missing", at=(missing,), hint="a certificate and its key go together")
+            raise validation_error(f"{missing} is missing", at=(missing,), hint="a certificate and its key go together")
         if self.ca is not None and not self.verify:
-            raise complaint("a CA to check by, and no check", at=("ca",), hint="leave one of them out")
+            raise validation_error("a CA to check by, and no check", at=("ca",), hint="leave one of them out")
         if self.early_data and self.versions == "1.2":
-            raise complaint("early data needs TLS 1.3", at=("early_data",), hint="offer 1.3 too")
+            raise validation_error("early data needs TLS 1.3", at=("early_data",), hint="offer 1.3 too")
         if self.early_data and not self.resume:
-            raise complaint("early data needs resumed sessions", at=("early_data",), hint="leave one of them out")
+            raise validation_error(
+                "early data needs resumed sessions", at=("early_data",), hint="leave one of them out"
+            )
         for name in ("ca", "cert", "key"):
             attached: Attached | None = getattr(self, name)
             if attached is not None and b"-----BEGIN " not in attached.content:
-                raise complaint(f"{attached.name} is not PEM", at=(name,), hint="it begins with -----BEGIN")
+                raise validation_error(f"{attached.name} is not PEM", at=(name,), hint="it begins with -----BEGIN")
         return self
 
 

@@ -17,7 +17,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from leadline.errors import PlanError
-from leadline.plan.complaints import complaints
 from leadline.plan.document import FRAME_KEYS, POINT_KEYS, PlanDocument, PlanFrame, PointSpec
 from leadline.plan.external_inputs import MOST_BYTES, Outside, Written
 from leadline.plan.field_types import validate_input
@@ -30,6 +29,7 @@ from leadline.plan.regular_files import NotRegular, read_bounded, read_regular
 from leadline.plan.source import Mark, Node, did_you_mean, inherit, name_of, nearest, parse_plan_text, plain
 from leadline.plan.sut import GivenSut
 from leadline.plan.targets import METRICS, Target, read_target
+from leadline.plan.validation_errors import plan_errors
 
 
 def load_plan(path: Path, overrides: Sequence[str] = (), targets: Sequence[str] = ()) -> Plan:
@@ -209,7 +209,7 @@ def _checked_frame(root: Node, meant: list[str], problems: Problems, *, is_parti
     try:
         return validate_input(PlanFrame, plain(frame_root)), set()
     except ValidationError as error:
-        problems.add(complaints(error, PlanFrame, frame_root, meant=meant, is_partial=is_partial))
+        problems.add(plan_errors(error, PlanFrame, frame_root, meant=meant, is_partial=is_partial))
         wrong = {str(details["loc"][0]) for details in error.errors(include_url=False) if details["loc"]}
         return PlanFrame.model_construct(), wrong
 
@@ -257,7 +257,7 @@ def _checked_point(
     try:
         return [validate_input(PointSpec, _as_written(tree), outside)]
     except ValidationError as error:
-        problems.add(complaints(error, PointSpec, tree, meant=meant, is_partial=is_partial))
+        problems.add(plan_errors(error, PointSpec, tree, meant=meant, is_partial=is_partial))
         return []
 
 

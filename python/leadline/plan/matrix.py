@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from leadline.errors import PlanError
-from leadline.plan.complaints import keys_of, kinds_of
 from leadline.plan.hosts import LinkSpec
 from leadline.plan.problems import Problems
 from leadline.plan.source import Location, Node, did_you_mean, name_of, plain, walk
 from leadline.plan.sut import Sut
+from leadline.plan.validation_errors import keys_of, kinds_of
 from leadline.plan.workloads import Test
 
 Point = dict[str, Node]

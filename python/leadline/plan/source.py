@@ -35,7 +35,7 @@ class Mark:
     line: int | None
 
     def error(self, message: str, *, hint: str | None = None) -> PlanError:
-        """A complaint about this place."""
+        """An error at this place."""
         return PlanError(self.file, self.line, message, hint=hint)
 
 

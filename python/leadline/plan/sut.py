@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from leadline.plan.ciphers import misspelt
-from leadline.plan.field_types import Count, IpVersion, Items, PlanModel, SomeItems, complaint
+from leadline.plan.field_types import Count, IpVersion, Items, PlanModel, SomeItems, validation_error
 
 _LONGEST_LABEL = 100
 DEFAULT_INITIAL_RATE = "default"
@@ -68,7 +68,7 @@ def _word(text: str) -> str:
 def _cipher(name: str) -> str:
     meant = misspelt(name)
     if meant is not None:
-        raise complaint(f"{name!r} is no cipher of OpenVPN", hint=f"did you mean '{meant}'?")
+        raise validation_error(f"{name!r} is no cipher of OpenVPN", hint=f"did you mean '{meant}'?")
     return name
 
 

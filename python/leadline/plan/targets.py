@@ -156,7 +156,7 @@ def read_target(node: Node, kinds: Mapping[str, str]) -> Target:
 
 
 def _error(node: Node, text: str, words: str, hint: str | None) -> PlanError:
-    """A complaint about one target; an option's place holds its text already."""
+    """An error about one target; an option's place holds its text already."""
     is_told = node.mark.line is None and node.mark.file.endswith(repr(text))
     return node.mark.error(words if is_told else f"target {text!r}: {words}", hint=hint)
 

@@ -21,8 +21,8 @@ from leadline.plan.field_types import (
     Items,
     PlanModel,
     SizeBytes,
-    complaint,
     rule,
+    validation_error,
     within,
 )
 from leadline.plan.rate import PerSecondOrStages, Stages
@@ -176,28 +176,32 @@ class TunnelLoad(PlanModel):
                 raise ValueError(f"0 bytes is too small; at least {_SMALLEST_UDP_BYTES} bytes")
             found = float(units.per_second(value))
         except ValueError as error:
-            raise complaint(str(error), at=(at,)) from None
+            raise validation_error(str(error), at=(at,)) from None
         if found <= 0:
-            raise complaint("a rate must be above 0", at=("rate",))
+            raise validation_error("a rate must be above 0", at=("rate",))
         return {**given, key: found}
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
         if self.kind == "echo":
             if self.packet_bytes is not None and self.packet_bytes < _SMALLEST_ECHO_BYTES:
-                raise complaint(
+                raise validation_error(
                     f"{self.packet_bytes} is too small for an echo request; at least {_SMALLEST_ECHO_BYTES} bytes",
                     at=("packet",),
                 )
             if self.rate_per_s is None:
-                raise complaint("echo requests need a rate", at=("rate",), hint="as in 50/s, which is per client")
+                raise validation_error(
+                    "echo requests need a rate", at=("rate",), hint="as in 50/s, which is per client"
+                )
         if self.kind in ("echo", "http") and self.direction != "up":
-            raise complaint(f"{self.kind} has no direction", at=("direction",), hint="answers come back anyway")
+            raise validation_error(f"{self.kind} has no direction", at=("direction",), hint="answers come back anyway")
         if self.kind == "tcp" and (self.rate_per_s is not None or self.packet_bytes is not None):
             key = "rate" if self.rate_per_s is not None else "packet"
-            raise complaint("TCP sends as fast as it goes, in segments of its own", at=(key,), hint="leave it out")
+            raise validation_error(
+                "TCP sends as fast as it goes, in segments of its own", at=(key,), hint="leave it out"
+            )
         if self.kind == "http" and self.packet_bytes is not None:
-            raise complaint("requests have no packets of a size", at=("packet",), hint="leave it out")
+            raise validation_error("requests have no packets of a size", at=("packet",), hint="leave it out")
         return self
 
     @property
@@ -241,7 +245,7 @@ class TunnelTest(BaseTest):
     @rule
     def _the_fleet_fits(self) -> Iterator[PydanticCustomError]:
         for at, text, hint in conflicts(self):
-            yield complaint(text, at=(at,), hint=hint)
+            yield validation_error(text, at=(at,), hint=hint)
 
     def counted(self, clients: int) -> TunnelTest:
         """The same of so many clients."""

@@ -21,8 +21,8 @@ from leadline.plan.field_types import (
     RateBps,
     SizeBytes,
     Total,
-    complaint,
     rule,
+    validation_error,
     within,
 )
 from leadline.plan.http import HttpTest
@@ -109,12 +109,12 @@ class RrTest(BaseTest):
     def _datagrams_carry_it(self) -> Iterator[PydanticCustomError]:
         for key, size in (("request", self.request_bytes), ("response", self.response_bytes)):
             if self.protocol == "udp" and size < SMALLEST_UDP_PAYLOAD_BYTES:
-                yield complaint(
+                yield validation_error(
                     f"{size} is too small for a measured datagram; at least {SMALLEST_UDP_PAYLOAD_BYTES} bytes",
                     at=(key,),
                 )
             if self.protocol == "udp" and size > LARGEST_UDP_PAYLOAD_BYTES:
-                yield complaint(
+                yield validation_error(
                     f"{size} is too large for a datagram; at most {LARGEST_UDP_PAYLOAD_BYTES} bytes", at=(key,)
                 )
 

@@ -42,7 +42,7 @@ def explain(error: YAMLError, text: str) -> SyntaxProblem:
 
 
 def _unmarked(error: YAMLError, text: str) -> SyntaxProblem:
-    """The reader's complaint about a character, whose line it does not say."""
+    """The reader's error about a character, without its line."""
     position = getattr(error, "position", None)
     character = getattr(error, "character", None)
     if isinstance(position, int) and character is not None:

@@ -42,7 +42,7 @@ def leadline(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return ended
 
 
-def complaint(folder: Path, *arguments: str) -> str:
+def error_text(folder: Path, *arguments: str) -> str:
     """The one line that a wrong request gets."""
     there = sorted(folder.iterdir())
     ended = leadline(folder, *arguments)
@@ -67,8 +67,8 @@ def complaint(folder: Path, *arguments: str) -> str:
 )
 def test_a_wrong_plan(plan: Path, right: str, wrong: str, said: str) -> None:
     plan.write_text(PLAN.replace(right, wrong))
-    assert said in complaint(plan.parent, "run", "plan.yaml")
-    assert said in complaint(plan.parent, "plan", "plan.yaml")
+    assert said in error_text(plan.parent, "run", "plan.yaml")
+    assert said in error_text(plan.parent, "plan", "plan.yaml")
 
 
 def test_every_mistake_of_a_plan_is_a_line_of_its_own(plan: Path) -> None:
@@ -113,7 +113,7 @@ def test_every_mistake_of_a_plan_is_a_line_of_its_own(plan: Path) -> None:
     ],
 )
 def test_a_wrong_command_line(plan: Path, arguments: list[str], said: str) -> None:
-    assert said in complaint(plan.parent, *arguments)
+    assert said in error_text(plan.parent, *arguments)
 
 
 def test_no_command_shows_the_help(tmp_path: Path) -> None:

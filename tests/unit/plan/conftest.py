@@ -1,4 +1,4 @@
-"""Fixtures for tests of plans: text to plan, text to complaint. Files live in the test's own folder."""
+"""Fixtures for tests of plans: text to plan, text to error. Files live in the test's own folder."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def load(tmp_path: Path) -> Callable[..., Plan]:
 
 
 @pytest.fixture
-def complaint(load: Callable[..., Plan], tmp_path: Path) -> Callable[..., str]:
-    """The one complaint about a plan's text, with the file's folder cut off."""
+def error_text(load: Callable[..., Plan], tmp_path: Path) -> Callable[..., str]:
+    """The one error about a plan's text, with the file's folder cut off."""
 
     def complain(text: str, *overrides: str) -> str:
         with pytest.raises(PlanError) as raised:
             load(text, *overrides)
         assert raised.value.exit_code == 2
-        assert [str(other) for other in raised.value.others] == [], "one mistake is one complaint"
+        assert [str(other) for other in raised.value.others] == [], "one mistake is one error"
         assert "\n" not in str(raised.value)
         return str(raised.value).replace(f"{tmp_path}/", "")
 

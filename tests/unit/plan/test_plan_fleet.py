@@ -1,4 +1,4 @@
-"""A plan whose clients are a fleet: how many they are at which points, what they can do, and complaints."""
+"""A plan whose clients are a fleet: how many they are at which points, what they can do, and errors."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def test_a_plan_of_hosts_becomes_one_of_a_fleet(load: Callable[..., Plan]) -> No
         ("0", "3: clients: 0 is not possible; at least 1"),
     ],
 )
-def test_clients_that_are_neither_hosts_nor_a_fleet(complaint: Callable[..., str], change: str, said: str) -> None:
-    assert complaint(FLEET.replace("{fleet: true, count: 30}", change)).endswith(said)
+def test_clients_that_are_neither_hosts_nor_a_fleet(error_text: Callable[..., str], change: str, said: str) -> None:
+    assert error_text(FLEET.replace("{fleet: true, count: 30}", change)).endswith(said)
 
 
 @pytest.mark.parametrize(
@@ -76,5 +76,5 @@ def test_clients_that_are_neither_hosts_nor_a_fleet(complaint: Callable[..., str
         ("{fleet: true, count: 30}", "3", "tests.storm.kind: a tunnel test needs a fleet"),
     ],
 )
-def test_what_a_fleet_cannot_do(complaint: Callable[..., str], old: str, new: str, said: str) -> None:
-    assert said in complaint(FLEET.replace(old, new))
+def test_what_a_fleet_cannot_do(error_text: Callable[..., str], old: str, new: str, said: str) -> None:
+    assert said in error_text(FLEET.replace(old, new))

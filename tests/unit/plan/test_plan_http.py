@@ -16,7 +16,7 @@ from leadline.plan import load as loading
 from leadline.plan.rate import RateStage, peak_per_s, read_rate, total_ms
 
 Load = Callable[..., Plan]
-Complaint = Callable[..., str]
+ErrorText = Callable[..., str]
 
 
 def text(keys: str, more: str = "") -> str:
@@ -150,7 +150,7 @@ def test_files_are_where_it_is_said(tmp_path: Path) -> None:
     assert body.content == b"from base"
 
 
-COMPLAINTS = [
+MISTAKES = [
     ("rate: 1:2/3s\n    duration: 3s", "plan.yaml:7: tests.load.duration: the rate's stages last 3 s; no other"),
     ("rate: [1:2/3s, fast]", "plan.yaml:6: tests.load.rate: 'fast' is not a stage; write 0:1000/10s"),
     ("rate: 0", "plan.yaml:6: tests.load.rate: a rate must be above 0"),
@@ -192,12 +192,12 @@ COMPLAINTS = [
 ]
 
 
-@pytest.mark.parametrize(("keys", "said"), COMPLAINTS, ids=[keys[:40] for keys, _ in COMPLAINTS])
-def test_complaints(
-    complaint: Complaint, keys: str, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(("keys", "said"), MISTAKES, ids=[keys[:40] for keys, _ in MISTAKES])
+def test_http_mistake_is_one_line_with_its_place(
+    error_text: ErrorText, keys: str, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    told = complaint(text(keys))
+    told = error_text(text(keys))
     assert said in told
     assert "hunter2" not in told
 

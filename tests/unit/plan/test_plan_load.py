@@ -1,4 +1,4 @@
-"""What a plan says, and every complaint about one that cannot be right: one line, with file, line and advice."""
+"""What a plan says, and every error about one that cannot be right: one line, with file, line and advice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from leadline.plan import HttpTest, LinkSpec, OpenvpnSut, Plan, RrTest, TcpTest,
 from leadline.plan.load import MOST_PLAN_BYTES
 
 Load = Callable[..., Plan]
-Complaint = Callable[..., str]
+ErrorText = Callable[..., str]
 
 
 def test_a_small_plan_is_one_case_with_every_default_filled_in(load: Load) -> None:
@@ -129,7 +129,7 @@ def changed(old: str, new: str) -> str:
     return SMALL.replace(old, new)
 
 
-COMPLAINTS = [
+MISTAKES = [
     # Unknown keys, kinds and choices
     (changed("tests:", "tetss:"), "plan.yaml:3: unknown key 'tetss'; did you mean 'tests'?"),
     (changed("packet:", "packte:"), "plan.yaml:4: unknown key 'packte' in tests.load; did you mean 'packet'?"),
@@ -436,10 +436,10 @@ COMPLAINTS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), COMPLAINTS, ids=[expected[10:70] for _, expected in COMPLAINTS])
-def test_a_mistake_is_one_line_with_its_place(complaint: Complaint, text: str, expected: str) -> None:
+@pytest.mark.parametrize(("text", "expected"), MISTAKES, ids=[expected[10:70] for _, expected in MISTAKES])
+def test_a_mistake_is_one_line_with_its_place(error_text: ErrorText, text: str, expected: str) -> None:
     """`...` at the end of what is expected stands for more of the same line."""
-    found = complaint(text)
+    found = error_text(text)
     if expected.endswith("..."):
         assert found.startswith(expected.removesuffix("..."))
     else:
@@ -455,9 +455,9 @@ def test_a_mistake_is_one_line_with_its_place(complaint: Complaint, text: str, e
     ],
 )
 def test_a_misspelt_key_comes_before_what_it_makes_missing(
-    complaint: Complaint, old: str, new: str, expected: str
+    error_text: ErrorText, old: str, new: str, expected: str
 ) -> None:
-    assert complaint(changed(old, new)).endswith(expected)
+    assert error_text(changed(old, new)).endswith(expected)
 
 
 def test_no_such_file(tmp_path: Path) -> None:
@@ -488,10 +488,10 @@ def test_a_plan_beyond_the_largest_is_refused(load: Load) -> None:
         load(SMALL + padding + "#")
 
 
-def test_a_fifo_that_a_plan_refers_to_is_refused(complaint: Complaint, tmp_path: Path) -> None:
+def test_a_fifo_that_a_plan_refers_to_is_refused(error_text: ErrorText, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "body")
     text = changed("kind: udp, packet: 100", "kind: http, method: POST, body_file: body")
-    assert complaint(text).endswith("body is a FIFO, not a regular file")
+    assert error_text(text).endswith("body is a FIFO, not a regular file")
 
 
 def test_an_anchor_may_be_used_again(load: Load, recwarn: pytest.WarningsRecorder) -> None:
@@ -517,7 +517,7 @@ def test_targets_take_units_and_may_stand_for_every_test(load: Load) -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
 @given(data=st.data())
-def test_any_text_gives_a_plan_or_a_complaint(load: Load, data: st.DataObject) -> None:
+def test_any_text_gives_a_plan_or_a_plan_error(load: Load, data: st.DataObject) -> None:
     """A plan with a piece of it replaced by something else, or just anything."""
     start = data.draw(st.integers(0, len(SMALL)))
     end = data.draw(st.integers(start, min(len(SMALL), start + 12)))

@@ -14,7 +14,7 @@ from leadline.plan import LinkSpec, OpenvpnSut, Plan, RouteSut, UdpTest, Wiregua
 from leadline.plan.workloads import HttpTest
 
 Load = Callable[..., Plan]
-Complaint = Callable[..., str]
+ErrorText = Callable[..., str]
 USED = SMALL.replace("packet: 100", 'packet: "{packet}"')
 
 
@@ -110,7 +110,7 @@ def test_without_axes_the_included_points_are_all(load: Load) -> None:
     assert [case.clients for case in plan.cases] == [3, 4]
 
 
-COMPLAINTS = [
+MISTAKES = [
     (SMALL + "axes: {suut.cipher: [A]}", "6: unknown axis 'suut.cipher'; did you mean 'sut.cipher'?"),
     (SMALL + "axes:\n  clients: [1]\n  sut.cihper: [A]", "8: unknown axis 'sut.cihper'; did you mean 'sut.cipher'?"),
     (
@@ -163,9 +163,9 @@ COMPLAINTS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), COMPLAINTS, ids=[expected[:60] for _, expected in COMPLAINTS])
-def test_a_mistake_has_its_line(complaint: Complaint, text: str, expected: str) -> None:
-    assert complaint(text).startswith(f"plan.yaml:{expected.removesuffix('...')}")
+@pytest.mark.parametrize(("text", "expected"), MISTAKES, ids=[expected[:60] for _, expected in MISTAKES])
+def test_a_mistake_has_its_line(error_text: ErrorText, text: str, expected: str) -> None:
+    assert error_text(text).startswith(f"plan.yaml:{expected.removesuffix('...')}")
 
 
 SIZES = st.lists(st.integers(40, 65507), min_size=1, max_size=4, unique=True)

@@ -12,7 +12,7 @@ from leadline.errors import PlanError
 from leadline.plan import OpenvpnSut, Plan, WireguardSut, load_plan
 
 Load = Callable[..., Plan]
-Complaint = Callable[..., str]
+ErrorText = Callable[..., str]
 
 
 def test_an_override_changes_one_value(load: Load) -> None:
@@ -71,8 +71,8 @@ def test_a_whole_list_can_be_set(load: Load) -> None:
         ("targets=[bulk.lost < 1]", "target 'bulk.lost < 1': unknown metric 'lost' of a tcp test; there is"),
     ],
 )
-def test_a_wrong_override_is_named(complaint: Complaint, argument: str, expected: str) -> None:
-    assert complaint(SMALL, argument).startswith(f"--set {argument}: {expected}")
+def test_a_wrong_override_is_named(error_text: ErrorText, argument: str, expected: str) -> None:
+    assert error_text(SMALL, argument).startswith(f"--set {argument}: {expected}")
 
 
 def write(folder: Path, **texts: str) -> Path:

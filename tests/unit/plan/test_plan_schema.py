@@ -10,7 +10,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from leadline.plan import METRICS, OpenvpnSut, UdpTest, describe, load_plan, plan_schema
-from leadline.plan.complaints import kinds_of
+from leadline.plan.validation_errors import kinds_of
 from leadline.plan.workloads import Test as AnyTest
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -16,7 +16,7 @@ from leadline.plan.clients import CLIENTS_TAGS
 from leadline.plan.source import Location, Mark, Node, did_you_mean, name_of, nearest, walk
 
 
-def complaints(
+def plan_errors(
     error: ValidationError, model: type[BaseModel], root: Node, *, meant: Iterable[str] = (), is_partial: bool = False
 ) -> list[PlanError]:
     """Everything that a validation of `root` against `model` found wrong, unknown keys first.
