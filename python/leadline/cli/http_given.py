@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from leadline.cli.quick import listed
 from leadline.errors import InputError
-from leadline.plan.external_inputs import HIDDEN, MOST_BYTES, Attached, Secret, one_line
+from leadline.plan.external_inputs import HIDDEN, MOST_BYTES, FileInput, Secret, one_line
 from leadline.plan.http_parts import (
     HttpEntry,
     HttpHeader,
@@ -144,7 +144,7 @@ def _header(text: str) -> HttpHeader:
 
 def _entries(name: str, origin: Origin) -> list[HttpEntry]:
     """The requests of a file, in order."""
-    text = _told(Attached(name, _bytes(name, "--urls")).text, "--urls")
+    text = _told(FileInput(name, _bytes(name, "--urls")).text, "--urls")
     entries = []
     for number, line in enumerate(text.splitlines(), 1):
         content = line.partition("#")[0] if line.lstrip().startswith("#") else line.partition(" #")[0]
@@ -166,8 +166,8 @@ def _entry(line: str, origin: Origin, where: str, folder: Path) -> HttpEntry:
         if not other.is_at(origin):
             raise InputError(f"{where}: {url} is not on the server of the URL", hint="all requests go to one server")
         path = other.path or "/"
-    attached = None if body is None else Attached(body, _bytes(str(folder / body), where))
-    return _told(lambda: HttpEntry(path=path, method=method, weight=weight, body=attached), where)
+    content = None if body is None else FileInput(body, _bytes(str(folder / body), where))
+    return _told(lambda: HttpEntry(path=path, method=method, weight=weight, body=content), where)
 
 
 def _check_names(names: Iterable[str], origin: Origin, proxy: Secret | None) -> None:
@@ -188,7 +188,7 @@ def _secret(text: str | None, option: str) -> Secret | None:
     if text is None:
         return None
     if text.startswith("@"):
-        value = _told(Attached(text, _bytes(text[1:], option)).text, option)
+        value = _told(FileInput(text, _bytes(text[1:], option)).text, option)
         return Secret(text, _told(lambda: one_line(value, text), option))
     return Secret(HIDDEN, _told(lambda: one_line(text, "it"), option))
 
@@ -198,17 +198,17 @@ def _proxy(text: str | None) -> Secret | None:
     return None if secret is None else _told(lambda: checked_proxy(secret), "--proxy")
 
 
-def _body_file(name: str | None) -> Attached | None:
+def _body_file(name: str | None) -> FileInput | None:
     if name != "-":
         return _file(name, "--body-file")
     content = sys.stdin.buffer.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
         raise InputError("--body-file -: stdin holds too much", hint=f"at most {MOST_BYTES // 2**20} MiB")
-    return Attached(name, content)
+    return FileInput(name, content)
 
 
-def _file(name: str | None, option: str) -> Attached | None:
-    return None if name is None else Attached(name, _bytes(name, option))
+def _file(name: str | None, option: str) -> FileInput | None:
+    return None if name is None else FileInput(name, _bytes(name, option))
 
 
 def _bytes(name: str, option: str) -> bytes:

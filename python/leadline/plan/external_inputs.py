@@ -21,26 +21,26 @@ MOST_BYTES = 8 * 2**20
 """The longest file: whatever a load needs goes to an agent in one message, whose limit is 16 MiB in base64."""
 
 
-class Written(str):
+class PlanText(str):
     """Text of a plan that knows the folder which a path in it is relative to."""
 
     folder: Path
 
     @classmethod
-    def at(cls, text: str, folder: Path) -> Written:
+    def at(cls, text: str, folder: Path) -> PlanText:
         """The text, as it stands in a file of `folder`."""
         written = cls(text)
         written.folder = folder
         return written
 
     @classmethod
-    def beside(cls, other: str, text: str) -> Written:
+    def beside(cls, other: str, text: str) -> PlanText:
         """A part of another text, from the same folder."""
         return cls.at(text, _folder_of(other))
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class ExternalReader:
     """How files and variables are read; both raise ValueError with a line for the user."""
 
     file: Callable[[Path], bytes]
@@ -48,7 +48,7 @@ class Outside:
 
 
 @dataclass(frozen=True, slots=True)
-class Attached:
+class FileInput:
     """A file's content."""
 
     name: str
@@ -72,30 +72,30 @@ class Secret:
     value: str = field(repr=False)
 
 
-def attached(value: str, info: ValidationInfo) -> Attached:
+def read_file_input(value: str, info: ValidationInfo) -> FileInput:
     """The file that a path leads to, read by whom the validation's context names.
 
     Raises:
         ValueError: it cannot be read.
     """
-    outside = _outside(info)
-    if outside is None:
+    external = _reader(info)
+    if external is None:
         raise ValueError("no file can be read here")
-    return Attached(str(value), outside.file(_folder_of(value) / value))
+    return FileInput(str(value), external.file(_folder_of(value) / value))
 
 
-def referred(value: str, info: ValidationInfo) -> Secret:
+def resolve_secret(value: str, info: ValidationInfo) -> Secret:
     """The secret that `@FILE` or `$NAME` refers to.
 
     Raises:
         ValueError: it is no reference, or cannot be read; the text itself is not repeated, as it may be the secret.
     """
-    outside = _outside(info)
-    if outside is None or len(value) < 2 or value[0] not in "@$":
+    external = _reader(info)
+    if external is None or len(value) < 2 or value[0] not in "@$":
         raise ValueError("a secret stands in no plan; write '@FILE', or '$NAME' for a variable of the environment")
     if value[0] == "$":
-        return Secret(str(value), one_line(outside.variable(value[1:]), value))
-    file = attached(Written.beside(value, value[1:]), info)
+        return Secret(str(value), one_line(external.variable(value[1:]), value))
+    file = read_file_input(PlanText.beside(value, value[1:]), info)
     return Secret(str(value), one_line(file.text(), value))
 
 
@@ -143,19 +143,19 @@ def from_text(kind: type[object], read: Callable[[str, ValidationInfo], object])
     return BeforeValidator(parsed)
 
 
-def _is_text(attached: Attached) -> Attached:
-    attached.text()
-    return attached
+def _is_text(file: FileInput) -> FileInput:
+    file.text()
+    return file
 
 
-def _outside(info: ValidationInfo) -> Outside | None:
+def _reader(info: ValidationInfo) -> ExternalReader | None:
     context: Mapping[str, Any] = info.context or {}
-    return context.get("outside")
+    return context.get("external")
 
 
 def _folder_of(text: str) -> Path:
     """The file's that says so; the current one on a command line."""
-    return text.folder if isinstance(text, Written) else Path()
+    return text.folder if isinstance(text, PlanText) else Path()
 
 
 # A password may have an `@`: the last one ends it.
@@ -166,15 +166,15 @@ _BEFORE_A_SECRET = re.compile(
 )
 
 FileContent = Annotated[
-    InstanceOf[Attached],
-    from_text(Attached, attached),
-    PlainSerializer(lambda attached: attached.name, return_type=str),
+    InstanceOf[FileInput],
+    from_text(FileInput, read_file_input),
+    PlainSerializer(lambda file: file.name, return_type=str),
     WithJsonSchema({"type": "string"}),
 ]
 FileText = Annotated[FileContent, AfterValidator(_is_text)]
 SecretText = Annotated[
     InstanceOf[Secret],
-    from_text(Secret, referred),
+    from_text(Secret, resolve_secret),
     PlainSerializer(lambda secret: secret.shown, return_type=str),
     WithJsonSchema({"type": "string", "pattern": r"^[@$].+"}),
 ]

@@ -25,7 +25,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from leadline.plan import units
-from leadline.plan.external_inputs import Outside
+from leadline.plan.external_inputs import ExternalReader
 from leadline.plan.percentiles import percentile_name
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -74,15 +74,15 @@ def _rules(model: type[BaseModel]) -> list[Callable[[BaseModel], Iterator[Pydant
     ]
 
 
-def validate_input(model: type[Model], data: object, outside: Outside | None = None) -> Model:
+def validate_input(model: type[Model], data: object, external: ExternalReader | None = None) -> Model:
     """Parse what a user wrote: only the YAML's keys count, and a duration without a unit is of seconds.
 
-    Files and secrets that it refers to are read by `outside`; without one, it cannot refer to any.
+    Files and secrets that it refers to are read by `external`; without one, it cannot refer to any.
 
     Raises:
         pydantic.ValidationError: `leadline.plan.validation_errors` turns it into one line.
     """
-    context = {**_WRITTEN_BY_A_USER, "outside": outside}
+    context = {**_WRITTEN_BY_A_USER, "external": external}
     return model.model_validate(data, context=context, by_alias=True, by_name=False)
 
 

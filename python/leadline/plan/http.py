@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from leadline.plan import rate
 from leadline.plan.base_test import BaseTest
-from leadline.plan.external_inputs import HIDDEN, MOST_BYTES, Attached, FileContent, FileText, SecretText
+from leadline.plan.external_inputs import HIDDEN, MOST_BYTES, FileContent, FileInput, FileText, SecretText
 from leadline.plan.field_types import (
     DurationMs,
     Items,
@@ -165,14 +165,14 @@ class HttpTest(BaseTest):
         """What is asked for: `urls`, or the one request that path, method and body describe."""
         if self.urls:
             return self.urls
-        body = self.body_file if self.body is None else Attached(HIDDEN, self.body.encode())
+        body = self.body_file if self.body is None else FileInput(HIDDEN, self.body.encode())
         return (HttpEntry(path=self.request_target, method=self.method, body=body),)
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """What must stand in nothing that is kept."""
-        referred = (self.basic, self.bearer, self.proxy, *(header.secret for header in self.headers))
-        hidden = (secret.value for secret in referred if secret is not None and secret.value != secret.shown)
+        secrets = (self.basic, self.bearer, self.proxy, *(header.secret for header in self.headers))
+        hidden = (secret.value for secret in secrets if secret is not None and secret.value != secret.shown)
         return (*hidden, self.body or "")
 
 

@@ -24,15 +24,15 @@ from pydantic import (
 from leadline.plan import units
 from leadline.plan.external_inputs import (
     HIDDEN,
-    Attached,
     FileContent,
+    FileInput,
     FileText,
+    PlanText,
     Secret,
     SecretText,
-    Written,
-    attached,
     from_text,
-    referred,
+    read_file_input,
+    resolve_secret,
 )
 from leadline.plan.field_types import DurationMs, Items, PlanModel, SizeBytes, validation_error, within
 
@@ -127,7 +127,7 @@ def _entry(value: str, info: ValidationInfo) -> HttpEntry:
     weight, word, path, body = split_entry(value)
     if not path.startswith("/"):
         raise ValueError(f"{path!r} is not a path of the run's own server; it starts with '/'")
-    content = None if body is None else attached(Written.beside(value, body), info)
+    content = None if body is None else read_file_input(PlanText.beside(value, body), info)
     return HttpEntry(path=path, method=word, weight=weight, body=content)
 
 
@@ -219,9 +219,9 @@ class HttpTls(PlanModel):
                 "early data needs resumed sessions", at=("early_data",), hint="leave one of them out"
             )
         for name in ("ca", "cert", "key"):
-            attached: Attached | None = getattr(self, name)
-            if attached is not None and b"-----BEGIN " not in attached.content:
-                raise validation_error(f"{attached.name} is not PEM", at=(name,), hint="it begins with -----BEGIN")
+            file: FileInput | None = getattr(self, name)
+            if file is not None and b"-----BEGIN " not in file.content:
+                raise validation_error(f"{file.name} is not PEM", at=(name,), hint="it begins with -----BEGIN")
         return self
 
 
@@ -264,7 +264,7 @@ def proxy_secret(url: str) -> Secret:
 
 def _proxy(value: str, info: ValidationInfo) -> Secret:
     if value[:1] in ("@", "$"):
-        return referred(value, info)
+        return resolve_secret(value, info)
     if "@" in value:
         raise ValueError("a proxy's password stands in no plan; write '@FILE', or '$NAME', that holds its URL")
     return proxy_secret(value)

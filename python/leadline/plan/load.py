@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from leadline.errors import PlanError
 from leadline.plan.document import FRAME_KEYS, POINT_KEYS, PlanDocument, PlanFrame, PointSpec
-from leadline.plan.external_inputs import MOST_BYTES, Outside, Written
+from leadline.plan.external_inputs import MOST_BYTES, ExternalReader, PlanText
 from leadline.plan.field_types import validate_input
 from leadline.plan.hosts import LabSpec
 from leadline.plan.matrix import Matrix, labels_of, read_matrix, resolve
@@ -48,8 +48,8 @@ def load_plan(path: Path, overrides: Sequence[str] = (), targets: Sequence[str] 
         root = root.with_entry("targets", Node(list(given), Mark("--target", None)))
         overrides = (*overrides, f"targets={json.dumps(list(targets))}")
     # Each file once, however many cases name it: they share its content.
-    outside = Outside(cache(read_external_file), _variable)
-    frame, specs, matrix = _checked(root, problems, outside)
+    external = ExternalReader(cache(read_external_file), _variable)
+    frame, specs, matrix = _checked(root, problems, external)
     judged = _targets(root, specs, problems)
     problems.raise_any()
     labels = labels_of(matrix.points)
@@ -171,7 +171,7 @@ def _without_nulls(root: Node) -> Node:
     return Node(entries, root.mark)
 
 
-def _checked(root: Node, problems: Problems, outside: Outside) -> tuple[PlanFrame, list[PointSpec], Matrix]:
+def _checked(root: Node, problems: Problems, external: ExternalReader) -> tuple[PlanFrame, list[PointSpec], Matrix]:
     """The parts of the plan. What is wrong becomes a problem; what is returned is whole where there is none.
 
     Where a mistake hides what the points of the matrix are, the part that they share is checked for what is wrong
@@ -192,12 +192,12 @@ def _checked(root: Node, problems: Problems, outside: Outside) -> tuple[PlanFram
     problems.add(of_given)
     if matrix is None or of_given:
         shared = Node({key: node for key, node in root.mapping.items() if key in POINT_KEYS}, root.mark)
-        _checked_point(shared, meant, problems, outside, is_partial=True)
+        _checked_point(shared, meant, problems, external, is_partial=True)
         return frame, [], Matrix([], [])
     specs = []
     for point in matrix.points:
         with problems.caught():
-            specs += _checked_point(resolve(root, point), meant, problems, outside)
+            specs += _checked_point(resolve(root, point), meant, problems, external)
     problems.add(_differing_given_systems(root, specs))
     problems.add(_profiles_of_given_systems(root, frame, specs))
     return frame, specs, matrix
@@ -251,11 +251,11 @@ def _given_label(spec: PointSpec) -> dict[str, str]:
 
 
 def _checked_point(
-    tree: Node, meant: list[str], problems: Problems, outside: Outside, *, is_partial: bool = False
+    tree: Node, meant: list[str], problems: Problems, external: ExternalReader, *, is_partial: bool = False
 ) -> list[PointSpec]:
     """The point, alone; nothing where it is wrong."""
     try:
-        return [validate_input(PointSpec, _as_written(tree), outside)]
+        return [validate_input(PointSpec, _as_written(tree), external)]
     except ValidationError as error:
         problems.add(plan_errors(error, PointSpec, tree, meant=meant, is_partial=is_partial))
         return []
@@ -268,7 +268,7 @@ def _as_written(node: Node) -> Any:
     if isinstance(node.value, list):
         return [_as_written(item) for item in node.value]
     if isinstance(node.value, str):
-        return Written.at(node.value, Path(node.mark.file).parent if node.mark.line is not None else Path())
+        return PlanText.at(node.value, Path(node.mark.file).parent if node.mark.line is not None else Path())
     return node.value
 
 
