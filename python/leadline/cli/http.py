@@ -1,4 +1,4 @@
-"""`leadline http`: HTTP/1.1 load on a URL. Its options are in `http_options`, what they become in `http_given`.
+"""`leadline http`: HTTP/1.1 load on a URL. Its options are in `http_options`, what they become in `http_args`.
 `measuring` has one load, `searching` the rate that a server holds.
 """
 
@@ -106,12 +106,12 @@ def measurement(given: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, Wante
     Raises:
         InputError: the first thing that is wrong.
     """
-    from leadline.cli import http_given, quick
+    from leadline.cli import http_args, quick
     from leadline.plan import HttpTest
 
     _check(given)
-    origin = http_given.origin_of(given["url"])
-    test = quick.parse(HttpTest, http_given.options_of(given, origin), http_given.OPTIONS)
+    origin = http_args.origin_of(given["url"])
+    test = quick.parse(HttpTest, http_args.options_of(given, origin), http_args.OPTIONS)
     family = quick.family(given["ipv4"], given["ipv6"])
     if family and test.unix_socket is not None:
         raise InputError(f"--ip{family} and --unix-socket exclude each other", hint="a Unix socket has no address")

@@ -1,5 +1,5 @@
 """What can be said to `leadline http`, in the groups that its `--help` shows. What the values mean and which exclude
-each other is `leadline.plan.http`'s business; how they get there is `http_given`'s.
+each other is `leadline.plan.http`'s business; how they get there is `http_args`'s.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """`leadline tunnel`: VPN clients by the thousand. Its options are in `tunnel_options`, what they become in
-`tunnel_given`. `measuring` has one fleet, `fleets` several one after another, `searching` the rate that a server takes.
+`tunnel_args`. `measuring` has one fleet, `fleets` several one after another, `searching` the rate that a server takes.
 """
 
 from __future__ import annotations
@@ -120,20 +120,18 @@ def measurement(given: Mapping[str, Any]) -> tuple[list[tuple[TunnelTest, Tunnel
     Raises:
         InputError: the first thing that is wrong.
     """
-    from leadline.cli import quick, tunnel_given
+    from leadline.cli import quick, tunnel_args
     from leadline.plan import TunnelTest
 
     _check(given)
     choke = given["until_choke"]
-    numbers = tunnel_given.numbers_of(given["number"])
+    numbers = tunnel_args.numbers_of(given["number"])
     if choke is not None and len(numbers) > 1:
         raise InputError("--until-choke has one number of clients", hint="the most that are connected at once")
     given = {**given, "attempt_timeout": given["attempt_timeout"] or (_CHOKE_TIMEOUT if choke else None)}
-    tests = [
-        quick.parse(TunnelTest, tunnel_given.options_of(given, number), tunnel_given.OPTIONS) for number in numbers
-    ]
-    tunnel_given.check_addresses(tests[0].addresses)
-    access = tunnel_given.access_of(given)
+    tests = [quick.parse(TunnelTest, tunnel_args.options_of(given, number), tunnel_args.OPTIONS) for number in numbers]
+    tunnel_args.check_addresses(tests[0].addresses)
+    access = tunnel_args.access_of(given)
     from leadline.cli.key_file import give_key
     from leadline.trial.tunnel_workload import tunnel_workload
 

@@ -1,5 +1,5 @@
 """What can be said to `leadline tunnel`, in the groups that its `--help` shows. What the values mean and which exclude
-each other is `leadline.plan.tunnel`'s business; how they get there is `tunnel_given`'s.
+each other is `leadline.plan.tunnel`'s business; how they get there is `tunnel_args`'s.
 """
 
 from __future__ import annotations

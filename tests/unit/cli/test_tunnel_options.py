@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import typer
 
-from leadline.cli import tunnel, tunnel_given, tunnel_options
+from leadline.cli import tunnel, tunnel_args, tunnel_options
 from leadline.cli.app import app
 from leadline.cli.quick import Wanted
 from leadline.contract.models import ProfileIdentity, TunnelWorkload
@@ -238,4 +238,4 @@ def test_a_test_that_is_written_down_shows_no_key(profile: Path) -> None:
 
 def test_a_file_without_end_is_read_up_to_the_limit() -> None:
     with pytest.raises(InputError, match=r"the profile: /dev/zero is longer than 4 MiB"):
-        tunnel_given.access_of({"file": Path("/dev/zero")})
+        tunnel_args.access_of({"file": Path("/dev/zero")})
