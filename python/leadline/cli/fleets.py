@@ -15,7 +15,7 @@ from leadline.analysis.scaling_figures import Point, of_fleets
 from leadline.cli import kept
 from leadline.cli.output import print_all, print_json, result_document, say_error, say_note, targets_code
 from leadline.cli.progress import watched
-from leadline.cli.quick import Wanted
+from leadline.cli.single_args import Wanted
 from leadline.contract.models import TunnelWorkload
 from leadline.dataset import Journal, RunFolder
 from leadline.errors import LeadlineError

@@ -14,7 +14,7 @@ from leadline.cli.grouped import Grouped
 from leadline.errors import InputError
 
 if TYPE_CHECKING:
-    from leadline.cli.quick import Wanted
+    from leadline.cli.single_args import Wanted
     from leadline.contract.models import HttpWorkload
     from leadline.plan import HttpTest
 
@@ -106,16 +106,16 @@ def measurement(given: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, Wante
     Raises:
         InputError: the first thing that is wrong.
     """
-    from leadline.cli import http_args, quick
+    from leadline.cli import http_args, single_args
     from leadline.plan import HttpTest
 
     _check(given)
     origin = http_args.origin_of(given["url"])
-    test = quick.parse(HttpTest, http_args.options_of(given, origin), http_args.OPTIONS)
-    family = quick.family(given["ipv4"], given["ipv6"])
+    test = single_args.parse(HttpTest, http_args.options_of(given, origin), http_args.OPTIONS)
+    family = single_args.family(given["ipv4"], given["ipv6"])
     if family and test.unix_socket is not None:
         raise InputError(f"--ip{family} and --unix-socket exclude each other", hint="a Unix socket has no address")
-    wanted = quick.Wanted(
+    wanted = single_args.Wanted(
         given["url"],
         given["json"],
         given["out"],
@@ -125,7 +125,7 @@ def measurement(given: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, Wante
         stop_on_miss=given["stop_on_miss"],
         calibrate=not given["no_calibrate"],
         find_rate=given["find_rate"],
-        interval_ms=quick.interval(given["interval"]),
+        interval_ms=single_args.interval(given["interval"]),
     )
     from leadline.trial.workloads import http_workload
 

@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import ValidationError
 
-from leadline.cli.quick import listed
+from leadline.cli.single_args import listed
 from leadline.errors import InputError
 from leadline.plan.external_inputs import HIDDEN, MOST_BYTES, FileInput, Secret, one_line
 from leadline.plan.http_parts import (
@@ -94,7 +94,7 @@ def origin_of(url: str) -> Origin:
 
 
 def options_of(given: Given, origin: Origin) -> dict[str, Any]:
-    """The test's keys and values, as `quick.parse` takes them. Raises InputError for what cannot be read."""
+    """The test's keys and values, as `single_args.parse` takes them. Raises InputError for what cannot be read."""
     entries = _entries(given["urls"], origin) if given["urls"] is not None else None
     if entries is not None and origin.path not in ("", "/"):
         raise InputError("--urls beside a URL with a path", hint="every line has its own; write http://HOST[:PORT]")

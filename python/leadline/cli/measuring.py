@@ -26,7 +26,7 @@ from leadline.cli.output import (
     write_given,
 )
 from leadline.cli.progress import Progress, watched
-from leadline.cli.quick import Wanted
+from leadline.cli.single_args import Wanted
 from leadline.contract.models import HttpWorkload
 from leadline.dataset import Journal, RunFolder
 from leadline.errors import InputError

@@ -45,10 +45,10 @@ def command(
     target: o.RrTargets = None,
 ) -> int:
     """Measure the latency of request and response, one outstanding per flow."""
-    from leadline.cli import quick
+    from leadline.cli import single_args
     from leadline.plan import RrTest
 
-    test = quick.parse(
+    test = single_args.parse(
         RrTest,
         {
             "name": "rr",
@@ -61,11 +61,11 @@ def command(
             "request": size,
             "response": response,
             "timeout": timeout,
-            "percentiles": quick.listed(percentiles),
+            "percentiles": single_args.listed(percentiles),
         },
     )
-    interval_ms = quick.interval(interval)
-    load = quick.aim(test, host, port, quick.family(ipv4, ipv6), bind, key_file)
+    interval_ms = single_args.interval(interval)
+    load = single_args.aim(test, host, port, single_args.family(ipv4, ipv6), bind, key_file)
     from leadline.cli import measuring
 
-    return measuring.run(test, load, quick.Wanted(host, json, out, target or [], interval_ms=interval_ms))
+    return measuring.run(test, load, single_args.Wanted(host, json, out, target or [], interval_ms=interval_ms))

@@ -18,7 +18,7 @@ from leadline.cli import kept
 from leadline.cli.calibration import calibrated
 from leadline.cli.output import MISSED, UNDECIDED, print_all, print_json, say_error, say_note
 from leadline.cli.progress import Progress
-from leadline.cli.quick import Wanted
+from leadline.cli.single_args import Wanted
 from leadline.contract.models import HttpWorkload, TunnelWorkload
 from leadline.dataset import Journal, RunFolder
 from leadline.errors import InputError

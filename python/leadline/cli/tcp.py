@@ -41,10 +41,10 @@ def command(
     target: o.TcpTargets = None,
 ) -> int:
     """Measure TCP throughput to or from a server."""
-    from leadline.cli import quick
+    from leadline.cli import single_args
     from leadline.plan import TcpTest
 
-    test = quick.parse(
+    test = single_args.parse(
         TcpTest,
         {
             "name": "tcp",
@@ -52,14 +52,14 @@ def command(
             "warmup": warmup,
             "flows": parallel,
             "threads": threads,
-            "direction": quick.direction(reverse, bidir),
+            "direction": single_args.direction(reverse, bidir),
             "rate": rate,
             "block": size,
             "congestion": congestion,
         },
     )
-    interval_ms = quick.interval(interval)
-    load = quick.aim(test, host, port, quick.family(ipv4, ipv6), bind, key_file)
+    interval_ms = single_args.interval(interval)
+    load = single_args.aim(test, host, port, single_args.family(ipv4, ipv6), bind, key_file)
     from leadline.cli import measuring
 
-    return measuring.run(test, load, quick.Wanted(host, json, out, target or [], interval_ms=interval_ms))
+    return measuring.run(test, load, single_args.Wanted(host, json, out, target or [], interval_ms=interval_ms))

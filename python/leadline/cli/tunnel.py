@@ -14,7 +14,7 @@ from leadline.cli.grouped import Grouped
 from leadline.errors import InputError
 
 if TYPE_CHECKING:
-    from leadline.cli.quick import Wanted
+    from leadline.cli.single_args import Wanted
     from leadline.contract.models import TunnelWorkload
     from leadline.plan import TunnelTest
 
@@ -120,7 +120,7 @@ def measurement(given: Mapping[str, Any]) -> tuple[list[tuple[TunnelTest, Tunnel
     Raises:
         InputError: the first thing that is wrong.
     """
-    from leadline.cli import quick, tunnel_args
+    from leadline.cli import single_args, tunnel_args
     from leadline.plan import TunnelTest
 
     _check(given)
@@ -129,13 +129,15 @@ def measurement(given: Mapping[str, Any]) -> tuple[list[tuple[TunnelTest, Tunnel
     if choke is not None and len(numbers) > 1:
         raise InputError("--until-choke has one number of clients", hint="the most that are connected at once")
     given = {**given, "attempt_timeout": given["attempt_timeout"] or (_CHOKE_TIMEOUT if choke else None)}
-    tests = [quick.parse(TunnelTest, tunnel_args.options_of(given, number), tunnel_args.OPTIONS) for number in numbers]
+    tests = [
+        single_args.parse(TunnelTest, tunnel_args.options_of(given, number), tunnel_args.OPTIONS) for number in numbers
+    ]
     tunnel_args.check_addresses(tests[0].addresses)
     access = tunnel_args.access_of(given)
     from leadline.cli.key_file import give_key
     from leadline.trial.tunnel_workload import tunnel_workload
 
-    wanted = quick.Wanted(
+    wanted = single_args.Wanted(
         str(given["file"]),
         given["json"],
         given["out"],

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from leadline.cli import quick
+from leadline.cli import single_args
 from leadline.errors import InputError
 from leadline.plan import ovpn
 from leadline.plan.regular_files import NotRegular, read_bounded
@@ -70,7 +70,7 @@ def numbers_of(text: str) -> list[int]:
 
 
 def options_of(given: Given, number: int) -> dict[str, Any]:
-    """The test's keys and values, as `quick.parse` takes them. Raises InputError for what cannot be read."""
+    """The test's keys and values, as `single_args.parse` takes them. Raises InputError for what cannot be read."""
     same = (
         *("rate", "settled", "attempt_timeout", "retries", "duration", "threads", "first_data", "ping"),
         *("reconnect_at", "renegotiate_at", "bind"),
@@ -205,7 +205,7 @@ def _traffic(given: Given) -> dict[str, Any] | None:
         "kind": kind,
         "rate": given["traffic_rate"],
         "packet": given["size"],
-        "direction": quick.direction(given["reverse"], given["bidir"]),
+        "direction": single_args.direction(given["reverse"], given["bidir"]),
         "duration": given["traffic_duration"] or _TRAFFIC_DURATION,
         **(_destination(given["to"], kind) if given["to"] is not None else {}),
     }

@@ -43,10 +43,10 @@ def command(
     target: o.UdpTargets = None,
 ) -> int:
     """Measure UDP throughput, loss, order and jitter; each is counted where the datagrams arrive."""
-    from leadline.cli import quick
+    from leadline.cli import single_args
     from leadline.plan import UdpTest
 
-    test = quick.parse(
+    test = single_args.parse(
         UdpTest,
         {
             "name": "udp",
@@ -55,13 +55,13 @@ def command(
             "number": number,
             "flows": parallel,
             "threads": threads,
-            "direction": quick.direction(reverse, bidir),
+            "direction": single_args.direction(reverse, bidir),
             "rate": rate,
             "packet": size,
         },
     )
-    interval_ms = quick.interval(interval)
-    load = quick.aim(test, host, port, quick.family(ipv4, ipv6), bind, key_file)
+    interval_ms = single_args.interval(interval)
+    load = single_args.aim(test, host, port, single_args.family(ipv4, ipv6), bind, key_file)
     from leadline.cli import measuring
 
-    return measuring.run(test, load, quick.Wanted(host, json, out, target or [], interval_ms=interval_ms))
+    return measuring.run(test, load, single_args.Wanted(host, json, out, target or [], interval_ms=interval_ms))

@@ -13,7 +13,7 @@ import typer
 
 from leadline.cli import http
 from leadline.cli.app import app
-from leadline.cli.quick import Wanted
+from leadline.cli.single_args import Wanted
 from leadline.contract.models import HttpWorkload, RateStage
 from leadline.errors import InputError
 from leadline.plan import HttpTest

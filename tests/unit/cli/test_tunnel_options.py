@@ -10,7 +10,7 @@ import typer
 
 from leadline.cli import tunnel, tunnel_args, tunnel_options
 from leadline.cli.app import app
-from leadline.cli.quick import Wanted
+from leadline.cli.single_args import Wanted
 from leadline.contract.models import ProfileIdentity, TunnelWorkload
 from leadline.errors import InputError
 from leadline.plan import TunnelTest
