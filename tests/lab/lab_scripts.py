@@ -66,7 +66,7 @@ def udp(lab, host, bind=None):
 
 
 @dataclass(slots=True)
-class Person:
+class JailUser:
     """Who runs the programs, and with which interpreter and library path."""
 
     name: str
@@ -101,7 +101,7 @@ class Person:
         return [json.loads(line) for line in out.splitlines()]
 
     def left_behind(self) -> list[str]:
-        """Folders in TMPDIR and cgroups of this person's runs that are still there."""
+        """Folders in TMPDIR and cgroups of this user's runs that are still there."""
         folders = [path.name for path in self.folder.glob("leadline-*")]
         return folders + [str(group) for group in cgroups_of({program.process.pid for program in self.started})]
 
@@ -172,39 +172,39 @@ def cgroups_of(pids: set[int]) -> list[Path]:
 
 
 @contextmanager
-def able_person(name: str) -> Iterator[Person]:
+def jail_user(name: str) -> Iterator[JailUser]:
     """Root, or a user without rights ("nobody"), whose programs can make jails here; skips, with the reason,
     otherwise.
     """
     scratch = Path(tempfile.mkdtemp(prefix="lab-test-"))
-    someone = _person(name, scratch)
+    user = _jail_user(name, scratch)
     try:
-        reason = _obstacle(someone)
+        reason = _obstacle(user)
         if reason is not None:
             pytest.skip(reason)
-        yield someone
+        yield user
     finally:
-        for program in someone.started:
+        for program in user.started:
             if program.process.poll() is None:
                 program.process.kill()
             program.process.communicate()
         shutil.rmtree(scratch)
 
 
-def _person(name: str, scratch: Path) -> Person:
+def _jail_user(name: str, scratch: Path) -> JailUser:
     is_root = os.geteuid() == 0
     if name == "root" and not is_root:
         pytest.skip("this test run is not root")
     if name == "root" or not is_root:
         library = [str(ROOT / "python"), *(path for path in sys.path if path.endswith("site-packages"))]
-        return Person(name, (), sys.executable, os.pathsep.join(library), scratch)
+        return JailUser(name, (), sys.executable, os.pathsep.join(library), scratch)
     if shutil.which("setpriv") is None:
         pytest.skip("setpriv is not installed, so root can't run as another user")
     os.chown(scratch, NOBODY, NOBODY)
     for interpreter in (sys.executable, "/usr/bin/python3"):
         asked = [*DROP, interpreter, "-c", "import sys; sys.exit(sys.version_info < (3, 11))"]
         if subprocess.run(asked, capture_output=True, cwd="/", check=False).returncode == 0:
-            return Person(name, DROP, interpreter, str(_public_library()), scratch)
+            return JailUser(name, DROP, interpreter, str(_public_library()), scratch)
     pytest.skip("a user without rights can run no Python 3.11 here")
 
 
@@ -222,13 +222,13 @@ def _public_library() -> Path:
 _obstacles: dict[str, str | None] = {}
 
 
-def _obstacle(someone: Person) -> str | None:
-    """Why this person can make no jail here; asked once for each."""
-    if someone.name not in _obstacles:
-        [said] = someone.run("tried = jail.available(); say(possible=tried.possible, reason=tried.reason)")
-        assert someone.left_behind() == []
-        _obstacles[someone.name] = None if said["possible"] else said["reason"]
-    return _obstacles[someone.name]
+def _obstacle(user: JailUser) -> str | None:
+    """Why this user can make no jail here; asked once for each."""
+    if user.name not in _obstacles:
+        [said] = user.run("tried = jail.available(); say(possible=tried.possible, reason=tried.reason)")
+        assert user.left_behind() == []
+        _obstacles[user.name] = None if said["possible"] else said["reason"]
+    return _obstacles[user.name]
 
 
 def _pids() -> set[int]:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import cli_runs as cli
-from lab_scripts import Person, Program, able_person
+from lab_scripts import JailUser, Program, jail_user
 from openvpn_keys import Keys, openvpn
 
 PASSWORD = "correct horse battery"
@@ -84,8 +84,8 @@ def interrupt(process: subprocess.Popen[bytes]) -> None:
 def inside(folder: Path) -> Iterator[Inside]:
     """A jail until the end of the block; skips, with the reason, where this machine allows none."""
     name = "root" if os.geteuid() == 0 else "nobody"
-    with able_person(name) as person:
-        program = person.start(
+    with jail_user(name) as user:
+        program = user.start(
             "made = enter(); subprocess.run(['ip', 'link', 'set', 'lo', 'up'], check=True);"
             "say(rootless=made.rootless); wait()"
         )
@@ -93,13 +93,13 @@ def inside(folder: Path) -> Iterator[Inside]:
         try:
             yield Inside(program.inmate(), said["rootless"], folder)
         finally:
-            _end(person, program)
+            _end(user, program)
 
 
-def _end(person: Person, program: Program) -> None:
+def _end(user: JailUser, program: Program) -> None:
     program.process.terminate()
     program.finish()
-    assert person.left_behind() == []
+    assert user.left_behind() == []
 
 
 # --- Servers ----------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Calls the real `leadline` in a process of its own, on short plans, and looks at what it leaves; for test_run_*.py.
 
-Every `Desk` has a temp folder of its own: as TMPDIR it is in the environment of each process of its runs, by which
-they are found from outside the jail, and what a killed run leaves lies there and is swept by that desk's next run only.
+Every `CliSandbox` has a temp folder of its own: as TMPDIR it is in the environment of each process of its runs, by which
+they are found from outside the jail, and what a killed run leaves lies there and is swept by that sandbox's next run only.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Ended:
 
 
 @dataclass(slots=True)
-class Desk:
+class CliSandbox:
     """Where and as whom commands are run."""
 
     folder: Path
@@ -105,12 +105,12 @@ class Desk:
         return sorted(self.out.iterdir(), key=lambda path: path.stat().st_mtime_ns) if self.out.is_dir() else []
 
     def processes(self) -> set[int]:
-        """Every living process that was started for this desk, in whatever namespace."""
+        """Every living process that was started for this sandbox, in whatever namespace."""
         mark = f"TMPDIR={self.scratch}".encode()
         return {pid for pid in _pids() if mark in _read(pid, "environ").split(b"\0")}
 
     def left_behind(self) -> list[str]:
-        """Processes, folders in TMPDIR and cgroups of this desk's runs."""
+        """Processes, folders in TMPDIR and cgroups of this sandbox's runs."""
         words = [f"{pid} {_read(pid, 'cmdline')!r}" for pid in self.processes()]
         words += [path.name for path in self.scratch.iterdir()]
         return words + [str(group) for group in cgroups_of({run.process.pid for run in self.started})]
@@ -121,7 +121,7 @@ class Run:
     """A command that runs."""
 
     process: subprocess.Popen[str]
-    desk: Desk
+    sandbox: CliSandbox
     seen: int = 0
 
     def finish(self) -> Ended:
@@ -131,7 +131,7 @@ class Run:
 
     def journal(self) -> list[Entry]:
         """What is in the newest run folder's journal by now, whole lines only."""
-        folders = self.desk.folders()
+        folders = self.sandbox.folders()
         path = folders[-1] / "journal.ndjson" if folders else None
         return journal_of(path) if path is not None and path.exists() else []
 
@@ -155,7 +155,7 @@ class Run:
 
     def process_of(self, host: str, program: str) -> int:
         """The pid, out here, of the one process on a lab host whose program has this name."""
-        found = [pid for pid in self.desk.processes() if _program(pid) == program and _has_address(pid, host)]
+        found = [pid for pid in self.sandbox.processes() if _program(pid) == program and _has_address(pid, host)]
         assert len(found) == 1, f"{program} on {host}: {found}"
         return found[0]
 
@@ -187,17 +187,17 @@ def record(kind: str, **fields: Any) -> Callable[[Entry], bool]:
     return lambda entry: entry.get("record") == kind and fields.items() <= entry.items()
 
 
-def figures(desk: Desk, folder: Path) -> dict[tuple[str, str, str], Any]:
+def figures(sandbox: CliSandbox, folder: Path) -> dict[tuple[str, str, str], Any]:
     """What `leadline results` tells of a run: (trial, test, metric) -> value."""
-    ended = desk.call("results", folder, "--json")
+    ended = sandbox.call("results", folder, "--json")
     assert (ended.code, ended.err) == (0, "")
     return {(row["trial"], row["test"], row["metric"]): row["value"] for row in ended.document["rows"] if row["trial"]}
 
 
-def report(desk: Desk, folder: Path) -> tuple[dict[str, Any], str]:
+def report(sandbox: CliSandbox, folder: Path) -> tuple[dict[str, Any], str]:
     """What `leadline report` makes of a run: its JSON, and the page's text."""
     (folder / "report.html").unlink(missing_ok=True)
-    ended = desk.call("report", folder, "--json")
+    ended = sandbox.call("report", folder, "--json")
     assert ended.code == 0, ended.err
     page = (folder / "report.html").read_text()
     return ended.document, re.sub(r"<script.*?</script>|<[^>]*>", " ", page, flags=re.DOTALL)
@@ -215,28 +215,28 @@ def await_end(pids: set[int]) -> None:
 
 
 @contextmanager
-def open_desk(folder: Path) -> Iterator[Desk]:
-    """A desk for whoever runs the tests; skips where no lab can be made."""
+def open_sandbox(folder: Path) -> Iterator[CliSandbox]:
+    """A sandbox for whoever runs the tests; skips where no lab can be made."""
     with able_person("root" if os.geteuid() == 0 else "nobody"):
         pass
     scratch = Path(tempfile.mkdtemp(prefix="run-test-"))
-    desk = Desk(folder, scratch)
+    sandbox = CliSandbox(folder, scratch)
     try:
-        yield desk
+        yield sandbox
     finally:
-        _clear(desk)
+        _clear(sandbox)
 
 
 @contextmanager
-def nobodys_desk(folder: Path) -> Iterator[Desk]:
-    """A desk for a user without rights. Root's interpreter and checkout may lie where nobody else can look, so they are
+def unprivileged_sandbox(folder: Path) -> Iterator[CliSandbox]:
+    """A sandbox for a user without rights. Root's interpreter and checkout may lie where nobody else can look, so they are
     shown at another place, in a mount namespace that ends with the command.
     """
     with able_person("nobody"):
         pass
     if os.geteuid() != 0:
-        with open_desk(folder) as desk:
-            yield desk
+        with open_sandbox(folder) as sandbox:
+            yield sandbox
         return
     scratch = Path(tempfile.mkdtemp(prefix="run-test-"))
     shown = {"python": Path(sys.base_prefix), "tree": ROOT / "python", "venv": Path(sys.prefix)}
@@ -273,23 +273,23 @@ def nobodys_desk(folder: Path) -> Iterator[Desk]:
     work = scratch / "work"
     work.mkdir()
     os.chown(work, NOBODY, NOBODY)
-    desk = Desk(work, scratch / "tmp", command, environment)
+    sandbox = CliSandbox(work, scratch / "tmp", command, environment)
     try:
-        yield desk
+        yield sandbox
     finally:
-        _clear(desk)
+        _clear(sandbox)
         shutil.rmtree(scratch)
 
 
-def _clear(desk: Desk) -> None:
-    for run in desk.started:
+def _clear(sandbox: CliSandbox) -> None:
+    for run in sandbox.started:
         if run.process.poll() is None:
             run.process.kill()
             run.process.wait()
-    for pid in desk.processes():
+    for pid in sandbox.processes():
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    shutil.rmtree(desk.scratch)
+    shutil.rmtree(sandbox.scratch)
 
 
 def _pids() -> list[int]:

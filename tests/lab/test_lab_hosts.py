@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from lab_scripts import Person, able_person
+from lab_scripts import JailUser, jail_user
 
 pytestmark = pytest.mark.lab
 
@@ -29,21 +29,21 @@ def routed(link: str = "", clients: int = 1) -> str:
 
 
 @pytest.fixture(params=["root", "nobody"])
-def who(request: pytest.FixtureRequest) -> Iterator[Person]:
-    with able_person(request.param) as someone:
-        yield someone
-        assert someone.left_behind() == []
+def who(request: pytest.FixtureRequest) -> Iterator[JailUser]:
+    with jail_user(request.param) as user:
+        yield user
+        assert user.left_behind() == []
 
 
 @pytest.fixture
-def anyone() -> Iterator[Person]:
+def anyone() -> Iterator[JailUser]:
     """For what does not depend on rights."""
-    with able_person("nobody") as someone:
-        yield someone
-        assert someone.left_behind() == []
+    with jail_user("nobody") as user:
+        yield user
+        assert user.left_behind() == []
 
 
-def test_remote_access_reaches_the_server_through_the_gateway_only(who: Person) -> None:
+def test_remote_access_reaches_the_server_through_the_gateway_only(who: JailUser) -> None:
     said = who.run("""
 enter()
 lab = Lab.build(topology.remote_access(2, LinkSpec()), "c01/1")
@@ -85,7 +85,7 @@ say(told=lab.hosts["client2"].addresses, gateway=lab.hosts["gateway"].addresses)
     }
 
 
-def test_site_to_site_reaches_over_two_gateways(who: Person) -> None:
+def test_site_to_site_reaches_over_two_gateways(who: JailUser) -> None:
     [said] = who.run("""
 enter()
 lab = Lab.build(topology.site_to_site(LinkSpec()), "c01/1")
@@ -107,7 +107,7 @@ say(seen=seen)
     assert said == {"seen": [["10.84.0.2", "back"], ["fd84::2", "back"]]}
 
 
-def test_launching_on_a_host(who: Person) -> None:
+def test_launching_on_a_host(who: JailUser) -> None:
     [said] = who.run("""
 enter()
 lab = Lab.build(topology.site_to_site(LinkSpec()), "c01/1")
@@ -139,7 +139,7 @@ def count(sender, receiver, address, bundle):
 
 
 @pytest.mark.parametrize("bundle", [1, 20])
-def test_every_100th_udp_packet_is_lost_to_the_packet_each_way(who: Person, bundle: int) -> None:
+def test_every_100th_udp_packet_is_lost_to_the_packet_each_way(who: JailUser, bundle: int) -> None:
     """Also where the sender hands the kernel bundles (generic segmentation offload)."""
     said = who.run(
         routed("drop_udp_every=100")
@@ -156,7 +156,7 @@ say(down=count(server, client, ("10.81.1.1", 7), {bundle}))
     assert said == [{"up": exact}, {"down": exact}]
 
 
-def test_every_100th_packet_of_any_kind(anyone: Person) -> None:
+def test_every_100th_packet_of_any_kind(anyone: JailUser) -> None:
     """On a link too narrow for IPv6, so that nothing but the test's own packets is counted."""
     said = anyone.run(
         routed("drop_every=100, mtu=1200")
@@ -170,7 +170,7 @@ say(up=count(client, server, ("10.82.0.2", 7), 1), versions=list(lab.hosts["clie
     assert said == [{"up": {"arrived": 9900, "missing": 100, "steps": [100]}, "versions": [4]}]
 
 
-def test_random_loss_has_the_share_that_was_asked_for(anyone: Person) -> None:
+def test_random_loss_has_the_share_that_was_asked_for(anyone: JailUser) -> None:
     """10,000 packets at 20 %: six standard deviations are 240."""
     [said] = anyone.run(
         routed("loss=0.2")
@@ -202,7 +202,7 @@ say(arrived=arrived)
     assert abs(said["arrived"] - 8000) < 240
 
 
-def test_rate_and_mtu_are_set_on_both_ends_of_every_link(anyone: Person) -> None:
+def test_rate_and_mtu_are_set_on_both_ends_of_every_link(anyone: JailUser) -> None:
     [said] = anyone.run("""
 from pyroute2 import IPRoute
 enter()
@@ -227,7 +227,7 @@ say(**{path.name: ports(folder, path.name) for path in folder.iterdir()})
     }
 
 
-def test_delay_works_or_is_said_to_be_impossible_and_nothing_stays(who: Person) -> None:
+def test_delay_works_or_is_said_to_be_impossible_and_nothing_stays(who: JailUser) -> None:
     said = who.run("""
 inside = enter()
 try:
@@ -260,7 +260,7 @@ say(took_s=took_s)
         ]
 
 
-def test_closing_ends_what_runs_and_removes_everything(who: Person) -> None:
+def test_closing_ends_what_runs_and_removes_everything(who: JailUser) -> None:
     [said] = who.run(
         routed()
         + """
@@ -286,7 +286,7 @@ say(ended=[with_group.wait(), without.wait()], left=left, refusal=refusal, hosts
     assert said == {"ended": [-9, -9], "left": [], "refusal": "this lab is closed", "hosts": {}}
 
 
-def test_a_second_lab_in_one_jail_is_refused_and_leaves_the_first_alone(anyone: Person) -> None:
+def test_a_second_lab_in_one_jail_is_refused_and_leaves_the_first_alone(anyone: JailUser) -> None:
     [said] = anyone.run(
         routed()
         + """
@@ -302,7 +302,7 @@ say(error=said, got=server.recv(100).decode())
     assert said == {"error": "there is a host switch in this jail already; close the other lab first", "got": "there"}
 
 
-def test_one_lab_after_another_in_an_event_loop(anyone: Person) -> None:
+def test_one_lab_after_another_in_an_event_loop(anyone: JailUser) -> None:
     """As a run does it: build and close from a coroutine."""
     [said] = anyone.run("""
 import asyncio
@@ -318,7 +318,7 @@ say(done=True)
     assert said == {"done": True}
 
 
-def test_errors_name_the_route(anyone: Person) -> None:
+def test_errors_name_the_route(anyone: JailUser) -> None:
     said = anyone.run(
         routed()
         + """
@@ -338,7 +338,7 @@ for destination, how in (("10.9.0.0/16", dict(via="10.99.0.1")), ("nonsense", di
     ]
 
 
-def test_a_host_has_a_cgroup_that_accounts_for_its_cpu(who: Person) -> None:
+def test_a_host_has_a_cgroup_that_accounts_for_its_cpu(who: JailUser) -> None:
     said = who.run(
         routed()
         + """
@@ -361,7 +361,7 @@ say(usage_us=int(stat["usage_usec"]))
         assert said[0]["usage_us"] >= 200_000
 
 
-def test_a_hundred_clients(who: Person, record_property: pytest.RecordProperty) -> None:
+def test_a_hundred_clients(who: JailUser, record_property: pytest.RecordProperty) -> None:
     [said] = who.run("""
 enter()
 begin = time.monotonic()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab_scripts import NOBODY, Person, able_person, await_death, network_names
+from lab_scripts import NOBODY, JailUser, await_death, jail_user, network_names
 
 pytestmark = pytest.mark.lab
 
@@ -27,19 +27,19 @@ say(pid=os.getpid(), cgroup=inside.cgroup, reason=inside.cgroup_reason)
 
 
 @pytest.fixture(params=["root", "nobody"])
-def who(request: pytest.FixtureRequest) -> Iterator[Person]:
-    with able_person(request.param) as someone:
-        yield someone
+def who(request: pytest.FixtureRequest) -> Iterator[JailUser]:
+    with jail_user(request.param) as user:
+        yield user
 
 
 @pytest.fixture
-def anyone() -> Iterator[Person]:
+def anyone() -> Iterator[JailUser]:
     """Whoever runs the tests."""
-    with able_person("root" if os.geteuid() == 0 else "nobody") as someone:
-        yield someone
+    with jail_user("root" if os.geteuid() == 0 else "nobody") as user:
+        yield user
 
 
-def test_inside_is_pid_1_of_its_own_session_and_sees_only_itself(who: Person) -> None:
+def test_inside_is_pid_1_of_its_own_session_and_sees_only_itself(who: JailUser) -> None:
     [said] = who.run("""
 inside = enter()
 pids = sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
@@ -67,7 +67,7 @@ say(pid=os.getpid(), uid=os.getuid(), session=os.getsid(0), pids=pids, links=lin
         ("sys.exit(130)", 130),
     ],
 )
-def test_the_status_is_the_insides_and_nothing_is_left(who: Person, ending: str, status: int) -> None:
+def test_the_status_is_the_insides_and_nothing_is_left(who: JailUser, ending: str, status: int) -> None:
     before = network_names()
     program = who.start(BUSY + ending)
     program.hear()
@@ -79,7 +79,7 @@ def test_the_status_is_the_insides_and_nothing_is_left(who: Person, ending: str,
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGQUIT, 137)]
 )
-def test_signals_to_the_outside_end_everything(who: Person, number: signal.Signals, status: int) -> None:
+def test_signals_to_the_outside_end_everything(who: JailUser, number: signal.Signals, status: int) -> None:
     program = who.start(BUSY + "wait()")
     program.hear()
     program.process.send_signal(number)
@@ -88,7 +88,7 @@ def test_signals_to_the_outside_end_everything(who: Person, number: signal.Signa
     assert (program.processes(), who.left_behind()) == (set(), [])
 
 
-def test_a_ctrl_c_arrives_once(who: Person) -> None:
+def test_a_ctrl_c_arrives_once(who: JailUser) -> None:
     """A terminal sends SIGINT to the whole foreground group; inside, it must arrive through the keeper alone."""
     program = who.start(
         """
@@ -110,7 +110,7 @@ wait()
     assert program.finish()[2] == 5
 
 
-def test_a_hangup_that_was_ignored_before_stays_ignored(anyone: Person) -> None:
+def test_a_hangup_that_was_ignored_before_stays_ignored(anyone: JailUser) -> None:
     program = anyone.start(
         "enter(); say(ready=True); wait()",
         wrap=["sh", "-c", 'trap "" HUP; exec "$@"', "sh"],
@@ -121,7 +121,7 @@ def test_a_hangup_that_was_ignored_before_stays_ignored(anyone: Person) -> None:
     assert program.finish()[2] == 143
 
 
-def test_killing_the_outside_ends_the_inside_and_the_next_start_sweeps(who: Person) -> None:
+def test_killing_the_outside_ends_the_inside_and_the_next_start_sweeps(who: JailUser) -> None:
     before = network_names()
     program = who.start(BUSY + "wait()")
     said = program.hear()
@@ -136,7 +136,7 @@ def test_killing_the_outside_ends_the_inside_and_the_next_start_sweeps(who: Pers
     assert (program.processes(), who.left_behind()) == (set(), [])
 
 
-def test_killing_the_inside_ends_the_outside_which_cleans_up(who: Person) -> None:
+def test_killing_the_inside_ends_the_outside_which_cleans_up(who: JailUser) -> None:
     program = who.start(BUSY + "wait()")
     program.hear()
     os.kill(program.inmate(), signal.SIGKILL)
@@ -145,7 +145,7 @@ def test_killing_the_inside_ends_the_outside_which_cleans_up(who: Person) -> Non
     assert (program.processes(), who.left_behind()) == (set(), [])
 
 
-def test_a_start_leaves_a_living_run_alone(who: Person) -> None:
+def test_a_start_leaves_a_living_run_alone(who: JailUser) -> None:
     first = who.start(BUSY + "wait()")
     first.hear()
     there = who.left_behind()
@@ -157,7 +157,7 @@ def test_a_start_leaves_a_living_run_alone(who: Person) -> None:
     assert who.left_behind() == []
 
 
-def test_two_runs_at_once_do_not_collide(who: Person) -> None:
+def test_two_runs_at_once_do_not_collide(who: JailUser) -> None:
     runs = [who.start(BUSY + "wait()") for _ in range(2)]
     assert [run.hear()["pid"] for run in runs] == [1, 1]
     for run in runs:
@@ -166,7 +166,7 @@ def test_two_runs_at_once_do_not_collide(who: Person) -> None:
     assert who.left_behind() == []
 
 
-def test_a_jail_inside_a_jail(anyone: Person) -> None:
+def test_a_jail_inside_a_jail(anyone: JailUser) -> None:
     """Pids mean something else in there, so a start inside must not take the outer run for dead and sweep it."""
     nested = "import json, os; from leadline.lab import jail; jail.enter('in'); print(json.dumps({'pid': os.getpid()}))"
     outer = anyone.start(f"""
@@ -182,7 +182,7 @@ wait()
     assert anyone.left_behind() == []
 
 
-def test_no_root_and_no_user_namespaces(anyone: Person) -> None:
+def test_no_root_and_no_user_namespaces(anyone: JailUser) -> None:
     forbid = 'echo 0 > /proc/sys/user/max_user_namespaces; exec "$@"'
     wrap = ["unshare", "-Ur", "sh", "-c", forbid, "sh", "setpriv", "--bounding-set=-all", "--inh-caps=-all"]
     out, err, code = anyone.start("enter(); say(never=True)", wrap=wrap).finish()
@@ -199,22 +199,22 @@ def test_a_container_that_hides_part_of_proc() -> None:
     """What a container engine's masked paths do to a user namespace: the kernel refuses a fresh /proc."""
     if os.geteuid() != 0:
         pytest.skip("only root can hide a part of /proc")
-    with able_person("nobody") as someone:
+    with jail_user("nobody") as user:
         hide = 'mount -t tmpfs none /proc/bus && exec "$@"'
-        out, err, code = someone.start("enter()", wrap=["unshare", "-m", "sh", "-c", hide, "sh"]).finish()
+        out, err, code = user.start("enter()", wrap=["unshare", "-m", "sh", "-c", hide, "sh"]).finish()
         assert (out, code, err.count("\n")) == ("", 2, 1)
         assert "refused to mount /proc (Operation not permitted)" in err
-        assert someone.left_behind() == []
+        assert user.left_behind() == []
 
 
-def test_limits_of_one_kind_are_named(anyone: Person) -> None:
+def test_limits_of_one_kind_are_named(anyone: JailUser) -> None:
     forbid = 'echo 0 > /proc/sys/user/max_net_namespaces; exec "$@"'
     _, err, code = anyone.start("enter()", wrap=["unshare", "-Ur", "sh", "-c", forbid, "sh"]).finish()
     assert code == 2
     assert "user.max_net_namespaces is 0; allow it with `sudo sysctl -w user.max_net_namespaces=15000`" in err
 
 
-def test_threads_come_after_the_jail(anyone: Person) -> None:
+def test_threads_come_after_the_jail(anyone: JailUser) -> None:
     [said] = anyone.run("""
 import threading
 done = threading.Event()
@@ -228,7 +228,7 @@ done.set()
     assert said == {"error": "a jail can't be entered once threads run"}
 
 
-def test_a_user_may_use_a_group_that_was_delegated(anyone: Person) -> None:
+def test_a_user_may_use_a_group_that_was_delegated(anyone: JailUser) -> None:
     """Rootless with cgroups, as in a systemd user session: the group that the run is in belongs to the user."""
     if os.geteuid() != 0:
         pytest.skip("only root can delegate a group")
@@ -243,8 +243,8 @@ def test_a_user_may_use_a_group_that_was_delegated(anyone: Person) -> None:
         for path in (delegated, delegated / "cgroup.procs"):
             os.chown(path, NOBODY, NOBODY)
         join = f'echo $$ > {delegated}/cgroup.procs; exec "$@"'
-        with able_person("nobody") as someone:
-            program = someone.start(BUSY + "wait()", wrap=["sh", "-c", join, "sh"])
+        with jail_user("nobody") as user:
+            program = user.start(BUSY + "wait()", wrap=["sh", "-c", join, "sh"])
             said = program.hear()
             assert said["cgroup"].startswith(f"{delegated}/leadline-"), said["reason"]
             assert "populated 1" in (Path(said["cgroup"]) / "server" / "cgroup.events").read_text()

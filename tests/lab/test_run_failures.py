@@ -22,15 +22,15 @@ from real_runs import (
     ROUTE,
     SHORT,
     WIREGUARD,
-    Desk,
+    CliSandbox,
     Run,
     figures,
     journal_of,
-    nobodys_desk,
-    open_desk,
+    open_sandbox,
     progress_of,
     records,
     report,
+    unprivileged_sandbox,
     write_plan,
 )
 
@@ -38,8 +38,8 @@ pytestmark = pytest.mark.lab
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with open_desk(tmp_path) as opened:
+def sandbox(tmp_path: Path) -> Iterator[CliSandbox]:
+    with open_sandbox(tmp_path) as opened:
         yield opened
 
 
@@ -48,14 +48,14 @@ def needs_openvpn() -> None:
         pytest.skip("openvpn is not installed")
 
 
-def test_all_is_well(desk: Desk) -> None:
+def test_all_is_well(sandbox: CliSandbox) -> None:
     """What the other tests' failures are held against, with one JSON document on stdout."""
-    ended = desk.run(write_plan(desk.folder, [ROUTE], [SHORT]), "--json").finish()
+    ended = sandbox.run(write_plan(sandbox.folder, [ROUTE], [SHORT]), "--json").finish()
     assert ended.code == 0, ended.err
-    [folder] = desk.folders()
+    [folder] = sandbox.folders()
     assert (ended.document["status"], ended.document["folder"]) == ("done", str(folder))
-    assert figures(desk, folder)["c01/1", "short", "transactions"] > 0
-    assert desk.left_behind() == []
+    assert figures(sandbox, folder)["c01/1", "short", "transactions"] > 0
+    assert sandbox.left_behind() == []
 
 
 @pytest.mark.parametrize(
@@ -65,90 +65,90 @@ def test_all_is_well(desk: Desk) -> None:
         (OPENVPN | {"cipher": "nonsense"}, "openvpn-server on gateway"),
     ],
 )
-def test_a_gateway_that_never_comes_up(desk: Desk, sut: dict[str, Any], said: str) -> None:
+def test_a_gateway_that_never_comes_up(sandbox: CliSandbox, sut: dict[str, Any], said: str) -> None:
     needs_openvpn()
-    ended = desk.run(write_plan(desk.folder, [sut, ROUTE], [SHORT]), "--json").finish()
+    ended = sandbox.run(write_plan(sandbox.folder, [sut, ROUTE], [SHORT]), "--json").finish()
     assert ended.code == 1, ended.err
     failed, done = sorted(ended.document["trials"], key=lambda trial: trial["case"])
     assert (failed["status"], failed["tests"], done["status"]) == ("failed", [], "done")
     assert said in failed["error"]
     assert "c01/1" in ended.err
-    [folder] = desk.folders()
-    assert {trial for trial, _, _ in figures(desk, folder)} == {"c02/1"}
-    _, page = report(desk, folder)
+    [folder] = sandbox.folders()
+    assert {trial for trial, _, _ in figures(sandbox, folder)} == {"c02/1"}
+    _, page = report(sandbox, folder)
     assert said in page
-    assert desk.left_behind() == []
+    assert sandbox.left_behind() == []
 
 
-def test_a_binary_that_is_missing_is_told_before_anything_is_built(desk: Desk) -> None:
-    plan = write_plan(desk.folder, [ROUTE, OPENVPN | {"binary": "/no/such"}], [SHORT])
-    ended = desk.run(plan).finish()
+def test_a_binary_that_is_missing_is_told_before_anything_is_built(sandbox: CliSandbox) -> None:
+    plan = write_plan(sandbox.folder, [ROUTE, OPENVPN | {"binary": "/no/such"}], [SHORT])
+    ended = sandbox.run(plan).finish()
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
     assert ended.err.startswith("leadline: /no/such is not installed or not executable")
-    assert (desk.folders(), desk.left_behind()) == ([], [])
+    assert (sandbox.folders(), sandbox.left_behind()) == ([], [])
 
 
-def test_a_binary_that_is_missing_where_the_plan_calls_it_optional(desk: Desk) -> None:
-    plan = write_plan(desk.folder, [ROUTE, OPENVPN | {"binary": "/no/such", "optional": True}], [SHORT])
-    ended = desk.run(plan).finish()
+def test_a_binary_that_is_missing_where_the_plan_calls_it_optional(sandbox: CliSandbox) -> None:
+    plan = write_plan(sandbox.folder, [ROUTE, OPENVPN | {"binary": "/no/such", "optional": True}], [SHORT])
+    ended = sandbox.run(plan).finish()
     assert ended.code == 0, ended.err
     assert "skipped: /no/such is not installed" in ended.err
     assert "1 × skipped" in ended.out
     assert "1 of 2 trials done, 1 skipped" in ended.out
     assert "trials-failed" not in ended.out
-    document, page = report(desk, desk.folders()[0])
+    document, page = report(sandbox, sandbox.folders()[0])
     statuses = {trial["case"]: trial["status"] for trial in document["trials"]}
     assert (document["status"], statuses) == ("done", {"c01": "done", "c02": "skipped"})
     assert "trials-failed" not in page
     assert {summary["case"] for summary in document["summaries"]} == {"c01"}
 
 
-def test_a_daemon_that_dies_in_mid_trial(desk: Desk) -> None:
+def test_a_daemon_that_dies_in_mid_trial(sandbox: CliSandbox) -> None:
     needs_openvpn()
-    plan = write_plan(desk.folder, [OPENVPN], [SHORT, LONG], repeat=1)
-    run = desk.run(plan)
+    plan = write_plan(sandbox.folder, [OPENVPN], [SHORT, LONG], repeat=1)
+    run = sandbox.run(plan)
     run.wait_for(progress_of("long"))
     os.kill(run.process_of("gateway", "openvpn"), signal.SIGKILL)
     ended = run.finish()
     assert ended.code == 1
-    check_what_is_kept(desk, "openvpn-server on gateway was ended by signal 9")
+    check_what_is_kept(sandbox, "openvpn-server on gateway was ended by signal 9")
 
 
 @pytest.mark.parametrize("host", ["client1", "gateway", "server"])
-def test_an_agent_that_is_killed(desk: Desk, host: str) -> None:
-    run = desk.run(write_plan(desk.folder, [ROUTE], [SHORT, LONG]))
+def test_an_agent_that_is_killed(sandbox: CliSandbox, host: str) -> None:
+    run = sandbox.run(write_plan(sandbox.folder, [ROUTE], [SHORT, LONG]))
     run.wait_for(progress_of("long"))
     os.kill(run.process_of(host, "leadline-agent"), signal.SIGKILL)
     assert run.finish().code == 1
-    check_what_is_kept(desk, f"the agent on {host} is lost: its process was ended by SIGKILL")
+    check_what_is_kept(sandbox, f"the agent on {host} is lost: its process was ended by SIGKILL")
 
 
-def check_what_is_kept(desk: Desk, said: str) -> None:
+def check_what_is_kept(sandbox: CliSandbox, said: str) -> None:
     """The first test of the trial was done; the second one failed by what is `said`."""
-    [folder] = desk.folders()
+    [folder] = sandbox.folders()
     entries = journal_of(folder / "journal.ndjson")
     [end] = records(entries, "trial-end")
     assert end["status"] == "failed"
     assert said in end["error"]["message"]
     assert [test["status"] for test in records(entries, "test-end")] == ["done", "failed"]
     assert [run_end["status"] for run_end in records(entries, "run-end")] == ["failed"]
-    assert figures(desk, folder)["c01/1", "short", "transactions"] > 0
-    document, page = report(desk, folder)
+    assert figures(sandbox, folder)["c01/1", "short", "transactions"] > 0
+    document, page = report(sandbox, folder)
     assert document["status"] == "failed"
     assert said in page
-    assert desk.left_behind() == []
+    assert sandbox.left_behind() == []
 
 
-def test_after_a_killed_agent_the_other_trials_go_on(desk: Desk) -> None:
-    run = desk.run(write_plan(desk.folder, [ROUTE], [LONG | {"duration": "8s"}], repeat=2))
+def test_after_a_killed_agent_the_other_trials_go_on(sandbox: CliSandbox) -> None:
+    run = sandbox.run(write_plan(sandbox.folder, [ROUTE], [LONG | {"duration": "8s"}], repeat=2))
     run.wait_for(progress_of("long"))
     os.kill(run.process_of("client1", "leadline-agent"), signal.SIGKILL)
     ended = run.finish()
     assert ended.code == 1
-    [folder] = desk.folders()
+    [folder] = sandbox.folders()
     ends = [(end["trial"], end["status"]) for end in records(journal_of(folder / "journal.ndjson"), "trial-end")]
     assert ends == [("c01/1", "failed"), ("c01/2", "done")]
-    assert figures(desk, folder)["c01/2", "long", "received_bytes"] > 0
+    assert figures(sandbox, folder)["c01/2", "long", "received_bytes"] > 0
 
 
 # An agent that, on the server, already has a socket on the port that it is told to serve at: in the first trial only.
@@ -166,24 +166,24 @@ os.execv({agent!r}, [{agent!r}, *sys.argv[1:]])
 """
 
 
-def test_a_port_that_is_taken(desk: Desk) -> None:
+def test_a_port_that_is_taken(sandbox: CliSandbox) -> None:
     agent = str(Path(sys.executable).with_name("leadline-agent"))
-    once = str(desk.folder / "once")
-    script = desk.folder / "agent"
+    once = str(sandbox.folder / "once")
+    script = sandbox.folder / "agent"
     script.write_text(PORT_HOLDER.format(python=sys.executable, server=ADDRESSES["server"], once=once, agent=agent))
     script.chmod(0o755)
-    desk.environment["LEADLINE_AGENT"] = str(script)
-    ended = desk.run(write_plan(desk.folder, [ROUTE], [SHORT], repeat=2)).finish()
+    sandbox.environment["LEADLINE_AGENT"] = str(script)
+    ended = sandbox.run(write_plan(sandbox.folder, [ROUTE], [SHORT], repeat=2)).finish()
     assert ended.code == 1
-    [folder] = desk.folders()
+    [folder] = sandbox.folders()
     ends = records(journal_of(folder / "journal.ndjson"), "trial-end")
     assert [end["status"] for end in ends] == ["failed", "done"]
     message = ends[0]["error"]["message"]
     assert "serve on server" in message
     assert "10.82.0.2:5201" in message
     assert "Address already in use" in message
-    assert {trial for trial, _, _ in figures(desk, folder)} == {"c01/2"}
-    assert desk.left_behind() == []
+    assert {trial for trial, _, _ in figures(sandbox, folder)} == {"c01/2"}
+    assert sandbox.left_behind() == []
 
 
 # `--out` on a file system of 256 KiB: enough for the first test, not for the second one. What stands there is copied
@@ -197,16 +197,16 @@ mount -t tmpfs -o size=256k none "$OUT" && mkdir "$KEPT" && {
 """
 
 
-def test_a_full_disk(desk: Desk) -> None:
+def test_a_full_disk(sandbox: CliSandbox) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small file system")
     chatty = LONG | {"flows": 16, "interval": "10ms"}
-    plan = write_plan(desk.folder, [ROUTE], [SHORT | {"interval": "500ms"}, chatty])
-    kept = desk.folder / "kept"
-    desk.out.mkdir()
-    desk.environment |= {"OUT": str(desk.out), "KEPT": str(kept), "LEADLINE": desk.command[0]}
+    plan = write_plan(sandbox.folder, [ROUTE], [SHORT | {"interval": "500ms"}, chatty])
+    kept = sandbox.folder / "kept"
+    sandbox.out.mkdir()
+    sandbox.environment |= {"OUT": str(sandbox.out), "KEPT": str(kept), "LEADLINE": sandbox.command[0]}
     wrap = ("unshare", "--mount", "--propagation", "private", "sh", "-c", ON_A_SMALL_DISK, "sh")
-    assert desk.run(plan, "--json", wrap=wrap).finish().code == 0
+    assert sandbox.run(plan, "--json", wrap=wrap).finish().code == 0
     told = (kept / "run.err").read_text()
     assert (kept / "run.code").read_text() == "1\n", told
     assert "journal.ndjson: no space left on the device; free some space" in told
@@ -217,83 +217,83 @@ def test_a_full_disk(desk: Desk) -> None:
     rows = json.loads((kept / "results.json").read_text())["rows"]
     assert {row["validity"] for row in rows if row["trial"] and row["test"] == "short"}
     # With room again, everything can be made from the journal.
-    document, _ = report(desk, kept / "folder")
+    document, _ = report(sandbox, kept / "folder")
     assert [test["test"] for test in document["trials"][0]["tests"]] == ["short", "long"]
     assert document["trials"][0]["tests"][0]["status"] == "done"
-    assert desk.left_behind() == []
+    assert sandbox.left_behind() == []
 
 
-def test_no_room_for_a_run_folder(desk: Desk) -> None:
-    (desk.folder / "runs").write_text("a file")
-    ended = desk.run(write_plan(desk.folder, [ROUTE], [SHORT])).finish()
+def test_no_room_for_a_run_folder(sandbox: CliSandbox) -> None:
+    (sandbox.folder / "runs").write_text("a file")
+    ended = sandbox.run(write_plan(sandbox.folder, [ROUTE], [SHORT])).finish()
     assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
     assert "runs" in ended.err
-    assert desk.left_behind() == []
+    assert sandbox.left_behind() == []
 
 
-def test_no_root_and_no_user_namespaces(desk: Desk) -> None:
+def test_no_root_and_no_user_namespaces(sandbox: CliSandbox) -> None:
     forbid = 'echo 0 > /proc/sys/user/max_user_namespaces; exec "$@"'
     wrap = ("unshare", "-Ur", "sh", "-c", forbid, "sh", "setpriv", "--bounding-set=-all", "--inh-caps=-all")
-    ended = desk.run(write_plan(desk.folder, [ROUTE], [SHORT]), wrap=wrap).finish()
+    ended = sandbox.run(write_plan(sandbox.folder, [ROUTE], [SHORT]), wrap=wrap).finish()
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
     assert ended.err.startswith("leadline: hosts can't be made on this machine: ")
     assert "allow it with `sudo sysctl -w user.max_user_namespaces=" in ended.err
-    assert (desk.folders(), desk.left_behind()) == ([], [])
+    assert (sandbox.folders(), sandbox.left_behind()) == ([], [])
 
 
-def test_two_runs_at_once_do_not_collide(desk: Desk) -> None:
-    plan = write_plan(desk.folder, [WIREGUARD], [SHORT])
-    runs: list[Run] = [desk.run(plan, "--json") for _ in range(2)]
+def test_two_runs_at_once_do_not_collide(sandbox: CliSandbox) -> None:
+    plan = write_plan(sandbox.folder, [WIREGUARD], [SHORT])
+    runs: list[Run] = [sandbox.run(plan, "--json") for _ in range(2)]
     ended = [run.finish() for run in runs]
     assert [one.code for one in ended] == [0, 0], [one.err for one in ended]
     assert len({one.document["folder"] for one in ended}) == 2
-    assert len(desk.folders()) == 2
-    assert desk.left_behind() == []
+    assert len(sandbox.folders()) == 2
+    assert sandbox.left_behind() == []
 
 
 def test_without_root(tmp_path: Path) -> None:
-    with nobodys_desk(tmp_path) as desk:
-        ended = desk.run(write_plan(desk.folder, [ROUTE, WIREGUARD], [SHORT]), "--json").finish()
+    with unprivileged_sandbox(tmp_path) as sandbox:
+        ended = sandbox.run(write_plan(sandbox.folder, [ROUTE, WIREGUARD], [SHORT]), "--json").finish()
         assert ended.code == 0, ended.err
         assert [trial["status"] for trial in ended.document["trials"]] == ["done", "done"]
         manifest = ended.document["folder"]
         assert Path(manifest).stat().st_uid != 0 or os.geteuid() == 0
-        assert desk.left_behind() == []
+        assert sandbox.left_behind() == []
 
 
 @pytest.mark.parametrize(("target", "wanted"), [("rr.transactions > 1", "met"), ("rr.transactions < 1", "missed")])
-def test_targets(desk: Desk, target: str, wanted: str) -> None:
+def test_targets(sandbox: CliSandbox, target: str, wanted: str) -> None:
     """A machine that is busy with other things may make it undecided; the exit code follows the outcome anyway."""
     rr = {"name": "rr", "kind": "rr", "duration": "1s"}
-    ended = desk.run(write_plan(desk.folder, [ROUTE], [rr], targets=[target]), "--json").finish()
+    ended = sandbox.run(write_plan(sandbox.folder, [ROUTE], [rr], targets=[target]), "--json").finish()
     [outcome] = [target["outcome"] for target in ended.document["targets"]]
     [summary] = ended.document["summaries"]
     assert outcome == (wanted if summary["validity"]["verdict"] == "valid" else outcome)
     assert ended.code == {"met": 0, "missed": 3, "undecided": 4}[outcome], ended.err
 
 
-def test_a_target_that_cannot_be_decided(desk: Desk) -> None:
+def test_a_target_that_cannot_be_decided(sandbox: CliSandbox) -> None:
     """No two repeats agree to a millionth."""
     rr = {"name": "rr", "kind": "rr", "duration": "500ms"}
     limits = {"stability": {"spread": "0.0001%"}}
-    plan = write_plan(desk.folder, [ROUTE], [rr], repeat=2, limits=limits, targets=["rr.latency_mean_us < 1s"])
-    ended = desk.run(plan, "--json").finish()
+    plan = write_plan(sandbox.folder, [ROUTE], [rr], repeat=2, limits=limits, targets=["rr.latency_mean_us < 1s"])
+    ended = sandbox.run(plan, "--json").finish()
     assert [target["outcome"] for target in ended.document["targets"]] == ["undecided"], ended.err
     assert ended.code == 4
 
 
-def test_only_and_set_choose_what_is_run(desk: Desk) -> None:
-    plan = write_plan(desk.folder, [WIREGUARD, ROUTE], [SHORT, LONG])
-    ended = desk.run(plan, "--only", "sut=route", "--only", "short", "--set", "repeat=2", "--json").finish()
+def test_only_and_set_choose_what_is_run(sandbox: CliSandbox) -> None:
+    plan = write_plan(sandbox.folder, [WIREGUARD, ROUTE], [SHORT, LONG])
+    ended = sandbox.run(plan, "--only", "sut=route", "--only", "short", "--set", "repeat=2", "--json").finish()
     assert ended.code == 0, ended.err
     trials = ended.document["trials"]
     assert [trial["trial"] for trial in trials] == ["c02/1", "c02/2"]
     assert {test["test"] for trial in trials for test in trial["tests"]} == {"short"}
 
 
-def test_keys_are_nobody_elses(desk: Desk) -> None:
-    assert desk.run(write_plan(desk.folder, [WIREGUARD], [SHORT])).finish().code == 0
-    [folder] = desk.folders()
+def test_keys_are_nobody_elses(sandbox: CliSandbox) -> None:
+    assert sandbox.run(write_plan(sandbox.folder, [WIREGUARD], [SHORT])).finish().code == 0
+    [folder] = sandbox.folders()
     private = folder / "private"
     assert stat.S_IMODE(private.stat().st_mode) == 0o700
     keys = [json.loads(path.read_text())["private_key"] for path in private.rglob("*.json")]

@@ -21,12 +21,12 @@ from real_runs import (
     ROUTE,
     SHORT,
     WIREGUARD,
-    Desk,
+    CliSandbox,
     Entry,
     Run,
     await_end,
     figures,
-    open_desk,
+    open_sandbox,
     progress_of,
     record,
     records,
@@ -40,30 +40,30 @@ pytestmark = pytest.mark.lab
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with open_desk(tmp_path) as opened:
+def sandbox(tmp_path: Path) -> Iterator[CliSandbox]:
+    with open_sandbox(tmp_path) as opened:
         yield opened
 
 
-def check_what_was_measured(desk: Desk, run: Run, status: str, tests: list[str]) -> None:
+def check_what_was_measured(sandbox: CliSandbox, run: Run, status: str, tests: list[str]) -> None:
     """The journal tells how it ended; results and report have the figures of what was under way, too."""
-    [folder] = desk.folders()
+    [folder] = sandbox.folders()
     entries = run.journal()
     assert [test["status"] for test in records(entries, "test-end")] == tests
-    told = figures(desk, folder)
+    told = figures(sandbox, folder)
     assert told["c01/1", "short", "transactions"] > 0
     assert told["c01/1", "long", "received_bytes"] > 0
-    document, page = report(desk, folder)
+    document, page = report(sandbox, folder)
     assert document["status"] == status
     [trial] = document["trials"]
     assert [test["status"] for test in trial["tests"]] == ["done", "interrupted"]
     assert f"run was {status}" in page
-    assert desk.left_behind() == []
+    assert sandbox.left_behind() == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_asked_once(desk: Desk, number: signal.Signals) -> None:
-    run = desk.run(write_plan(desk.folder, [ROUTE], [SHORT, LONG], repeat=2), "--json")
+def test_asked_once(sandbox: CliSandbox, number: signal.Signals) -> None:
+    run = sandbox.run(write_plan(sandbox.folder, [ROUTE], [SHORT, LONG], repeat=2), "--json")
     run.wait_for(progress_of("long"))
     run.process.send_signal(number)
     ended = run.finish()
@@ -73,34 +73,34 @@ def test_asked_once(desk: Desk, number: signal.Signals) -> None:
     assert "Traceback" not in ended.err
     assert [end["status"] for end in records(run.journal(), "trial-end")] == ["interrupted"]
     assert [end["status"] for end in records(run.journal(), "run-end")] == ["interrupted"]
-    check_what_was_measured(desk, run, "interrupted", ["done", "interrupted"])
+    check_what_was_measured(sandbox, run, "interrupted", ["done", "interrupted"])
 
 
 @pytest.mark.parametrize("phase", ["build", "bring-up"])
-def test_asked_before_a_test(desk: Desk, phase: str) -> None:
+def test_asked_before_a_test(sandbox: CliSandbox, phase: str) -> None:
     """Building and bringing up are broken off; no test begins."""
     sut = WIREGUARD if phase == "bring-up" else ROUTE
-    run = desk.run(write_plan(desk.folder, [sut], [LONG], clients=4))
+    run = sandbox.run(write_plan(sandbox.folder, [sut], [LONG], clients=4))
     run.wait_for(record("phase", phase=phase, edge="begin"))
     run.process.send_signal(signal.SIGINT)
     ended = run.finish()
     assert (ended.code, "Traceback" in ended.err) == (130, False), ended.err
     assert [end["status"] for end in records(run.journal(), "trial-end")] == ["interrupted"]
     assert all(end["status"] == "interrupted" for end in records(run.journal(), "test-end"))
-    assert desk.left_behind() == []
+    assert sandbox.left_behind() == []
 
 
-def test_asked_while_a_client_cannot_connect(desk: Desk) -> None:
+def test_asked_while_a_client_cannot_connect(sandbox: CliSandbox) -> None:
     """Bringing up would go on for its whole time limit."""
     if shutil.which("openvpn", path=f"{os.environ['PATH']}:/usr/local/sbin:/usr/sbin") is None:
         pytest.skip("openvpn is not installed")
-    run = desk.run(write_plan(desk.folder, [OPENVPN | {"max_clients": 1}], [LONG], clients=2))
+    run = sandbox.run(write_plan(sandbox.folder, [OPENVPN | {"max_clients": 1}], [LONG], clients=2))
     run.until(lambda: sum(map(is_daemon, run.journal())) == 2)
     run.process.send_signal(signal.SIGINT)
     assert run.finish().code == 130
     assert records(run.journal(), "bring-up") == []
     assert [end["status"] for end in records(run.journal(), "trial-end")] == ["interrupted"]
-    assert desk.left_behind() == []
+    assert sandbox.left_behind() == []
 
 
 def is_daemon(entry: Entry) -> bool:
@@ -115,21 +115,21 @@ def hold_up(run: Run) -> None:
     os.kill(run.process_of("client1", "leadline-agent"), signal.SIGSTOP)
 
 
-def check_end_at_once(desk: Desk, run: Run) -> None:
+def check_end_at_once(sandbox: CliSandbox, run: Run) -> None:
     """Not even the test's end was waited for, and what had arrived is there."""
     assert records(run.journal(), "trial-end") == []
-    [folder] = desk.folders()
-    assert figures(desk, folder)["c01/1", "short", "transactions"] > 0
-    assert figures(desk, folder)["c01/1", "long", "received_bytes"] > 0
-    assert report(desk, folder)[0]["status"] == "killed"
-    assert desk.left_behind() == []
+    [folder] = sandbox.folders()
+    assert figures(sandbox, folder)["c01/1", "short", "transactions"] > 0
+    assert figures(sandbox, folder)["c01/1", "long", "received_bytes"] > 0
+    assert report(sandbox, folder)[0]["status"] == "killed"
+    assert sandbox.left_behind() == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_asked_twice(desk: Desk, number: signal.Signals) -> None:
-    run = desk.run(write_plan(desk.folder, [ROUTE], [SHORT, LONG]))
+def test_asked_twice(sandbox: CliSandbox, number: signal.Signals) -> None:
+    run = sandbox.run(write_plan(sandbox.folder, [ROUTE], [SHORT, LONG]))
     hold_up(run)
-    everyone = desk.processes()
+    everyone = sandbox.processes()
     assert len(everyone) >= 5  # the command outside and inside, three agents
     run.process.send_signal(number)
     # Two signals that wait together are one: the second comes when the first has been taken.
@@ -138,18 +138,18 @@ def test_asked_twice(desk: Desk, number: signal.Signals) -> None:
     run.process.send_signal(number)
     assert run.finish().code == 130
     await_end(everyone)
-    check_end_at_once(desk, run)
+    check_end_at_once(sandbox, run)
 
 
 class Terminal:
     """A terminal that a command has as its own, with what it shows."""
 
-    def __init__(self, desk: Desk, plan: Path) -> None:
+    def __init__(self, sandbox: CliSandbox, plan: Path) -> None:
         self._ours, theirs = pty.openpty()
         self.shown = b""
         ends = {"stdin": theirs, "stdout": theirs, "stderr": theirs, "text": False}
         # The command leads the session, and so the foreground group; `setsid` runs it in its own place.
-        self.run = desk.run(plan, wrap=("setsid", "--ctty"), **ends)
+        self.run = sandbox.run(plan, wrap=("setsid", "--ctty"), **ends)
         os.close(theirs)
 
     def type(self, key: bytes) -> None:
@@ -177,8 +177,8 @@ class Terminal:
         return self.run.process.returncode
 
 
-def test_ctrl_c_on_a_terminal(desk: Desk) -> None:
-    terminal = Terminal(desk, write_plan(desk.folder, [ROUTE], [SHORT, LONG]))
+def test_ctrl_c_on_a_terminal(sandbox: CliSandbox) -> None:
+    terminal = Terminal(sandbox, write_plan(sandbox.folder, [ROUTE], [SHORT, LONG]))
     terminal.run.until(lambda: terminal.look() and any(map(progress_of("long"), terminal.run.journal())))
     terminal.type(b"\x03")
     assert terminal.end() == 130
@@ -187,11 +187,11 @@ def test_ctrl_c_on_a_terminal(desk: Desk) -> None:
     assert "Traceback" not in shown
     assert "report:" in shown
     assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")  # the cursor is back
-    check_what_was_measured(desk, terminal.run, "interrupted", ["done", "interrupted"])
+    check_what_was_measured(sandbox, terminal.run, "interrupted", ["done", "interrupted"])
 
 
-def test_ctrl_c_twice_on_a_terminal(desk: Desk) -> None:
-    terminal = Terminal(desk, write_plan(desk.folder, [ROUTE], [SHORT, LONG]))
+def test_ctrl_c_twice_on_a_terminal(sandbox: CliSandbox) -> None:
+    terminal = Terminal(sandbox, write_plan(sandbox.folder, [ROUTE], [SHORT, LONG]))
     hold_up(terminal.run)
     terminal.type(b"\x03")
     terminal.run.until(lambda: b"stopping in good order" in terminal.look())
@@ -199,7 +199,7 @@ def test_ctrl_c_twice_on_a_terminal(desk: Desk) -> None:
     assert terminal.end() == 130
     shown = terminal.shown.decode()
     assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")
-    check_end_at_once(desk, terminal.run)
+    check_end_at_once(sandbox, terminal.run)
 
 
 MOMENTS: dict[str, Callable[[Entry], bool]] = {
@@ -210,20 +210,20 @@ MOMENTS: dict[str, Callable[[Entry], bool]] = {
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_killed(desk: Desk, moment: str) -> None:
+def test_killed(sandbox: CliSandbox, moment: str) -> None:
     names = network_names()
-    plan = write_plan(desk.folder, [WIREGUARD], [SHORT, LONG])
-    run = desk.run(plan)
+    plan = write_plan(sandbox.folder, [WIREGUARD], [SHORT, LONG])
+    run = sandbox.run(plan)
     run.wait_for(MOMENTS[moment])
-    everyone = desk.processes()
+    everyone = sandbox.processes()
     run.process.kill()
     run.finish()
     await_end(everyone)
-    assert desk.processes() == set()
+    assert sandbox.processes() == set()
     assert network_names() == names
-    [folder] = desk.folders()
-    told = figures(desk, folder)
-    document, page = report(desk, folder)
+    [folder] = sandbox.folders()
+    told = figures(sandbox, folder)
+    document, page = report(sandbox, folder)
     assert document["status"] == "killed"
     assert "run was killed" in page
     assert [trial["status"] for trial in document["trials"]] == ["interrupted"]
@@ -231,19 +231,19 @@ def test_killed(desk: Desk, moment: str) -> None:
         assert told["c01/1", "short", "transactions"] > 0
         assert told["c01/1", "long", "received_bytes"] > 0
     # A folder (and a cgroup, where there can be one) waits for the next start.
-    assert desk.left_behind() != []
-    assert desk.run(plan, "--only", "short").finish().code == 0
-    assert desk.left_behind() == []
+    assert sandbox.left_behind() != []
+    assert sandbox.run(plan, "--only", "short").finish().code == 0
+    assert sandbox.left_behind() == []
     assert network_names() == names
 
 
-def test_the_inside_killed(desk: Desk) -> None:
+def test_the_inside_killed(sandbox: CliSandbox) -> None:
     """As the kernel does when memory runs out: the outside says so and cleans up."""
-    run = desk.run(write_plan(desk.folder, [ROUTE], [SHORT, LONG]))
+    run = sandbox.run(write_plan(sandbox.folder, [ROUTE], [SHORT, LONG]))
     run.wait_for(progress_of("long"))
     [inside] = Path(f"/proc/{run.process.pid}/task/{run.process.pid}/children").read_text().split()
     os.kill(int(inside), signal.SIGKILL)
     assert run.finish().code == 137
     assert cgroups_of({run.process.pid}) == []
-    assert desk.left_behind() == []
-    assert report(desk, desk.folders()[0])[0]["status"] == "killed"
+    assert sandbox.left_behind() == []
+    assert report(sandbox, sandbox.folders()[0])[0]["status"] == "killed"

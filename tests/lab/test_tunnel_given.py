@@ -47,7 +47,7 @@ def test_source_addresses_in_turn(place: Inside, keys: Keys, transport: str) -> 
 def test_certificates_from_a_folder(place: Inside, keys: Keys) -> None:
     """They take turns, so that two clients share the first."""
     with servers.server(place, keys, Setting(more=("duplicate-cn",))) as server:
-        names = [f"person-{number}" for number in range(4)]
+        names = [f"user-{number}" for number in range(4)]
         folder = server.folder / "identities"
         folder.mkdir()
         authority = replace(keys.authority, folder=folder)

@@ -11,7 +11,7 @@ import typer
 
 from leadline import __version__
 from leadline.cli import crypto, doctor, http, plan, report, results, rr, run, serve, tcp, tunnel, udp
-from leadline.cli.grouped import Grouped
+from leadline.cli.help_format import PanelHelpCommand
 from leadline.cli.output import print_json, say_error
 from leadline.errors import LeadlineError, PlanError
 
@@ -28,11 +28,11 @@ app = typer.Typer(
 )
 
 for module in (run, plan, http, tcp, udp, rr, tunnel, crypto, serve, results, report, doctor):
-    app.command(module.NAME, cls=getattr(module, "CLASS", Grouped), epilog=module.EXAMPLE)(module.command)
+    app.command(module.NAME, cls=getattr(module, "CLASS", PanelHelpCommand), epilog=module.EXAMPLE)(module.command)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
         from leadline.cli.version import commit
 
         known = commit()

@@ -15,9 +15,9 @@ from leadline.trial.workloads import LoadWorkload
 _DOING = "calibrating: what this generator can do at most"
 
 
-async def calibrated(load: LoadWorkload, wanted: bool, interrupt: Interrupt, progress: Progress) -> Ceiling | None:
+async def calibrated(load: LoadWorkload, enabled: bool, interrupt: Interrupt, progress: Progress) -> Ceiling | None:
     """The ceiling for a load, from the cache or measured now; None for other loads, and where nobody wants it."""
-    if not wanted or not isinstance(load, HttpWorkload):
+    if not enabled or not isinstance(load, HttpWorkload):
         return None
 
     def began() -> None:

@@ -1,5 +1,5 @@
 """`leadline http`: HTTP/1.1 load on a URL. Its options are in `http_options`, what they become in `http_args`.
-`measuring` has one load, `searching` the rate that a server holds.
+`run_single` has one load, `run_search` the rate that a server holds.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from leadline.cli import http_options as h
-from leadline.cli.grouped import Grouped
+from leadline.cli.help_format import PanelHelpCommand
 from leadline.errors import InputError
 
 if TYPE_CHECKING:
-    from leadline.cli.single_args import Wanted
+    from leadline.cli.single_args import OutputOptions
     from leadline.contract.models import HttpWorkload
     from leadline.plan import HttpTest
 
 NAME = "http"
-CLASS = Grouped
+CLASS = PanelHelpCommand
 EXAMPLE = """\
 Example: leadline http http://192.0.2.7:8080/ -c 50 -d 10s
 
@@ -90,17 +90,17 @@ def command(
     Without --rate, each connection sends its next request when the answer to the last one is there (closed loop). With
     --rate, each request is timed from when it was due (open loop).
     """
-    test, load, wanted = measurement(context.params)
-    if wanted.find_rate is not None:
-        from leadline.cli import searching
+    test, load, output = measurement(context.params)
+    if output.find_rate is not None:
+        from leadline.cli import run_search
 
-        return searching.run(test, load, wanted.find_rate, wanted)
-    from leadline.cli import measuring
+        return run_search.run(test, load, output.find_rate, output)
+    from leadline.cli import run_single
 
-    return measuring.run(test, load, wanted)
+    return run_single.run(test, load, output)
 
 
-def measurement(given: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, Wanted]:
+def measurement(given: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, OutputOptions]:
     """What to measure, as whom and how it is to end, from the options by their names.
 
     Raises:
@@ -115,7 +115,7 @@ def measurement(given: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, Wante
     family = single_args.family(given["ipv4"], given["ipv6"])
     if family and test.unix_socket is not None:
         raise InputError(f"--ip{family} and --unix-socket exclude each other", hint="a Unix socket has no address")
-    wanted = single_args.Wanted(
+    output = single_args.OutputOptions(
         given["url"],
         given["json"],
         given["out"],
@@ -129,7 +129,7 @@ def measurement(given: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, Wante
     )
     from leadline.trial.workloads import http_workload
 
-    return test, http_workload(test, origin.host, origin.port, family), wanted
+    return test, http_workload(test, origin.host, origin.port, family), output
 
 
 def _check(given: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The run folder that a quick command keeps with --out: made before its load, and finished after it."""
+"""The run folder that a single-test command keeps with --out: made before its load, and finished after it."""
 
 from __future__ import annotations
 

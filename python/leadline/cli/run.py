@@ -84,6 +84,6 @@ def _check_programs(cases: Sequence[Case]) -> None:
 
     agent_binary()
     for need in needs(cases):
-        wanted = need.kind == "program" and need.name != "leadline-agent" and not need.optional
-        if wanted and shutil.which(need.name) is None:
+        is_required = need.kind == "program" and need.name != "leadline-agent" and not need.optional
+        if is_required and shutil.which(need.name) is None:
             raise MissingBinary(need.name, hint=f"{need.why}; install it or choose other cases with --only")

@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from leadline.cli.grouped import Grouped
+from leadline.cli.help_format import PanelHelpCommand
 from leadline.errors import InputError
 
 NAME = "serve"
-CLASS = Grouped
+CLASS = PanelHelpCommand
 EXAMPLE = """\
 Example: leadline serve
 

@@ -1,8 +1,8 @@
-"""What the quick commands share before anything is measured: from options to one test, where it is aimed, and how the
-command is to end. Measures nothing.
+"""What the single-test commands share before anything is measured: from options to one test, its server, and how the
+command ends. Measures nothing.
 
-`measuring`, `searching` and `fleets` go on from there. Commands import those when everything that was given is right:
-one that is refused need not wait for what measures.
+`run_single`, `run_search` and `tunnel_sweep` continue from here. Commands import those once all arguments are valid: a
+command that is refused does not wait for those imports.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _OPTIONS = {"packet": "size", "block": "size", "request": "size", "flows": "para
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """How a quick command is to end."""
+class OutputOptions:
+    """What a single-test command prints and keeps, and what ends it early."""
 
     target: str
     """What was measured, as the user wrote it."""

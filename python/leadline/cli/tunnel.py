@@ -1,5 +1,5 @@
 """`leadline tunnel`: VPN clients by the thousand. Its options are in `tunnel_options`, what they become in
-`tunnel_args`. `measuring` has one fleet, `fleets` several one after another, `searching` the rate that a server takes.
+`tunnel_args`. `run_single` runs one fleet, `tunnel_sweep` several in turn, `run_search` finds the highest arrival rate.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from leadline.cli import tunnel_options as t
-from leadline.cli.grouped import Grouped
+from leadline.cli.help_format import PanelHelpCommand
 from leadline.errors import InputError
 
 if TYPE_CHECKING:
-    from leadline.cli.single_args import Wanted
+    from leadline.cli.single_args import OutputOptions
     from leadline.contract.models import TunnelWorkload
     from leadline.plan import TunnelTest
 
@@ -24,7 +24,7 @@ _CHOKE = "--until-choke"
 _CHOKE_TIMEOUT = "10s"
 
 
-class _Tunnel(Grouped):
+class _Tunnel(PanelHelpCommand):
     """An option whose value may be left out, which the parser has no word for."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -99,22 +99,22 @@ def command(
     The clients are protocol machines of one process: no TUN devices, no root. Each is `configured` once it has been
     given all that was expected and a packet came back through its tunnel; else it is `partial` or `failed`, by cause.
     """
-    given, wanted = measurement(context.params)
+    given, output = measurement(context.params)
     if len(given) > 1:
-        from leadline.cli import fleets
+        from leadline.cli import tunnel_sweep
 
-        return fleets.run(given, wanted)
+        return tunnel_sweep.run(given, output)
     test, load = given[0]
-    if wanted.find_rate is not None:
-        from leadline.cli import searching
+    if output.find_rate is not None:
+        from leadline.cli import run_search
 
-        return searching.choke(test, load, wanted.find_rate, wanted)
-    from leadline.cli import measuring
+        return run_search.choke(test, load, output.find_rate, output)
+    from leadline.cli import run_single
 
-    return measuring.run(test, load, wanted)
+    return run_single.run(test, load, output)
 
 
-def measurement(given: Mapping[str, Any]) -> tuple[list[tuple[TunnelTest, TunnelWorkload]], Wanted]:
+def measurement(given: Mapping[str, Any]) -> tuple[list[tuple[TunnelTest, TunnelWorkload]], OutputOptions]:
     """What to measure, as whom and how it is to end, from the options by their names: a fleet for each number.
 
     Raises:
@@ -137,7 +137,7 @@ def measurement(given: Mapping[str, Any]) -> tuple[list[tuple[TunnelTest, Tunnel
     from leadline.cli.key_file import give_key
     from leadline.trial.tunnel_workload import tunnel_workload
 
-    wanted = single_args.Wanted(
+    output = single_args.OutputOptions(
         str(given["file"]),
         given["json"],
         given["out"],
@@ -148,7 +148,7 @@ def measurement(given: Mapping[str, Any]) -> tuple[list[tuple[TunnelTest, Tunnel
     loads = [(test, tunnel_workload(test, access, test.number or 1)) for test in tests]
     for _, load in loads:
         give_key(load, given["key_file"])
-    return loads, wanted
+    return loads, output
 
 
 def _check(given: Mapping[str, Any]) -> None:

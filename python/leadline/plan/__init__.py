@@ -1,7 +1,7 @@
 """What to measure: plans in YAML, expanded to cases and put in order. Pure, but `load_plan` reads the file.
 
-The model of a whole plan and what reads and describes one are imported when they are first asked for: a quick command
-needs one test's model.
+The model of a whole plan and what reads and describes one are imported on first use: a single-test command needs one
+test's model.
 """
 
 from importlib import import_module

@@ -195,9 +195,9 @@ class Hosts(PlanModel):
     def named(self, topology: Topology) -> dict[str, HostAddress]:
         """Every host by the name that it has in a lab of this topology."""
         gateways = {"gateway": self.gateway, "gateway-a": self.gateway_a, "gateway-b": self.gateway_b}
-        wanted = GATEWAYS[topology]
+        names = GATEWAYS[topology]
         hosts = {f"client{index}": host for index, host in enumerate(self.clients, 1)}
-        hosts |= {name: host for name, host in gateways.items() if name in wanted and host is not None}
+        hosts |= {name: host for name, host in gateways.items() if name in names and host is not None}
         return {name: host.at for name, host in (hosts | {"server": self.server}).items()}
 
     def validation_errors(self, topology: Topology) -> Iterator[PydanticCustomError]:

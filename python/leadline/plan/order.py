@@ -76,8 +76,8 @@ def _with_tests(case: Case, patterns: list[str]) -> Case:
     return dataclasses.replace(case, tests=kept)
 
 
-def _value_matches(case: Case, axis: str, wanted: str) -> bool:
-    return any(fnmatchcase(text, wanted) for text in _texts(case, axis))
+def _value_matches(case: Case, axis: str, pattern: str) -> bool:
+    return any(fnmatchcase(text, pattern) for text in _texts(case, axis))
 
 
 def _texts(case: Case, axis: str) -> list[str]:

@@ -121,9 +121,9 @@ def _read(read: Callable[[str], str], file: str, name: str, number: int) -> str:
         raise ProfileProblem(number, f"{name}: {error}") from None
     if any(_closes(line, name) for line in _lines(content)):
         raise ProfileProblem(number, f"{name}: {file} holds the end of an inline block")
-    wanted = _PEM.get(name)
-    if wanted is not None and f"{wanted}-----" not in content:
-        raise ProfileProblem(number, f"{name}: {file} holds no {wanted} in PEM")
+    marker = _PEM.get(name)
+    if marker is not None and f"{marker}-----" not in content:
+        raise ProfileProblem(number, f"{name}: {file} holds no {marker} in PEM")
     if name == "key" and "ENCRYPTED" in content:
         raise ProfileProblem(number, f"{name}: {file} is under a passphrase", "write it without one: openssl pkey")
     return content

@@ -1,4 +1,4 @@
-"""Draws one measurement for a terminal: what the quick commands end with.
+"""Draws one measurement for a terminal: what the single-test commands end with.
 
 A rendering only; whether the measurement may be believed was decided by `analysis`.
 """

@@ -1,4 +1,4 @@
-"""One measurement from this host against a server that is there: what the quick commands do.
+"""One measurement from this host against a server that is there: what the single-test commands do.
 
 The same journal entries as in a run, the same analysis; they are kept in a run folder where the user asks for one.
 """

@@ -13,7 +13,7 @@ import typer
 
 from leadline.cli import http
 from leadline.cli.app import app
-from leadline.cli.single_args import Wanted
+from leadline.cli.single_args import OutputOptions
 from leadline.contract.models import HttpWorkload, RateStage
 from leadline.errors import InputError
 from leadline.plan import HttpTest
@@ -24,7 +24,7 @@ PEM = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 WRONG_USAGE = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
 
 
-def given(*arguments: str) -> tuple[HttpTest, HttpWorkload, Wanted]:
+def given(*arguments: str) -> tuple[HttpTest, HttpWorkload, OutputOptions]:
     command: Any = typer.main.get_command(app)
     return http.measurement(command.commands["http"].make_context("http", list(arguments)).params)
 
@@ -207,8 +207,8 @@ def test_a_script_as_wrk_takes_it(tmp_path: Path) -> None:
 
 
 def test_how_it_ends(tmp_path: Path) -> None:
-    wanted = given(URL)[2]
-    assert (wanted.calibrate, wanted.format, wanted.hdr, wanted.stop_on_miss, wanted.find_rate) == (
+    output = given(URL)[2]
+    assert (output.calibrate, output.format, output.hdr, output.stop_on_miss, output.find_rate) == (
         True,
         "text",
         None,
@@ -216,8 +216,8 @@ def test_how_it_ends(tmp_path: Path) -> None:
         None,
     )
     options = ["--no-calibrate", "--format", "wrk", "--hdr", "x.hlog", "--target", "requests > 1", "--stop-on-miss"]
-    wanted = given(URL, *options)[2]
-    assert (wanted.calibrate, wanted.format, wanted.hdr, wanted.stop_on_miss) == (False, "wrk", Path("x.hlog"), True)
+    output = given(URL, *options)[2]
+    assert (output.calibrate, output.format, output.hdr, output.stop_on_miss) == (False, "wrk", Path("x.hlog"), True)
     assert given(URL, "--find-rate", "latency_p99_us < 5")[2].find_rate == "latency_p99_us < 5"
 
 

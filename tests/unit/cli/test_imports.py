@@ -60,7 +60,7 @@ def test_help_and_refusals_import_nothing_heavy(arguments: list[str], status: in
 
 def test_one_measurement_imports_what_measures_it_alone() -> None:
     program = (
-        "import json, sys\nimport leadline.cli.measuring\nprint(json.dumps([0, sorted(sys.modules)]), file=sys.stderr)"
+        "import json, sys\nimport leadline.cli.run_single\nprint(json.dumps([0, sorted(sys.modules)]), file=sys.stderr)"
     )
     _, modules = outcome_of(program)
     assert "leadline.trial.single" in modules

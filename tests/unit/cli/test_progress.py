@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from leadline.analysis.model import Metric, TestResult, Validity, Verdict
-from leadline.cli import measuring
+from leadline.cli import run_single
 from leadline.cli.progress import Progress
 from leadline.plan import Case
 from leadline.trial import LiveFigures, RunBegan, Said, TestBegan, TestEnded, TrialBegan, TrialMeasured, Waiting
@@ -194,9 +194,9 @@ def test_without_a_terminal_nothing_is_drawn(capsys: pytest.CaptureFixture[str])
 
 def test_what_a_script_says_is_on_stdout_unless_a_document_is(capsys: pytest.CaptureFixture[str]) -> None:
     progress = Progress()
-    measuring._print_said(progress, json=False, notice=Said(LABEL, "a line [bold]"))
+    run_single._print_said(progress, json=False, notice=Said(LABEL, "a line [bold]"))
     assert capsys.readouterr() == ("a line [bold]\n", "")
-    measuring._print_said(progress, json=True, notice=Said(LABEL, "a line [bold]"))
+    run_single._print_said(progress, json=True, notice=Said(LABEL, "a line [bold]"))
     assert capsys.readouterr() == ("", "a line [bold]\n")
 
 

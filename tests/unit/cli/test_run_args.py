@@ -55,8 +55,8 @@ def made_run(base: Path, day: int, moved: int) -> Path:
 
 def received(rows: list[dict[str, object]]) -> list[tuple[object, float]]:
     """Run and bytes received, of each trial."""
-    wanted = [row for row in rows if row["metric"] == "received_bytes" and row["trial"]]
-    return [(row["run"], float(str(row["value"]))) for row in wanted]
+    received = [row for row in rows if row["metric"] == "received_bytes" and row["trial"]]
+    return [(row["run"], float(str(row["value"]))) for row in received]
 
 
 def test_results_of_several_runs_name_the_run_in_every_row(

@@ -10,7 +10,7 @@ import typer
 
 from leadline.cli import tunnel, tunnel_args, tunnel_options
 from leadline.cli.app import app
-from leadline.cli.single_args import Wanted
+from leadline.cli.single_args import OutputOptions
 from leadline.contract.models import ProfileIdentity, TunnelWorkload
 from leadline.errors import InputError
 from leadline.plan import TunnelTest
@@ -28,11 +28,11 @@ def profile(tmp_path: Path) -> Path:
     return file
 
 
-def given(*arguments: str | Path) -> tuple[TunnelTest, TunnelWorkload, Wanted]:
+def given(*arguments: str | Path) -> tuple[TunnelTest, TunnelWorkload, OutputOptions]:
     command: Any = typer.main.get_command(app)
     context = command.commands["tunnel"].make_context("tunnel", [str(argument) for argument in arguments])
-    [(test, made)], wanted = tunnel.measurement(context.params)
-    return test, made, wanted
+    [(test, made)], output = tunnel.measurement(context.params)
+    return test, made, output
 
 
 def load(*arguments: str | Path) -> TunnelWorkload:
@@ -46,14 +46,14 @@ def refused(*arguments: str | Path) -> str:
 
 
 def test_a_profile_alone_is_one_client_as_it_says(profile: Path) -> None:
-    test, made, wanted = given(profile)
+    test, made, output = given(profile)
     assert (made.clients, made.threads, made.arrivals, made.settled, made.retries) == (1, 1, [], 0, 0)
     assert (made.attempt_ms, made.first_data_ms, made.ping_ms, made.actions, made.traffic) == (
         *(60_000, 5_000, None, [], None),
     )
     assert isinstance(made.identities, ProfileIdentity)
     assert "<ca>\n-----BEGIN CERTIFICATE-----\nAUTHORITY" in made.profile
-    assert (made.users, made.bind, wanted.target) == ([], [], str(profile))
+    assert (made.users, made.bind, output.target) == ([], [], str(profile))
     assert made.duration_ms == test.stay_ms
 
 
@@ -75,20 +75,20 @@ def test_arrivals_and_what_comes_later(profile: Path) -> None:
 def test_several_numbers_are_several_fleets(profile: Path) -> None:
     command: Any = typer.main.get_command(app)
     context = command.commands["tunnel"].make_context("tunnel", [str(profile), "-n", "50,100,400", "--server-pid", "7"])
-    fleets, wanted = tunnel.measurement(context.params)
+    fleets, output = tunnel.measurement(context.params)
     assert [(test.number, made.clients) for test, made in fleets] == [(50, 50), (100, 100), (400, 400)]
-    assert wanted.server_pid == 7
+    assert output.server_pid == 7
 
 
 def test_a_choke_has_a_usual_condition_and_shorter_attempts(profile: Path) -> None:
-    _, made, wanted = given(profile, "-n", "100", "--until-choke")
-    assert wanted.find_rate == "connect_p99_ms < 2000 and unconfigured_ratio < 1%"
+    _, made, output = given(profile, "-n", "100", "--until-choke")
+    assert output.find_rate == "connect_p99_ms < 2000 and unconfigured_ratio < 1%"
     assert made.attempt_ms == 10_000
     assert given(profile, "-n", "100", "--until-choke", "--json")[2].json
-    _, made, wanted = given(profile, "-n", "100", "--until-choke", "--attempt-timeout=5s", "--ping=1s")
-    assert (wanted.find_rate, made.attempt_ms) == (tunnel_options.CONDITION, 5_000), "an option is no condition"
-    _, made, wanted = given(profile, "--until-choke", "connect_p99_ms < 500", "-n", "100", "--attempt-timeout", "3s")
-    assert (wanted.find_rate, made.attempt_ms) == ("connect_p99_ms < 500", 3_000)
+    _, made, output = given(profile, "-n", "100", "--until-choke", "--attempt-timeout=5s", "--ping=1s")
+    assert (output.find_rate, made.attempt_ms) == (tunnel_options.CONDITION, 5_000), "an option is no condition"
+    _, made, output = given(profile, "--until-choke", "connect_p99_ms < 500", "-n", "100", "--attempt-timeout", "3s")
+    assert (output.find_rate, made.attempt_ms) == ("connect_p99_ms < 500", 3_000)
 
 
 def test_expectations_and_addresses(profile: Path) -> None:

@@ -97,7 +97,7 @@ def gateway_run(**changes: Any) -> RunAnalysis:
 
 
 def many_trials(number: int = 200) -> RunAnalysis:
-    """One quick test for each of many trials: 5 repeats of each case, `clients` and `packet` as axes."""
+    """One short test for each of many trials: 5 repeats of each case, `clients` and `packet` as axes."""
     trials = []
     for index in range(number):
         case, repeat = divmod(index, 5)
@@ -114,7 +114,7 @@ def many_trials(number: int = 200) -> RunAnalysis:
 
 
 def one_result(kind: str = "http", **changes: Any) -> TestResult:
-    """One test, as the quick commands measure it."""
+    """One test, as the single-test commands measure it."""
     return replace(_test("", 1, kind, kind, "route"), parameters={}, server=None, clients=None, **changes)
 
 

@@ -1,4 +1,4 @@
-"""One measurement for a quick command: run, printed or written as a document, and turned into an exit code."""
+"""One measurement for a single-test command: run, printed or written as a document, and turned into an exit code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from leadline.cli.output import (
     write_given,
 )
 from leadline.cli.progress import Progress, watched
-from leadline.cli.single_args import Wanted
+from leadline.cli.single_args import OutputOptions
 from leadline.contract.models import HttpWorkload
 from leadline.dataset import Journal, RunFolder
 from leadline.errors import InputError
@@ -36,27 +36,27 @@ from leadline.trial import IntervalEnded, Notice, Said, Single, TargetWatch, mea
 from leadline.trial.workloads import LoadWorkload
 
 
-def run(test: Test, workload: LoadWorkload, wanted: Wanted) -> int:
+def run(test: Test, workload: LoadWorkload, output: OutputOptions) -> int:
     """Measure, print, and say how it ended."""
-    targets = parse_targets(wanted.targets, {test.name: test.kind})
-    if wanted.stop_on_miss and not targets:
+    targets = parse_targets(output.targets, {test.name: test.kind})
+    if output.stop_on_miss and not targets:
         raise InputError("--stop-on-miss needs a --target", hint="as in --target 'latency_p99_us < 2000'")
-    watch = TargetWatch(targets, test.name) if wanted.stop_on_miss else None
-    if wanted.hdr is not None:
-        check_given("--hdr", wanted.hdr)
+    watch = TargetWatch(targets, test.name) if output.stop_on_miss else None
+    if output.hdr is not None:
+        check_given("--hdr", output.hdr)
     asked = tuple(target.metric for target in targets)
-    single = Single(test, workload, ["leadline", *sys.argv[1:]], watch, server_pid=wanted.server_pid, asked=asked)
-    single = replace(single, interval_ms=wanted.interval_ms)
+    single = Single(test, workload, ["leadline", *sys.argv[1:]], watch, server_pid=output.server_pid, asked=asked)
+    single = replace(single, interval_ms=output.interval_ms)
     told: list[IntervalEnded] = []
-    result, folder = asyncio.run(_measured(single, wanted, told))
-    if wanted.interval_ms is not None:
+    result, folder = asyncio.run(_measured(single, output, told))
+    if output.interval_ms is not None:
         result = replace(result, intervals=tuple(_judged(one, result) for one in told))
     missed = {} if watch is None else {one.target: one for one in watch.missed}
     judged = [missed.get(target.text) or judge(target, "c01", [result]) for target in targets]
-    if wanted.json:
-        print_json({**result_document(result, test.kind, wanted.target), "targets": judged})
+    if output.json:
+        print_json({**result_document(result, test.kind, output.target), "targets": judged})
     else:
-        _print(result, workload, wanted)
+        _print(result, workload, output)
         for one in judged:
             say_note(f"target {one.target}: {one.outcome} ({one.reason})")
     if folder is not None:
@@ -64,13 +64,13 @@ def run(test: Test, workload: LoadWorkload, wanted: Wanted) -> int:
     return MISSED if missed else _code(result, judged)
 
 
-def _print(result: TestResult, load: LoadWorkload, wanted: Wanted) -> None:
+def _print(result: TestResult, load: LoadWorkload, output: OutputOptions) -> None:
     """The summary, in the layout that was asked for. A layout without room for the verdict has it on stderr."""
-    if wanted.format == "text" or not isinstance(load, HttpWorkload):
+    if output.format == "text" or not isinstance(load, HttpWorkload):
         print_all([measurement(result)])
         return
     asked = HttpRequested(
-        url=wanted.target,
+        url=output.target,
         connections=load.connections,
         threads=load.threads,
         duration_s=load.duration_ms / 1e3,
@@ -78,7 +78,7 @@ def _print(result: TestResult, load: LoadWorkload, wanted: Wanted) -> None:
         has_body=any(request.body_base64 is not None for request in load.requests),
         paced=bool(load.rate),
     )
-    sys.stdout.write((wrk_text if wanted.format == "wrk" else ab_text)(result, asked))
+    sys.stdout.write((wrk_text if output.format == "wrk" else ab_text)(result, asked))
     latency = result.distribution("latency")
     if latency is not None and latency.bounds:
         named = ", ".join(name if name.isalpha() else f"p{name}" for name in latency.bounds)
@@ -93,25 +93,27 @@ def _judged(told: IntervalEnded, result: TestResult) -> Interval:
     return replace(told.interval, in_window=in_window(told.interval, told.start_ns, result.window))
 
 
-async def _measured(single: Single, wanted: Wanted, told: list[IntervalEnded]) -> tuple[TestResult, RunFolder | None]:
-    with watched(wanted.json) as (progress, interrupt):
+async def _measured(
+    single: Single, output: OutputOptions, told: list[IntervalEnded]
+) -> tuple[TestResult, RunFolder | None]:
+    with watched(output.json) as (progress, interrupt):
         entries: list[dict[str, Any]] = []
         observers = (
             progress,
-            partial(_print_said, progress, wanted.json),
-            partial(_tell_interval, progress, wanted.json, told),
+            partial(_print_said, progress, output.json),
+            partial(_tell_interval, progress, output.json, told),
         )
-        ceiling = await calibrated(single.workload, wanted.calibrate, interrupt, progress)
+        ceiling = await calibrated(single.workload, output.calibrate, interrupt, progress)
         single = replace(single, ceiling=ceiling)
         try:
-            if wanted.out is None:
+            if output.out is None:
                 return await measure(single, entries, None, interrupt, observers), None
-            folder = kept.begin(wanted.out, single.test.name, single.manifest)
+            folder = kept.begin(output.out, single.test.name, single.manifest)
             with Journal(folder.journal_path) as journal:
                 result = await measure(single, entries, journal, interrupt, observers)
         finally:
-            if wanted.hdr is not None:
-                write_given("--hdr", wanted.hdr, hdr_log(entries, time.time_ns() - time.monotonic_ns()))
+            if output.hdr is not None:
+                write_given("--hdr", output.hdr, hdr_log(entries, time.time_ns() - time.monotonic_ns()))
     kept.finish(folder)
     return result, folder
 

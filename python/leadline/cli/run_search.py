@@ -18,7 +18,7 @@ from leadline.cli import kept
 from leadline.cli.calibration import calibrated
 from leadline.cli.output import MISSED, UNDECIDED, print_all, print_json, say_error, say_note
 from leadline.cli.progress import Progress
-from leadline.cli.single_args import Wanted
+from leadline.cli.single_args import OutputOptions
 from leadline.contract.models import HttpWorkload, TunnelWorkload
 from leadline.dataset import Journal, RunFolder
 from leadline.errors import InputError
@@ -30,26 +30,26 @@ from leadline.trial.choke import FleetQuestion
 from leadline.trial.find_rate import Answer, HttpQuestion, Search
 
 
-def run(test: HttpTest, workload: HttpWorkload, conditions: str, wanted: Wanted) -> int:
+def run(test: HttpTest, workload: HttpWorkload, conditions: str, output: OutputOptions) -> int:
     """Search the highest rate of requests."""
-    _check(wanted, "--find-rate")
+    _check(output, "--find-rate")
     read = Conditions.read(conditions, test.name, test.kind)
-    return finish(HttpQuestion(test, workload, read, ["leadline", *sys.argv[1:]]), wanted)
+    return finish(HttpQuestion(test, workload, read, ["leadline", *sys.argv[1:]]), output)
 
 
-def choke(test: TunnelTest, workload: TunnelWorkload, conditions: str, wanted: Wanted) -> int:
+def choke(test: TunnelTest, workload: TunnelWorkload, conditions: str, output: OutputOptions) -> int:
     """Search the highest rate of arriving VPN clients."""
-    _check(wanted, "--until-choke")
+    _check(output, "--until-choke")
     read = Conditions.read(conditions, test.name, test.kind, "--until-choke")
-    return finish(FleetQuestion(test, workload, read, ["leadline", *sys.argv[1:]], wanted.server_pid), wanted)
+    return finish(FleetQuestion(test, workload, read, ["leadline", *sys.argv[1:]], output.server_pid), output)
 
 
-def finish(question: HttpQuestion | FleetQuestion, wanted: Wanted) -> int:
+def finish(question: HttpQuestion | FleetQuestion, output: OutputOptions) -> int:
     """Search, print, and say the end: 0 with a rate, 3 where none holds, 4 undecided, 1 failed, 130 interrupted."""
-    answer, folder = asyncio.run(_searched(question, wanted))
+    answer, folder = asyncio.run(_searched(question, output))
     text = question.conditions.text
-    if wanted.json:
-        print_json(document(answer, text, question.test.kind, wanted.target))
+    if output.json:
+        print_json(document(answer, text, question.test.kind, output.target))
     else:
         reference = (answer.reference_name.removesuffix("_per_s").replace("_", " "), answer.reference)
         print_all([Text(""), found.found_rate(answer.metrics["found_rate_per_s"], reference, text, answer.validity)])
@@ -58,10 +58,10 @@ def finish(question: HttpQuestion | FleetQuestion, wanted: Wanted) -> int:
     return exit_code(answer.found, answer.error)
 
 
-def _check(wanted: Wanted, option: str) -> None:
-    if wanted.targets:
+def _check(output: OutputOptions, option: str) -> None:
+    if output.targets:
         raise InputError(f"--target and {option} exclude each other", hint=f"{option} has the conditions")
-    if wanted.hdr is not None or wanted.format != "text":
+    if output.hdr is not None or output.format != "text":
         raise InputError(f"{option} has many trials, and neither --hdr nor another --format")
 
 
@@ -84,8 +84,8 @@ def document(answer: Answer, conditions: str, command: str, target: str) -> dict
     }
 
 
-async def _searched(question: HttpQuestion | FleetQuestion, wanted: Wanted) -> tuple[Answer, RunFolder | None]:
-    quiet = wanted.json and not sys.stderr.isatty()
+async def _searched(question: HttpQuestion | FleetQuestion, output: OutputOptions) -> tuple[Answer, RunFolder | None]:
+    quiet = output.json and not sys.stderr.isatty()
     shown: list[Progress] = []
 
     @contextmanager
@@ -100,7 +100,7 @@ async def _searched(question: HttpQuestion | FleetQuestion, wanted: Wanted) -> t
     def tell(trial: Trial) -> None:
         """Each trial is shown once: as a row of the result, or on stderr where that is a document."""
         taken.append(trial)
-        if not wanted.json:
+        if not output.json:
             print_all([*([found.trials_head()] if len(taken) == 1 else []), found.trial_row(trial)], apart=False)
         elif not quiet:
             say_note(found.trial_line(len(taken), trial))
@@ -114,12 +114,12 @@ async def _searched(question: HttpQuestion | FleetQuestion, wanted: Wanted) -> t
     with ExitStack() as stack:
         stack.enter_context(interrupt.signals_caught())
         folder, journal = None, None
-        if wanted.out is not None:
-            folder = kept.begin(wanted.out, question.test.name, question.manifest)
+        if output.out is not None:
+            folder = kept.begin(output.out, question.test.name, question.manifest)
             journal = stack.enter_context(Journal(folder.journal_path))
         if isinstance(question, HttpQuestion):
             with Progress(quiet=quiet) as progress:
-                ceiling = await calibrated(question.workload, wanted.calibrate, interrupt, progress)
+                ceiling = await calibrated(question.workload, output.calibrate, interrupt, progress)
             question = replace(question, ceiling=ceiling)
         answer = await Search(question, interrupt, journal, tell, watching).run()
     if folder is not None:

@@ -15,7 +15,7 @@ from leadline.analysis.scaling_figures import Point, of_fleets
 from leadline.cli import kept
 from leadline.cli.output import print_all, print_json, result_document, say_error, say_note, targets_code
 from leadline.cli.progress import watched
-from leadline.cli.single_args import Wanted
+from leadline.cli.single_args import OutputOptions
 from leadline.contract.models import TunnelWorkload
 from leadline.dataset import Journal, RunFolder
 from leadline.errors import LeadlineError
@@ -37,17 +37,17 @@ class _Sized:
     result: TestResult
 
 
-def run(fleets: Sequence[Fleet], wanted: Wanted) -> int:
+def run(fleets: Sequence[Fleet], output: OutputOptions) -> int:
     """Measure each, print, and say how it ended: as one measurement would, the worst of them."""
     test = fleets[0][0]
-    targets = parse_targets(wanted.targets, {test.name: test.kind})
-    measured, folder, interrupted, broken = asyncio.run(_measured(fleets, wanted, [one.metric for one in targets]))
+    targets = parse_targets(output.targets, {test.name: test.kind})
+    measured, folder, interrupted, broken = asyncio.run(_measured(fleets, output, [one.metric for one in targets]))
     if broken is not None and not measured:
         raise broken
     judged = [judge(target, one.case, [one.result]) for target in targets for one in measured]
     scalings = of_fleets([Point(one.clients, one.result.metrics, one.result.validity) for one in measured])
-    if wanted.json:
-        print_json({**_document(measured, scalings, judged, wanted), "error": None if broken is None else str(broken)})
+    if output.json:
+        print_json({**_document(measured, scalings, judged, output), "error": None if broken is None else str(broken)})
     else:
         print_all([*(measurement(one.result) for one in measured), scaling_table(scalings, "clients")])
         for one in judged:
@@ -61,14 +61,14 @@ def run(fleets: Sequence[Fleet], wanted: Wanted) -> int:
 
 
 async def _measured(
-    fleets: Sequence[Fleet], wanted: Wanted, asked: Sequence[str]
+    fleets: Sequence[Fleet], output: OutputOptions, asked: Sequence[str]
 ) -> tuple[list[_Sized], RunFolder | None, bool, LeadlineError | None]:
     """Each in turn until one cannot be measured: that error, beside whatever was measured before."""
     measured: list[_Sized] = []
     folder: RunFolder | None = None
     broken: LeadlineError | None = None
     with ExitStack() as stack:
-        progress, interrupt = stack.enter_context(watched(wanted.json))
+        progress, interrupt = stack.enter_context(watched(output.json))
         journal = None
         singles = [
             Single(
@@ -78,15 +78,15 @@ async def _measured(
                 case=f"c{number:02}",
                 parameters={"clients": workload.clients},
                 alone=False,
-                server_pid=wanted.server_pid,
+                server_pid=output.server_pid,
                 asked=asked,
             )
             for number, (test, workload) in enumerate(fleets, 1)
         ]
-        if wanted.out is not None:
+        if output.out is not None:
             cases = [case for single in singles for case in single.manifest()["cases"]]
             folder = kept.begin(
-                wanted.out, fleets[0][0].name, lambda run_id: {**singles[0].manifest(run_id), "cases": cases}
+                output.out, fleets[0][0].name, lambda run_id: {**singles[0].manifest(run_id), "cases": cases}
             )
             journal = stack.enter_context(Journal(folder.journal_path))
         ledger = Ledger(journal if journal is not None else [])
@@ -110,21 +110,21 @@ async def _measured(
 
 
 def _document(
-    measured: Sequence[_Sized], scalings: Sequence[Scaling], judged: Sequence[TargetResult], wanted: Wanted
+    measured: Sequence[_Sized], scalings: Sequence[Scaling], judged: Sequence[TargetResult], output: OutputOptions
 ) -> dict[str, Any]:
     """The last fleet as `leadline.result/1`, with the exponents beside its figures, and every fleet in `fleets`."""
     last = measured[-1].result
     exponents = {
         f"{scaling.metric}_exponent": Metric(scaling.exponent, "", scaling.low, scaling.high) for scaling in scalings
     }
-    document = result_document(last, "tunnel", wanted.target)
+    document = result_document(last, "tunnel", output.target)
     return {
         **document,
         "metrics": {**last.metrics, **exponents},
         "targets": judged,
         "scaling": scalings,
         "fleets": [
-            {"clients": one.clients, **result_document(one.result, "tunnel", wanted.target)} for one in measured
+            {"clients": one.clients, **result_document(one.result, "tunnel", output.target)} for one in measured
         ],
     }
 

@@ -1,4 +1,4 @@
-"""The quick commands against `leadline serve`, both real, on loopback: documents, targets, exit codes, Ctrl-C."""
+"""The single-test commands against `leadline serve`, both real, on loopback: documents, targets, exit codes, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def call(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([LEADLINE, *arguments], capture_output=True, text=True, timeout=WITHIN_S, check=False)
 
 
-def quick(server: Server, kind: str, *arguments: str) -> tuple[int, dict[str, Any]]:
+def measure(server: Server, kind: str, *arguments: str) -> tuple[int, dict[str, Any]]:
     """Exit code and document of a measurement."""
     where = ["127.0.0.1", "-p", str(server.port)]
     if kind == "http":
@@ -63,7 +63,7 @@ def quick(server: Server, kind: str, *arguments: str) -> tuple[int, dict[str, An
     ],
 )
 def test_one_document(server: Server, kind: str, options: list[str], metric: str) -> None:
-    code, document = quick(server, kind, *options)
+    code, document = measure(server, kind, *options)
     assert (code, document["schema"], document["command"]) == (0, "leadline.result/1", kind)
     assert document["metrics"][metric]["value"] is not None
     assert document["errors"] == {}
@@ -83,7 +83,7 @@ def test_targets(server: Server, targets: list[str], outcome: str | None) -> Non
     if outcome is None:
         assert call("rr", "127.0.0.1", *options).returncode == 2
         return
-    code, document = quick(server, "rr", "-d", "1s", *options)
+    code, document = measure(server, "rr", "-d", "1s", *options)
     outcomes = {target["outcome"] for target in document["targets"]}
     if document["validity"]["verdict"] == "valid":
         assert outcome in outcomes
@@ -92,7 +92,7 @@ def test_targets(server: Server, targets: list[str], outcome: str | None) -> Non
 
 def test_a_target_that_cannot_be_decided(server: Server) -> None:
     """One datagram has no jitter."""
-    code, document = quick(server, "udp", "-d", "1s", "-n", "1", "--rate", "1mbit", "--target", "jitter_us < 1")
+    code, document = measure(server, "udp", "-d", "1s", "-n", "1", "--rate", "1mbit", "--target", "jitter_us < 1")
     assert (code, document["targets"][0]["outcome"]) == (4, "undecided")
 
 
@@ -102,7 +102,7 @@ def test_a_kept_run_holds_no_secret(server: Server, tmp_path: Path) -> None:
     out = tmp_path / "runs"
     options = ["-n", "20", "-X", "POST", "--body", "b0dy-text", "-H", "Cookie: c00kie", "--out", str(out)]
     for authorization in (["--basic", "me:hunter2"], ["--bearer", f"@{tmp_path}/token"]):
-        code, document = quick(server, "http", *options, *authorization)
+        code, document = measure(server, "http", *options, *authorization)
         assert code == 0
         assert document["metrics"]["requests"]["value"] == 20
         assert not any(secret in json.dumps(document) for secret in secrets)

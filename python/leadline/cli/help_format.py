@@ -11,7 +11,7 @@ from typing import Any
 from typer.core import TyperCommand
 
 
-class Grouped(TyperCommand):
+class PanelHelpCommand(TyperCommand):
     """A command whose options may have `rich_help_panel`; what has none comes last. Its examples keep their lines."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leadline.cli.searching import exit_code
+from leadline.cli.run_search import exit_code
 from leadline.trial.capacity_search import Ending, Found
 
 
