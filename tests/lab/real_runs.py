@@ -1,7 +1,7 @@
 """Calls the real `leadline` in a process of its own, on short plans, and looks at what it leaves; for test_run_*.py.
 
-Every `CliSandbox` has a temp folder of its own: as TMPDIR it is in the environment of each process of its runs, by which
-they are found from outside the jail, and what a killed run leaves lies there and is swept by that sandbox's next run only.
+Each `CliSandbox` has a temp folder of its own. It is TMPDIR in the environment of each process of its runs, by which
+the tests find them from outside the jail. Only the next run of the same sandbox sweeps what a killed run leaves there.
 """
 
 from __future__ import annotations
@@ -229,8 +229,8 @@ def open_sandbox(folder: Path) -> Iterator[CliSandbox]:
 
 @contextmanager
 def unprivileged_sandbox(folder: Path) -> Iterator[CliSandbox]:
-    """A sandbox for a user without rights. Root's interpreter and checkout may lie where nobody else can look, so they are
-    shown at another place, in a mount namespace that ends with the command.
+    """A sandbox for a user without rights. Other users may be unable to read root's interpreter and checkout, so
+    these are mounted at another place, in a mount namespace that ends with the command.
     """
     with able_person("nobody"):
         pass
