@@ -138,6 +138,15 @@ def say_problems(folder: RunFolder, problems: Iterable[str]) -> None:
         say_note(f"report: {folder.report_path}")
 
 
+def finish_folder(folder: RunFolder) -> None:
+    """Make a run folder's tables and page from its journal; print what goes wrong with them."""
+    # A measurement that is not kept needs no library for tables.
+    from leadline.trial import conclude
+
+    for problem in conclude(folder).problems:
+        say_note(problem)
+
+
 def run_document(analysis: RunAnalysis, folder: str, problems: Iterable[str]) -> dict[str, Any]:
     """A run's findings as `leadline.run-result/1`; the series for plots stay in the run's tables."""
     trials = [

@@ -14,9 +14,8 @@ from typing import Any
 from rich.text import Text
 
 from leadline.analysis.capacity import Conditions, Trial
-from leadline.cli import kept
 from leadline.cli.calibration import calibrated
-from leadline.cli.output import MISSED, UNDECIDED, print_all, print_json, say_error, say_note
+from leadline.cli.output import MISSED, UNDECIDED, finish_folder, print_all, print_json, say_error, say_note
 from leadline.cli.progress import Progress
 from leadline.cli.single_args import OutputOptions
 from leadline.contract.models import HttpWorkload, TunnelWorkload
@@ -115,7 +114,7 @@ async def _searched(question: HttpQuestion | FleetQuestion, output: OutputOption
         stack.enter_context(interrupt.signals_caught())
         folder, journal = None, None
         if output.out is not None:
-            folder = kept.begin(output.out, question.test.name, question.manifest)
+            folder = RunFolder.begin(output.out, question.test.name, question.manifest)
             journal = stack.enter_context(Journal(folder.journal_path))
         if isinstance(question, HttpQuestion):
             with Progress(quiet=quiet) as progress:
@@ -123,7 +122,7 @@ async def _searched(question: HttpQuestion | FleetQuestion, output: OutputOption
             question = replace(question, ceiling=ceiling)
         answer = await Search(question, interrupt, journal, tell, watching).run()
     if folder is not None:
-        kept.finish(folder)
+        finish_folder(folder)
     return answer, folder
 
 

@@ -12,11 +12,11 @@ from typing import Any
 from leadline.analysis import judge, parse_targets
 from leadline.analysis.model import Interval, TargetResult, TestResult, Verdict
 from leadline.analysis.running_intervals import in_window
-from leadline.cli import kept
 from leadline.cli.calibration import calibrated
 from leadline.cli.output import (
     MISSED,
     check_given,
+    finish_folder,
     print_all,
     print_json,
     result_document,
@@ -108,13 +108,13 @@ async def _measured(
         try:
             if output.out is None:
                 return await measure(single, entries, None, interrupt, observers), None
-            folder = kept.begin(output.out, single.test.name, single.manifest)
+            folder = RunFolder.begin(output.out, single.test.name, single.manifest)
             with Journal(folder.journal_path) as journal:
                 result = await measure(single, entries, journal, interrupt, observers)
         finally:
             if output.hdr is not None:
                 write_given("--hdr", output.hdr, hdr_log(entries, time.time_ns() - time.monotonic_ns()))
-    kept.finish(folder)
+    finish_folder(folder)
     return result, folder
 
 

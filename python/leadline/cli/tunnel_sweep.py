@@ -12,8 +12,7 @@ from typing import Any
 from leadline.analysis import judge, parse_targets
 from leadline.analysis.model import Metric, Scaling, TargetResult, TestResult
 from leadline.analysis.scaling_figures import Point, of_fleets
-from leadline.cli import kept
-from leadline.cli.output import print_all, print_json, result_document, say_error, say_note, targets_code
+from leadline.cli.output import finish_folder, print_all, print_json, result_document, say_error, say_note, targets_code
 from leadline.cli.progress import watched
 from leadline.cli.single_args import OutputOptions
 from leadline.contract.models import TunnelWorkload
@@ -85,7 +84,7 @@ async def _measured(
         ]
         if output.out is not None:
             cases = [case for single in singles for case in single.manifest()["cases"]]
-            folder = kept.begin(
+            folder = RunFolder.begin(
                 output.out, fleets[0][0].name, lambda run_id: {**singles[0].manifest(run_id), "cases": cases}
             )
             journal = stack.enter_context(Journal(folder.journal_path))
@@ -105,7 +104,7 @@ async def _measured(
         ended = "failed" if broken else "interrupted" if interrupt.asked.is_set() else "done"
         ledger.record("run-end", status=ended)
     if folder is not None:
-        kept.finish(folder)
+        finish_folder(folder)
     return measured, folder, interrupt.asked.is_set(), broken
 
 

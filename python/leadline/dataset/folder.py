@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,6 +48,13 @@ class RunFolder:
                 raise atomic.storage_error(path, error) from error
             return cls(path)
         raise DatasetError(f"cannot make a run folder in {base}: every name that was tried exists")
+
+    @classmethod
+    def begin(cls, base: Path, name: str, manifest: Callable[[str], dict[str, Any]]) -> RunFolder:
+        """Creates a folder with what is going to be measured; `manifest` makes that of the run's id."""
+        folder = cls.create(base, name)
+        folder.write_manifest(manifest(folder.run_id))
+        return folder
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
