@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab_scripts import NOBODY, able_person, cgroups_of
+from lab_scripts import NOBODY, cgroups_of, jail_user
 
 from waiting import WITHIN_S
 
@@ -217,7 +217,7 @@ def await_end(pids: set[int]) -> None:
 @contextmanager
 def open_sandbox(folder: Path) -> Iterator[CliSandbox]:
     """A sandbox for whoever runs the tests; skips where no lab can be made."""
-    with able_person("root" if os.geteuid() == 0 else "nobody"):
+    with jail_user("root" if os.geteuid() == 0 else "nobody"):
         pass
     scratch = Path(tempfile.mkdtemp(prefix="run-test-"))
     sandbox = CliSandbox(folder, scratch)
@@ -232,7 +232,7 @@ def unprivileged_sandbox(folder: Path) -> Iterator[CliSandbox]:
     """A sandbox for a user without rights. Other users may be unable to read root's interpreter and checkout, so
     these are mounted at another place, in a mount namespace that ends with the command.
     """
-    with able_person("nobody"):
+    with jail_user("nobody"):
         pass
     if os.geteuid() != 0:
         with open_sandbox(folder) as sandbox:
