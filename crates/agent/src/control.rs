@@ -13,8 +13,8 @@ use leadline_sys::clock::monotonic_ns;
 use leadline_sys::process;
 use leadline_wire::{Command, ErrorReport, Event, Workload, LINE_LIMIT_BYTES};
 
+use crate::control_signal::ControlSignal;
 use crate::events::{input_error, system_error, Events, LAST_PATIENCE};
-use crate::gate::Gate;
 use crate::load::{self, Task};
 use crate::watch::{self, Processes, Watch};
 use crate::{facts, process as process_task, profile, serve};
@@ -53,7 +53,7 @@ struct Agent {
 }
 
 struct Running {
-    gate: Arc<Gate>,
+    signal: Arc<ControlSignal>,
     /// Raised before the task's last event is said: whoever reads that event may use the task's name again.
     over: Arc<AtomicBool>,
     thread: JoinHandle<()>,
@@ -97,10 +97,10 @@ impl Agent {
         match command {
             Command::Prepare { trial, task, workload } => self.prepare(trial, task, workload),
             Command::Start { trial, at_ns } => {
-                self.of_trial(&trial, None).for_each(|running| running.gate.open(at_ns));
+                self.of_trial(&trial, None).for_each(|running| running.signal.start_at(at_ns));
             }
             Command::Stop { trial, task } => {
-                self.of_trial(&trial, task.as_deref()).for_each(|running| running.gate.stop());
+                self.of_trial(&trial, task.as_deref()).for_each(|running| running.signal.stop());
             }
             Command::Observe { trial, period_ms, machine } => self.watch.order(trial, period_ms, machine),
             Command::Inspect { id } => {
@@ -121,8 +121,8 @@ impl Agent {
                 input_error("task_exists", format!("task {name} of trial {trial} runs already, or too many do"));
             return self.refuse(Some(trial), Some(name), error);
         }
-        let gate = Arc::new(Gate::default());
-        let task = Task { trial, name, gate: Arc::clone(&gate), events: self.events.clone() };
+        let signal = Arc::new(ControlSignal::default());
+        let task = Task { trial, name, signal: Arc::clone(&signal), events: self.events.clone() };
         let processes = Arc::clone(&self.processes);
         let over = Arc::new(AtomicBool::new(false));
         let raise = Arc::clone(&over);
@@ -140,7 +140,7 @@ impl Agent {
             }
         };
         match thread::Builder::new().spawn(life) {
-            Ok(thread) => drop(self.tasks.insert(key, Running { gate, over, thread })),
+            Ok(thread) => drop(self.tasks.insert(key, Running { signal, over, thread })),
             Err(error) => self.refuse(Some(key.0), Some(key.1), system_error("starting a thread", &error)),
         }
     }
@@ -157,9 +157,9 @@ impl Agent {
     /// Stop every task; what has not ended in order by `ORDERLY` is given up, and what `LAST` has not seen end goes with
     /// the process: a connection attempt that nobody answers must not keep the agent alive.
     fn end(self) {
-        self.tasks.values().for_each(|running| running.gate.stop());
+        self.tasks.values().for_each(|running| running.signal.stop());
         self.await_ends(ORDERLY);
-        self.tasks.values().for_each(|running| running.gate.abandon());
+        self.tasks.values().for_each(|running| running.signal.abandon());
         self.await_ends(LAST);
         process::kill_descendants(LAST_PATIENCE);
     }
@@ -198,17 +198,17 @@ fn run_task(workload: Workload, task: &Task, processes: &Processes) -> Result<Op
         Workload::Process(spec) => process_task::run(&spec, task, processes).map(Some),
         Workload::Profile(spec) => profile::run(&spec, task, processes).map(Some),
         Workload::Serve(spec) => {
-            let server = serve::start(&spec, &task.gate)?;
+            let server = serve::start(&spec, &task.signal)?;
             say_prepared(task, server.port, server.http_port, server.https_port);
             // A server has no start: it answers from now on until it is stopped.
-            task.gate.wait_for_stop();
+            task.signal.wait_for_stop();
             server.join();
             Ok(None)
         }
         load => {
             let ready = load::prepare(load, task)?;
             say_prepared(task, None, None, None);
-            let Some(at_ns) = task.gate.wait_for_start() else {
+            let Some(at_ns) = task.signal.wait_for_start() else {
                 return Err(input_error("stopped", "stopped before it began"));
             };
             say_started(at_ns, task);

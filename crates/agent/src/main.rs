@@ -3,10 +3,10 @@
 //! along what it started.
 
 mod control;
+mod control_signal;
 mod events;
 mod facts;
 mod flows;
-mod gate;
 mod keys;
 mod load;
 mod process;

@@ -74,7 +74,7 @@ fn spawn(spec: &ProcessSpec) -> Result<Child, ErrorReport> {
 fn stay(spec: &ProcessSpec, child: &mut Child, task: &Task) -> io::Result<(ExitStatus, bool)> {
     let pid = child.id();
     let (tell, ended) = mpsc::channel();
-    // One thread blocks in wait(2) on the child's pid, without reaping it, while this one watches the gate.
+    // One thread blocks in wait(2) on the child's pid, without reaping it, while this one watches the signal.
     thread::Builder::new().spawn(move || {
         await_exit(pid);
         let _ = tell.send(());
@@ -82,9 +82,9 @@ fn stay(spec: &ProcessSpec, child: &mut Child, task: &Task) -> io::Result<(ExitS
     let mut stopping: Option<Instant> = None;
     let mut killed = false;
     while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(TURN) {
-        let grace = if task.gate.abandoned() { Duration::ZERO } else { Duration::from_millis(spec.grace_ms.into()) };
+        let grace = if task.signal.abandoned() { Duration::ZERO } else { Duration::from_millis(spec.grace_ms.into()) };
         match stopping {
-            None if task.gate.stopped() => {
+            None if task.signal.stopped() => {
                 stopping = Some(Instant::now());
                 // One that we may not signal (it has become another user) is waited for all the same.
                 let _ = signal_group(pid, Signal::Terminate);

@@ -139,7 +139,7 @@ fn enable(perf: &mut Child, task: &Task) -> Result<(), ErrorReport> {
 fn has_spoken(said: &ChildStdout, task: &Task) -> io::Result<bool> {
     let mut poll = Poll::new(1)?;
     poll.add(said, 0, Interest::Read)?;
-    while !task.gate.stopped() {
+    while !task.signal.stopped() {
         if poll.wait(Some(monotonic_ns() + TURN.as_nanos() as u64))?.next().is_some() {
             return Ok(true);
         }
@@ -153,11 +153,11 @@ fn end(perf: &mut Child, task: &Task) -> Result<(), ErrorReport> {
     let mut stopped: Option<Instant> = None;
     while perf.try_wait().map_err(waiting)?.is_none() {
         match stopped {
-            None if task.gate.stopped() => {
+            None if task.signal.stopped() => {
                 stopped = Some(Instant::now());
                 signal_group(perf.id(), Signal::Terminate).map_err(waiting)?;
             }
-            Some(since) if task.gate.abandoned() || since.elapsed() > PATIENCE => {
+            Some(since) if task.signal.abandoned() || since.elapsed() > PATIENCE => {
                 signal_group(perf.id(), Signal::Kill).map_err(waiting)?;
                 perf.wait().map_err(waiting)?;
                 let message = format!("perf had not written its samples {} s after its end", PATIENCE.as_secs());

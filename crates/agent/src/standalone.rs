@@ -11,8 +11,8 @@ use leadline_sys::process;
 use leadline_wire::{DelayShape, ErrorReport, HttpAnswer, PeerLimits, ServeSpec, TlsIdentity};
 use lexopt::{Arg, Parser, ValueExt};
 
+use crate::control_signal::ControlSignal;
 use crate::events::{input_error, system_error};
-use crate::gate::Gate;
 use crate::keys;
 use crate::serve;
 
@@ -243,8 +243,8 @@ fn text_of(file: &Path) -> Result<String, ErrorReport> {
 pub fn serve(options: &Options) -> Result<(), ErrorReport> {
     process::catch_termination().map_err(|error| system_error("catching signals", &error))?;
     let (spec, warnings) = options.spec()?;
-    let gate = Arc::new(Gate::default());
-    let server = serve::start(&spec, &gate).map_err(|error| with_port_option(error, &spec))?;
+    let signal = Arc::new(ControlSignal::default());
+    let server = serve::start(&spec, &signal).map_err(|error| with_port_option(error, &spec))?;
     for warning in warnings {
         eprintln!("leadline-agent: warning: {warning}");
     }
@@ -257,7 +257,7 @@ pub fn serve(options: &Options) -> Result<(), ErrorReport> {
         // Ends early with the signal.
         thread::park_timeout(Duration::from_millis(200));
     }
-    gate.stop();
+    signal.stop();
     Ok(())
 }
 

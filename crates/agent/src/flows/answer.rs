@@ -12,8 +12,8 @@ use leadline_transport::{Header, HeaderKind, SideReport, HEADER_BYTES};
 
 use super::datagram::answer_hello;
 use super::{count_error, Span, WorkerReport, DRAIN_NS, TURN_NS};
+use crate::control_signal::ControlSignal;
 use crate::events::error_code;
-use crate::gate::Gate;
 use crate::load::threads::{FlowCounters, ThreadMeter};
 
 /// A flow's socket.
@@ -45,12 +45,12 @@ pub struct AnswerWork {
     pub response_bytes: usize,
 }
 
-/// Answer until the client has closed every connection, or says so by the gate.
+/// Answer until the client has closed every connection, or the signal stops it.
 pub fn drive(
     flows: Vec<AnswerFlow>,
     work: AnswerWork,
     span: Span,
-    gate: &Gate,
+    signal: &ControlSignal,
     thread: &str,
 ) -> io::Result<WorkerReport> {
     let mut poll = Poll::new(flows.len().min(256))?;
@@ -66,14 +66,14 @@ pub fn drive(
     let mut response = vec![0; work.response_bytes.max(HEADER_BYTES)];
     let mut errors = BTreeMap::new();
     // The time before the start is no part of the account; a request may come a moment early, by the clocks' difference.
-    while !gate.stopped() && monotonic_ns() < span.at_ns {
+    while !signal.stopped() && monotonic_ns() < span.at_ns {
         if poll.wait(Some(span.at_ns.min(monotonic_ns() + TURN_NS)))?.next().is_some() {
             break;
         }
     }
     let mut ready: Vec<Ready> = Vec::new();
     let mut meter = ThreadMeter::begin(thread, monotonic_ns());
-    while !gate.stopped() && monotonic_ns() < span.end_ns + DRAIN_NS && flows.iter().any(|flow| flow.open) {
+    while !signal.stopped() && monotonic_ns() < span.end_ns + DRAIN_NS && flows.iter().any(|flow| flow.open) {
         ready.clear();
         ready.extend(poll.wait(Some(monotonic_ns() + TURN_NS))?);
         // What it waits for the session's end after its last answer is no part of the account.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use super::{Role, WorkerReport};
-use crate::gate::Gate;
+use crate::control_signal::ControlSignal;
 
 /// What one thread runs.
-pub type Worker = Box<dyn FnOnce(&Gate) -> io::Result<WorkerReport> + Send>;
+pub type Worker = Box<dyn FnOnce(&ControlSignal) -> io::Result<WorkerReport> + Send>;
 
 /// Running workers. Senders and receivers are never on one thread: each side's receivers wait for the other's count.
 pub struct Crew {
@@ -40,7 +40,7 @@ impl Crew {
     /// are stopped and joined.
     pub fn start(
         workers: Vec<(Role, Worker)>,
-        gate: &Arc<Gate>,
+        signal: &Arc<ControlSignal>,
         wake: impl Fn() + Clone + Send + 'static,
     ) -> io::Result<Self> {
         let senders = workers.iter().filter(|(role, _)| *role == Role::Send).count();
@@ -52,15 +52,15 @@ impl Crew {
         for (role, worker) in workers {
             let sending = (role == Role::Send).then(|| Arc::clone(&crew.sending));
             let duty = Duty { sending, running: Arc::clone(&crew.running), wake: wake.clone() };
-            let own_gate = Arc::clone(gate);
+            let own_signal = Arc::clone(signal);
             let life = move || {
                 let _duty = duty;
-                worker(&own_gate)
+                worker(&own_signal)
             };
             match std::thread::Builder::new().spawn(life) {
                 Ok(member) => crew.members.push(member),
                 Err(error) => {
-                    gate.abandon();
+                    signal.abandon();
                     let _ = crew.join();
                     return Err(error);
                 }

@@ -15,8 +15,8 @@ use leadline_sys::priority::be_punctual;
 use leadline_transport::{DatagramReceiver, Header, HeaderKind, SideReport, HEADER_BYTES};
 
 use super::{count_error, Role, Span, WorkerReport, DRAIN_NS, TURN_NS};
+use crate::control_signal::ControlSignal;
 use crate::events::error_code;
-use crate::gate::Gate;
 use crate::load::threads::{FlowCounters, Recorder, ThreadMeter};
 
 /// One flow of a worker, on a connected socket of its own.
@@ -72,17 +72,17 @@ pub fn drive(
     flows: Vec<DatagramFlow>,
     work: DatagramWork,
     span: Span,
-    gate: &Gate,
+    signal: &ControlSignal,
     thread: &str,
     mut recorder: Option<Recorder>,
 ) -> io::Result<WorkerReport> {
     let mut worker = Worker::new(flows, work, span)?;
     be_punctual();
-    worker.wait_for_start(gate)?;
+    worker.wait_for_start(signal)?;
     let mut meter = ThreadMeter::begin(thread, monotonic_ns());
     while worker.open > 0 {
         // What a receiver waits in silence after its last datagram is no part of its account.
-        if worker.turn(gate, recorder.as_mut())? {
+        if worker.turn(signal, recorder.as_mut())? {
             meter.go_on();
         } else {
             meter.rest(monotonic_ns());
@@ -151,9 +151,9 @@ impl Worker {
     }
 
     /// Until the start, `Hello`s are still answered: the answer to an earlier one may have been lost.
-    fn wait_for_start(&mut self, gate: &Gate) -> io::Result<()> {
+    fn wait_for_start(&mut self, signal: &ControlSignal) -> io::Result<()> {
         let mut now = monotonic_ns();
-        while now < self.span.at_ns && !gate.stopped() {
+        while now < self.span.at_ns && !signal.stopped() {
             self.receive(Some(self.span.at_ns.min(now + TURN_NS)))?;
             now = monotonic_ns();
         }
@@ -161,13 +161,13 @@ impl Worker {
     }
 
     /// Returns whether anything moved.
-    fn turn(&mut self, gate: &Gate, mut recorder: Option<&mut Recorder>) -> io::Result<bool> {
+    fn turn(&mut self, signal: &ControlSignal, mut recorder: Option<&mut Recorder>) -> io::Result<bool> {
         let now = monotonic_ns();
-        let stopped = gate.stopped();
+        let stopped = signal.stopped();
         if stopped || now >= self.span.end_ns {
             self.deadline_ns = self.deadline_ns.min(now + DRAIN_NS);
         }
-        if gate.abandoned() {
+        if signal.abandoned() {
             self.deadline_ns = now;
         }
         if let Some(recorder) = recorder.as_deref_mut() {
@@ -438,7 +438,7 @@ mod tests {
         let flow = DatagramFlow { id: 0, socket, role: Role::Send, counters, offset_ns, expected };
         let at_ns = monotonic_ns();
         let span = Span { at_ns, end_ns: at_ns + if work.number.is_some() { LONG_NS } else { LENGTH_NS } };
-        (span, drive(vec![flow], work, span, &Gate::default(), "udp-send", None).unwrap())
+        (span, drive(vec![flow], work, span, &ControlSignal::default(), "udp-send", None).unwrap())
     }
 
     fn work(rate_pps: Option<f64>, number: Option<u64>) -> DatagramWork {

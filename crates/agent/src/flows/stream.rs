@@ -14,8 +14,8 @@ use leadline_sys::priority::be_punctual;
 use leadline_transport::SideReport;
 
 use super::{count_error, Role, Span, WorkerReport, DRAIN_NS, LONGEST_DRAIN_NS, TURN_NS};
+use crate::control_signal::ControlSignal;
 use crate::events::error_code;
-use crate::gate::Gate;
 use crate::load::threads::{FlowCounters, ThreadMeter};
 
 /// One connection of a worker.
@@ -68,16 +68,16 @@ pub fn drive(
     flows: Vec<StreamFlow>,
     work: StreamWork,
     span: Span,
-    gate: &Gate,
+    signal: &ControlSignal,
     thread: &str,
 ) -> io::Result<WorkerReport> {
     let mut worker = Worker::new(flows, work, span)?;
     be_punctual();
-    gate.sleep_until(span.at_ns);
+    signal.sleep_until(span.at_ns);
     worker.flows.iter_mut().for_each(Connection::begin);
     let meter = ThreadMeter::begin(thread, monotonic_ns());
     while worker.open > 0 {
-        worker.turn(gate)?;
+        worker.turn(signal)?;
     }
     Ok(WorkerReport {
         thread: meter.end(monotonic_ns()),
@@ -131,12 +131,12 @@ impl Worker {
         })
     }
 
-    fn turn(&mut self, gate: &Gate) -> io::Result<()> {
+    fn turn(&mut self, signal: &ControlSignal) -> io::Result<()> {
         let now = monotonic_ns();
-        if now >= self.span.end_ns || gate.stopped() {
+        if now >= self.span.end_ns || signal.stopped() {
             self.end_senders(now.min(self.span.end_ns));
             let over_ns = *self.over_ns.get_or_insert(now);
-            self.give_up_receivers(now, over_ns, gate.abandoned());
+            self.give_up_receivers(now, over_ns, signal.abandoned());
         }
         if now >= self.next_sample_ns {
             self.flows.iter_mut().filter(|flow| flow.open).for_each(Connection::sample);
@@ -445,7 +445,7 @@ mod tests {
         let work = StreamWork { block_bytes: 1 << 16, paced, sample_ns: 1_000_000_000 };
         let at_ns = monotonic_ns();
         let span = Span { at_ns, end_ns: at_ns + length_ns };
-        (span, drive(vec![flow], work, span, &Gate::default(), "tcp-send").unwrap())
+        (span, drive(vec![flow], work, span, &ControlSignal::default(), "tcp-send").unwrap())
     }
 
     #[test]

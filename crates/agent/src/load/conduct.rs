@@ -78,7 +78,7 @@ impl Conduct {
         let (waker, wakes) = mpsc::sync_channel(MOST_UNHEARD);
         let from_peer = waker.clone();
         let mut speaker = session.listen(interval, move |item| from_peer.send(Wake::Peer(item)).is_ok())?;
-        let crew = Crew::start(workers, &task.gate, move || {
+        let crew = Crew::start(workers, &task.signal, move || {
             // Where there is no room the task's thread is about to wake anyway.
             let _ = waker.try_send(Wake::WorkerDone);
         });
@@ -98,7 +98,7 @@ impl Conduct {
                 let rows = flows.iter().map(|flow| flow.counters.progress(flow.id, has_units)).collect();
                 task.progress(Side::Local, monotonic_ns(), rows, collector.recent());
             }
-            if task.gate.stopped() && !course.stop_said {
+            if task.signal.stopped() && !course.stop_said {
                 course.stop_said = true;
                 course.say(&mut speaker, &FromClient::Stop {});
             }
@@ -108,9 +108,9 @@ impl Conduct {
                 let sent_units = upward.map(|flow| flow.counters.sent_units()).collect();
                 course.say(&mut speaker, &FromClient::End { sent_units });
             }
-            course.watch_time(crew.done() && (task.gate.stopped() || monotonic_ns() >= span.end_ns), task);
+            course.watch_time(crew.done() && (task.signal.stopped() || monotonic_ns() >= span.end_ns), task);
             if course.lost.is_some() {
-                task.gate.abandon();
+                task.signal.abandon();
             }
         }
         let workers = crew.join().map_err(|error| system_error("moving payload", &error))?;
@@ -240,7 +240,7 @@ impl Course {
             return;
         }
         let due = *self.report_due.get_or_insert_with(|| Instant::now() + REPORT_DUE);
-        if task.gate.abandoned() || Instant::now() >= due {
+        if task.signal.abandoned() || Instant::now() >= due {
             self.lost = Some(peer_error("no_report", "the server goes on without a report"));
         }
     }

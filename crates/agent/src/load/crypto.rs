@@ -107,13 +107,13 @@ fn unknown(what: &str, name: &str) -> ErrorReport {
 
 impl Ready for ReadyCrypto {
     fn run(self: Box<Self>, at_ns: u64, task: &Task) -> Result<Outcome, ErrorReport> {
-        task.gate.sleep_until(at_ns);
+        task.signal.sleep_until(at_ns);
         let began_ns = monotonic_ns();
         let meter = ThreadMeter::begin("crypto", began_ns);
         let mut reports = Vec::new();
         let mut bytes = 0;
         for (done, what) in (1..).zip(&self.figures) {
-            if task.gate.stopped() {
+            if task.signal.stopped() {
                 break;
             }
             let made = self
@@ -140,7 +140,7 @@ impl ReadyCrypto {
     fn measure(&self, what: What, task: &Task) -> Result<Vec<CryptoReport>, String> {
         let mut watch = Stopwatch::new(self.spec.duration_ms);
         let spread = self.spec.spread_bytes as usize;
-        let going_on = |watch: &Stopwatch| !watch.is_done() && !task.gate.stopped();
+        let going_on = |watch: &Stopwatch| !watch.is_done() && !task.signal.stopped();
         let told = |error: DataError| error.to_string();
         match what {
             What::Seal(options, size) => {
@@ -362,7 +362,7 @@ mod tests {
 
     fn run(spec: CryptoSpec) -> Vec<CryptoReport> {
         let events = crate::events::Events::to(Box::new(std::io::sink()));
-        let task = Task { trial: "t".into(), name: "crypto".into(), gate: std::sync::Arc::default(), events };
+        let task = Task { trial: "t".into(), name: "crypto".into(), signal: std::sync::Arc::default(), events };
         prepare(spec).unwrap().run(0, &task).unwrap().crypto.unwrap()
     }
 

@@ -176,7 +176,7 @@ impl Ready for HttpLoad {
         self.start.give(Begin {
             span,
             warm_until_ns: span.at_ns.saturating_add(self.spec.warmup_ms * 1_000_000),
-            gate: Arc::clone(&task.gate),
+            signal: Arc::clone(&task.signal),
             schedule: self.schedule(span.at_ns),
         });
         let mut course = Course::new(&self, span.at_ns);

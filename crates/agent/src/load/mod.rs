@@ -20,8 +20,8 @@ use std::sync::Arc;
 
 use leadline_wire::{Direction, ErrorReport, Event, FlowProgress, HistogramReport, Outcome, Side, Standing, Workload};
 
+use crate::control_signal::ControlSignal;
 use crate::events::{input_error, Events};
-use crate::gate::Gate;
 
 /// A task as its load sees it.
 #[derive(Clone)]
@@ -31,7 +31,7 @@ pub struct Task {
     /// Its name.
     pub name: String,
     /// Its start and stop signals.
-    pub gate: Arc<Gate>,
+    pub signal: Arc<ControlSignal>,
     /// Where its events go.
     pub events: Events,
 }

@@ -18,10 +18,10 @@ use super::conduct::{span, Conduct, PlannedFlow};
 use super::session::Session;
 use super::threads::{FlowCounters, Recorder, ThreadMeter};
 use super::{Ready, Task};
+use crate::control_signal::ControlSignal;
 use crate::events::{error_code, input_error};
 use crate::flows::crew::Worker;
 use crate::flows::{count_error, counters, deal_out, Role, Span, WorkerReport, TURN_NS};
-use crate::gate::Gate;
 
 const LATENCY: usize = 0;
 /// Ages of transactions that were given up: their latency is at least that.
@@ -105,7 +105,7 @@ impl Ready for ReadyRr {
             let (spec, name) = (self.spec.clone(), format!("rr-{index}"));
             workers.push((
                 Role::Send,
-                Box::new(move |gate| drive(group, &spec, token, span, gate, ThreadName(name), recorder)),
+                Box::new(move |signal| drive(group, &spec, token, span, signal, ThreadName(name), recorder)),
             ));
         }
         drop(out);
@@ -120,7 +120,7 @@ fn drive(
     spec: &RrSpec,
     token: u64,
     span: Span,
-    gate: &Gate,
+    signal: &ControlSignal,
     name: ThreadName,
     mut recorder: Recorder,
 ) -> io::Result<WorkerReport> {
@@ -139,7 +139,7 @@ fn drive(
     };
     let mut errors = BTreeMap::new();
     be_punctual();
-    gate.sleep_until(span.at_ns);
+    signal.sleep_until(span.at_ns);
     let meter = ThreadMeter::begin(name.0, monotonic_ns());
     let mut until_ns = span.end_ns;
     let mut ready: Vec<ReadySource> = Vec::new();
@@ -148,13 +148,13 @@ fn drive(
     let mut open = flows.len();
     loop {
         let now = monotonic_ns();
-        if gate.stopped() && now < until_ns {
+        if signal.stopped() && now < until_ns {
             until_ns = now;
         }
-        if now >= sweep_ns || gate.abandoned() {
+        if now >= sweep_ns || signal.abandoned() {
             sweep_ns = now + TURN_NS;
             for (index, flow) in flows.iter_mut().enumerate().filter(|(_, flow)| flow.open) {
-                let due_ns = flow.look_after(now, gate.abandoned(), &mut wire, &mut recorder, until_ns, &mut errors);
+                let due_ns = flow.look_after(now, signal.abandoned(), &mut wire, &mut recorder, until_ns, &mut errors);
                 sweep_ns = sweep_ns.min(due_ns);
                 flow.watch(&poll, index as u64)?;
             }
@@ -501,7 +501,7 @@ mod tests {
         let (out, rolled) = mpsc::channel();
         let recorder = Recorder::new(METRICS.len(), 0, out);
         let name = ThreadName("rr".to_owned());
-        let report = drive(vec![flow], &spec(timeout_ms), 1, span, &Gate::default(), name, recorder).unwrap();
+        let report = drive(vec![flow], &spec(timeout_ms), 1, span, &ControlSignal::default(), name, recorder).unwrap();
         let mut collector = Collector::new(METRICS);
         rolled.iter().for_each(|one| collector.take(one));
         (span, report, (0..METRICS.len()).map(|metric| collector.total(metric)).collect())

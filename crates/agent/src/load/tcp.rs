@@ -88,7 +88,7 @@ impl Ready for ReadyTcp {
                 deal_out(flows, self.spec.threads).into_iter().enumerate().filter(|(_, g)| !g.is_empty())
             {
                 let name = format!("{name}-{index}");
-                workers.push((role, Box::new(move |gate| stream::drive(group, work, span, gate, &name))));
+                workers.push((role, Box::new(move |signal| stream::drive(group, work, span, signal, &name))));
             }
         }
         let (_, rolled) = mpsc::channel();

@@ -91,8 +91,8 @@ impl Ready for TunnelLoad {
         let at_ns = at_ns.max(monotonic_ns());
         fleet.begin(at_ns);
         let start = |worker: Worker| {
-            let gate = Arc::clone(&task.gate);
-            std::thread::spawn(move || worker.run(&gate))
+            let signal = Arc::clone(&task.signal);
+            std::thread::spawn(move || worker.run(&signal))
         };
         let threads: Vec<JoinHandle<io::Result<WorkerReport>>> = workers.into_iter().map(start).collect();
         // From here on this thread counts and tells.

@@ -105,7 +105,8 @@ impl Ready for ReadyUdp {
             {
                 let name = format!("{name}-{index}");
                 let recorder = (role == Role::Send).then(|| Recorder::new(1, warm_until_ns, out.clone()));
-                workers.push((role, Box::new(move |gate| datagram::drive(group, work, span, gate, &name, recorder))));
+                workers
+                    .push((role, Box::new(move |signal| datagram::drive(group, work, span, signal, &name, recorder))));
             }
         }
         drop(out);

@@ -22,9 +22,9 @@ use super::admission::{admit, peer_of, Limits, Occupancy};
 use super::lock;
 use super::pending::{say, Introduced, PendingConnection, Waiting};
 use super::session::{self, Heard};
+use crate::control_signal::ControlSignal;
 use crate::events::input_error;
 use crate::flows::datagram::answer_hello;
-use crate::gate::Gate;
 use crate::keys;
 
 /// What all listeners of one server share.
@@ -76,12 +76,12 @@ const EXHAUSTED_REST: Duration = Duration::from_millis(20);
 const LISTENER: u64 = 0;
 const DATAGRAMS: u64 = 1;
 
-/// Accept until the gate stops; the thread has closed the port when it ends.
+/// Accept until it is signalled to stop; the thread has closed the port when it ends.
 pub fn listen(
     listener: TcpListener,
     socket: UdpSocket,
     house: Arc<House>,
-    gate: Arc<Gate>,
+    signal: Arc<ControlSignal>,
 ) -> io::Result<JoinHandle<()>> {
     listener.set_nonblocking(true)?;
     socket.set_nonblocking(true)?;
@@ -89,17 +89,17 @@ pub fn listen(
     poll.add(&listener, LISTENER, Interest::Read)?;
     poll.add(&socket, DATAGRAMS, Interest::Read)?;
     let newcomers = Waiting::new(DATAGRAMS + 1, MOST_NEWCOMERS, MOST_NEWCOMERS_OF_PEER);
-    let mut entrance = Entrance { listener, socket, house, gate, poll, newcomers };
+    let mut entrance = Entrance { listener, socket, house, signal, poll, newcomers };
     std::thread::Builder::new()
         .name("session-listener".into())
-        .spawn(move || while !entrance.gate.stopped() && entrance.turn().is_ok() {})
+        .spawn(move || while !entrance.signal.stopped() && entrance.turn().is_ok() {})
 }
 
 struct Entrance {
     listener: TcpListener,
     socket: UdpSocket,
     house: Arc<House>,
-    gate: Arc<Gate>,
+    signal: Arc<ControlSignal>,
     poll: Poll,
     /// By their token in the poll.
     newcomers: Waiting<PendingConnection>,
@@ -194,11 +194,11 @@ impl Entrance {
             Ok(share) => share,
             Err(refusal) => return say(&mut control, &FromServer::Refused(refusal)),
         };
-        let (house, gate) = (Arc::clone(&self.house), Arc::clone(&self.gate));
+        let (house, signal) = (Arc::clone(&self.house), Arc::clone(&self.signal));
         std::thread::Builder::new().name("session".into()).spawn(move || {
             let _share = share;
             // A client that breaks off or talks nonsense is not our failure; its session just ends.
-            let _ = session::run(control, client, request, &house, &gate);
+            let _ = session::run(control, client, request, &house, &signal);
         })?;
         Ok(())
     }

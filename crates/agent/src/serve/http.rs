@@ -30,7 +30,7 @@ use self::crew::Crew;
 use self::polled::Polled;
 use self::ringed::Ringed;
 use self::worker::{Door, Post};
-use crate::gate::Gate;
+use crate::control_signal::ControlSignal;
 
 /// More threads than this find nothing to do that the rest of the host would not rather do.
 const MOST_THREADS: usize = 16;
@@ -95,9 +95,9 @@ impl Service {
     }
 }
 
-/// Answer until the gate stops; returns at once.
-pub fn listen(service: Service, gate: &Arc<Gate>) -> io::Result<()> {
-    listen_within(Limits { per_peer: service.most_per_peer, ..LIMITS }, Engine::Best, service, gate)
+/// Answer until it is signalled to stop; returns at once.
+pub fn listen(service: Service, signal: &Arc<ControlSignal>) -> io::Result<()> {
+    listen_within(Limits { per_peer: service.most_per_peer, ..LIMITS }, Engine::Best, service, signal)
 }
 
 /// What moves the bytes.
@@ -109,7 +109,7 @@ enum Engine {
     Epoll,
 }
 
-fn listen_within(limits: Limits, engine: Engine, service: Service, gate: &Arc<Gate>) -> io::Result<()> {
+fn listen_within(limits: Limits, engine: Engine, service: Service, signal: &Arc<ControlSignal>) -> io::Result<()> {
     let available = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
     let threads = service.threads.map_or(available, |threads| (threads as usize).clamp(1, MOST_THREADS));
     let doors = service.plain.len() + service.secure.len();
@@ -123,7 +123,7 @@ fn listen_within(limits: Limits, engine: Engine, service: Service, gate: &Arc<Ga
     let crew = Arc::new(crew);
     let setup = Setup { behaviour: service.behaviour, stalls: service.stalls, started_ns: monotonic_ns(), engine };
     for (own, (responder, bell)) in Responder::group(threads, setup).into_iter().zip(bells).enumerate() {
-        let post = post(own, &service, responder, bell, limits, &crew, gate)?;
+        let post = post(own, &service, responder, bell, limits, &crew, signal)?;
         let ring = rings.pop();
         let crew = Arc::clone(&crew);
         std::thread::Builder::new().name(format!("http-serve-{own}")).spawn(move || {
@@ -150,15 +150,15 @@ fn post(
     bell: UnixStream,
     limits: Limits,
     crew: &Arc<Crew>,
-    gate: &Arc<Gate>,
+    signal: &Arc<ControlSignal>,
 ) -> io::Result<Post> {
     let doors = [(&service.plain, false), (&service.secure, true)];
     let doors = doors.into_iter().flat_map(|(listeners, over_tls)| listeners.iter().map(move |each| (each, over_tls)));
     let doors = doors
         .map(|(listener, over_tls)| Ok(Door { listener: listener.try_clone()?, over_tls }))
         .collect::<io::Result<Vec<_>>>()?;
-    let (crew, gate, tls) = (Arc::clone(crew), Arc::clone(gate), service.tls.clone());
-    Ok(Post { own, doors, bell, crew, gate, responder, tls, limits })
+    let (crew, signal, tls) = (Arc::clone(crew), Arc::clone(signal), service.tls.clone());
+    Ok(Post { own, doors, bell, crew, signal, responder, tls, limits })
 }
 
 /// A ring for each thread and how many connections it is for, or the reason why there is none.

@@ -13,14 +13,14 @@ use std::thread::JoinHandle;
 use leadline_sys::net;
 use leadline_wire::{ErrorReport, ServeSpec};
 
+use crate::control_signal::ControlSignal;
 use crate::events::{input_error, system_error};
-use crate::gate::Gate;
 use crate::keys;
 
 /// How many ports are tried where any will do and there are several addresses.
 const ANY_PORT_TURNS: usize = 16;
 
-/// Listeners that run until the gate stops them.
+/// Listeners that run until they are signalled to stop.
 pub struct Server {
     /// The session port, as bound.
     pub port: Option<u16>,
@@ -32,7 +32,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Wait, once the gate has stopped, until the session port is free again.
+    /// Wait, once it was signalled to stop, until the session port is free again.
     pub fn join(self) {
         for listener in self.listeners {
             let _ = listener.join();
@@ -41,7 +41,7 @@ impl Server {
 }
 
 /// Bind every listener, or none: an address that is taken is named.
-pub fn start(spec: &ServeSpec, gate: &Arc<Gate>) -> Result<Server, ErrorReport> {
+pub fn start(spec: &ServeSpec, signal: &Arc<ControlSignal>) -> Result<Server, ErrorReport> {
     let addresses = spec.bind.iter().map(|text| parse_address(text)).collect::<Result<Vec<_>, _>>()?;
     if addresses.is_empty() || (spec.port.is_none() && spec.http_port.is_none() && spec.https_port.is_none()) {
         return Err(input_error("bad_spec", "serve needs an address and at least one port"));
@@ -57,12 +57,12 @@ pub fn start(spec: &ServeSpec, gate: &Arc<Gate>) -> Result<Server, ErrorReport> 
     let house = Arc::new(entrance::House::new(limits, keys::shared(spec.key.as_ref())?)?);
     let listeners = sessions
         .into_iter()
-        .map(|(listener, socket)| entrance::listen(listener, socket, Arc::clone(&house), Arc::clone(gate)))
+        .map(|(listener, socket)| entrance::listen(listener, socket, Arc::clone(&house), Arc::clone(signal)))
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| system_error("starting the session listener", &error))?;
     if !plain.is_empty() || !secure.is_empty() {
         let service = http::Service { plain, secure, tls, behaviour, stalls, threads: spec.threads, most_per_peer };
-        http::listen(service, gate).map_err(|error| system_error("starting the HTTP responder", &error))?;
+        http::listen(service, signal).map_err(|error| system_error("starting the HTTP responder", &error))?;
     }
     Ok(Server { port, http_port, https_port, listeners })
 }

@@ -20,13 +20,13 @@ use leadline_wire::{Direction, Protocol};
 use super::admission;
 use super::entrance::{House, Known};
 use super::lock;
+use crate::control_signal::ControlSignal;
 use crate::flows::account::Account;
 use crate::flows::answer::{self, AnswerFlow, AnswerSocket, AnswerWork};
 use crate::flows::crew::{Crew, Worker};
 use crate::flows::datagram::{self, DatagramFlow, DatagramWork, UNKNOWN};
 use crate::flows::stream::{self, PacedBlocks, StreamFlow, StreamWork};
 use crate::flows::{counters, deal_out, Role, Span, LONGEST_DRAIN_NS};
-use crate::gate::Gate;
 use crate::load::planned_directions;
 use crate::load::threads::FlowCounters;
 
@@ -69,7 +69,7 @@ struct Session {
     token: u64,
     heard: Receiver<Heard>,
     waker: SyncSender<Heard>,
-    gate: Arc<Gate>,
+    signal: Arc<ControlSignal>,
     /// Payload that it may send, bit/s; any where absent.
     most_bps: Option<u64>,
     /// How long it waits for the next word or flow before the start.
@@ -97,7 +97,7 @@ pub fn run(
     client: SocketAddr,
     request: SessionRequest,
     house: &House,
-    server: &Gate,
+    server: &ControlSignal,
 ) -> io::Result<()> {
     control.set_nonblocking(false)?;
     control.set_write_timeout(Some(WRITE_TIMEOUT))?;
@@ -118,7 +118,7 @@ pub fn run(
     lock(&house.directory).insert(token, known);
     let (most_bps, idle) =
         (house.limits.per_peer.rate_bps, Duration::from_millis(house.limits.per_peer.idle_ms).min(SETUP_TIMEOUT));
-    let session = Session { control, open, token, heard, waker, gate: Arc::default(), most_bps, idle };
+    let session = Session { control, open, token, heard, waker, signal: Arc::default(), most_bps, idle };
     let result = session.course(&accepted, server);
     drop(course);
     result
@@ -139,7 +139,7 @@ impl Drop for Course<'_> {
 }
 
 impl Session {
-    fn course(mut self, accepted: &FromServer, server: &Gate) -> io::Result<()> {
+    fn course(mut self, accepted: &FromServer, server: &ControlSignal) -> io::Result<()> {
         say(&mut self.control, accepted)?;
         let directions = planned_directions(self.open.direction, self.open.flows);
         let arrived = self.gather(directions.len(), server)?;
@@ -157,13 +157,13 @@ impl Session {
             .collect();
         let workers = self.workers(&served, arrived, span)?;
         let waker = self.waker.clone();
-        let crew = Crew::start(workers, &self.gate, move || {
+        let crew = Crew::start(workers, &self.signal, move || {
             // Where there is no room the session is about to wake anyway.
             let _ = waker.try_send(Heard::WorkerDone);
         })?;
         let outcome = self.conduct(&served, &crew, span, server);
         if outcome.is_err() {
-            self.gate.abandon();
+            self.signal.abandon();
         }
         let reports = crew.join()?;
         outcome?;
@@ -177,7 +177,7 @@ impl Session {
     }
 
     /// Wait for every flow; clocks are compared meanwhile.
-    fn gather(&mut self, count: usize, server: &Gate) -> io::Result<Vec<Arrived>> {
+    fn gather(&mut self, count: usize, server: &ControlSignal) -> io::Result<Vec<Arrived>> {
         let deadline = Instant::now() + SETUP_TIMEOUT;
         let mut flows: Vec<Option<Arrived>> = (0..count).map(|_| None).collect();
         let is_stream = matches!(self.open.work, Work::Tcp { .. } | Work::Rr { protocol: Protocol::Tcp, .. });
@@ -197,7 +197,7 @@ impl Session {
         Ok(flows.into_iter().flatten().collect())
     }
 
-    fn await_begin(&mut self, server: &Gate) -> io::Result<Span> {
+    fn await_begin(&mut self, server: &ControlSignal) -> io::Result<Span> {
         let deadline = Instant::now() + BEGIN_TIMEOUT;
         loop {
             match self.hear_until(deadline, server)? {
@@ -220,7 +220,7 @@ impl Session {
         }
     }
 
-    fn hear_until(&self, deadline: Instant, server: &Gate) -> io::Result<Heard> {
+    fn hear_until(&self, deadline: Instant, server: &ControlSignal) -> io::Result<Heard> {
         loop {
             if server.stopped() {
                 return Err(io::ErrorKind::Interrupted.into());
@@ -254,7 +254,7 @@ impl Session {
                 let work = StreamWork { block_bytes: block_bytes as usize, paced, sample_ns };
                 let flows = self.streams(served, arrived)?;
                 for (role, group) in by_role(flows, threads, |flow| flow.role) {
-                    workers.push((role, Box::new(move |gate| stream::drive(group, work, span, gate, "tcp-serve"))));
+                    workers.push((role, Box::new(move |signal| stream::drive(group, work, span, signal, "tcp-serve"))));
                 }
             }
             Work::Udp { datagram_bytes, rate_pps, number } => {
@@ -272,7 +272,8 @@ impl Session {
                     Arrived::Stream(_) => None,
                 });
                 for (role, group) in by_role(flows.collect(), threads, |flow| flow.role) {
-                    let drive = move |gate: &Gate| datagram::drive(group, work, span, gate, "udp-serve", None);
+                    let drive =
+                        move |signal: &ControlSignal| datagram::drive(group, work, span, signal, "udp-serve", None);
                     workers.push((role, Box::new(drive)));
                 }
             }
@@ -291,7 +292,7 @@ impl Session {
                     counters: Arc::clone(&flow.counters),
                 });
                 for group in deal_out(flows.collect(), threads) {
-                    let drive = move |gate: &Gate| answer::drive(group, work, span, gate, "rr-serve");
+                    let drive = move |signal: &ControlSignal| answer::drive(group, work, span, signal, "rr-serve");
                     workers.push((Role::Receive, Box::new(drive)));
                 }
             }
@@ -313,7 +314,7 @@ impl Session {
     }
 
     /// Report progress until the workers are done and the client has said its `end`.
-    fn conduct(&mut self, served: &[Served], crew: &Crew, span: Span, server: &Gate) -> io::Result<()> {
+    fn conduct(&mut self, served: &[Served], crew: &Crew, span: Span, server: &ControlSignal) -> io::Result<()> {
         let interval = Duration::from_millis(self.open.interval_ms.into());
         let has_units = !matches!(self.open.work, Work::Tcp { .. });
         let is_rr = matches!(self.open.work, Work::Rr { .. });
@@ -326,7 +327,7 @@ impl Session {
             match self.heard.recv_timeout(tick.saturating_duration_since(Instant::now()).min(GLANCE)) {
                 // What a stopped client has asked is still answered: its `end` tells when that is all.
                 Ok(Heard::Message(FromClient::Stop {}, _)) if is_rr => {}
-                Ok(Heard::Message(FromClient::Stop {}, _)) => self.gate.stop(),
+                Ok(Heard::Message(FromClient::Stop {}, _)) => self.signal.stop(),
                 Ok(Heard::Message(FromClient::End { sent_units }, _)) => {
                     ended = true;
                     let upward = served.iter().filter(|flow| flow.direction == Direction::Up);
@@ -334,7 +335,7 @@ impl Session {
                         flow.expected.store(sent, Ordering::Relaxed);
                     }
                     if is_rr {
-                        self.gate.stop();
+                        self.signal.stop();
                     }
                 }
                 Ok(Heard::Gone) | Err(RecvTimeoutError::Disconnected) => {

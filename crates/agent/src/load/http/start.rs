@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use leadline_http::Schedule;
 
 use super::report::Failures;
+use crate::control_signal::ControlSignal;
 use crate::flows::Span;
-use crate::gate::Gate;
 
 /// What a thread reached before the start.
 pub struct Opened {
@@ -26,7 +26,7 @@ pub struct Begin {
     /// What is due before this is warm-up, ns.
     pub warm_until_ns: u64,
     /// Stops it early.
-    pub gate: Arc<Gate>,
+    pub signal: Arc<ControlSignal>,
     /// The requests of thread so-and-so.
     pub schedule: Arc<dyn Fn(usize) -> Schedule + Send + Sync>,
 }

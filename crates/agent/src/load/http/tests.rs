@@ -12,8 +12,8 @@ use leadline_wire::{DnsPolicy, HttpRequest, HttpRoute, HttpSpec, HttpTimeouts, O
 
 use super::wire::Engine;
 use super::{prepare, prepare_with};
+use crate::control_signal::ControlSignal;
 use crate::events::Events;
-use crate::gate::Gate;
 use crate::load::Task;
 use crate::serve::http::{listen, Service};
 
@@ -93,17 +93,17 @@ fn run(engine: Engine, spec: HttpSpec) -> Outcome {
     run_with(engine, spec, Arc::default())
 }
 
-fn run_with(engine: Engine, spec: HttpSpec, gate: Arc<Gate>) -> Outcome {
-    let task = task(gate);
+fn run_with(engine: Engine, spec: HttpSpec, signal: Arc<ControlSignal>) -> Outcome {
+    let task = task(signal);
     let outcome = prepare_with(spec, Some(engine), &task).unwrap().run(0, &task).unwrap();
     assert_eq!(outcome.generator.engine.as_deref(), Some(engine.name()));
     assert_eq!(outcome.generator.engine_reason.is_some(), engine == Engine::Epoll);
     outcome
 }
 
-fn task(gate: Arc<Gate>) -> Task {
+fn task(signal: Arc<ControlSignal>) -> Task {
     let events = Events::to(Box::new(std::io::sink()));
-    Task { trial: "t".to_owned(), name: "http".to_owned(), gate, events }
+    Task { trial: "t".to_owned(), name: "http".to_owned(), signal, events }
 }
 
 fn listener() -> (TcpListener, SocketAddr) {
@@ -112,12 +112,12 @@ fn listener() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// Our own responder; the gate stops it.
-fn responder() -> (SocketAddr, Arc<Gate>) {
+/// Our own responder; the signal stops it.
+fn responder() -> (SocketAddr, Arc<ControlSignal>) {
     let (listener, address) = listener();
-    let gate = Arc::new(Gate::default());
-    listen(Service::on(vec![listener]), &gate).unwrap();
-    (address, gate)
+    let signal = Arc::new(ControlSignal::default());
+    listen(Service::on(vec![listener]), &signal).unwrap();
+    (address, signal)
 }
 
 /// A server that does the same with every connection, on a thread that lives as long as the tests.
@@ -179,7 +179,7 @@ fn assert_accounted(outcome: &Outcome) {
 }
 
 fn client_and_server_count_the_same_in_a_closed_loop(engine: Engine) {
-    let (address, gate) = responder();
+    let (address, signal) = responder();
     let outcome = run(engine, spec(address, Some(5001)));
     assert_eq!(outcome.counts["responses"], 5001);
     assert_eq!(outcome.counts["status_2xx"], 5001);
@@ -193,31 +193,31 @@ fn client_and_server_count_the_same_in_a_closed_loop(engine: Engine) {
     assert_eq!(outcome.flows.len(), 2);
     assert!(outcome.errors.is_empty());
     assert_accounted(&outcome);
-    gate.stop();
+    signal.stop();
 }
 
 fn client_and_server_count_the_same_when_time_ends_the_load(engine: Engine) {
-    let (address, gate) = responder();
+    let (address, signal) = responder();
     let outcome = run(engine, HttpSpec { duration_ms: 100, connections: 32, ..spec(address, None) });
     let sent = outcome.counts["requests_sent"];
     assert_eq!(server_counts_after(address, sent)["requests"], sent);
     assert_accounted(&outcome);
-    gate.stop();
+    signal.stop();
 }
 
 fn an_open_loop_sends_what_is_due(engine: Engine) {
-    let (address, gate) = responder();
+    let (address, signal) = responder();
     let outcome = run(engine, HttpSpec { rate: rate(20_000.0), ..spec(address, Some(2000)) });
     assert_eq!(outcome.counts["requests_due"], 2000);
     assert_eq!(outcome.counts["responses"], 2000);
     assert_eq!(server_counts(address)["requests"], 2000);
     assert!(outcome.generator.late_p99_us.is_some());
-    gate.stop();
+    signal.stop();
 }
 
 fn what_falls_due_just_before_the_end_is_sent(engine: Engine) {
     // The second request falls due a quarter of a microsecond before the end, which no wait ends in time for.
-    let (address, gate) = responder();
+    let (address, signal) = responder();
     let two = HttpSpec { rate: rate(20.0001), duration_ms: 50, threads: 1, ..spec(address, None) };
     let before_ns = clock::monotonic_ns();
     let outcome = run(engine, two);
@@ -228,11 +228,11 @@ fn what_falls_due_just_before_the_end_is_sent(engine: Engine) {
     assert!(sent == 2 || took_ns > 150_000_000, "{outcome:?}");
     assert_eq!(outcome.counts["responses"] + outcome.counts["unanswered"], sent);
     assert_eq!(server_counts_after(address, sent)["requests"], sent);
-    gate.stop();
+    signal.stop();
 }
 
 fn long_bodies_both_ways(engine: Engine) {
-    let (address, gate) = responder();
+    let (address, signal) = responder();
     let post = HttpRequest {
         method: "POST".to_owned(),
         body_base64: Some(BASE64_STANDARD.encode("x".repeat(3_000_000))),
@@ -243,15 +243,15 @@ fn long_bodies_both_ways(engine: Engine) {
     assert_eq!((outcome.counts["responses"], outcome.counts["body_bytes"]), (20, 100_000_000));
     assert!(server_counts(address)["bytes_received"] > 60_000_000);
     assert_accounted(&outcome);
-    gate.stop();
+    signal.stop();
 }
 
 fn what_was_due_and_never_sent_is_told(engine: Engine) {
     // One connection whose first answer never comes; the server ends the load once all requests have fallen due.
     const FALL_DUE_NS: u64 = 1_000_000;
-    let gate = Arc::new(Gate::default());
+    let signal = Arc::new(ControlSignal::default());
     let (listener, address) = listener();
-    let stop = Arc::clone(&gate);
+    let stop = Arc::clone(&signal);
     std::thread::spawn(move || {
         let (mut socket, _) = listener.accept().unwrap();
         read_request(&mut socket);
@@ -260,7 +260,7 @@ fn what_was_due_and_never_sent_is_told(engine: Engine) {
         let _ = socket.read(&mut [0]);
     });
     let rate = rate(1e6);
-    let outcome = run_with(engine, HttpSpec { connections: 1, threads: 1, rate, ..spec(address, Some(1000)) }, gate);
+    let outcome = run_with(engine, HttpSpec { connections: 1, threads: 1, rate, ..spec(address, Some(1000)) }, signal);
     assert_eq!(outcome.counts["requests_due"], 1000);
     assert_eq!((outcome.counts["unanswered"], outcome.counts["unsent"]), (1, 999));
     assert_accounted(&outcome);
@@ -315,11 +315,11 @@ fn what_waits_for_a_connection_is_not_late(engine: Engine) {
 }
 
 fn a_paced_number_of_requests_takes_up_as_many_gaps(engine: Engine) {
-    let (address, gate) = responder();
+    let (address, signal) = responder();
     let outcome = run(engine, HttpSpec { threads: 1, rate: rate(100.0), ..spec(address, Some(5)) });
     let flow = &outcome.flows[0];
     assert!(flow.end_ns >= Some(flow.due_ns + 50_000_000), "five gaps of 10 ms: {flow:?}");
-    gate.stop();
+    signal.stop();
 }
 
 fn connections_that_cannot_be_had_again_are_told(engine: Engine) {
@@ -336,9 +336,9 @@ fn connections_that_cannot_be_had_again_are_told(engine: Engine) {
 
 fn a_stopped_load_returns_what_it_has(engine: Engine) {
     let (address, responder_gate) = responder();
-    let gate = Arc::new(Gate::default());
-    gate.stop();
-    let outcome = run_with(engine, spec(address, None), gate);
+    let signal = Arc::new(ControlSignal::default());
+    signal.stop();
+    let outcome = run_with(engine, spec(address, None), signal);
     assert_eq!(outcome.counts["requests_due"], 0);
     responder_gate.stop();
 }
@@ -411,10 +411,10 @@ fn a_server_that_closes_after_each_answer_is_no_error(engine: Engine) {
 }
 
 fn no_connection_is_opened_that_no_request_is_left_for(engine: Engine) {
-    let (address, gate) = responder();
+    let (address, signal) = responder();
     let outcome = run(engine, HttpSpec { requests_per_connection: Some(1), ..spec(address, Some(50)) });
     assert_eq!((outcome.counts["responses"], outcome.counts["connections_opened"]), (50, 50));
-    gate.stop();
+    signal.stop();
 }
 
 fn a_server_that_hangs_up_unannounced(engine: Engine) {
@@ -444,12 +444,12 @@ fn a_server_that_hangs_up_unannounced(engine: Engine) {
 }
 
 fn more_connections_than_fit_into_a_batch(engine: Engine) {
-    let (address, gate) = responder();
+    let (address, signal) = responder();
     let outcome = run(engine, HttpSpec { connections: 300, ..spec(address, Some(20_000)) });
     assert_eq!((outcome.counts["responses"], outcome.counts["connections_opened"]), (20_000, 300));
     assert_eq!(server_counts(address)["requests"], 20_000);
     assert_accounted(&outcome);
-    gate.stop();
+    signal.stop();
 }
 
 #[test]

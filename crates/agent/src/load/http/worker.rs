@@ -289,17 +289,17 @@ impl<W: Wire> Worker<W> {
     }
 
     fn run(mut self, begin: Begin) -> io::Result<WorkerReport> {
-        let Begin { span, warm_until_ns, gate, schedule } = begin;
+        let Begin { span, warm_until_ns, signal, schedule } = begin;
         self.schedule = schedule(self.number);
         self.recorder.warm_until(warm_until_ns);
         let mut now_ns = monotonic_ns();
-        while now_ns < span.at_ns && !gate.stopped() {
+        while now_ns < span.at_ns && !signal.stopped() {
             self.turn(now_ns, span.at_ns)?;
             now_ns = monotonic_ns();
         }
         let meter = ThreadMeter::begin(format!("http-{}", self.number), now_ns);
         let spun_before_ns = self.wire.spun_ns();
-        while now_ns < span.end_ns && !gate.stopped() && !self.is_done() {
+        while now_ns < span.end_ns && !signal.stopped() && !self.is_done() {
             self.turn(now_ns, span.end_ns)?;
             now_ns = monotonic_ns();
             if now_ns >= self.next_snapshot_ns {

@@ -9,8 +9,8 @@ use super::link::Link;
 use super::member::{Member, Phase};
 use super::through::Pinging;
 use super::worker::{Worker, TIMER_BATCH};
+use crate::control_signal::ControlSignal;
 use crate::flows::TURN_NS;
-use crate::gate::Gate;
 
 /// How long the answers to the last pings are waited for from when these were sent, ns; and how long at least, for those that
 /// came while the thread did not run.
@@ -22,7 +22,7 @@ const SHORT_FAREWELL_NS: u64 = 300_000_000;
 
 impl Worker {
     /// The time is over: wait for the last answers, end the traffic, and leave in order.
-    pub fn depart(&mut self, gate: &Gate) -> io::Result<()> {
+    pub fn depart(&mut self, signal: &ControlSignal) -> io::Result<()> {
         let began_ns = monotonic_ns();
         self.pinging = Pinging::Over;
         for index in 0..self.members.len() {
@@ -31,54 +31,54 @@ impl Worker {
         let mut answers_ns = (self.tally.pings.last_ns + LAST_ANSWERS_NS).max(began_ns + LAST_LOOK_NS);
         let mut now_ns = began_ns;
         // Also of a fleet that is stopped: what is on its way is not lost.
-        while self.tally.pings.answered < self.tally.pings.sent && now_ns < answers_ns && !gate.abandoned() {
+        while self.tally.pings.answered < self.tally.pings.sent && now_ns < answers_ns && !signal.abandoned() {
             let until_ns = answers_ns.min(now_ns + TURN_NS);
-            self.look(until_ns, || gate.abandoned())?;
+            self.look(until_ns, || signal.abandoned())?;
             now_ns = monotonic_ns();
             // That the thread itself was kept from its processor is no silence of the server's.
             answers_ns += now_ns.saturating_sub(until_ns);
         }
-        self.await_refusals(gate, now_ns)?;
-        self.probe_sizes(gate)?;
+        self.await_refusals(signal, now_ns)?;
+        self.probe_sizes(signal)?;
         now_ns = monotonic_ns();
-        let patience_ns = if gate.stopped() { SHORT_FAREWELL_NS } else { FAREWELL_NS };
+        let patience_ns = if signal.stopped() { SHORT_FAREWELL_NS } else { FAREWELL_NS };
         let until_ns = now_ns + patience_ns;
         self.is_departing = true;
         for index in 0..self.members.len() {
             self.leave(index, now_ns);
         }
-        while now_ns < until_ns && !gate.abandoned() && self.is_anyone_leaving() {
+        while now_ns < until_ns && !signal.abandoned() && self.is_anyone_leaving() {
             let next_ns = self.expire(now_ns, TIMER_BATCH).max(now_ns);
-            self.look(until_ns.min(next_ns).min(now_ns + TURN_NS / 10), || gate.abandoned())?;
+            self.look(until_ns.min(next_ns).min(now_ns + TURN_NS / 10), || signal.abandoned())?;
             now_ns = monotonic_ns();
         }
         Ok(())
     }
 
     /// Keys that were renewed just now may still be refused; a fleet that is stopped waits for that as long as for farewells.
-    fn await_refusals(&mut self, gate: &Gate, began_ns: u64) -> io::Result<()> {
-        let most_ns = if gate.stopped() { began_ns.saturating_add(SHORT_FAREWELL_NS) } else { u64::MAX };
+    fn await_refusals(&mut self, signal: &ControlSignal, began_ns: u64) -> io::Result<()> {
+        let most_ns = if signal.stopped() { began_ns.saturating_add(SHORT_FAREWELL_NS) } else { u64::MAX };
         loop {
             let now_ns = monotonic_ns();
             let until_ns = self.refusals_until_ns().min(most_ns);
-            if now_ns >= until_ns || gate.abandoned() {
+            if now_ns >= until_ns || signal.abandoned() {
                 return Ok(());
             }
             let next_ns = self.expire(now_ns, TIMER_BATCH).max(now_ns);
-            self.look(until_ns.min(next_ns).min(now_ns + TURN_NS), || gate.abandoned())?;
+            self.look(until_ns.min(next_ns).min(now_ns + TURN_NS), || signal.abandoned())?;
         }
     }
 
     /// Where most of a client's load was lost, find out which sizes get through.
-    fn probe_sizes(&mut self, gate: &Gate) -> io::Result<()> {
+    fn probe_sizes(&mut self, signal: &ControlSignal) -> io::Result<()> {
         let is_asked = |member: &Member| member.phase == Phase::Configured && member.inside.lost_most();
-        let Some(index) = self.members.iter().position(is_asked).filter(|_| !gate.stopped()) else { return Ok(()) };
+        let Some(index) = self.members.iter().position(is_asked).filter(|_| !signal.stopped()) else { return Ok(()) };
         let mut now_ns = monotonic_ns();
         self.send_sizes(index, now_ns);
         let mut until_ns = now_ns + LAST_ANSWERS_NS;
-        while self.members[index].inside.is_probing() && now_ns < until_ns && !gate.abandoned() {
+        while self.members[index].inside.is_probing() && now_ns < until_ns && !signal.abandoned() {
             let wait_ns = until_ns.min(now_ns + TURN_NS);
-            self.look(wait_ns, || gate.abandoned())?;
+            self.look(wait_ns, || signal.abandoned())?;
             now_ns = monotonic_ns();
             until_ns += now_ns.saturating_sub(wait_ns);
         }

@@ -17,8 +17,8 @@ use leadline_wire::{
 
 use self::gateway::{an_address_each, Gateway, Manners};
 use super::prepare;
+use crate::control_signal::ControlSignal;
 use crate::events::Events;
-use crate::gate::Gate;
 use crate::load::Task;
 
 fn spec(gateway: &Gateway, clients: u32) -> TunnelSpec {
@@ -45,8 +45,8 @@ fn spec(gateway: &Gateway, clients: u32) -> TunnelSpec {
     }
 }
 
-fn run_at(spec: &TunnelSpec, gate: Arc<Gate>) -> Outcome {
-    let task = Task { trial: "t".into(), name: "fleet".into(), gate, events: Events::to(Box::new(std::io::sink())) };
+fn run_at(spec: &TunnelSpec, signal: Arc<ControlSignal>) -> Outcome {
+    let task = Task { trial: "t".into(), name: "fleet".into(), signal, events: Events::to(Box::new(std::io::sink())) };
     prepare(spec).unwrap().run(monotonic_ns(), &task).unwrap()
 }
 
@@ -345,18 +345,18 @@ fn a_stopped_fleet_tells_what_there_is() {
     let gateway = Gateway::start(Manners::default());
     let arrivals = vec![RateStage { from_per_s: 0.0, to_per_s: 0.2, duration_ms: 100_000 }];
     let spec = TunnelSpec { settled: 3, arrivals, ..spec(&gateway, 5) };
-    let gate = Arc::<Gate>::default();
+    let signal = Arc::<ControlSignal>::default();
     let seen = Arc::clone(&gateway.seen);
     let stopping = {
-        let gate = Arc::clone(&gate);
+        let signal = Arc::clone(&signal);
         std::thread::spawn(move || {
             while seen.echoes.load(Ordering::Relaxed) < 3 {
                 std::thread::yield_now();
             }
-            gate.stop();
+            signal.stop();
         })
     };
-    let outcome = run_at(&spec, gate);
+    let outcome = run_at(&spec, signal);
     stopping.join().unwrap();
     assert_eq!(states(&outcome)[3..], [TunnelState::Waiting; 2]);
     assert_eq!((count(&outcome, "waiting"), count(&outcome, "attempts")), (2, 3));

@@ -22,8 +22,8 @@ use super::link::{Buffers, Link, Outbox};
 use super::member::{Member, Phase, PHASES};
 use super::report::{Failures, Snapshot, Tally, WorkerReport};
 use super::through::Pinging;
+use crate::control_signal::ControlSignal;
 use crate::flows::TURN_NS;
-use crate::gate::Gate;
 use crate::load::threads::{Latest, Recorder, ThreadMeter};
 
 /// Sockets that one wait tells of: between two looks at them timers run.
@@ -146,22 +146,22 @@ impl Worker {
     }
 
     /// The thread's whole life from the start on.
-    pub fn run(mut self, gate: &Gate) -> io::Result<WorkerReport> {
+    pub fn run(mut self, signal: &ControlSignal) -> io::Result<WorkerReport> {
         be_punctual();
         // A thread's source of random numbers takes long to begin, which is no client's time.
         let plan = &self.fleet.plan;
         drop(Client::new(&plan.config, plan.identity(self.number), monotonic_ns()));
-        gate.sleep_until(self.fleet.at_ns());
+        signal.sleep_until(self.fleet.at_ns());
         let meter = ThreadMeter::begin(format!("tunnel-{}", self.number), monotonic_ns());
         let mut now_ns = monotonic_ns();
-        while now_ns < self.fleet.end_ns() && !gate.stopped() && !self.fleet.is_done() {
-            self.turn(now_ns, self.fleet.end_ns(), gate)?;
+        while now_ns < self.fleet.end_ns() && !signal.stopped() && !self.fleet.is_done() {
+            self.turn(now_ns, self.fleet.end_ns(), signal)?;
             now_ns = monotonic_ns();
             if now_ns >= self.next_snapshot_ns {
                 self.tell_standing(&meter, now_ns);
             }
         }
-        self.depart(gate)?;
+        self.depart(signal)?;
         let ended_ns = monotonic_ns();
         let thread = Some(meter.end(ended_ns));
         self.tally.phases = self.phases;
@@ -171,7 +171,7 @@ impl Worker {
         let attempts = attempts.collect();
         let packet_sizes = self.members.iter().find_map(|member| member.inside.packet_sizes());
         // A fleet whose tunnels have all gone ends before the traffic's time is over.
-        let last_ns = if gate.stopped() { ended_ns } else { self.fleet.end_ns() };
+        let last_ns = if signal.stopped() { ended_ns } else { self.fleet.end_ns() };
         let over_ns = self.fleet.traffic_over_ns().min(last_ns);
         let figures = self.members.iter_mut().filter_map(|member| member.inside.take_figures(over_ns)).collect();
         let Self { recorder, tally, failures, .. } = self;
@@ -180,7 +180,7 @@ impl Worker {
     }
 
     /// Let everything happen that is due, then wait for what comes, until `until_ns` at most.
-    fn turn(&mut self, now_ns: u64, until_ns: u64, gate: &Gate) -> io::Result<()> {
+    fn turn(&mut self, now_ns: u64, until_ns: u64, signal: &ControlSignal) -> io::Result<()> {
         self.begin_pings();
         self.take_freed(now_ns);
         let mut next_ns = self.begin_arrivals(now_ns).min(self.do_deeds(now_ns));
@@ -190,7 +190,7 @@ impl Worker {
         self.tell_busy(now_ns);
         // What is due already is not waited for.
         let next_ns = if next_ns > now_ns { next_ns.max(now_ns + SHORTEST_SLEEP_NS) } else { now_ns };
-        self.look(until_ns.min(next_ns).min(now_ns + TURN_NS), || gate.stopped())
+        self.look(until_ns.min(next_ns).min(now_ns + TURN_NS), || signal.stopped())
     }
 
     /// Wait for sockets until an instant, and serve those that have something, until `is_over`; timers run in between.

@@ -55,9 +55,9 @@ impl Polled {
         Ok(Self { worker: Worker::new(post, most), poll, buffer, ready: Vec::with_capacity(BATCH) })
     }
 
-    /// Serves until the gate stops, or the poll fails.
+    /// Serves until it is signalled to stop, or the poll fails.
     pub fn run(mut self) -> io::Result<()> {
-        while !self.worker.post.gate.stopped() {
+        while !self.worker.post.signal.stopped() {
             if let Err(error) = self.turn() {
                 self.worker.dismiss_all();
                 return Err(error);

@@ -56,9 +56,9 @@ impl Ringed {
         Ok(Self { worker: Worker::new(post, connections), ring, first })
     }
 
-    /// Serves until the gate stops, or the ring fails.
+    /// Serves until it is signalled to stop, or the ring fails.
     pub fn run(mut self) -> io::Result<()> {
-        while !self.worker.post.gate.stopped() {
+        while !self.worker.post.signal.stopped() {
             if let Err(error) = self.turn() {
                 self.worker.dismiss_all();
                 return Err(error);

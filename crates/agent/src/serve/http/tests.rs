@@ -10,7 +10,7 @@ use leadline_http::{Behaviour, Response, ResponseParser, Stalls};
 use leadline_sys::{clock::monotonic_ns, net};
 
 use super::{listen_within, Engine, Limits, Service, LIMITS};
-use crate::gate::Gate;
+use crate::control_signal::ControlSignal;
 
 /// Makes a test of each function, for each engine.
 macro_rules! on_both_engines {
@@ -45,12 +45,12 @@ const MS: u64 = 1_000_000;
 
 struct Server {
     address: SocketAddr,
-    gate: Arc<Gate>,
+    signal: Arc<ControlSignal>,
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.gate.stop();
+        self.signal.stop();
     }
 }
 
@@ -61,10 +61,10 @@ fn plain() -> Service {
 fn serve(engine: Engine, limits: Limits, mut service: Service) -> Server {
     let listener = net::listen_tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
     let address = listener.local_addr().unwrap();
-    let gate = Arc::new(Gate::default());
+    let signal = Arc::new(ControlSignal::default());
     if service.tls.is_some() { &mut service.secure } else { &mut service.plain }.push(listener);
-    listen_within(limits, engine, service, &gate).unwrap();
-    Server { address, gate }
+    listen_within(limits, engine, service, &signal).unwrap();
+    Server { address, signal }
 }
 
 impl Server {

@@ -13,8 +13,8 @@ use super::crew::{Crew, Newcomer, PeerPlace};
 use super::peer::Peer;
 use super::table::{Connection, Table};
 use super::{Limits, MODEST_BYTES};
+use crate::control_signal::ControlSignal;
 use crate::flows::TURN_NS;
-use crate::gate::Gate;
 
 /// Rest from accepting when the host has no descriptors or memory left, ns.
 const REST_NS: u64 = 100_000_000;
@@ -33,7 +33,7 @@ pub struct Post {
     /// Becomes readable when another thread has handed something over.
     pub bell: UnixStream,
     pub crew: Arc<Crew>,
-    pub gate: Arc<Gate>,
+    pub signal: Arc<ControlSignal>,
     pub responder: Responder,
     pub tls: Option<ServerTls>,
     pub limits: Limits,
@@ -61,7 +61,7 @@ impl<E> Worker<E> {
         match self.post.responder.stalled_until(now_ns) {
             None => now_ns,
             Some(end_ns) => {
-                self.post.gate.sleep_until(end_ns);
+                self.post.signal.sleep_until(end_ns);
                 monotonic_ns()
             }
         }

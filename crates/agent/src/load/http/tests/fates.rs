@@ -14,7 +14,7 @@ on_both_engines!(
 );
 
 fn a_rate_counts_requests_and_not_the_pieces_that_they_leave_in(engine: Engine) {
-    let (address, gate) = responder();
+    let (address, signal) = responder();
     let five = "function request() return string.rep(wrk.format('GET', '/'), 5) end";
     let script = HttpScript { name: "five.lua".to_owned(), source: five.to_owned(), args: Vec::new() };
     let half = |per_s| RateStage { from_per_s: per_s, to_per_s: per_s, duration_ms: 500 };
@@ -24,7 +24,7 @@ fn a_rate_counts_requests_and_not_the_pieces_that_they_leave_in(engine: Engine) 
         assert_eq!(outcome.counts["requests_due"], due);
         assert_accounted(&outcome);
     }
-    gate.stop();
+    signal.stop();
 }
 
 fn an_answer_that_is_longer_than_it_says_fails_its_request(engine: Engine) {

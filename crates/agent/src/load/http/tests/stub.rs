@@ -48,7 +48,7 @@ struct StubWire {
     handed_over_ns: u64,
     /// How often something was handed over before a wait, because it was asked for.
     flushes: Arc<AtomicUsize>,
-    gate: Arc<Gate>,
+    signal: Arc<ControlSignal>,
 }
 
 impl StubWire {
@@ -65,7 +65,7 @@ impl StubWire {
             is_queued: false,
             handed_over_ns: 0,
             flushes: Arc::default(),
-            gate: Arc::default(),
+            signal: Arc::default(),
         }
     }
 
@@ -120,7 +120,7 @@ impl Wire for StubWire {
         self.submit();
         match self.waits.pop_front() {
             Some(happening) => self.happening = happening.into(),
-            None => self.gate.stop(),
+            None => self.signal.stop(),
         }
         Ok(())
     }
@@ -182,7 +182,7 @@ fn play(wire: StubWire, spec: HttpSpec, script: Option<&str>) -> Played {
     // Nothing is said on the connection, which a peer has closed by the time that the load ends.
     let (listener, address) = listener();
     std::thread::spawn(move || drop(listener.accept()));
-    let task = task(Arc::clone(&wire.gate));
+    let task = task(Arc::clone(&wire.signal));
     let url = spec.requests[0].url.replace("http://stub", &format!("http://{address}"));
     let spec = HttpSpec { connections: 1, threads: 1, ..spec };
     let spec = HttpSpec { requests: vec![HttpRequest { url, ..spec.requests[0].clone() }], ..spec };
@@ -199,7 +199,7 @@ fn play(wire: StubWire, spec: HttpSpec, script: Option<&str>) -> Played {
     }
     let (counters, (out, rolled)) = (Arc::new(FlowCounters::default()), mpsc::channel());
     let number = spec.number;
-    let gate = Arc::clone(&wire.gate);
+    let signal = Arc::clone(&wire.signal);
     let worker = Worker::new(Parts {
         plan: Arc::new(plan),
         wire,
@@ -215,7 +215,7 @@ fn play(wire: StubWire, spec: HttpSpec, script: Option<&str>) -> Played {
     let part = Part { index: 0, threads: 1, batch };
     let schedule = Arc::new(move |_| Schedule::Closed(ClosedLoop::new(at_ns, u64::MAX / 2, number, part)));
     let start = Start::default();
-    start.give(Begin { span, warm_until_ns: 0, gate, schedule });
+    start.give(Begin { span, warm_until_ns: 0, signal, schedule });
     let report = worker.live(&start, mpsc::channel().0).unwrap().unwrap();
     drop(cast);
     let mut collector = Collector::new(METRICS);

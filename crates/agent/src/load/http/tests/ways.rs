@@ -157,7 +157,7 @@ fn an_open_loop_opens_connections_as_it_needs_them(engine: Engine) {
     assert_eq!(outcome.counts["responses"], 200);
     let opened = outcome.counts["connections_opened"] as usize;
     assert!((CONNECTIONS..=200).contains(&opened), "{opened} connections");
-    let (quick, gate) = responder();
+    let (quick, signal) = responder();
     // What falls due while nobody may run needs connections at once, and that is not all of five seconds.
     let outcome = run(engine, HttpSpec { connections: 1000, threads: 2, rate: rate(50.0), ..spec(quick, Some(250)) });
     assert!(
@@ -166,7 +166,7 @@ fn an_open_loop_opens_connections_as_it_needs_them(engine: Engine) {
         outcome.counts
     );
     assert_accounted(&outcome);
-    gate.stop();
+    signal.stop();
 }
 
 fn a_connection_ends_after_its_requests(engine: Engine) {
@@ -443,15 +443,15 @@ fn the_first_of_each_failure_is_kept(engine: Engine) {
 #[test]
 fn the_kernels_stamps_are_compared_with_ours() {
     // The kernel begins to stamp some time after the first socket has asked, which is long before the last of these.
-    let (address, gate) = responder();
+    let (address, signal) = responder();
     let outcome = run(Engine::IoUring, HttpSpec { connections: 1, threads: 1, ..spec(address, Some(20_000)) });
     assert!(histogram_count(&outcome, "kernel_wait") > 0);
-    gate.stop();
+    signal.stop();
 }
 
 #[test]
 fn what_cannot_be_is_said_in_a_line() {
-    let (address, gate) = responder();
+    let (address, signal) = responder();
     let code = |spec: HttpSpec| refusal(Engine::Epoll, spec).0;
     let mut bad = spec(address, None);
     bad.route.proxy = Some("socks://x".to_owned());
@@ -469,5 +469,5 @@ fn what_cannot_be_is_said_in_a_line() {
     assert_eq!(code(bound), "bad_address");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     drop(listener);
-    gate.stop();
+    signal.stop();
 }

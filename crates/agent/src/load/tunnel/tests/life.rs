@@ -32,15 +32,15 @@ pub fn worker(spec: &TunnelSpec) -> Worker {
 
 /// Runs a fleet, and stops it as soon as a server has seen enough.
 fn run_until(spec: &TunnelSpec, gateway: &Gateway, enough: fn(&gateway::Seen) -> bool) -> Outcome {
-    let gate = Arc::<Gate>::default();
-    let (seen, stopping) = (Arc::clone(&gateway.seen), Arc::clone(&gate));
+    let signal = Arc::<ControlSignal>::default();
+    let (seen, stopping) = (Arc::clone(&gateway.seen), Arc::clone(&signal));
     let watch = std::thread::spawn(move || {
         while !enough(&seen) {
             std::thread::yield_now();
         }
         stopping.stop();
     });
-    let outcome = run_at(spec, gate);
+    let outcome = run_at(spec, signal);
     watch.join().unwrap();
     outcome
 }
@@ -371,7 +371,7 @@ fn answers_that_came_while_a_thread_did_not_run_are_taken() {
     }
     // As if the ping had been sent long ago.
     worker.tally.pings.last_ns = 0;
-    worker.depart(&Gate::default()).unwrap();
+    worker.depart(&ControlSignal::default()).unwrap();
     assert_eq!((worker.tally.pings.sent, worker.tally.pings.answered), (1, 1));
 }
 

@@ -71,15 +71,15 @@ fn keys_that_are_refused_after_their_exchange_were_not_renewed() {
 fn a_change_that_cannot_be_applied_makes_a_client_connect_again() {
     let update = "PUSH_UPDATE,cipher AES-128-GCM";
     let gateway = Gateway::start(Manners { says: Some((1, update)), gives: an_address_each, ..Manners::default() });
-    let gate = Arc::<Gate>::default();
-    let (seen, stopping) = (Arc::clone(&gateway.seen), Arc::clone(&gate));
+    let signal = Arc::<ControlSignal>::default();
+    let (seen, stopping) = (Arc::clone(&gateway.seen), Arc::clone(&signal));
     let watch = std::thread::spawn(move || {
         while seen.up.load(Ordering::Relaxed) < 4 {
             std::thread::yield_now();
         }
         stopping.stop();
     });
-    let outcome = run_at(&spec(&gateway, 2), gate);
+    let outcome = run_at(&spec(&gateway, 2), signal);
     watch.join().unwrap();
     assert!(count(&outcome, "attempts") >= 4, "without any retries: {:?}", outcome.counts);
     assert!(outcome.errors["push_update_rejected"] >= 2, "{:?}", outcome.errors);

@@ -14,7 +14,7 @@ use leadline_sys::tun::Tun;
 use leadline_wire::{Direction, FlowReport, HttpAnswer, ServeSpec, TunnelTraffic};
 
 use super::{plan, Channel, Figures, Seat, Traffic, TrafficPlan};
-use crate::gate::Gate;
+use crate::control_signal::ControlSignal;
 use crate::load::threads::{Collector, FlowCounters, Recorder};
 use crate::load::tunnel::metric::{Metric, METRICS};
 use crate::serve::{self, Server};
@@ -28,7 +28,7 @@ struct Lab {
     tun: Tun,
     /// What tells this lab's addresses from others'.
     number: u16,
-    gate: Arc<Gate>,
+    signal: Arc<ControlSignal>,
     _server: Server,
 }
 
@@ -88,9 +88,9 @@ impl Lab {
             key: None,
             per_peer: None,
         };
-        let gate = Arc::new(Gate::default());
-        let server = serve::start(&spec, &gate).unwrap();
-        Some(Self { tun, number, gate, _server: server })
+        let signal = Arc::new(ControlSignal::default());
+        let server = serve::start(&spec, &signal).unwrap();
+        Some(Self { tun, number, signal, _server: server })
     }
 
     fn seat(&self, client: u32, clients: u32) -> Seat {
@@ -193,7 +193,7 @@ impl Lab {
 impl Drop for Lab {
     fn drop(&mut self) {
         // The server's threads see it; the device goes with its descriptor.
-        self.gate.stop();
+        self.signal.stop();
     }
 }
 

@@ -1,4 +1,4 @@
-//! How a task learns that it is to begin or to end: set by the command reader, waited for by the task's thread, glanced at
+//! Tells a task to begin and to end: set by the command reader, waited for by the task's thread, polled
 //! by its hot loops.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use leadline_sys::clock::{monotonic_ns, sleep_until};
 
 /// One task's start signal and stop flag.
 #[derive(Debug, Default)]
-pub struct Gate {
+pub struct ControlSignal {
     start_ns: Mutex<Option<u64>>,
     changed: Condvar,
     stopped: AtomicBool,
@@ -19,9 +19,9 @@ pub struct Gate {
 /// A condition variable may wake this much late; the rest of the way to an instant is slept precisely.
 const COARSE_NS: u64 = 5_000_000;
 
-impl Gate {
+impl ControlSignal {
     /// Let the task begin at an instant of the monotonic clock; only the first call counts.
-    pub fn open(&self, at_ns: u64) {
+    pub fn start_at(&self, at_ns: u64) {
         self.locked().get_or_insert(at_ns);
         self.changed.notify_all();
     }
@@ -92,35 +92,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn opens_once_and_for_good() {
-        let gate = Gate::default();
-        gate.open(5);
-        gate.open(9);
-        assert_eq!(gate.wait_for_start(), Some(5));
+    fn only_the_first_start_counts() {
+        let signal = ControlSignal::default();
+        signal.start_at(5);
+        signal.start_at(9);
+        assert_eq!(signal.wait_for_start(), Some(5));
     }
 
     #[test]
     fn a_stop_ends_the_wait() {
-        let gate = Gate::default();
+        let signal = ControlSignal::default();
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| gate.wait_for_start());
-            gate.stop();
+            let waiting = scope.spawn(|| signal.wait_for_start());
+            signal.stop();
             assert_eq!(waiting.join().unwrap(), None);
         });
-        assert!(gate.stopped());
+        assert!(signal.stopped());
     }
 
     #[test]
-    fn a_sleep_ends_when_it_is_due_or_with_a_stop() {
-        let gate = Gate::default();
+    fn a_sleep_ends_at_its_instant_or_with_a_stop() {
+        let signal = ControlSignal::default();
         let due_ns = monotonic_ns() + 8_000_000;
-        gate.sleep_until(due_ns);
+        signal.sleep_until(due_ns);
         assert!(monotonic_ns() >= due_ns);
         std::thread::scope(|scope| {
-            let sleeping = scope.spawn(|| gate.sleep_until(u64::MAX));
-            gate.abandon();
+            let sleeping = scope.spawn(|| signal.sleep_until(u64::MAX));
+            signal.abandon();
             sleeping.join().unwrap();
         });
-        assert!(gate.stopped() && gate.abandoned());
+        assert!(signal.stopped() && signal.abandoned());
     }
 }
