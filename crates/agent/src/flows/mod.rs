@@ -3,9 +3,9 @@
 
 pub mod account;
 pub mod answer;
-pub mod crew;
 pub mod datagram;
 pub mod stream;
+pub mod thread_group;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

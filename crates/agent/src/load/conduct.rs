@@ -15,7 +15,7 @@ use super::threads::{Collector, FlowCounters, Rolled};
 use super::Task;
 use crate::events::{peer_error, system_error};
 use crate::flows::account::{add_errors, total, Account};
-use crate::flows::crew::{Crew, Worker};
+use crate::flows::thread_group::{ThreadGroup, Worker};
 use crate::flows::{Role, Span, DRAIN_NS, LONGEST_DRAIN_NS};
 
 /// One flow as both sides know it.
@@ -78,15 +78,15 @@ impl Conduct {
         let (waker, wakes) = mpsc::sync_channel(MOST_UNHEARD);
         let from_peer = waker.clone();
         let mut speaker = session.listen(interval, move |item| from_peer.send(Wake::Peer(item)).is_ok())?;
-        let crew = Crew::start(workers, &task.signal, move || {
+        let threads = ThreadGroup::start(workers, &task.signal, move || {
             // Where there is no room the task's thread is about to wake anyway.
             let _ = waker.try_send(Wake::WorkerDone);
         });
-        let crew = crew.map_err(|error| system_error("starting threads", &error))?;
+        let threads = threads.map_err(|error| system_error("starting threads", &error))?;
         let mut collector = Collector::new(metrics);
         let mut course = Course::default();
         let mut tick = Instant::now() + interval;
-        while !(crew.done() && course.answered()) {
+        while !(threads.done() && course.answered()) {
             match wakes.recv_timeout(tick.saturating_duration_since(Instant::now()).min(GLANCE)) {
                 Ok(Wake::Peer(item)) => course.handle(item, &flows, task),
                 Ok(Wake::WorkerDone) | Err(RecvTimeoutError::Timeout) => {}
@@ -102,18 +102,18 @@ impl Conduct {
                 course.stop_said = true;
                 course.say(&mut speaker, &FromClient::Stop {});
             }
-            if crew.senders_done() && !course.end_said {
+            if threads.senders_done() && !course.end_said {
                 course.end_said = true;
                 let upward = flows.iter().filter(|flow| flow.direction == Direction::Up && has_units);
                 let sent_units = upward.map(|flow| flow.counters.sent_units()).collect();
                 course.say(&mut speaker, &FromClient::End { sent_units });
             }
-            course.watch_time(crew.done() && (task.signal.stopped() || monotonic_ns() >= span.end_ns), task);
+            course.watch_time(threads.done() && (task.signal.stopped() || monotonic_ns() >= span.end_ns), task);
             if course.lost.is_some() {
                 task.signal.abandon();
             }
         }
-        let workers = crew.join().map_err(|error| system_error("moving payload", &error))?;
+        let workers = threads.join().map_err(|error| system_error("moving payload", &error))?;
         rolled.try_iter().for_each(|one| collector.take(one));
         if let Some(error) = course.lost {
             return Err(error);

@@ -20,7 +20,7 @@ use super::threads::{FlowCounters, Recorder, ThreadMeter};
 use super::{Ready, Task};
 use crate::control_signal::ControlSignal;
 use crate::events::{error_code, input_error};
-use crate::flows::crew::Worker;
+use crate::flows::thread_group::Worker;
 use crate::flows::{count_error, counters, deal_out, Role, Span, WorkerReport, TURN_NS};
 
 const LATENCY: usize = 0;

@@ -12,8 +12,8 @@ use super::conduct::{span, Conduct, PlannedFlow};
 use super::session::Session;
 use super::{planned_directions, Ready, Task};
 use crate::events::{input_error, system_error};
-use crate::flows::crew::Worker;
 use crate::flows::stream::{self, PacedBlocks, StreamFlow, StreamWork};
+use crate::flows::thread_group::Worker;
 use crate::flows::{counters, deal_out, Role};
 
 struct ReadyTcp {

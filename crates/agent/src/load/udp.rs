@@ -14,8 +14,8 @@ use super::session::Session;
 use super::threads::Recorder;
 use super::{planned_directions, Ready, Task};
 use crate::events::input_error;
-use crate::flows::crew::Worker;
 use crate::flows::datagram::{self, DatagramFlow, DatagramWork, UNKNOWN};
+use crate::flows::thread_group::Worker;
 use crate::flows::{counters, deal_out, Role};
 
 /// The most that a UDP datagram over IPv4 can carry, bytes.

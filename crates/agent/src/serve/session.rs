@@ -23,9 +23,9 @@ use super::lock;
 use crate::control_signal::ControlSignal;
 use crate::flows::account::Account;
 use crate::flows::answer::{self, AnswerFlow, AnswerSocket, AnswerWork};
-use crate::flows::crew::{Crew, Worker};
 use crate::flows::datagram::{self, DatagramFlow, DatagramWork, UNKNOWN};
 use crate::flows::stream::{self, PacedBlocks, StreamFlow, StreamWork};
+use crate::flows::thread_group::{ThreadGroup, Worker};
 use crate::flows::{counters, deal_out, Role, Span, LONGEST_DRAIN_NS};
 use crate::load::planned_directions;
 use crate::load::threads::FlowCounters;
@@ -157,15 +157,15 @@ impl Session {
             .collect();
         let workers = self.workers(&served, arrived, span)?;
         let waker = self.waker.clone();
-        let crew = Crew::start(workers, &self.signal, move || {
+        let threads = ThreadGroup::start(workers, &self.signal, move || {
             // Where there is no room the session is about to wake anyway.
             let _ = waker.try_send(Heard::WorkerDone);
         })?;
-        let outcome = self.conduct(&served, &crew, span, server);
+        let outcome = self.conduct(&served, &threads, span, server);
         if outcome.is_err() {
             self.signal.abandon();
         }
-        let reports = crew.join()?;
+        let reports = threads.join()?;
         outcome?;
         let Account { rows: flows, load, errors } = Account::of(reports);
         say(&mut self.control, &FromServer::Report { flows, load, errors })?;
@@ -314,7 +314,13 @@ impl Session {
     }
 
     /// Report progress until the workers are done and the client has said its `end`.
-    fn conduct(&mut self, served: &[Served], crew: &Crew, span: Span, server: &ControlSignal) -> io::Result<()> {
+    fn conduct(
+        &mut self,
+        served: &[Served],
+        threads: &ThreadGroup,
+        span: Span,
+        server: &ControlSignal,
+    ) -> io::Result<()> {
         let interval = Duration::from_millis(self.open.interval_ms.into());
         let has_units = !matches!(self.open.work, Work::Tcp { .. });
         let is_rr = matches!(self.open.work, Work::Rr { .. });
@@ -323,7 +329,7 @@ impl Session {
         // A client chooses its interval, which decides nothing here.
         let mut rate_check = Instant::now() + GLANCE;
         let (mut ended, mut sent_said) = (false, false);
-        while !(crew.done() && ended) {
+        while !(threads.done() && ended) {
             match self.heard.recv_timeout(tick.saturating_duration_since(Instant::now()).min(GLANCE)) {
                 // What a stopped client has asked is still answered: its `end` tells when that is all.
                 Ok(Heard::Message(FromClient::Stop {}, _)) if is_rr => {}
@@ -352,7 +358,7 @@ impl Session {
                 rate_check = Instant::now() + GLANCE;
                 self.check_rate(served, span)?;
             }
-            if crew.senders_done() && has_units && !is_rr && !sent_said {
+            if threads.senders_done() && has_units && !is_rr && !sent_said {
                 sent_said = true;
                 let downward = served.iter().filter(|flow| flow.direction == Direction::Down);
                 let units = downward.map(|flow| flow.counters.sent_units()).collect();

@@ -12,20 +12,20 @@ use crate::control_signal::ControlSignal;
 pub type Worker = Box<dyn FnOnce(&ControlSignal) -> io::Result<WorkerReport> + Send>;
 
 /// Running workers. Senders and receivers are never on one thread: each side's receivers wait for the other's count.
-pub struct Crew {
-    members: Vec<JoinHandle<io::Result<WorkerReport>>>,
+pub struct ThreadGroup {
+    threads: Vec<JoinHandle<io::Result<WorkerReport>>>,
     sending: Arc<AtomicUsize>,
     running: Arc<AtomicUsize>,
 }
 
-/// Signs its worker off whichever way that ends, by a panic too.
-struct Duty<F: Fn()> {
+/// Counts its worker as done when dropped: also when the worker panics.
+struct DoneGuard<F: Fn()> {
     sending: Option<Arc<AtomicUsize>>,
     running: Arc<AtomicUsize>,
     wake: F,
 }
 
-impl<F: Fn()> Drop for Duty<F> {
+impl<F: Fn()> Drop for DoneGuard<F> {
     fn drop(&mut self) {
         if let Some(sending) = &self.sending {
             sending.fetch_sub(1, Ordering::Release);
@@ -35,7 +35,7 @@ impl<F: Fn()> Drop for Duty<F> {
     }
 }
 
-impl Crew {
+impl ThreadGroup {
     /// Start every worker; `wake` is called whenever one has ended. Where a thread cannot be had, those that run already
     /// are stopped and joined.
     pub fn start(
@@ -44,29 +44,29 @@ impl Crew {
         wake: impl Fn() + Clone + Send + 'static,
     ) -> io::Result<Self> {
         let senders = workers.iter().filter(|(role, _)| *role == Role::Send).count();
-        let mut crew = Self {
-            members: Vec::with_capacity(workers.len()),
+        let mut group = Self {
+            threads: Vec::with_capacity(workers.len()),
             sending: Arc::new(AtomicUsize::new(senders)),
             running: Arc::new(AtomicUsize::new(workers.len())),
         };
         for (role, worker) in workers {
-            let sending = (role == Role::Send).then(|| Arc::clone(&crew.sending));
-            let duty = Duty { sending, running: Arc::clone(&crew.running), wake: wake.clone() };
+            let sending = (role == Role::Send).then(|| Arc::clone(&group.sending));
+            let done_guard = DoneGuard { sending, running: Arc::clone(&group.running), wake: wake.clone() };
             let own_signal = Arc::clone(signal);
-            let life = move || {
-                let _duty = duty;
+            let body = move || {
+                let _done = done_guard;
                 worker(&own_signal)
             };
-            match std::thread::Builder::new().spawn(life) {
-                Ok(member) => crew.members.push(member),
+            match std::thread::Builder::new().spawn(body) {
+                Ok(thread) => group.threads.push(thread),
                 Err(error) => {
                     signal.abandon();
-                    let _ = crew.join();
+                    let _ = group.join();
                     return Err(error);
                 }
             }
         }
-        Ok(crew)
+        Ok(group)
     }
 
     /// Whether every sender has ended.
@@ -81,11 +81,11 @@ impl Crew {
 
     /// Wait for all; the first error wins.
     pub fn join(self) -> io::Result<Vec<WorkerReport>> {
-        let join = |member: JoinHandle<io::Result<WorkerReport>>| {
-            member.join().unwrap_or_else(|_| Err(io::Error::other("a worker thread panicked")))
+        let join = |thread: JoinHandle<io::Result<WorkerReport>>| {
+            thread.join().unwrap_or_else(|_| Err(io::Error::other("a worker thread panicked")))
         };
-        // Every member is joined before an error is returned: none outlives its task.
-        let reports: Vec<_> = self.members.into_iter().map(join).collect();
+        // Every thread is joined before an error is returned: none outlives its task.
+        let reports: Vec<_> = self.threads.into_iter().map(join).collect();
         reports.into_iter().collect()
     }
 }
