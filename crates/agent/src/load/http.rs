@@ -40,7 +40,7 @@ use self::scripted::Cast;
 use self::start::{Begin, Opened, Start};
 use self::wire::{Engine, Wire, Wires};
 use self::worker::{Metric, Parts, Worker, METRICS};
-use super::conduct::span;
+use super::session_runner::span;
 use super::threads::{Collector, FlowCounters, Latest, Recorder, Rolled};
 use super::{Ready, Task};
 use crate::events::{input_error, system_error};
@@ -179,8 +179,8 @@ impl Ready for HttpLoad {
             signal: Arc::clone(&task.signal),
             schedule: self.schedule(span.at_ns),
         });
-        let mut course = Course::new(&self, span.at_ns);
-        course.follow(&self, task);
+        let mut state = RunState::new(&self, span.at_ns);
+        state.follow(&self, task);
         let reports = std::mem::take(&mut self.threads).into_iter().map(JoinHandle::join);
         let reports = reports.map(|report| report.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         let reports: Vec<Option<WorkerReport>> = reports.collect::<io::Result<_>>().map_err(failed)?;
@@ -189,10 +189,10 @@ impl Ready for HttpLoad {
         // The main state may look into the threads' until the very end.
         let _scripts: Vec<_> = reports.iter_mut().filter_map(|report| report.script.take()).collect();
         let engine = self.engine.clone();
-        let mut outcome = report::outcome(&self.plan, span.at_ns, engine, reports, &self.counters, &course.collector);
+        let mut outcome = report::outcome(&self.plan, span.at_ns, engine, reports, &self.counters, &state.collector);
         if let Some(cast) = self.cast.take() {
-            let latency = course.collector.total(Metric::Latency as usize);
-            cast.done(&mut outcome, ended_ns.saturating_sub(span.at_ns), &latency, &course.rates);
+            let latency = state.collector.total(Metric::Latency as usize);
+            cast.done(&mut outcome, ended_ns.saturating_sub(span.at_ns), &latency, &state.rates);
         }
         Ok(outcome)
     }
@@ -217,8 +217,8 @@ fn failed(error: io::Error) -> ErrorReport {
     system_error("driving HTTP connections", &error)
 }
 
-/// What is heard from the threads while the load goes on.
-struct Course {
+/// Snapshots and histograms received from the threads while the load runs.
+struct RunState {
     collector: Collector,
     latest: BTreeMap<usize, Snapshot>,
     /// Each thread's answers per second over short stretches, which only scripts ask for.
@@ -228,7 +228,7 @@ struct Course {
     next_ns: u64,
 }
 
-impl Course {
+impl RunState {
     fn new(load: &HttpLoad, at_ns: u64) -> Self {
         let interval_ns = u64::from(load.spec.interval_ms.max(1)) * 1_000_000;
         let mut collector = Collector::new(METRICS);

@@ -6,11 +6,11 @@
 //! go, reports progress each interval from the task's own thread, and returns the whole figures. A stopped load returns
 //! what it has: an early end is no error.
 
-mod conduct;
 mod crypto;
 pub mod http;
 mod rr;
 mod session;
+mod session_runner;
 mod tcp;
 pub mod threads;
 mod tunnel;

@@ -14,8 +14,8 @@ use leadline_sys::priority::be_punctual;
 use leadline_transport::{Header, HeaderKind, Open, Requester, SideReport, Step, Work, HEADER_BYTES};
 use leadline_wire::{Direction, ErrorReport, Outcome, Protocol, RrSpec};
 
-use super::conduct::{span, Conduct, PlannedFlow};
 use super::session::Session;
+use super::session_runner::{span, PlannedFlow, SessionRunner};
 use super::threads::{FlowCounters, Recorder, ThreadMeter};
 use super::{Ready, Task};
 use crate::control_signal::ControlSignal;
@@ -30,7 +30,7 @@ const METRICS: &[&str] = &["latency", "latency_censored"];
 
 struct ReadyRr {
     spec: RrSpec,
-    conduct: Conduct,
+    runner: SessionRunner,
     flows: Vec<RrFlow>,
 }
 
@@ -89,15 +89,16 @@ pub fn prepare(spec: RrSpec) -> Result<Box<dyn Ready>, ErrorReport> {
     }
     session.await_ready()?;
     let interval = Duration::from_millis(spec.interval_ms.into());
-    let conduct = Conduct { session, flows: planned, has_units: true, counts_loss: false, interval, metrics: METRICS };
-    Ok(Box::new(ReadyRr { spec, conduct, flows }))
+    let runner =
+        SessionRunner { session, flows: planned, has_units: true, counts_loss: false, interval, metrics: METRICS };
+    Ok(Box::new(ReadyRr { spec, runner, flows }))
 }
 
 impl Ready for ReadyRr {
     fn run(self: Box<Self>, at_ns: u64, task: &Task) -> Result<Outcome, ErrorReport> {
         let span = span(at_ns, self.spec.duration_ms);
         let warm_until_ns = span.at_ns.saturating_add(self.spec.warmup_ms.saturating_mul(1_000_000));
-        let token = self.conduct.session.token;
+        let token = self.runner.session.token;
         let (out, rolled) = mpsc::channel();
         let mut workers: Vec<(Role, Worker)> = Vec::new();
         for (index, group) in deal_out(self.flows, self.spec.threads).into_iter().enumerate() {
@@ -109,7 +110,7 @@ impl Ready for ReadyRr {
             ));
         }
         drop(out);
-        self.conduct.run(span, workers, rolled, task)
+        self.runner.run(span, workers, rolled, task)
     }
 }
 

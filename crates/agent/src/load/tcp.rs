@@ -8,8 +8,8 @@ use leadline_sys::net;
 use leadline_transport::{Open, Work};
 use leadline_wire::{Direction, ErrorReport, Outcome, TcpSpec};
 
-use super::conduct::{span, Conduct, PlannedFlow};
 use super::session::Session;
+use super::session_runner::{span, PlannedFlow, SessionRunner};
 use super::{planned_directions, Ready, Task};
 use crate::events::{input_error, system_error};
 use crate::flows::stream::{self, PacedBlocks, StreamFlow, StreamWork};
@@ -19,7 +19,7 @@ use crate::flows::{counters, deal_out, Role};
 struct ReadyTcp {
     spec: TcpSpec,
     paced: Option<PacedBlocks>,
-    conduct: Conduct,
+    runner: SessionRunner,
     flows: Vec<StreamFlow>,
 }
 
@@ -64,8 +64,9 @@ pub fn prepare(spec: TcpSpec) -> Result<Box<dyn Ready>, ErrorReport> {
     }
     session.await_ready()?;
     let interval = Duration::from_millis(spec.interval_ms.into());
-    let conduct = Conduct { session, flows: planned, has_units: false, counts_loss: false, interval, metrics: &[] };
-    Ok(Box::new(ReadyTcp { spec, paced, conduct, flows }))
+    let runner =
+        SessionRunner { session, flows: planned, has_units: false, counts_loss: false, interval, metrics: &[] };
+    Ok(Box::new(ReadyTcp { spec, paced, runner, flows }))
 }
 
 fn parse_rate(rate_bps: Option<u64>, block_bytes: u32) -> Result<Option<PacedBlocks>, ErrorReport> {
@@ -92,6 +93,6 @@ impl Ready for ReadyTcp {
             }
         }
         let (_, rolled) = mpsc::channel();
-        self.conduct.run(span, workers, rolled, task)
+        self.runner.run(span, workers, rolled, task)
     }
 }

@@ -9,8 +9,8 @@ use leadline_pace::Pace;
 use leadline_transport::{Open, Work, HEADER_BYTES};
 use leadline_wire::{Direction, ErrorReport, Outcome, UdpSpec};
 
-use super::conduct::{span, Conduct, PlannedFlow};
 use super::session::Session;
+use super::session_runner::{span, PlannedFlow, SessionRunner};
 use super::threads::Recorder;
 use super::{planned_directions, Ready, Task};
 use crate::events::input_error;
@@ -24,7 +24,7 @@ const MOST_DATAGRAM_BYTES: u32 = 65_507;
 struct ReadyUdp {
     spec: UdpSpec,
     pace: Option<Pace>,
-    conduct: Conduct,
+    runner: SessionRunner,
     flows: Vec<DatagramFlow>,
 }
 
@@ -82,15 +82,16 @@ pub fn prepare(spec: UdpSpec) -> Result<Box<dyn Ready>, ErrorReport> {
     }
     session.await_ready()?;
     let interval = Duration::from_millis(spec.interval_ms.into());
-    let conduct = Conduct { session, flows: planned, has_units: true, counts_loss: true, interval, metrics: &["late"] };
-    Ok(Box::new(ReadyUdp { spec, pace, conduct, flows }))
+    let runner =
+        SessionRunner { session, flows: planned, has_units: true, counts_loss: true, interval, metrics: &["late"] };
+    Ok(Box::new(ReadyUdp { spec, pace, runner, flows }))
 }
 
 impl Ready for ReadyUdp {
     fn run(self: Box<Self>, at_ns: u64, task: &Task) -> Result<Outcome, ErrorReport> {
         let span = span(at_ns, self.spec.duration_ms);
         let work = DatagramWork {
-            token: self.conduct.session.token,
+            token: self.runner.session.token,
             datagram_bytes: self.spec.datagram_bytes as usize,
             pace: self.pace,
             number: self.spec.number,
@@ -110,6 +111,6 @@ impl Ready for ReadyUdp {
             }
         }
         drop(out);
-        self.conduct.run(span, workers, rolled, task)
+        self.runner.run(span, workers, rolled, task)
     }
 }

@@ -1,4 +1,4 @@
-//! The course of a load that runs over a session: start both sides, report progress, end in order, put both views together.
+//! Runs a load over a control session: start both sides, report progress, end in order, put both views together.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,7 +37,7 @@ pub struct PlannedFlow {
 }
 
 /// Everything that a load has prepared.
-pub struct Conduct {
+pub struct SessionRunner {
     /// The granted session.
     pub session: Session,
     /// Its flows.
@@ -52,10 +52,10 @@ pub struct Conduct {
     pub metrics: &'static [&'static str],
 }
 
-/// What the server has said and is not dealt with yet; it is read no further then.
-const MOST_UNHEARD: usize = 64;
+/// Messages of the server that wait to be handled; beyond this the connection is not read.
+const MOST_QUEUED: usize = 64;
 /// How soon a stop is passed on to the server.
-const GLANCE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How long the server may take for its report after everything has ended here: its own drain, and the way.
 const REPORT_DUE: Duration = Duration::from_nanos(LONGEST_DRAIN_NS + 10_000_000_000);
 
@@ -64,7 +64,7 @@ enum Wake {
     WorkerDone,
 }
 
-impl Conduct {
+impl SessionRunner {
     /// Run the workers from `span.at_ns` on, to the end.
     pub fn run(
         self,
@@ -75,20 +75,20 @@ impl Conduct {
     ) -> Result<Outcome, ErrorReport> {
         let Self { mut session, flows, has_units, counts_loss, interval, metrics } = self;
         session.begin(span.at_ns)?;
-        let (waker, wakes) = mpsc::sync_channel(MOST_UNHEARD);
+        let (waker, wakes) = mpsc::sync_channel(MOST_QUEUED);
         let from_peer = waker.clone();
-        let mut speaker = session.listen(interval, move |item| from_peer.send(Wake::Peer(item)).is_ok())?;
+        let mut sender = session.listen(interval, move |item| from_peer.send(Wake::Peer(item)).is_ok())?;
         let threads = ThreadGroup::start(workers, &task.signal, move || {
             // Where there is no room the task's thread is about to wake anyway.
             let _ = waker.try_send(Wake::WorkerDone);
         });
         let threads = threads.map_err(|error| system_error("starting threads", &error))?;
         let mut collector = Collector::new(metrics);
-        let mut course = Course::default();
+        let mut state = RunState::default();
         let mut tick = Instant::now() + interval;
-        while !(threads.done() && course.answered()) {
-            match wakes.recv_timeout(tick.saturating_duration_since(Instant::now()).min(GLANCE)) {
-                Ok(Wake::Peer(item)) => course.handle(item, &flows, task),
+        while !(threads.done() && state.answered()) {
+            match wakes.recv_timeout(tick.saturating_duration_since(Instant::now()).min(POLL_INTERVAL)) {
+                Ok(Wake::Peer(item)) => state.handle(item, &flows, task),
                 Ok(Wake::WorkerDone) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -98,32 +98,32 @@ impl Conduct {
                 let rows = flows.iter().map(|flow| flow.counters.progress(flow.id, has_units)).collect();
                 task.progress(Side::Local, monotonic_ns(), rows, collector.recent());
             }
-            if task.signal.stopped() && !course.stop_said {
-                course.stop_said = true;
-                course.say(&mut speaker, &FromClient::Stop {});
+            if task.signal.stopped() && !state.stop_sent {
+                state.stop_sent = true;
+                state.say(&mut sender, &FromClient::Stop {});
             }
-            if threads.senders_done() && !course.end_said {
-                course.end_said = true;
+            if threads.senders_done() && !state.end_sent {
+                state.end_sent = true;
                 let upward = flows.iter().filter(|flow| flow.direction == Direction::Up && has_units);
                 let sent_units = upward.map(|flow| flow.counters.sent_units()).collect();
-                course.say(&mut speaker, &FromClient::End { sent_units });
+                state.say(&mut sender, &FromClient::End { sent_units });
             }
-            course.watch_time(threads.done() && (task.signal.stopped() || monotonic_ns() >= span.end_ns), task);
-            if course.lost.is_some() {
+            state.check_deadline(threads.done() && (task.signal.stopped() || monotonic_ns() >= span.end_ns), task);
+            if state.lost.is_some() {
                 task.signal.abandon();
             }
         }
         let workers = threads.join().map_err(|error| system_error("moving payload", &error))?;
         rolled.try_iter().for_each(|one| collector.take(one));
-        if let Some(error) = course.lost {
+        if let Some(error) = state.lost {
             return Err(error);
         }
         let (peer_flows, peer_load, peer_errors) =
-            course.report.ok_or_else(|| peer_error("no_report", "the server ended without a report"))?;
+            state.report.ok_or_else(|| peer_error("no_report", "the server ended without a report"))?;
         let local = Account::of(workers);
         let unsent = total(local.rows.iter().chain(&peer_flows).map(|row| row.unsent_units)).unwrap_or(0);
         let mut counts = BTreeMap::from([("unsent".to_owned(), unsent)]);
-        counts.extend(oddities(local.rows.iter().chain(&peer_flows)));
+        counts.extend(anomaly_counts(local.rows.iter().chain(&peer_flows)));
         if collector.overflow() > 0 {
             counts.insert("histogram_overflow".to_owned(), collector.overflow());
         }
@@ -143,8 +143,8 @@ impl Conduct {
     }
 }
 
-/// What came and belongs to no other figure, both sides together, by name; what there was none of is left out.
-fn oddities<'r>(rows: impl Iterator<Item = &'r SideReport> + Clone) -> impl Iterator<Item = (String, u64)> {
+/// Counts of unexpected datagrams, both sides together, by name; zero counts are left out.
+fn anomaly_counts<'r>(rows: impl Iterator<Item = &'r SideReport> + Clone) -> impl Iterator<Item = (String, u64)> {
     let named = [
         ("stale", total(rows.clone().map(|row| row.stale))),
         ("strays", total(rows.clone().map(|row| row.strays))),
@@ -208,34 +208,34 @@ fn flow_report(
     }
 }
 
-/// What has been said and heard so far.
+/// Messages sent to the server and received from it so far.
 #[derive(Default)]
-struct Course {
-    stop_said: bool,
-    end_said: bool,
+struct RunState {
+    stop_sent: bool,
+    end_sent: bool,
     /// When the server should have reported, once nothing is left to do here.
     report_due: Option<Instant>,
     report: Option<(Vec<SideReport>, LoadReport, BTreeMap<String, u64>)>,
     lost: Option<ErrorReport>,
 }
 
-impl Course {
+impl RunState {
     fn answered(&self) -> bool {
         self.report.is_some() || self.lost.is_some()
     }
 
-    /// Speak, unless the server has gone already; that it has is what the load fails with.
-    fn say(&mut self, speaker: &mut Speaker, message: &FromClient) {
+    /// Send a message unless the server has gone; a failure to send fails the load.
+    fn say(&mut self, sender: &mut Speaker, message: &FromClient) {
         if self.answered() {
             return;
         }
-        if let Err(error) = speaker.say(message) {
+        if let Err(error) = sender.say(message) {
             self.lost = Some(error);
         }
     }
 
-    /// A server that says everything but its report is lost too. `over`: the span has passed and every worker is done.
-    fn watch_time(&mut self, over: bool, task: &Task) {
+    /// A server that never sends its report counts as lost, too. `over`: the span has passed and every worker is done.
+    fn check_deadline(&mut self, over: bool, task: &Task) {
         if !over || self.answered() {
             return;
         }
@@ -247,7 +247,9 @@ impl Course {
 
     fn handle(&mut self, item: FromPeer, flows: &[PlannedFlow], task: &Task) {
         match item {
-            FromPeer::Progress(t_ns, rows) => task.progress(Side::Peer, t_ns, known(rows, flows.len()), Vec::new()),
+            FromPeer::Progress(t_ns, rows) => {
+                task.progress(Side::Peer, t_ns, rows_of_known_flows(rows, flows.len()), Vec::new())
+            }
             FromPeer::Sent(units) => {
                 let downward = flows.iter().filter_map(|flow| flow.expected.as_ref());
                 for (expected, sent) in downward.zip(units) {
@@ -261,7 +263,7 @@ impl Course {
 }
 
 /// A server's rows as far as they are about flows that there are; no more than there are.
-fn known(mut rows: Vec<FlowProgress>, flows: usize) -> Vec<FlowProgress> {
+fn rows_of_known_flows(mut rows: Vec<FlowProgress>, flows: usize) -> Vec<FlowProgress> {
     // Flows are numbered from 0.
     rows.retain(|row| (row.flow as usize) < flows);
     rows.truncate(flows);
@@ -279,10 +281,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_on_flows_that_there_are_not_are_dropped() {
+    fn rows_of_unknown_flows_are_dropped() {
         let row = |flow| FlowProgress { flow, ..FlowProgress::default() };
         let said = [7, 0, u32::MAX, 1, 2, 1, 1].map(row).to_vec();
-        let kept: Vec<u32> = known(said, 2).into_iter().map(|row| row.flow).collect();
+        let kept: Vec<u32> = rows_of_known_flows(said, 2).into_iter().map(|row| row.flow).collect();
         assert_eq!(kept, [0, 1]);
     }
 }
