@@ -3,14 +3,14 @@
 //! `leadline_http::ServerConnection`'s business. Refuses connections beyond a number, and parts from those that fall
 //! silent, so that a peer cannot use up the host's descriptors.
 
-mod crew;
+mod balancer;
+mod epoll;
 mod peer;
-mod polled;
-mod ringed;
 mod setup;
 mod table;
 #[cfg(test)]
 mod tests;
+mod uring;
 mod worker;
 
 use std::io;
@@ -26,9 +26,9 @@ use leadline_sys::ring::Ring;
 
 pub use self::setup::{behaviour, tls};
 
-use self::crew::Crew;
-use self::polled::Polled;
-use self::ringed::Ringed;
+use self::balancer::Balancer;
+use self::epoll::EpollWorker;
+use self::uring::UringWorker;
 use self::worker::{Door, Post};
 use crate::control_signal::ControlSignal;
 
@@ -119,23 +119,23 @@ fn listen_within(limits: Limits, engine: Engine, service: Service, signal: &Arc<
         Ok((rings, connections)) => (rings, connections, "io_uring".to_owned()),
         Err(error) => (Vec::new(), 0, format!("epoll: io_uring is not to be had ({})", plain_text(&error))),
     };
-    let (crew, bells) = Crew::new(threads, &limits)?;
-    let crew = Arc::new(crew);
+    let (balancer, bells) = Balancer::new(threads, &limits)?;
+    let balancer = Arc::new(balancer);
     let setup = Setup { behaviour: service.behaviour, stalls: service.stalls, started_ns: monotonic_ns(), engine };
     for (own, (responder, bell)) in Responder::group(threads, setup).into_iter().zip(bells).enumerate() {
-        let post = post(own, &service, responder, bell, limits, &crew, signal)?;
+        let post = post(own, &service, responder, bell, limits, &balancer, signal)?;
         let ring = rings.pop();
-        let crew = Arc::clone(&crew);
+        let balancer = Arc::clone(&balancer);
         std::thread::Builder::new().name(format!("http-serve-{own}")).spawn(move || {
             be_punctual();
             let served = match ring {
-                Some(ring) => Ringed::new(post, ring, connections).and_then(Ringed::run),
-                None => Polled::new(post).and_then(Polled::run),
+                Some(ring) => UringWorker::new(post, ring, connections).and_then(UringWorker::run),
+                None => EpollWorker::new(post).and_then(EpollWorker::run),
             };
             // A loop that fails leaves nothing to serve with: its clients see their connections close, and the other threads serve
             // those that come.
             if let Err(error) = served {
-                crew.retire(own);
+                balancer.retire(own);
                 eprintln!("leadline-agent: a thread of the HTTP responder has ended: {error}");
             }
         })?;
@@ -149,7 +149,7 @@ fn post(
     responder: Responder,
     bell: UnixStream,
     limits: Limits,
-    crew: &Arc<Crew>,
+    balancer: &Arc<Balancer>,
     signal: &Arc<ControlSignal>,
 ) -> io::Result<Post> {
     let doors = [(&service.plain, false), (&service.secure, true)];
@@ -157,8 +157,8 @@ fn post(
     let doors = doors
         .map(|(listener, over_tls)| Ok(Door { listener: listener.try_clone()?, over_tls }))
         .collect::<io::Result<Vec<_>>>()?;
-    let (crew, signal, tls) = (Arc::clone(crew), Arc::clone(signal), service.tls.clone());
-    Ok(Post { own, doors, bell, crew, signal, responder, tls, limits })
+    let (balancer, signal, tls) = (Arc::clone(balancer), Arc::clone(signal), service.tls.clone());
+    Ok(Post { own, doors, bell, balancer, signal, responder, tls, limits })
 }
 
 /// A ring for each thread and how many connections it is for, or the reason why there is none.
@@ -168,7 +168,7 @@ fn rings(engine: Engine, threads: usize, doors: usize, wanted: usize) -> io::Res
     }
     let mut connections = wanted;
     loop {
-        match (0..threads).map(|_| ringed::ring(doors, connections)).collect::<io::Result<Vec<_>>>() {
+        match (0..threads).map(|_| uring::ring(doors, connections)).collect::<io::Result<Vec<_>>>() {
             Ok(rings) => return Ok((rings, connections)),
             // A ring may have no more slots than its process may have descriptors.
             Err(error) if is_exhausted(&error) && connections / 2 >= LEAST_CONNECTIONS => connections /= 2,

@@ -1,8 +1,8 @@
 //! Answering load: the session listener (tcp, udp, rr) and the HTTP responder, on the addresses that were asked for.
 
 mod admission;
-mod entrance;
 pub mod http;
+mod listener;
 mod pending;
 mod session;
 
@@ -54,10 +54,10 @@ pub fn start(spec: &ServeSpec, signal: &Arc<ControlSignal>) -> Result<Server, Er
     let per_peer = spec.per_peer.clone().unwrap_or_default();
     let most_per_peer = per_peer.connections as usize;
     let limits = admission::Limits { longest_ms: spec.longest_ms, most_flows: spec.most_flows, per_peer };
-    let house = Arc::new(entrance::House::new(limits, keys::shared(spec.key.as_ref())?)?);
+    let shared = Arc::new(listener::ServerShared::new(limits, keys::shared(spec.key.as_ref())?)?);
     let listeners = sessions
         .into_iter()
-        .map(|(listener, socket)| entrance::listen(listener, socket, Arc::clone(&house), Arc::clone(signal)))
+        .map(|(listener, socket)| listener::listen(listener, socket, Arc::clone(&shared), Arc::clone(signal)))
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| system_error("starting the session listener", &error))?;
     if !plain.is_empty() || !secure.is_empty() {

@@ -1,4 +1,4 @@
-//! One session at the server: the flows that arrive for it, and its course until the report. Everything that it waits for
+//! One session at the server: the flows that arrive for it, and its life until the report. Everything that it waits for
 //! has a deadline, and its client's words are read no faster than they are dealt with.
 
 use std::io::{self, Read, Write};
@@ -18,7 +18,7 @@ use leadline_transport::{
 use leadline_wire::{Direction, Protocol};
 
 use super::admission;
-use super::entrance::{House, Known};
+use super::listener::{Known, ServerShared};
 use super::lock;
 use crate::control_signal::ControlSignal;
 use crate::flows::account::Account;
@@ -96,7 +96,7 @@ pub fn run(
     control: TcpStream,
     client: SocketAddr,
     request: SessionRequest,
-    house: &House,
+    shared: &ServerShared,
     server: &ControlSignal,
 ) -> io::Result<()> {
     control.set_nonblocking(false)?;
@@ -110,36 +110,36 @@ pub fn run(
     decoder.set_limit((4096 + 24 * open.flows as usize).min(FRAME_LIMIT_BYTES));
     let reader = control.try_clone()?;
     let tell = waker.clone();
-    let course = Course { control: control.try_clone()?, house, token };
+    let guard = SessionGuard { control: control.try_clone()?, shared, token };
     std::thread::Builder::new().name("session-hears".into()).spawn(move || relay(reader, decoder, &tell))?;
     // A fleet's clients may have an address each.
     let most_addresses = open.flows as usize + 1;
     let known = Known { inbox: waker.clone(), addresses: vec![client.ip()], most_addresses };
-    lock(&house.directory).insert(token, known);
+    lock(&shared.directory).insert(token, known);
     let (most_bps, idle) =
-        (house.limits.per_peer.rate_bps, Duration::from_millis(house.limits.per_peer.idle_ms).min(SETUP_TIMEOUT));
+        (shared.limits.per_peer.rate_bps, Duration::from_millis(shared.limits.per_peer.idle_ms).min(SETUP_TIMEOUT));
     let session = Session { control, open, token, heard, waker, signal: Arc::default(), most_bps, idle };
-    let result = session.course(&accepted, server);
-    drop(course);
+    let result = session.serve(&accepted, server);
+    drop(guard);
     result
 }
 
 /// While it lives the session is known; with it the relaying thread ends too.
-struct Course<'a> {
+struct SessionGuard<'a> {
     control: TcpStream,
-    house: &'a House,
+    shared: &'a ServerShared,
     token: u64,
 }
 
-impl Drop for Course<'_> {
+impl Drop for SessionGuard<'_> {
     fn drop(&mut self) {
-        lock(&self.house.directory).remove(&self.token);
+        lock(&self.shared.directory).remove(&self.token);
         let _ = self.control.shutdown(std::net::Shutdown::Both);
     }
 }
 
 impl Session {
-    fn course(mut self, accepted: &FromServer, server: &ControlSignal) -> io::Result<()> {
+    fn serve(mut self, accepted: &FromServer, server: &ControlSignal) -> io::Result<()> {
         say(&mut self.control, accepted)?;
         let directions = planned_directions(self.open.direction, self.open.flows);
         let arrived = self.gather(directions.len(), server)?;
@@ -161,7 +161,7 @@ impl Session {
             // Where there is no room the session is about to wake anyway.
             let _ = waker.try_send(Heard::WorkerDone);
         })?;
-        let outcome = self.conduct(&served, &threads, span, server);
+        let outcome = self.supervise(&served, &threads, span, server);
         if outcome.is_err() {
             self.signal.abandon();
         }
@@ -314,7 +314,7 @@ impl Session {
     }
 
     /// Report progress until the workers are done and the client has said its `end`.
-    fn conduct(
+    fn supervise(
         &mut self,
         served: &[Served],
         threads: &ThreadGroup,

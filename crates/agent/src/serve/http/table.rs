@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::net::TcpStream;
 
-use super::crew::{Newcomer, PeerPlace};
+use super::balancer::{AcceptedConnection, PeerPlace};
 use super::peer::Peer;
 use super::{Limits, LINGER_BYTES};
 
@@ -29,8 +29,8 @@ pub struct Connection<E> {
 }
 
 impl<E> Connection<E> {
-    pub fn new(newcomer: Newcomer, peer: Peer, engine: E, now_ns: u64) -> Self {
-        let Newcomer { socket, place, .. } = newcomer;
+    pub fn new(accepted: AcceptedConnection, peer: Peer, engine: E, now_ns: u64) -> Self {
+        let AcceptedConnection { socket, place, .. } = accepted;
         Self { socket, peer, engine, seen_ns: now_ns, due_ns: None, linger_bytes: None, place, held_bytes: 0 }
     }
 

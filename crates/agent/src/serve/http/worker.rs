@@ -1,4 +1,4 @@
-//! What a thread of the responder is, whatever moves its bytes: its doors, its place in the crew, its connections, and its
+//! What a thread of the responder is, whatever moves its bytes: its doors, its slot in the balancer, its connections, and its
 //! view of the time, in which stalls do not exist.
 
 use std::net::TcpListener;
@@ -9,7 +9,7 @@ use leadline_http::tls::ServerTls;
 use leadline_http::Responder;
 use leadline_sys::clock::monotonic_ns;
 
-use super::crew::{Crew, Newcomer, PeerPlace};
+use super::balancer::{AcceptedConnection, Balancer, PeerPlace};
 use super::peer::Peer;
 use super::table::{Connection, Table};
 use super::{Limits, MODEST_BYTES};
@@ -32,7 +32,7 @@ pub struct Post {
     pub doors: Vec<Door>,
     /// Becomes readable when another thread has handed something over.
     pub bell: UnixStream,
-    pub crew: Arc<Crew>,
+    pub balancer: Arc<Balancer>,
     pub signal: Arc<ControlSignal>,
     pub responder: Responder,
     pub tls: Option<ServerTls>,
@@ -92,15 +92,15 @@ impl<E> Worker<E> {
     }
 
     /// Takes a connection in that is this thread's own; `None` where it cannot be served.
-    pub fn welcome(&mut self, newcomer: Newcomer, engine: E, now_ns: u64) -> Option<usize> {
-        let peer = match (&self.post.tls, newcomer.over_tls) {
+    pub fn welcome(&mut self, accepted: AcceptedConnection, engine: E, now_ns: u64) -> Option<usize> {
+        let peer = match (&self.post.tls, accepted.over_tls) {
             (Some(tls), true) => {
                 Peer::over_tls(tls).map_err(|failure| self.post.responder.tls_failed(failure.name)).ok()
             }
             _ => Some(Peer::default()),
         };
-        let place = newcomer.place;
-        let connection = peer.map(|peer| Connection::new(newcomer, peer, engine, now_ns));
+        let place = accepted.place;
+        let connection = peer.map(|peer| Connection::new(accepted, peer, engine, now_ns));
         let index = connection.and_then(|connection| self.table.admit(connection));
         if index.is_none() {
             self.post.responder.refused();
@@ -120,7 +120,7 @@ impl<E> Worker<E> {
             return true;
         }
         let is_modest = held_bytes <= connection.peer.least_bytes() + MODEST_BYTES;
-        let is_within = self.post.crew.hold(before_bytes, held_bytes);
+        let is_within = self.post.balancer.hold(before_bytes, held_bytes);
         if is_within || is_modest || held_bytes < before_bytes {
             return true;
         }
@@ -138,11 +138,11 @@ impl<E> Worker<E> {
     /// Forgets all connections: the thread ends.
     pub fn dismiss_all(&mut self) {
         for connection in self.table.drain() {
-            self.post.crew.left(self.post.own, connection.place, connection.held_bytes);
+            self.post.balancer.left(self.post.own, connection.place, connection.held_bytes);
         }
     }
 
     fn left(&self, place: PeerPlace, held_bytes: usize) {
-        self.post.crew.left(self.post.own, place, held_bytes);
+        self.post.balancer.left(self.post.own, place, held_bytes);
     }
 }

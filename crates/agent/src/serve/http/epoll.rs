@@ -8,7 +8,7 @@ use leadline_http::{Responder, Stream};
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::poll::{Interest, Poll, Ready};
 
-use super::crew::{Newcomer, Placement};
+use super::balancer::{AcceptedConnection, Placement};
 use super::table::Connection;
 use super::worker::{Post, Worker};
 
@@ -34,14 +34,14 @@ pub enum Watch {
 }
 
 /// One thread's loop.
-pub struct Polled {
+pub struct EpollWorker {
     worker: Worker<Watch>,
     poll: Poll,
     buffer: Box<[u8]>,
     ready: Vec<Ready>,
 }
 
-impl Polled {
+impl EpollWorker {
     pub fn new(post: Post) -> io::Result<Self> {
         let poll = Poll::new(BATCH)?;
         for (token, door) in (DOORS..).zip(&post.doors) {
@@ -113,8 +113,8 @@ impl Polled {
         match door.listener.accept() {
             Ok((socket, _)) => {
                 post.responder.accepted();
-                match post.crew.place(post.own, Newcomer::new(socket, door.over_tls)) {
-                    Placement::Own(newcomer) => self.adopt(newcomer, now_ns),
+                match post.balancer.place(post.own, AcceptedConnection::new(socket, door.over_tls)) {
+                    Placement::Own(accepted) => self.adopt(accepted, now_ns),
                     Placement::Handed => {}
                     Placement::Refused => post.responder.refused(),
                 }
@@ -136,14 +136,14 @@ impl Polled {
     fn hear(&mut self, now_ns: u64) {
         let mut rung = [0; 16];
         while matches!((&self.worker.post.bell).read(&mut rung), Ok(1..)) {}
-        for newcomer in self.worker.post.crew.handed_to(self.worker.post.own) {
-            self.adopt(newcomer, now_ns);
+        for accepted in self.worker.post.balancer.handed_to(self.worker.post.own) {
+            self.adopt(accepted, now_ns);
         }
     }
 
     /// A connection that fails here is one that its peer has already given up.
-    fn adopt(&mut self, newcomer: Newcomer, now_ns: u64) {
-        let Some(index) = self.worker.welcome(newcomer, Watch::Nothing, now_ns) else { return };
+    fn adopt(&mut self, accepted: AcceptedConnection, now_ns: u64) {
+        let Some(index) = self.worker.welcome(accepted, Watch::Nothing, now_ns) else { return };
         let Some(connection) = self.worker.table.find(index) else { return };
         let ready = connection.socket.set_nonblocking(true);
         if ready.and_then(|()| connection.watch(&self.poll, index as u64)).is_err() {

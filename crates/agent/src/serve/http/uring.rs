@@ -7,7 +7,7 @@ use std::net::{Shutdown, TcpStream};
 use leadline_http::BLOCKS;
 use leadline_sys::ring::{Completion, Options, Ring};
 
-use super::crew::{Newcomer, Placement};
+use super::balancer::{AcceptedConnection, Placement};
 use super::worker::{Post, Worker};
 
 /// Buffers that all connections receive into, and a buffer's size.
@@ -31,7 +31,7 @@ pub struct Flow {
 }
 
 /// One thread's loop.
-pub struct Ringed {
+pub struct UringWorker {
     worker: Worker<Flow>,
     ring: Ring,
     first: usize,
@@ -44,7 +44,7 @@ pub fn ring(doors: usize, connections: usize) -> io::Result<Ring> {
     Ring::new(&options, BLOCKS.into())
 }
 
-impl Ringed {
+impl UringWorker {
     /// Takes over a ring that was made for as many doors and connections; on the thread that will use it.
     pub fn new(post: Post, mut ring: Ring, connections: usize) -> io::Result<Self> {
         ring.enable()?;
@@ -114,9 +114,9 @@ impl Ringed {
         match completion {
             Completion::Accepted(socket) => {
                 post.responder.accepted();
-                let newcomer = Newcomer::new(TcpStream::from(socket), door.over_tls);
-                match post.crew.place(post.own, newcomer) {
-                    Placement::Own(newcomer) => self.adopt(newcomer, now_ns),
+                let accepted = AcceptedConnection::new(TcpStream::from(socket), door.over_tls);
+                match post.balancer.place(post.own, accepted) {
+                    Placement::Own(accepted) => self.adopt(accepted, now_ns),
                     Placement::Handed => Ok(()),
                     Placement::Refused => {
                         post.responder.refused();
@@ -139,14 +139,14 @@ impl Ringed {
 
     /// Takes what other threads have handed over.
     fn hear(&mut self, now_ns: u64) -> io::Result<()> {
-        for newcomer in self.worker.post.crew.handed_to(self.worker.post.own) {
-            self.adopt(newcomer, now_ns)?;
+        for accepted in self.worker.post.balancer.handed_to(self.worker.post.own) {
+            self.adopt(accepted, now_ns)?;
         }
         Ok(())
     }
 
-    fn adopt(&mut self, newcomer: Newcomer, now_ns: u64) -> io::Result<()> {
-        let Some(index) = self.worker.welcome(newcomer, Flow::default(), now_ns) else { return Ok(()) };
+    fn adopt(&mut self, accepted: AcceptedConnection, now_ns: u64) -> io::Result<()> {
+        let Some(index) = self.worker.welcome(accepted, Flow::default(), now_ns) else { return Ok(()) };
         let Some(connection) = self.worker.table.find(index) else { return Ok(()) };
         match self.ring.attach(self.first + index, &connection.socket, false) {
             // One that fails here is one that the host has no room for.

@@ -1,4 +1,4 @@
-//! Which thread serves which connection. Every thread accepts; one that has more than its share hands the newcomer to the
+//! Which thread serves which connection. Every thread accepts; one that has more than its share hands the connection to the
 //! one that has least, so that load is spread evenly however the kernel wakes them. Owns the counts of open connections, of all and
 //! of each peer, and of the memory that they hold; refuses those beyond the limits. A thread that has ended is given nothing.
 
@@ -23,7 +23,7 @@ const PLACES: usize = 1 << 14;
 pub struct PeerPlace(u16);
 
 /// A connection on its way to the thread that will serve it.
-pub struct Newcomer {
+pub struct AcceptedConnection {
     pub socket: TcpStream,
     /// Whether it came to a port that speaks TLS.
     pub over_tls: bool,
@@ -31,7 +31,7 @@ pub struct Newcomer {
     pub place: PeerPlace,
 }
 
-impl Newcomer {
+impl AcceptedConnection {
     /// That was just accepted.
     pub fn new(socket: TcpStream, over_tls: bool) -> Self {
         Self { socket, over_tls, place: PeerPlace::default() }
@@ -39,8 +39,8 @@ impl Newcomer {
 }
 
 /// What the threads of one responder share.
-pub struct Crew {
-    members: Box<[Member]>,
+pub struct Balancer {
+    threads: Box<[ThreadSlot]>,
     limit: usize,
     per_peer: usize,
     memory_bytes: usize,
@@ -50,37 +50,37 @@ pub struct Crew {
 }
 
 #[derive(Default)]
-struct Member {
+struct ThreadSlot {
     open: AtomicUsize,
     /// Changes only while `inbox` is locked.
     has_ended: AtomicBool,
-    inbox: Mutex<Vec<Newcomer>>,
+    inbox: Mutex<Vec<AcceptedConnection>>,
     bell: Option<UnixStream>,
 }
 
 /// What becomes of a connection that was accepted.
 pub enum Placement {
     /// It is the asking thread's own.
-    Own(Newcomer),
+    Own(AcceptedConnection),
     /// Another thread has it.
     Handed,
     /// There are too many.
     Refused,
 }
 
-impl Crew {
-    /// A crew of `threads`, and for each the end of a socket that becomes readable when it has been handed something.
+impl Balancer {
+    /// A balancer of `threads`, and for each the end of a socket that becomes readable when it has been handed something.
     pub fn new(threads: usize, limits: &Limits) -> io::Result<(Self, Vec<UnixStream>)> {
-        let mut members = Vec::with_capacity(threads);
+        let mut threads = Vec::with_capacity(threads);
         let mut bells = Vec::with_capacity(threads);
         for _ in 0..threads {
             let (bell, heard) = UnixStream::pair()?;
             bell.set_nonblocking(true)?;
-            members.push(Member { bell: Some(bell), ..Member::default() });
+            threads.push(ThreadSlot { bell: Some(bell), ..ThreadSlot::default() });
             bells.push(heard);
         }
-        let crew = Self {
-            members: members.into(),
+        let balancer = Self {
+            threads: threads.into(),
             limit: limits.connections,
             per_peer: limits.per_peer,
             memory_bytes: limits.memory_bytes,
@@ -88,54 +88,54 @@ impl Crew {
             by_peer: (0..PLACES).map(|_| AtomicUsize::new(0)).collect(),
             held_bytes: AtomicUsize::new(0),
         };
-        Ok((crew, bells))
+        Ok((balancer, bells))
     }
 
     /// Decides who serves a connection that `own` has accepted.
-    pub fn place(&self, own: usize, mut newcomer: Newcomer) -> Placement {
-        let working = self.members.iter().enumerate().filter(|(_, member)| !member.has_ended.load(Ordering::Relaxed));
-        let loads = working.map(|(index, member)| (index, member.open.load(Ordering::Relaxed)));
+    pub fn place(&self, own: usize, mut accepted: AcceptedConnection) -> Placement {
+        let working = self.threads.iter().enumerate().filter(|(_, slot)| !slot.has_ended.load(Ordering::Relaxed));
+        let loads = working.map(|(index, slot)| (index, slot.open.load(Ordering::Relaxed)));
         if loads.clone().map(|(_, open)| open).sum::<usize>() >= self.limit {
             // Threads that accept at the same moment may pass the limit by one each, which is no harm.
             return Placement::Refused;
         }
         // One that has gone already has no address, and is found out when it is read.
-        let address = newcomer.socket.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
-        newcomer.place = PeerPlace((self.hasher.hash_one(peer_of(address)) % PLACES as u64) as u16);
-        let of_peer = &self.by_peer[usize::from(newcomer.place.0)];
+        let address = accepted.socket.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
+        accepted.place = PeerPlace((self.hasher.hash_one(peer_of(address)) % PLACES as u64) as u16);
+        let of_peer = &self.by_peer[usize::from(accepted.place.0)];
         if of_peer.fetch_add(1, Ordering::Relaxed) >= self.per_peer {
             of_peer.fetch_sub(1, Ordering::Relaxed);
             return Placement::Refused;
         }
         let (emptiest, least) = loads.min_by_key(|(_, open)| *open).unwrap_or((own, 0));
-        let has = self.members[own].open.load(Ordering::Relaxed);
+        let has = self.threads[own].open.load(Ordering::Relaxed);
         if has <= least + least / SLACK {
-            self.members[own].open.fetch_add(1, Ordering::Relaxed);
-            return Placement::Own(newcomer);
+            self.threads[own].open.fetch_add(1, Ordering::Relaxed);
+            return Placement::Own(accepted);
         }
-        let member = &self.members[emptiest];
-        let mut inbox = member.inbox.lock().unwrap_or_else(PoisonError::into_inner);
-        if member.has_ended.load(Ordering::Relaxed) {
-            self.members[own].open.fetch_add(1, Ordering::Relaxed);
-            return Placement::Own(newcomer);
+        let slot = &self.threads[emptiest];
+        let mut inbox = slot.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        if slot.has_ended.load(Ordering::Relaxed) {
+            self.threads[own].open.fetch_add(1, Ordering::Relaxed);
+            return Placement::Own(accepted);
         }
-        member.open.fetch_add(1, Ordering::Relaxed);
-        inbox.push(newcomer);
+        slot.open.fetch_add(1, Ordering::Relaxed);
+        inbox.push(accepted);
         if inbox.len() == 1 {
             // A bell that is full has been rung and not been heard yet.
-            let _ = member.bell.as_ref().map(|mut bell| bell.write(&[1]));
+            let _ = slot.bell.as_ref().map(|mut bell| bell.write(&[1]));
         }
         Placement::Handed
     }
 
     /// Takes what was handed to `own`.
-    pub fn handed_to(&self, own: usize) -> Vec<Newcomer> {
-        std::mem::take(&mut *self.members[own].inbox.lock().unwrap_or_else(PoisonError::into_inner))
+    pub fn handed_to(&self, own: usize) -> Vec<AcceptedConnection> {
+        std::mem::take(&mut *self.threads[own].inbox.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// A connection of `own`, which held so much, has been closed.
     pub fn left(&self, own: usize, place: PeerPlace, held_bytes: usize) {
-        self.members[own].open.fetch_sub(1, Ordering::Relaxed);
+        self.threads[own].open.fetch_sub(1, Ordering::Relaxed);
         self.by_peer[usize::from(place.0)].fetch_sub(1, Ordering::Relaxed);
         self.held_bytes.fetch_sub(held_bytes, Ordering::Relaxed);
     }
@@ -149,10 +149,10 @@ impl Crew {
 
     /// The thread `own` has ended: it is given nothing more, and what it was given and has not taken is closed.
     pub fn retire(&self, own: usize) {
-        let mut inbox = self.members[own].inbox.lock().unwrap_or_else(PoisonError::into_inner);
-        self.members[own].has_ended.store(true, Ordering::Relaxed);
-        for newcomer in inbox.drain(..) {
-            self.left(own, newcomer.place, 0);
+        let mut inbox = self.threads[own].inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        self.threads[own].has_ended.store(true, Ordering::Relaxed);
+        for accepted in inbox.drain(..) {
+            self.left(own, accepted.place, 0);
         }
     }
 }
@@ -162,19 +162,19 @@ mod tests {
     use std::io::Read;
     use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
-    use super::{Crew, Newcomer, Placement};
+    use super::{AcceptedConnection, Balancer, Placement};
     use crate::serve::http::{Limits, LIMITS};
 
     #[test]
     fn one_busy_door_fills_all_threads_evenly_and_the_limit_holds() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        let newcomer = || Newcomer::new(TcpStream::connect(address).unwrap(), false);
-        let (crew, mut bells) = Crew::new(3, &Limits { connections: 48, ..LIMITS }).unwrap();
+        let connect = || AcceptedConnection::new(TcpStream::connect(address).unwrap(), false);
+        let (balancer, mut bells) = Balancer::new(3, &Limits { connections: 48, ..LIMITS }).unwrap();
         let mut loads = [0; 3];
         let mut kept = Vec::new();
         for _ in 0..48 {
-            match crew.place(0, newcomer()) {
+            match balancer.place(0, connect()) {
                 Placement::Own(own) => {
                     loads[0] += 1;
                     kept.push(own);
@@ -183,47 +183,49 @@ mod tests {
                 Placement::Refused => panic!("there is room"),
             }
         }
-        assert!(matches!(crew.place(1, newcomer()), Placement::Refused));
+        assert!(matches!(balancer.place(1, connect()), Placement::Refused));
         for other in [1, 2] {
             assert_eq!(bells[other].read(&mut [0; 8]).unwrap(), 1, "rung once");
-            loads[other] = crew.handed_to(other).len();
-            assert!(crew.handed_to(other).is_empty());
+            loads[other] = balancer.handed_to(other).len();
+            assert!(balancer.handed_to(other).is_empty());
         }
         assert!(loads.iter().all(|load| (15..=17).contains(load)), "{loads:?}");
-        crew.left(2, kept[0].place, 0);
-        assert!(matches!(crew.place(2, newcomer()), Placement::Own(_)));
+        balancer.left(2, kept[0].place, 0);
+        assert!(matches!(balancer.place(2, connect()), Placement::Own(_)));
     }
 
     #[test]
     fn a_thread_that_has_ended_is_given_nothing() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        let place = |crew: &Crew| crew.place(0, Newcomer::new(TcpStream::connect(address).unwrap(), false));
-        let (crew, _bells) = Crew::new(2, &LIMITS).unwrap();
-        assert!(matches!(place(&crew), Placement::Own(_)));
-        assert!(matches!(place(&crew), Placement::Handed), "the other one has none yet");
-        crew.retire(1);
-        assert!(crew.handed_to(1).is_empty(), "what it had not taken is closed");
+        let place = |balancer: &Balancer| {
+            balancer.place(0, AcceptedConnection::new(TcpStream::connect(address).unwrap(), false))
+        };
+        let (balancer, _bells) = Balancer::new(2, &LIMITS).unwrap();
+        assert!(matches!(place(&balancer), Placement::Own(_)));
+        assert!(matches!(place(&balancer), Placement::Handed), "the other one has none yet");
+        balancer.retire(1);
+        assert!(balancer.handed_to(1).is_empty(), "what it had not taken is closed");
         for _ in 0..100 {
-            assert!(matches!(place(&crew), Placement::Own(_)));
+            assert!(matches!(place(&balancer), Placement::Own(_)));
         }
-        assert!(crew.handed_to(1).is_empty());
+        assert!(balancer.handed_to(1).is_empty());
     }
 
     #[test]
     fn a_peer_has_its_limit_and_leaves_the_rest_to_others() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        let accepted = |from: [u8; 4]| {
+        let connect_from = |from: [u8; 4]| {
             let socket = leadline_sys::net::connect_tcp(address, Some(from.into()), std::time::Duration::from_secs(60));
             let kept = socket.unwrap();
-            (Newcomer::new(listener.accept().unwrap().0, false), kept)
+            (AcceptedConnection::new(listener.accept().unwrap().0, false), kept)
         };
-        let (crew, _bells) = Crew::new(1, &Limits { per_peer: 3, ..LIMITS }).unwrap();
+        let (balancer, _bells) = Balancer::new(1, &Limits { per_peer: 3, ..LIMITS }).unwrap();
         let mut open = Vec::new();
         let mut place = |from| {
-            let (newcomer, kept) = accepted(from);
-            let placement = crew.place(0, newcomer);
+            let (accepted, kept) = connect_from(from);
+            let placement = balancer.place(0, accepted);
             let is_own = matches!(placement, Placement::Own(_));
             open.push((placement, kept));
             is_own
@@ -232,7 +234,7 @@ mod tests {
         assert_eq!(greedy, [true, true, true, false, false, false]);
         assert!(place([127, 0, 0, 1]), "another peer");
         let Placement::Own(first) = &open[0].0 else { panic!() };
-        crew.left(0, first.place, 0);
-        assert!(matches!(crew.place(0, accepted([127, 0, 0, 2]).0), Placement::Own(_)), "there is room again");
+        balancer.left(0, first.place, 0);
+        assert!(matches!(balancer.place(0, connect_from([127, 0, 0, 2]).0), Placement::Own(_)), "there is room again");
     }
 }

@@ -1,4 +1,4 @@
-//! The session port's door. Newcomers introduce themselves here, all on one thread and for a bounded time and number: what is
+//! The session port's listener. Connections introduce themselves here, all on one thread and for a bounded time and number: what is
 //! garbage, half open or slow costs a descriptor for a while and no thread. A granted session gets its threads; a data flow
 //! is handed to the session whose token it knows, and a UDP flow only once its client has shown that it is at its address.
 
@@ -29,7 +29,7 @@ use crate::keys;
 
 /// What all listeners of one server share.
 #[derive(Debug)]
-pub struct House {
+pub struct ServerShared {
     /// What clients may ask for.
     pub limits: Limits,
     /// The sessions, by token.
@@ -50,7 +50,7 @@ pub struct Known {
     pub most_addresses: usize,
 }
 
-impl House {
+impl ServerShared {
     /// Without sessions yet.
     pub fn new(limits: Limits, key: Option<SharedKey>) -> Result<Self, ErrorReport> {
         let (directory, occupancy) = Default::default();
@@ -65,8 +65,8 @@ impl House {
 }
 
 /// Connections at once that have not introduced themselves, all together and of one peer.
-const MOST_NEWCOMERS: usize = 2048;
-const MOST_NEWCOMERS_OF_PEER: usize = 512;
+const MOST_PENDING: usize = 2048;
+const MOST_PENDING_OF_PEER: usize = 512;
 /// Connections, and datagrams, that are taken before the other kind has its turn.
 const PER_TURN: usize = 256;
 const LISTEN_TURN_NS: u64 = 100_000_000;
@@ -80,7 +80,7 @@ const DATAGRAMS: u64 = 1;
 pub fn listen(
     listener: TcpListener,
     socket: UdpSocket,
-    house: Arc<House>,
+    shared: Arc<ServerShared>,
     signal: Arc<ControlSignal>,
 ) -> io::Result<JoinHandle<()>> {
     listener.set_nonblocking(true)?;
@@ -88,40 +88,40 @@ pub fn listen(
     let poll = Poll::new(PER_TURN)?;
     poll.add(&listener, LISTENER, Interest::Read)?;
     poll.add(&socket, DATAGRAMS, Interest::Read)?;
-    let newcomers = Waiting::new(DATAGRAMS + 1, MOST_NEWCOMERS, MOST_NEWCOMERS_OF_PEER);
-    let mut entrance = Entrance { listener, socket, house, signal, poll, newcomers };
+    let pending = Waiting::new(DATAGRAMS + 1, MOST_PENDING, MOST_PENDING_OF_PEER);
+    let mut session_listener = SessionListener { listener, socket, shared, signal, poll, pending };
     std::thread::Builder::new()
         .name("session-listener".into())
-        .spawn(move || while !entrance.signal.stopped() && entrance.turn().is_ok() {})
+        .spawn(move || while !session_listener.signal.stopped() && session_listener.turn().is_ok() {})
 }
 
-struct Entrance {
+struct SessionListener {
     listener: TcpListener,
     socket: UdpSocket,
-    house: Arc<House>,
+    shared: Arc<ServerShared>,
     signal: Arc<ControlSignal>,
     poll: Poll,
     /// By their token in the poll.
-    newcomers: Waiting<PendingConnection>,
+    pending: Waiting<PendingConnection>,
 }
 
-impl Entrance {
+impl SessionListener {
     fn turn(&mut self) -> io::Result<()> {
         let ready: Vec<Ready> = self.poll.wait(Some(monotonic_ns() + LISTEN_TURN_NS))?.collect();
         for source in ready {
             match source.token {
                 LISTENER => self.accept(),
-                DATAGRAMS => accept_datagrams(&self.socket, &self.house),
+                DATAGRAMS => accept_datagrams(&self.socket, &self.shared),
                 token => self.hear(token),
             }
         }
         let now = monotonic_ns();
-        let idle_ns = self.house.idle_ns();
-        while let Some((token, oldest)) = self.newcomers.oldest() {
+        let idle_ns = self.shared.idle_ns();
+        while let Some((token, oldest)) = self.pending.oldest() {
             if now < oldest.since_ns.saturating_add(idle_ns) {
                 break;
             }
-            self.newcomers.remove(token);
+            self.pending.remove(token);
         }
         Ok(())
     }
@@ -134,7 +134,7 @@ impl Entrance {
                     use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
                     if !matches!(error.kind(), WouldBlock | Interrupted | ConnectionAborted) {
                         // No descriptors, most likely: those who have not introduced themselves make room.
-                        self.newcomers.make_room();
+                        self.pending.make_room();
                         std::thread::sleep(EXHAUSTED_REST);
                     }
                     return;
@@ -143,22 +143,22 @@ impl Entrance {
             if stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).is_err() {
                 continue;
             }
-            let token = self.newcomers.insert(peer_of(client.ip()), PendingConnection::new(stream, monotonic_ns()));
-            let added = self.newcomers.find(token).map(|one| self.poll.add(&one.stream, token, Interest::Read));
+            let token = self.pending.insert(peer_of(client.ip()), PendingConnection::new(stream, monotonic_ns()));
+            let added = self.pending.find(token).map(|one| self.poll.add(&one.stream, token, Interest::Read));
             if !matches!(added, Some(Ok(()))) {
-                self.newcomers.remove(token);
+                self.pending.remove(token);
             }
         }
     }
 
     fn hear(&mut self, token: u64) {
         // One that had to make room may still be among the ready ones.
-        let Some(newcomer) = self.newcomers.find(token) else { return };
-        let introduced = newcomer.hear(self.house.key.as_ref());
+        let Some(connection) = self.pending.find(token) else { return };
+        let introduced = connection.hear(self.shared.key.as_ref());
         if matches!(introduced, Ok(Introduced::NotYet)) {
             return;
         }
-        let Some(PendingConnection { mut stream, .. }) = self.newcomers.remove(token) else { return };
+        let Some(PendingConnection { mut stream, .. }) = self.pending.remove(token) else { return };
         let Ok(client) = stream.peer_addr() else { return };
         match introduced {
             Ok(Introduced::Request(request)) => {
@@ -170,7 +170,7 @@ impl Entrance {
             }
             Ok(Introduced::Flow(header)) if header.kind == HeaderKind::Address => self.note_address(header, client),
             Ok(Introduced::Flow(header)) => {
-                let session = lock(&self.house.directory).get(&header.token).map(|known| known.inbox.clone());
+                let session = lock(&self.shared.directory).get(&header.token).map(|known| known.inbox.clone());
                 if let (Some(session), Ok(())) = (session, self.poll.remove(&stream)) {
                     // A session that has no room for it did not ask for it.
                     let _ = session.try_send(Heard::Stream(header.flow, stream));
@@ -182,7 +182,7 @@ impl Entrance {
 
     /// A TCP connection cannot be made from a forged address: datagrams of the session may come from there too.
     fn note_address(&self, header: Header, client: SocketAddr) {
-        if let Some(known) = lock(&self.house.directory).get_mut(&header.token) {
+        if let Some(known) = lock(&self.shared.directory).get_mut(&header.token) {
             if known.addresses.len() < known.most_addresses && !known.addresses.contains(&client.ip()) {
                 known.addresses.push(client.ip());
             }
@@ -190,15 +190,15 @@ impl Entrance {
     }
 
     fn open_session(&self, mut control: TcpStream, client: SocketAddr, request: SessionRequest) -> io::Result<()> {
-        let share = match admit(&request.open, &self.house.limits, client.ip(), &self.house.occupancy) {
+        let share = match admit(&request.open, &self.shared.limits, client.ip(), &self.shared.occupancy) {
             Ok(share) => share,
             Err(refusal) => return say(&mut control, &FromServer::Refused(refusal)),
         };
-        let (house, signal) = (Arc::clone(&self.house), Arc::clone(&self.signal));
+        let (shared, signal) = (Arc::clone(&self.shared), Arc::clone(&self.signal));
         std::thread::Builder::new().name("session".into()).spawn(move || {
             let _share = share;
             // A client that breaks off or talks nonsense is not our failure; its session just ends.
-            let _ = session::run(control, client, request, &house, &signal);
+            let _ = session::run(control, client, request, &shared, &signal);
         })?;
         Ok(())
     }
@@ -207,7 +207,7 @@ impl Entrance {
 /// Hand flows that say hello to their session, each with a socket of its own. A source address is easily forged: what comes from an
 /// address that the session has not shown to be its own is not answered at all, and from there only what returns a nonce gets more
 /// than that nonce, in a packet that is no longer than its own.
-fn accept_datagrams(listener: &UdpSocket, house: &House) {
+fn accept_datagrams(listener: &UdpSocket, shared: &ServerShared) {
     let mut packet = [0; HEADER_BYTES];
     for _ in 0..PER_TURN {
         let (read, client) = match listener.recv_from(&mut packet) {
@@ -217,12 +217,12 @@ fn accept_datagrams(listener: &UdpSocket, house: &House) {
             Err(_) => continue,
         };
         let Ok(hello @ Header { kind: HeaderKind::Hello, .. }) = Header::parse(&packet[..read]) else { continue };
-        let session = lock(&house.directory)
+        let session = lock(&shared.directory)
             .get(&hello.token)
             .filter(|known| known.addresses.contains(&client.ip()))
             .map(|known| known.inbox.clone());
         let Some(session) = session else { continue };
-        if let HelloAnswer::Challenge(challenge) = house.check.handle_hello(&hello, client) {
+        if let HelloAnswer::Challenge(challenge) = shared.check.handle_hello(&hello, client) {
             challenge.write(&mut packet);
             // One that cannot be sent is like one that is lost: the client asks again.
             let _ = listener.send_to(&packet, client);
