@@ -29,7 +29,7 @@ pub use self::setup::{behaviour, tls};
 use self::balancer::Balancer;
 use self::epoll::EpollWorker;
 use self::uring::UringWorker;
-use self::worker::{Door, Post};
+use self::worker::{Listener, WorkerContext};
 use crate::control_signal::ControlSignal;
 
 /// More threads than this find nothing to do that the rest of the host would not rather do.
@@ -112,25 +112,25 @@ enum Engine {
 fn listen_within(limits: Limits, engine: Engine, service: Service, signal: &Arc<ControlSignal>) -> io::Result<()> {
     let available = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
     let threads = service.threads.map_or(available, |threads| (threads as usize).clamp(1, MOST_THREADS));
-    let doors = service.plain.len() + service.secure.len();
+    let listeners = service.plain.len() + service.secure.len();
     let share = limits.connections / threads;
     let wanted = (share + share / 4 + SPARE_CONNECTIONS).min(limits.connections);
-    let (mut rings, connections, engine) = match rings(engine, threads, doors, wanted) {
+    let (mut rings, connections, engine) = match rings(engine, threads, listeners, wanted) {
         Ok((rings, connections)) => (rings, connections, "io_uring".to_owned()),
         Err(error) => (Vec::new(), 0, format!("epoll: io_uring is not to be had ({})", plain_text(&error))),
     };
-    let (balancer, bells) = Balancer::new(threads, &limits)?;
+    let (balancer, wake_sockets) = Balancer::new(threads, &limits)?;
     let balancer = Arc::new(balancer);
     let setup = Setup { behaviour: service.behaviour, stalls: service.stalls, started_ns: monotonic_ns(), engine };
-    for (own, (responder, bell)) in Responder::group(threads, setup).into_iter().zip(bells).enumerate() {
-        let post = post(own, &service, responder, bell, limits, &balancer, signal)?;
+    for (own, (responder, wake_socket)) in Responder::group(threads, setup).into_iter().zip(wake_sockets).enumerate() {
+        let context = worker_context(own, &service, responder, wake_socket, limits, &balancer, signal)?;
         let ring = rings.pop();
         let balancer = Arc::clone(&balancer);
         std::thread::Builder::new().name(format!("http-serve-{own}")).spawn(move || {
             be_punctual();
             let served = match ring {
-                Some(ring) => UringWorker::new(post, ring, connections).and_then(UringWorker::run),
-                None => EpollWorker::new(post).and_then(EpollWorker::run),
+                Some(ring) => UringWorker::new(context, ring, connections).and_then(UringWorker::run),
+                None => EpollWorker::new(context).and_then(EpollWorker::run),
             };
             // A loop that fails leaves nothing to serve with: its clients see their connections close, and the other threads serve
             // those that come.
@@ -143,32 +143,33 @@ fn listen_within(limits: Limits, engine: Engine, service: Service, signal: &Arc<
     Ok(())
 }
 
-fn post(
+fn worker_context(
     own: usize,
     service: &Service,
     responder: Responder,
-    bell: UnixStream,
+    wake_socket: UnixStream,
     limits: Limits,
     balancer: &Arc<Balancer>,
     signal: &Arc<ControlSignal>,
-) -> io::Result<Post> {
-    let doors = [(&service.plain, false), (&service.secure, true)];
-    let doors = doors.into_iter().flat_map(|(listeners, over_tls)| listeners.iter().map(move |each| (each, over_tls)));
-    let doors = doors
-        .map(|(listener, over_tls)| Ok(Door { listener: listener.try_clone()?, over_tls }))
+) -> io::Result<WorkerContext> {
+    let listeners = [(&service.plain, false), (&service.secure, true)];
+    let listeners =
+        listeners.into_iter().flat_map(|(listeners, over_tls)| listeners.iter().map(move |each| (each, over_tls)));
+    let listeners = listeners
+        .map(|(listener, over_tls)| Ok(Listener { socket: listener.try_clone()?, over_tls }))
         .collect::<io::Result<Vec<_>>>()?;
     let (balancer, signal, tls) = (Arc::clone(balancer), Arc::clone(signal), service.tls.clone());
-    Ok(Post { own, doors, bell, balancer, signal, responder, tls, limits })
+    Ok(WorkerContext { own, listeners, wake_socket, balancer, signal, responder, tls, limits })
 }
 
 /// A ring for each thread and how many connections it is for, or the reason why there is none.
-fn rings(engine: Engine, threads: usize, doors: usize, wanted: usize) -> io::Result<(Vec<Ring>, usize)> {
+fn rings(engine: Engine, threads: usize, listeners: usize, wanted: usize) -> io::Result<(Vec<Ring>, usize)> {
     if engine != Engine::Best {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "not asked for"));
     }
     let mut connections = wanted;
     loop {
-        match (0..threads).map(|_| uring::ring(doors, connections)).collect::<io::Result<Vec<_>>>() {
+        match (0..threads).map(|_| uring::ring(listeners, connections)).collect::<io::Result<Vec<_>>>() {
             Ok(rings) => return Ok((rings, connections)),
             // A ring may have no more slots than its process may have descriptors.
             Err(error) if is_exhausted(&error) && connections / 2 >= LEAST_CONNECTIONS => connections /= 2,

@@ -16,11 +16,11 @@ use crate::serve::admission::peer_of;
 const SLACK: usize = 16;
 
 /// Counters of peers. Two peers that share one, which no peer can bring about since the hash is keyed, share the limit.
-const PLACES: usize = 1 << 14;
+const BUCKETS: usize = 1 << 14;
 
 /// Which counter a peer's connections are counted in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PeerPlace(u16);
+pub struct PeerBucket(u16);
 
 /// A connection on its way to the thread that will serve it.
 pub struct AcceptedConnection {
@@ -28,13 +28,13 @@ pub struct AcceptedConnection {
     /// Whether it came to a port that speaks TLS.
     pub over_tls: bool,
     /// The peer that it is counted for, once it has been placed.
-    pub place: PeerPlace,
+    pub bucket: PeerBucket,
 }
 
 impl AcceptedConnection {
     /// That was just accepted.
     pub fn new(socket: TcpStream, over_tls: bool) -> Self {
-        Self { socket, over_tls, place: PeerPlace::default() }
+        Self { socket, over_tls, bucket: PeerBucket::default() }
     }
 }
 
@@ -55,7 +55,7 @@ struct ThreadSlot {
     /// Changes only while `inbox` is locked.
     has_ended: AtomicBool,
     inbox: Mutex<Vec<AcceptedConnection>>,
-    bell: Option<UnixStream>,
+    wake_socket: Option<UnixStream>,
 }
 
 /// What becomes of a connection that was accepted.
@@ -72,12 +72,12 @@ impl Balancer {
     /// A balancer of `threads`, and for each the end of a socket that becomes readable when it has been handed something.
     pub fn new(threads: usize, limits: &Limits) -> io::Result<(Self, Vec<UnixStream>)> {
         let mut threads = Vec::with_capacity(threads);
-        let mut bells = Vec::with_capacity(threads);
+        let mut wake_sockets = Vec::with_capacity(threads);
         for _ in 0..threads {
-            let (bell, heard) = UnixStream::pair()?;
-            bell.set_nonblocking(true)?;
-            threads.push(ThreadSlot { bell: Some(bell), ..ThreadSlot::default() });
-            bells.push(heard);
+            let (wake_socket, woken) = UnixStream::pair()?;
+            wake_socket.set_nonblocking(true)?;
+            threads.push(ThreadSlot { wake_socket: Some(wake_socket), ..ThreadSlot::default() });
+            wake_sockets.push(woken);
         }
         let balancer = Self {
             threads: threads.into(),
@@ -85,10 +85,10 @@ impl Balancer {
             per_peer: limits.per_peer,
             memory_bytes: limits.memory_bytes,
             hasher: RandomState::new(),
-            by_peer: (0..PLACES).map(|_| AtomicUsize::new(0)).collect(),
+            by_peer: (0..BUCKETS).map(|_| AtomicUsize::new(0)).collect(),
             held_bytes: AtomicUsize::new(0),
         };
-        Ok((balancer, bells))
+        Ok((balancer, wake_sockets))
     }
 
     /// Decides who serves a connection that `own` has accepted.
@@ -101,8 +101,8 @@ impl Balancer {
         }
         // One that has gone already has no address, and is found out when it is read.
         let address = accepted.socket.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
-        accepted.place = PeerPlace((self.hasher.hash_one(peer_of(address)) % PLACES as u64) as u16);
-        let of_peer = &self.by_peer[usize::from(accepted.place.0)];
+        accepted.bucket = PeerBucket((self.hasher.hash_one(peer_of(address)) % BUCKETS as u64) as u16);
+        let of_peer = &self.by_peer[usize::from(accepted.bucket.0)];
         if of_peer.fetch_add(1, Ordering::Relaxed) >= self.per_peer {
             of_peer.fetch_sub(1, Ordering::Relaxed);
             return Placement::Refused;
@@ -122,26 +122,26 @@ impl Balancer {
         slot.open.fetch_add(1, Ordering::Relaxed);
         inbox.push(accepted);
         if inbox.len() == 1 {
-            // A bell that is full has been rung and not been heard yet.
-            let _ = slot.bell.as_ref().map(|mut bell| bell.write(&[1]));
+            // A wake socket that is full has not been read yet.
+            let _ = slot.wake_socket.as_ref().map(|mut wake_socket| wake_socket.write(&[1]));
         }
         Placement::Handed
     }
 
     /// Takes what was handed to `own`.
-    pub fn handed_to(&self, own: usize) -> Vec<AcceptedConnection> {
+    pub fn take_handed_over(&self, own: usize) -> Vec<AcceptedConnection> {
         std::mem::take(&mut *self.threads[own].inbox.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// A connection of `own`, which held so much, has been closed.
-    pub fn left(&self, own: usize, place: PeerPlace, held_bytes: usize) {
+    pub fn release(&self, own: usize, bucket: PeerBucket, held_bytes: usize) {
         self.threads[own].open.fetch_sub(1, Ordering::Relaxed);
-        self.by_peer[usize::from(place.0)].fetch_sub(1, Ordering::Relaxed);
+        self.by_peer[usize::from(bucket.0)].fetch_sub(1, Ordering::Relaxed);
         self.held_bytes.fetch_sub(held_bytes, Ordering::Relaxed);
     }
 
     /// A connection holds another amount, bytes; says whether all together hold no more than they may.
-    pub fn hold(&self, before_bytes: usize, held_bytes: usize) -> bool {
+    pub fn update_held(&self, before_bytes: usize, held_bytes: usize) -> bool {
         self.held_bytes.fetch_add(held_bytes, Ordering::Relaxed);
         let all_bytes = self.held_bytes.fetch_sub(before_bytes, Ordering::Relaxed) - before_bytes;
         all_bytes <= self.memory_bytes
@@ -152,7 +152,7 @@ impl Balancer {
         let mut inbox = self.threads[own].inbox.lock().unwrap_or_else(PoisonError::into_inner);
         self.threads[own].has_ended.store(true, Ordering::Relaxed);
         for accepted in inbox.drain(..) {
-            self.left(own, accepted.place, 0);
+            self.release(own, accepted.bucket, 0);
         }
     }
 }
@@ -166,11 +166,11 @@ mod tests {
     use crate::serve::http::{Limits, LIMITS};
 
     #[test]
-    fn one_busy_door_fills_all_threads_evenly_and_the_limit_holds() {
+    fn one_busy_listener_fills_all_threads_evenly_within_the_limit() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let connect = || AcceptedConnection::new(TcpStream::connect(address).unwrap(), false);
-        let (balancer, mut bells) = Balancer::new(3, &Limits { connections: 48, ..LIMITS }).unwrap();
+        let (balancer, mut wake_sockets) = Balancer::new(3, &Limits { connections: 48, ..LIMITS }).unwrap();
         let mut loads = [0; 3];
         let mut kept = Vec::new();
         for _ in 0..48 {
@@ -185,12 +185,12 @@ mod tests {
         }
         assert!(matches!(balancer.place(1, connect()), Placement::Refused));
         for other in [1, 2] {
-            assert_eq!(bells[other].read(&mut [0; 8]).unwrap(), 1, "rung once");
-            loads[other] = balancer.handed_to(other).len();
-            assert!(balancer.handed_to(other).is_empty());
+            assert_eq!(wake_sockets[other].read(&mut [0; 8]).unwrap(), 1, "woken once");
+            loads[other] = balancer.take_handed_over(other).len();
+            assert!(balancer.take_handed_over(other).is_empty());
         }
         assert!(loads.iter().all(|load| (15..=17).contains(load)), "{loads:?}");
-        balancer.left(2, kept[0].place, 0);
+        balancer.release(2, kept[0].bucket, 0);
         assert!(matches!(balancer.place(2, connect()), Placement::Own(_)));
     }
 
@@ -205,15 +205,15 @@ mod tests {
         assert!(matches!(place(&balancer), Placement::Own(_)));
         assert!(matches!(place(&balancer), Placement::Handed), "the other one has none yet");
         balancer.retire(1);
-        assert!(balancer.handed_to(1).is_empty(), "what it had not taken is closed");
+        assert!(balancer.take_handed_over(1).is_empty(), "what it had not taken is closed");
         for _ in 0..100 {
             assert!(matches!(place(&balancer), Placement::Own(_)));
         }
-        assert!(balancer.handed_to(1).is_empty());
+        assert!(balancer.take_handed_over(1).is_empty());
     }
 
     #[test]
-    fn a_peer_has_its_limit_and_leaves_the_rest_to_others() {
+    fn the_limit_of_a_peer_leaves_room_for_others() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let connect_from = |from: [u8; 4]| {
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(greedy, [true, true, true, false, false, false]);
         assert!(place([127, 0, 0, 1]), "another peer");
         let Placement::Own(first) = &open[0].0 else { panic!() };
-        balancer.left(0, first.place, 0);
+        balancer.release(0, first.bucket, 0);
         assert!(matches!(balancer.place(0, connect_from([127, 0, 0, 2]).0), Placement::Own(_)), "there is room again");
     }
 }

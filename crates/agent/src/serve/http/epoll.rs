@@ -10,7 +10,7 @@ use leadline_sys::poll::{Interest, Poll, Ready};
 
 use super::balancer::{AcceptedConnection, Placement};
 use super::table::Connection;
-use super::worker::{Post, Worker};
+use super::worker::{Worker, WorkerContext};
 
 /// One read takes at most this much, bytes.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -20,9 +20,9 @@ const CALLS_PER_TURN: usize = 8;
 /// Ready connections per wait.
 const BATCH: usize = 512;
 
-/// Tokens from here on are doors; the last token is the bell.
-const DOORS: u64 = 1 << 32;
-const BELL: u64 = u64::MAX;
+/// Tokens from here on are listeners; the last token is the wake socket.
+const LISTENERS: u64 = 1 << 32;
+const WAKE: u64 = u64::MAX;
 
 /// What a connection's socket is watched for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,54 +42,54 @@ pub struct EpollWorker {
 }
 
 impl EpollWorker {
-    pub fn new(post: Post) -> io::Result<Self> {
+    pub fn new(context: WorkerContext) -> io::Result<Self> {
         let poll = Poll::new(BATCH)?;
-        for (token, door) in (DOORS..).zip(&post.doors) {
-            door.listener.set_nonblocking(true)?;
-            poll.add(&door.listener, token, Interest::Read)?;
+        for (token, listener) in (LISTENERS..).zip(&context.listeners) {
+            listener.socket.set_nonblocking(true)?;
+            poll.add(&listener.socket, token, Interest::Read)?;
         }
-        post.bell.set_nonblocking(true)?;
-        poll.add(&post.bell, BELL, Interest::Read)?;
+        context.wake_socket.set_nonblocking(true)?;
+        poll.add(&context.wake_socket, WAKE, Interest::Read)?;
         let buffer = vec![0; BUFFER_BYTES].into_boxed_slice();
-        let most = post.limits.connections;
-        Ok(Self { worker: Worker::new(post, most), poll, buffer, ready: Vec::with_capacity(BATCH) })
+        let most = context.limits.connections;
+        Ok(Self { worker: Worker::new(context, most), poll, buffer, ready: Vec::with_capacity(BATCH) })
     }
 
     /// Serves until it is signalled to stop, or the poll fails.
     pub fn run(mut self) -> io::Result<()> {
-        while !self.worker.post.signal.stopped() {
-            if let Err(error) = self.turn() {
-                self.worker.dismiss_all();
+        while !self.worker.context.signal.stopped() {
+            if let Err(error) = self.run_once() {
+                self.worker.close_all();
                 return Err(error);
             }
         }
         Ok(())
     }
 
-    fn turn(&mut self) -> io::Result<()> {
+    fn run_once(&mut self) -> io::Result<()> {
         let now_ns = monotonic_ns();
-        if self.worker.is_rested(now_ns) {
-            for (token, door) in (DOORS..).zip(&self.worker.post.doors) {
-                self.poll.add(&door.listener, token, Interest::Read)?;
+        if self.worker.take_accept_resumed(now_ns) {
+            for (token, listener) in (LISTENERS..).zip(&self.worker.context.listeners) {
+                self.poll.add(&listener.socket, token, Interest::Read)?;
             }
         }
         for index in self.worker.table.overdue(now_ns) {
-            self.worker.post.responder.expired();
-            self.worker.dismiss(index);
+            self.worker.context.responder.expired();
+            self.worker.close(index);
         }
         self.ready.clear();
-        self.ready.extend(self.poll.wait(Some(self.worker.until(now_ns)))?);
-        let mut now_ns = self.worker.look();
-        self.fire(now_ns);
+        self.ready.extend(self.poll.wait(Some(self.worker.wait_until_ns(now_ns)))?);
+        let mut now_ns = self.worker.now_after_stall();
+        self.fire_timers(now_ns);
         for place in 0..self.ready.len() {
             if self.worker.is_timed() {
-                now_ns = self.worker.look();
-                self.fire(now_ns);
+                now_ns = self.worker.now_after_stall();
+                self.fire_timers(now_ns);
             }
             let ready = self.ready[place];
-            match (ready.token, ready.token.checked_sub(DOORS)) {
-                (BELL, _) => self.hear(now_ns),
-                (_, Some(door)) => self.accept(door as usize, now_ns)?,
+            match (ready.token, ready.token.checked_sub(LISTENERS)) {
+                (WAKE, _) => self.take_handed_over(now_ns),
+                (_, Some(listener)) => self.accept(listener as usize, now_ns)?,
                 (index, None) => self.serve(index as usize, now_ns),
             }
         }
@@ -97,33 +97,33 @@ impl EpollWorker {
     }
 
     /// Gives out the answers that are due.
-    fn fire(&mut self, now_ns: u64) {
+    fn fire_timers(&mut self, now_ns: u64) {
         while let Some(index) = self.worker.table.pop_due(now_ns) {
             if let Some(connection) = self.worker.table.find(index) {
-                connection.peer.wake(&mut self.worker.post.responder, now_ns);
+                connection.peer.wake(&mut self.worker.context.responder, now_ns);
                 self.serve(index, now_ns);
             }
         }
     }
 
     /// Takes one connection: the other threads, which wake too, get theirs.
-    fn accept(&mut self, door: usize, now_ns: u64) -> io::Result<()> {
-        let Worker { post, .. } = &self.worker;
-        let door = &post.doors[door];
-        match door.listener.accept() {
+    fn accept(&mut self, listener: usize, now_ns: u64) -> io::Result<()> {
+        let Worker { context, .. } = &self.worker;
+        let listener = &context.listeners[listener];
+        match listener.socket.accept() {
             Ok((socket, _)) => {
-                post.responder.accepted();
-                match post.balancer.place(post.own, AcceptedConnection::new(socket, door.over_tls)) {
-                    Placement::Own(accepted) => self.adopt(accepted, now_ns),
+                context.responder.accepted();
+                match context.balancer.place(context.own, AcceptedConnection::new(socket, listener.over_tls)) {
+                    Placement::Own(accepted) => self.add_connection(accepted, now_ns),
                     Placement::Handed => {}
-                    Placement::Refused => post.responder.refused(),
+                    Placement::Refused => context.responder.refused(),
                 }
             }
             Err(error) => match error.kind() {
                 ErrorKind::WouldBlock | ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
-                _ if self.worker.rest() => {
-                    for door in &self.worker.post.doors {
-                        self.poll.remove(&door.listener)?;
+                _ if self.worker.pause_accepting() => {
+                    for listener in &self.worker.context.listeners {
+                        self.poll.remove(&listener.socket)?;
                     }
                 }
                 _ => {}
@@ -133,28 +133,28 @@ impl EpollWorker {
     }
 
     /// Takes what other threads have handed over.
-    fn hear(&mut self, now_ns: u64) {
-        let mut rung = [0; 16];
-        while matches!((&self.worker.post.bell).read(&mut rung), Ok(1..)) {}
-        for accepted in self.worker.post.balancer.handed_to(self.worker.post.own) {
-            self.adopt(accepted, now_ns);
+    fn take_handed_over(&mut self, now_ns: u64) {
+        let mut discarded = [0; 16];
+        while matches!((&self.worker.context.wake_socket).read(&mut discarded), Ok(1..)) {}
+        for accepted in self.worker.context.balancer.take_handed_over(self.worker.context.own) {
+            self.add_connection(accepted, now_ns);
         }
     }
 
     /// A connection that fails here is one that its peer has already given up.
-    fn adopt(&mut self, accepted: AcceptedConnection, now_ns: u64) {
-        let Some(index) = self.worker.welcome(accepted, Watch::Nothing, now_ns) else { return };
+    fn add_connection(&mut self, accepted: AcceptedConnection, now_ns: u64) {
+        let Some(index) = self.worker.admit(accepted, Watch::Nothing, now_ns) else { return };
         let Some(connection) = self.worker.table.find(index) else { return };
         let ready = connection.socket.set_nonblocking(true);
         if ready.and_then(|()| connection.watch(&self.poll, index as u64)).is_err() {
-            self.worker.dismiss(index);
+            self.worker.close(index);
         }
     }
 
     fn serve(&mut self, index: usize, now_ns: u64) {
         let Some(connection) = self.worker.table.find(index) else { return };
         connection.seen_ns = now_ns;
-        let advanced = connection.advance(&mut self.worker.post.responder, now_ns, &mut self.buffer);
+        let advanced = connection.advance(&mut self.worker.context.responder, now_ns, &mut self.buffer);
         let outcome = advanced.and_then(|goes_on| {
             if goes_on {
                 connection.watch(&self.poll, index as u64)?;
@@ -162,8 +162,8 @@ impl EpollWorker {
             Ok(goes_on)
         });
         match outcome {
-            Ok(true) if self.worker.may_hold(index) => self.worker.table.set_timer(index),
-            _ => self.worker.dismiss(index),
+            Ok(true) if self.worker.is_within_memory(index) => self.worker.table.set_timer(index),
+            _ => self.worker.close(index),
         }
     }
 }

@@ -1,10 +1,10 @@
-//! A thread's connections: who is there, whose answer is due when, who has been silent for too long. Owns what is alike for
+//! A thread's connections: its timers for delayed answers and for silent peers. Owns what is alike for
 //! every way of moving bytes; refuses more connections than it was made for.
 
 use std::collections::BTreeSet;
 use std::net::TcpStream;
 
-use super::balancer::{AcceptedConnection, PeerPlace};
+use super::balancer::{AcceptedConnection, PeerBucket};
 use super::peer::Peer;
 use super::{Limits, LINGER_BYTES};
 
@@ -23,15 +23,15 @@ pub struct Connection<E> {
     /// Once the last answer is out: how much more input is taken and dropped, bytes.
     pub linger_bytes: Option<usize>,
     /// Which peer it is counted as.
-    pub place: PeerPlace,
+    pub bucket: PeerBucket,
     /// What it was last counted to hold, bytes.
     pub held_bytes: usize,
 }
 
 impl<E> Connection<E> {
     pub fn new(accepted: AcceptedConnection, peer: Peer, engine: E, now_ns: u64) -> Self {
-        let AcceptedConnection { socket, place, .. } = accepted;
-        Self { socket, peer, engine, seen_ns: now_ns, due_ns: None, linger_bytes: None, place, held_bytes: 0 }
+        let AcceptedConnection { socket, bucket, .. } = accepted;
+        Self { socket, peer, engine, seen_ns: now_ns, due_ns: None, linger_bytes: None, bucket, held_bytes: 0 }
     }
 
     /// From now on only the peer's end is waited for: closing with input unread would reset the answer.

@@ -29,15 +29,15 @@ on_both_engines!(
     a_silent_connection_is_closed,
     pipelined_answers_come_in_order_and_not_before_their_time,
     long_bodies_arrive_whole_over_slow_readers,
-    a_delay_holds_nobody_else_up,
-    connections_close_after_so_many_answers,
-    who_sends_and_does_not_read_is_held_off_and_goes_on_later,
+    a_delayed_answer_delays_no_other_connection,
+    connections_close_after_their_number_of_answers,
+    a_peer_that_does_not_read_is_paused_and_resumed,
     a_peer_that_ends_its_side_still_gets_its_answer,
     many_connections_are_spread_over_threads_and_all_counted,
     nothing_moves_during_a_stall,
     tls_answers_and_counts_its_handshakes,
     tls_garbage_is_counted_and_closed,
-    who_holds_much_is_closed_once_all_hold_too_much_and_others_are_served,
+    the_largest_holder_of_memory_is_closed_and_others_are_served,
 );
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -163,7 +163,7 @@ fn long_bodies_arrive_whole_over_slow_readers(engine: Engine) {
     assert!(server.counted("bytes_sent") > 30_079_096);
 }
 
-fn a_delay_holds_nobody_else_up(engine: Engine) {
+fn a_delayed_answer_delays_no_other_connection(engine: Engine) {
     let server = serve(engine, LIMITS, Service { threads: Some(1), ..plain() });
     let (mut slow, quick) = (server.connect(), server.connect());
     slow.write_all(&get("/?delay=1000s")).unwrap();
@@ -174,7 +174,7 @@ fn a_delay_holds_nobody_else_up(engine: Engine) {
     assert_eq!(server.counted("status_2xx"), 100);
 }
 
-fn connections_close_after_so_many_answers(engine: Engine) {
+fn connections_close_after_their_number_of_answers(engine: Engine) {
     let behaviour = Behaviour { close_after: Some(3), ..Behaviour::default() };
     let server = serve(engine, LIMITS, Service { behaviour, ..plain() });
     let mut socket = server.connect();
@@ -185,7 +185,7 @@ fn connections_close_after_so_many_answers(engine: Engine) {
     assert_eq!(server.counted("requests"), 3);
 }
 
-fn who_sends_and_does_not_read_is_held_off_and_goes_on_later(engine: Engine) {
+fn a_peer_that_does_not_read_is_paused_and_resumed(engine: Engine) {
     let server = serve(engine, LIMITS, plain());
     let mut socket = server.connect();
     let one = get("/?size=4096");
@@ -258,7 +258,7 @@ fn nothing_moves_during_a_stall(engine: Engine) {
     }
 }
 
-fn who_holds_much_is_closed_once_all_hold_too_much_and_others_are_served(engine: Engine) {
+fn the_largest_holder_of_memory_is_closed_and_others_are_served(engine: Engine) {
     const HEAD_BYTES: usize = 40 << 10;
     const MEMORY_BYTES: usize = 1 << 20;
     let server = serve(engine, Limits { memory_bytes: MEMORY_BYTES, ..LIMITS }, plain());

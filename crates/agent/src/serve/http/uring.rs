@@ -8,7 +8,7 @@ use leadline_http::BLOCKS;
 use leadline_sys::ring::{Completion, Options, Ring};
 
 use super::balancer::{AcceptedConnection, Placement};
-use super::worker::{Post, Worker};
+use super::worker::{Worker, WorkerContext};
 
 /// Buffers that all connections receive into, and a buffer's size.
 const BUFFERS: u16 = 256;
@@ -18,8 +18,8 @@ const BATCH: u32 = 64;
 /// A piece of a body longer than this is sent from where it lies.
 const COPIED_BYTES: usize = 4096;
 
-/// The ring's slots: the bell, then the doors, then connections.
-const BELL: usize = 0;
+/// The ring's slots: the wake socket, then the listeners, then connections.
+const WAKE: usize = 0;
 
 /// How far a connection's output has been given to the ring.
 #[derive(Default)]
@@ -37,99 +37,99 @@ pub struct UringWorker {
     first: usize,
 }
 
-/// A ring for `connections` at once beside the bell and the doors.
-pub fn ring(doors: usize, connections: usize) -> io::Result<Ring> {
-    let slots = u32::try_from(1 + doors + connections).unwrap_or(u32::MAX);
+/// A ring for `connections` at once beside the wake socket and the listeners.
+pub fn ring(listeners: usize, connections: usize) -> io::Result<Ring> {
+    let slots = u32::try_from(1 + listeners + connections).unwrap_or(u32::MAX);
     let options = Options { slots, buffers: BUFFERS, buffer_bytes: BUFFER_BYTES, batch: BATCH, awake_ns: 0 };
     Ring::new(&options, BLOCKS.into())
 }
 
 impl UringWorker {
-    /// Takes over a ring that was made for as many doors and connections; on the thread that will use it.
-    pub fn new(post: Post, mut ring: Ring, connections: usize) -> io::Result<Self> {
+    /// Takes over a ring that was made for as many listeners and connections; on the thread that will use it.
+    pub fn new(context: WorkerContext, mut ring: Ring, connections: usize) -> io::Result<Self> {
         ring.enable()?;
-        ring.attach(BELL, &post.bell, false)?;
-        for (slot, door) in (BELL + 1..).zip(&post.doors) {
-            ring.accept(slot, &door.listener)?;
+        ring.attach(WAKE, &context.wake_socket, false)?;
+        for (slot, listener) in (WAKE + 1..).zip(&context.listeners) {
+            ring.accept(slot, &listener.socket)?;
         }
-        let first = BELL + 1 + post.doors.len();
-        Ok(Self { worker: Worker::new(post, connections), ring, first })
+        let first = WAKE + 1 + context.listeners.len();
+        Ok(Self { worker: Worker::new(context, connections), ring, first })
     }
 
     /// Serves until it is signalled to stop, or the ring fails.
     pub fn run(mut self) -> io::Result<()> {
-        while !self.worker.post.signal.stopped() {
-            if let Err(error) = self.turn() {
-                self.worker.dismiss_all();
+        while !self.worker.context.signal.stopped() {
+            if let Err(error) = self.run_once() {
+                self.worker.close_all();
                 return Err(error);
             }
         }
         Ok(())
     }
 
-    fn turn(&mut self) -> io::Result<()> {
+    fn run_once(&mut self) -> io::Result<()> {
         // What is queued goes with the wait, so that has to be outside of a stall, too.
-        let now_ns = self.worker.look();
-        if self.worker.is_rested(now_ns) {
+        let now_ns = self.worker.now_after_stall();
+        if self.worker.take_accept_resumed(now_ns) {
             // Those that did not end go on as they are.
-            for (slot, door) in (BELL + 1..).zip(&self.worker.post.doors) {
-                self.ring.accept(slot, &door.listener)?;
+            for (slot, listener) in (WAKE + 1..).zip(&self.worker.context.listeners) {
+                self.ring.accept(slot, &listener.socket)?;
             }
         }
         for index in self.worker.table.overdue(now_ns) {
-            self.worker.post.responder.expired();
+            self.worker.context.responder.expired();
             self.close(index)?;
         }
-        self.ring.wait(self.worker.until(now_ns))?;
-        let mut now_ns = self.worker.look();
-        self.fire(now_ns)?;
+        self.ring.wait(self.worker.wait_until_ns(now_ns))?;
+        let mut now_ns = self.worker.now_after_stall();
+        self.fire_timers(now_ns)?;
         while let Some((slot, _, completion)) = self.ring.completion()? {
             if self.worker.is_timed() {
-                now_ns = self.worker.look();
-                self.fire(now_ns)?;
+                now_ns = self.worker.now_after_stall();
+                self.fire_timers(now_ns)?;
             }
             match slot.checked_sub(self.first) {
                 Some(index) => self.serve(index, now_ns, completion)?,
-                None if slot == BELL => self.hear(now_ns)?,
-                None => self.accepted(slot, now_ns, completion)?,
+                None if slot == WAKE => self.take_handed_over(now_ns)?,
+                None => self.on_accept(slot, now_ns, completion)?,
             }
         }
         Ok(())
     }
 
     /// Gives out the answers that are due.
-    fn fire(&mut self, now_ns: u64) -> io::Result<()> {
+    fn fire_timers(&mut self, now_ns: u64) -> io::Result<()> {
         while let Some(index) = self.worker.table.pop_due(now_ns) {
             if let Some(connection) = self.worker.table.find(index) {
-                connection.peer.wake(&mut self.worker.post.responder, now_ns);
+                connection.peer.wake(&mut self.worker.context.responder, now_ns);
                 self.pump(index)?;
             }
         }
         Ok(())
     }
 
-    fn accepted(&mut self, slot: usize, now_ns: u64, completion: Completion) -> io::Result<()> {
-        let Worker { post, .. } = &self.worker;
-        let door = &post.doors[slot - BELL - 1];
+    fn on_accept(&mut self, slot: usize, now_ns: u64, completion: Completion) -> io::Result<()> {
+        let Worker { context, .. } = &self.worker;
+        let listener = &context.listeners[slot - WAKE - 1];
         match completion {
             Completion::Accepted(socket) => {
-                post.responder.accepted();
-                let accepted = AcceptedConnection::new(TcpStream::from(socket), door.over_tls);
-                match post.balancer.place(post.own, accepted) {
-                    Placement::Own(accepted) => self.adopt(accepted, now_ns),
+                context.responder.accepted();
+                let accepted = AcceptedConnection::new(TcpStream::from(socket), listener.over_tls);
+                match context.balancer.place(context.own, accepted) {
+                    Placement::Own(accepted) => self.add_connection(accepted, now_ns),
                     Placement::Handed => Ok(()),
                     Placement::Refused => {
-                        post.responder.refused();
+                        context.responder.refused();
                         Ok(())
                     }
                 }
             }
             Completion::Ended(Err(error)) => match error.kind() {
                 ErrorKind::ConnectionAborted | ErrorKind::Interrupted | ErrorKind::WouldBlock => {
-                    self.ring.accept(slot, &door.listener)
+                    self.ring.accept(slot, &listener.socket)
                 }
                 _ => {
-                    self.worker.rest();
+                    self.worker.pause_accepting();
                     Ok(())
                 }
             },
@@ -138,15 +138,15 @@ impl UringWorker {
     }
 
     /// Takes what other threads have handed over.
-    fn hear(&mut self, now_ns: u64) -> io::Result<()> {
-        for accepted in self.worker.post.balancer.handed_to(self.worker.post.own) {
-            self.adopt(accepted, now_ns)?;
+    fn take_handed_over(&mut self, now_ns: u64) -> io::Result<()> {
+        for accepted in self.worker.context.balancer.take_handed_over(self.worker.context.own) {
+            self.add_connection(accepted, now_ns)?;
         }
         Ok(())
     }
 
-    fn adopt(&mut self, accepted: AcceptedConnection, now_ns: u64) -> io::Result<()> {
-        let Some(index) = self.worker.welcome(accepted, Flow::default(), now_ns) else { return Ok(()) };
+    fn add_connection(&mut self, accepted: AcceptedConnection, now_ns: u64) -> io::Result<()> {
+        let Some(index) = self.worker.admit(accepted, Flow::default(), now_ns) else { return Ok(()) };
         let Some(connection) = self.worker.table.find(index) else { return Ok(()) };
         match self.ring.attach(self.first + index, &connection.socket, false) {
             // One that fails here is one that the host has no room for.
@@ -157,7 +157,7 @@ impl UringWorker {
 
     fn close(&mut self, index: usize) -> io::Result<()> {
         self.ring.detach(self.first + index)?;
-        self.worker.dismiss(index);
+        self.worker.close(index);
         Ok(())
     }
 
@@ -165,7 +165,7 @@ impl UringWorker {
     fn serve(&mut self, index: usize, now_ns: u64, completion: Completion) -> io::Result<()> {
         let Some(connection) = self.worker.table.find(index) else { return Ok(()) };
         connection.seen_ns = now_ns;
-        let responder = &mut self.worker.post.responder;
+        let responder = &mut self.worker.context.responder;
         match completion {
             Completion::Received if connection.linger_bytes.is_some() => {
                 if !connection.linger(self.ring.received().len()) {
@@ -184,7 +184,7 @@ impl UringWorker {
             Completion::Ended(Err(_)) | Completion::NotSent(..) => return self.close(index),
             Completion::Writable | Completion::Accepted(_) => {}
         }
-        if !self.worker.may_hold(index) {
+        if !self.worker.is_within_memory(index) {
             return self.close(index);
         }
         self.pump(index)

@@ -1,4 +1,4 @@
-//! What a thread of the responder is, whatever moves its bytes: its doors, its slot in the balancer, its connections, and its
+//! What a thread of the responder is, whatever moves its bytes: its listeners, its slot in the balancer, its connections, and its
 //! view of the time, in which stalls do not exist.
 
 use std::net::TcpListener;
@@ -9,29 +9,29 @@ use leadline_http::tls::ServerTls;
 use leadline_http::Responder;
 use leadline_sys::clock::monotonic_ns;
 
-use super::balancer::{AcceptedConnection, Balancer, PeerPlace};
+use super::balancer::{AcceptedConnection, Balancer, PeerBucket};
 use super::peer::Peer;
 use super::table::{Connection, Table};
 use super::{Limits, MODEST_BYTES};
 use crate::control_signal::ControlSignal;
 use crate::flows::TURN_NS;
 
-/// Rest from accepting when the host has no descriptors or memory left, ns.
-const REST_NS: u64 = 100_000_000;
+/// Pause between accepts when the host has no descriptors or memory left, ns.
+const ACCEPT_PAUSE_NS: u64 = 100_000_000;
 
 /// A listener.
-pub struct Door {
-    pub listener: TcpListener,
+pub struct Listener {
+    pub socket: TcpListener,
     /// Whether what comes in speaks TLS.
     pub over_tls: bool,
 }
 
 /// What a thread needs to begin.
-pub struct Post {
+pub struct WorkerContext {
     pub own: usize,
-    pub doors: Vec<Door>,
+    pub listeners: Vec<Listener>,
     /// Becomes readable when another thread has handed something over.
-    pub bell: UnixStream,
+    pub wake_socket: UnixStream,
     pub balancer: Arc<Balancer>,
     pub signal: Arc<ControlSignal>,
     pub responder: Responder,
@@ -41,27 +41,27 @@ pub struct Post {
 
 /// One thread, with what its engine knows of each connection.
 pub struct Worker<E> {
-    pub post: Post,
+    pub context: WorkerContext,
     pub table: Table<E>,
-    /// When doors that rest are opened again, ns.
-    rest_until_ns: Option<u64>,
+    /// When listeners that are paused are opened again, ns.
+    paused_until_ns: Option<u64>,
 }
 
 impl<E> Worker<E> {
     /// At most `most` connections at once.
-    pub fn new(post: Post, most: usize) -> Self {
-        let table = Table::new(post.limits, most);
-        Self { post, table, rest_until_ns: None }
+    pub fn new(context: WorkerContext, most: usize) -> Self {
+        let table = Table::new(context.limits, most);
+        Self { context, table, paused_until_ns: None }
     }
 
-    /// Now, ns; a stall that has begun is slept through first.
+    /// Now, ns; sleeps through a stall that has begun first.
     #[inline]
-    pub fn look(&self) -> u64 {
+    pub fn now_after_stall(&self) -> u64 {
         let now_ns = monotonic_ns();
-        match self.post.responder.stalled_until(now_ns) {
+        match self.context.responder.stalled_until(now_ns) {
             None => now_ns,
             Some(end_ns) => {
-                self.post.signal.sleep_until(end_ns);
+                self.context.signal.sleep_until(end_ns);
                 monotonic_ns()
             }
         }
@@ -70,41 +70,41 @@ impl<E> Worker<E> {
     /// Whether the time matters to every single event: something is due soon, or the server stalls now and then.
     #[inline]
     pub fn is_timed(&self) -> bool {
-        self.table.has_timers() || self.post.responder.has_stalls()
+        self.table.has_timers() || self.context.responder.has_stalls()
     }
 
     /// Until when, ns, nothing is to be done but to wait for peers.
-    pub fn until(&self, now_ns: u64) -> u64 {
-        let at_ns = [self.post.responder.next_stall(now_ns), self.rest_until_ns];
+    pub fn wait_until_ns(&self, now_ns: u64) -> u64 {
+        let at_ns = [self.context.responder.next_stall(now_ns), self.paused_until_ns];
         at_ns.into_iter().flatten().fold(self.table.next_ns().min(now_ns + TURN_NS), u64::min)
     }
 
-    /// The host is short of something: accepting again at once would only spin. Says whether that is news.
-    pub fn rest(&mut self) -> bool {
-        let is_news = self.rest_until_ns.is_none();
-        self.rest_until_ns.get_or_insert_with(|| monotonic_ns() + REST_NS);
+    /// The host is short of something: accepting again at once would only spin. True when accepting was not paused before.
+    pub fn pause_accepting(&mut self) -> bool {
+        let is_news = self.paused_until_ns.is_none();
+        self.paused_until_ns.get_or_insert_with(|| monotonic_ns() + ACCEPT_PAUSE_NS);
         is_news
     }
 
-    /// Whether a rest has just ended.
-    pub fn is_rested(&mut self, now_ns: u64) -> bool {
-        self.rest_until_ns.take_if(|until_ns| now_ns >= *until_ns).is_some()
+    /// Whether a pause has just ended.
+    pub fn take_accept_resumed(&mut self, now_ns: u64) -> bool {
+        self.paused_until_ns.take_if(|until_ns| now_ns >= *until_ns).is_some()
     }
 
     /// Takes a connection in that is this thread's own; `None` where it cannot be served.
-    pub fn welcome(&mut self, accepted: AcceptedConnection, engine: E, now_ns: u64) -> Option<usize> {
-        let peer = match (&self.post.tls, accepted.over_tls) {
+    pub fn admit(&mut self, accepted: AcceptedConnection, engine: E, now_ns: u64) -> Option<usize> {
+        let peer = match (&self.context.tls, accepted.over_tls) {
             (Some(tls), true) => {
-                Peer::over_tls(tls).map_err(|failure| self.post.responder.tls_failed(failure.name)).ok()
+                Peer::over_tls(tls).map_err(|failure| self.context.responder.tls_failed(failure.name)).ok()
             }
             _ => Some(Peer::default()),
         };
-        let place = accepted.place;
+        let bucket = accepted.bucket;
         let connection = peer.map(|peer| Connection::new(accepted, peer, engine, now_ns));
         let index = connection.and_then(|connection| self.table.admit(connection));
         if index.is_none() {
-            self.post.responder.refused();
-            self.left(place, 0);
+            self.context.responder.refused();
+            self.release(bucket, 0);
         }
         index
     }
@@ -112,7 +112,7 @@ impl<E> Worker<E> {
     /// Counts what a connection holds now. False where all connections together hold too much and this one more than little: it is
     /// to be closed.
     #[inline]
-    pub fn may_hold(&mut self, index: usize) -> bool {
+    pub fn is_within_memory(&mut self, index: usize) -> bool {
         let Some(connection) = self.table.find(index) else { return true };
         let held_bytes = connection.peer.held_bytes();
         let before_bytes = std::mem::replace(&mut connection.held_bytes, held_bytes);
@@ -120,29 +120,29 @@ impl<E> Worker<E> {
             return true;
         }
         let is_modest = held_bytes <= connection.peer.least_bytes() + MODEST_BYTES;
-        let is_within = self.post.balancer.hold(before_bytes, held_bytes);
+        let is_within = self.context.balancer.update_held(before_bytes, held_bytes);
         if is_within || is_modest || held_bytes < before_bytes {
             return true;
         }
-        self.post.responder.shed();
+        self.context.responder.shed();
         false
     }
 
-    /// Forgets a connection, which closes it.
-    pub fn dismiss(&mut self, index: usize) {
+    /// Drops a connection, which closes it.
+    pub fn close(&mut self, index: usize) {
         if let Some(connection) = self.table.remove(index) {
-            self.left(connection.place, connection.held_bytes);
+            self.release(connection.bucket, connection.held_bytes);
         }
     }
 
-    /// Forgets all connections: the thread ends.
-    pub fn dismiss_all(&mut self) {
+    /// Drops all connections: the thread ends.
+    pub fn close_all(&mut self) {
         for connection in self.table.drain() {
-            self.post.balancer.left(self.post.own, connection.place, connection.held_bytes);
+            self.context.balancer.release(self.context.own, connection.bucket, connection.held_bytes);
         }
     }
 
-    fn left(&self, place: PeerPlace, held_bytes: usize) {
-        self.post.balancer.left(self.post.own, place, held_bytes);
+    fn release(&self, bucket: PeerBucket, held_bytes: usize) {
+        self.context.balancer.release(self.context.own, bucket, held_bytes);
     }
 }
