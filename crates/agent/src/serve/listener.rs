@@ -20,8 +20,8 @@ use leadline_wire::ErrorReport;
 
 use super::admission::{admit, peer_of, Limits, Occupancy};
 use super::lock;
-use super::pending::{say, Introduced, PendingConnection, Waiting};
-use super::session::{self, Heard};
+use super::pending::{send, Opened, PendingConnection, PendingTable};
+use super::session::{self, SessionInput};
 use crate::control_signal::ControlSignal;
 use crate::events::input_error;
 use crate::flows::datagram::answer_hello;
@@ -33,7 +33,7 @@ pub struct ServerShared {
     /// What clients may ask for.
     pub limits: Limits,
     /// The sessions, by token.
-    pub directory: Mutex<HashMap<u64, Known>>,
+    pub sessions: Mutex<HashMap<u64, SessionEntry>>,
     key: Option<SharedKey>,
     check: AddressCheck,
     occupancy: Arc<Occupancy>,
@@ -41,9 +41,9 @@ pub struct ServerShared {
 
 /// A session as the listeners know it.
 #[derive(Debug)]
-pub struct Known {
+pub struct SessionEntry {
     /// Where its data flows are handed in.
-    pub inbox: SyncSender<Heard>,
+    pub inbox: SyncSender<SessionInput>,
     /// From where its UDP flows may come: the control connection's address, and those from which a TCP connection named its token.
     pub addresses: Vec<IpAddr>,
     /// How many of these there may be.
@@ -53,10 +53,10 @@ pub struct Known {
 impl ServerShared {
     /// Without sessions yet.
     pub fn new(limits: Limits, key: Option<SharedKey>) -> Result<Self, ErrorReport> {
-        let (directory, occupancy) = Default::default();
+        let (sessions, occupancy) = Default::default();
         let check =
             AddressCheck::new(&keys::fresh_nonce()?.0).map_err(|error| input_error("bad_key", error.to_string()))?;
-        Ok(Self { limits, directory, key, check, occupancy })
+        Ok(Self { limits, sessions, key, check, occupancy })
     }
 
     fn idle_ns(&self) -> u64 {
@@ -68,10 +68,10 @@ impl ServerShared {
 const MOST_PENDING: usize = 2048;
 const MOST_PENDING_OF_PEER: usize = 512;
 /// Connections, and datagrams, that are taken before the other kind has its turn.
-const PER_TURN: usize = 256;
-const LISTEN_TURN_NS: u64 = 100_000_000;
+const PER_ROUND: usize = 256;
+const LISTEN_POLL_NS: u64 = 100_000_000;
 /// Rest when there is no descriptor left for a new connection.
-const EXHAUSTED_REST: Duration = Duration::from_millis(20);
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(20);
 
 const LISTENER: u64 = 0;
 const DATAGRAMS: u64 = 1;
@@ -85,14 +85,14 @@ pub fn listen(
 ) -> io::Result<JoinHandle<()>> {
     listener.set_nonblocking(true)?;
     socket.set_nonblocking(true)?;
-    let poll = Poll::new(PER_TURN)?;
+    let poll = Poll::new(PER_ROUND)?;
     poll.add(&listener, LISTENER, Interest::Read)?;
     poll.add(&socket, DATAGRAMS, Interest::Read)?;
-    let pending = Waiting::new(DATAGRAMS + 1, MOST_PENDING, MOST_PENDING_OF_PEER);
+    let pending = PendingTable::new(DATAGRAMS + 1, MOST_PENDING, MOST_PENDING_OF_PEER);
     let mut session_listener = SessionListener { listener, socket, shared, signal, poll, pending };
     std::thread::Builder::new()
         .name("session-listener".into())
-        .spawn(move || while !session_listener.signal.stopped() && session_listener.turn().is_ok() {})
+        .spawn(move || while !session_listener.signal.stopped() && session_listener.run_once().is_ok() {})
 }
 
 struct SessionListener {
@@ -102,17 +102,17 @@ struct SessionListener {
     signal: Arc<ControlSignal>,
     poll: Poll,
     /// By their token in the poll.
-    pending: Waiting<PendingConnection>,
+    pending: PendingTable<PendingConnection>,
 }
 
 impl SessionListener {
-    fn turn(&mut self) -> io::Result<()> {
-        let ready: Vec<Ready> = self.poll.wait(Some(monotonic_ns() + LISTEN_TURN_NS))?.collect();
+    fn run_once(&mut self) -> io::Result<()> {
+        let ready: Vec<Ready> = self.poll.wait(Some(monotonic_ns() + LISTEN_POLL_NS))?.collect();
         for source in ready {
             match source.token {
                 LISTENER => self.accept(),
                 DATAGRAMS => accept_datagrams(&self.socket, &self.shared),
-                token => self.hear(token),
+                token => self.receive(token),
             }
         }
         let now = monotonic_ns();
@@ -127,15 +127,15 @@ impl SessionListener {
     }
 
     fn accept(&mut self) {
-        for _ in 0..PER_TURN {
+        for _ in 0..PER_ROUND {
             let (stream, client) = match self.listener.accept() {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
                     if !matches!(error.kind(), WouldBlock | Interrupted | ConnectionAborted) {
                         // No descriptors, most likely: those who have not introduced themselves make room.
-                        self.pending.make_room();
-                        std::thread::sleep(EXHAUSTED_REST);
+                        self.pending.evict_one();
+                        std::thread::sleep(EXHAUSTED_PAUSE);
                     }
                     return;
                 }
@@ -151,40 +151,40 @@ impl SessionListener {
         }
     }
 
-    fn hear(&mut self, token: u64) {
+    fn receive(&mut self, token: u64) {
         // One that had to make room may still be among the ready ones.
         let Some(connection) = self.pending.find(token) else { return };
-        let introduced = connection.hear(self.shared.key.as_ref());
-        if matches!(introduced, Ok(Introduced::NotYet)) {
+        let opened = connection.receive(self.shared.key.as_ref());
+        if matches!(opened, Ok(Opened::Incomplete)) {
             return;
         }
         let Some(PendingConnection { mut stream, .. }) = self.pending.remove(token) else { return };
         let Ok(client) = stream.peer_addr() else { return };
-        match introduced {
-            Ok(Introduced::Request(request)) => {
+        match opened {
+            Ok(Opened::Request(request)) => {
                 // Fails when the client has gone already.
                 let _ = self.poll.remove(&stream).and_then(|()| self.open_session(stream, client, *request));
             }
-            Ok(Introduced::Refused(refusal)) => {
-                let _ = say(&mut stream, &FromServer::Refused(refusal));
+            Ok(Opened::Refused(refusal)) => {
+                let _ = send(&mut stream, &FromServer::Refused(refusal));
             }
-            Ok(Introduced::Flow(header)) if header.kind == HeaderKind::Address => self.note_address(header, client),
-            Ok(Introduced::Flow(header)) => {
-                let session = lock(&self.shared.directory).get(&header.token).map(|known| known.inbox.clone());
+            Ok(Opened::Flow(header)) if header.kind == HeaderKind::Address => self.note_address(header, client),
+            Ok(Opened::Flow(header)) => {
+                let session = lock(&self.shared.sessions).get(&header.token).map(|entry| entry.inbox.clone());
                 if let (Some(session), Ok(())) = (session, self.poll.remove(&stream)) {
                     // A session that has no room for it did not ask for it.
-                    let _ = session.try_send(Heard::Stream(header.flow, stream));
+                    let _ = session.try_send(SessionInput::Stream(header.flow, stream));
                 }
             }
-            Ok(Introduced::NotYet) | Err(_) => {}
+            Ok(Opened::Incomplete) | Err(_) => {}
         }
     }
 
     /// A TCP connection cannot be made from a forged address: datagrams of the session may come from there too.
     fn note_address(&self, header: Header, client: SocketAddr) {
-        if let Some(known) = lock(&self.shared.directory).get_mut(&header.token) {
-            if known.addresses.len() < known.most_addresses && !known.addresses.contains(&client.ip()) {
-                known.addresses.push(client.ip());
+        if let Some(entry) = lock(&self.shared.sessions).get_mut(&header.token) {
+            if entry.addresses.len() < entry.most_addresses && !entry.addresses.contains(&client.ip()) {
+                entry.addresses.push(client.ip());
             }
         }
     }
@@ -192,7 +192,7 @@ impl SessionListener {
     fn open_session(&self, mut control: TcpStream, client: SocketAddr, request: SessionRequest) -> io::Result<()> {
         let share = match admit(&request.open, &self.shared.limits, client.ip(), &self.shared.occupancy) {
             Ok(share) => share,
-            Err(refusal) => return say(&mut control, &FromServer::Refused(refusal)),
+            Err(refusal) => return send(&mut control, &FromServer::Refused(refusal)),
         };
         let (shared, signal) = (Arc::clone(&self.shared), Arc::clone(&self.signal));
         std::thread::Builder::new().name("session".into()).spawn(move || {
@@ -209,7 +209,7 @@ impl SessionListener {
 /// than that nonce, in a packet that is no longer than its own.
 fn accept_datagrams(listener: &UdpSocket, shared: &ServerShared) {
     let mut packet = [0; HEADER_BYTES];
-    for _ in 0..PER_TURN {
+    for _ in 0..PER_ROUND {
         let (read, client) = match listener.recv_from(&mut packet) {
             Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -217,10 +217,10 @@ fn accept_datagrams(listener: &UdpSocket, shared: &ServerShared) {
             Err(_) => continue,
         };
         let Ok(hello @ Header { kind: HeaderKind::Hello, .. }) = Header::parse(&packet[..read]) else { continue };
-        let session = lock(&shared.directory)
+        let session = lock(&shared.sessions)
             .get(&hello.token)
-            .filter(|known| known.addresses.contains(&client.ip()))
-            .map(|known| known.inbox.clone());
+            .filter(|entry| entry.addresses.contains(&client.ip()))
+            .map(|entry| entry.inbox.clone());
         let Some(session) = session else { continue };
         if let HelloAnswer::Challenge(challenge) = shared.check.handle_hello(&hello, client) {
             challenge.write(&mut packet);
@@ -232,7 +232,7 @@ fn accept_datagrams(listener: &UdpSocket, shared: &ServerShared) {
         if let Ok(socket) = socket {
             answer_hello(&socket, hello);
             // A session that has just ended needs no flows, and a full one did not ask for so many.
-            let _ = session.try_send(Heard::Datagram(hello.flow, socket));
+            let _ = session.try_send(SessionInput::Datagram(hello.flow, socket));
         }
     }
 }

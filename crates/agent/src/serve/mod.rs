@@ -18,7 +18,7 @@ use crate::events::{input_error, system_error};
 use crate::keys;
 
 /// How many ports are tried where any will do and there are several addresses.
-const ANY_PORT_TURNS: usize = 16;
+const ANY_PORT_ATTEMPTS: usize = 16;
 
 /// Listeners that run until they are signalled to stop.
 pub struct Server {
@@ -90,7 +90,7 @@ fn on_one_port<T>(
         Ok((Some(port), bound))
     };
     let mut bound = bind_all();
-    for _ in 1..ANY_PORT_TURNS {
+    for _ in 1..ANY_PORT_ATTEMPTS {
         match &bound {
             Err(error) if wanted == 0 && error.code == "address_in_use" => bound = bind_all(),
             _ => break,

@@ -14,7 +14,7 @@ use crate::keys;
 
 /// Connections that wait, by their number, which grows: the oldest comes first.
 #[derive(Debug)]
-pub struct Waiting<C> {
+pub struct PendingTable<C> {
     entries: BTreeMap<u64, (IpAddr, C)>,
     by_peer: HashMap<IpAddr, usize>,
     next: u64,
@@ -22,7 +22,7 @@ pub struct Waiting<C> {
     most_per_peer: usize,
 }
 
-impl<C> Waiting<C> {
+impl<C> PendingTable<C> {
     /// None yet; the first gets the number `first`.
     pub fn new(first: u64, most: usize, most_per_peer: usize) -> Self {
         let (entries, by_peer) = Default::default();
@@ -34,7 +34,7 @@ impl<C> Waiting<C> {
         if self.by_peer.get(&peer).is_some_and(|count| *count >= self.most_per_peer) {
             self.drop_oldest_of(peer);
         } else if self.entries.len() >= self.most {
-            self.make_room();
+            self.evict_one();
         }
         let number = self.next;
         self.next += 1;
@@ -44,7 +44,7 @@ impl<C> Waiting<C> {
     }
 
     /// Drops the oldest one of the peer that has most.
-    pub fn make_room(&mut self) {
+    pub fn evict_one(&mut self) {
         if let Some((&peer, _)) = self.by_peer.iter().max_by_key(|(_, count)| **count) {
             self.drop_oldest_of(peer);
         }
@@ -90,10 +90,10 @@ pub struct PendingConnection {
     opening: Option<Opening>,
 }
 
-/// What a connection turned out to be.
-pub enum Introduced {
+/// What the first bytes of a connection say it is.
+pub enum Opened {
     /// Nothing yet.
-    NotYet,
+    Incomplete,
     /// A control connection, whose client may ask.
     Request(Box<SessionRequest>),
     /// A control connection, whose client may not.
@@ -109,12 +109,12 @@ impl PendingConnection {
     }
 
     /// Reads on; an error ends the connection.
-    pub fn hear(&mut self, key: Option<&SharedKey>) -> io::Result<Introduced> {
+    pub fn receive(&mut self, key: Option<&SharedKey>) -> io::Result<Opened> {
         while self.opening.is_none() {
             // Not a byte beyond what tells them apart: a flow's payload, or a request, may follow.
             let wanted = if self.length < MAGIC.len() { MAGIC.len() } else { HEADER_BYTES };
             match read(&mut self.stream, &mut self.first[self.length..wanted])? {
-                None => return Ok(Introduced::NotYet),
+                None => return Ok(Opened::Incomplete),
                 Some(read) => self.length += read,
             }
             if self.first[..self.length] == *MAGIC {
@@ -126,30 +126,30 @@ impl PendingConnection {
             } else if self.length == HEADER_BYTES {
                 return match Header::parse(&self.first) {
                     Ok(header) if matches!(header.kind, HeaderKind::Stream | HeaderKind::Address) => {
-                        Ok(Introduced::Flow(header))
+                        Ok(Opened::Flow(header))
                     }
                     _ => Err(io::ErrorKind::InvalidData.into()),
                 };
             }
         }
-        let Some(opening) = &mut self.opening else { return Ok(Introduced::NotYet) };
+        let Some(opening) = &mut self.opening else { return Ok(Opened::Incomplete) };
         let mut piece = [0; 1024];
         loop {
-            let Some(read) = read(&mut self.stream, &mut piece)? else { return Ok(Introduced::NotYet) };
+            let Some(read) = read(&mut self.stream, &mut piece)? else { return Ok(Opened::Incomplete) };
             opening.receive(&piece[..read]);
             while let Some(event) = opening.next_event().map_err(io::Error::other)? {
                 match event {
-                    OpeningEvent::Answer(answer) => say(&mut self.stream, &answer)?,
-                    OpeningEvent::Refuse(refusal) => return Ok(Introduced::Refused(refusal)),
-                    OpeningEvent::Request(request) => return Ok(Introduced::Request(request)),
+                    OpeningEvent::Answer(answer) => send(&mut self.stream, &answer)?,
+                    OpeningEvent::Refuse(refusal) => return Ok(Opened::Refused(refusal)),
+                    OpeningEvent::Request(request) => return Ok(Opened::Request(request)),
                 }
             }
         }
     }
 }
 
-/// Says something short. The connection's buffer is empty: it takes so little at once.
-pub fn say(stream: &mut TcpStream, message: &FromServer) -> io::Result<()> {
+/// Sends a short message. The connection's buffer is empty, so the whole of it fits.
+pub fn send(stream: &mut TcpStream, message: &FromServer) -> io::Result<()> {
     stream.write_all(&encode_frame(message).map_err(io::Error::other)?)
 }
 
@@ -175,26 +175,26 @@ mod tests {
     const THIRD: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 3));
 
     #[test]
-    fn a_peer_that_fills_the_place_puts_its_own_out() {
-        let mut waiting = Waiting::new(2, 100, 3);
-        let modest = waiting.insert(MODEST, ());
+    fn a_peer_beyond_its_limit_loses_its_own_oldest() {
+        let mut table = PendingTable::new(2, 100, 3);
+        let modest = table.insert(MODEST, ());
         assert_eq!(modest, 2);
-        let greedy: Vec<u64> = (0..1000).map(|_| waiting.insert(GREEDY, ())).collect();
-        assert!(waiting.find(modest).is_some());
-        let left: Vec<u64> = greedy.into_iter().filter(|number| waiting.find(*number).is_some()).collect();
+        let greedy: Vec<u64> = (0..1000).map(|_| table.insert(GREEDY, ())).collect();
+        assert!(table.find(modest).is_some());
+        let left: Vec<u64> = greedy.into_iter().filter(|number| table.find(*number).is_some()).collect();
         assert_eq!(left, [1000, 1001, 1002], "its newest");
     }
 
     #[test]
-    fn where_all_places_are_taken_the_peer_with_most_makes_room() {
-        let mut waiting = Waiting::new(0, 4, 3);
-        let modest = waiting.insert(MODEST, ());
-        let greedy: Vec<u64> = (0..3).map(|_| waiting.insert(GREEDY, ())).collect();
-        let third = waiting.insert(THIRD, ());
-        assert!(waiting.find(greedy[0]).is_none() && waiting.find(greedy[1]).is_some());
-        assert!(waiting.find(modest).is_some() && waiting.find(third).is_some());
-        assert_eq!(waiting.oldest().unwrap().0, modest);
-        assert!(waiting.remove(modest).is_some() && waiting.remove(modest).is_none());
-        assert!(!waiting.by_peer.contains_key(&MODEST), "a peer that has none is forgotten");
+    fn a_full_table_evicts_from_the_peer_with_most() {
+        let mut table = PendingTable::new(0, 4, 3);
+        let modest = table.insert(MODEST, ());
+        let greedy: Vec<u64> = (0..3).map(|_| table.insert(GREEDY, ())).collect();
+        let third = table.insert(THIRD, ());
+        assert!(table.find(greedy[0]).is_none() && table.find(greedy[1]).is_some());
+        assert!(table.find(modest).is_some() && table.find(third).is_some());
+        assert_eq!(table.oldest().unwrap().0, modest);
+        assert!(table.remove(modest).is_some() && table.remove(modest).is_none());
+        assert!(!table.by_peer.contains_key(&MODEST), "a peer that has none is forgotten");
     }
 }

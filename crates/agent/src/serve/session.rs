@@ -18,7 +18,7 @@ use leadline_transport::{
 use leadline_wire::{Direction, Protocol};
 
 use super::admission;
-use super::listener::{Known, ServerShared};
+use super::listener::{ServerShared, SessionEntry};
 use super::lock;
 use crate::control_signal::ControlSignal;
 use crate::flows::account::Account;
@@ -37,20 +37,20 @@ const SETUP_TIMEOUT: Duration = Duration::from_secs(30);
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(300);
 /// How far back the start may lie where there is a rate to keep, ns: what was due since then is sent at once.
 const MOST_CATCH_UP_NS: u64 = 1_000_000_000;
-/// A client that takes nothing, or is silent on the wire, for so long has gone.
+/// A client that takes nothing, or is silent, for this long has gone.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-const VANISHED: Duration = Duration::from_secs(30);
+const PEER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time after the span and the longest drain for the client to end its session.
 const END_NS: u64 = 15_000_000_000;
 /// Time for it to take its report.
-const PARTING: Duration = Duration::from_secs(2);
+const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How soon a session sees that its server has been stopped.
-const GLANCE: Duration = Duration::from_millis(100);
-/// What is heard and not yet dealt with, besides the flows' arrivals; the control connection is read no further then.
-const MOST_UNHEARD: usize = 256;
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Messages that wait to be handled, besides the flows' arrivals; beyond this the control connection is not read.
+const MOST_QUEUED: usize = 256;
 
-/// What a session hears, from its control connection and from the listeners.
-pub enum Heard {
+/// What reaches a session, from its control connection and from the listeners.
+pub enum SessionInput {
     /// The client's message, and when it was read.
     Message(FromClient, u64),
     /// A TCP flow of that number.
@@ -60,15 +60,15 @@ pub enum Heard {
     /// A worker has ended.
     WorkerDone,
     /// The control connection has ended.
-    Gone,
+    Closed,
 }
 
 struct Session {
     control: TcpStream,
     open: Open,
     token: u64,
-    heard: Receiver<Heard>,
-    waker: SyncSender<Heard>,
+    inputs: Receiver<SessionInput>,
+    waker: SyncSender<SessionInput>,
     signal: Arc<ControlSignal>,
     /// Payload that it may send, bit/s; any where absent.
     most_bps: Option<u64>,
@@ -77,13 +77,13 @@ struct Session {
 }
 
 /// A flow that has arrived.
-enum Arrived {
+enum FlowSocket {
     Stream(TcpStream),
     Datagram(UdpSocket),
 }
 
 /// One flow of the running session.
-struct Served {
+struct SessionFlow {
     id: u32,
     direction: Direction,
     counters: Arc<FlowCounters>,
@@ -101,24 +101,26 @@ pub fn run(
 ) -> io::Result<()> {
     control.set_nonblocking(false)?;
     control.set_write_timeout(Some(WRITE_TIMEOUT))?;
-    net::give_up_after(&control, VANISHED)?;
+    net::give_up_after(&control, PEER_TIMEOUT)?;
     let token = random_u64()?;
     let accepted = request.accept(token);
     let SessionRequest { open, mut decoder, .. } = request;
-    let (waker, heard) = mpsc::sync_channel(MOST_UNHEARD + 2 * open.flows as usize);
+    let (waker, inputs) = mpsc::sync_channel(MOST_QUEUED + 2 * open.flows as usize);
     // Longest of a client's words is its end, with a number of up to 20 digits per flow.
     decoder.set_limit((4096 + 24 * open.flows as usize).min(FRAME_LIMIT_BYTES));
     let reader = control.try_clone()?;
-    let tell = waker.clone();
+    let inbox = waker.clone();
     let guard = SessionGuard { control: control.try_clone()?, shared, token };
-    std::thread::Builder::new().name("session-hears".into()).spawn(move || relay(reader, decoder, &tell))?;
+    std::thread::Builder::new()
+        .name("session-reader".into())
+        .spawn(move || forward_messages(reader, decoder, &inbox))?;
     // A fleet's clients may have an address each.
     let most_addresses = open.flows as usize + 1;
-    let known = Known { inbox: waker.clone(), addresses: vec![client.ip()], most_addresses };
-    lock(&shared.directory).insert(token, known);
+    let entry = SessionEntry { inbox: waker.clone(), addresses: vec![client.ip()], most_addresses };
+    lock(&shared.sessions).insert(token, entry);
     let (most_bps, idle) =
         (shared.limits.per_peer.rate_bps, Duration::from_millis(shared.limits.per_peer.idle_ms).min(SETUP_TIMEOUT));
-    let session = Session { control, open, token, heard, waker, signal: Arc::default(), most_bps, idle };
+    let session = Session { control, open, token, inputs, waker, signal: Arc::default(), most_bps, idle };
     let result = session.serve(&accepted, server);
     drop(guard);
     result
@@ -133,22 +135,22 @@ struct SessionGuard<'a> {
 
 impl Drop for SessionGuard<'_> {
     fn drop(&mut self) {
-        lock(&self.shared.directory).remove(&self.token);
+        lock(&self.shared.sessions).remove(&self.token);
         let _ = self.control.shutdown(std::net::Shutdown::Both);
     }
 }
 
 impl Session {
     fn serve(mut self, accepted: &FromServer, server: &ControlSignal) -> io::Result<()> {
-        say(&mut self.control, accepted)?;
+        send(&mut self.control, accepted)?;
         let directions = planned_directions(self.open.direction, self.open.flows);
-        let arrived = self.gather(directions.len(), server)?;
-        say(&mut self.control, &FromServer::Ready {})?;
+        let arrived = self.await_flows(directions.len(), server)?;
+        send(&mut self.control, &FromServer::Ready {})?;
         let span = self.await_begin(server)?;
-        let served: Vec<Served> = (0..)
+        let served: Vec<SessionFlow> = (0..)
             .zip(directions)
             .zip(counters(arrived.len() as u32))
-            .map(|((id, direction), counters)| Served {
+            .map(|((id, direction), counters)| SessionFlow {
                 id,
                 direction,
                 counters,
@@ -159,7 +161,7 @@ impl Session {
         let waker = self.waker.clone();
         let threads = ThreadGroup::start(workers, &self.signal, move || {
             // Where there is no room the session is about to wake anyway.
-            let _ = waker.try_send(Heard::WorkerDone);
+            let _ = waker.try_send(SessionInput::WorkerDone);
         })?;
         let outcome = self.supervise(&served, &threads, span, server);
         if outcome.is_err() {
@@ -168,30 +170,30 @@ impl Session {
         let reports = threads.join()?;
         outcome?;
         let Account { rows: flows, load, errors } = Account::of(reports);
-        say(&mut self.control, &FromServer::Report { flows, load, errors })?;
+        send(&mut self.control, &FromServer::Report { flows, load, errors })?;
         // A close with words of the client's unread would be a reset, and the report lost on its way.
         self.control.shutdown(std::net::Shutdown::Write)?;
-        let deadline = Instant::now() + PARTING;
-        while self.hear_until(deadline, server).is_ok() {}
+        let deadline = Instant::now() + REPORT_TIMEOUT;
+        while self.receive_until(deadline, server).is_ok() {}
         Ok(())
     }
 
     /// Wait for every flow; clocks are compared meanwhile.
-    fn gather(&mut self, count: usize, server: &ControlSignal) -> io::Result<Vec<Arrived>> {
+    fn await_flows(&mut self, count: usize, server: &ControlSignal) -> io::Result<Vec<FlowSocket>> {
         let deadline = Instant::now() + SETUP_TIMEOUT;
-        let mut flows: Vec<Option<Arrived>> = (0..count).map(|_| None).collect();
+        let mut flows: Vec<Option<FlowSocket>> = (0..count).map(|_| None).collect();
         let is_stream = matches!(self.open.work, Work::Tcp { .. } | Work::Rr { protocol: Protocol::Tcp, .. });
         while flows.iter().any(Option::is_none) {
-            let heard = self.hear_until(deadline.min(Instant::now() + self.idle), server);
-            if heard.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+            let received = self.receive_until(deadline.min(Instant::now() + self.idle), server);
+            if received.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
                 self.refuse("idle", "the session's flows did not come in time".to_owned())?;
             }
-            match heard? {
-                Heard::Message(FromClient::Clock { id }, received_ns) => self.answer_clock(id, received_ns)?,
-                Heard::Stream(id, stream) if is_stream => place(&mut flows, id, Arrived::Stream(stream)),
-                Heard::Datagram(id, socket) if !is_stream => place(&mut flows, id, Arrived::Datagram(socket)),
-                Heard::Stream(..) | Heard::Datagram(..) | Heard::WorkerDone => {}
-                Heard::Message(..) | Heard::Gone => return Err(io::ErrorKind::InvalidData.into()),
+            match received? {
+                SessionInput::Message(FromClient::Clock { id }, received_ns) => self.answer_clock(id, received_ns)?,
+                SessionInput::Stream(id, stream) if is_stream => place(&mut flows, id, FlowSocket::Stream(stream)),
+                SessionInput::Datagram(id, socket) if !is_stream => place(&mut flows, id, FlowSocket::Datagram(socket)),
+                SessionInput::Stream(..) | SessionInput::Datagram(..) | SessionInput::WorkerDone => {}
+                SessionInput::Message(..) | SessionInput::Closed => return Err(io::ErrorKind::InvalidData.into()),
             }
         }
         Ok(flows.into_iter().flatten().collect())
@@ -200,8 +202,8 @@ impl Session {
     fn await_begin(&mut self, server: &ControlSignal) -> io::Result<Span> {
         let deadline = Instant::now() + BEGIN_TIMEOUT;
         loop {
-            match self.hear_until(deadline, server)? {
-                Heard::Message(FromClient::Begin { at_ns }, received_ns) => {
+            match self.receive_until(deadline, server)? {
+                SessionInput::Message(FromClient::Begin { at_ns }, received_ns) => {
                     if at_ns > received_ns.saturating_add(BEGIN_TIMEOUT.as_nanos() as u64) {
                         return Err(io::ErrorKind::InvalidData.into());
                     }
@@ -214,13 +216,13 @@ impl Session {
                     return Ok(Span { at_ns, end_ns: end_ns.min(u64::MAX / 2) });
                 }
                 // A hello that was sent again before its answer came through, or a flow too many.
-                Heard::Datagram(..) | Heard::Stream(..) | Heard::WorkerDone => {}
-                Heard::Message(..) | Heard::Gone => return Err(io::ErrorKind::InvalidData.into()),
+                SessionInput::Datagram(..) | SessionInput::Stream(..) | SessionInput::WorkerDone => {}
+                SessionInput::Message(..) | SessionInput::Closed => return Err(io::ErrorKind::InvalidData.into()),
             }
         }
     }
 
-    fn hear_until(&self, deadline: Instant, server: &ControlSignal) -> io::Result<Heard> {
+    fn receive_until(&self, deadline: Instant, server: &ControlSignal) -> io::Result<SessionInput> {
         loop {
             if server.stopped() {
                 return Err(io::ErrorKind::Interrupted.into());
@@ -229,21 +231,21 @@ impl Session {
             if left.is_zero() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            match self.heard.recv_timeout(left.min(GLANCE)) {
-                Ok(Heard::Gone) | Err(RecvTimeoutError::Disconnected) => {
+            match self.inputs.recv_timeout(left.min(POLL_INTERVAL)) {
+                Ok(SessionInput::Closed) | Err(RecvTimeoutError::Disconnected) => {
                     return Err(io::ErrorKind::UnexpectedEof.into())
                 }
-                Ok(heard) => return Ok(heard),
+                Ok(input) => return Ok(input),
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }
     }
 
     fn answer_clock(&mut self, id: u32, received_ns: u64) -> io::Result<()> {
-        say(&mut self.control, &FromServer::Clock { id, received_ns, sent_ns: monotonic_ns() })
+        send(&mut self.control, &FromServer::Clock { id, received_ns, sent_ns: monotonic_ns() })
     }
 
-    fn workers(&self, served: &[Served], arrived: Vec<Arrived>, span: Span) -> io::Result<Vec<(Role, Worker)>> {
+    fn workers(&self, served: &[SessionFlow], arrived: Vec<FlowSocket>, span: Span) -> io::Result<Vec<(Role, Worker)>> {
         let threads = admission::threads(&self.open);
         let mut workers: Vec<(Role, Worker)> = Vec::new();
         match self.open.work {
@@ -261,15 +263,15 @@ impl Session {
                 let pace = rate_pps.and_then(Pace::per_second);
                 let work = DatagramWork { token: self.token, datagram_bytes: datagram_bytes as usize, pace, number };
                 let flows = served.iter().zip(arrived).filter_map(|(flow, arrived)| match arrived {
-                    Arrived::Datagram(socket) => Some(DatagramFlow {
+                    FlowSocket::Datagram(socket) => Some(DatagramFlow {
                         id: flow.id,
                         socket,
-                        role: role_here(flow.direction),
+                        role: local_role(flow.direction),
                         counters: Arc::clone(&flow.counters),
-                        offset_ns: pace.map_or(0, |pace| turn_ns(&self.open, pace, flow.id)),
+                        offset_ns: pace.map_or(0, |pace| offset_ns(&self.open, pace, flow.id)),
                         expected: Arc::clone(&flow.expected),
                     }),
-                    Arrived::Stream(_) => None,
+                    FlowSocket::Stream(_) => None,
                 });
                 for (role, group) in by_role(flows.collect(), threads, |flow| flow.role) {
                     let drive =
@@ -286,8 +288,8 @@ impl Session {
                 let flows = served.iter().zip(arrived).map(|(flow, arrived)| AnswerFlow {
                     id: flow.id,
                     socket: match arrived {
-                        Arrived::Stream(stream) => AnswerSocket::Tcp(stream),
-                        Arrived::Datagram(socket) => AnswerSocket::Udp(socket),
+                        FlowSocket::Stream(stream) => AnswerSocket::Tcp(stream),
+                        FlowSocket::Datagram(socket) => AnswerSocket::Udp(socket),
                     },
                     counters: Arc::clone(&flow.counters),
                 });
@@ -300,14 +302,14 @@ impl Session {
         Ok(workers)
     }
 
-    fn streams(&self, served: &[Served], arrived: Vec<Arrived>) -> io::Result<Vec<StreamFlow>> {
+    fn streams(&self, served: &[SessionFlow], arrived: Vec<FlowSocket>) -> io::Result<Vec<StreamFlow>> {
         let mut flows = Vec::new();
         for (flow, arrived) in served.iter().zip(arrived) {
-            let Arrived::Stream(socket) = arrived else { return Err(io::ErrorKind::InvalidData.into()) };
+            let FlowSocket::Stream(socket) = arrived else { return Err(io::ErrorKind::InvalidData.into()) };
             if let Some(name) = &self.open.congestion {
                 net::set_congestion(&socket, name)?;
             }
-            let role = role_here(flow.direction);
+            let role = local_role(flow.direction);
             flows.push(StreamFlow { id: flow.id, socket, role, counters: Arc::clone(&flow.counters) });
         }
         Ok(flows)
@@ -316,7 +318,7 @@ impl Session {
     /// Report progress until the workers are done and the client has said its `end`.
     fn supervise(
         &mut self,
-        served: &[Served],
+        served: &[SessionFlow],
         threads: &ThreadGroup,
         span: Span,
         server: &ControlSignal,
@@ -327,14 +329,14 @@ impl Session {
         let latest_ns = span.end_ns + LONGEST_DRAIN_NS + END_NS;
         let mut tick = Instant::now() + interval;
         // A client chooses its interval, which decides nothing here.
-        let mut rate_check = Instant::now() + GLANCE;
-        let (mut ended, mut sent_said) = (false, false);
+        let mut rate_check = Instant::now() + POLL_INTERVAL;
+        let (mut ended, mut sent_reported) = (false, false);
         while !(threads.done() && ended) {
-            match self.heard.recv_timeout(tick.saturating_duration_since(Instant::now()).min(GLANCE)) {
+            match self.inputs.recv_timeout(tick.saturating_duration_since(Instant::now()).min(POLL_INTERVAL)) {
                 // What a stopped client has asked is still answered: its `end` tells when that is all.
-                Ok(Heard::Message(FromClient::Stop {}, _)) if is_rr => {}
-                Ok(Heard::Message(FromClient::Stop {}, _)) => self.signal.stop(),
-                Ok(Heard::Message(FromClient::End { sent_units }, _)) => {
+                Ok(SessionInput::Message(FromClient::Stop {}, _)) if is_rr => {}
+                Ok(SessionInput::Message(FromClient::Stop {}, _)) => self.signal.stop(),
+                Ok(SessionInput::Message(FromClient::End { sent_units }, _)) => {
                     ended = true;
                     let upward = served.iter().filter(|flow| flow.direction == Direction::Up);
                     for (flow, sent) in upward.zip(sent_units) {
@@ -344,7 +346,7 @@ impl Session {
                         self.signal.stop();
                     }
                 }
-                Ok(Heard::Gone) | Err(RecvTimeoutError::Disconnected) => {
+                Ok(SessionInput::Closed) | Err(RecvTimeoutError::Disconnected) => {
                     return Err(io::ErrorKind::UnexpectedEof.into())
                 }
                 Ok(_) | Err(RecvTimeoutError::Timeout) => {}
@@ -352,17 +354,17 @@ impl Session {
             if Instant::now() >= tick {
                 tick += interval;
                 let flows = served.iter().map(|flow| flow.counters.progress(flow.id, has_units)).collect();
-                say(&mut self.control, &FromServer::Progress { t_ns: monotonic_ns(), flows })?;
+                send(&mut self.control, &FromServer::Progress { t_ns: monotonic_ns(), flows })?;
             }
             if is_rr && Instant::now() >= rate_check {
-                rate_check = Instant::now() + GLANCE;
+                rate_check = Instant::now() + POLL_INTERVAL;
                 self.check_rate(served, span)?;
             }
-            if threads.senders_done() && has_units && !is_rr && !sent_said {
-                sent_said = true;
+            if threads.senders_done() && has_units && !is_rr && !sent_reported {
+                sent_reported = true;
                 let downward = served.iter().filter(|flow| flow.direction == Direction::Down);
                 let units = downward.map(|flow| flow.counters.sent_units()).collect();
-                say(&mut self.control, &FromServer::Sent { units })?;
+                send(&mut self.control, &FromServer::Sent { units })?;
             }
             if server.stopped() {
                 return Err(io::ErrorKind::Interrupted.into());
@@ -378,7 +380,7 @@ impl Session {
 impl Session {
     /// Request-response names no rate: its client decides how often it asks. One that draws more than is allowed, after a second's
     /// worth, loses its session by name.
-    fn check_rate(&mut self, served: &[Served], span: Span) -> io::Result<()> {
+    fn check_rate(&mut self, served: &[SessionFlow], span: Span) -> io::Result<()> {
         let Some(most_bps) = self.most_bps else { return Ok(()) };
         let elapsed_ns = u128::from(monotonic_ns().saturating_sub(span.at_ns)) + 1_000_000_000;
         let sent_bits: u128 = served.iter().map(|flow| u128::from(flow.counters.sent_bytes()) * 8).sum();
@@ -391,12 +393,12 @@ impl Session {
     }
 
     fn refuse(&mut self, code: &str, message: String) -> io::Result<()> {
-        say(&mut self.control, &FromServer::Refused(Refusal { code: code.to_owned(), message }))
+        send(&mut self.control, &FromServer::Refused(Refusal { code: code.to_owned(), message }))
     }
 }
 
 /// How much later than the session a flow begins, ns. Downward ones have the last numbers.
-fn turn_ns(open: &Open, pace: Pace, flow: u32) -> u64 {
+fn offset_ns(open: &Open, pace: Pace, flow: u32) -> u64 {
     if open.takes_turns {
         pace.turn_ns(flow % open.flows.max(1), open.flows)
     } else {
@@ -404,7 +406,7 @@ fn turn_ns(open: &Open, pace: Pace, flow: u32) -> u64 {
     }
 }
 
-fn role_here(direction: Direction) -> Role {
+fn local_role(direction: Direction) -> Role {
     if direction == Direction::Down {
         Role::Send
     } else {
@@ -421,27 +423,27 @@ fn by_role<F>(flows: Vec<F>, threads: u32, role: impl Fn(&F) -> Role) -> Vec<(Ro
 }
 
 /// A flow that comes again, or has a number beyond the session's, changes nothing.
-fn place(flows: &mut [Option<Arrived>], id: u32, arrived: Arrived) {
+fn place(flows: &mut [Option<FlowSocket>], id: u32, arrived: FlowSocket) {
     if let Some(slot @ None) = flows.get_mut(id as usize) {
         *slot = Some(arrived);
     }
 }
 
-/// Read the control connection until it ends.
-fn relay(mut control: TcpStream, mut decoder: FrameDecoder, tell: &SyncSender<Heard>) {
+/// Reads the control connection until it ends, and forwards its messages.
+fn forward_messages(mut control: TcpStream, mut decoder: FrameDecoder, inbox: &SyncSender<SessionInput>) {
     let mut piece = [0; 4096];
     loop {
         let received_ns = monotonic_ns();
         loop {
             match decoder.next_message() {
                 Ok(Some(message)) => {
-                    if tell.send(Heard::Message(message, received_ns)).is_err() {
+                    if inbox.send(SessionInput::Message(message, received_ns)).is_err() {
                         return;
                     }
                 }
                 Ok(None) => break,
                 Err(_) => {
-                    let _ = tell.send(Heard::Gone);
+                    let _ = inbox.send(SessionInput::Closed);
                     return;
                 }
             }
@@ -452,10 +454,10 @@ fn relay(mut control: TcpStream, mut decoder: FrameDecoder, tell: &SyncSender<He
             _ => break,
         }
     }
-    let _ = tell.send(Heard::Gone);
+    let _ = inbox.send(SessionInput::Closed);
 }
 
-fn say(control: &mut TcpStream, message: &FromServer) -> io::Result<()> {
+fn send(control: &mut TcpStream, message: &FromServer) -> io::Result<()> {
     let frame = encode_frame(message).map_err(io::Error::other)?;
     control.write_all(&frame)
 }
