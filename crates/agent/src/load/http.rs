@@ -1,10 +1,8 @@
 //! HTTP load: what is asked for becomes a `plan`, and a thread for each group of connections. `worker` drives one thread's
 //! connections over a `wire` (io_uring or epoll): `link` brings them up, `sending` sends requests, `exchange` takes their
-//! answers, `scripted` lets a script do so. `start` lets the threads go, `ending` counts what is left, `closing` parts from
+//! answers, `scripted` lets a script do so. `start` lets the threads go, `shutdown` counts what is left and parts from
 //! the server, `report` makes their figures one outcome.
 
-mod closing;
-mod ending;
 mod exchange;
 mod link;
 mod plan;
@@ -13,6 +11,7 @@ pub mod report;
 mod resolver;
 mod scripted;
 mod sending;
+mod shutdown;
 mod start;
 #[cfg(test)]
 mod tests;

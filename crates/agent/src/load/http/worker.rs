@@ -16,11 +16,11 @@ use leadline_sys::clock::monotonic_ns;
 use leadline_sys::priority::be_punctual;
 use leadline_wire::ThreadReport;
 
-use super::closing::settle;
 use super::exchange::{Capture, Source};
 use super::plan::{Plan, RequestSource};
 use super::report::{Failures, Snapshot, Tally, TcpSummary, WorkerReport};
 use super::resolver::Resolver;
+use super::shutdown::settle;
 use super::start::{Begin, Opened, Start};
 use super::wire::{Completion, Wire};
 use crate::flows::TURN_NS;

@@ -1,9 +1,11 @@
-//! How a thread's load ends: what is still sent, what is counted as unsent or unanswered, and whose sockets are left.
-//! Owns no count before the end; `closing` parts from the server after it.
+//! How a thread's load ends: what is still sent, what is counted as unsent or unanswered, whose sockets are left, and how
+//! their connections are closed so that both sides have counted the same. Owns no count before the end.
 
-use std::io;
+use std::io::{self, Read};
+use std::net::Shutdown;
 
 use leadline_sys::clock::monotonic_ns;
+use leadline_sys::poll::{Interest, Poll};
 use socket2::Socket;
 
 use super::wire::Wire;
@@ -18,6 +20,12 @@ const MOST_AGED: u64 = 10_000_000;
 const LONGEST_CATCH_UP_NS: u64 = 100_000_000;
 /// Where all connections have been busy for longer than this at the end, requests wait for the server and not for us, ns.
 const BUSY_NS: u64 = 10_000_000;
+/// How long answers are still taken in after the end, ns, as closing at once would reset what the server has yet to read.
+const SETTLE_NS: u64 = 1_000_000_000;
+/// Ready connections per wait.
+const BATCH: usize = 512;
+/// One read takes at most this much, bytes.
+const BUFFER_BYTES: usize = 64 * 1024;
 
 impl<W: Wire> Worker<W> {
     /// Sends what fell due in an open loop's last wait, which lasted beyond the end: that nobody looked is ours to make up.
@@ -140,4 +148,35 @@ impl<W: Wire> Worker<W> {
         }
         outstanding
     }
+}
+
+/// Ends connections whose answers are still under way: tells the server that no more will come, and takes in what it
+/// says. Closing with answers unread would reset the connection, and requests that the server has not read would be
+/// counted here and not there.
+pub fn settle(outstanding: Vec<Socket>) -> io::Result<()> {
+    if outstanding.is_empty() {
+        return Ok(());
+    }
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let mut poll = Poll::new(BATCH)?;
+    let mut open: Vec<Option<Socket>> = Vec::with_capacity(outstanding.len());
+    for (index, socket) in outstanding.into_iter().enumerate() {
+        // Fails only where the connection has gone, which the first read tells.
+        let _ = socket.shutdown(Shutdown::Write);
+        poll.add(&socket, index as u64, Interest::Read)?;
+        open.push(Some(socket));
+    }
+    let deadline_ns = monotonic_ns() + SETTLE_NS;
+    while open.iter().any(Option::is_some) && monotonic_ns() < deadline_ns {
+        for ready in poll.wait(Some(deadline_ns))? {
+            let place = &mut open[ready.token as usize];
+            let Some(socket) = place else { continue };
+            match socket.read(&mut buffer) {
+                Ok(read) if read > 0 => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                _ => *place = None,
+            }
+        }
+    }
+    Ok(())
 }
