@@ -1,10 +1,11 @@
 //! HTTP load: what is asked for becomes a `plan`, and a thread for each group of connections. `worker` drives one thread's
-//! connections over a `wire` (io_uring or epoll): `link` brings them up, `sending` sends requests, `exchange` takes their
-//! answers, `scripted` lets a script do so. `start` lets the threads go, `shutdown` counts what is left and parts from
+//! connections over an `io_backend` (io_uring or epoll): `connect` brings them up, `sending` sends requests, `exchange` takes their
+//! answers, `scripted` lets a script do so. `start_signal` lets the threads go, `shutdown` counts what is left and parts from
 //! the server, `report` makes their figures one outcome.
 
+mod connect;
 mod exchange;
-mod link;
+mod io_backend;
 mod plan;
 mod redirect;
 pub mod report;
@@ -12,10 +13,9 @@ mod resolver;
 mod scripted;
 mod sending;
 mod shutdown;
-mod start;
+mod start_signal;
 #[cfg(test)]
 mod tests;
-mod wire;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -33,11 +33,11 @@ use leadline_sys::usage::pin_to;
 use leadline_wire::{Blame, ErrorReport, HttpSpec, Outcome, Side};
 
 use self::exchange::Source;
+use self::io_backend::{Engine, IoBackend, IoBackends};
 use self::plan::{Destination, Plan};
 use self::report::{Failures, Snapshot, WorkerReport};
-use self::scripted::Cast;
-use self::start::{Begin, Opened, Start};
-use self::wire::{Engine, Wire, Wires};
+use self::scripted::LoadScripts;
+use self::start_signal::{Begin, Opened, StartSignal};
 use self::worker::{Metric, Parts, Worker, METRICS};
 use super::session_runner::span;
 use super::threads::{Collector, FlowCounters, Latest, Recorder, Rolled};
@@ -45,7 +45,7 @@ use super::{Ready, Task};
 use crate::events::{input_error, system_error};
 use crate::flows::counters;
 
-/// Start the threads and have them open their connections.
+/// StartSignal the threads and have them open their connections.
 pub fn prepare(spec: HttpSpec, task: &Task) -> Result<Box<dyn Ready>, ErrorReport> {
     prepare_with(spec, Engine::forced(), task)
 }
@@ -53,8 +53,8 @@ pub fn prepare(spec: HttpSpec, task: &Task) -> Result<Box<dyn Ready>, ErrorRepor
 fn prepare_with(spec: HttpSpec, forced: Option<Engine>, task: &Task) -> Result<Box<dyn Ready>, ErrorReport> {
     let mut plan = Plan::new(&spec)?;
     let threads = spec.threads.min(spec.connections) as usize;
-    let cast = match &spec.script {
-        Some(script) => Some(Cast::new(script, &spec, &mut plan, threads, task)?),
+    let scripts = match &spec.script {
+        Some(script) => Some(LoadScripts::new(script, &spec, &mut plan, threads, task)?),
         None => None,
     };
     let plan = Arc::new(plan);
@@ -65,9 +65,11 @@ fn prepare_with(spec: HttpSpec, forced: Option<Engine>, task: &Task) -> Result<B
             format!("{} connections need more descriptors than `ulimit -n` ({limit}) allows", spec.connections);
         return Err(input_error("too_many_open_files", message));
     }
-    match Wires::new(&plan.payload, &sizes, forced).map_err(failed)? {
-        Wires::IoUring(wires) => HttpLoad::open(spec, plan, cast, wires, (Engine::IoUring, None)),
-        Wires::Epoll(wires, reason) => HttpLoad::open(spec, plan, cast, wires, (Engine::Epoll, Some(reason))),
+    match IoBackends::new(&plan.payload, &sizes, forced).map_err(failed)? {
+        IoBackends::IoUring(backends) => HttpLoad::open(spec, plan, scripts, backends, (Engine::IoUring, None)),
+        IoBackends::Epoll(backends, reason) => {
+            HttpLoad::open(spec, plan, scripts, backends, (Engine::Epoll, Some(reason)))
+        }
     }
 }
 
@@ -75,11 +77,11 @@ fn prepare_with(spec: HttpSpec, forced: Option<Engine>, task: &Task) -> Result<B
 struct HttpLoad {
     spec: HttpSpec,
     plan: Arc<Plan>,
-    cast: Option<Cast>,
+    scripts: Option<LoadScripts>,
     /// Requests that go out in one piece.
     batch: u32,
     engine: (Engine, Option<String>),
-    start: Arc<Start>,
+    start_signal: Arc<StartSignal>,
     counters: Vec<Arc<FlowCounters>>,
     rolled: mpsc::Receiver<Rolled>,
     snapshots: Vec<Arc<Latest<Snapshot>>>,
@@ -88,31 +90,31 @@ struct HttpLoad {
 
 impl HttpLoad {
     /// Starts the threads and waits until they have tried their connections.
-    fn open<W: Wire>(
+    fn open<B: IoBackend>(
         spec: HttpSpec,
         plan: Arc<Plan>,
-        mut cast: Option<Cast>,
-        wires: Vec<W>,
+        mut scripts: Option<LoadScripts>,
+        backends: Vec<B>,
         engine: (Engine, Option<String>),
     ) -> Result<Box<dyn Ready>, ErrorReport> {
         let (out, rolled) = mpsc::channel();
         let (said, opened) = mpsc::channel();
-        let mut scripts = cast.as_mut().and_then(|cast| cast.threads.take()).map(Vec::into_iter);
+        let mut thread_scripts = scripts.as_mut().and_then(|scripts| scripts.threads.take()).map(Vec::into_iter);
         let mut load = Self {
-            counters: counters(wires.len() as u32),
-            start: Arc::default(),
+            counters: counters(backends.len() as u32),
+            start_signal: Arc::default(),
             threads: Vec::new(),
             spec,
             plan,
-            cast,
+            scripts,
             batch: 1,
             engine,
             rolled,
-            snapshots: wires.iter().map(|_| Arc::default()).collect(),
+            snapshots: backends.iter().map(|_| Arc::default()).collect(),
         };
-        let count = wires.len();
-        for (number, wire) in wires.into_iter().enumerate() {
-            let script = scripts.as_mut().and_then(Iterator::next);
+        let count = backends.len();
+        for (number, backend) in backends.into_iter().enumerate() {
+            let script = thread_scripts.as_mut().and_then(Iterator::next);
             let source = script.map_or_else(
                 || Source::Fixed(load.plan.requests.picker(number as u64, count as u64)),
                 |script| Source::Script(Box::new(script)),
@@ -120,7 +122,7 @@ impl HttpLoad {
             load.batch = source.batch();
             let worker = Worker::new(Parts {
                 plan: Arc::clone(&load.plan),
-                wire,
+                backend,
                 source,
                 recorder: Recorder::new(METRICS.len(), 0, out.clone()),
                 counters: Arc::clone(&load.counters[number]),
@@ -128,13 +130,13 @@ impl HttpLoad {
                 number,
                 connections: (load.spec.connections as usize - number).div_ceil(count),
             });
-            let (start, said) = (Arc::clone(&load.start), said.clone());
+            let (start_signal, said) = (Arc::clone(&load.start_signal), said.clone());
             let cpu = (!load.spec.cpus.is_empty()).then(|| load.spec.cpus[number % load.spec.cpus.len()]);
             load.threads.push(std::thread::spawn(move || {
                 if let Some(cpu) = cpu {
                     pin_to(cpu).map_err(|error| io::Error::other(format!("pinning to CPU {cpu}: {error}")))?;
                 }
-                worker.live(&start, said)
+                worker.run_thread(&start_signal, said)
             }));
         }
         drop(said);
@@ -147,7 +149,7 @@ impl HttpLoad {
         let mut all: Vec<Opened> = opened.iter().collect();
         if all.len() < self.threads.len() {
             // A thread ended instead of saying anything; its own error tells why.
-            self.start.cancel();
+            self.start_signal.cancel();
             let ended: Vec<_> = self.threads.drain(..).filter_map(|thread| thread.join().ok()?.err()).collect();
             return Err(failed(ended.into_iter().next().unwrap_or_else(|| io::Error::other("a thread ended early"))));
         }
@@ -165,14 +167,14 @@ impl HttpLoad {
 impl Drop for HttpLoad {
     /// Threads that wait for a start that never comes end.
     fn drop(&mut self) {
-        self.start.cancel();
+        self.start_signal.cancel();
     }
 }
 
 impl Ready for HttpLoad {
     fn run(mut self: Box<Self>, at_ns: u64, task: &Task) -> Result<Outcome, ErrorReport> {
         let span = span(at_ns, self.spec.duration_ms);
-        self.start.give(Begin {
+        self.start_signal.give(Begin {
             span,
             warm_until_ns: span.at_ns.saturating_add(self.spec.warmup_ms * 1_000_000),
             signal: Arc::clone(&task.signal),
@@ -189,9 +191,9 @@ impl Ready for HttpLoad {
         let _scripts: Vec<_> = reports.iter_mut().filter_map(|report| report.script.take()).collect();
         let engine = self.engine.clone();
         let mut outcome = report::outcome(&self.plan, span.at_ns, engine, reports, &self.counters, &state.collector);
-        if let Some(cast) = self.cast.take() {
+        if let Some(scripts) = self.scripts.take() {
             let latency = state.collector.total(Metric::Latency as usize);
-            cast.done(&mut outcome, ended_ns.saturating_sub(span.at_ns), &latency, &state.rates);
+            scripts.done(&mut outcome, ended_ns.saturating_sub(span.at_ns), &latency, &state.rates);
         }
         Ok(outcome)
     }

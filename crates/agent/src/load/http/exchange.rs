@@ -7,9 +7,9 @@ use leadline_http::{Answer, Batch, Closed, Malformed, Picker, Sink};
 use leadline_stats::Histogram;
 use leadline_sys::clock::{monotonic_ns, realtime_ns};
 
+use super::io_backend::IoBackend;
 use super::redirect;
 use super::scripted::Scripted;
-use super::wire::Wire;
 use super::worker::{Metric, Worker};
 
 /// Where requests come from.
@@ -118,11 +118,11 @@ impl Sink for Capture {
     }
 }
 
-impl<W: Wire> Worker<W> {
+impl<B: IoBackend> Worker<B> {
     /// Bytes came.
     #[inline]
     pub fn receive(&mut self, index: usize, at_ns: u64) {
-        if let Some(stamp_ns) = self.wire.stamp_ns() {
+        if let Some(stamp_ns) = self.backend.stamp_ns() {
             self.compare_with_stamp(stamp_ns, at_ns);
         }
         if self.connections[index].tls.is_some() {
@@ -131,8 +131,8 @@ impl<W: Wire> Worker<W> {
         let epoch = self.connections[index].epoch;
         let mut at = 0;
         loop {
-            let Self { wire, connections, .. } = self;
-            let rest = &wire.received()[at..];
+            let Self { backend, connections, .. } = self;
+            let rest = &backend.received()[at..];
             let length = rest.len();
             let connection = &mut connections[index];
             let fed = match &mut connection.capture {
@@ -142,14 +142,14 @@ impl<W: Wire> Worker<W> {
             match fed {
                 Ok((used, answer)) => {
                     at += used;
-                    self.took(index, used, answer, used < length);
+                    self.on_response(index, used, answer, used < length);
                 }
                 Err(cause) => {
                     self.counters.received(length as u64, 0);
                     return self.fail(index, cause.name(), || cause.says().to_owned());
                 }
             }
-            if length == 0 || at >= self.wire.received().len() || self.connections[index].epoch != epoch {
+            if length == 0 || at >= self.backend.received().len() || self.connections[index].epoch != epoch {
                 return;
             }
         }
@@ -157,18 +157,18 @@ impl<W: Wire> Worker<W> {
 
     /// Takes what some bytes of an answer led to. Nothing more is begun here while more bytes of the same piece are left.
     #[inline]
-    fn took(&mut self, index: usize, used: usize, answer: Option<Answer>, is_more: bool) {
+    fn on_response(&mut self, index: usize, used: usize, answer: Option<Answer>, is_more: bool) {
         self.counters.received(used as u64, 0);
         let Some(answer) = answer else { return };
         if answer.left > 0 {
             self.answered(index, &answer);
             if !answer.goes_on() {
-                self.cut_off(index, &answer);
+                self.on_early_close(index, &answer);
             }
             return;
         }
         if is_more {
-            return self.too_much(index, &answer);
+            return self.on_excess_bytes(index, &answer);
         }
         if self.plan.redirects > 0 && self.follow(index, &answer) {
             return;
@@ -185,7 +185,7 @@ impl<W: Wire> Worker<W> {
 
     /// More came than was asked for. What of it is the answer cannot be known, so that the request has none, and the
     /// connection cannot be trusted any further.
-    fn too_much(&mut self, index: usize, answer: &Answer) {
+    fn on_excess_bytes(&mut self, index: usize, answer: &Answer) {
         if !answer.was_sent {
             self.counters.sent(0, 1);
         }
@@ -195,7 +195,7 @@ impl<W: Wire> Worker<W> {
     }
 
     /// The server ends the connection before it has answered the whole batch.
-    fn cut_off(&mut self, index: usize, answer: &Answer) {
+    fn on_early_close(&mut self, index: usize, answer: &Answer) {
         self.record_age(index, answer.timing.done_ns);
         let says = "the server ended the connection before it had answered all pipelined requests";
         self.failures.count("closed_early", u64::from(answer.left), || says.to_owned());
@@ -206,11 +206,11 @@ impl<W: Wire> Worker<W> {
     fn unseal(&mut self, index: usize, at_ns: u64) {
         let mut plain = std::mem::take(&mut self.plain);
         plain.clear();
-        let Self { wire, connections, out, .. } = self;
+        let Self { backend, connections, out, .. } = self;
         let connection = &mut connections[index];
         let Some(tls) = &mut connection.tls else { return };
         let was_handshaking = tls.is_handshaking();
-        let taken = tls.receive_with(wire.received(), |bytes| plain.extend_from_slice(bytes));
+        let taken = tls.receive_with(backend.received(), |bytes| plain.extend_from_slice(bytes));
         out.clear();
         if tls.has_output() {
             tls.take_output(out);
@@ -237,7 +237,7 @@ impl<W: Wire> Worker<W> {
             match fed {
                 Ok((used, answer)) => {
                     at += used;
-                    self.took(index, used, answer, at < plain.len());
+                    self.on_response(index, used, answer, at < plain.len());
                 }
                 Err(cause) => {
                     self.counters.received(rest.len() as u64, 0);
@@ -398,7 +398,7 @@ impl<W: Wire> Worker<W> {
 
     /// The peer has ended the connection.
     pub fn ended(&mut self, index: usize, at_ns: u64) {
-        drop(self.part(index));
+        drop(self.detach(index));
         let connection = &mut self.connections[index];
         let broken = connection.broken;
         let closed = match &mut connection.tls {
@@ -414,7 +414,7 @@ impl<W: Wire> Worker<W> {
             Closed::Answered(answer) => {
                 self.answered(index, &answer);
                 if answer.left > 0 {
-                    return self.cut_off(index, &answer);
+                    return self.on_early_close(index, &answer);
                 }
                 return self.reopen(index, Some(at_ns));
             }
@@ -430,7 +430,7 @@ impl<W: Wire> Worker<W> {
 
     /// Counts a connection's failure under its one name, with the requests that were outstanding if there were any.
     pub fn fail(&mut self, index: usize, name: &str, example: impl FnOnce() -> String) {
-        drop(self.part(index));
+        drop(self.detach(index));
         let outstanding = self.connections[index].machine.close();
         // A server may drop a connection that is idle; only what it sends unasked is an error then.
         if outstanding.is_none() && name != Malformed::UnsolicitedBytes.name() {

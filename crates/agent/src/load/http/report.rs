@@ -11,9 +11,9 @@ use leadline_sys::net;
 use leadline_wire::{Direction, FlowReport, LoadReport, Outcome, Side, Standing, ThreadReport};
 use socket2::Socket;
 
+use super::io_backend::Engine;
 use super::plan::Plan;
 use super::scripted::Scripted;
-use super::wire::Engine;
 use crate::load::threads::{Collector, FlowCounters};
 
 /// What a worker leaves.

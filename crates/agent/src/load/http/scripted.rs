@@ -73,15 +73,15 @@ impl Scripted {
     }
 }
 
-/// A load's script: its threads' parts, and what is left to say at the end.
-pub struct Cast {
+/// A load's script: one state per thread, and the main state that reports at the end.
+pub struct LoadScripts {
     main: Main,
-    voice: Arc<Voice>,
+    printed: Arc<ScriptOutput>,
     /// One for each thread; none where the script says the same always, which needs no script.
     pub threads: Option<Vec<Scripted>>,
 }
 
-impl Cast {
+impl LoadScripts {
     /// Runs the script's file, `setup` and `init`. A script that always makes the same request becomes the plan's.
     pub fn new(
         script: &HttpScript,
@@ -91,12 +91,12 @@ impl Cast {
         task: &Task,
     ) -> Result<Self, ErrorReport> {
         let HttpScript { name, source, args } = script.clone();
-        let voice = Arc::new(Voice { task: task.clone(), line: Mutex::default() });
-        let speaker = Arc::clone(&voice);
-        let output = Arc::new(move |text: &str| speaker.say(text));
+        let printed = Arc::new(ScriptOutput { task: task.clone(), line: Mutex::default() });
+        let printer = Arc::clone(&printed);
+        let output = Arc::new(move |text: &str| printer.say(text));
         let origin = origin(spec, plan)?;
         let (main, scripts) =
-            leadline_script::load(&Program { name, source, args }, &origin, threads, output, Arc::new(World))
+            leadline_script::load(&Program { name, source, args }, &origin, threads, output, Arc::new(HostNetwork))
                 .map_err(|error| input_error("bad_script", error.to_string()))?;
         let constant = scripts.first().and_then(|first| first.constant().map(<[u8]>::to_vec));
         let first_address = scripts.first().and_then(ThreadScript::address);
@@ -119,17 +119,17 @@ impl Cast {
             }
             None => Some(scripts.into_iter().map(Scripted).collect()),
         };
-        Ok(Self { main, voice, threads })
+        Ok(Self { main, printed, threads })
     }
 
-    /// Tells it, and has its last line said.
+    /// Runs the script's `done` and flushes its last line.
     pub fn done(mut self, outcome: &mut Outcome, duration_ns: u64, latency: &Histogram, rates: &Histogram) {
         let summary = summary(outcome, duration_ns);
         if let Err(error) = self.main.done(&summary, latency, rates) {
             *outcome.errors.entry("script_error".to_owned()).or_insert(0) += 1;
             outcome.error_examples.entry("script_error".to_owned()).or_insert_with(|| error.to_string());
         }
-        self.voice.finish();
+        self.printed.finish();
     }
 }
 
@@ -188,8 +188,8 @@ fn summary(outcome: &Outcome, duration_ns: u64) -> Summary {
     summary
 }
 
-/// What a script prints, as events: one for each line.
-struct Voice {
+/// A script's output as events: one for each line.
+struct ScriptOutput {
     task: Task,
     line: Mutex<String>,
 }
@@ -197,7 +197,7 @@ struct Voice {
 /// A line longer than this is said in pieces, bytes.
 const LINE_BYTES: usize = 4096;
 
-impl Voice {
+impl ScriptOutput {
     fn say(&self, text: &str) {
         let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
         for piece in text.split_inclusive('\n') {
@@ -226,12 +226,12 @@ impl Voice {
 }
 
 /// This host, for `wrk.lookup` and `wrk.connect`.
-struct World;
+struct HostNetwork;
 
 /// How long a script's own connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-impl Outside for World {
+impl Outside for HostNetwork {
     fn lookup(&self, host: &str, service: &str) -> Result<Vec<SocketAddr>, String> {
         let port = match service {
             "http" => 80,

@@ -8,10 +8,10 @@ use leadline_stats::Histogram;
 use socket2::Socket;
 
 use super::exchange::Source;
-use super::wire::{Parted, Wire};
+use super::io_backend::{Detached, IoBackend};
 use super::worker::{failure_name, Begun, Connection, Metric, Worker};
 
-impl<W: Wire> Worker<W> {
+impl<B: IoBackend> Worker<B> {
     /// Sends a request, or a batch; `free_ns` says since when some connection was free for it. Until then it waited for the
     /// server, which is in its latency; only what came after that is our own lateness.
     #[inline]
@@ -33,7 +33,7 @@ impl<W: Wire> Worker<W> {
             let plan = std::sync::Arc::clone(&self.plan);
             self.send_sealed(index, &plan.payload[range]);
         } else {
-            match self.wire.send(index, range) {
+            match self.backend.send(index, range) {
                 Ok(bytes) => self.sent(index, bytes),
                 Err(error) => self.not_sent(index, &error),
             }
@@ -75,14 +75,14 @@ impl<W: Wire> Worker<W> {
         self.out = request;
     }
 
-    /// Records how late requests were that have been handed to the kernel, which is when they count as sent. A wire may
+    /// Records how late requests were that have been handed to the kernel, which is when they count as sent. A backend may
     /// queue them for a while, and that is the generator's time and not the server's.
     #[inline]
     pub fn note_handed_over(&mut self) {
         if self.begun.is_empty() {
             return;
         }
-        let Some(handed_over_ns) = self.wire.handed_over_ns() else { return };
+        let Some(handed_over_ns) = self.backend.handed_over_ns() else { return };
         let Self { begun, connections, recorder, late, tally, .. } = self;
         for Begun { index, epoch, due_ns, wanted_ns } in begun.drain(..) {
             let sent_ns = handed_over_ns.max(wanted_ns);
@@ -104,7 +104,7 @@ impl<W: Wire> Worker<W> {
         if self.connections[index].tls.is_some() {
             return self.send_sealed(index, bytes);
         }
-        match self.wire.send_copy(index, bytes) {
+        match self.backend.send_copy(index, bytes) {
             Ok(bytes) => self.sent(index, bytes),
             Err(error) => self.not_sent(index, &error),
         }
@@ -126,7 +126,7 @@ impl<W: Wire> Worker<W> {
 
     /// Sends records of TLS, or what a proxy is asked: no requests by themselves.
     pub fn send_records(&mut self, index: usize, bytes: &[u8]) -> io::Result<()> {
-        let taken = self.wire.send_copy(index, bytes)?;
+        let taken = self.backend.send_copy(index, bytes)?;
         self.connections[index].records_left += bytes.len() - taken;
         Ok(())
     }
@@ -175,10 +175,10 @@ impl<W: Wire> Worker<W> {
         }
     }
 
-    /// Takes a connection's socket from the wire. What has become of its last send by then is counted: bytes that were on
+    /// Takes a connection's socket from the backend. What has become of its last send by then is counted: bytes that were on
     /// their way are sent, those that were promised and did not go are not.
-    pub fn part(&mut self, index: usize) -> Option<Socket> {
-        let Parted { socket, unsent_bytes, taken_bytes } = self.wire.part(index)?;
+    pub fn detach(&mut self, index: usize) -> Option<Socket> {
+        let Detached { socket, unsent_bytes, taken_bytes } = self.backend.detach(index)?;
         self.note_handed_over();
         if taken_bytes > 0 {
             self.sent(index, taken_bytes);

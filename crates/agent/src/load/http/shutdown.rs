@@ -8,8 +8,8 @@ use leadline_sys::clock::monotonic_ns;
 use leadline_sys::poll::{Interest, Poll};
 use socket2::Socket;
 
-use super::wire::Wire;
-use super::worker::{Connection, Link, Metric, Worker, LONGEST_REST_NS};
+use super::io_backend::IoBackend;
+use super::worker::{Connection, ConnectionState, Metric, Worker, LONGEST_RETRY_NS};
 use crate::flows::Span;
 
 /// A request that is outstanding at the end for longer than this is told apart from one that was just sent, ns.
@@ -27,7 +27,7 @@ const BATCH: usize = 512;
 /// One read takes at most this much, bytes.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-impl<W: Wire> Worker<W> {
+impl<B: IoBackend> Worker<B> {
     /// Sends what fell due in an open loop's last wait, which lasted beyond the end: that nobody looked is ours to make up.
     /// Where the server has long had all connections, what is left waited for it and stays unsent. Says what time it is
     /// then.
@@ -93,8 +93,8 @@ impl<W: Wire> Worker<W> {
         }
         let mut owed = 0;
         for index in 0..self.connections.len() {
-            let Connection { link, owed_since_ns: Some(since_ns), .. } = self.connections[index] else { continue };
-            if link != Link::Up {
+            let Connection { state, owed_since_ns: Some(since_ns), .. } = self.connections[index] else { continue };
+            if state != ConnectionState::Up {
                 self.record_unsent_age(since_ns, now_ns);
                 owed += u64::from(self.source.batch());
             }
@@ -113,26 +113,28 @@ impl<W: Wire> Worker<W> {
 
     /// Connections that could not be had again, by their last attempt or by how long it has taken.
     pub fn connections_down(&self, now_ns: u64) -> u64 {
-        let is_down = |connection: &&Connection| match connection.link {
-            Link::Down { .. } => connection.failed_attempts > 0,
-            Link::Resolving { since_ns } | Link::Connecting { since_ns } | Link::Greeting { since_ns } => {
-                connection.failed_attempts > 0 || now_ns.saturating_sub(since_ns) > LONGEST_REST_NS
+        let is_down = |connection: &&Connection| match connection.state {
+            ConnectionState::Down { .. } => connection.failed_attempts > 0,
+            ConnectionState::Resolving { since_ns }
+            | ConnectionState::Connecting { since_ns }
+            | ConnectionState::Handshaking { since_ns } => {
+                connection.failed_attempts > 0 || now_ns.saturating_sub(since_ns) > LONGEST_RETRY_NS
             }
-            Link::Unused => self.plan.stages.is_none(),
-            Link::Up => false,
+            ConnectionState::Unused => self.plan.stages.is_none(),
+            ConnectionState::Up => false,
         };
         self.connections.iter().filter(is_down).count() as u64
     }
 
     /// Counts what is outstanding now that the time is over; gives the sockets of those requests.
-    pub fn take_stock(&mut self, now_ns: u64) -> Vec<Socket> {
+    pub fn close_outstanding(&mut self, now_ns: u64) -> Vec<Socket> {
         let mut outstanding = Vec::new();
         for index in 0..self.connections.len() {
             if self.connections[index].machine.outstanding().is_none() {
                 continue;
             }
             // What was on its way to the kernel is sent by this, and its age counts from then.
-            let Some(socket) = self.part(index) else { continue };
+            let Some(socket) = self.detach(index) else { continue };
             self.record_age(index, now_ns);
             let Some(sent_ns) = self.connections[index].machine.outstanding_since_ns() else { continue };
             let Some(left) = self.connections[index].machine.close() else { continue };

@@ -10,7 +10,7 @@ use base64::prelude::{Engine as _, BASE64_STANDARD};
 use leadline_sys::{clock, net};
 use leadline_wire::{DnsPolicy, HttpRequest, HttpRoute, HttpSpec, HttpTimeouts, Outcome, RateStage, SocketOptions};
 
-use super::wire::Engine;
+use super::io_backend::Engine;
 use super::{prepare, prepare_with};
 use crate::control_signal::ControlSignal;
 use crate::events::Events;

@@ -1,5 +1,5 @@
-//! One thread's HTTP connections and the loop that drives them. The wire owns the sockets and tells what happens to them;
-//! the schedule says when a request is due, the connection's machine what its bytes mean. `link` brings connections up and
+//! One thread's HTTP connections and the loop that drives them. The backend owns the sockets and tells what happens to them;
+//! the schedule says when a request is due, the connection's machine what its bytes mean. `connect` brings connections up and
 //! down, `exchange` sends requests and takes answers. On the way of a request there is no allocation, no formatting and no
 //! lock: over epoll two system calls, two looks at the clock and its share of one wait; over io_uring its share of one
 //! system call and of two looks at the clock.
@@ -17,12 +17,12 @@ use leadline_sys::priority::be_punctual;
 use leadline_wire::ThreadReport;
 
 use super::exchange::{Capture, Source};
+use super::io_backend::{Completion, IoBackend};
 use super::plan::{Plan, RequestSource};
 use super::report::{Failures, Snapshot, Tally, TcpSummary, WorkerReport};
 use super::resolver::Resolver;
 use super::shutdown::settle;
-use super::start::{Begin, Opened, Start};
-use super::wire::{Completion, Wire};
+use super::start_signal::{Begin, Opened, StartSignal};
 use crate::flows::TURN_NS;
 use crate::load::threads::{FlowCounters, Latest, Recorder, ThreadMeter, ROLL_NS};
 
@@ -65,14 +65,14 @@ pub const METRICS: &[&str] = &[
 const LONGEST_OPENING_NS: u64 = 8_000_000_000;
 /// Connections under way at once while they are opened: a listener's backlog is not to be overrun.
 const AT_ONCE: usize = 128;
-/// Requests that wires hand over at once, with some to spare.
+/// Requests that backends hand over at once, with some to spare.
 const QUEUED: usize = 64;
 /// The longest wait between looks at whether the load is to start, ns.
-const START_TURN_NS: u64 = 2_000_000;
+const START_POLL_NS: u64 = 2_000_000;
 
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Link {
+pub enum ConnectionState {
     /// Not needed yet.
     Unused,
     /// To be opened again then.
@@ -82,13 +82,13 @@ pub enum Link {
     /// TCP's handshake goes on.
     Connecting { since_ns: u64 },
     /// The proxy's or TLS's handshake goes on.
-    Greeting { since_ns: u64 },
+    Handshaking { since_ns: u64 },
     /// Requests may go.
     Up,
 }
 
 pub struct Connection {
-    pub link: Link,
+    pub state: ConnectionState,
     pub machine: ClientConnection,
     pub tls: Option<Box<TlsClient>>,
     /// What the proxy is asked and has answered, until it has let us through.
@@ -102,7 +102,7 @@ pub struct Connection {
     /// Since when its next request waits for it to be opened anew, where the server, or the number of requests that a
     /// connection may have, ended the last one: that is part of the next request's latency.
     pub owed_since_ns: Option<u64>,
-    pub rest_ns: u64,
+    pub retry_delay_ns: u64,
     /// Attempts to open it that have failed since it was last up.
     pub failed_attempts: u32,
     /// Whether the socket did not take the outstanding request at once.
@@ -119,7 +119,7 @@ pub struct Connection {
     pub records_left: usize,
 }
 
-/// A request, or a batch, that the wire has and the kernel perhaps not yet.
+/// A request, or a batch, that the backend has and the kernel perhaps not yet.
 pub struct Begun {
     pub index: usize,
     pub epoch: u32,
@@ -129,13 +129,13 @@ pub struct Begun {
 }
 
 /// Rest after a failed attempt to connect, ns; doubled after each further one.
-pub const FIRST_REST_NS: u64 = 10_000_000;
-pub const LONGEST_REST_NS: u64 = 1_000_000_000;
+pub const FIRST_RETRY_NS: u64 = 10_000_000;
+pub const LONGEST_RETRY_NS: u64 = 1_000_000_000;
 
 /// One thread's connections.
-pub struct Worker<W> {
+pub struct Worker<B> {
     pub plan: Arc<Plan>,
-    pub wire: W,
+    pub backend: B,
     pub connections: Vec<Connection>,
     /// Idle connections, the longest idle one first, so that load spreads over all of them.
     pub idle: VecDeque<usize>,
@@ -149,7 +149,7 @@ pub struct Worker<W> {
     pub schedule: Schedule,
     pub source: Source,
     pub recorder: Recorder,
-    /// What was sent and is not known to have been handed to the kernel: as much as the wire queues.
+    /// What was sent and is not known to have been handed to the kernel: as much as the backend queues.
     pub begun: Vec<Begun>,
     /// How late paced requests were sent, from when they were due and a connection was free.
     pub late: Option<Histogram>,
@@ -173,9 +173,9 @@ pub struct Worker<W> {
 }
 
 /// What a worker is made of.
-pub struct Parts<W> {
+pub struct Parts<B> {
     pub plan: Arc<Plan>,
-    pub wire: W,
+    pub backend: B,
     pub source: Source,
     pub recorder: Recorder,
     pub counters: Arc<FlowCounters>,
@@ -186,14 +186,14 @@ pub struct Parts<W> {
     pub connections: usize,
 }
 
-impl<W: Wire> Worker<W> {
+impl<B: IoBackend> Worker<B> {
     /// A worker whose connections are all unused.
-    pub fn new(parts: Parts<W>) -> Self {
-        let Parts { plan, wire, source, recorder, counters, snapshots, number, connections } = parts;
+    pub fn new(parts: Parts<B>) -> Self {
+        let Parts { plan, backend, source, recorder, counters, snapshots, number, connections } = parts;
         let resolver = Resolver::of(&plan.way.destination, connections);
         let captures = source.captures() || plan.redirects > 0;
         let connection = |_| Connection {
-            link: Link::Unused,
+            state: ConnectionState::Unused,
             machine: ClientConnection::default(),
             tls: None,
             proxy: None,
@@ -202,7 +202,7 @@ impl<W: Wire> Worker<W> {
             is_queued: false,
             free_ns: 0,
             owed_since_ns: None,
-            rest_ns: FIRST_REST_NS,
+            retry_delay_ns: FIRST_RETRY_NS,
             failed_attempts: 0,
             is_pushed_back: false,
             broken: None,
@@ -240,27 +240,31 @@ impl<W: Wire> Worker<W> {
             snapshots,
             number,
             plan,
-            wire,
+            backend,
         }
     }
 
     /// The thread's whole life: open connections, say how that went, and drive requests over them once `start` says so.
-    pub fn live(mut self, start: &Start, opened: mpsc::Sender<Opened>) -> io::Result<Option<WorkerReport>> {
+    pub fn run_thread(
+        mut self,
+        start_signal: &StartSignal,
+        opened: mpsc::Sender<Opened>,
+    ) -> io::Result<Option<WorkerReport>> {
         be_punctual();
-        self.wire.begin()?;
+        self.backend.begin()?;
         if let Some(shared) = &self.plan.tls {
             // A thread's source of random numbers takes long to begin, which is no connection's time.
             drop(TlsClient::new(shared));
         }
-        self.open(start)?;
+        self.open(start_signal)?;
         let _ = opened.send(Opened { up: self.up, failures: self.failures.clone() });
         drop(opened);
-        let Some(begin) = self.await_start(start)? else { return Ok(None) };
+        let Some(begin) = self.await_start(start_signal)? else { return Ok(None) };
         self.run(begin).map(Some)
     }
 
     /// Opens all connections, or those that an open loop begins with; tries each of them once.
-    fn open(&mut self, start: &Start) -> io::Result<()> {
+    fn open(&mut self, start_signal: &StartSignal) -> io::Result<()> {
         let deadline_ns = monotonic_ns() + LONGEST_OPENING_NS;
         self.connect_unused();
         loop {
@@ -268,23 +272,23 @@ impl<W: Wire> Worker<W> {
             let all_begun = self.plan.stages.is_some() || self.unused.is_empty();
             // What could not be opened rests and is tried again, which is not waited for here; nor is what is left after
             // the longest time, which is opened while the load runs.
-            if (all_begun && self.opening == 0) || now_ns >= deadline_ns || start.is_cancelled() {
+            if (all_begun && self.opening == 0) || now_ns >= deadline_ns || start_signal.is_cancelled() {
                 return Ok(());
             }
-            self.turn(now_ns, deadline_ns)?;
+            self.run_once(now_ns, deadline_ns)?;
         }
     }
 
-    fn await_start(&mut self, start: &Start) -> io::Result<Option<Begin>> {
+    fn await_start(&mut self, start_signal: &StartSignal) -> io::Result<Option<Begin>> {
         loop {
-            if let Some(begin) = start.begin() {
+            if let Some(begin) = start_signal.begin() {
                 return Ok(Some(begin));
             }
-            if start.is_cancelled() {
+            if start_signal.is_cancelled() {
                 return Ok(None);
             }
             let now_ns = monotonic_ns();
-            self.turn(now_ns, now_ns + START_TURN_NS)?;
+            self.run_once(now_ns, now_ns + START_POLL_NS)?;
         }
     }
 
@@ -294,17 +298,17 @@ impl<W: Wire> Worker<W> {
         self.recorder.warm_until(warm_until_ns);
         let mut now_ns = monotonic_ns();
         while now_ns < span.at_ns && !signal.stopped() {
-            self.turn(now_ns, span.at_ns)?;
+            self.run_once(now_ns, span.at_ns)?;
             now_ns = monotonic_ns();
         }
         let meter = ThreadMeter::begin(format!("http-{}", self.number), now_ns);
-        let spun_before_ns = self.wire.spun_ns();
+        let spun_before_ns = self.backend.spun_ns();
         while now_ns < span.end_ns && !signal.stopped() && !self.is_done() {
-            self.turn(now_ns, span.end_ns)?;
+            self.run_once(now_ns, span.end_ns)?;
             now_ns = monotonic_ns();
             if now_ns >= self.next_snapshot_ns {
                 self.hand_over()?;
-                self.tell_standing(&meter, spun_before_ns, now_ns);
+                self.publish_snapshot(&meter, spun_before_ns, now_ns);
             }
         }
         self.hand_over()?;
@@ -316,8 +320,8 @@ impl<W: Wire> Worker<W> {
         self.tally.end_ns = self.stopped_trying_ns(now_ns, span);
         let due = self.count_unsent(now_ns, span) + self.count_owed(now_ns);
         self.tally.connections_down = self.connections_down(now_ns);
-        let tcp = TcpSummary::of(self.wire.sockets());
-        let outstanding = self.take_stock(now_ns);
+        let tcp = TcpSummary::of(self.backend.sockets());
+        let outstanding = self.close_outstanding(now_ns);
         let Self { recorder, source, tally, failures, late, .. } = self;
         recorder.finish();
         // The time is over: where this fails, the sockets are closed at once, and what was measured stands.
@@ -326,10 +330,10 @@ impl<W: Wire> Worker<W> {
     }
 
     fn spun_s(&self, before_ns: u64) -> f64 {
-        (self.wire.spun_ns() - before_ns) as f64 / 1e9
+        (self.backend.spun_ns() - before_ns) as f64 / 1e9
     }
 
-    fn tell_standing(&mut self, meter: &ThreadMeter, spun_before_ns: u64, now_ns: u64) {
+    fn publish_snapshot(&mut self, meter: &ThreadMeter, spun_before_ns: u64, now_ns: u64) {
         self.next_snapshot_ns = now_ns + ROLL_NS;
         let due = self.schedule.due_count(now_ns);
         self.snapshots.say(Snapshot {
@@ -349,7 +353,7 @@ impl<W: Wire> Worker<W> {
     }
 
     /// Sends what is due, then waits for what comes, until `until_ns` at most.
-    fn turn(&mut self, now_ns: u64, until_ns: u64) -> io::Result<()> {
+    fn run_once(&mut self, now_ns: u64, until_ns: u64) -> io::Result<()> {
         if now_ns >= self.next_sweep_ns {
             self.hand_over()?;
             self.sweep(now_ns);
@@ -365,7 +369,7 @@ impl<W: Wire> Worker<W> {
         }
         let mut due_ns = self.dispatch(now_ns);
         if !self.unused.is_empty() {
-            due_ns = self.grow(now_ns, due_ns);
+            due_ns = self.open_more(now_ns, due_ns);
         }
         if self.recorder.is_due(now_ns) {
             self.hand_over()?;
@@ -383,7 +387,7 @@ impl<W: Wire> Worker<W> {
 
     /// Hands over what was begun, before something that takes longer than a request may be late.
     fn hand_over(&mut self) -> io::Result<()> {
-        self.wire.flush()?;
+        self.backend.flush()?;
         self.note_handed_over();
         Ok(())
     }
@@ -391,9 +395,9 @@ impl<W: Wire> Worker<W> {
     /// Hands over what was begun, waits until `until_ns` at most, and takes what has come.
     #[inline]
     pub(super) fn await_completions(&mut self, until_ns: u64) -> io::Result<()> {
-        self.wire.wait(until_ns)?;
+        self.backend.wait(until_ns)?;
         self.note_handed_over();
-        while let Some((index, at_ns, completion)) = self.wire.completion()? {
+        while let Some((index, at_ns, completion)) = self.backend.completion()? {
             self.serve(index, at_ns, completion);
         }
         Ok(())
@@ -424,7 +428,7 @@ impl<W: Wire> Worker<W> {
 
     /// Opens what has not been opened so far: in a closed loop all of it; in an open one a connection for each request that
     /// is due and has none, none being free. Says when the next request is due.
-    fn grow(&mut self, now_ns: u64, due_ns: u64) -> u64 {
+    fn open_more(&mut self, now_ns: u64, due_ns: u64) -> u64 {
         if self.plan.stages.is_none() {
             while self.opening < AT_ONCE && !self.unused.is_empty() {
                 self.connect_unused();
@@ -447,20 +451,24 @@ impl<W: Wire> Worker<W> {
 
     #[inline]
     fn serve(&mut self, index: usize, at_ns: u64, completion: Completion) {
-        match (self.connections[index].link, completion) {
-            (Link::Up, Completion::Received) => self.receive(index, at_ns),
-            (Link::Up, Completion::Sent(bytes)) => self.sent(index, bytes),
-            (Link::Up, Completion::Ended(Ok(()))) => self.ended(index, at_ns),
-            (Link::Up, Completion::Ended(Err(error))) => self.fail(index, failure_name(&error), || error.to_string()),
-            (Link::Up, Completion::NotSent(missing, error)) => {
+        match (self.connections[index].state, completion) {
+            (ConnectionState::Up, Completion::Received) => self.receive(index, at_ns),
+            (ConnectionState::Up, Completion::Sent(bytes)) => self.sent(index, bytes),
+            (ConnectionState::Up, Completion::Ended(Ok(()))) => self.ended(index, at_ns),
+            (ConnectionState::Up, Completion::Ended(Err(error))) => {
+                self.fail(index, failure_name(&error), || error.to_string())
+            }
+            (ConnectionState::Up, Completion::NotSent(missing, error)) => {
                 self.take_back(index, missing);
                 self.not_sent(index, &error);
             }
-            (Link::Connecting { since_ns }, Completion::Writable) => self.connected(index, since_ns, at_ns),
-            (Link::Greeting { .. }, Completion::Received) => self.greeted(index, at_ns),
-            (Link::Greeting { .. }, Completion::Sent(bytes)) => self.sent(index, bytes),
-            (Link::Greeting { .. }, Completion::Ended(outcome)) => self.greeting_ended(index, outcome),
-            (Link::Greeting { .. }, Completion::NotSent(_, error)) => self.greeting_ended(index, Err(error)),
+            (ConnectionState::Connecting { since_ns }, Completion::Writable) => self.connected(index, since_ns, at_ns),
+            (ConnectionState::Handshaking { .. }, Completion::Received) => self.on_handshake_bytes(index, at_ns),
+            (ConnectionState::Handshaking { .. }, Completion::Sent(bytes)) => self.sent(index, bytes),
+            (ConnectionState::Handshaking { .. }, Completion::Ended(outcome)) => self.handshake_ended(index, outcome),
+            (ConnectionState::Handshaking { .. }, Completion::NotSent(_, error)) => {
+                self.handshake_ended(index, Err(error))
+            }
             _ => {}
         }
     }
@@ -473,7 +481,7 @@ impl<W: Wire> Worker<W> {
             }
             self.delayed.pop();
             let connection = &self.connections[index];
-            if connection.epoch == epoch && connection.link == Link::Up {
+            if connection.epoch == epoch && connection.state == ConnectionState::Up {
                 self.offer(index, ready_ns, ready_ns);
             }
         }
@@ -486,13 +494,13 @@ impl<W: Wire> Worker<W> {
         self.next_sweep_ns = now_ns + response_ns;
         for index in 0..self.connections.len() {
             let connection = &self.connections[index];
-            let deadline_ns = match connection.link {
-                Link::Unused => continue,
-                Link::Down { retry_ns } => retry_ns,
-                Link::Resolving { since_ns } | Link::Connecting { since_ns } | Link::Greeting { since_ns } => {
-                    since_ns + connect_ns
-                }
-                Link::Up => {
+            let deadline_ns = match connection.state {
+                ConnectionState::Unused => continue,
+                ConnectionState::Down { retry_ns } => retry_ns,
+                ConnectionState::Resolving { since_ns }
+                | ConnectionState::Connecting { since_ns }
+                | ConnectionState::Handshaking { since_ns } => since_ns + connect_ns,
+                ConnectionState::Up => {
                     connection.machine.outstanding_since_ns().map_or(u64::MAX, |since_ns| since_ns + response_ns)
                 }
             };
@@ -500,16 +508,16 @@ impl<W: Wire> Worker<W> {
                 self.next_sweep_ns = self.next_sweep_ns.min(deadline_ns);
                 continue;
             }
-            match connection.link {
-                Link::Unused => {}
-                Link::Down { .. } => self.connect(index),
-                Link::Up => {
+            match connection.state {
+                ConnectionState::Unused => {}
+                ConnectionState::Down { .. } => self.connect(index),
+                ConnectionState::Up => {
                     self.record_age(index, now_ns);
                     self.fail(index, "response_timeout", || {
                         format!("no whole answer within {} ms", response_ns / 1_000_000)
                     });
                 }
-                link => self.too_slow(index, link),
+                state => self.too_slow(index, state),
             }
         }
     }

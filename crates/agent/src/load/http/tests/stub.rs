@@ -1,4 +1,4 @@
-//! One worker over a wire that a test plays: what happens, when it is handed over and what is left at the end are scripted,
+//! One worker over a backend that a test plays: what happens, when it is handed over and what is left at the end are scripted,
 //! so that counts and times depend on no kernel and on no clock.
 
 use std::collections::VecDeque;
@@ -13,11 +13,11 @@ use leadline_wire::HttpScript;
 use socket2::Socket;
 
 use super::super::exchange::Source;
+use super::super::io_backend::{Completion, Detached, IoBackend};
 use super::super::plan::Plan;
 use super::super::report::WorkerReport;
-use super::super::scripted::Cast;
-use super::super::start::{Begin, Start};
-use super::super::wire::{Completion, Parted, Wire};
+use super::super::scripted::LoadScripts;
+use super::super::start_signal::{Begin, StartSignal};
 use super::super::worker::{Metric, Parts, Worker, METRICS};
 use super::*;
 use crate::flows::Span;
@@ -32,7 +32,7 @@ const ALL_BYTES: usize = 1 << 20;
 type Happening = (Completion, &'static [u8]);
 
 /// See the file's head. It has one connection.
-struct StubWire {
+struct StubBackend {
     socket: Option<Socket>,
     /// What each wait brings; after the last one the load is stopped.
     waits: VecDeque<Vec<Happening>>,
@@ -51,7 +51,7 @@ struct StubWire {
     signal: Arc<ControlSignal>,
 }
 
-impl StubWire {
+impl StubBackend {
     fn new(waits: Vec<Vec<Happening>>) -> Self {
         let up = vec![(Completion::Writable, b"".as_slice())];
         Self {
@@ -76,7 +76,7 @@ impl StubWire {
     }
 }
 
-impl Wire for StubWire {
+impl IoBackend for StubBackend {
     fn begin(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -110,10 +110,10 @@ impl Wire for StubWire {
         (!self.is_queued).then_some(self.handed_over_ns)
     }
 
-    fn part(&mut self, _index: usize) -> Option<Parted> {
+    fn detach(&mut self, _index: usize) -> Option<Detached> {
         let socket = self.socket.take()?;
         self.submit();
-        Some(Parted { socket, unsent_bytes: 0, taken_bytes: self.takes_bytes })
+        Some(Detached { socket, unsent_bytes: 0, taken_bytes: self.takes_bytes })
     }
 
     fn wait(&mut self, _until_ns: u64) -> io::Result<()> {
@@ -177,32 +177,32 @@ impl Played {
     }
 }
 
-/// Runs a worker in a closed loop over this wire; what it asks for is made by `script`, where there is one.
-fn play(wire: StubWire, spec: HttpSpec, script: Option<&str>) -> Played {
+/// Runs a worker in a closed loop over this backend; what it asks for is made by `script`, where there is one.
+fn play(backend: StubBackend, spec: HttpSpec, script: Option<&str>) -> Played {
     // Nothing is said on the connection, which a peer has closed by the time that the load ends.
     let (listener, address) = listener();
     std::thread::spawn(move || drop(listener.accept()));
-    let task = task(Arc::clone(&wire.signal));
+    let task = task(Arc::clone(&backend.signal));
     let url = spec.requests[0].url.replace("http://stub", &format!("http://{address}"));
     let spec = HttpSpec { connections: 1, threads: 1, ..spec };
     let spec = HttpSpec { requests: vec![HttpRequest { url, ..spec.requests[0].clone() }], ..spec };
     let mut plan = Plan::new(&spec).unwrap();
     let (mut source, mut batch) = (Source::Fixed(plan.requests.picker(0, 1)), 1);
-    let mut cast = None;
+    let mut scripts = None;
     if let Some(text) = script {
         let script = HttpScript { name: "test.lua".to_owned(), source: text.to_owned(), args: Vec::new() };
-        let mut made = Cast::new(&script, &spec, &mut plan, 1, &task).unwrap();
+        let mut made = LoadScripts::new(&script, &spec, &mut plan, 1, &task).unwrap();
         let thread = made.threads.take().unwrap().remove(0);
         batch = u64::from(thread.batch());
         source = Source::Script(Box::new(thread));
-        cast = Some(made);
+        scripts = Some(made);
     }
     let (counters, (out, rolled)) = (Arc::new(FlowCounters::default()), mpsc::channel());
     let number = spec.number;
-    let signal = Arc::clone(&wire.signal);
+    let signal = Arc::clone(&backend.signal);
     let worker = Worker::new(Parts {
         plan: Arc::new(plan),
-        wire,
+        backend,
         source,
         recorder: Recorder::new(METRICS.len(), 0, out),
         counters: Arc::clone(&counters),
@@ -214,10 +214,10 @@ fn play(wire: StubWire, spec: HttpSpec, script: Option<&str>) -> Played {
     let span = Span { at_ns, end_ns: u64::MAX / 2 };
     let part = Part { index: 0, threads: 1, batch };
     let schedule = Arc::new(move |_| Schedule::Closed(ClosedLoop::new(at_ns, u64::MAX / 2, number, part)));
-    let start = Start::default();
-    start.give(Begin { span, warm_until_ns: 0, signal, schedule });
-    let report = worker.live(&start, mpsc::channel().0).unwrap().unwrap();
-    drop(cast);
+    let start_signal = StartSignal::default();
+    start_signal.give(Begin { span, warm_until_ns: 0, signal, schedule });
+    let report = worker.run_thread(&start_signal, mpsc::channel().0).unwrap().unwrap();
+    drop(scripts);
     let mut collector = Collector::new(METRICS);
     rolled.iter().for_each(|one| collector.take(one));
     Played { report, counters, collector }
@@ -234,15 +234,15 @@ const THREE_AT_ONCE: &str = "function request() return string.rep(wrk.format('GE
 #[test]
 fn requests_that_the_kernel_has_at_the_end_are_sent_and_unanswered() {
     // The kernel has the three requests, which no completion tells before the load is over.
-    let whole = StubWire { takes_bytes: ALL_BYTES, ..StubWire::new(Vec::new()) };
+    let whole = StubBackend { takes_bytes: ALL_BYTES, ..StubBackend::new(Vec::new()) };
     let played = play(whole, stub_spec(None), Some(THREE_AT_ONCE));
     assert_eq!(played.counts(), [3, 3, 0, 3, 0, 0]);
     // So it is with a request of the plan's that is too long to be promised.
-    let long = StubWire { promises: false, takes_bytes: ALL_BYTES, ..StubWire::new(Vec::new()) };
+    let long = StubBackend { promises: false, takes_bytes: ALL_BYTES, ..StubBackend::new(Vec::new()) };
     assert_eq!(play(long, stub_spec(None), None).counts(), [1, 1, 0, 1, 0, 0]);
     // It has a part of them, or nothing: what has not left whole is unsent.
     for takes_bytes in [0, 10] {
-        let torn = StubWire { takes_bytes, ..StubWire::new(Vec::new()) };
+        let torn = StubBackend { takes_bytes, ..StubBackend::new(Vec::new()) };
         assert_eq!(play(torn, stub_spec(None), Some(THREE_AT_ONCE)).counts(), [3, 0, 0, 0, 3, 0], "{takes_bytes}");
     }
 }
@@ -250,8 +250,8 @@ fn requests_that_the_kernel_has_at_the_end_are_sent_and_unanswered() {
 #[test]
 fn requests_that_the_kernel_has_when_their_connection_breaks_are_sent_and_failed() {
     for ends in [Ok(()), Err(io::ErrorKind::ConnectionReset.into())] {
-        let wire = StubWire::new(vec![vec![(Completion::Ended(ends), b"".as_slice())]]);
-        let played = play(StubWire { takes_bytes: ALL_BYTES, ..wire }, stub_spec(Some(3)), Some(THREE_AT_ONCE));
+        let backend = StubBackend::new(vec![vec![(Completion::Ended(ends), b"".as_slice())]]);
+        let played = play(StubBackend { takes_bytes: ALL_BYTES, ..backend }, stub_spec(Some(3)), Some(THREE_AT_ONCE));
         assert_eq!(played.counts(), [3, 3, 0, 0, 0, 3]);
     }
 }
@@ -260,8 +260,8 @@ fn requests_that_the_kernel_has_when_their_connection_breaks_are_sent_and_failed
 fn a_request_is_sent_when_it_is_handed_to_the_kernel() {
     const QUEUE_NS: u64 = 40_000_000;
     let answers = vec![vec![(Completion::Received, OK)], vec![(Completion::Received, OK)]];
-    let wire = StubWire { queue_ns: QUEUE_NS, ..StubWire::new(answers) };
-    let played = play(wire, stub_spec(Some(2)), None);
+    let backend = StubBackend { queue_ns: QUEUE_NS, ..StubBackend::new(answers) };
+    let played = play(backend, stub_spec(Some(2)), None);
     assert_eq!(played.counts(), [2, 2, 2, 0, 0, 0]);
     let [late, service, latency] =
         [Metric::Late, Metric::Service, Metric::Latency].map(|metric| played.histogram(metric));
@@ -277,9 +277,9 @@ fn a_request_is_sent_when_it_is_handed_to_the_kernel() {
 fn what_is_queued_is_handed_over_before_the_standing_is_told() {
     // A thread tells how it stands after its first turn, in which the first answer has let the second request begin.
     let answers = vec![vec![(Completion::Received, OK)], vec![(Completion::Received, OK)]];
-    let wire = StubWire::new(answers);
-    let flushes = Arc::clone(&wire.flushes);
-    assert_eq!(play(wire, stub_spec(Some(2)), None).counts(), [2, 2, 2, 0, 0, 0]);
+    let backend = StubBackend::new(answers);
+    let flushes = Arc::clone(&backend.flushes);
+    assert_eq!(play(backend, stub_spec(Some(2)), None).counts(), [2, 2, 2, 0, 0, 0]);
     assert!(flushes.load(Ordering::Relaxed) >= 1);
 }
 
@@ -288,20 +288,20 @@ fn a_redirect_that_comes_before_its_request_left_is_an_answer() {
     const ELSEWHERE: &[u8] = b"HTTP/1.1 302 Found\r\nLocation: /b\r\nContent-Length: 0\r\n\r\n";
     let spec = || HttpSpec { redirects: 5, ..stub_spec(Some(1)) };
     // Of the request nothing is known to have left: what is left of it would be read as part of the next.
-    let early = StubWire { promises: false, ..StubWire::new(vec![vec![(Completion::Received, ELSEWHERE)]]) };
+    let early = StubBackend { promises: false, ..StubBackend::new(vec![vec![(Completion::Received, ELSEWHERE)]]) };
     let played = play(early, spec(), None);
     assert_eq!((played.counts(), played.report.tally.redirects), ([1, 1, 1, 0, 0, 0], 0));
     // Of one that has left the redirect is followed, and both are one request.
     let told = vec![(Completion::Received, ELSEWHERE)];
     let then = vec![(Completion::Sent(ALL_BYTES), b"".as_slice()), (Completion::Received, OK)];
-    let played = play(StubWire::new(vec![told, then]), spec(), None);
+    let played = play(StubBackend::new(vec![told, then]), spec(), None);
     assert_eq!((played.counts(), played.report.tally.redirects), ([1, 1, 1, 0, 0, 0], 1));
 }
 
 #[test]
 fn an_answer_with_more_behind_it_has_one_fate() {
     let more = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok and more";
-    let played = play(StubWire::new(vec![vec![(Completion::Received, more)]]), stub_spec(Some(1)), None);
+    let played = play(StubBackend::new(vec![vec![(Completion::Received, more)]]), stub_spec(Some(1)), None);
     assert_eq!(played.counts(), [1, 1, 0, 0, 0, 1]);
     assert_eq!(played.report.failures.counts["malformed_unsolicited_bytes"], 1);
     assert_eq!(played.histogram(Metric::Latency).count(), 0);
@@ -314,7 +314,7 @@ fn an_answer_with_more_behind_it_has_one_fate() {
         "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
     );
     let sent = vec![(Completion::Sent(ALL_BYTES), b"".as_slice()), (Completion::Received, four.as_bytes())];
-    let played = play(StubWire::new(vec![sent]), stub_spec(Some(3)), Some(THREE_AT_ONCE));
+    let played = play(StubBackend::new(vec![sent]), stub_spec(Some(3)), Some(THREE_AT_ONCE));
     assert_eq!(played.counts(), [3, 3, 2, 0, 0, 1]);
 }
 
@@ -322,11 +322,11 @@ fn an_answer_with_more_behind_it_has_one_fate() {
 fn an_answer_that_a_script_fails_at_has_one_fate() {
     let sent = || vec![(Completion::Sent(ALL_BYTES), b"".as_slice()), (Completion::Received, OK)];
     let response = "function response() error('no') end";
-    let played = play(StubWire::new(vec![sent(), sent()]), stub_spec(Some(2)), Some(response));
+    let played = play(StubBackend::new(vec![sent(), sent()]), stub_spec(Some(2)), Some(response));
     assert_eq!(played.counts(), [1, 1, 0, 0, 0, 1]);
     assert_eq!(played.histogram(Metric::Latency).count(), 0);
     // The first request is wanted when the connection is up, the second with the first one's answer.
     let delay = "local asked = 0 function delay() asked = asked + 1; if asked > 1 then error('no') end return 0 end";
-    let played = play(StubWire::new(vec![sent()]), stub_spec(Some(2)), Some(delay));
+    let played = play(StubBackend::new(vec![sent()]), stub_spec(Some(2)), Some(delay));
     assert_eq!(played.counts(), [2, 1, 1, 0, 0, 1]);
 }

@@ -1,8 +1,8 @@
-//! What a worker's loop asks of a kernel interface, so that the same loop runs over io_uring and over epoll. A wire owns
+//! What a worker's loop asks of a kernel interface, so that the same loop runs over io_uring and over epoll. A backend owns
 //! one thread's sockets, numbered as the worker numbers its connections; it knows nothing of HTTP.
 
 mod epoll;
-mod ring;
+mod uring;
 
 use std::io;
 use std::ops::Range;
@@ -12,8 +12,8 @@ pub use leadline_sys::ring::Completion;
 use leadline_sys::usage::cpus_online;
 use socket2::Socket;
 
-pub use self::epoll::EpollWire;
-pub use self::ring::RingWire;
+pub use self::epoll::EpollBackend;
+pub use self::uring::UringBackend;
 
 /// Name of the environment variable that forces an engine: for tests and comparisons.
 const FORCED: &str = "LEADLINE_HTTP_ENGINE";
@@ -23,7 +23,7 @@ const FORCED: &str = "LEADLINE_HTTP_ENGINE";
 const AWAKE_NS: u64 = 25_000;
 
 /// One thread's sockets.
-pub trait Wire: Send + 'static {
+pub trait IoBackend: Send + 'static {
     /// Take up work on this thread; nothing else is called before.
     fn begin(&mut self) -> io::Result<()>;
     /// Own a socket whose connection is being made; `Writable` tells that this has ended.
@@ -41,7 +41,7 @@ pub trait Wire: Send + 'static {
     /// When the last of what was sent so far was handed to the kernel, ns; `None` while some of it is queued.
     fn handed_over_ns(&self) -> Option<u64>;
     /// Give a socket back. Nothing of it is told any more.
-    fn part(&mut self, index: usize) -> Option<Parted>;
+    fn detach(&mut self, index: usize) -> Option<Detached>;
     /// Wait until something has happened or `until_ns` has come.
     fn wait(&mut self, until_ns: u64) -> io::Result<()>;
     /// The next thing that happened: to which connection, when it was seen (ns), and what; `None` when the next `wait` is
@@ -59,8 +59,8 @@ pub trait Wire: Send + 'static {
     fn sockets(&self) -> impl Iterator<Item = &Socket>;
 }
 
-/// A socket that its wire has given back.
-pub struct Parted {
+/// A socket that its backend has given back.
+pub struct Detached {
     /// The socket.
     pub socket: Socket,
     /// How many bytes of what `send` promised were not taken.
@@ -94,16 +94,16 @@ impl Engine {
     }
 }
 
-/// The threads' wires.
-pub enum Wires {
+/// The threads' backends.
+pub enum IoBackends {
     /// By io_uring.
-    IoUring(Vec<RingWire>),
+    IoUring(Vec<UringBackend>),
     /// By epoll, and why not by io_uring.
-    Epoll(Vec<EpollWire>, String),
+    Epoll(Vec<EpollBackend>, String),
 }
 
-impl Wires {
-    /// A wire for each thread with so many connections: by io_uring where it is to be had for all of them, by epoll where
+impl IoBackends {
+    /// A backend for each thread with so many connections: by io_uring where it is to be had for all of them, by epoll where
     /// it is missing or forbidden, or asked for.
     ///
     /// Short waits are spent awake where a CPU is left to whoever answers.
@@ -111,15 +111,15 @@ impl Wires {
         let awake_ns = if connections.len() < cpus_online() { AWAKE_NS } else { 0 };
         let reason = match forced {
             Some(Engine::Epoll) => "epoll was asked for".to_owned(),
-            _ => match connections.iter().map(|&count| RingWire::new(payload, count, awake_ns)).collect() {
-                Ok(rings) => return Ok(Wires::IoUring(rings)),
+            _ => match connections.iter().map(|&count| UringBackend::new(payload, count, awake_ns)).collect() {
+                Ok(rings) => return Ok(IoBackends::IoUring(rings)),
                 Err(error) if forced.is_some() => return Err(error),
                 Err(error) => why_not(&error),
             },
         };
-        let wires = connections.iter().map(|&count| EpollWire::new(payload, count, awake_ns));
-        let wires = wires.collect::<io::Result<_>>()?;
-        Ok(Wires::Epoll(wires, reason))
+        let backends = connections.iter().map(|&count| EpollBackend::new(payload, count, awake_ns));
+        let backends = backends.collect::<io::Result<_>>()?;
+        Ok(IoBackends::Epoll(backends, reason))
     }
 }
 
@@ -145,11 +145,16 @@ mod tests {
         // More files than any ring may have.
         const TOO_MANY: usize = 2_000_000;
         let payload: Arc<[u8]> = b"GET / HTTP/1.1\r\n\r\n".as_slice().into();
-        let Ok(Wires::Epoll(wires, reason)) = Wires::new(&payload, &[1, TOO_MANY], None) else { panic!("no epoll") };
-        assert_eq!(wires.len(), 2);
+        let Ok(IoBackends::Epoll(backends, reason)) = IoBackends::new(&payload, &[1, TOO_MANY], None) else {
+            panic!("no epoll")
+        };
+        assert_eq!(backends.len(), 2);
         assert!(reason.contains("ulimit -n"), "{reason}");
-        assert!(Wires::new(&payload, &[TOO_MANY], Some(Engine::IoUring)).is_err(), "what is forced is not replaced");
-        assert!(matches!(Wires::new(&payload, &[1], None), Ok(Wires::IoUring(_))));
+        assert!(
+            IoBackends::new(&payload, &[TOO_MANY], Some(Engine::IoUring)).is_err(),
+            "what is forced is not replaced"
+        );
+        assert!(matches!(IoBackends::new(&payload, &[1], None), Ok(IoBackends::IoUring(_))));
     }
 
     #[test]

@@ -8,14 +8,14 @@ use leadline_http::{Malformed, ResponseParser};
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::connect::{self, Remote};
 
+use super::io_backend::IoBackend;
 use super::plan::Destination;
-use super::wire::Wire;
-use super::worker::{failure_name, Link, Metric, Worker, FIRST_REST_NS, LONGEST_REST_NS};
+use super::worker::{failure_name, ConnectionState, Metric, Worker, FIRST_RETRY_NS, LONGEST_RETRY_NS};
 
 /// One connection of so many receives with the kernel's stamps.
 const STAMPED_EVERY: usize = 64;
 
-impl<W: Wire> Worker<W> {
+impl<B: IoBackend> Worker<B> {
     /// Opens a connection that has not been needed so far.
     pub fn connect_unused(&mut self) {
         if let Some(index) = self.unused.pop() {
@@ -28,7 +28,7 @@ impl<W: Wire> Worker<W> {
         let since_ns = monotonic_ns();
         self.opening += 1;
         // From here on it counts as opening, also where its socket fails at once.
-        self.connections[index].link = Link::Connecting { since_ns };
+        self.connections[index].state = ConnectionState::Connecting { since_ns };
         self.next_sweep_ns = self.next_sweep_ns.min(since_ns + self.plan.connect_timeout_ns);
         match (&self.source.address(), &self.plan.way.destination) {
             (Some(address), _) => self.connect_to(index, &Remote::Inet(*address), since_ns),
@@ -38,7 +38,7 @@ impl<W: Wire> Worker<W> {
             }
             (None, Destination::Asked(_)) => {
                 let connection = &mut self.connections[index];
-                connection.link = Link::Resolving { since_ns };
+                connection.state = ConnectionState::Resolving { since_ns };
                 if let Some(resolver) = &mut self.resolver {
                     resolver.ask(index, connection.epoch, since_ns + self.plan.connect_timeout_ns);
                 }
@@ -50,7 +50,7 @@ impl<W: Wire> Worker<W> {
     pub fn take_resolved(&mut self) {
         while let Some(found) = self.resolver.as_mut().and_then(super::resolver::Resolver::answer) {
             let connection = &self.connections[found.index];
-            if connection.epoch != found.epoch || !matches!(connection.link, Link::Resolving { .. }) {
+            if connection.epoch != found.epoch || !matches!(connection.state, ConnectionState::Resolving { .. }) {
                 continue;
             }
             match found.address {
@@ -68,8 +68,8 @@ impl<W: Wire> Worker<W> {
         let from = (!way.binds.is_empty()).then(|| way.binds[self.next_bind % way.binds.len()]);
         self.next_bind = self.next_bind.wrapping_add(1);
         let begun = connect::begin(remote, from, &way.options);
-        match begun.and_then(|socket| self.wire.connect(index, socket)) {
-            Ok(()) => self.connections[index].link = Link::Connecting { since_ns },
+        match begun.and_then(|socket| self.backend.connect(index, socket)) {
+            Ok(()) => self.connections[index].state = ConnectionState::Connecting { since_ns },
             Err(error) => {
                 self.not_connected(index, failure_name(&error), || format!("connecting to {remote}: {error}"))
             }
@@ -79,7 +79,7 @@ impl<W: Wire> Worker<W> {
     /// The socket is connected, or has failed.
     pub fn connected(&mut self, index: usize, since_ns: u64, at_ns: u64) {
         let stamped = index % STAMPED_EVERY == 0 && self.ask_for_stamps(index);
-        if let Err(error) = self.wire.connected(index, stamped) {
+        if let Err(error) = self.backend.connected(index, stamped) {
             let way = self.plan.way.to_string();
             return self.not_connected(index, failure_name(&error), || format!("connecting to {way}: {error}"));
         }
@@ -89,8 +89,8 @@ impl<W: Wire> Worker<W> {
         let plan = std::sync::Arc::clone(&self.plan);
         if let Some(request) = &plan.way.proxy_request {
             self.connections[index].proxy = Some(Box::new(ResponseParser::new(true)));
-            self.connections[index].link = Link::Greeting { since_ns: now_ns };
-            self.greet(index, request);
+            self.connections[index].state = ConnectionState::Handshaking { since_ns: now_ns };
+            self.send_handshake(index, request);
         } else {
             self.begin_tls(index, now_ns);
         }
@@ -106,7 +106,7 @@ impl<W: Wire> Worker<W> {
     }
 
     fn ask_for_stamps(&self, index: usize) -> bool {
-        self.wire.socket(index).is_some_and(|socket| connect::stamp_received(socket).is_ok())
+        self.backend.socket(index).is_some_and(|socket| connect::stamp_received(socket).is_ok())
     }
 
     /// TCP, and a proxy if there is one, lead to the server: TLS's turn, or the requests'.
@@ -116,7 +116,7 @@ impl<W: Wire> Worker<W> {
             Ok(tls) => Box::new(tls),
             Err(failure) => return self.tls_failed(index, &failure),
         };
-        self.connections[index].link = Link::Greeting { since_ns: now_ns };
+        self.connections[index].state = ConnectionState::Handshaking { since_ns: now_ns };
         if tls.offers_early_data() {
             // The first request goes with the hello, if there is one; what is known of the handshake comes later.
             self.connections[index].tls = Some(tls);
@@ -126,25 +126,27 @@ impl<W: Wire> Worker<W> {
         tls.take_output(&mut self.out);
         self.connections[index].tls = Some(tls);
         let hello = std::mem::take(&mut self.out);
-        self.greet(index, &hello);
+        self.send_handshake(index, &hello);
         self.out = hello;
     }
 
-    fn greet(&mut self, index: usize, bytes: &[u8]) {
+    fn send_handshake(&mut self, index: usize, bytes: &[u8]) {
         if let Err(error) = self.send_records(index, bytes) {
-            self.greeting_ended(index, Err(error));
+            self.handshake_ended(index, Err(error));
         }
     }
 
     /// Bytes came in a handshake.
-    pub fn greeted(&mut self, index: usize, at_ns: u64) {
+    pub fn on_handshake_bytes(&mut self, index: usize, at_ns: u64) {
         if self.connections[index].proxy.is_some() {
             return self.proxy_answered(index, at_ns);
         }
-        let Self { wire, connections, out, .. } = self;
+        let Self { backend, connections, out, .. } = self;
         let connection = &mut connections[index];
-        let (Link::Greeting { since_ns }, Some(tls)) = (connection.link, &mut connection.tls) else { return };
-        let taken = tls.receive(wire.received());
+        let (ConnectionState::Handshaking { since_ns }, Some(tls)) = (connection.state, &mut connection.tls) else {
+            return;
+        };
+        let taken = tls.receive(backend.received());
         out.clear();
         tls.take_output(out);
         let is_over = !tls.is_handshaking();
@@ -177,8 +179,8 @@ impl<W: Wire> Worker<W> {
     }
 
     fn proxy_answered(&mut self, index: usize, at_ns: u64) {
-        let Self { wire, connections, .. } = self;
-        let bytes = wire.received();
+        let Self { backend, connections, .. } = self;
+        let bytes = backend.received();
         let Some(parser) = &mut connections[index].proxy else { return };
         match parser.feed(bytes) {
             Err(cause) => self.not_connected(index, "proxy_malformed", || cause.says().to_owned()),
@@ -200,7 +202,7 @@ impl<W: Wire> Worker<W> {
     }
 
     /// The peer ended the connection during a handshake, or it broke.
-    pub fn greeting_ended(&mut self, index: usize, outcome: io::Result<()>) {
+    pub fn handshake_ended(&mut self, index: usize, outcome: io::Result<()>) {
         let has_proxy = self.connections[index].proxy.is_some();
         let cut = self.connections[index].tls.as_mut().and_then(|tls| tls.end().err());
         match (outcome, cut) {
@@ -219,8 +221,8 @@ impl<W: Wire> Worker<W> {
         self.opening -= 1;
         self.up += 1;
         let connection = &mut self.connections[index];
-        connection.link = Link::Up;
-        (connection.rest_ns, connection.failed_attempts) = (FIRST_REST_NS, 0);
+        connection.state = ConnectionState::Up;
+        (connection.retry_delay_ns, connection.failed_attempts) = (FIRST_RETRY_NS, 0);
         connection.served = 0;
         connection.machine.opened();
         let wanted_ns = connection.owed_since_ns.take().unwrap_or(now_ns);
@@ -233,17 +235,17 @@ impl<W: Wire> Worker<W> {
         // What waited for this connection is not kept waiting on its account: a failure has its own place.
         self.connections[index].owed_since_ns = None;
         self.connections[index].failed_attempts += 1;
-        self.drop_link(index);
-        self.rest(index);
+        self.disconnect(index);
+        self.schedule_retry(index);
     }
 
     /// A step of opening has taken longer than it may.
-    pub fn too_slow(&mut self, index: usize, link: Link) {
+    pub fn too_slow(&mut self, index: usize, state: ConnectionState) {
         let connection = &self.connections[index];
-        let name = match link {
-            Link::Resolving { .. } => "dns_timeout",
-            Link::Greeting { .. } if connection.proxy.is_some() => "proxy_timeout",
-            Link::Greeting { .. } => "tls_timeout",
+        let name = match state {
+            ConnectionState::Resolving { .. } => "dns_timeout",
+            ConnectionState::Handshaking { .. } if connection.proxy.is_some() => "proxy_timeout",
+            ConnectionState::Handshaking { .. } => "tls_timeout",
             _ => "connect_timeout",
         };
         let (way, limit_ms) = (self.plan.way.to_string(), self.plan.connect_timeout_ns / 1_000_000);
@@ -253,27 +255,29 @@ impl<W: Wire> Worker<W> {
     /// An idle connection is gone. It is opened anew, but not at once: a server that hangs up on whoever comes would
     /// otherwise be called again and again for nothing.
     pub fn lost_idle(&mut self, index: usize) {
-        self.drop_link(index);
-        self.rest(index);
+        self.disconnect(index);
+        self.schedule_retry(index);
     }
 
     /// Closes a connection and begins another in its place, unless no request is left for it, those on their way up being
     /// served first. With `owed_since_ns`, the next request has waited since then.
     pub fn reopen(&mut self, index: usize, owed_since_ns: Option<u64>) {
-        self.drop_link(index);
+        self.disconnect(index);
         if self.schedule.left() > self.opening as u64 {
             self.connections[index].owed_since_ns = owed_since_ns;
             self.connect(index);
         }
     }
 
-    pub fn drop_link(&mut self, index: usize) {
-        drop(self.part(index));
+    pub fn disconnect(&mut self, index: usize) {
+        drop(self.detach(index));
         let connection = &mut self.connections[index];
-        match connection.link {
-            Link::Up => self.up -= 1,
-            Link::Resolving { .. } | Link::Connecting { .. } | Link::Greeting { .. } => self.opening -= 1,
-            Link::Down { .. } | Link::Unused => {}
+        match connection.state {
+            ConnectionState::Up => self.up -= 1,
+            ConnectionState::Resolving { .. }
+            | ConnectionState::Connecting { .. }
+            | ConnectionState::Handshaking { .. } => self.opening -= 1,
+            ConnectionState::Down { .. } | ConnectionState::Unused => {}
         }
         if std::mem::take(&mut connection.is_queued) {
             self.idle.retain(|&idle| idle != index);
@@ -281,14 +285,14 @@ impl<W: Wire> Worker<W> {
         connection.machine.close();
         (connection.tls, connection.proxy, connection.broken, connection.records_left) = (None, None, None, 0);
         connection.epoch = connection.epoch.wrapping_add(1);
-        connection.link = Link::Down { retry_ns: u64::MAX };
+        connection.state = ConnectionState::Down { retry_ns: u64::MAX };
     }
 
-    fn rest(&mut self, index: usize) {
+    fn schedule_retry(&mut self, index: usize) {
         let connection = &mut self.connections[index];
-        let retry_ns = monotonic_ns() + connection.rest_ns;
-        connection.rest_ns = (connection.rest_ns * 2).min(LONGEST_REST_NS);
-        connection.link = Link::Down { retry_ns };
+        let retry_ns = monotonic_ns() + connection.retry_delay_ns;
+        connection.retry_delay_ns = (connection.retry_delay_ns * 2).min(LONGEST_RETRY_NS);
+        connection.state = ConnectionState::Down { retry_ns };
         self.next_sweep_ns = self.next_sweep_ns.min(retry_ns);
     }
 }

@@ -1,4 +1,4 @@
-//! The wire by io_uring: sockets receive by themselves, requests go out several at a time, and most of the system calls
+//! The backend by io_uring: sockets receive by themselves, requests go out several at a time, and most of the system calls
 //! that are left are the waits.
 
 use std::io;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use leadline_sys::ring::{Completion, Left, Options, Ring, Sending};
 use socket2::Socket;
 
-use super::{Parted, Wire};
+use super::{Detached, IoBackend};
 
 /// Requests that are handed over by one system call at most. The kernel sends one after the other, so the last one waits
 /// for the others: more of them spare little and would be seen as latency.
@@ -18,15 +18,15 @@ const BUFFERS: u16 = 64;
 const BUFFER_BYTES: u32 = 32 * 1024;
 
 /// See the file's head.
-pub struct RingWire {
+pub struct UringBackend {
     ring: Ring,
     sockets: Vec<Option<Socket>>,
     /// What went wrong with the ring itself where it could not be told at once.
     failed: Option<io::Error>,
 }
 
-impl RingWire {
-    /// A wire for `connections` sockets, or the reason why there is no io_uring here.
+impl UringBackend {
+    /// A backend for `connections` sockets, or the reason why there is no io_uring here.
     pub fn new(payload: &Arc<[u8]>, connections: usize, awake_ns: u64) -> io::Result<Self> {
         let options =
             Options { slots: connections as u32, buffers: BUFFERS, buffer_bytes: BUFFER_BYTES, batch: BATCH, awake_ns };
@@ -35,7 +35,7 @@ impl RingWire {
     }
 }
 
-impl Wire for RingWire {
+impl IoBackend for UringBackend {
     fn begin(&mut self) -> io::Result<()> {
         self.ring.enable()
     }
@@ -68,7 +68,7 @@ impl Wire for RingWire {
         Ok(0)
     }
 
-    fn part(&mut self, index: usize) -> Option<Parted> {
+    fn detach(&mut self, index: usize) -> Option<Detached> {
         let socket = self.sockets[index].take()?;
         let detached = self.ring.detach(index).and_then(|left| {
             socket.set_nonblocking(true)?;
@@ -78,7 +78,7 @@ impl Wire for RingWire {
             self.failed = Some(error);
             Left::default()
         });
-        Some(Parted { socket, unsent_bytes, taken_bytes })
+        Some(Detached { socket, unsent_bytes, taken_bytes })
     }
 
     fn flush(&mut self) -> io::Result<()> {

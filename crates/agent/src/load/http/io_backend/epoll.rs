@@ -1,4 +1,4 @@
-//! The wire by epoll: level-triggered readiness, one read and one write per request.
+//! The backend by epoll: level-triggered readiness, one read and one write per request.
 
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -9,7 +9,7 @@ use leadline_sys::connect::receive_stamped;
 use leadline_sys::poll::{Interest, Poll, Ready};
 use socket2::Socket;
 
-use super::{Completion, Parted, Wire};
+use super::{Completion, Detached, IoBackend};
 
 /// One read takes at most this much, bytes.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -31,7 +31,7 @@ struct Place {
 }
 
 /// See the file's head.
-pub struct EpollWire {
+pub struct EpollBackend {
     payload: Arc<[u8]>,
     poll: Poll,
     places: Vec<Option<Place>>,
@@ -48,8 +48,8 @@ pub struct EpollWire {
     handed_over_ns: u64,
 }
 
-impl EpollWire {
-    /// A wire for `connections` sockets.
+impl EpollBackend {
+    /// A backend for `connections` sockets.
     pub fn new(payload: &Arc<[u8]>, connections: usize, awake_ns: u64) -> io::Result<Self> {
         Ok(Self {
             payload: Arc::clone(payload),
@@ -156,7 +156,7 @@ impl Place {
     }
 }
 
-impl Wire for EpollWire {
+impl IoBackend for EpollBackend {
     fn begin(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -209,13 +209,13 @@ impl Wire for EpollWire {
         Ok(written)
     }
 
-    fn part(&mut self, index: usize) -> Option<Parted> {
+    fn detach(&mut self, index: usize) -> Option<Detached> {
         let Place { socket, .. } = self.places[index].take()?;
         // Closing it takes it out of the poll, which costs less than asking for it; what lives on is parted with at the end.
         if self.ready.get(self.next).is_some_and(|ready| ready.token == index as u64) {
             self.advance();
         }
-        Some(Parted { socket, unsent_bytes: 0, taken_bytes: 0 })
+        Some(Detached { socket, unsent_bytes: 0, taken_bytes: 0 })
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -33,12 +33,12 @@ pub struct Begin {
 
 /// One load's signal.
 #[derive(Default)]
-pub struct Start {
+pub struct StartSignal {
     begin: OnceLock<Begin>,
     cancelled: AtomicBool,
 }
 
-impl Start {
+impl StartSignal {
     /// Let the threads begin.
     pub fn give(&self, begin: Begin) {
         let _ = self.begin.set(begin);
