@@ -178,7 +178,7 @@ pub fn tls(data: &[u8]) {
 fn ends() -> &'static (ClientTls, ServerTls) {
     static ENDS: OnceLock<(ClientTls, ServerTls)> = OnceLock::new();
     ENDS.get_or_init(|| {
-        let (server, certificate_pem) = ServerTls::made(&[]).expect("a certificate can be made");
+        let (server, certificate_pem) = ServerTls::self_signed(&[]).expect("a certificate can be made");
         let client = ClientTls::new(&TlsOptions {
             verify: true,
             ca_pem: Some(&certificate_pem),

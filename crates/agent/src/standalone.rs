@@ -301,7 +301,7 @@ mod tests {
     struct Key(std::path::PathBuf);
 
     impl Key {
-        fn made(name: &str) -> Self {
+        fn create(name: &str) -> Self {
             use std::os::unix::fs::PermissionsExt;
             let path = std::env::temp_dir().join(format!("leadline-serve-{}-{name}", std::process::id()));
             std::fs::write(&path, "hunter2\n").unwrap();
@@ -335,7 +335,7 @@ mod tests {
 
     #[test]
     fn a_server_that_others_reach_is_warned_of_in_one_line_that_says_what_they_can_do() {
-        let key = Key::made("exposed");
+        let key = Key::create("exposed");
         let warned = |arguments: &[&str]| spec_and_warnings(arguments).unwrap().1;
         for quiet in [
             &[][..],

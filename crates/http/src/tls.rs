@@ -4,8 +4,8 @@
 //! Start with [`ClientTls`] and [`TlsClient`]; the responder's side is [`ServerTls`] and [`TlsServer`].
 
 mod client;
-mod made;
 mod records;
+mod self_signed;
 mod server;
 mod sessions;
 mod setup;
@@ -13,8 +13,8 @@ mod trust;
 
 pub use client::{ClientTls, TlsClient, TlsOptions};
 pub use leadline_tls::TlsFailure;
-pub use made::{made_certificate, MadeCertificate};
 pub use records::PENDING_LIMIT_BYTES;
+pub use self_signed::{self_signed_certificate, SelfSignedCertificate};
 pub use server::{ServerOptions, ServerTls, TlsServer};
 pub use setup::{cipher_suite_names, TlsSetupError};
 

@@ -8,7 +8,7 @@ mod tls_pair;
 use std::sync::Arc;
 
 use leadline_http::tls::{
-    cipher_suite_names, made_certificate, ClientTls, ServerOptions, ServerTls, TlsClient, TlsOptions, TlsVersion,
+    cipher_suite_names, self_signed_certificate, ClientTls, ServerOptions, ServerTls, TlsClient, TlsOptions, TlsVersion,
 };
 use proptest::prelude::*;
 use tls_pair::{certificate, client_options, raw_server_config, server_options, strings, Pair, RawServer};
@@ -17,7 +17,7 @@ const VERSIONS: [TlsVersion; 2] = [TlsVersion::V1_2, TlsVersion::V1_3];
 
 #[test]
 fn a_full_handshake_and_data_both_ways() {
-    let (server, pem) = ServerTls::made(&strings(&["example.test"])).unwrap();
+    let (server, pem) = ServerTls::self_signed(&strings(&["example.test"])).unwrap();
     let alpn = strings(&["h2", "http/1.1"]);
     let client = ClientTls::new(&TlsOptions { alpn: &alpn, ..client_options(&pem) }).unwrap();
     let mut pair = Pair::new(&client, &server);
@@ -44,7 +44,7 @@ proptest! {
         lengths in proptest::collection::vec(0_usize..70_000, 1..4),
         newest in proptest::sample::select(&VERSIONS[..]),
     ) {
-        let (server, pem) = ServerTls::made(&strings(&["example.test"])).unwrap();
+        let (server, pem) = ServerTls::self_signed(&strings(&["example.test"])).unwrap();
         let client = ClientTls::new(&TlsOptions { newest, ..client_options(&pem) }).unwrap();
         for (connection, sizes) in [first, second].iter().enumerate() {
             let mut pair = Pair::new(&client, &server);
@@ -71,7 +71,7 @@ proptest! {
 #[test]
 fn bulk_is_encrypted_where_it_is_sent_from_and_buffers_stay_small() {
     for newest in VERSIONS {
-        let (server, pem) = ServerTls::made(&strings(&["example.test"])).unwrap();
+        let (server, pem) = ServerTls::self_signed(&strings(&["example.test"])).unwrap();
         let client = ClientTls::new(&TlsOptions { newest, ..client_options(&pem) }).unwrap();
         let mut pair = Pair::new(&client, &server);
         pair.settle();
@@ -102,7 +102,7 @@ fn bulk_is_encrypted_where_it_is_sent_from_and_buffers_stay_small() {
 #[test]
 fn the_first_connections_are_full_and_later_ones_resume() {
     for newest in VERSIONS {
-        let (server, pem) = ServerTls::made(&strings(&["example.test"])).unwrap();
+        let (server, pem) = ServerTls::self_signed(&strings(&["example.test"])).unwrap();
         let client = ClientTls::new(&TlsOptions { newest, ..client_options(&pem) }).unwrap();
         for round in 0..3 {
             // All of a round shake hands at the same time.
@@ -118,7 +118,7 @@ fn the_first_connections_are_full_and_later_ones_resume() {
 
 #[test]
 fn threads_share_the_sessions_of_a_load() {
-    let (server, pem) = ServerTls::made(&strings(&["example.test"])).unwrap();
+    let (server, pem) = ServerTls::self_signed(&strings(&["example.test"])).unwrap();
     let client = ClientTls::new(&client_options(&pem)).unwrap();
     Pair::new(&client, &server).settle();
     let resumed: usize = std::thread::scope(|scope| {
@@ -139,12 +139,12 @@ fn threads_share_the_sessions_of_a_load() {
 
 #[test]
 fn no_more_tickets_are_kept_than_there_are_connections() {
-    let made = certificate();
-    let mut config = raw_server_config(&made);
+    let generated = certificate();
+    let mut config = raw_server_config(&generated);
     config.send_tls13_tickets = 50;
     config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new().unwrap();
     let config = Arc::new(config);
-    let client = ClientTls::new(&TlsOptions { connections: 10, ..client_options(&made.certificate_pem) }).unwrap();
+    let client = ClientTls::new(&TlsOptions { connections: 10, ..client_options(&generated.certificate_pem) }).unwrap();
     let mut first = RawServer::new(config.clone());
     let mut connection = TlsClient::new(&client).unwrap();
     first.carry(&mut connection).unwrap();
@@ -161,12 +161,12 @@ fn no_more_tickets_are_kept_than_there_are_connections() {
 
 #[test]
 fn resumption_can_be_off_on_either_side() {
-    let made = certificate();
+    let generated = certificate();
     for newest in VERSIONS {
         for (client_side, server_side) in [(false, true), (true, false)] {
-            let options = ServerOptions { resumption: server_side, ..server_options(&made) };
+            let options = ServerOptions { resumption: server_side, ..server_options(&generated) };
             let server = ServerTls::new(&options).unwrap();
-            let options = TlsOptions { newest, resumption: client_side, ..client_options(&made.certificate_pem) };
+            let options = TlsOptions { newest, resumption: client_side, ..client_options(&generated.certificate_pem) };
             let client = ClientTls::new(&options).unwrap();
             for _ in 0..2 {
                 let mut pair = Pair::new(&client, &server);
@@ -178,9 +178,9 @@ fn resumption_can_be_off_on_either_side() {
 
 #[test]
 fn each_suite_can_be_asked_for() {
-    // The made certificate is of ECDSA, so that suites that authenticate by RSA have no chance.
+    // The generated certificate is of ECDSA, so that suites that authenticate by RSA have no chance.
     for suite in cipher_suite_names().into_iter().filter(|name| !name.contains("_RSA_")) {
-        let (server, pem) = ServerTls::made(&strings(&["example.test"])).unwrap();
+        let (server, pem) = ServerTls::self_signed(&strings(&["example.test"])).unwrap();
         let suites = strings(&[suite]);
         let client = ClientTls::new(&TlsOptions { cipher_suites: &suites, ..client_options(&pem) }).unwrap();
         let mut pair = Pair::new(&client, &server);
@@ -192,7 +192,7 @@ fn each_suite_can_be_asked_for() {
 
 #[test]
 fn names_can_be_addresses() {
-    let (server, pem) = ServerTls::made(&strings(&["192.0.2.7"])).unwrap();
+    let (server, pem) = ServerTls::self_signed(&strings(&["192.0.2.7"])).unwrap();
     for server_name in ["localhost", "127.0.0.1", "::1", "[::1]", "192.0.2.7"] {
         let client = ClientTls::new(&TlsOptions { server_name, ..client_options(&pem) }).unwrap();
         assert!(Pair::new(&client, &server).settle().client.handshake().is_some(), "{server_name}");
@@ -203,7 +203,7 @@ fn names_can_be_addresses() {
 fn without_verification_any_certificate_will_do() {
     let other = certificate();
     for newest in VERSIONS {
-        let (server, _) = ServerTls::made(&[]).unwrap();
+        let (server, _) = ServerTls::self_signed(&[]).unwrap();
         let options = TlsOptions { verify: false, newest, ..client_options(&other.certificate_pem) };
         let client = ClientTls::new(&options).unwrap();
         assert!(Pair::new(&client, &server).settle().client.handshake().is_some());
@@ -212,22 +212,22 @@ fn without_verification_any_certificate_will_do() {
 
 #[test]
 fn a_client_certificate_is_given_when_asked_for() {
-    let (made, own) = (certificate(), made_certificate(&[]).unwrap());
+    let (generated, own) = (certificate(), self_signed_certificate(&[]).unwrap());
     for newest in VERSIONS {
-        // As a client's, the made certificate is of the wrong purpose: what counts here is that it is shown.
-        let options = ServerOptions { client_ca_pem: Some(&own.certificate_pem), ..server_options(&made) };
+        // As a client's, the generated certificate is of the wrong purpose: what counts here is that it is shown.
+        let options = ServerOptions { client_ca_pem: Some(&own.certificate_pem), ..server_options(&generated) };
         let server = ServerTls::new(&options).unwrap();
         let identity = Some((own.certificate_pem.as_str(), own.key_pem.as_str()));
-        let options = TlsOptions { newest, identity, ..client_options(&made.certificate_pem) };
+        let options = TlsOptions { newest, identity, ..client_options(&generated.certificate_pem) };
         let mut pair = Pair::new(&ClientTls::new(&options).unwrap(), &server);
         pair.settle();
         assert_eq!(pair.server_failed.unwrap().name, "tls_certificate_purpose");
 
         let own = tls_pair::client_certificate();
-        let options = ServerOptions { client_ca_pem: Some(&own.certificate_pem), ..server_options(&made) };
+        let options = ServerOptions { client_ca_pem: Some(&own.certificate_pem), ..server_options(&generated) };
         let server = ServerTls::new(&options).unwrap();
         let identity = Some((own.certificate_pem.as_str(), own.key_pem.as_str()));
-        let options = TlsOptions { newest, identity, ..client_options(&made.certificate_pem) };
+        let options = TlsOptions { newest, identity, ..client_options(&generated.certificate_pem) };
         let mut pair = Pair::new(&ClientTls::new(&options).unwrap(), &server);
         pair.server.write(b"known");
         assert_eq!(pair.settle().at_client, b"known");
@@ -244,11 +244,11 @@ fn a_self_signed_authority_is_trusted_as_a_server_where_it_is_given_itself() {
 
 #[test]
 fn a_second_hello_is_a_full_handshake() {
-    let made = certificate();
+    let generated = certificate();
     let mut provider = rustls::crypto::aws_lc_rs::default_provider();
     provider.kx_groups = vec![rustls::crypto::aws_lc_rs::kx_group::SECP384R1];
-    let config = tls_pair::raw_server_config_with(&made, provider);
-    let client = ClientTls::new(&client_options(&made.certificate_pem)).unwrap();
+    let config = tls_pair::raw_server_config_with(&generated, provider);
+    let client = ClientTls::new(&client_options(&generated.certificate_pem)).unwrap();
     let mut connection = TlsClient::new(&client).unwrap();
     RawServer::new(Arc::new(config)).carry(&mut connection).unwrap();
     assert!(!connection.handshake().unwrap().resumed);
@@ -256,9 +256,9 @@ fn a_second_hello_is_a_full_handshake() {
 
 #[test]
 fn keys_are_renewed_when_the_server_wants_it() {
-    let made = certificate();
-    let client = ClientTls::new(&client_options(&made.certificate_pem)).unwrap();
-    let mut server = RawServer::new(Arc::new(raw_server_config(&made)));
+    let generated = certificate();
+    let client = ClientTls::new(&client_options(&generated.certificate_pem)).unwrap();
+    let mut server = RawServer::new(Arc::new(raw_server_config(&generated)));
     let mut connection = TlsClient::new(&client).unwrap();
     server.carry(&mut connection).unwrap();
     for round in 0..5 {
@@ -272,16 +272,17 @@ fn keys_are_renewed_when_the_server_wants_it() {
 }
 
 /// A client that has a ticket with early data of a server like that.
-fn early(early_data_bytes: u32) -> (ClientTls, ServerTls, leadline_http::tls::MadeCertificate) {
-    let made = certificate();
-    let server = ServerTls::new(&ServerOptions { early_data_bytes, ..server_options(&made) }).unwrap();
-    let client = ClientTls::new(&TlsOptions { early_data: true, ..client_options(&made.certificate_pem) }).unwrap();
+fn early(early_data_bytes: u32) -> (ClientTls, ServerTls, leadline_http::tls::SelfSignedCertificate) {
+    let generated = certificate();
+    let server = ServerTls::new(&ServerOptions { early_data_bytes, ..server_options(&generated) }).unwrap();
+    let client =
+        ClientTls::new(&TlsOptions { early_data: true, ..client_options(&generated.certificate_pem) }).unwrap();
     let mut pair = Pair::new(&client, &server);
     assert!(!pair.client.offers_early_data());
     pair.client.write(b"first");
     assert_eq!(pair.settle().at_server, b"first");
     assert_eq!(pair.client.early_data_accepted(), None);
-    (client, server, made)
+    (client, server, generated)
 }
 
 #[test]
@@ -322,9 +323,9 @@ fn early_data_beyond_what_the_server_allows_waits() {
 
 #[test]
 fn early_data_that_is_refused_is_sent_again() {
-    let (client, _, made) = early(40_000);
+    let (client, _, generated) = early(40_000);
     // This one does not know the ticket. rustls counts what it skips again with each piece that it gets.
-    let options = ServerOptions { early_data_bytes: 100_000_000, ..server_options(&made) };
+    let options = ServerOptions { early_data_bytes: 100_000_000, ..server_options(&generated) };
     let other = ServerTls::new(&options).unwrap();
     let mut pair = Pair::new(&client, &other);
     let data: Vec<u8> = (0..70_000).map(|at| (at / 3) as u8).collect();
@@ -339,15 +340,15 @@ fn early_data_that_is_refused_is_sent_again() {
 
 #[test]
 fn early_data_can_be_refused_while_the_session_is_resumed() {
-    let made = certificate();
-    let mut first = raw_server_config(&made);
+    let generated = certificate();
+    let mut first = raw_server_config(&generated);
     first.max_early_data_size = 1_000_000;
     first.alpn_protocols = vec![b"a".to_vec()];
     // The same sessions, but another protocol than the data was meant for.
     let mut second = first.clone();
     second.alpn_protocols = vec![b"b".to_vec()];
     let protocols = strings(&["a", "b"]);
-    let options = TlsOptions { early_data: true, alpn: &protocols, ..client_options(&made.certificate_pem) };
+    let options = TlsOptions { early_data: true, alpn: &protocols, ..client_options(&generated.certificate_pem) };
     let client = ClientTls::new(&options).unwrap();
     RawServer::new(Arc::new(first)).carry(&mut TlsClient::new(&client).unwrap()).unwrap();
     let mut server = RawServer::new(Arc::new(second));
@@ -363,7 +364,7 @@ fn early_data_can_be_refused_while_the_session_is_resumed() {
 
 #[test]
 fn nothing_is_written_after_closing() {
-    let (server, pem) = ServerTls::made(&strings(&["example.test"])).unwrap();
+    let (server, pem) = ServerTls::self_signed(&strings(&["example.test"])).unwrap();
     let client = ClientTls::new(&client_options(&pem)).unwrap();
     let mut pair = Pair::new(&client, &server);
     pair.client.write(b"last words");

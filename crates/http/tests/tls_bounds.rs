@@ -110,10 +110,10 @@ fn records_that_lead_nowhere_before_the_keys() {
 
 #[test]
 fn endless_renewal_of_keys_is_a_flood() {
-    let made = certificate();
-    let shared = ClientTls::new(&client_options(&made.certificate_pem)).unwrap();
+    let generated = certificate();
+    let shared = ClientTls::new(&client_options(&generated.certificate_pem)).unwrap();
     let mut connection = TlsClient::new(&shared).unwrap();
-    let mut server = RawServer::new(Arc::new(raw_server_config(&made)));
+    let mut server = RawServer::new(Arc::new(raw_server_config(&generated)));
     server.carry(&mut connection).unwrap();
     let renewals = std::iter::repeat_with(|| {
         server.connection.refresh_traffic_keys().unwrap();
@@ -126,9 +126,9 @@ fn endless_renewal_of_keys_is_a_flood() {
 
 #[test]
 fn any_amount_of_data_costs_no_memory() {
-    let made = certificate();
-    let shared = ClientTls::new(&client_options(&made.certificate_pem)).unwrap();
-    let mut pair = Pair::new(&shared, &ServerTls::new(&server_options(&made)).unwrap());
+    let generated = certificate();
+    let shared = ClientTls::new(&client_options(&generated.certificate_pem)).unwrap();
+    let mut pair = Pair::new(&shared, &ServerTls::new(&server_options(&generated)).unwrap());
     pair.settle();
     let (block, mut wire, mut buffer) = (vec![7; 100_000], Vec::new(), vec![0; 30_000]);
     let before = resident_kib();
@@ -156,9 +156,9 @@ fn any_amount_of_data_costs_no_memory() {
 
 #[test]
 fn an_idle_connection_holds_next_to_nothing() {
-    let made = certificate();
-    let shared = ClientTls::new(&client_options(&made.certificate_pem)).unwrap();
-    let mut pair = Pair::new(&shared, &ServerTls::new(&server_options(&made)).unwrap());
+    let generated = certificate();
+    let shared = ClientTls::new(&client_options(&generated.certificate_pem)).unwrap();
+    let mut pair = Pair::new(&shared, &ServerTls::new(&server_options(&generated)).unwrap());
     pair.client.write(&[1; 50_000]);
     pair.server.write(&[2; 50_000]);
     pair.settle();

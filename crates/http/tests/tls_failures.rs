@@ -8,8 +8,8 @@ mod tls_pair;
 use std::collections::BTreeSet;
 
 use leadline_http::tls::{
-    made_certificate, ClientTls, MadeCertificate, ServerOptions, ServerTls, TlsClient, TlsOptions, TlsServer,
-    TlsSetupError, TlsVersion,
+    self_signed_certificate, ClientTls, SelfSignedCertificate, ServerOptions, ServerTls, TlsClient, TlsOptions,
+    TlsServer, TlsSetupError, TlsVersion,
 };
 use proptest::prelude::*;
 use tls_pair::{certificate, client_options, server_options, special_certificate, strings, Pair};
@@ -27,8 +27,8 @@ fn names(client: &TlsOptions, server: &ServerOptions) -> (&'static str, &'static
 }
 
 /// The same for a server with this certificate, which the client trusts.
-fn names_with(made: &MadeCertificate) -> (&'static str, &'static str) {
-    names(&client_options(&made.certificate_pem), &server_options(made))
+fn names_with(generated: &SelfSignedCertificate) -> (&'static str, &'static str) {
+    names(&client_options(&generated.certificate_pem), &server_options(generated))
 }
 
 /// A certificate as old tools make them: of version 1, which has no extensions.
@@ -44,10 +44,10 @@ vEOnmQ==\n\
 
 #[test]
 fn a_certificate_of_version_1_is_refused_in_words() {
-    let made = certificate();
-    let identity = Some((OF_VERSION_1, made.key_pem.as_str()));
-    let client = ClientTls::new(&TlsOptions { identity, ..client_options(&made.certificate_pem) });
-    let server = ServerTls::new(&ServerOptions { certificate_pem: OF_VERSION_1, ..server_options(&made) });
+    let generated = certificate();
+    let identity = Some((OF_VERSION_1, generated.key_pem.as_str()));
+    let client = ClientTls::new(&TlsOptions { identity, ..client_options(&generated.certificate_pem) });
+    let server = ServerTls::new(&ServerOptions { certificate_pem: OF_VERSION_1, ..server_options(&generated) });
     for refused in [client.err().unwrap().to_string(), server.err().unwrap().to_string()] {
         assert!(refused.contains("version 3"), "{refused}");
         assert!(!refused.contains("OtherError") && !refused.contains("PRIVATE"), "{refused}");
@@ -63,13 +63,16 @@ fn year(number: i32) -> impl Fn(&mut rcgen::CertificateParams) {
 
 #[test]
 fn certificates_that_are_no_good() {
-    let (made, other) = (certificate(), special_certificate("example.test", |_| ()));
+    let (generated, other) = (certificate(), special_certificate("example.test", |_| ()));
     let distrusting = client_options(&other.certificate_pem);
-    assert_eq!(names(&distrusting, &server_options(&made)), ("tls_certificate_unknown_issuer", "tls_alert_unknown_ca"));
+    assert_eq!(
+        names(&distrusting, &server_options(&generated)),
+        ("tls_certificate_unknown_issuer", "tls_alert_unknown_ca")
+    );
     // The name of what is trusted, but not its key.
     let twin = certificate();
     assert_eq!(
-        names(&client_options(&twin.certificate_pem), &server_options(&made)),
+        names(&client_options(&twin.certificate_pem), &server_options(&generated)),
         ("tls_certificate_signature", "tls_alert_decrypt_error")
     );
     let expired = special_certificate("example.test", year(2001));
@@ -103,13 +106,13 @@ fn an_authority_as_a_server_is_trusted_only_for_its_own_names_and_time() {
 
 #[test]
 fn nothing_in_common() {
-    let made = certificate();
+    let generated = certificate();
     let (old, new) = VERSIONS.into();
-    let server = ServerOptions { newest: old, ..server_options(&made) };
-    let client = TlsOptions { oldest: new, ..client_options(&made.certificate_pem) };
+    let server = ServerOptions { newest: old, ..server_options(&generated) };
+    let client = TlsOptions { oldest: new, ..client_options(&generated.certificate_pem) };
     assert_eq!(names(&client, &server), ("tls_alert_protocol_version", "tls_version"));
-    let server = ServerOptions { oldest: new, ..server_options(&made) };
-    let client = TlsOptions { newest: old, ..client_options(&made.certificate_pem) };
+    let server = ServerOptions { oldest: new, ..server_options(&generated) };
+    let client = TlsOptions { newest: old, ..client_options(&generated.certificate_pem) };
     assert_eq!(names(&client, &server), ("tls_alert_protocol_version", "tls_version"));
 
     let pairs = [
@@ -118,23 +121,24 @@ fn nothing_in_common() {
     ];
     for (of_client, of_server) in pairs {
         let (of_client, of_server) = (strings(&[of_client]), strings(&[of_server]));
-        let server = ServerOptions { cipher_suites: &of_server, ..server_options(&made) };
-        let client = TlsOptions { cipher_suites: &of_client, ..client_options(&made.certificate_pem) };
+        let server = ServerOptions { cipher_suites: &of_server, ..server_options(&generated) };
+        let client = TlsOptions { cipher_suites: &of_client, ..client_options(&generated.certificate_pem) };
         assert_eq!(names(&client, &server), ("tls_alert_handshake_failure", "tls_cipher_suite"));
     }
 
     let (of_client, of_server) = (strings(&["h2"]), strings(&["http/1.1"]));
-    let server = ServerOptions { alpn: &of_server, ..server_options(&made) };
-    let client = TlsOptions { alpn: &of_client, ..client_options(&made.certificate_pem) };
+    let server = ServerOptions { alpn: &of_server, ..server_options(&generated) };
+    let client = TlsOptions { alpn: &of_client, ..client_options(&generated.certificate_pem) };
     assert_eq!(names(&client, &server), ("tls_alert_no_application_protocol", "tls_alpn"));
 }
 
 #[test]
 fn a_demanded_client_certificate_that_is_missing_or_unknown() {
-    let (made, authority, stranger) = (certificate(), tls_pair::client_certificate(), tls_pair::client_certificate());
+    let (generated, authority, stranger) =
+        (certificate(), tls_pair::client_certificate(), tls_pair::client_certificate());
     for newest in VERSIONS {
-        let server = ServerOptions { client_ca_pem: Some(&authority.certificate_pem), ..server_options(&made) };
-        let client = TlsOptions { newest, ..client_options(&made.certificate_pem) };
+        let server = ServerOptions { client_ca_pem: Some(&authority.certificate_pem), ..server_options(&generated) };
+        let client = TlsOptions { newest, ..client_options(&generated.certificate_pem) };
         assert_eq!(names(&client, &server), ("tls_alert_certificate_required", "tls_certificate_missing"));
         let identity = Some((stranger.certificate_pem.as_str(), stranger.key_pem.as_str()));
         let client = TlsOptions { identity, ..client };
@@ -145,9 +149,9 @@ fn a_demanded_client_certificate_that_is_missing_or_unknown() {
 
 #[test]
 fn the_end_of_the_connection_says_where_it_was() {
-    let made = certificate();
-    let server = ServerTls::new(&server_options(&made)).unwrap();
-    let client = ClientTls::new(&client_options(&made.certificate_pem)).unwrap();
+    let generated = certificate();
+    let server = ServerTls::new(&server_options(&generated)).unwrap();
+    let client = ClientTls::new(&client_options(&generated.certificate_pem)).unwrap();
     let mut cut = TlsClient::new(&client).unwrap();
     assert_eq!(cut.end().unwrap_err().name, "tls_handshake_cut");
     assert_eq!(cut.receive(b"more").unwrap_err().name, "tls_handshake_cut");
@@ -171,9 +175,9 @@ fn the_end_of_the_connection_says_where_it_was() {
 #[test]
 fn what_arrived_before_a_failure_can_be_read() {
     for newest in VERSIONS {
-        let made = certificate();
-        let server = ServerTls::new(&server_options(&made)).unwrap();
-        let client = ClientTls::new(&TlsOptions { newest, ..client_options(&made.certificate_pem) }).unwrap();
+        let generated = certificate();
+        let server = ServerTls::new(&server_options(&generated)).unwrap();
+        let client = ClientTls::new(&TlsOptions { newest, ..client_options(&generated.certificate_pem) }).unwrap();
         let mut pair = Pair::new(&client, &server);
         pair.settle();
         let mut wire = Vec::new();
@@ -201,8 +205,8 @@ fn what_arrived_before_a_failure_can_be_read() {
 
 #[test]
 fn what_is_no_tls_is_named_and_answered_with_an_alert() {
-    let made = certificate();
-    let client = ClientTls::new(&client_options(&made.certificate_pem)).unwrap();
+    let generated = certificate();
+    let client = ClientTls::new(&client_options(&generated.certificate_pem)).unwrap();
     let mut connection = TlsClient::new(&client).unwrap();
     let mut out = Vec::new();
     connection.take_output(&mut out);
@@ -213,7 +217,7 @@ fn what_is_no_tls_is_named_and_answered_with_an_alert() {
     connection.take_output(&mut out);
     assert_eq!(out.first(), Some(&21)); // an alert (RFC 8446, 5.1)
 
-    let server = ServerTls::new(&server_options(&made)).unwrap();
+    let server = ServerTls::new(&server_options(&generated)).unwrap();
     let mut connection = TlsServer::new(&server).unwrap();
     assert_eq!(connection.receive(b"GET / HTTP/1.1\r\n\r\n").unwrap_err().name, "tls_malformed");
 }
@@ -248,9 +252,9 @@ proptest! {
         established in any::<bool>(),
         newest in proptest::sample::select(&VERSIONS[..]),
     ) {
-        let made = certificate();
-        let server = ServerTls::new(&server_options(&made)).unwrap();
-        let client = ClientTls::new(&TlsOptions { newest, ..client_options(&made.certificate_pem) }).unwrap();
+        let generated = certificate();
+        let server = ServerTls::new(&server_options(&generated)).unwrap();
+        let client = ClientTls::new(&TlsOptions { newest, ..client_options(&generated.certificate_pem) }).unwrap();
         let mut pair = Pair::new(&client, &server);
         if established {
             pair.settle();
@@ -280,9 +284,9 @@ proptest! {
         changes_hello in any::<bool>(),
         newest in proptest::sample::select(&VERSIONS[..]),
     ) {
-        let made = certificate();
-        let server = ServerTls::new(&server_options(&made)).unwrap();
-        let client = ClientTls::new(&TlsOptions { newest, ..client_options(&made.certificate_pem) }).unwrap();
+        let generated = certificate();
+        let server = ServerTls::new(&server_options(&generated)).unwrap();
+        let client = ClientTls::new(&TlsOptions { newest, ..client_options(&generated.certificate_pem) }).unwrap();
         let mut pair = Pair::new(&client, &server);
         let changed = |bytes: &mut Vec<u8>| {
             let at = place.index(bytes.len());
@@ -317,9 +321,9 @@ proptest! {
 
 #[test]
 fn setting_up_says_what_is_wrong_in_one_line() {
-    let made = certificate();
-    let other = made_certificate(&[]).unwrap();
-    let base = client_options(&made.certificate_pem);
+    let generated = certificate();
+    let other = self_signed_certificate(&[]).unwrap();
+    let base = client_options(&generated.certificate_pem);
     let (long, empty) = (strings(&[&"x".repeat(256)]), strings(&[""]));
     let twisted = TlsOptions { oldest: TlsVersion::V1_3, newest: TlsVersion::V1_2, ..base.clone() };
     let unknown = strings(&["TLS_RSA_WITH_RC4_128_SHA"]);
@@ -331,32 +335,33 @@ fn setting_up_says_what_is_wrong_in_one_line() {
         TlsOptions { server_name: "no name", ..base.clone() },
         TlsOptions { server_name: "", ..base.clone() },
         TlsOptions { ca_pem: Some("not PEM"), ..base.clone() },
-        TlsOptions { ca_pem: Some(&made.key_pem), ..base.clone() },
-        TlsOptions { identity: Some(("", &made.key_pem)), ..base.clone() },
-        TlsOptions { identity: Some((&made.certificate_pem, "")), ..base.clone() },
-        TlsOptions { identity: Some((&made.certificate_pem, &other.key_pem)), ..base.clone() },
+        TlsOptions { ca_pem: Some(&generated.key_pem), ..base.clone() },
+        TlsOptions { identity: Some(("", &generated.key_pem)), ..base.clone() },
+        TlsOptions { identity: Some((&generated.certificate_pem, "")), ..base.clone() },
+        TlsOptions { identity: Some((&generated.certificate_pem, &other.key_pem)), ..base.clone() },
     ];
     let texts: Vec<String> = refused.iter().map(|options| ClientTls::new(options).unwrap_err().to_string()).collect();
     assert!(texts.iter().all(|text| !text.contains('\n') && text.len() > 20), "{texts:#?}");
     assert_eq!(texts.iter().collect::<BTreeSet<_>>().len(), texts.len() - 1, "{texts:#?}"); // no certificate, twice
     assert!(texts[1].contains("TLS_AES_128_GCM_SHA256"));
 
-    let broken = made.certificate_pem.replace("MII", "AAA");
+    let broken = generated.certificate_pem.replace("MII", "AAA");
     let cut = ClientTls::new(&TlsOptions { ca_pem: Some(&broken), ..base }).unwrap_err();
     assert!(matches!(cut, TlsSetupError::Certificate { what: "CA file", .. }), "{cut}");
     assert!(matches!(
-        ServerTls::from_pem(&made.certificate_pem, &other.key_pem).unwrap_err(),
+        ServerTls::from_pem(&generated.certificate_pem, &other.key_pem).unwrap_err(),
         TlsSetupError::Identity { .. }
     ));
-    assert!(matches!(ServerTls::made(&strings(&["nicht\u{fc}blich"])), Err(TlsSetupError::Made(_))));
+    assert!(matches!(ServerTls::self_signed(&strings(&["nicht\u{fc}blich"])), Err(TlsSetupError::SelfSigned(_))));
 }
 
 #[test]
 fn keys_are_in_no_message() {
-    let made = certificate();
-    assert!(!format!("{made:?}").contains("PRIVATE KEY"));
+    let generated = certificate();
+    assert!(!format!("{generated:?}").contains("PRIVATE KEY"));
     let secret = "c2VjcmV0IHNlY3JldA";
     let key = format!("-----BEGIN PRIVATE KEY-----\n{secret}");
-    let options = TlsOptions { identity: Some((&made.certificate_pem, &key)), ..client_options(&made.certificate_pem) };
+    let options =
+        TlsOptions { identity: Some((&generated.certificate_pem, &key)), ..client_options(&generated.certificate_pem) };
     assert!(!ClientTls::new(&options).unwrap_err().to_string().contains(secret));
 }

@@ -9,8 +9,8 @@ use rustls::server::{
 };
 use rustls::ServerConfig;
 
-use super::made::made_certificate;
 use super::records::Records;
+use super::self_signed::self_signed_certificate;
 use super::setup::{alpn, certificates, negotiable, private_key};
 use super::trust::given_roots;
 use super::{Handshake, TlsFailure, TlsSetupError, TlsVersion};
@@ -96,14 +96,14 @@ impl ServerTls {
         })
     }
 
-    /// As [`ServerTls::from_pem`], with a made certificate for `localhost`, `127.0.0.1`, `::1` and `names`: also gives
+    /// As [`ServerTls::from_pem`], with a self-signed certificate for `localhost`, `127.0.0.1`, `::1` and `names`: also gives
     /// the certificate's PEM, for clients to trust.
     ///
     /// # Errors
     /// A name that no certificate can hold.
-    pub fn made(names: &[String]) -> Result<(Self, String), TlsSetupError> {
-        let made = made_certificate(names)?;
-        Ok((Self::from_pem(&made.certificate_pem, &made.key_pem)?, made.certificate_pem))
+    pub fn self_signed(names: &[String]) -> Result<(Self, String), TlsSetupError> {
+        let generated = self_signed_certificate(names)?;
+        Ok((Self::from_pem(&generated.certificate_pem, &generated.key_pem)?, generated.certificate_pem))
     }
 }
 

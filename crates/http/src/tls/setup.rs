@@ -77,7 +77,7 @@ pub enum TlsSetupError {
     NoRoots(String),
     /// A certificate for these names cannot be made.
     #[error("no certificate can be made: {0}")]
-    Made(String),
+    SelfSigned(String),
     /// What rustls refuses for another reason.
     #[error("TLS cannot be set up: {0}")]
     Refused(String),

@@ -7,8 +7,8 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 
 use leadline_http::tls::{
-    made_certificate, ClientTls, MadeCertificate, ServerOptions, ServerTls, TlsClient, TlsFailure, TlsOptions,
-    TlsServer, TlsVersion,
+    self_signed_certificate, ClientTls, SelfSignedCertificate, ServerOptions, ServerTls, TlsClient, TlsFailure,
+    TlsOptions, TlsServer, TlsVersion,
 };
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
@@ -20,12 +20,12 @@ pub fn strings(list: &[&str]) -> Vec<String> {
     list.iter().map(|&text| text.to_owned()).collect()
 }
 
-pub fn certificate() -> MadeCertificate {
-    made_certificate(&strings(&["example.test"])).unwrap()
+pub fn certificate() -> SelfSignedCertificate {
+    self_signed_certificate(&strings(&["example.test"])).unwrap()
 }
 
 /// A server with everything.
-pub fn server_options(certificate: &MadeCertificate) -> ServerOptions<'_> {
+pub fn server_options(certificate: &SelfSignedCertificate) -> ServerOptions<'_> {
     ServerOptions {
         certificate_pem: &certificate.certificate_pem,
         key_pem: &certificate.key_pem,
@@ -126,33 +126,33 @@ fn drain(into: &mut Vec<u8>, mut read: impl FnMut(&mut [u8]) -> Result<usize, Tl
 }
 
 /// A certificate for clients.
-pub fn client_certificate() -> MadeCertificate {
+pub fn client_certificate() -> SelfSignedCertificate {
     special_certificate("client.test", |params| {
         params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
     })
 }
 
 /// A self-signed certificate that may issue others.
-pub fn authority_certificate(name: &str) -> MadeCertificate {
+pub fn authority_certificate(name: &str) -> SelfSignedCertificate {
     special_certificate(name, |params| params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained))
 }
 
-pub fn special_certificate(name: &str, change: impl FnOnce(&mut rcgen::CertificateParams)) -> MadeCertificate {
+pub fn special_certificate(name: &str, change: impl FnOnce(&mut rcgen::CertificateParams)) -> SelfSignedCertificate {
     let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
     change(&mut params);
     let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
     let certificate = params.self_signed(&key).unwrap();
-    MadeCertificate { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() }
+    SelfSignedCertificate { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() }
 }
 
 /// What a server of rustls's own needs, for what ours does not do.
-pub fn raw_server_config(made: &MadeCertificate) -> rustls::ServerConfig {
-    raw_server_config_with(made, rustls::crypto::aws_lc_rs::default_provider())
+pub fn raw_server_config(generated: &SelfSignedCertificate) -> rustls::ServerConfig {
+    raw_server_config_with(generated, rustls::crypto::aws_lc_rs::default_provider())
 }
 
-pub fn raw_server_config_with(made: &MadeCertificate, provider: CryptoProvider) -> rustls::ServerConfig {
-    let chain = CertificateDer::pem_slice_iter(made.certificate_pem.as_bytes()).collect::<Result<_, _>>().unwrap();
-    let key = PrivateKeyDer::from_pem_slice(made.key_pem.as_bytes()).unwrap();
+pub fn raw_server_config_with(generated: &SelfSignedCertificate, provider: CryptoProvider) -> rustls::ServerConfig {
+    let chain = CertificateDer::pem_slice_iter(generated.certificate_pem.as_bytes()).collect::<Result<_, _>>().unwrap();
+    let key = PrivateKeyDer::from_pem_slice(generated.key_pem.as_bytes()).unwrap();
     rustls::ServerConfig::builder_with_provider(Arc::new(provider))
         .with_safe_default_protocol_versions()
         .unwrap()

@@ -37,10 +37,10 @@ pub fn behaviour(answer: &HttpAnswer) -> Result<(Behaviour, Option<Stalls>), Err
 
 /// The certificate to show: the given one, or one that is made for the addresses that the server listens at.
 pub fn tls(answer: &HttpAnswer, bind: &[String]) -> Result<ServerTls, ErrorReport> {
-    let made = |error: TlsSetupError| input_error("bad_identity", error.to_string());
+    let failed = |error: TlsSetupError| input_error("bad_identity", error.to_string());
     match &answer.identity {
-        Some(given) => ServerTls::from_pem(&given.certificate_pem, &given.key_pem).map_err(made),
-        None => ServerTls::made(bind).map(|(tls, _)| tls).map_err(made),
+        Some(given) => ServerTls::from_pem(&given.certificate_pem, &given.key_pem).map_err(failed),
+        None => ServerTls::self_signed(bind).map(|(tls, _)| tls).map_err(failed),
     }
 }
 
@@ -51,7 +51,7 @@ mod tests {
     use super::behaviour;
 
     #[test]
-    fn what_cannot_be_is_named() {
+    fn impossible_behaviour_is_refused_by_name() {
         let plain = HttpAnswer::default();
         assert!(behaviour(&plain).is_ok());
         let cases = [

@@ -315,7 +315,7 @@ impl Read for Secure {
 }
 
 fn tls_answers_and_counts_its_handshakes(engine: Engine) {
-    let (tls, certificate) = ServerTls::made(&[]).unwrap();
+    let (tls, certificate) = ServerTls::self_signed(&[]).unwrap();
     let server = serve(engine, LIMITS, Service { tls: Some(tls), ..plain() });
     let options = TlsOptions {
         verify: true,
@@ -351,7 +351,7 @@ fn tls_answers_and_counts_its_handshakes(engine: Engine) {
 }
 
 fn tls_garbage_is_counted_and_closed(engine: Engine) {
-    let (tls, _) = ServerTls::made(&[]).unwrap();
+    let (tls, _) = ServerTls::self_signed(&[]).unwrap();
     let listener = net::listen_tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
     let plain_address = listener.local_addr().unwrap();
     let mut server = serve(engine, LIMITS, Service { tls: Some(tls), plain: vec![listener], ..plain() });

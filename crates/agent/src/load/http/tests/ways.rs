@@ -236,7 +236,7 @@ fn tls_spec(ca_pem: Option<String>, resumption: bool) -> TlsSpec {
 
 /// A server that answers over TLS; gives its certificate.
 fn secure() -> (SocketAddr, String) {
-    let (tls, certificate_pem) = ServerTls::made(&["localhost".to_owned()]).unwrap();
+    let (tls, certificate_pem) = ServerTls::self_signed(&["localhost".to_owned()]).unwrap();
     let (listener, address) = listener();
     std::thread::spawn(move || {
         for socket in listener.incoming().flatten() {
@@ -335,7 +335,7 @@ fn refusal(engine: Engine, spec: HttpSpec) -> (String, String) {
 
 fn a_certificate_that_nobody_vouches_for(engine: Engine) {
     let (address, certificate_pem) = secure();
-    let (_, another_pem) = ServerTls::made(&["localhost".to_owned()]).unwrap();
+    let (_, another_pem) = ServerTls::self_signed(&["localhost".to_owned()]).unwrap();
     let mut sealed = spec(address, Some(1));
     sealed.requests[0].url = format!("https://{address}/");
     assert_eq!(refusal(engine, sealed.clone()).0, "bad_tls", "https needs a word on TLS");
