@@ -31,7 +31,7 @@ pub fn obey(cgroup: Option<&Path>) -> io::Result<()> {
     }
     let events = Events::on_stdout();
     let cgroup = facts::cgroup_paths(cgroup);
-    events.say(&facts::hello(&cgroup));
+    events.send(&facts::hello(&cgroup));
     watch::start_heartbeat(events.clone());
     let processes: Processes = Arc::new(Mutex::new(vec![("agent".to_owned(), std::process::id())]));
     let mut agent = Agent {
@@ -104,10 +104,10 @@ impl Agent {
             }
             Command::Observe { trial, period_ms, machine } => self.watch.order(trial, period_ms, machine),
             Command::Inspect { id } => {
-                self.events.say(&Event::Network { id, t_ns: monotonic_ns(), view: facts::network_view() });
+                self.events.send(&Event::Network { id, t_ns: monotonic_ns(), view: facts::network_view() });
             }
             Command::Clock { id } => {
-                self.events.say(&Event::Clock { id, received_ns, sent_ns: monotonic_ns() });
+                self.events.send(&Event::Clock { id, received_ns, sent_ns: monotonic_ns() });
             }
             Command::Shutdown {} => {}
         }
@@ -136,7 +136,7 @@ impl Agent {
             });
             raise.store(true, Ordering::Release);
             if let Some(event) = last {
-                task.events.say(&event);
+                task.events.send(&event);
             }
         };
         match thread::Builder::new().spawn(life) {
@@ -151,7 +151,7 @@ impl Agent {
     }
 
     fn refuse(&self, trial: Option<String>, task: Option<String>, error: ErrorReport) {
-        self.events.say(&Event::Failed { trial, task, t_ns: monotonic_ns(), error });
+        self.events.send(&Event::Failed { trial, task, t_ns: monotonic_ns(), error });
     }
 
     /// Stop every task; what has not ended in order by `ORDERLY` is given up, and what `LAST` has not seen end goes with
@@ -221,7 +221,7 @@ fn run_task(workload: Workload, task: &Task, processes: &Processes) -> Result<Op
 
 fn say_prepared(task: &Task, port: Option<u16>, http_port: Option<u16>, https_port: Option<u16>) {
     let (trial, name) = (task.trial.clone(), task.name.clone());
-    task.events.say(&Event::Prepared {
+    task.events.send(&Event::Prepared {
         trial,
         task: name,
         t_ns: monotonic_ns(),
@@ -235,5 +235,5 @@ fn say_prepared(task: &Task, port: Option<u16>, http_port: Option<u16>, https_po
 /// Said a moment before the start, so that the line itself disturbs nothing after it; `t_ns` is when the load begins.
 fn say_started(at_ns: u64, task: &Task) {
     let (trial, name) = (task.trial.clone(), task.name.clone());
-    task.events.say(&Event::Started { trial, task: name, due_ns: at_ns, t_ns: at_ns.max(monotonic_ns()) });
+    task.events.send(&Event::Started { trial, task: name, due_ns: at_ns, t_ns: at_ns.max(monotonic_ns()) });
 }

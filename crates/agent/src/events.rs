@@ -28,7 +28,7 @@ impl Events {
 
     /// Say it. When nobody listens any more the agent has no reason to live: its own stdin tells it so too. It takes
     /// along what it started.
-    pub fn say(&self, event: &Event) {
+    pub fn send(&self, event: &Event) {
         let Ok(mut line) = serde_json::to_vec(event) else {
             unreachable!("an event is plain data");
         };

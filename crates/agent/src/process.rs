@@ -33,7 +33,7 @@ pub fn run(spec: &ProcessSpec, task: &Task, processes: &Processes) -> Result<Eve
     let mut child = spawn(spec)?;
     let pid = child.id();
     lock(processes).push((spec.name.clone(), pid));
-    task.events.say(&Event::Prepared {
+    task.events.send(&Event::Prepared {
         trial: task.trial.clone(),
         task: task.name.clone(),
         t_ns: monotonic_ns(),
@@ -141,7 +141,7 @@ fn follow(pipe: Box<dyn Read + Send>, mut log: Option<File>, report: &[String], 
         let text = text.trim_end_matches(['\n', '\r']);
         if report.iter().any(|wanted| text.contains(wanted.as_str())) {
             let line = text.to_owned();
-            task.events.say(&Event::Output { trial: task.trial.clone(), task: task.name.clone(), t_ns, line });
+            task.events.send(&Event::Output { trial: task.trial.clone(), task: task.name.clone(), t_ns, line });
         }
     }
 }

@@ -48,7 +48,7 @@ pub fn run(spec: &ProfileSpec, task: &Task, processes: &Processes) -> Result<Eve
     enable(&mut perf, task)?;
     let data = File::open(folder.data()).map_err(|error| system_error("opening the profile", &error))?;
     drop(folder);
-    task.events.say(&Event::Prepared {
+    task.events.send(&Event::Prepared {
         trial: task.trial.clone(),
         task: task.name.clone(),
         t_ns: monotonic_ns(),

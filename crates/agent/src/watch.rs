@@ -20,7 +20,7 @@ pub fn start_heartbeat(events: Events) {
         loop {
             due_ns += HEARTBEAT_NS;
             leadline_sys::clock::sleep_until(due_ns);
-            events.say(&Event::Heartbeat { t_ns: monotonic_ns() });
+            events.send(&Event::Heartbeat { t_ns: monotonic_ns() });
             leadline_sys::process::reap_orphans();
         }
     });
@@ -96,7 +96,7 @@ fn run(orders: &(Mutex<Order>, Condvar), events: &Events, cgroup: &CgroupPaths, 
         };
         sample.trial.clone_from(&order.trial);
         sample.observer_cpu_s = thread_cpu_s() - began_s;
-        events.say(&Event::Observation(sample));
+        events.send(&Event::Observation(sample));
         // A sample that is late does not make the next ones bunch up.
         due_ns = (due_ns + order.period_ns).max(now);
     }

@@ -271,7 +271,7 @@ impl RunState {
             *answered = now;
         }
         let mut is_new = false;
-        for snapshot in load.snapshots.iter().filter_map(|latest| latest.hear()) {
+        for snapshot in load.snapshots.iter().filter_map(|latest| latest.take()) {
             is_new = true;
             self.latest.insert(snapshot.worker, snapshot);
         }

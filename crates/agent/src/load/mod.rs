@@ -51,7 +51,7 @@ impl Task {
         histograms: Vec<HistogramReport>,
         standing: Option<Standing>,
     ) {
-        self.events.say(&Event::Progress {
+        self.events.send(&Event::Progress {
             trial: self.trial.clone(),
             task: self.name.clone(),
             t_ns,

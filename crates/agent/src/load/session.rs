@@ -106,7 +106,7 @@ impl Session {
         let control = net::connect_tcp(server, bind, STEP_TIMEOUT).map_err(|error| unreached(&doing, &error))?;
         control.set_write_timeout(Some(STEP_TIMEOUT)).map_err(|error| system_error(&doing, &error))?;
         let mut session = Self { control, machine, server, bind, token: 0, patience: STEP_TIMEOUT };
-        match session.hear()? {
+        match session.receive()? {
             SessionEvent::Granted { token } => session.token = token,
             _ => return Err(session.out_of_turn()),
         }
@@ -157,7 +157,7 @@ impl Session {
 
     /// Wait until the server has all flows.
     pub fn await_ready(&mut self) -> Result<(), ErrorReport> {
-        match self.hear()? {
+        match self.receive()? {
             SessionEvent::Ready => Ok(()),
             _ => Err(self.out_of_turn()),
         }
@@ -166,28 +166,30 @@ impl Session {
     /// Tell the server when to begin, on our clock.
     pub fn begin(&mut self, at_ns: u64) -> Result<(), ErrorReport> {
         self.machine.begin(at_ns).map_err(|error| self.failure(error))?;
-        self.say()
+        self.send_output()
     }
 
-    /// Hear the server in a thread of its own until its report, or until nobody listens (`tell` says false); the returned
+    /// Hear the server in a thread of its own until its report, or until nobody listens (`deliver` returns false); the returned
     /// handle still speaks to it.
     pub fn listen(
         self,
         interval: Duration,
-        tell: impl Fn(FromPeer) -> bool + Send + 'static,
-    ) -> Result<Speaker, ErrorReport> {
+        deliver: impl Fn(FromPeer) -> bool + Send + 'static,
+    ) -> Result<ControlSender, ErrorReport> {
         let doing = "listening to the server";
         let control = self.control.try_clone().map_err(|error| system_error(doing, &error))?;
         // The server is heard from every interval; only silence far beyond that means that it has gone.
         let reader = Self { control, patience: REPORT_TIMEOUT + interval, ..self };
-        let speaker = Speaker { control: self.control };
-        std::thread::Builder::new().spawn(move || reader.relay(&tell)).map_err(|error| system_error(doing, &error))?;
-        Ok(speaker)
+        let sender = ControlSender { control: self.control };
+        std::thread::Builder::new()
+            .spawn(move || reader.forward_messages(&deliver))
+            .map_err(|error| system_error(doing, &error))?;
+        Ok(sender)
     }
 
-    fn relay(mut self, tell: &impl Fn(FromPeer) -> bool) {
+    fn forward_messages(mut self, deliver: &impl Fn(FromPeer) -> bool) {
         loop {
-            let item = match self.hear() {
+            let item = match self.receive() {
                 Ok(SessionEvent::Progress { t_ns, flows }) => FromPeer::Progress(t_ns, flows),
                 Ok(SessionEvent::Sent { units }) => FromPeer::Sent(units),
                 Ok(SessionEvent::Report { flows, load, errors }) => FromPeer::Report(flows, load, errors),
@@ -195,7 +197,7 @@ impl Session {
                 Err(error) => FromPeer::Lost(error),
             };
             let last = matches!(item, FromPeer::Report(..) | FromPeer::Lost(_));
-            if !tell(item) || last {
+            if !deliver(item) || last {
                 return;
             }
         }
@@ -205,18 +207,18 @@ impl Session {
         Header { kind, token: self.token, flow, sequence: 0, sent_ns: monotonic_ns() }
     }
 
-    /// Send what the machine has to say.
-    fn say(&mut self) -> Result<(), ErrorReport> {
-        let words = self.machine.output();
-        if !words.is_empty() {
-            self.control.write_all(words).map_err(|error| system_error("speaking to the server", &error))?;
+    /// Sends the machine's output.
+    fn send_output(&mut self) -> Result<(), ErrorReport> {
+        let output = self.machine.output();
+        if !output.is_empty() {
+            self.control.write_all(output).map_err(|error| system_error("speaking to the server", &error))?;
             self.machine.sent(usize::MAX);
         }
         Ok(())
     }
 
-    /// What the server's next words come to; what they call for is said. A byte now and then buys the server no time.
-    fn hear(&mut self) -> Result<SessionEvent, ErrorReport> {
+    /// Receives the server's next event and sends what it calls for. Single bytes do not extend the deadline.
+    fn receive(&mut self) -> Result<SessionEvent, ErrorReport> {
         let mut deadline = Instant::now() + self.patience;
         let doing = format!("waiting for {}", self.server);
         let failed = |error: io::Error| system_error(&doing, &error);
@@ -229,7 +231,7 @@ impl Session {
             }
             if !self.machine.output().is_empty() {
                 // A step of its own, which may take as long.
-                self.say()?;
+                self.send_output()?;
                 deadline = Instant::now() + self.patience;
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -275,25 +277,25 @@ fn was_cut_short(error: &io::Error) -> bool {
 }
 
 /// The sending half of a session's control connection.
-pub struct Speaker {
+pub struct ControlSender {
     control: TcpStream,
 }
 
-impl Speaker {
-    /// Say something to the server.
-    pub fn say(&mut self, message: &FromClient) -> Result<(), ErrorReport> {
-        say(&mut self.control, message)
+impl ControlSender {
+    /// Sends a message to the server.
+    pub fn send(&mut self, message: &FromClient) -> Result<(), ErrorReport> {
+        send(&mut self.control, message)
     }
 }
 
-impl Drop for Speaker {
+impl Drop for ControlSender {
     fn drop(&mut self) {
         // Ends the relaying thread too. Fails only when the connection is closed already.
         let _ = self.control.shutdown(std::net::Shutdown::Both);
     }
 }
 
-fn say(control: &mut TcpStream, message: &FromClient) -> Result<(), ErrorReport> {
+fn send(control: &mut TcpStream, message: &FromClient) -> Result<(), ErrorReport> {
     let frame = encode_frame(message).map_err(|error| input_error("too_long", error.to_string()))?;
     control.write_all(&frame).map_err(|error| system_error("speaking to the server", &error))
 }
@@ -304,7 +306,7 @@ mod tests {
     use std::net::TcpListener;
 
     #[test]
-    fn a_byte_now_and_then_buys_the_server_no_time() {
+    fn single_bytes_do_not_extend_the_deadline() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = listener.local_addr().unwrap();
         let control = TcpStream::connect(server).unwrap();
@@ -331,7 +333,7 @@ mod tests {
         };
         let machine = ClientSession::new(open, None).unwrap();
         let mut session = Session { control, machine, server, bind: None, token: 0, patience };
-        assert_eq!(session.hear().unwrap_err().code, "timeout");
+        assert_eq!(session.receive().unwrap_err().code, "timeout");
         drop(session);
         assert!(dripping.join().unwrap() < 1000);
     }

@@ -10,7 +10,7 @@ use leadline_sys::clock::monotonic_ns;
 use leadline_transport::{FromClient, SideReport};
 use leadline_wire::{Direction, ErrorReport, FlowProgress, FlowReport, LoadReport, Outcome, Side};
 
-use super::session::{FromPeer, Session, Speaker};
+use super::session::{ControlSender, FromPeer, Session};
 use super::threads::{Collector, FlowCounters, Rolled};
 use super::Task;
 use crate::events::{peer_error, system_error};
@@ -100,13 +100,13 @@ impl SessionRunner {
             }
             if task.signal.stopped() && !state.stop_sent {
                 state.stop_sent = true;
-                state.say(&mut sender, &FromClient::Stop {});
+                state.send(&mut sender, &FromClient::Stop {});
             }
             if threads.senders_done() && !state.end_sent {
                 state.end_sent = true;
                 let upward = flows.iter().filter(|flow| flow.direction == Direction::Up && has_units);
                 let sent_units = upward.map(|flow| flow.counters.sent_units()).collect();
-                state.say(&mut sender, &FromClient::End { sent_units });
+                state.send(&mut sender, &FromClient::End { sent_units });
             }
             state.check_deadline(threads.done() && (task.signal.stopped() || monotonic_ns() >= span.end_ns), task);
             if state.lost.is_some() {
@@ -225,11 +225,11 @@ impl RunState {
     }
 
     /// Send a message unless the server has gone; a failure to send fails the load.
-    fn say(&mut self, sender: &mut Speaker, message: &FromClient) {
+    fn send(&mut self, sender: &mut ControlSender, message: &FromClient) {
         if self.answered() {
             return;
         }
-        if let Err(error) = sender.say(message) {
+        if let Err(error) = sender.send(message) {
             self.lost = Some(error);
         }
     }
@@ -283,8 +283,8 @@ mod tests {
     #[test]
     fn rows_of_unknown_flows_are_dropped() {
         let row = |flow| FlowProgress { flow, ..FlowProgress::default() };
-        let said = [7, 0, u32::MAX, 1, 2, 1, 1].map(row).to_vec();
-        let kept: Vec<u32> = rows_of_known_flows(said, 2).into_iter().map(|row| row.flow).collect();
+        let rows = [7, 0, u32::MAX, 1, 2, 1, 1].map(row).to_vec();
+        let kept: Vec<u32> = rows_of_known_flows(rows, 2).into_iter().map(|row| row.flow).collect();
         assert_eq!(kept, [0, 1]);
     }
 }

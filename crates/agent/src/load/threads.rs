@@ -225,8 +225,8 @@ impl Recorder {
     }
 }
 
-/// The latest word of one thread to another, each of which takes the place of the one before: what is not heard in time is
-/// replaced by what is newer, so that words that sum up all that was can be said for ever.
+/// The latest value that one thread has for another. Each replaces the one before, so only values that sum up everything so far
+/// belong here.
 #[derive(Debug)]
 pub struct Latest<T>(Mutex<Option<T>>);
 
@@ -237,15 +237,15 @@ impl<T> Default for Latest<T> {
 }
 
 impl<T> Latest<T> {
-    /// Say it, unless it is being listened to right now: then the next word has to do. Never waits.
-    pub fn say(&self, word: T) {
+    /// Stores a value, unless the reader holds the lock right now: then the next value has to do. Never waits.
+    pub fn publish(&self, value: T) {
         if let Ok(mut place) = self.0.try_lock() {
-            *place = Some(word);
+            *place = Some(value);
         }
     }
 
-    /// What was said last, if that is new.
-    pub fn hear(&self) -> Option<T> {
+    /// The latest value, unless it has been taken already.
+    pub fn take(&self) -> Option<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
@@ -424,9 +424,9 @@ mod tests {
     #[test]
     fn the_latest_word_replaces_those_that_were_not_heard() {
         let latest = Latest::default();
-        assert_eq!(latest.hear(), None);
-        (1..=3).for_each(|word| latest.say(word));
-        assert_eq!((latest.hear(), latest.hear()), (Some(3), None));
+        assert_eq!(latest.take(), None);
+        (1..=3).for_each(|value| latest.publish(value));
+        assert_eq!((latest.take(), latest.take()), (Some(3), None));
     }
 
     #[test]

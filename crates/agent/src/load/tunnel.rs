@@ -160,7 +160,7 @@ impl Course {
 
     fn tell(&mut self, fleet: &Fleet, snapshots: &[Arc<Latest<Snapshot>>], task: &Task, now_ns: u64) {
         let mut is_new = false;
-        for snapshot in snapshots.iter().filter_map(|latest| latest.hear()) {
+        for snapshot in snapshots.iter().filter_map(|latest| latest.take()) {
             is_new = true;
             self.latest.insert(snapshot.worker, snapshot);
         }

@@ -216,7 +216,7 @@ impl ScriptOutput {
     }
 
     fn tell(&self, line: &str) {
-        self.task.events.say(&Event::Output {
+        self.task.events.send(&Event::Output {
             trial: self.task.trial.clone(),
             task: self.task.name.clone(),
             t_ns: monotonic_ns(),

@@ -336,7 +336,7 @@ impl<B: IoBackend> Worker<B> {
     fn publish_snapshot(&mut self, meter: &ThreadMeter, spun_before_ns: u64, now_ns: u64) {
         self.next_snapshot_ns = now_ns + ROLL_NS;
         let due = self.schedule.due_count(now_ns);
-        self.snapshots.say(Snapshot {
+        self.snapshots.publish(Snapshot {
             worker: self.number,
             tally: self.tally.clone(),
             due: due * u64::from(self.source.batch()),

@@ -437,7 +437,7 @@ impl Worker {
         self.next_snapshot_ns = now_ns + self.snapshot_gap_ns;
         self.accept_silence(now_ns);
         self.tally.phases = self.phases;
-        self.snapshots.say(Snapshot {
+        self.snapshots.publish(Snapshot {
             worker: self.number,
             tally: self.tally.clone(),
             errors: self.failures.counts.clone(),
