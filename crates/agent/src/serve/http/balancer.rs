@@ -71,16 +71,16 @@ pub enum Placement {
 impl Balancer {
     /// A balancer of `threads`, and for each the end of a socket that becomes readable when it has been handed something.
     pub fn new(threads: usize, limits: &Limits) -> io::Result<(Self, Vec<UnixStream>)> {
-        let mut threads = Vec::with_capacity(threads);
+        let mut slots = Vec::with_capacity(threads);
         let mut wake_sockets = Vec::with_capacity(threads);
         for _ in 0..threads {
             let (wake_socket, woken) = UnixStream::pair()?;
             wake_socket.set_nonblocking(true)?;
-            threads.push(ThreadSlot { wake_socket: Some(wake_socket), ..ThreadSlot::default() });
+            slots.push(ThreadSlot { wake_socket: Some(wake_socket), ..ThreadSlot::default() });
             wake_sockets.push(woken);
         }
         let balancer = Self {
-            threads: threads.into(),
+            threads: slots.into(),
             limit: limits.connections,
             per_peer: limits.per_peer,
             memory_bytes: limits.memory_bytes,
