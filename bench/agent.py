@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from peers import CONNECTIONS, Cost
 from programs import GENERATOR_CPU, cpu_until_end, pinned
 
+from leadline.agents.messages import Command, Event, encode, parse_event
 from leadline.analysis.histograms import decode
 from leadline.contract.models import (
     Failed,
@@ -35,7 +36,6 @@ from leadline.contract.models import (
     TunnelWorkload,
     UdpWorkload,
 )
-from leadline.fleet.messages import Command, Event, encode, parse_event
 from leadline.plan import HttpTest
 from leadline.trial.workloads import http_workload
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from leadline.agents import messages
+from leadline.agents.messages import Command, Event, MalformedLine, Workload, encode, parse_command, parse_event
 from leadline.contract.models import Hello, Prepare
-from leadline.fleet import messages
-from leadline.fleet.messages import Command, Event, MalformedLine, Workload, encode, parse_command, parse_event
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "contract" / "golden"

@@ -15,9 +15,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from leadline.agents import Agent, Event, Launch, agent_binary
 from leadline.contract.models import InterfaceView, Prepared, ServeWorkload
 from leadline.errors import LeadlineError
-from leadline.fleet import Agent, Event, Launch, agent_binary
 from leadline.lab import jail
 from leadline.lab.hosts import Lab
 from leadline.lab.topology import LinkSpec, remote_access, site_to_site

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from leadline.agents import agent_binary
 from leadline.errors import MissingBinary
-from leadline.fleet import agent_binary
 
 pytestmark = pytest.mark.lab
 

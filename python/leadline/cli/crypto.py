@@ -77,8 +77,8 @@ def _quantity(option: str, text: str) -> int:
 def _run(workload: CryptoWorkload, json: bool, profile: Path | None) -> int:
     import asyncio
 
+    from leadline.agents.flamegraph import flame_graph
     from leadline.analysis.model import Verdict
-    from leadline.fleet.flamegraph import flame_graph
     from leadline.report.crypto import crypto_renderables
 
     if profile is not None:

@@ -53,8 +53,8 @@ def table(checks: list[Check]) -> RenderableType:
 
 
 async def _agent() -> list[Check]:
+    from leadline.agents import Agent, Launch, agent_binary
     from leadline.cli.host_checks import capability_check, clock_check
-    from leadline.fleet import Agent, Launch, agent_binary
 
     agent = await Agent.start("this host", Launch((str(agent_binary()),)), sink=lambda _host, _event: None)
     try:

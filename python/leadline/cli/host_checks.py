@@ -97,7 +97,7 @@ def is_here(need: Need, lab: dict[str, Check]) -> Check:
     if need.kind == "privilege":
         return lab["lab"]
     if need.name == "leadline-agent":
-        from leadline.fleet import agent_binary
+        from leadline.agents import agent_binary
 
         try:
             return Check(need.name, True, need.why, str(agent_binary()))

@@ -79,7 +79,7 @@ def _run(plan: Plan, cases: Sequence[Case], out: Path, json: bool) -> int:
 
 def _check_programs(cases: Sequence[Case]) -> None:
     """What is missing for certain is said before anything is built."""
-    from leadline.fleet import agent_binary
+    from leadline.agents import agent_binary
     from leadline.plan import needs
 
     agent_binary()

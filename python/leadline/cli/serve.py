@@ -171,7 +171,7 @@ def command(
     ] = None,
 ) -> int:
     """Answer tcp, udp, rr and http load."""
-    from leadline.fleet import agent_binary
+    from leadline.agents import agent_binary
 
     if (certificate is None) != (key is None):
         raise InputError("--certificate and --key go together", hint="give both, or none for a made certificate")

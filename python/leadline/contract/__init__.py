@@ -1,4 +1,4 @@
 """The agent's contract as Python types: generated from `crates/wire` by `make contract`, never edited.
 
-Only `fleet` talks to agents; everyone else reads these records.
+Only `agents` talks to agents; everyone else reads these records.
 """

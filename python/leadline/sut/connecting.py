@@ -11,8 +11,8 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from leadline.agents.watched_work import unless
 from leadline.errors import SutFailed, TaskFailed
-from leadline.fleet.watched_work import unless
 from leadline.sut import expectation
 from leadline.sut.daemons import Daemon, Daemons
 from leadline.sut.expectation import Expectation

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from leadline.agents import Agent
+from leadline.agents.tasks import ending
 from leadline.contract.models import Prepared, ProcessWorkload
 from leadline.errors import AgentError, AgentLost, LeadlineError, SutFailed, TaskFailed
-from leadline.fleet import Agent
-from leadline.fleet.tasks import ending
 from leadline.sut.model import Site
 
 GRACE_MS = 3000

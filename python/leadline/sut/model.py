@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
+from leadline.agents import Agent
 from leadline.errors import LeadlineError, SutFailed
-from leadline.fleet import Agent
 from leadline.lab.hosts import Lab
 from leadline.sut.private_files import private_folder
 

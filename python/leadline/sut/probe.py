@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 
+from leadline.agents import Agent
 from leadline.contract.models import RrWorkload, Target
 from leadline.errors import AgentLost, TaskFailed
-from leadline.fleet import Agent
 from leadline.sut.model import Site
 
 # An IPv6 address that was just added is "tentative" for a moment (RFC 4862, 2), and is no source address meanwhile: a

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from leadline.fleet import agent_binary
+from leadline.agents import agent_binary
 from leadline.lab.hosts import Lab
 from leadline.plan.sut import WireguardSut
 from leadline.sut.connecting import ClientPlan, Hooks, connect, unless_dead

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from leadline.agents.watched_work import unless
 from leadline.errors import AgentError, DatasetError, LeadlineError, MissingBinary, SutFailed, TaskFailed
-from leadline.fleet.watched_work import unless
 from leadline.plan import GivenSut, HttpTest, Test, Trial, TunnelTest
 from leadline.sut import BringUp, ClientState, FleetAccess, NobodyConnected, SystemUnderTest, create
 from leadline.trial import load, place

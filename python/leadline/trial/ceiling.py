@@ -19,12 +19,12 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from leadline import __version__
+from leadline.agents import Agent, Launch, agent_binary
 from leadline.analysis import analyse
 from leadline.analysis.model import Ceiling, TestResult
 from leadline.analysis.validity import SATURATED_BUSY
 from leadline.contract.models import HttpRequest, HttpRoute, HttpWorkload, ServeWorkload
 from leadline.errors import LeadlineError
-from leadline.fleet import Agent, Launch, agent_binary
 from leadline.trial import load as loads
 from leadline.trial.ceiling_cache import CeilingCache
 from leadline.trial.interrupt import Interrupt

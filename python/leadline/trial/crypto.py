@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
+from leadline.agents import Agent, Event, Launch, agent_binary
 from leadline.analysis.crypto import CryptoFigure, CryptoResult, judge_crypto, stolen_share
 from leadline.contract.models import (
     CryptoWorkload,
@@ -16,7 +17,6 @@ from leadline.contract.models import (
     Progress,
 )
 from leadline.errors import AgentLost
-from leadline.fleet import Agent, Event, Launch, agent_binary
 from leadline.trial.interrupt import Interrupt
 
 HERE = "this host"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from leadline.agents import Event
 from leadline.analysis.model import Interval
 from leadline.analysis.running_intervals import RunningIntervals
 from leadline.contract.models import Finished, Progress
-from leadline.fleet import Event
 from leadline.trial.ledger import Ledger
 from leadline.trial.notices import IntervalEnded
 

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from leadline.agents import Event
 from leadline.contract.models import Heartbeat
-from leadline.fleet import Event
 from leadline.trial.notices import Notice, Observer
 
 

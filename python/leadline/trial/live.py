@@ -8,11 +8,11 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
+from leadline.agents import Event
 from leadline.analysis.durations import Sample
 from leadline.analysis.histograms import DamagedHistogram, Histogram, decode, merge
 from leadline.analysis.metrics import CENSORED
 from leadline.contract.models import FlowProgress, Progress, Standing
-from leadline.fleet import Event
 from leadline.trial.ledger import Ledger
 from leadline.trial.notices import LiveFigures, Waiting
 

@@ -9,11 +9,11 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 
+from leadline.agents import Agent, ClockComparison, Event, start_instant
 from leadline.analysis import TestSpec
 from leadline.analysis.running_intervals import RunningIntervals
 from leadline.contract.models import OutputLine, TunnelWorkload
 from leadline.errors import AgentLost, LeadlineError, TaskFailed
-from leadline.fleet import Agent, ClockComparison, Event, start_instant
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.interval_follower import IntervalFollower
 from leadline.trial.ledger import Ledger

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 
+from leadline.agents import Agent, ClockComparison, Event, Launch, agent_binary, launch_on
 from leadline.contract.models import Observation
 from leadline.errors import InputError, LeadlineError
-from leadline.fleet import Agent, ClockComparison, Event, Launch, agent_binary, launch_on
 from leadline.lab import topology
 from leadline.lab.hosts import Lab
 from leadline.plan import Case, HttpTest

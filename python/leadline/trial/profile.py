@@ -10,12 +10,12 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
+from leadline.agents import Agent
+from leadline.agents.flamegraph import flame_graph
 from leadline.contract.models import ProfileWorkload
 from leadline.dataset import RunFolder, read_journal
 from leadline.dataset.atomic import replace
 from leadline.errors import AgentError, DatasetError, LeadlineError, TaskFailed
-from leadline.fleet import Agent
-from leadline.fleet.flamegraph import flame_graph
 from leadline.trial.place import Place
 
 TASK = "profile"

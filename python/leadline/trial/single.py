@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from leadline import __version__
+from leadline.agents import Agent, Launch, agent_binary
 from leadline.analysis import analyse
 from leadline.analysis.model import Ceiling, TestResult
 from leadline.errors import LeadlineError
-from leadline.fleet import Agent, Launch, agent_binary
 from leadline.plan import HttpTest, Test
 from leadline.plan.external_inputs import redacted
 from leadline.trial import load, server_process

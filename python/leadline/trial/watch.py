@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from leadline.agents import Event
 from leadline.analysis import TestData, TestSpec
 from leadline.analysis.histograms import EMPTY, DamagedHistogram, Histogram, decode, merge
 from leadline.analysis.measure import figures_so_far
@@ -17,7 +18,6 @@ from leadline.analysis.model import Metric, TargetResult
 from leadline.analysis.targets import missed_so_far
 from leadline.analysis.validity import SATURATED_BUSY, late_allowed_us
 from leadline.contract.models import Finished, Progress, Started
-from leadline.fleet import Event
 from leadline.plan.targets import Target
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.live import BusyThreads

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from leadline.agents import agent_binary
 from leadline.analysis import model
 from leadline.analysis.model import Ceiling, Generator, Metric, Validity, Verdict
 from leadline.contract.models import Header, HttpScript, HttpWorkload, RateStage, TlsIdentity, TlsSpec
 from leadline.errors import MissingBinary
-from leadline.fleet import agent_binary
 from leadline.plan import HttpTest
 from leadline.plan.field_types import validate_input
 from leadline.trial import ceiling as calibration

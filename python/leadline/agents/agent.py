@@ -14,6 +14,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
+from leadline.agents.channel import GRACE_S, Channel
+from leadline.agents.clocks import ClockComparison, Exchange, compare
+from leadline.agents.launch import Launch
+from leadline.agents.messages import PROTOCOL_VERSION, Command, Event, MalformedLine, Workload, encode, parse_event
+from leadline.agents.tasks import TaskLog
 from leadline.contract.models import (
     Clock,
     ClockReply,
@@ -35,11 +40,6 @@ from leadline.contract.models import (
     Stop,
 )
 from leadline.errors import AgentLost, MissingBinary, TaskFailed
-from leadline.fleet.channel import GRACE_S, Channel
-from leadline.fleet.clocks import ClockComparison, Exchange, compare
-from leadline.fleet.launch import Launch
-from leadline.fleet.messages import PROTOCOL_VERSION, Command, Event, MalformedLine, Workload, encode, parse_event
-from leadline.fleet.tasks import TaskLog
 
 Sink = Callable[[str, Event], None]
 T = TypeVar("T")

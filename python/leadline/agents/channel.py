@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator
 
-from leadline.fleet.messages import LINE_LIMIT_BYTES, MalformedLine
+from leadline.agents.messages import LINE_LIMIT_BYTES, MalformedLine
 
 GRACE_S = 5.0
 """An agent that has to break off what it runs takes half of this for its end in good order."""

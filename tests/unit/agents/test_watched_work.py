@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from leadline.agents.watched_work import unless
 from leadline.errors import TaskFailed
-from leadline.fleet.watched_work import unless
 
 
 async def never() -> Exception:

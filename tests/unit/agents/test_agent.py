@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from leadline.agents import Agent, Event, Launch, channel
+from leadline.agents import agent as agent_module
 from leadline.contract.models import Exited, ProcessWorkload, ServeWorkload
 from leadline.errors import AgentLost, MissingBinary, TaskFailed
-from leadline.fleet import Agent, Event, Launch, channel
-from leadline.fleet import agent as agent_module
 from leadline.trial.workloads import PLAIN_ANSWER
 
 SCRIPT = Path(__file__).with_name("scripted_agent.py")

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from leadline.agents import Agent, Event, Launch, agent_binary, start_instant
 from leadline.contract.models import ProcessWorkload, RrWorkload, ServeWorkload, Target
 from leadline.errors import AgentLost, MissingBinary, TaskFailed
-from leadline.fleet import Agent, Event, Launch, agent_binary, start_instant
 from leadline.trial.workloads import PLAIN_ANSWER
 
 SERVE = ServeWorkload(bind=["127.0.0.1"], port=0, http_port=None, answer=PLAIN_ANSWER, longest_ms=60_000, most_flows=4)

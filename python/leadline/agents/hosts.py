@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import shutil
 
+from leadline.agents.launch import AGENT_NAME, Launch, agent_binary
 from leadline.errors import MissingBinary
-from leadline.fleet.launch import AGENT_NAME, Launch, agent_binary
 from leadline.plan.hosts import HostAddress
 
 

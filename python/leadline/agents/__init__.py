@@ -4,11 +4,11 @@ Owns how an agent is started, heard and given up (`agent`), what a line is (`mes
 command (`hosts`), and what one clock says about another (`clocks`). Knows nothing of labs, gateways or plans.
 """
 
-from leadline.fleet.agent import Agent
-from leadline.fleet.clocks import ClockComparison, Exchange, compare, start_instant
-from leadline.fleet.hosts import launch_on
-from leadline.fleet.launch import Launch, agent_binary
-from leadline.fleet.messages import PROTOCOL_VERSION, Command, Event, Workload
+from leadline.agents.agent import Agent
+from leadline.agents.clocks import ClockComparison, Exchange, compare, start_instant
+from leadline.agents.hosts import launch_on
+from leadline.agents.launch import Launch, agent_binary
+from leadline.agents.messages import PROTOCOL_VERSION, Command, Event, Workload
 
 __all__ = [
     "PROTOCOL_VERSION",

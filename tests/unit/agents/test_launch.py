@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from leadline.agents import agent_binary, launch_on
 from leadline.errors import MissingBinary
-from leadline.fleet import agent_binary, launch_on
 from leadline.plan.hosts import HostAddress
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import subprocess
 
+from leadline.agents.launch import agent_binary
 from leadline.errors import LeadlineError
-from leadline.fleet.launch import agent_binary
 
 _WITHIN_S = 60
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadline.fleet.clocks import ClockComparison, Exchange, compare, start_instant
+from leadline.agents.clocks import ClockComparison, Exchange, compare, start_instant
 
 DELAYS = st.integers(min_value=0, max_value=10**9)
 OFFSETS = st.integers(min_value=-(10**15), max_value=10**15)
