@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from leadline.agents.watched_work import unless
+from leadline.agents.asyncio_tools import unless
 from leadline.errors import SutFailed, TaskFailed
 from leadline.sut import expectation
 from leadline.sut.daemons import Daemon, Daemons

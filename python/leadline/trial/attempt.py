@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from leadline.agents.watched_work import unless
+from leadline.agents.asyncio_tools import unless
 from leadline.errors import AgentError, DatasetError, LeadlineError, MissingBinary, SutFailed, TaskFailed
 from leadline.plan import GivenSut, HttpTest, Test, Trial, TunnelTest
 from leadline.sut import BringUp, ClientState, FleetAccess, NobodyConnected, SystemUnderTest, create

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from leadline.agents.watched_work import unless
+from leadline.agents.asyncio_tools import unless
 from leadline.errors import TaskFailed
 
 
