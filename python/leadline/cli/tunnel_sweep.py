@@ -21,7 +21,7 @@ from leadline.errors import LeadlineError
 from leadline.plan import TunnelTest
 from leadline.report import measurement, scaling_table
 from leadline.trial import Single, measure
-from leadline.trial.ledger import Ledger
+from leadline.trial.event_log import EventLog
 from leadline.trial.tunnel_workload import FORGOTTEN_S
 
 Fleet = tuple[TunnelTest, TunnelWorkload]
@@ -88,7 +88,7 @@ async def _measured(
                 output.out, fleets[0][0].name, lambda run_id: {**singles[0].manifest(run_id), "cases": cases}
             )
             journal = stack.enter_context(Journal(folder.journal_path))
-        ledger = Ledger(journal if journal is not None else [])
+        event_log = EventLog(journal if journal is not None else [])
         for single in singles:
             if measured:
                 await interrupt.pause(FORGOTTEN_S)
@@ -102,7 +102,7 @@ async def _measured(
                 break
             measured.append(_Sized(single.case, int(single.parameters["clients"]), result))
         ended = "failed" if broken else "interrupted" if interrupt.asked.is_set() else "done"
-        ledger.record("run-end", status=ended)
+        event_log.record("run-end", status=ended)
     if folder is not None:
         finish_folder(folder)
     return measured, folder, interrupt.asked.is_set(), broken

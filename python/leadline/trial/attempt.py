@@ -14,9 +14,9 @@ from leadline.errors import AgentError, DatasetError, LeadlineError, MissingBina
 from leadline.plan import GivenSut, HttpTest, Test, Trial, TunnelTest
 from leadline.sut import BringUp, ClientState, FleetAccess, NobodyConnected, SystemUnderTest, create
 from leadline.trial import load, place
+from leadline.trial.event_log import EventLog
 from leadline.trial.fleet_tests import fleet_workload
 from leadline.trial.interrupt import Interrupt
-from leadline.trial.ledger import Ledger
 from leadline.trial.notices import PhaseBegan, TestBegan, TestEnded, TrialBegan, TrialEnded
 from leadline.trial.place import Place
 from leadline.trial.profile import profiled
@@ -35,7 +35,7 @@ class Interrupted(LeadlineError):
 class Surroundings:
     """What all trials of a run share."""
 
-    ledger: Ledger
+    event_log: EventLog
     interrupt: Interrupt
     private: Path
     """Keys and configurations, mode 700."""
@@ -50,13 +50,13 @@ async def attempt(trial: Trial, number: int, around: Surroundings) -> str:
     Raises:
         DatasetError: the journal cannot be written, so that nothing more can be kept.
     """
-    ledger, case = around.ledger, trial.case
+    event_log, case = around.event_log, trial.case
     parameters = {
         axis: value if isinstance(value, int | float | str) else case.labels[axis]
         for axis, value in case.parameters.items()
     }
-    ledger.record("trial-begin", trial=trial.label, case=case.id, repeat=trial.repeat, parameters=parameters)
-    ledger.tell(TrialBegan(trial.label, number, case, trial.repeat))
+    event_log.record("trial-begin", trial=trial.label, case=case.id, repeat=trial.repeat, parameters=parameters)
+    event_log.tell(TrialBegan(trial.label, number, case, trial.repeat))
     status = "done"
     error: LeadlineError | None = None
     try:
@@ -72,28 +72,28 @@ async def attempt(trial: Trial, number: int, around: Surroundings) -> str:
     except Exception as failure:
         status, error = "failed", _named(failure, trial, around.logs)
     problem = {"code": error.code, "message": str(error)} if error else None
-    ledger.record("trial-end", trial=trial.label, status=status, error=problem)
-    ledger.tell(TrialEnded(trial.label, status, str(error) if error else None))
+    event_log.record("trial-end", trial=trial.label, status=status, error=problem)
+    event_log.tell(TrialEnded(trial.label, status, str(error) if error else None))
     return status
 
 
 async def _stages(trial: Trial, around: Surroundings) -> None:
     """Build, bring up, test, and tear down in any case."""
-    ledger, label = around.ledger, trial.label
-    async with _phase(ledger, label, "build"):
-        spot = await unless(place.build(trial.case, label, ledger), _asked(around.interrupt))
+    event_log, label = around.event_log, trial.label
+    async with _phase(event_log, label, "build"):
+        spot = await unless(place.build(trial.case, label, event_log), _asked(around.interrupt))
     # Closing again does nothing: this one is for a journal that can no longer take the phase's beginning.
     async with aclosing(spot):
         try:
-            await place.observe(spot, f"{label}/bring-up", around.observe_period_ms, ledger)
+            await place.observe(spot, f"{label}/bring-up", around.observe_period_ms, event_log)
             async with _brought_up(trial, spot, around) as up:
                 for number, test in enumerate(trial.case.tests):
                     if number and up.fleet is not None:
                         await around.interrupt.pause(FORGOTTEN_S)
-                    async with _phase(ledger, label, test.name):
+                    async with _phase(event_log, label, test.name):
                         await _test(test, label, up, spot, around)
         finally:
-            async with _phase(ledger, label, "tear-down"):
+            async with _phase(event_log, label, "tear-down"):
                 await spot.aclose()
 
 
@@ -114,7 +114,7 @@ class _Up:
 @asynccontextmanager
 async def _brought_up(trial: Trial, spot: Place, around: Surroundings) -> AsyncIterator[_Up]:
     """Bring it up, and take it down in any case."""
-    ledger, label = around.ledger, trial.label
+    event_log, label = around.event_log, trial.label
     if spot.lab is None:
         async with _given(trial, spot, around) as given:
             yield given
@@ -122,13 +122,13 @@ async def _brought_up(trial: Trial, spot: Place, around: Surroundings) -> AsyncI
     sut = create(trial.case.sut.kind, trial.case.sut.model_dump())
     site = spot.site(around.private, around.logs)
     try:
-        async with _phase(ledger, label, "bring-up"):
+        async with _phase(event_log, label, "bring-up"):
             try:
                 up = await unless(sut.bring_up(site), _asked(around.interrupt), spot.failure())
             except NobodyConnected as failure:
-                _tell_bring_up(ledger, trial, BringUp(failure.version, failure.clients, {}, ()))
+                _tell_bring_up(event_log, trial, BringUp(failure.version, failure.clients, {}, ()))
                 raise
-            _tell_bring_up(ledger, trial, up)
+            _tell_bring_up(event_log, trial, up)
         connected = [client.host for client in up.clients if client.state == "connected"]
         # A system without clients of its own (a route) counts none.
         profiled_processes = up.processes if trial.case.profile else ()
@@ -137,27 +137,27 @@ async def _brought_up(trial: Trial, spot: Place, around: Surroundings) -> AsyncI
     finally:
         # What a take-down costs is not the last test's. Who has lost an agent is told of that already.
         with suppress(AgentError):
-            await place.observe(spot, f"{label}/tear-down", around.observe_period_ms, ledger)
+            await place.observe(spot, f"{label}/tear-down", around.observe_period_ms, event_log)
         await sut.take_down(site)
 
 
 @asynccontextmanager
 async def _given(trial: Trial, spot: Place, around: Surroundings) -> AsyncIterator[_Up]:
     """What stands on given hosts: nothing is started, and afterwards the gateways' counters are read once more."""
-    ledger, label, sut = around.ledger, trial.label, trial.case.sut
+    event_log, label, sut = around.event_log, trial.label, trial.case.sut
     version = sut.label if isinstance(sut, GivenSut) else ""
-    async with _phase(ledger, label, "bring-up"):
-        _tell_bring_up(ledger, trial, BringUp(version, [], dict(spot.server_address), ()))
+    async with _phase(event_log, label, "bring-up"):
+        _tell_bring_up(event_log, trial, BringUp(version, [], dict(spot.server_address), ()))
     try:
         yield _Up(list(spot.clients), None)
     finally:
         with suppress(AgentError):
-            await place.observe_once_more(spot, f"{label}/tear-down", around.observe_period_ms, ledger)
+            await place.observe_once_more(spot, f"{label}/tear-down", around.observe_period_ms, event_log)
 
 
 async def _test(test: Test, label: str, up: _Up, spot: Place, around: Surroundings) -> None:
     """One test on the clients that came up; a failure of it is a failure of the trial."""
-    ledger, name = around.ledger, f"{label}/{test.name}"
+    event_log, name = around.event_log, f"{label}/{test.name}"
     wanted = list(spot.clients)[: test.clients] if test.clients else list(spot.clients)
     able = [client for client in wanted if client in up.clients]
     if not able:
@@ -172,13 +172,13 @@ async def _test(test: Test, label: str, up: _Up, spot: Place, around: Surroundin
         raise LeadlineError(f"{test.name}: a tunnel test needs a fleet", hint="give the plan clients: {fleet: true}")
     else:
         workloads = {client: workload(test, address, key=spot.key) for client in able}
-    await place.observe(spot, name, around.observe_period_ms, ledger)
-    ledger.tell(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
+    await place.observe(spot, name, around.observe_period_ms, event_log)
+    event_log.tell(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
     status, error = "done", None
     try:
         async with profiled(name, up.profiled, spot):
             course = load.run(
-                load.Load(name, test.model_dump(), workloads), spot.agents, spot.clocks, ledger, around.interrupt
+                load.Load(name, test.model_dump(), workloads), spot.agents, spot.clocks, event_log, around.interrupt
             )
             await _watched(course, up, spot, around.interrupt)
         if around.interrupt.asked.is_set():
@@ -190,8 +190,8 @@ async def _test(test: Test, label: str, up: _Up, spot: Place, around: Surroundin
         raise
     finally:
         text = str(error) if error else None
-        ledger.record("test-end", label=name, status=status, error=text)
-        ledger.tell(TestEnded(name, test.name, status, text))
+        event_log.record("test-end", label=name, status=status, error=text)
+        event_log.tell(TestEnded(name, test.name, status, text))
 
 
 async def _watched(course: Coroutine[Any, Any, None], up: _Up, spot: Place, interrupt: Interrupt) -> None:
@@ -223,18 +223,18 @@ _ORDERLY_END_S = 8.0
 
 
 @asynccontextmanager
-async def _phase(ledger: Ledger, label: str, phase: str) -> AsyncIterator[None]:
-    ledger.record("phase", trial=label, phase=phase, edge="begin")
-    ledger.tell(PhaseBegan(label, phase))
+async def _phase(event_log: EventLog, label: str, phase: str) -> AsyncIterator[None]:
+    event_log.record("phase", trial=label, phase=phase, edge="begin")
+    event_log.tell(PhaseBegan(label, phase))
     try:
         yield
     finally:
-        ledger.record("phase", trial=label, phase=phase, edge="end")
+        event_log.record("phase", trial=label, phase=phase, edge="end")
 
 
-def _tell_bring_up(ledger: Ledger, trial: Trial, up: BringUp) -> None:
+def _tell_bring_up(event_log: EventLog, trial: Trial, up: BringUp) -> None:
     clients: list[ClientState] = up.clients
-    ledger.record(
+    event_log.record(
         "bring-up",
         trial=trial.label,
         sut=trial.case.sut.model_dump(),

@@ -19,8 +19,8 @@ from leadline.errors import DatasetError
 from leadline.plan import Case, Plan, expected_seconds, schedule
 from leadline.report import render_html
 from leadline.trial.attempt import Surroundings, attempt
+from leadline.trial.event_log import EventLog
 from leadline.trial.interrupt import Interrupt
-from leadline.trial.ledger import Ledger
 from leadline.trial.notices import Observer, RunBegan, RunEnded, TrialMeasured
 from leadline.trial.profile import draw_profiles
 from leadline.trial.unforeseen import unforeseen
@@ -55,20 +55,20 @@ class Campaign:
             problems.append(str(unforeseen(error, folder.logs_path / "display-traceback.log")))
 
         with Journal(folder.journal_path) as journal:
-            ledger = Ledger(journal, observers, tell_failure)
-            ledger.tell(RunBegan(len(trials), expected_seconds(trials)))
+            event_log = EventLog(journal, observers, tell_failure)
+            event_log.tell(RunBegan(len(trials), expected_seconds(trials)))
             around = Surroundings(
-                ledger, interrupt, folder.path / "private", folder.logs_path, self.plan.observe_period_ms
+                event_log, interrupt, folder.path / "private", folder.logs_path, self.plan.observe_period_ms
             )
             try:
-                ledger.record("run-begin", run_id=folder.run_id, trials=[trial.label for trial in trials])
+                event_log.record("run-begin", run_id=folder.run_id, trials=[trial.label for trial in trials])
                 for number, trial in enumerate(trials, 1):
                     begin_byte = journal.size_bytes
                     ended = await attempt(trial, number, around)
                     try:
                         # From the disk: a trial's entries may take more memory than all of its figures.
                         entries = read_journal(folder.journal_path, begin_byte)
-                        ledger.tell(TrialMeasured(trial.label, self._results(entries)))
+                        event_log.tell(TrialMeasured(trial.label, self._results(entries)))
                     except Exception as error:  # what is shown on the way ends no run
                         tell_failure(error)
                     if ended == "interrupted" or interrupt.asked.is_set():
@@ -76,13 +76,13 @@ class Campaign:
                         break
                     if ended == "failed":
                         status = "failed"
-                ledger.record("run-end", status=status)
+                event_log.record("run-end", status=status)
             except DatasetError as error:
                 status = "failed"
                 problems.append(str(error))
                 with suppress(DatasetError):  # a line this short may still fit on a full disk
-                    ledger.record("run-end", status=status)
-            ledger.tell(RunEnded(status))
+                    event_log.record("run-end", status=status)
+            event_log.tell(RunEnded(status))
         return tuple(problems)
 
     def _results(self, entries: Iterable[dict[str, Any]]) -> tuple[TestResult, ...]:

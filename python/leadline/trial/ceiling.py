@@ -27,8 +27,8 @@ from leadline.contract.models import HttpRequest, HttpRoute, HttpWorkload, Serve
 from leadline.errors import LeadlineError
 from leadline.trial import load as loads
 from leadline.trial.ceiling_cache import CeilingCache
+from leadline.trial.event_log import EventLog
 from leadline.trial.interrupt import Interrupt
-from leadline.trial.ledger import Ledger
 from leadline.trial.workloads import PLAIN_ANSWER
 
 CALIBRATION_MS = 1000
@@ -108,8 +108,8 @@ async def calibrate(load: HttpWorkload, interrupt: Interrupt) -> TestResult | No
         LeadlineError: an agent could not be started, or the load broke off.
     """
     entries: list[dict[str, Any]] = []
-    ledger = Ledger(entries)
-    ledger.record("trial-begin", trial=_TRIAL, case="c01", repeat=1, parameters={})
+    event_log = EventLog(entries)
+    event_log.record("trial-begin", trial=_TRIAL, case="c01", repeat=1, parameters={})
     async with AsyncExitStack() as stack:
         launch = Launch((str(agent_binary()),))
         responder = await Agent.start(_RESPONDER, launch, sink=lambda host, event: None)
@@ -119,15 +119,15 @@ async def calibrate(load: HttpWorkload, interrupt: Interrupt) -> TestResult | No
         port = ready.https_port if secure else ready.http_port
         if port is None:
             return None
-        generator = await Agent.start(_GENERATOR, launch, sink=ledger.hear)
+        generator = await Agent.start(_GENERATOR, launch, sink=event_log.hear)
         stack.push_async_callback(generator.close)
         clock = await generator.compare_clocks()
-        ledger.record("clock", host=_GENERATOR, offset_ns=clock.offset_ns, bound_ns=clock.bound_ns)
+        event_log.record("clock", host=_GENERATOR, offset_ns=clock.offset_ns, bound_ns=clock.bound_ns)
         aimed = aimed_at(load, port, secure)
         what = loads.Load(_TEST, {"name": "http", **aimed.model_dump()}, {_GENERATOR: aimed})
-        await loads.run(what, {_GENERATOR: generator}, {_GENERATOR: clock}, ledger, interrupt)
-    ledger.record("test-end", label=_TEST, status="done", error=None)
-    ledger.record("trial-end", trial=_TRIAL, status="done", error=None)
+        await loads.run(what, {_GENERATOR: generator}, {_GENERATOR: clock}, event_log, interrupt)
+    event_log.record("test-end", label=_TEST, status="done", error=None)
+    event_log.record("trial-end", trial=_TRIAL, status="done", error=None)
     return analyse({}, entries).trials[0].tests[0]
 
 

@@ -20,8 +20,8 @@ from leadline.contract.models import HttpWorkload, RateStage
 from leadline.errors import InputError, LeadlineError
 from leadline.plan import HttpTest
 from leadline.trial.capacity_search import Ending, Found, Limits, Stopped, search
+from leadline.trial.event_log import EventLog, EventSink
 from leadline.trial.interrupt import Interrupt
-from leadline.trial.ledger import Ledger, Sheet
 from leadline.trial.notices import Observer
 from leadline.trial.single import Single, measure
 
@@ -176,7 +176,7 @@ class Search:
 
     question: Question
     interrupt: Interrupt
-    sheet: Sheet | None
+    sink: EventSink | None
     """Where everything that is measured is kept, if it is."""
     tell: Callable[[Trial], None] = lambda _: None
     """Called with each trial that was taken."""
@@ -192,19 +192,19 @@ class Search:
         Raises:
             LeadlineError: the load without a rate failed, or came to nothing: there is nothing to search.
         """
-        ledger = Ledger(self.sheet if self.sheet is not None else [])
-        ledger.record("run-begin", find_rate=self.question.conditions.text)
+        event_log = EventLog(self.sink if self.sink is not None else [])
+        event_log.record("run-begin", find_rate=self.question.conditions.text)
         status = "failed"
         try:
             answer = await self._search()
             known = answer.found
-            ledger.record(
+            event_log.record(
                 "found-rate", ending=known.ending.value, low_per_s=known.low_per_s, high_per_s=known.high_per_s
             )
             status = {Ending.INTERRUPTED: "interrupted", Ending.FAILED: "failed"}.get(known.ending, "done")
             return answer
         finally:
-            ledger.record("run-end", status=status)
+            event_log.record("run-end", status=status)
 
     async def _search(self) -> Answer:
         first = await self._measure(None, None)
@@ -246,7 +246,7 @@ class Search:
         single = self.question.single(f"c{self._begun:02}", rate_per_s, steady_s)
         entries: list[dict[str, Any]] = []
         with self.watching() as observers:
-            result = await measure(single, entries, self.sheet, self.interrupt, observers)
+            result = await measure(single, entries, self.sink, self.interrupt, observers)
         self._rest_s = self.question.rest_s(result)
         return result
 

@@ -8,7 +8,7 @@ from leadline.agents import Event
 from leadline.analysis.model import Interval
 from leadline.analysis.running_intervals import RunningIntervals
 from leadline.contract.models import Finished, Progress
-from leadline.trial.ledger import Ledger
+from leadline.trial.event_log import EventLog
 from leadline.trial.notices import IntervalEnded
 
 
@@ -21,12 +21,12 @@ class IntervalFollower:
         intervals: RunningIntervals,
         start_at_ns: int,
         offsets_ns: Mapping[str, int],
-        ledger: Ledger,
+        event_log: EventLog,
     ) -> None:
         self._label = label
         self._start_at_ns = start_at_ns
         self._offsets_ns = offsets_ns
-        self._ledger = ledger
+        self._event_log = event_log
         self._intervals = intervals
         self._running = set(offsets_ns)
         self._end_ns = start_at_ns
@@ -47,4 +47,4 @@ class IntervalFollower:
 
     def _tell(self, intervals: Iterable[Interval]) -> None:
         for interval in intervals:
-            self._ledger.tell(IntervalEnded(self._label, self._start_at_ns, interval))
+            self._event_log.tell(IntervalEnded(self._label, self._start_at_ns, interval))

@@ -13,7 +13,7 @@ from leadline.analysis.durations import Sample
 from leadline.analysis.histograms import DamagedHistogram, Histogram, decode, merge
 from leadline.analysis.metrics import CENSORED
 from leadline.contract.models import FlowProgress, Progress, Standing
-from leadline.trial.ledger import Ledger
+from leadline.trial.event_log import EventLog
 from leadline.trial.notices import LiveFigures, Waiting
 
 _PERIOD_S = 0.5
@@ -31,11 +31,11 @@ _SHORTEST_ACCOUNT_S = 0.1
 class Live:
     """Over all clients of one load."""
 
-    def __init__(self, label: str, start_at_ns: int, hosts: int, ledger: Ledger, longest_s: float) -> None:
+    def __init__(self, label: str, start_at_ns: int, hosts: int, event_log: EventLog, longest_s: float) -> None:
         self._label = label
         self._start_at_ns = start_at_ns
         self._reads_histograms = hosts <= _MOST_HOSTS_READ
-        self._ledger = ledger
+        self._event_log = event_log
         self._longest_s = longest_s
         self._latest: dict[tuple[str, int, str], FlowProgress] = {}
         # By host, whose clock is its own, and metric.
@@ -100,7 +100,7 @@ class Live:
             for state in _STATES
             if any(state in now.counts for now in standings)
         }
-        self._ledger.tell(
+        self._event_log.tell(
             LiveFigures(
                 label=self._label,
                 elapsed_s=elapsed_s,

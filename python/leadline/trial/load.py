@@ -14,9 +14,9 @@ from leadline.analysis import TestSpec
 from leadline.analysis.running_intervals import RunningIntervals
 from leadline.contract.models import OutputLine, TunnelWorkload
 from leadline.errors import AgentLost, LeadlineError, TaskFailed
+from leadline.trial.event_log import EventLog
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.interval_follower import IntervalFollower
-from leadline.trial.ledger import Ledger
 from leadline.trial.live import Live
 from leadline.trial.notices import Said
 from leadline.trial.tunnel_workload import longest_ms
@@ -51,7 +51,7 @@ async def run(
     load: Load,
     agents: Mapping[str, Agent],
     clocks: Mapping[str, ClockComparison],
-    ledger: Ledger,
+    event_log: EventLog,
     interrupt: Interrupt,
 ) -> None:
     """Run it to its end. Clients that cannot begin are left out and named; the verdict tells that they are missing.
@@ -61,26 +61,26 @@ async def run(
         AgentLost: an agent went away.
     """
     with ExitStack() as stack:
-        stack.callback(ledger.listen(partial(_pass_on, load.label, ledger)))
+        stack.callback(event_log.listen(partial(_pass_on, load.label, event_log)))
         ready = await _prepare(load, agents)
         instants = start_instant({host: clocks[host] for host in ready}, now_ns=time.monotonic_ns())
         first = ready[0]
         start_at_ns = instants[first] - clocks[first].offset_ns
         hosts = list(load.workloads)
-        ledger.record("test-begin", label=load.label, test=load.test, hosts=hosts, start_at_ns=start_at_ns)
+        event_log.record("test-begin", label=load.label, test=load.test, hosts=hosts, start_at_ns=start_at_ns)
         longest_s = max(_longest_ms(work) for work in load.workloads.values()) / 1000
-        live = Live(load.label, start_at_ns, len(ready), ledger, longest_s)
-        stack.callback(ledger.listen(live.hear))
+        live = Live(load.label, start_at_ns, len(ready), event_log, longest_s)
+        stack.callback(event_log.listen(live.hear))
         if load.watch is not None:
             offsets_ns = {host: clocks[host].offset_ns for host in ready}
             follow = Follower(load.label, TestSpec.read(load.test), offsets_ns, load.watch, interrupt)
-            stack.callback(ledger.listen(follow.hear))
+            stack.callback(event_log.listen(follow.hear))
         if load.interval_ms is not None:
             offsets_ns = {host: clocks[host].offset_ns for host in ready}
             spec = TestSpec.read(load.test)
             intervals = RunningIntervals(spec, start_at_ns, load.interval_ms * 1_000_000)
-            told = IntervalFollower(load.label, intervals, start_at_ns, offsets_ns, ledger)
-            stack.callback(ledger.listen(told.hear))
+            told = IntervalFollower(load.label, intervals, start_at_ns, offsets_ns, event_log)
+            stack.callback(event_log.listen(told.hear))
         stopper = asyncio.create_task(_stop_when_asked(load.label, ready, agents, interrupt))
         stack.callback(stopper.cancel)
         try:
@@ -129,10 +129,10 @@ def _longest_ms(work: LoadWorkload) -> int:
     return longest_ms(work) if isinstance(work, TunnelWorkload) else work.duration_ms
 
 
-def _pass_on(label: str, ledger: Ledger, host: str, event: Event) -> None:
+def _pass_on(label: str, event_log: EventLog, host: str, event: Event) -> None:
     """What a script prints, while it is prepared too."""
     if isinstance(event, OutputLine) and (event.trial, event.task) == (label, TASK):
-        ledger.tell(Said(label, event.line))
+        event_log.tell(Said(label, event.line))
 
 
 async def _stop_when_asked(label: str, hosts: Sequence[str], agents: Mapping[str, Agent], interrupt: Interrupt) -> None:

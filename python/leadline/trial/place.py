@@ -24,7 +24,7 @@ from leadline.lab.hosts import Lab
 from leadline.plan import Case, HttpTest
 from leadline.plan.hosts import GATEWAYS, HostAddress
 from leadline.sut import Site
-from leadline.trial.ledger import Ledger
+from leadline.trial.event_log import EventLog
 from leadline.trial.workloads import SESSION_PORT, serve_everything
 
 SERVER = "server"
@@ -102,7 +102,7 @@ class Place:
             await asyncio.to_thread(self.lab.close)
 
 
-async def build(case: Case, label: str, ledger: Ledger) -> Place:
+async def build(case: Case, label: str, event_log: EventLog) -> Place:
     """Hosts, agents, clocks, and the server answering; nothing is left behind when it fails.
 
     Raises:
@@ -119,12 +119,12 @@ async def build(case: Case, label: str, ledger: Ledger) -> Place:
             place.key = b64encode(secrets.token_bytes(32)).decode()
             launches = {name: launch_on(address) for name, address in named.items()}
             place.server_address = await asyncio.to_thread(_given_addresses, named[SERVER])
-        await _start_agents(place, launches, ledger)
-        await _compare_clocks(place, ledger)
+        await _start_agents(place, launches, event_log)
+        await _compare_clocks(place, event_log)
         own = {name: await _own_addresses(agent) for name, agent in place.agents.items()}
         if case.hosts is not None:
             _check_addresses(named, own)
-            ledger.record("given-hosts", trial=label, gateways=_on_one_stack(place, own))
+            event_log.record("given-hosts", trial=label, gateways=_on_one_stack(place, own))
         bind = _bind(place, own[SERVER])
         longest_ms = max(test.longest_ms for test in case.tests) + _PROBE_MS
         https = any(isinstance(test, HttpTest) and test.scheme == "https" for test in case.tests)
@@ -192,7 +192,7 @@ def _bind(place: Place, own: frozenset[str]) -> list[str]:
     return sorted(set(place.server_address.values()) & own) or ["0.0.0.0", "::"]
 
 
-async def observe(place: Place, trial: str | None, period_ms: int, ledger: Ledger) -> None:
+async def observe(place: Place, trial: str | None, period_ms: int, event_log: EventLog) -> None:
     """Watch every host from now on, its samples labelled `trial`; what hosts on one machine share is read once."""
     seen_boots: set[str | None] = set()
     crowd = math.ceil(len(place.clients) / _CLIENTS_AT_FULL_RATE) if place.lab is not None else 1
@@ -203,10 +203,10 @@ async def observe(place: Place, trial: str | None, period_ms: int, ledger: Ledge
         period = period_ms * crowd if name in place.clients else period_ms
         await agent.observe(trial, period, boot is None or boot not in seen_boots)
         seen_boots.add(boot)
-        ledger.record("observe", host=name, trial=trial, period_ms=period)
+        event_log.record("observe", host=name, trial=trial, period_ms=period)
 
 
-async def observe_once_more(place: Place, trial: str, period_ms: int, ledger: Ledger) -> None:
+async def observe_once_more(place: Place, trial: str, period_ms: int, event_log: EventLog) -> None:
     """Have every gateway's counters read after a test's end; one that does not answer in time is not waited for."""
     waiting = set(place.gateways)
     heard = asyncio.Event()
@@ -217,9 +217,9 @@ async def observe_once_more(place: Place, trial: str, period_ms: int, ledger: Le
         if not waiting:
             heard.set()
 
-    end = ledger.listen(hear)
+    end = event_log.listen(hear)
     try:
-        await observe(place, trial, period_ms, ledger)
+        await observe(place, trial, period_ms, event_log)
         with suppress(TimeoutError):
             await asyncio.wait_for(heard.wait(), _LAST_LOOK_S)
     finally:
@@ -257,19 +257,19 @@ def _server_addresses(lab: Lab) -> dict[int, str]:
     return {version: address for found in addresses.values() for version, address in found.items()}
 
 
-async def _start_agents(place: Place, launches: Mapping[str, Launch], ledger: Ledger) -> None:
+async def _start_agents(place: Place, launches: Mapping[str, Launch], event_log: EventLog) -> None:
     async def start(name: str, launch: Launch) -> None:
-        place.agents[name] = await Agent.start(name, launch, sink=ledger.hear)
+        place.agents[name] = await Agent.start(name, launch, sink=event_log.hear)
 
     async with asyncio.TaskGroup() as group:
         for name, launch in launches.items():
             group.create_task(start(name, launch))
 
 
-async def _compare_clocks(place: Place, ledger: Ledger) -> None:
+async def _compare_clocks(place: Place, event_log: EventLog) -> None:
     async def compare(name: str, agent: Agent) -> None:
         place.clocks[name] = found = await agent.compare_clocks()
-        ledger.record("clock", host=name, offset_ns=found.offset_ns, bound_ns=found.bound_ns)
+        event_log.record("clock", host=name, offset_ns=found.offset_ns, bound_ns=found.bound_ns)
 
     async with asyncio.TaskGroup() as group:
         for name, agent in place.agents.items():

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from leadline.errors import InputError
-from leadline.trial.ledger import Ledger
+from leadline.trial.event_log import EventLog
 
 _PERIOD_S = 0.1
 _PROC = Path("/proc")
@@ -52,7 +52,7 @@ def _cpu_s(folder: Path) -> float:
 
 
 @contextmanager
-def watched(pid: int | None, ledger: Ledger, label: str) -> Iterator[None]:
+def watched(pid: int | None, event_log: EventLog, label: str) -> Iterator[None]:
     """Write down what the process costs until the block ends; nothing where there is no process.
 
     Raises:
@@ -63,26 +63,26 @@ def watched(pid: int | None, ledger: Ledger, label: str) -> Iterator[None]:
         return
     if read(pid) is None:
         raise InputError(f"--server-pid {pid}: there is no such process here", hint="give a process that runs")
-    watching = asyncio.ensure_future(_watch(pid, ledger, label))
+    watching = asyncio.ensure_future(_watch(pid, event_log, label))
     # Where there is nothing to write to, the last note tells of it.
     watching.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:
         yield
     finally:
         watching.cancel()
-        _note(pid, ledger, label)
+        _note(pid, event_log, label)
 
 
-async def _watch(pid: int, ledger: Ledger, label: str) -> None:
+async def _watch(pid: int, event_log: EventLog, label: str) -> None:
     while True:
-        _note(pid, ledger, label)
+        _note(pid, event_log, label)
         await asyncio.sleep(_PERIOD_S)
 
 
-def _note(pid: int, ledger: Ledger, label: str) -> None:
+def _note(pid: int, event_log: EventLog, label: str) -> None:
     reading = read(pid)
     if reading is not None:
-        ledger.record(
+        event_log.record(
             "server-process",
             label=label,
             t_ns=time.monotonic_ns(),

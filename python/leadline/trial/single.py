@@ -19,8 +19,8 @@ from leadline.errors import LeadlineError
 from leadline.plan import HttpTest, Test
 from leadline.plan.external_inputs import redacted
 from leadline.trial import load, server_process
+from leadline.trial.event_log import EventLog, EventSink
 from leadline.trial.interrupt import Interrupt
-from leadline.trial.ledger import Ledger, Sheet
 from leadline.trial.notices import Observer, TestBegan, TestEnded
 from leadline.trial.watch import TargetWatch
 from leadline.trial.workloads import LoadWorkload
@@ -71,42 +71,42 @@ class Single:
 async def measure(
     single: Single,
     entries: list[dict[str, Any]],
-    sheet: Sheet | None,
+    sink: EventSink | None,
     interrupt: Interrupt,
     observers: tuple[Observer, ...],
 ) -> TestResult:
-    """Run it; what happens goes to `entries`, and to `sheet` where there is one.
+    """Run it; what happens goes to `entries`, and to `sink` where there is one.
 
     Raises:
         LeadlineError: it could not be begun, or broke off; an interrupted one gives what it had.
     """
-    ledger = Ledger(_Both(entries, sheet) if sheet is not None else entries, observers)
+    event_log = EventLog(_Both(entries, sink) if sink is not None else entries, observers)
     trial, test = f"{single.case}/1", single.test
     name = f"{trial}/{test.name}"
-    ledger.record("trial-begin", trial=trial, case=single.case, repeat=1, parameters=dict(single.parameters))
+    event_log.record("trial-begin", trial=trial, case=single.case, repeat=1, parameters=dict(single.parameters))
     if single.ceiling is not None:
-        ledger.record("ceiling", host=HERE, per_s=single.ceiling.per_s, extrapolated=single.ceiling.extrapolated)
-    agent = await Agent.start(HERE, Launch((str(agent_binary()),)), sink=ledger.hear)
+        event_log.record("ceiling", host=HERE, per_s=single.ceiling.per_s, extrapolated=single.ceiling.extrapolated)
+    agent = await Agent.start(HERE, Launch((str(agent_binary()),)), sink=event_log.hear)
     failure: LeadlineError | None = None
     try:
         clock = await agent.compare_clocks()
-        ledger.record("clock", host=HERE, offset_ns=clock.offset_ns, bound_ns=clock.bound_ns)
+        event_log.record("clock", host=HERE, offset_ns=clock.offset_ns, bound_ns=clock.bound_ns)
         await agent.observe(name, _OBSERVE_PERIOD_MS, True)
-        ledger.tell(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
+        event_log.tell(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
         what = load.Load(name, test.model_dump(), {HERE: single.workload}, single.watch, single.interval_ms)
-        with server_process.watched(single.server_pid, ledger, name):
-            await load.run(what, {HERE: agent}, {HERE: clock}, ledger, interrupt)
+        with server_process.watched(single.server_pid, event_log, name):
+            await load.run(what, {HERE: agent}, {HERE: clock}, event_log, interrupt)
     except LeadlineError as error:
         failure = error
     finally:
         await agent.close()
     status = "failed" if failure else "interrupted" if interrupt.asked.is_set() else "done"
     cause = str(failure) if failure else interrupt.why
-    ledger.record("test-end", label=name, status=status, error=cause)
-    ledger.tell(TestEnded(name, test.name, status, cause))
-    ledger.record("trial-end", trial=trial, status=status, error=None)
+    event_log.record("test-end", label=name, status=status, error=cause)
+    event_log.tell(TestEnded(name, test.name, status, cause))
+    event_log.record("trial-end", trial=trial, status=status, error=None)
     if single.alone:
-        ledger.record("run-end", status=status)
+        event_log.record("run-end", status=status)
     if failure is not None:
         raise failure
     return analyse(single.manifest(), entries).trials[0].tests[0]
@@ -117,8 +117,8 @@ class _Both:
     """A list for the figures, and a journal for the user."""
 
     entries: list[dict[str, Any]]
-    sheet: Sheet
+    sink: EventSink
 
     def append(self, entry: dict[str, Any], /) -> None:
-        self.sheet.append(entry)
+        self.sink.append(entry)
         self.entries.append(entry)

@@ -26,16 +26,16 @@ MS, S = 1_000_000, 1_000_000_000
 
 async def faster_in_its_second_half(trial: Trial, number: int, around: Surroundings) -> str:
     """A trial of 2 s whose flow moves 1 MB in the first half and 2 MB in the second, as its journal has it."""
-    ledger, label = around.ledger, f"{trial.label}/load"
+    event_log, label = around.event_log, f"{trial.label}/load"
     test = {"name": "load", "kind": "tcp", "duration_ms": 2000, "interval_ms": 100, "direction": "up"}
-    ledger.record("trial-begin", trial=trial.label, case=trial.case.id, repeat=trial.repeat, parameters={})
-    ledger.record("test-begin", label=label, test=test, hosts=["client1"], start_at_ns=0)
+    event_log.record("trial-begin", trial=trial.label, case=trial.case.id, repeat=trial.repeat, parameters={})
+    event_log.record("test-begin", label=label, test=test, hosts=["client1"], start_at_ns=0)
     common = {"trial": label, "task": "load"}
     for t_ms in range(100, 2001, 100):
         moved = 1000 * (t_ms + max(0, t_ms - 1000))
         row = {"flow": 0, "sent_bytes": moved, "received_bytes": moved}
         event = {"type": "progress", **common, "t_ns": t_ms * MS, "side": "peer", "flows": [row], "histograms": []}
-        ledger._sheet.append({"host": "client1", "event": event})
+        event_log._sink.append({"host": "client1", "event": event})
     span = {"due_ns": 0, "start_ns": 0, "end_ns": 2 * S}
     flow = {"flow": 0, "direction": "up", **span, "sent_bytes": 3_000_000, "received_bytes": 3_000_000}
     thread = {"name": "t", "user_s": 0.1, "system_s": 0.1, "runnable_wait_s": 0.0, "wall_s": 2.0}
@@ -49,9 +49,9 @@ async def faster_in_its_second_half(trial: Trial, number: int, around: Surroundi
         "counts": {},
     }
     finished = {"type": "finished", **common, "t_ns": 2 * S, "outcome": outcome}
-    ledger._sheet.append({"host": "client1", "event": finished})
-    ledger.record("test-end", label=label, status="done", error=None)
-    ledger.record("trial-end", trial=trial.label, status="done", error=None)
+    event_log._sink.append({"host": "client1", "event": finished})
+    event_log.record("test-end", label=label, status="done", error=None)
+    event_log.record("trial-end", trial=trial.label, status="done", error=None)
     return "done"
 
 

@@ -1,6 +1,6 @@
 """Where everything that happens is written down: events of agents as they come, and the controller's own records.
 
-One `Ledger` per run. It stamps what it is given, appends it to a journal (a file, or a list for a measurement that
+One `EventLog` per run. It stamps what it is given, appends it to a journal (a file, or a list for a measurement that
 nobody asked to keep) and passes it on to those who watch. What cannot be written ends the run: a figure whose
 samples are lost is no figure.
 """
@@ -16,38 +16,38 @@ from leadline.contract.models import Heartbeat
 from leadline.trial.notices import Notice, Observer
 
 
-class Sheet(Protocol):
+class EventSink(Protocol):
     """A journal, or a list."""
 
     def append(self, entry: dict[str, Any], /) -> None:
         """Take one entry."""
 
 
-class Ledger:
+class EventLog:
     """Stamps, keeps and passes on."""
 
     def __init__(
         self,
-        sheet: Sheet,
+        sink: EventSink,
         observers: tuple[Observer, ...] = (),
         on_failed_observer: Callable[[Exception], None] | None = None,
     ) -> None:
         """An observer that fails gets no more notices, and `on_failed_observer` its exception, which else raises."""
-        self._sheet = sheet
+        self._sink = sink
         self._observers = list(observers)
         self._on_failed_observer = on_failed_observer
         self._listeners: list[Callable[[str, Event], None]] = []
 
     def record(self, record: str, **fields: Any) -> None:
         """Write one record of the controller's down."""
-        self._sheet.append({"record": record, "at_ns": time.monotonic_ns(), **fields})
+        self._sink.append({"record": record, "at_ns": time.monotonic_ns(), **fields})
 
     def hear(self, host: str, event: Event) -> None:
         """Write one event of an agent down, then let the test that runs look at it."""
         # A heartbeat says "alive" to the fleet, and nothing to a reader of figures.
         if not isinstance(event, Heartbeat):
             line: Mapping[str, Any] = event.model_dump(mode="python")
-            self._sheet.append({"host": host, "at_ns": time.monotonic_ns(), "event": line})
+            self._sink.append({"host": host, "at_ns": time.monotonic_ns(), "event": line})
         for listener in self._listeners:
             listener(host, event)
 
