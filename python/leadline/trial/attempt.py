@@ -13,12 +13,12 @@ from leadline.agents.asyncio_tools import unless
 from leadline.errors import AgentError, DatasetError, LeadlineError, MissingBinary, SutFailed, TaskFailed
 from leadline.plan import GivenSut, HttpTest, Test, Trial, TunnelTest
 from leadline.sut import BringUp, ClientState, FleetAccess, NobodyConnected, SystemUnderTest, create
-from leadline.trial import load, place
+from leadline.trial import environment, load
+from leadline.trial.environment import Environment
 from leadline.trial.event_log import EventLog
 from leadline.trial.fleet_tests import fleet_workload
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.notices import PhaseBegan, TestBegan, TestEnded, TrialBegan, TrialEnded
-from leadline.trial.place import Place
 from leadline.trial.profile import profiled
 from leadline.trial.tunnel_workload import FORGOTTEN_S
 from leadline.trial.unforeseen import unforeseen
@@ -81,20 +81,20 @@ async def _stages(trial: Trial, around: Surroundings) -> None:
     """Build, bring up, test, and tear down in any case."""
     event_log, label = around.event_log, trial.label
     async with _phase(event_log, label, "build"):
-        spot = await unless(place.build(trial.case, label, event_log), _asked(around.interrupt))
+        env = await unless(environment.build(trial.case, label, event_log), _asked(around.interrupt))
     # Closing again does nothing: this one is for a journal that can no longer take the phase's beginning.
-    async with aclosing(spot):
+    async with aclosing(env):
         try:
-            await place.observe(spot, f"{label}/bring-up", around.observe_period_ms, event_log)
-            async with _brought_up(trial, spot, around) as up:
+            await environment.observe(env, f"{label}/bring-up", around.observe_period_ms, event_log)
+            async with _brought_up(trial, env, around) as up:
                 for number, test in enumerate(trial.case.tests):
                     if number and up.fleet is not None:
                         await around.interrupt.pause(FORGOTTEN_S)
                     async with _phase(event_log, label, test.name):
-                        await _test(test, label, up, spot, around)
+                        await _test(test, label, up, env, around)
         finally:
             async with _phase(event_log, label, "tear-down"):
-                await spot.aclose()
+                await env.aclose()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,19 +112,19 @@ class _Up:
 
 
 @asynccontextmanager
-async def _brought_up(trial: Trial, spot: Place, around: Surroundings) -> AsyncIterator[_Up]:
+async def _brought_up(trial: Trial, env: Environment, around: Surroundings) -> AsyncIterator[_Up]:
     """Bring it up, and take it down in any case."""
     event_log, label = around.event_log, trial.label
-    if spot.lab is None:
-        async with _given(trial, spot, around) as given:
+    if env.lab is None:
+        async with _given(trial, env, around) as given:
             yield given
         return
     sut = create(trial.case.sut.kind, trial.case.sut.model_dump())
-    site = spot.site(around.private, around.logs)
+    site = env.site(around.private, around.logs)
     try:
         async with _phase(event_log, label, "bring-up"):
             try:
-                up = await unless(sut.bring_up(site), _asked(around.interrupt), spot.failure())
+                up = await unless(sut.bring_up(site), _asked(around.interrupt), env.failure())
             except NobodyConnected as failure:
                 _tell_bring_up(event_log, trial, BringUp(failure.version, failure.clients, {}, ()))
                 raise
@@ -132,61 +132,61 @@ async def _brought_up(trial: Trial, spot: Place, around: Surroundings) -> AsyncI
         connected = [client.host for client in up.clients if client.state == "connected"]
         # A system without clients of its own (a route) counts none.
         profiled_processes = up.processes if trial.case.profile else ()
-        able = connected if up.clients else list(spot.clients)
+        able = connected if up.clients else list(env.clients)
         yield _Up(able, sut, profiled_processes, up.fleet)
     finally:
         # What a take-down costs is not the last test's. Who has lost an agent is told of that already.
         with suppress(AgentError):
-            await place.observe(spot, f"{label}/tear-down", around.observe_period_ms, event_log)
+            await environment.observe(env, f"{label}/tear-down", around.observe_period_ms, event_log)
         await sut.take_down(site)
 
 
 @asynccontextmanager
-async def _given(trial: Trial, spot: Place, around: Surroundings) -> AsyncIterator[_Up]:
+async def _given(trial: Trial, env: Environment, around: Surroundings) -> AsyncIterator[_Up]:
     """What stands on given hosts: nothing is started, and afterwards the gateways' counters are read once more."""
     event_log, label, sut = around.event_log, trial.label, trial.case.sut
     version = sut.label if isinstance(sut, GivenSut) else ""
     async with _phase(event_log, label, "bring-up"):
-        _tell_bring_up(event_log, trial, BringUp(version, [], dict(spot.server_address), ()))
+        _tell_bring_up(event_log, trial, BringUp(version, [], dict(env.server_address), ()))
     try:
-        yield _Up(list(spot.clients), None)
+        yield _Up(list(env.clients), None)
     finally:
         with suppress(AgentError):
-            await place.observe_once_more(spot, f"{label}/tear-down", around.observe_period_ms, event_log)
+            await environment.observe_once_more(env, f"{label}/tear-down", around.observe_period_ms, event_log)
 
 
-async def _test(test: Test, label: str, up: _Up, spot: Place, around: Surroundings) -> None:
+async def _test(test: Test, label: str, up: _Up, env: Environment, around: Surroundings) -> None:
     """One test on the clients that came up; a failure of it is a failure of the trial."""
     event_log, name = around.event_log, f"{label}/{test.name}"
-    wanted = list(spot.clients)[: test.clients] if test.clients else list(spot.clients)
+    wanted = list(env.clients)[: test.clients] if test.clients else list(env.clients)
     able = [client for client in wanted if client in up.clients]
     if not able:
         raise SutFailed(f"{test.name}: none of its {len(wanted)} clients is connected")
-    address = spot.server_address.get(test.ip)
+    address = env.server_address.get(test.ip)
     if address is None:
         raise LeadlineError(f"{test.name}: the hosts have no IPv{test.ip}")
     workloads: dict[str, LoadWorkload]
-    if up.fleet is not None and spot.case.fleet is not None:
-        workloads = {able[0]: fleet_workload(test, up.fleet, spot.case.fleet, address)}
+    if up.fleet is not None and env.case.fleet is not None:
+        workloads = {able[0]: fleet_workload(test, up.fleet, env.case.fleet, address)}
     elif isinstance(test, TunnelTest):
         raise LeadlineError(f"{test.name}: a tunnel test needs a fleet", hint="give the plan clients: {fleet: true}")
     else:
-        workloads = {client: workload(test, address, key=spot.key) for client in able}
-    await place.observe(spot, name, around.observe_period_ms, event_log)
+        workloads = {client: workload(test, address, key=env.key) for client in able}
+    await environment.observe(env, name, around.observe_period_ms, event_log)
     event_log.tell(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
     status, error = "done", None
     try:
-        async with profiled(name, up.profiled, spot):
+        async with profiled(name, up.profiled, env):
             course = load.run(
-                load.Load(name, test.model_dump(), workloads), spot.agents, spot.clocks, event_log, around.interrupt
+                load.Load(name, test.model_dump(), workloads), env.agents, env.clocks, event_log, around.interrupt
             )
-            await _watched(course, up, spot, around.interrupt)
+            await _watched(course, up, env, around.interrupt)
         if around.interrupt.asked.is_set():
             raise Interrupted("stopped by the user")
     except BaseException as failure:
         status = "interrupted" if isinstance(failure, Interrupted | asyncio.CancelledError) else "failed"
         error = failure if isinstance(failure, LeadlineError) and status == "failed" else None
-        await load.stop(name, able, spot.agents)
+        await load.stop(name, able, env.agents)
         raise
     finally:
         text = str(error) if error else None
@@ -194,14 +194,14 @@ async def _test(test: Test, label: str, up: _Up, spot: Place, around: Surroundin
         event_log.tell(TestEnded(name, test.name, status, text))
 
 
-async def _watched(course: Coroutine[Any, Any, None], up: _Up, spot: Place, interrupt: Interrupt) -> None:
+async def _watched(course: Coroutine[Any, Any, None], up: _Up, env: Environment, interrupt: Interrupt) -> None:
     """The course's own end, or the failure of what it runs on."""
-    troubles = [_overdue(interrupt), spot.failure(), *([up.sut.failure()] if up.sut else [])]
+    troubles = [_overdue(interrupt), env.failure(), *([up.sut.failure()] if up.sut else [])]
     try:
         await unless(course, *troubles)
     except TaskFailed:
         # A client hears of its server's end sooner than we do, and does not know the cause.
-        await spot.roll_call()
+        await env.roll_call()
         raise
 
 

@@ -16,7 +16,7 @@ from leadline.contract.models import ProfileWorkload
 from leadline.dataset import RunFolder, read_journal
 from leadline.dataset.atomic import replace
 from leadline.errors import AgentError, DatasetError, LeadlineError, TaskFailed
-from leadline.trial.place import Place
+from leadline.trial.environment import Environment
 
 TASK = "profile"
 # Not a divisor of anything that recurs in round numbers; each sample keeps 16 KiB of stack.
@@ -28,7 +28,7 @@ _NO_PROCESS = "no_such_process"
 
 
 @asynccontextmanager
-async def profiled(label: str, processes: Sequence[str], spot: Place) -> AsyncIterator[None]:
+async def profiled(label: str, processes: Sequence[str], env: Environment) -> AsyncIterator[None]:
     """Meanwhile the processes are sampled, on each gateway that runs one; what was found is in the journal afterwards.
 
     Raises:
@@ -37,15 +37,15 @@ async def profiled(label: str, processes: Sequence[str], spot: Place) -> AsyncIt
     """
     sampled: list[Agent] = []
     try:
-        for host in spot.gateways if processes else ():
+        for host in env.gateways if processes else ():
             try:
                 workload = ProfileWorkload(processes=list(processes), frequency_hz=_HZ)
-                await spot.agents[host].prepare(label, TASK, workload, _READY_WITHIN_S)
+                await env.agents[host].prepare(label, TASK, workload, _READY_WITHIN_S)
             except TaskFailed as error:
                 if error.code != _NO_PROCESS:
                     raise
             else:
-                sampled.append(spot.agents[host])
+                sampled.append(env.agents[host])
         yield
     finally:
         for agent in sampled:

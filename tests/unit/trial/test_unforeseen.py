@@ -13,7 +13,7 @@ import pytest
 from leadline.dataset import RunFolder
 from leadline.errors import AgentLost, DatasetError
 from leadline.plan import load_plan
-from leadline.trial import Campaign, Interrupt, campaign, conclude, place
+from leadline.trial import Campaign, Interrupt, campaign, conclude, environment
 from leadline.trial.notices import Notice, TrialEnded
 from leadline.trial.unforeseen import unforeseen
 
@@ -27,7 +27,7 @@ tests: [{name: load, kind: http, duration: 1s, bearer: $TOKEN}]
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Run the plan with a `place.build` that raises what it is given, in turn; the folder and what was a problem."""
+    """Run the plan with an `environment.build` that raises `failures` in turn; returns the folder and the problems."""
     monkeypatch.setenv("TOKEN", "s3cr3t-token")
     (tmp_path / "plan.yaml").write_text(PLAN)
 
@@ -37,7 +37,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         async def build(*_: object) -> None:
             raise left.pop(0)
 
-        monkeypatch.setattr(place, "build", build)
+        monkeypatch.setattr(environment, "build", build)
         plan = load_plan(tmp_path / "plan.yaml")
         campaign = Campaign(plan, plan.cases, tmp_path / "runs", ["leadline"])
         folder = campaign.prepare()

@@ -39,7 +39,7 @@ _PROBE_MS = 10_000
 
 
 @dataclass(slots=True)
-class Place:
+class Environment:
     """Hosts that are ready to measure. `aclose` it whatever happens."""
 
     case: Case
@@ -62,7 +62,7 @@ class Place:
         return GATEWAYS[self.case.topology]
 
     def site(self, folder: Path, logs: Path) -> Site:
-        """The place as a system under test sees it; only a lab has one."""
+        """The environment as a system under test sees it; only a lab has one."""
         if self.lab is None:
             raise InputError("given hosts are measured as they are", hint="use sut: {kind: given} with hosts")
         return Site(
@@ -102,38 +102,38 @@ class Place:
             await asyncio.to_thread(self.lab.close)
 
 
-async def build(case: Case, label: str, event_log: EventLog) -> Place:
+async def build(case: Case, label: str, event_log: EventLog) -> Environment:
     """Hosts, agents, clocks, and the server answering; nothing is left behind when it fails.
 
     Raises:
         LeadlineError: what could not be had, by name.
     """
-    place = Place(case, label, None)
+    env = Environment(case, label, None)
     try:
         named = case.hosts.named(case.topology) if case.hosts is not None else {}
         if case.hosts is None:
-            place.lab = await asyncio.to_thread(Lab.build, _layout(case), label)
-            launches = _lab_launches(place.lab)
-            place.server_address = _server_addresses(place.lab)
+            env.lab = await asyncio.to_thread(Lab.build, _layout(case), label)
+            launches = _lab_launches(env.lab)
+            env.server_address = _server_addresses(env.lab)
         else:
-            place.key = b64encode(secrets.token_bytes(32)).decode()
+            env.key = b64encode(secrets.token_bytes(32)).decode()
             launches = {name: launch_on(address) for name, address in named.items()}
-            place.server_address = await asyncio.to_thread(_given_addresses, named[SERVER])
-        await _start_agents(place, launches, event_log)
-        await _compare_clocks(place, event_log)
-        own = {name: await _own_addresses(agent) for name, agent in place.agents.items()}
+            env.server_address = await asyncio.to_thread(_given_addresses, named[SERVER])
+        await _start_agents(env, launches, event_log)
+        await _compare_clocks(env, event_log)
+        own = {name: await _own_addresses(agent) for name, agent in env.agents.items()}
         if case.hosts is not None:
             _check_addresses(named, own)
-            event_log.record("given-hosts", trial=label, gateways=_on_one_stack(place, own))
-        bind = _bind(place, own[SERVER])
+            event_log.record("given-hosts", trial=label, gateways=_on_one_stack(env, own))
+        bind = _bind(env, own[SERVER])
         longest_ms = max(test.longest_ms for test in case.tests) + _PROBE_MS
         https = any(isinstance(test, HttpTest) and test.scheme == "https" for test in case.tests)
-        serving = serve_everything(bind, longest_ms, https=https, key=place.key)
-        await place.agents[SERVER].prepare(f"{label}/setup", SERVE_TASK, serving)
+        serving = serve_everything(bind, longest_ms, https=https, key=env.key)
+        await env.agents[SERVER].prepare(f"{label}/setup", SERVE_TASK, serving)
     except BaseException:
-        await place.aclose()
+        await env.aclose()
         raise
-    return place
+    return env
 
 
 def _given_addresses(server: HostAddress) -> dict[int, str]:
@@ -175,40 +175,40 @@ def _check_addresses(named: Mapping[str, HostAddress], own: Mapping[str, frozens
             )
 
 
-def _on_one_stack(place: Place, own: Mapping[str, frozenset[str]]) -> dict[str, list[str]]:
+def _on_one_stack(env: Environment, own: Mapping[str, frozenset[str]]) -> dict[str, list[str]]:
     """Each gateway, and the clients and server whose interfaces are its own: their traffic is all counted there,
     whichever way it goes."""
-    ends = (*place.clients, SERVER)
+    ends = (*env.clients, SERVER)
 
     def same(one: str, other: str) -> bool:
-        boots = [place.agents[name].hello.host.boot_id for name in (one, other)]
+        boots = [env.agents[name].hello.host.boot_id for name in (one, other)]
         return boots[0] == boots[1] and own[one] == own[other]
 
-    return {gateway: [end for end in ends if same(gateway, end)] for gateway in place.gateways}
+    return {gateway: [end for end in ends if same(gateway, end)] for gateway in env.gateways}
 
 
-def _bind(place: Place, own: frozenset[str]) -> list[str]:
+def _bind(env: Environment, own: frozenset[str]) -> list[str]:
     """The addresses that the clients use and the server has; every one only where it is reached by another (NAT)."""
-    return sorted(set(place.server_address.values()) & own) or ["0.0.0.0", "::"]
+    return sorted(set(env.server_address.values()) & own) or ["0.0.0.0", "::"]
 
 
-async def observe(place: Place, trial: str | None, period_ms: int, event_log: EventLog) -> None:
+async def observe(env: Environment, trial: str | None, period_ms: int, event_log: EventLog) -> None:
     """Watch every host from now on, its samples labelled `trial`; what hosts on one machine share is read once."""
     seen_boots: set[str | None] = set()
-    crowd = math.ceil(len(place.clients) / _CLIENTS_AT_FULL_RATE) if place.lab is not None else 1
+    crowd = math.ceil(len(env.clients) / _CLIENTS_AT_FULL_RATE) if env.lab is not None else 1
     # Gateways first: where hosts share a machine, its CPUs are told by the host that the measurement is about.
-    for name in (*place.gateways, SERVER, *place.clients):
-        agent = place.agents[name]
+    for name in (*env.gateways, SERVER, *env.clients):
+        agent = env.agents[name]
         boot = agent.hello.host.boot_id
-        period = period_ms * crowd if name in place.clients else period_ms
+        period = period_ms * crowd if name in env.clients else period_ms
         await agent.observe(trial, period, boot is None or boot not in seen_boots)
         seen_boots.add(boot)
         event_log.record("observe", host=name, trial=trial, period_ms=period)
 
 
-async def observe_once_more(place: Place, trial: str, period_ms: int, event_log: EventLog) -> None:
+async def observe_once_more(env: Environment, trial: str, period_ms: int, event_log: EventLog) -> None:
     """Have every gateway's counters read after a test's end; one that does not answer in time is not waited for."""
-    waiting = set(place.gateways)
+    waiting = set(env.gateways)
     heard = asyncio.Event()
 
     def hear(host: str, event: Event) -> None:
@@ -219,7 +219,7 @@ async def observe_once_more(place: Place, trial: str, period_ms: int, event_log:
 
     end = event_log.listen(hear)
     try:
-        await observe(place, trial, period_ms, event_log)
+        await observe(env, trial, period_ms, event_log)
         with suppress(TimeoutError):
             await asyncio.wait_for(heard.wait(), _LAST_LOOK_S)
     finally:
@@ -257,20 +257,20 @@ def _server_addresses(lab: Lab) -> dict[int, str]:
     return {version: address for found in addresses.values() for version, address in found.items()}
 
 
-async def _start_agents(place: Place, launches: Mapping[str, Launch], event_log: EventLog) -> None:
+async def _start_agents(env: Environment, launches: Mapping[str, Launch], event_log: EventLog) -> None:
     async def start(name: str, launch: Launch) -> None:
-        place.agents[name] = await Agent.start(name, launch, sink=event_log.hear)
+        env.agents[name] = await Agent.start(name, launch, sink=event_log.hear)
 
     async with asyncio.TaskGroup() as group:
         for name, launch in launches.items():
             group.create_task(start(name, launch))
 
 
-async def _compare_clocks(place: Place, event_log: EventLog) -> None:
+async def _compare_clocks(env: Environment, event_log: EventLog) -> None:
     async def compare(name: str, agent: Agent) -> None:
-        place.clocks[name] = found = await agent.compare_clocks()
+        env.clocks[name] = found = await agent.compare_clocks()
         event_log.record("clock", host=name, offset_ns=found.offset_ns, bound_ns=found.bound_ns)
 
     async with asyncio.TaskGroup() as group:
-        for name, agent in place.agents.items():
+        for name, agent in env.agents.items():
             group.create_task(compare(name, agent))
