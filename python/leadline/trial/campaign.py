@@ -18,11 +18,11 @@ from leadline.dataset.atomic import replace
 from leadline.errors import DatasetError
 from leadline.plan import Case, Plan, expected_seconds, schedule
 from leadline.report import render_html
-from leadline.trial.attempt import Surroundings, attempt
 from leadline.trial.event_log import EventLog
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.notices import Observer, RunBegan, RunEnded, TrialMeasured
 from leadline.trial.profile import draw_profiles
+from leadline.trial.trial_runner import RunContext, run_trial
 from leadline.trial.unforeseen import unforeseen
 
 
@@ -57,14 +57,14 @@ class Campaign:
         with Journal(folder.journal_path) as journal:
             event_log = EventLog(journal, observers, tell_failure)
             event_log.tell(RunBegan(len(trials), expected_seconds(trials)))
-            around = Surroundings(
+            context = RunContext(
                 event_log, interrupt, folder.path / "private", folder.logs_path, self.plan.observe_period_ms
             )
             try:
                 event_log.record("run-begin", run_id=folder.run_id, trials=[trial.label for trial in trials])
                 for number, trial in enumerate(trials, 1):
                     begin_byte = journal.size_bytes
-                    ended = await attempt(trial, number, around)
+                    ended = await run_trial(trial, number, context)
                     try:
                         # From the disk: a trial's entries may take more memory than all of its figures.
                         entries = read_journal(folder.journal_path, begin_byte)

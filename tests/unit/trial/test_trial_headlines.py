@@ -12,7 +12,7 @@ from leadline.analysis import analyse
 from leadline.dataset import JournalReader, RunFolder
 from leadline.plan import Trial, load_plan
 from leadline.trial import Campaign, Interrupt, Notice, TrialMeasured, campaign, conclude
-from leadline.trial.attempt import Surroundings
+from leadline.trial.trial_runner import RunContext
 
 PLAN = """\
 name: small
@@ -24,9 +24,9 @@ tests: [{name: load, kind: tcp, duration: 2s}]
 MS, S = 1_000_000, 1_000_000_000
 
 
-async def faster_in_its_second_half(trial: Trial, number: int, around: Surroundings) -> str:
+async def faster_in_its_second_half(trial: Trial, number: int, context: RunContext) -> str:
     """A trial of 2 s whose flow moves 1 MB in the first half and 2 MB in the second, as its journal has it."""
-    event_log, label = around.event_log, f"{trial.label}/load"
+    event_log, label = context.event_log, f"{trial.label}/load"
     test = {"name": "load", "kind": "tcp", "duration_ms": 2000, "interval_ms": 100, "direction": "up"}
     event_log.record("trial-begin", trial=trial.label, case=trial.case.id, repeat=trial.repeat, parameters={})
     event_log.record("test-begin", label=label, test=test, hosts=["client1"], start_at_ns=0)
@@ -70,7 +70,7 @@ def run(spread: str, tmp_path: Path) -> tuple[list[TrialMeasured], RunFolder, tu
 def test_trial_is_told_with_the_verdict_that_the_plan_allows(
     spread: str, disagree: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(campaign, "attempt", faster_in_its_second_half)
+    monkeypatch.setattr(campaign, "run_trial", faster_in_its_second_half)
     told, folder, problems = run(spread, tmp_path)
     assert (len(told), problems) == (2, ())
     at_the_end = conclude(folder).analysis.trials
@@ -92,7 +92,7 @@ def test_figures_of_a_trial_are_read_from_its_part_of_the_journal_and_not_kept_i
         read.append([entry["trial"] for entry in entries if entry.get("record") in ("trial-begin", "trial-end")])
         return analyse(manifest, entries)
 
-    monkeypatch.setattr(campaign, "attempt", faster_in_its_second_half)
+    monkeypatch.setattr(campaign, "run_trial", faster_in_its_second_half)
     monkeypatch.setattr(campaign, "analyse", note)
     told, _, problems = run("90%", tmp_path)
     assert problems == ()
@@ -103,7 +103,7 @@ def test_failure_to_find_the_figures_ends_no_run(tmp_path: Path, monkeypatch: py
     def fail(*_: Any) -> None:
         raise ValueError("no figures today")
 
-    monkeypatch.setattr(campaign, "attempt", faster_in_its_second_half)
+    monkeypatch.setattr(campaign, "run_trial", faster_in_its_second_half)
     with monkeypatch.context() as patched:
         patched.setattr(campaign, "analyse", fail)
         told, folder, problems = run("10%", tmp_path)

@@ -32,7 +32,7 @@ class Interrupted(LeadlineError):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class RunContext:
     """What all trials of a run share."""
 
     event_log: EventLog
@@ -43,14 +43,14 @@ class Surroundings:
     observe_period_ms: int
 
 
-async def attempt(trial: Trial, number: int, around: Surroundings) -> str:
+async def run_trial(trial: Trial, number: int, context: RunContext) -> str:
     """Run one trial; returns `done`, `failed`, `skipped` or `interrupted`. A trial's failure is its own, also one that
     nothing here foresees: it is named, written down, and the run goes on.
 
     Raises:
         DatasetError: the journal cannot be written, so that nothing more can be kept.
     """
-    event_log, case = around.event_log, trial.case
+    event_log, case = context.event_log, trial.case
     parameters = {
         axis: value if isinstance(value, int | float | str) else case.labels[axis]
         for axis, value in case.parameters.items()
@@ -60,7 +60,7 @@ async def attempt(trial: Trial, number: int, around: Surroundings) -> str:
     status = "done"
     error: LeadlineError | None = None
     try:
-        await _stages(trial, around)
+        await _stages(trial, context)
     except DatasetError:
         raise
     except Interrupted:
@@ -70,28 +70,28 @@ async def attempt(trial: Trial, number: int, around: Surroundings) -> str:
     except LeadlineError as failure:
         status, error = "failed", failure
     except Exception as failure:
-        status, error = "failed", _named(failure, trial, around.logs)
+        status, error = "failed", _named(failure, trial, context.logs)
     problem = {"code": error.code, "message": str(error)} if error else None
     event_log.record("trial-end", trial=trial.label, status=status, error=problem)
     event_log.tell(TrialEnded(trial.label, status, str(error) if error else None))
     return status
 
 
-async def _stages(trial: Trial, around: Surroundings) -> None:
+async def _stages(trial: Trial, context: RunContext) -> None:
     """Build, bring up, test, and tear down in any case."""
-    event_log, label = around.event_log, trial.label
+    event_log, label = context.event_log, trial.label
     async with _phase(event_log, label, "build"):
-        env = await unless(environment.build(trial.case, label, event_log), _asked(around.interrupt))
+        env = await unless(environment.build(trial.case, label, event_log), _asked(context.interrupt))
     # Closing again does nothing: this one is for a journal that can no longer take the phase's beginning.
     async with aclosing(env):
         try:
-            await environment.observe(env, f"{label}/bring-up", around.observe_period_ms, event_log)
-            async with _brought_up(trial, env, around) as up:
+            await environment.observe(env, f"{label}/bring-up", context.observe_period_ms, event_log)
+            async with _brought_up(trial, env, context) as up:
                 for number, test in enumerate(trial.case.tests):
                     if number and up.fleet is not None:
-                        await around.interrupt.pause(FORGOTTEN_S)
+                        await context.interrupt.pause(FORGOTTEN_S)
                     async with _phase(event_log, label, test.name):
-                        await _test(test, label, up, env, around)
+                        await _test(test, label, up, env, context)
         finally:
             async with _phase(event_log, label, "tear-down"):
                 await env.aclose()
@@ -112,19 +112,19 @@ class _Up:
 
 
 @asynccontextmanager
-async def _brought_up(trial: Trial, env: Environment, around: Surroundings) -> AsyncIterator[_Up]:
+async def _brought_up(trial: Trial, env: Environment, context: RunContext) -> AsyncIterator[_Up]:
     """Bring it up, and take it down in any case."""
-    event_log, label = around.event_log, trial.label
+    event_log, label = context.event_log, trial.label
     if env.lab is None:
-        async with _given(trial, env, around) as given:
+        async with _given(trial, env, context) as given:
             yield given
         return
     sut = create(trial.case.sut.kind, trial.case.sut.model_dump())
-    site = env.site(around.private, around.logs)
+    site = env.site(context.private, context.logs)
     try:
         async with _phase(event_log, label, "bring-up"):
             try:
-                up = await unless(sut.bring_up(site), _asked(around.interrupt), env.failure())
+                up = await unless(sut.bring_up(site), _asked(context.interrupt), env.failure())
             except NobodyConnected as failure:
                 _tell_bring_up(event_log, trial, BringUp(failure.version, failure.clients, {}, ()))
                 raise
@@ -137,14 +137,14 @@ async def _brought_up(trial: Trial, env: Environment, around: Surroundings) -> A
     finally:
         # What a take-down costs is not the last test's. Who has lost an agent is told of that already.
         with suppress(AgentError):
-            await environment.observe(env, f"{label}/tear-down", around.observe_period_ms, event_log)
+            await environment.observe(env, f"{label}/tear-down", context.observe_period_ms, event_log)
         await sut.take_down(site)
 
 
 @asynccontextmanager
-async def _given(trial: Trial, env: Environment, around: Surroundings) -> AsyncIterator[_Up]:
+async def _given(trial: Trial, env: Environment, context: RunContext) -> AsyncIterator[_Up]:
     """What stands on given hosts: nothing is started, and afterwards the gateways' counters are read once more."""
-    event_log, label, sut = around.event_log, trial.label, trial.case.sut
+    event_log, label, sut = context.event_log, trial.label, trial.case.sut
     version = sut.label if isinstance(sut, GivenSut) else ""
     async with _phase(event_log, label, "bring-up"):
         _tell_bring_up(event_log, trial, BringUp(version, [], dict(env.server_address), ()))
@@ -152,12 +152,12 @@ async def _given(trial: Trial, env: Environment, around: Surroundings) -> AsyncI
         yield _Up(list(env.clients), None)
     finally:
         with suppress(AgentError):
-            await environment.observe_once_more(env, f"{label}/tear-down", around.observe_period_ms, event_log)
+            await environment.observe_once_more(env, f"{label}/tear-down", context.observe_period_ms, event_log)
 
 
-async def _test(test: Test, label: str, up: _Up, env: Environment, around: Surroundings) -> None:
+async def _test(test: Test, label: str, up: _Up, env: Environment, context: RunContext) -> None:
     """One test on the clients that came up; a failure of it is a failure of the trial."""
-    event_log, name = around.event_log, f"{label}/{test.name}"
+    event_log, name = context.event_log, f"{label}/{test.name}"
     wanted = list(env.clients)[: test.clients] if test.clients else list(env.clients)
     able = [client for client in wanted if client in up.clients]
     if not able:
@@ -172,16 +172,16 @@ async def _test(test: Test, label: str, up: _Up, env: Environment, around: Surro
         raise LeadlineError(f"{test.name}: a tunnel test needs a fleet", hint="give the plan clients: {fleet: true}")
     else:
         workloads = {client: workload(test, address, key=env.key) for client in able}
-    await environment.observe(env, name, around.observe_period_ms, event_log)
+    await environment.observe(env, name, context.observe_period_ms, event_log)
     event_log.tell(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
     status, error = "done", None
     try:
         async with profiled(name, up.profiled, env):
             course = load.run(
-                load.Load(name, test.model_dump(), workloads), env.agents, env.clocks, event_log, around.interrupt
+                load.Load(name, test.model_dump(), workloads), env.agents, env.clocks, event_log, context.interrupt
             )
-            await _watched(course, up, env, around.interrupt)
-        if around.interrupt.asked.is_set():
+            await _watched(course, up, env, context.interrupt)
+        if context.interrupt.asked.is_set():
             raise Interrupted("stopped by the user")
     except BaseException as failure:
         status = "interrupted" if isinstance(failure, Interrupted | asyncio.CancelledError) else "failed"
