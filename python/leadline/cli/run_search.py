@@ -25,30 +25,30 @@ from leadline.plan import HttpTest, TunnelTest
 from leadline.report import found
 from leadline.trial import Interrupt, Observer
 from leadline.trial.capacity_search import Ending, Found
-from leadline.trial.choke import FleetQuestion
-from leadline.trial.find_rate import Answer, HttpQuestion, Search
+from leadline.trial.choke import FleetSearchTarget
+from leadline.trial.find_rate import Answer, HttpSearchTarget, Search
 
 
 def run(test: HttpTest, workload: HttpWorkload, conditions: str, output: OutputOptions) -> int:
     """Search the highest rate of requests."""
     _check(output, "--find-rate")
     read = Conditions.read(conditions, test.name, test.kind)
-    return finish(HttpQuestion(test, workload, read, ["leadline", *sys.argv[1:]]), output)
+    return finish(HttpSearchTarget(test, workload, read, ["leadline", *sys.argv[1:]]), output)
 
 
 def choke(test: TunnelTest, workload: TunnelWorkload, conditions: str, output: OutputOptions) -> int:
     """Search the highest rate of arriving VPN clients."""
     _check(output, "--until-choke")
     read = Conditions.read(conditions, test.name, test.kind, "--until-choke")
-    return finish(FleetQuestion(test, workload, read, ["leadline", *sys.argv[1:]], output.server_pid), output)
+    return finish(FleetSearchTarget(test, workload, read, ["leadline", *sys.argv[1:]], output.server_pid), output)
 
 
-def finish(question: HttpQuestion | FleetQuestion, output: OutputOptions) -> int:
+def finish(search_target: HttpSearchTarget | FleetSearchTarget, output: OutputOptions) -> int:
     """Search, print, and say the end: 0 with a rate, 3 where none holds, 4 undecided, 1 failed, 130 interrupted."""
-    answer, folder = asyncio.run(_searched(question, output))
-    text = question.conditions.text
+    answer, folder = asyncio.run(_searched(search_target, output))
+    text = search_target.conditions.text
     if output.json:
-        print_json(document(answer, text, question.test.kind, output.target))
+        print_json(document(answer, text, search_target.test.kind, output.target))
     else:
         reference = (answer.reference_name.removesuffix("_per_s").replace("_", " "), answer.reference)
         print_all([Text(""), found.found_rate(answer.metrics["found_rate_per_s"], reference, text, answer.validity)])
@@ -83,7 +83,9 @@ def document(answer: Answer, conditions: str, command: str, target: str) -> dict
     }
 
 
-async def _searched(question: HttpQuestion | FleetQuestion, output: OutputOptions) -> tuple[Answer, RunFolder | None]:
+async def _searched(
+    search_target: HttpSearchTarget | FleetSearchTarget, output: OutputOptions
+) -> tuple[Answer, RunFolder | None]:
     quiet = output.json and not sys.stderr.isatty()
     shown: list[Progress] = []
 
@@ -114,13 +116,13 @@ async def _searched(question: HttpQuestion | FleetQuestion, output: OutputOption
         stack.enter_context(interrupt.signals_caught())
         folder, journal = None, None
         if output.out is not None:
-            folder = RunFolder.begin(output.out, question.test.name, question.manifest)
+            folder = RunFolder.begin(output.out, search_target.test.name, search_target.manifest)
             journal = stack.enter_context(Journal(folder.journal_path))
-        if isinstance(question, HttpQuestion):
+        if isinstance(search_target, HttpSearchTarget):
             with Progress(quiet=quiet) as progress:
-                ceiling = await calibrated(question.workload, output.calibrate, interrupt, progress)
-            question = replace(question, ceiling=ceiling)
-        answer = await Search(question, interrupt, journal, tell, watching).run()
+                ceiling = await calibrated(search_target.workload, output.calibrate, interrupt, progress)
+            search_target = replace(search_target, ceiling=ceiling)
+        answer = await Search(search_target, interrupt, journal, tell, watching).run()
     if folder is not None:
         finish_folder(folder)
     return answer, folder

@@ -39,7 +39,7 @@ _STRETCHES = ((0.5, "connect_p50_ms"), (0.9, "connect_p90_ms"), (1.0, "connect_m
 
 
 @dataclass(frozen=True, slots=True)
-class FleetQuestion:
+class FleetSearchTarget:
     """Clients at a rate; without one all at once."""
 
     test: TunnelTest
@@ -109,7 +109,7 @@ class FleetQuestion:
         """The best stretch of the storm: half of its clients, nine tenths, or all, by when so many were up."""
         return storm_rate_per_s({name: metric.value for name, metric in result.metrics.items()})
 
-    def at_first(self, result: TestResult) -> Found | None:
+    def initial_result(self, result: TestResult) -> Found | None:
         """All of them at once is the highest rate there is: where that holds, no rate will choke the server."""
         reached = self.reached_per_s(result)
         if reached is None:
@@ -149,7 +149,7 @@ class FleetQuestion:
         windows = _HAND_WINDOW.findall(self.workload.profile)
         return max(FORGOTTEN_S, float(windows[-1]) if windows else GIVEN_UP_S)
 
-    def nothing(self, result: TestResult) -> str:
+    def failure_message(self, result: TestResult) -> str:
         """Nobody came up."""
         causes = ", ".join(f"{count} x {name}" for name, count in result.errors.items()) or "no error was counted"
         return f"of the {self.workload.clients} clients at once that the search begins with, none came up ({causes})"

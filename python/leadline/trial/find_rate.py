@@ -1,6 +1,6 @@
 """A capacity search on a real server: once without a rate, then trials at the rates that `capacity_search` asks for.
 
-Owns what is kept of a trial, and what the search as a whole is worth; a `Question` is the load whose rate is looked
+Owns what is kept of a trial, and what the search as a whole is worth; a `SearchTarget` is the load whose rate is looked
 for, that of HTTP here, that of VPN clients in `choke`. The search itself is synchronous: it runs in a thread of its own
 and hands each trial to the event loop, where agents are talked to.
 """
@@ -31,7 +31,7 @@ Watching = Callable[[], AbstractContextManager[tuple[Observer, ...]]]
 _CLOSED_LOOP_MS = 1000
 
 
-class Question(Protocol):
+class SearchTarget(Protocol):
     """A load whose rate is looked for, and what has to hold."""
 
     @property
@@ -57,10 +57,10 @@ class Question(Protocol):
     def rest_s(self, result: TestResult) -> float:
         """How long the server needs after this until the next trial finds it as it was."""
 
-    def nothing(self, result: TestResult) -> str:
+    def failure_message(self, result: TestResult) -> str:
         """What to say where the load without a rate came to nothing."""
 
-    def at_first(self, result: TestResult) -> Found | None:
+    def initial_result(self, result: TestResult) -> Found | None:
         """What the load without a rate has found already, if it has."""
 
     def judge(self, result: TestResult, rate_per_s: float, duration_s: float) -> Trial:
@@ -71,7 +71,7 @@ class Question(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class HttpQuestion:
+class HttpSearchTarget:
     """Requests at a rate; without one a closed loop over the same connections."""
 
     test: HttpTest
@@ -121,12 +121,12 @@ class HttpQuestion:
         """Connections that are closed leave nothing behind that the next ones meet."""
         return 0.0
 
-    def nothing(self, result: TestResult) -> str:
+    def failure_message(self, result: TestResult) -> str:
         """Nobody answered."""
         named = ", ".join(f"{count} x {name}" for name, count in result.errors.items()) or "no error was counted"
         return f"the closed loop that a search begins with had no answers ({named})"
 
-    def at_first(self, result: TestResult) -> Found | None:
+    def initial_result(self, result: TestResult) -> Found | None:
         """Nothing: a closed loop's latency is not that of any rate."""
         return None
 
@@ -174,7 +174,7 @@ class Answer:
 class Search:
     """One search, from its first trial to its last."""
 
-    question: Question
+    search_target: SearchTarget
     interrupt: Interrupt
     sink: EventSink | None
     """Where everything that is measured is kept, if it is."""
@@ -193,7 +193,7 @@ class Search:
             LeadlineError: the load without a rate failed, or came to nothing: there is nothing to search.
         """
         event_log = EventLog(self.sink if self.sink is not None else [])
-        event_log.record("run-begin", find_rate=self.question.conditions.text)
+        event_log.record("run-begin", find_rate=self.search_target.conditions.text)
         status = "failed"
         try:
             answer = await self._search()
@@ -208,12 +208,12 @@ class Search:
 
     async def _search(self) -> Answer:
         first = await self._measure(None, None)
-        reached = self.question.reached_per_s(first)
+        reached = self.search_target.reached_per_s(first)
         if self.interrupt.asked.is_set():
             return self._answer(Found(Ending.INTERRUPTED, None, None, None), first)
         if not reached:
-            raise LeadlineError(self.question.nothing(first))
-        known = self.question.at_first(first)
+            raise LeadlineError(self.search_target.failure_message(first))
+        known = self.search_target.initial_result(first)
         if known is not None:
             return self._answer(known, first)
         loop = asyncio.get_running_loop()
@@ -221,7 +221,7 @@ class Search:
         def take(rate_per_s: float, duration_s: float) -> Trial:
             return asyncio.run_coroutine_threadsafe(self._trial(rate_per_s, duration_s), loop).result()
 
-        found = await asyncio.to_thread(search, take, self.question.limits(reached))
+        found = await asyncio.to_thread(search, take, self.search_target.limits(reached))
         return self._answer(found, first)
 
     async def _trial(self, rate_per_s: float, duration_s: float) -> Trial:
@@ -235,7 +235,7 @@ class Search:
             raise Stopped(Ending.FAILED) from error
         if self.interrupt.asked.is_set():
             raise Stopped(Ending.INTERRUPTED)
-        trial = self.question.judge(result, rate_per_s, duration_s)
+        trial = self.search_target.judge(result, rate_per_s, duration_s)
         self._trials.append(trial)
         self.tell(trial)
         return trial
@@ -243,17 +243,17 @@ class Search:
     async def _measure(self, rate_per_s: float | None, steady_s: float | None) -> TestResult:
         """One measurement; a case of its own in the folder."""
         self._begun += 1
-        single = self.question.single(f"c{self._begun:02}", rate_per_s, steady_s)
+        single = self.search_target.single(f"c{self._begun:02}", rate_per_s, steady_s)
         entries: list[dict[str, Any]] = []
         with self.watching() as observers:
             result = await measure(single, entries, self.sink, self.interrupt, observers)
-        self._rest_s = self.question.rest_s(result)
+        self._rest_s = self.search_target.rest_s(result)
         return result
 
     def _answer(self, found: Found, first: TestResult) -> Answer:
-        validity = self.question.validity(found, self._trials, self._error)
-        reference = Metric(self.question.reached_per_s(first), "1/s")
-        return Answer(found, first, reference, self.question.reference, tuple(self._trials), validity, self._error)
+        validity = self.search_target.validity(found, self._trials, self._error)
+        reference = Metric(self.search_target.reached_per_s(first), "1/s")
+        return Answer(found, first, reference, self.search_target.reference, tuple(self._trials), validity, self._error)
 
 
 def _stage(rate_per_s: float, duration_ms: int) -> RateStage:

@@ -15,16 +15,16 @@ from leadline.errors import InputError
 from leadline.plan import TunnelTest
 from leadline.plan.field_types import validate_input
 from leadline.trial.capacity_search import Ending, Found, search
-from leadline.trial.choke import FleetQuestion, storm_rate_per_s
+from leadline.trial.choke import FleetSearchTarget, storm_rate_per_s
 from leadline.trial.tunnel_workload import Access, tunnel_workload
 
 CONDITIONS = "connect_p99_ms < 2000 and unconfigured_ratio < 1%"
 
 
-def question(number: int = 1000, **given: Any) -> FleetQuestion:
+def search_target(number: int = 1000, **given: Any) -> FleetSearchTarget:
     test = validate_input(TunnelTest, {"name": "tunnel", "number": number, "attempt_timeout": "10s", **given})
     load: TunnelWorkload = tunnel_workload(test, Access("client\n"), number)
-    return FleetQuestion(test, load, Conditions.read(CONDITIONS, "tunnel", "tunnel"), ["leadline"])
+    return FleetSearchTarget(test, load, Conditions.read(CONDITIONS, "tunnel", "tunnel"), ["leadline"])
 
 
 def result(validity: Validity = Validity(Verdict.VALID), **figures: float | None) -> Result:  # noqa: B008
@@ -33,7 +33,7 @@ def result(validity: Validity = Validity(Verdict.VALID), **figures: float | None
 
 
 def test_a_trial_is_as_many_clients_as_its_rate_brings() -> None:
-    asked = question()
+    asked = search_target()
     single = asked.single("c02", 40.0, 5.0)
     load: Any = single.workload
     assert (load.clients, load.arrivals[0].from_per_s) == (200, 40.0)
@@ -56,7 +56,7 @@ def test_the_best_stretch_of_a_storm_counts_not_its_stragglers() -> None:
 
 
 def test_a_trial_holds_where_every_condition_does() -> None:
-    asked = question()
+    asked = search_target()
     good = {"connect_p99_ms": 300.0, "unconfigured_ratio": 0.0, "handshakes_per_s": 41.0, "clients": 200.0}
     held = asked.judge(result(**good), 40.0, 5.0)
     assert (held.holds, held.answered_share, held.generator_limited) == (True, 1.0, False)
@@ -72,7 +72,7 @@ def test_a_trial_holds_where_every_condition_does() -> None:
 
 
 def test_clients_that_fail_do_not_hold_where_no_condition_is_about_them() -> None:
-    asked = replace(question(), conditions=Conditions.read("connect_p99_ms < 2000", "tunnel", "tunnel"))
+    asked = replace(search_target(), conditions=Conditions.read("connect_p99_ms < 2000", "tunnel", "tunnel"))
     figures = {"connect_p99_ms": 100.0, "unconfigured_ratio": 0.01}
     trial = asked.judge(result(**figures), 40.0, 5.0)
     assert not trial.holds and trial.why == "unconfigured_ratio is 0.01"
@@ -106,10 +106,10 @@ def queue(capacity: float, clients: int, rate_per_s: float | None) -> dict[str, 
     ],
 )
 def test_the_search_finds_where_a_server_chokes(number: int, capacity: float, given: dict[str, str]) -> None:
-    asked = question(number, **given)
+    asked = search_target(number, **given)
     storm = result(**queue(capacity, number, None))
     reached = asked.reached_per_s(storm)
-    assert asked.at_first(storm) is None and reached is not None
+    assert asked.initial_result(storm) is None and reached is not None
 
     def take(rate_per_s: float, duration_s: float) -> Any:
         load: Any = asked.single("c", rate_per_s, duration_s).workload
@@ -124,16 +124,16 @@ def test_the_search_finds_where_a_server_chokes(number: int, capacity: float, gi
 
 
 def test_no_rate_is_tried_that_the_clients_do_not_last_for() -> None:
-    few = question(1000).limits(900.0)
+    few = search_target(1000).limits(900.0)
     assert few.final_s == 2.0 and few.highest_per_s == pytest.approx(500.0)
-    many = question(10_000).limits(150.0)
+    many = search_target(10_000).limits(150.0)
     assert many.final_s == 5.0 and many.highest_per_s == pytest.approx(1500.0), "ten times what all at once came to"
-    asked = question(1000, duration="20s").limits(300.0)
+    asked = search_target(1000, duration="20s").limits(300.0)
     assert asked.final_s == 20.0 and asked.highest_per_s == pytest.approx(50.0)
 
 
 def test_clients_that_queue_do_not_hold_however_short_they_wait() -> None:
-    asked = question(10_000)
+    asked = search_target(10_000)
     behind = asked.judge(result(**queue(300.0, 2000, 400.0)), 400.0, 5.0)
     assert not behind.holds and behind.why.startswith(
         "clients queued: connecting took 1520 ms at p90 and 20 ms at best"
@@ -146,12 +146,12 @@ def test_clients_that_queue_do_not_hold_however_short_they_wait() -> None:
 
 
 def test_a_fleet_that_cannot_make_the_server_choke_is_too_small() -> None:
-    asked = question()
+    asked = search_target()
     storm = {"configured": 1000.0, "connect_p50_ms": 300.0, "connect_p99_ms": 600.0, "unconfigured_ratio": 0.0}
-    known = asked.at_first(result(**storm))
+    known = asked.initial_result(result(**storm))
     assert known is not None and (known.ending, known.low_per_s) == (Ending.ALL_HELD, pytest.approx(500 / 0.3))
-    assert asked.at_first(result(**{**storm, "connect_p99_ms": 3000.0})) is None
-    assert asked.at_first(result(**{**storm, "configured": 0.0})) is None
+    assert asked.initial_result(result(**{**storm, "connect_p99_ms": 3000.0})) is None
+    assert asked.initial_result(result(**{**storm, "configured": 0.0})) is None
     validity = asked.validity(known, [], None)
     assert validity.verdict is Verdict.UNDETERMINED
     assert "1000 clients are too few to make it choke, even all at once" in validity.reasons[0].text
@@ -159,7 +159,7 @@ def test_a_fleet_that_cannot_make_the_server_choke_is_too_small() -> None:
 
 
 def test_a_highest_rate_that_holds_says_what_kept_it_from_being_higher() -> None:
-    asked = question(1000)
+    asked = search_target(1000)
     quiet = asked.judge(result(**queue(1e9, 1000, 500.0)), 500.0, 2.0)
     few = asked.validity(Found(Ending.ALL_HELD, 500.0, None, 2.0), [quiet], None)
     assert (few.verdict, few.reasons[0].code) == (Verdict.UNDETERMINED, "too-few-clients")
@@ -173,7 +173,7 @@ def test_a_highest_rate_that_holds_says_what_kept_it_from_being_higher() -> None
 
 def test_a_trial_waits_until_the_server_has_forgotten_the_one_before() -> None:
     """From the same port comes another client otherwise, and is refused."""
-    asked = question(1000)
+    asked = search_target(1000)
     assert asked.rest_s(result(failed_ratio=0.0)) == 6.0, "OpenVPN holds on to who has left for 5 s"
     assert asked.rest_s(result(failed_ratio=0.01)) == 6.0
     assert asked.rest_s(result(failed_ratio=0.3)) == 60.0, "and to a handshake that broke off for 60 s"
@@ -185,7 +185,7 @@ def test_a_trial_waits_until_the_server_has_forgotten_the_one_before() -> None:
 
 def test_a_search_without_anybody_up_says_who_was_to_come() -> None:
     nobody = replace(result(configured=0.0), errors={"reset_unanswered": 1000})
-    said = question(1000).nothing(nobody)
+    said = search_target(1000).failure_message(nobody)
     assert said == ("of the 1000 clients at once that the search begins with, none came up (1000 x reset_unanswered)")
 
 
@@ -203,9 +203,9 @@ def test_a_search_without_anybody_up_says_who_was_to_come() -> None:
 )
 def test_what_has_no_place_in_a_search_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        question(**given)
+        search_target(**given)
 
 
 def test_trials_last_as_long_as_was_asked_for() -> None:
-    assert question().limits(10.0).final_s == 5.0
-    assert question(duration="20s").limits(10.0).final_s == 20.0
+    assert search_target().limits(10.0).final_s == 5.0
+    assert search_target(duration="20s").limits(10.0).final_s == 20.0
