@@ -25,8 +25,8 @@ from leadline.plan import HttpTest, TunnelTest
 from leadline.report import found
 from leadline.trial import Interrupt, Observer
 from leadline.trial.capacity_search import Ending, Found
-from leadline.trial.choke import FleetSearchTarget
 from leadline.trial.find_rate import Answer, HttpSearchTarget, Search
+from leadline.trial.max_arrival_rate import FleetSearchTarget
 
 
 def run(test: HttpTest, workload: HttpWorkload, conditions: str, output: OutputOptions) -> int:

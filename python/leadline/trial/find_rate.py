@@ -1,8 +1,8 @@
 """A capacity search on a real server: once without a rate, then trials at the rates that `capacity_search` asks for.
 
 Owns what is kept of a trial, and what the search as a whole is worth; a `SearchTarget` is the load whose rate is looked
-for, that of HTTP here, that of VPN clients in `choke`. The search itself is synchronous: it runs in a thread of its own
-and hands each trial to the event loop, where agents are talked to.
+for, that of HTTP here, that of VPN clients in `max_arrival_rate`. The search itself is synchronous: it runs in a thread
+of its own and hands each trial to the event loop, where agents are talked to.
 """
 
 from __future__ import annotations

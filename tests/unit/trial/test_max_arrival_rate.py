@@ -15,7 +15,7 @@ from leadline.errors import InputError
 from leadline.plan import TunnelTest
 from leadline.plan.field_types import validate_input
 from leadline.trial.capacity_search import Ending, Found, search
-from leadline.trial.choke import FleetSearchTarget, storm_rate_per_s
+from leadline.trial.max_arrival_rate import FleetSearchTarget, storm_rate_per_s
 from leadline.trial.tunnel_workload import Access, tunnel_workload
 
 CONDITIONS = "connect_p99_ms < 2000 and unconfigured_ratio < 1%"
