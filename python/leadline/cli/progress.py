@@ -1,5 +1,5 @@
 """Progress on stderr: live lines on a terminal, everywhere a line for each trial and each of its tests when it ends.
-Follows notices, measures nothing.
+Follows notifications, measures nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from leadline.report import quantities, test_headline
 from leadline.trial import (
     Interrupt,
     LiveFigures,
-    Notice,
+    Notification,
     PhaseBegan,
     RunBegan,
     RunEnded,
@@ -92,41 +92,49 @@ class Progress:
         else:
             print(line, file=sys.stderr)
 
-    def __call__(self, notice: Notice) -> None:
-        """Take one notice."""
-        match notice:
+    def __call__(self, notification: Notification) -> None:
+        """Take one notification."""
+        match notification:
             case RunBegan():
-                self._trials, self._expected_s, self._began_s = notice.trials, notice.expected_s, time.monotonic()
+                self._trials, self._expected_s, self._began_s = (
+                    notification.trials,
+                    notification.expected_s,
+                    time.monotonic(),
+                )
             case TrialBegan():
-                self._number, self._title = notice.number, notice.case.title
+                self._number, self._title = notification.number, notification.case.title
                 self._do("")
             case PhaseBegan():
-                self._do(notice.phase)
+                self._do(notification.phase)
             case TestBegan():
                 if not self._expected_s:  # a single test, before which there may have been a calibration
-                    self._expected_s, self._began_s = notice.duration_s, time.monotonic()
-                self._do(notice.test)
+                    self._expected_s, self._began_s = notification.duration_s, time.monotonic()
+                self._do(notification.test)
             case LiveFigures():
-                self._figures, self._health, self._waiting = _figures(notice), _health(notice), notice.waiting
+                self._figures, self._health, self._waiting = (
+                    _figures(notification),
+                    _health(notification),
+                    notification.waiting,
+                )
             case TrialEnded():
-                self._trial_ended(notice)
+                self._trial_ended(notification)
             case TrialMeasured():
-                self._trial_measured(notice)
+                self._trial_measured(notification)
             case TestEnded() | RunEnded():
                 self._figures, self._health, self._waiting = "", "", None
 
     def _do(self, what: str) -> None:
         self._doing, self._figures, self._health, self._waiting = what, "", "", None
 
-    def _trial_ended(self, notice: TrialEnded) -> None:
+    def _trial_ended(self, notification: TrialEnded) -> None:
         if self.quiet:
             return
-        tail = f": {notice.error}" if notice.error else ""
-        self.note(f"[{self._number}/{self._trials}] {notice.label} {self._title}  {notice.status}{tail}")
+        tail = f": {notification.error}" if notification.error else ""
+        self.note(f"[{self._number}/{self._trials}] {notification.label} {self._title}  {notification.status}{tail}")
 
-    def _trial_measured(self, notice: TrialMeasured) -> None:
+    def _trial_measured(self, notification: TrialMeasured) -> None:
         """Each test's headline, so that a long run shows what it has found."""
-        for result in () if self.quiet else notice.results:
+        for result in () if self.quiet else notification.results:
             self.note(Text.assemble("  ", test_headline(result)))
 
     def _lines(self) -> Text:
@@ -165,23 +173,23 @@ def _whole(seconds: float) -> str:
     return f"{round(seconds)} s" if seconds < 99.5 else quantities.seconds(round(seconds))
 
 
-def _figures(notice: LiveFigures) -> str:
+def _figures(figures: LiveFigures) -> str:
     parts = []
-    if notice.clients is not None:
-        told = [f"{count:,} {state}" for state, count in notice.clients.items() if count or state == "configured"]
+    if figures.clients is not None:
+        told = [f"{count:,} {state}" for state, count in figures.clients.items() if count or state == "configured"]
         parts.append(", ".join(told))
-    if notice.units_per_s is not None:
-        parts.append(quantities.per_second(notice.units_per_s))
-    if notice.bits_per_s is not None and (notice.bits_per_s or notice.clients is None):
-        parts.append(quantities.bit_rate(notice.bits_per_s))
-    if notice.lost_ratio is not None:
-        parts.append(f"lost {quantities.share(notice.lost_ratio)}")
-    if notice.retransmits is not None:
-        parts.append(quantities.counted(notice.retransmits, "retransmit"))
-    if notice.rtt_us is not None:
-        parts.append(f"RTT {quantities.microseconds(notice.rtt_us)}")
-    if notice.errors is not None:
-        parts.append(quantities.counted(notice.errors, "error"))
+    if figures.units_per_s is not None:
+        parts.append(quantities.per_second(figures.units_per_s))
+    if figures.bits_per_s is not None and (figures.bits_per_s or figures.clients is None):
+        parts.append(quantities.bit_rate(figures.bits_per_s))
+    if figures.lost_ratio is not None:
+        parts.append(f"lost {quantities.share(figures.lost_ratio)}")
+    if figures.retransmits is not None:
+        parts.append(quantities.counted(figures.retransmits, "retransmit"))
+    if figures.rtt_us is not None:
+        parts.append(f"RTT {quantities.microseconds(figures.rtt_us)}")
+    if figures.errors is not None:
+        parts.append(quantities.counted(figures.errors, "error"))
     return "  ".join(parts)
 
 
@@ -194,17 +202,17 @@ def _waiting(waiting: Waiting) -> str:
     return f"waiting up to {_whole(waiting.most_s)} more: {', '.join(parts)}"
 
 
-def _health(notice: LiveFigures) -> str:
+def _health(figures: LiveFigures) -> str:
     """Latency of the last second, open connections, and whether the generator keeps up."""
     parts = []
-    if notice.latency_p99_us is not None:
-        p50 = quantities.at_least(quantities.microseconds(notice.latency_p50_us), notice.latency_p50_censored)
-        p99 = quantities.at_least(quantities.microseconds(notice.latency_p99_us), notice.latency_p99_censored)
+    if figures.latency_p99_us is not None:
+        p50 = quantities.at_least(quantities.microseconds(figures.latency_p50_us), figures.latency_p50_censored)
+        p99 = quantities.at_least(quantities.microseconds(figures.latency_p99_us), figures.latency_p99_censored)
         parts.append(f"p50 {p50}, p99 {p99}")
-    if notice.connections is not None:
-        parts.append(quantities.counted(notice.connections, "connection"))
-    if notice.busiest_thread is not None:
-        parts.append(f"thread {quantities.share(notice.busiest_thread)}")
-    if notice.late_p99_us is not None:
-        parts.append(f"late {quantities.microseconds(notice.late_p99_us)}")
+    if figures.connections is not None:
+        parts.append(quantities.counted(figures.connections, "connection"))
+    if figures.busiest_thread is not None:
+        parts.append(f"thread {quantities.share(figures.busiest_thread)}")
+    if figures.late_p99_us is not None:
+        parts.append(f"late {quantities.microseconds(figures.late_p99_us)}")
     return "  ".join(parts)

@@ -32,7 +32,7 @@ from leadline.dataset import Journal, RunFolder
 from leadline.errors import InputError
 from leadline.plan import Test
 from leadline.report import HttpRequested, ab_text, hdr_log, interval_line, measurement, wrk_text
-from leadline.trial import IntervalEnded, Notice, Said, Single, TargetWatch, measure
+from leadline.trial import IntervalEnded, Notification, ScriptOutput, Single, TargetWatch, measure
 from leadline.trial.workloads import LoadWorkload
 
 
@@ -100,7 +100,7 @@ async def _measured(
         entries: list[dict[str, Any]] = []
         observers = (
             progress,
-            partial(_print_said, progress, output.json),
+            partial(_print_script_output, progress, output.json),
             partial(_tell_interval, progress, output.json, told),
         )
         ceiling = await calibrated(single.workload, output.calibrate, interrupt, progress)
@@ -118,21 +118,21 @@ async def _measured(
     return result, folder
 
 
-def _tell_interval(progress: Progress, json: bool, told: list[IntervalEnded], notice: Notice) -> None:
+def _tell_interval(progress: Progress, json: bool, told: list[IntervalEnded], notification: Notification) -> None:
     """An interval that has ended is a line on stderr, or a row of the document."""
-    if isinstance(notice, IntervalEnded):
-        told.append(notice)
+    if isinstance(notification, IntervalEnded):
+        told.append(notification)
         if not json:
-            progress.note(interval_line(notice.interval))
+            progress.note(interval_line(notification.interval))
 
 
-def _print_said(progress: Progress, json: bool, notice: Notice) -> None:
+def _print_script_output(progress: Progress, json: bool, notification: Notification) -> None:
     """What a script prints is for the user: on stdout, but where a document stands there."""
-    if isinstance(notice, Said):
+    if isinstance(notification, ScriptOutput):
         if json:
-            progress.note(notice.line)
+            progress.note(notification.line)
         else:
-            print(notice.line, flush=True)
+            print(notification.line, flush=True)
 
 
 def _code(result: TestResult, judged: list[TargetResult]) -> int:

@@ -1,7 +1,7 @@
 """One case on real hosts: set up, start together, collect, tear down; and a run, which is many of these in order.
 
-`Campaign` is a plan's whole run, `measure` a single measurement from this host. Both tell what happens as `notices`;
-progress bars, journals and JSON subscribe to them.
+`Campaign` is a plan's whole run, `measure` a single measurement from this host. Both send `notifications`; progress
+bars, journals and JSON subscribe to them.
 
 What belongs to a whole run is imported when it is first asked for: a single measurement needs no lab, no gateways and
 no tables, and starts in a fraction of the time.
@@ -11,15 +11,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from leadline.trial.interrupt import Interrupt
-from leadline.trial.notices import (
+from leadline.trial.notifications import (
     IntervalEnded,
     LiveFigures,
-    Notice,
+    Notification,
     Observer,
     PhaseBegan,
     RunBegan,
     RunEnded,
-    Said,
+    ScriptOutput,
     TestBegan,
     TestEnded,
     TrialBegan,
@@ -38,13 +38,13 @@ __all__ = [
     "Interrupt",
     "IntervalEnded",
     "LiveFigures",
-    "Notice",
+    "Notification",
     "Observer",
     "PhaseBegan",
     "RunBegan",
     "RunEnded",
     "RunOutcome",
-    "Said",
+    "ScriptOutput",
     "Single",
     "TargetWatch",
     "TestBegan",

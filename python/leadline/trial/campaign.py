@@ -20,7 +20,7 @@ from leadline.plan import Case, Plan, expected_seconds, schedule
 from leadline.report import render_html
 from leadline.trial.event_log import EventLog
 from leadline.trial.interrupt import Interrupt
-from leadline.trial.notices import Observer, RunBegan, RunEnded, TrialMeasured
+from leadline.trial.notifications import Observer, RunBegan, RunEnded, TrialMeasured
 from leadline.trial.profile import draw_profiles
 from leadline.trial.trial_runner import RunContext, run_trial
 from leadline.trial.unforeseen import unforeseen

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from leadline.agents import Event
 from leadline.contract.models import Heartbeat
-from leadline.trial.notices import Notice, Observer
+from leadline.trial.notifications import Notification, Observer
 
 
 class EventSink(Protocol):
@@ -32,7 +32,7 @@ class EventLog:
         observers: tuple[Observer, ...] = (),
         on_failed_observer: Callable[[Exception], None] | None = None,
     ) -> None:
-        """An observer that fails gets no more notices, and `on_failed_observer` its exception, which else raises."""
+        """A failed observer gets no more notifications; its exception goes to `on_failed_observer`, or is raised."""
         self._sink = sink
         self._observers = list(observers)
         self._on_failed_observer = on_failed_observer
@@ -56,11 +56,11 @@ class EventLog:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def tell(self, notice: Notice) -> None:
+    def tell(self, notification: Notification) -> None:
         """Tell those who watch."""
         for observer in tuple(self._observers):
             try:
-                observer(notice)
+                observer(notification)
             except Exception as error:
                 if self._on_failed_observer is None:
                     raise

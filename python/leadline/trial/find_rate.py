@@ -22,7 +22,7 @@ from leadline.plan import HttpTest
 from leadline.trial.capacity_search import Ending, Found, Limits, Stopped, search
 from leadline.trial.event_log import EventLog, EventSink
 from leadline.trial.interrupt import Interrupt
-from leadline.trial.notices import Observer
+from leadline.trial.notifications import Observer
 from leadline.trial.single import Single, measure
 
 Watching = Callable[[], AbstractContextManager[tuple[Observer, ...]]]

@@ -9,7 +9,7 @@ from leadline.analysis.model import Interval
 from leadline.analysis.running_intervals import RunningIntervals
 from leadline.contract.models import Finished, Progress
 from leadline.trial.event_log import EventLog
-from leadline.trial.notices import IntervalEnded
+from leadline.trial.notifications import IntervalEnded
 
 
 class IntervalFollower:

@@ -1,5 +1,6 @@
 """Live figures of a running load, from the events that come anyway: rates since the figures before, latencies of the
-last second, errors, connections, and how the generator is. Tells them as notices; measures nothing and keeps nothing.
+last second, errors, connections, and how the generator is. Sends them as notifications;
+measures nothing and keeps nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from leadline.analysis.histograms import DamagedHistogram, Histogram, decode, me
 from leadline.analysis.metrics import CENSORED
 from leadline.contract.models import FlowProgress, Progress, Standing
 from leadline.trial.event_log import EventLog
-from leadline.trial.notices import LiveFigures, Waiting
+from leadline.trial.notifications import LiveFigures, Waiting
 
 _PERIOD_S = 0.5
 # Of a fleet's clients.

@@ -18,7 +18,7 @@ from leadline.trial.event_log import EventLog
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.interval_follower import IntervalFollower
 from leadline.trial.live import Live
-from leadline.trial.notices import Said
+from leadline.trial.notifications import ScriptOutput
 from leadline.trial.tunnel_workload import longest_ms
 from leadline.trial.watch import Follower, TargetWatch
 from leadline.trial.workloads import LoadWorkload
@@ -132,7 +132,7 @@ def _longest_ms(work: LoadWorkload) -> int:
 def _pass_on(label: str, event_log: EventLog, host: str, event: Event) -> None:
     """What a script prints, while it is prepared too."""
     if isinstance(event, OutputLine) and (event.trial, event.task) == (label, TASK):
-        event_log.tell(Said(label, event.line))
+        event_log.tell(ScriptOutput(label, event.line))
 
 
 async def _stop_when_asked(label: str, hosts: Sequence[str], agents: Mapping[str, Agent], interrupt: Interrupt) -> None:

@@ -21,7 +21,7 @@ from leadline.plan.external_inputs import redacted
 from leadline.trial import load, server_process
 from leadline.trial.event_log import EventLog, EventSink
 from leadline.trial.interrupt import Interrupt
-from leadline.trial.notices import Observer, TestBegan, TestEnded
+from leadline.trial.notifications import Observer, TestBegan, TestEnded
 from leadline.trial.watch import TargetWatch
 from leadline.trial.workloads import LoadWorkload
 

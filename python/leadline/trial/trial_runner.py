@@ -18,7 +18,7 @@ from leadline.trial.environment import Environment
 from leadline.trial.event_log import EventLog
 from leadline.trial.fleet_tests import fleet_workload
 from leadline.trial.interrupt import Interrupt
-from leadline.trial.notices import PhaseBegan, TestBegan, TestEnded, TrialBegan, TrialEnded
+from leadline.trial.notifications import PhaseBegan, TestBegan, TestEnded, TrialBegan, TrialEnded
 from leadline.trial.profile import profiled
 from leadline.trial.tunnel_workload import FORGOTTEN_S
 from leadline.trial.unforeseen import unforeseen

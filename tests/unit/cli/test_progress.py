@@ -1,4 +1,4 @@
-"""The live view: what it draws of which notice, that it ends, and that it is silent where it should be."""
+"""The live view: what it draws of which notification, that it ends, and that it is silent where it should be."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from leadline.analysis.model import Metric, TestResult, Validity, Verdict
 from leadline.cli import run_single
 from leadline.cli.progress import Progress
 from leadline.plan import Case
-from leadline.trial import LiveFigures, RunBegan, Said, TestBegan, TestEnded, TrialBegan, TrialMeasured, Waiting
+from leadline.trial import LiveFigures, RunBegan, ScriptOutput, TestBegan, TestEnded, TrialBegan, TrialMeasured, Waiting
 
 LABEL = "c01/1/http"
 FULL = LiveFigures(
@@ -194,9 +194,9 @@ def test_without_a_terminal_nothing_is_drawn(capsys: pytest.CaptureFixture[str])
 
 def test_what_a_script_says_is_on_stdout_unless_a_document_is(capsys: pytest.CaptureFixture[str]) -> None:
     progress = Progress()
-    run_single._print_said(progress, json=False, notice=Said(LABEL, "a line [bold]"))
+    run_single._print_script_output(progress, json=False, notification=ScriptOutput(LABEL, "a line [bold]"))
     assert capsys.readouterr() == ("a line [bold]\n", "")
-    run_single._print_said(progress, json=True, notice=Said(LABEL, "a line [bold]"))
+    run_single._print_script_output(progress, json=True, notification=ScriptOutput(LABEL, "a line [bold]"))
     assert capsys.readouterr() == ("", "a line [bold]\n")
 
 

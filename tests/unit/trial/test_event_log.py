@@ -9,7 +9,7 @@ import pytest
 from leadline.contract.models import Heartbeat, Prepared
 from leadline.errors import DatasetError
 from leadline.trial.event_log import EventLog
-from leadline.trial.notices import Notice, RunEnded
+from leadline.trial.notifications import Notification, RunEnded
 
 
 def test_records_and_events_are_stamped_in_order() -> None:
@@ -48,7 +48,7 @@ def test_what_cannot_be_kept_is_told_to_nobody() -> None:
 
 
 def test_every_observer_is_told() -> None:
-    first: list[Notice] = []
-    second: list[Notice] = []
+    first: list[Notification] = []
+    second: list[Notification] = []
     EventLog([], (first.append, second.append)).tell(RunEnded("done"))
     assert first == second == [RunEnded("done")]

@@ -11,7 +11,7 @@ from hdrh.histogram import HdrHistogram
 
 from leadline.analysis import TestSpec, parse_targets
 from leadline.contract.models import FlowProgress, HistogramReport, Progress, Standing, Started, ThreadReport
-from leadline.trial import Interrupt, LiveFigures, Notice, TargetWatch
+from leadline.trial import Interrupt, LiveFigures, Notification, TargetWatch
 from leadline.trial.event_log import EventLog
 from leadline.trial.live import BusyThreads, Live
 from leadline.trial.watch import Follower
@@ -47,7 +47,7 @@ def progress(t_ns: int, answered: int, *reports: HistogramReport, stands: Standi
 
 def live_figures(*events: Progress, hosts: int = 1) -> LiveFigures:
     """What is told after the last of these, half a second after a start that lies in the past."""
-    told: list[Notice] = []
+    told: list[Notification] = []
     live = Live(LABEL, time.monotonic_ns() - 3600 * S, hosts, EventLog([], (told.append,)), 3700.0)
     for event in events:
         live._told_s = 0.0
@@ -84,7 +84,7 @@ def test_latencies_of_a_server_that_stands_still_go_away() -> None:
 
 
 def test_each_hosts_latencies_are_recent_by_its_own_clock() -> None:
-    told: list[Notice] = []
+    told: list[Notification] = []
     live = Live(LABEL, time.monotonic_ns() - 3600 * S, 2, EventLog([], (told.append,)), 3700.0)
     live.hear("here", progress(BEGAN_NS, 100, histogram("latency", [1_000_000])))
     live._told_s = 0.0

@@ -11,7 +11,7 @@ import pytest
 from leadline.analysis import analyse
 from leadline.dataset import JournalReader, RunFolder
 from leadline.plan import Trial, load_plan
-from leadline.trial import Campaign, Interrupt, Notice, TrialMeasured, campaign, conclude
+from leadline.trial import Campaign, Interrupt, Notification, TrialMeasured, campaign, conclude
 from leadline.trial.trial_runner import RunContext
 
 PLAN = """\
@@ -61,9 +61,9 @@ def run(spread: str, tmp_path: Path) -> tuple[list[TrialMeasured], RunFolder, tu
     plan = load_plan(tmp_path / "plan.yaml")
     small = Campaign(plan, plan.cases, tmp_path / "runs", ["leadline"])
     folder = small.prepare()
-    notices: list[Notice] = []
-    problems = asyncio.run(small.run(folder, Interrupt(), (notices.append,)))
-    return [notice for notice in notices if isinstance(notice, TrialMeasured)], folder, problems
+    notifications: list[Notification] = []
+    problems = asyncio.run(small.run(folder, Interrupt(), (notifications.append,)))
+    return [notification for notification in notifications if isinstance(notification, TrialMeasured)], folder, problems
 
 
 @pytest.mark.parametrize(("spread", "disagree"), [("10%", True), ("90%", False)])
@@ -74,11 +74,13 @@ def test_trial_is_told_with_the_verdict_that_the_plan_allows(
     told, folder, problems = run(spread, tmp_path)
     assert (len(told), problems) == (2, ())
     at_the_end = conclude(folder).analysis.trials
-    for trial, notice in zip(at_the_end, told, strict=True):
-        assert notice.label == trial.trial
-        assert [found.metrics for found in notice.results] == [found.metrics for found in trial.tests]
-        assert [found.validity.verdict for found in notice.results] == [found.validity.verdict for found in trial.tests]
-        codes = {reason.code for found in notice.results for reason in found.validity.reasons}
+    for trial, notification in zip(at_the_end, told, strict=True):
+        assert notification.label == trial.trial
+        assert [found.metrics for found in notification.results] == [found.metrics for found in trial.tests]
+        assert [found.validity.verdict for found in notification.results] == [
+            found.validity.verdict for found in trial.tests
+        ]
+        codes = {reason.code for found in notification.results for reason in found.validity.reasons}
         assert ("intervals-disagree" in codes) is disagree
 
 
@@ -96,7 +98,7 @@ def test_figures_of_a_trial_are_read_from_its_part_of_the_journal_and_not_kept_i
     monkeypatch.setattr(campaign, "analyse", note)
     told, _, problems = run("90%", tmp_path)
     assert problems == ()
-    assert read == [[notice.label] * 2 for notice in told] and len(read) == 2
+    assert read == [[notification.label] * 2 for notification in told] and len(read) == 2
 
 
 def test_failure_to_find_the_figures_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from leadline.dataset import RunFolder
 from leadline.errors import AgentLost, DatasetError
 from leadline.plan import load_plan
 from leadline.trial import Campaign, Interrupt, campaign, conclude, environment
-from leadline.trial.notices import Notice, TrialEnded
+from leadline.trial.notifications import Notification, TrialEnded
 from leadline.trial.unforeseen import unforeseen
 
 PLAN = """\
@@ -118,14 +118,14 @@ def test_a_log_that_cannot_be_written_is_said_so(tmp_path: Path) -> None:
 
 
 def test_a_display_that_fails_ends_no_trial_and_is_a_problem(run: Any) -> None:
-    told: list[Notice] = []
+    told: list[Notification] = []
 
-    def broken(_: Notice) -> None:
+    def broken(_: Notification) -> None:
         raise AttributeError("no such column")
 
     folder, problems = run(AgentLost("a", "x"), AgentLost("b", "x"), observers=(broken, told.append))
     assert [end["error"]["code"] for end in records(folder, "trial-end")] == ["agent_lost", "agent_lost"]
-    assert len([notice for notice in told if isinstance(notice, TrialEnded)]) == 2
+    assert len([notification for notification in told if isinstance(notification, TrialEnded)]) == 2
     [problem] = problems
     assert "AttributeError: no such column" in problem
     assert "no such column" in (folder.logs_path / "display-traceback.log").read_text()

@@ -107,7 +107,7 @@ class IntervalEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ScriptOutput:
     """A line that a load's script printed."""
 
     label: str
@@ -150,17 +150,17 @@ class RunEnded:
     status: str
 
 
-Notice = (
+Notification = (
     RunBegan
     | TrialBegan
     | PhaseBegan
     | TestBegan
     | LiveFigures
     | IntervalEnded
-    | Said
+    | ScriptOutput
     | TestEnded
     | TrialEnded
     | TrialMeasured
     | RunEnded
 )
-Observer = Callable[[Notice], None]
+Observer = Callable[[Notification], None]
