@@ -98,7 +98,7 @@ async def _searched(
             finally:
                 shown.clear()
 
-    def tell(trial: Trial) -> None:
+    def on_trial(trial: Trial) -> None:
         """Each trial is shown once: as a row of the result, or on stderr where that is a document."""
         taken.append(trial)
         if not output.json:
@@ -122,7 +122,7 @@ async def _searched(
             with Progress(quiet=quiet) as progress:
                 ceiling = await calibrated(search_target.workload, output.calibrate, interrupt, progress)
             search_target = replace(search_target, ceiling=ceiling)
-        answer = await Search(search_target, interrupt, journal, tell, watching).run()
+        answer = await Search(search_target, interrupt, journal, on_trial, watching).run()
     if folder is not None:
         finish_folder(folder)
     return answer, folder

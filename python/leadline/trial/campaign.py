@@ -56,7 +56,7 @@ class Campaign:
 
         with Journal(folder.journal_path) as journal:
             event_log = EventLog(journal, observers, tell_failure)
-            event_log.tell(RunBegan(len(trials), expected_seconds(trials)))
+            event_log.notify(RunBegan(len(trials), expected_seconds(trials)))
             context = RunContext(
                 event_log, interrupt, folder.path / "private", folder.logs_path, self.plan.observe_period_ms
             )
@@ -68,7 +68,7 @@ class Campaign:
                     try:
                         # From the disk: a trial's entries may take more memory than all of its figures.
                         entries = read_journal(folder.journal_path, begin_byte)
-                        event_log.tell(TrialMeasured(trial.label, self._results(entries)))
+                        event_log.notify(TrialMeasured(trial.label, self._results(entries)))
                     except Exception as error:  # what is shown on the way ends no run
                         tell_failure(error)
                     if ended == "interrupted" or interrupt.asked.is_set():
@@ -82,7 +82,7 @@ class Campaign:
                 problems.append(str(error))
                 with suppress(DatasetError):  # a line this short may still fit on a full disk
                     event_log.record("run-end", status=status)
-            event_log.tell(RunEnded(status))
+            event_log.notify(RunEnded(status))
         return tuple(problems)
 
     def _results(self, entries: Iterable[dict[str, Any]]) -> tuple[TestResult, ...]:

@@ -119,7 +119,7 @@ async def calibrate(load: HttpWorkload, interrupt: Interrupt) -> TestResult | No
         port = ready.https_port if secure else ready.http_port
         if port is None:
             return None
-        generator = await Agent.start(_GENERATOR, launch, sink=event_log.hear)
+        generator = await Agent.start(_GENERATOR, launch, sink=event_log.on_event)
         stack.push_async_callback(generator.close)
         clock = await generator.compare_clocks()
         event_log.record("clock", host=_GENERATOR, offset_ns=clock.offset_ns, bound_ns=clock.bound_ns)

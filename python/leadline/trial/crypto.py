@@ -48,14 +48,14 @@ async def measure_crypto(
     """
     machine: list[MachineSample] = []
 
-    def hear(_host: str, event: Event) -> None:
+    def on_event(_host: str, event: Event) -> None:
         if isinstance(event, ObservationEvent) and event.machine is not None:
             machine.append(event.machine)
         elif isinstance(event, Progress):
             for row in event.flows:
                 done(row.sent_units or 0)
 
-    agent = await Agent.start(HERE, Launch((str(agent_binary()),)), sink=hear)
+    agent = await Agent.start(HERE, Launch((str(agent_binary()),)), sink=on_event)
     folded = None
     try:
         if profile:

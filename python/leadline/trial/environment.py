@@ -211,13 +211,13 @@ async def observe_once_more(env: Environment, trial: str, period_ms: int, event_
     waiting = set(env.gateways)
     heard = asyncio.Event()
 
-    def hear(host: str, event: Event) -> None:
+    def on_event(host: str, event: Event) -> None:
         if isinstance(event, Observation) and event.trial == trial:
             waiting.discard(host)
         if not waiting:
             heard.set()
 
-    end = event_log.listen(hear)
+    end = event_log.listen(on_event)
     try:
         await observe(env, trial, period_ms, event_log)
         with suppress(TimeoutError):
@@ -259,7 +259,7 @@ def _server_addresses(lab: Lab) -> dict[int, str]:
 
 async def _start_agents(env: Environment, launches: Mapping[str, Launch], event_log: EventLog) -> None:
     async def start(name: str, launch: Launch) -> None:
-        env.agents[name] = await Agent.start(name, launch, sink=event_log.hear)
+        env.agents[name] = await Agent.start(name, launch, sink=event_log.on_event)
 
     async with asyncio.TaskGroup() as group:
         for name, launch in launches.items():

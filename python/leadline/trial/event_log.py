@@ -24,7 +24,7 @@ class EventSink(Protocol):
 
 
 class EventLog:
-    """Stamps, keeps and passes on."""
+    """Adds a time to each entry, appends it to the sink, and passes it to listeners and observers."""
 
     def __init__(
         self,
@@ -39,11 +39,11 @@ class EventLog:
         self._listeners: list[Callable[[str, Event], None]] = []
 
     def record(self, record: str, **fields: Any) -> None:
-        """Write one record of the controller's down."""
+        """Append one record of the controller to the journal."""
         self._sink.append({"record": record, "at_ns": time.monotonic_ns(), **fields})
 
-    def hear(self, host: str, event: Event) -> None:
-        """Write one event of an agent down, then let the test that runs look at it."""
+    def on_event(self, host: str, event: Event) -> None:
+        """Append one event of an agent to the journal, then pass it to the listeners."""
         # A heartbeat says "alive" to the fleet, and nothing to a reader of figures.
         if not isinstance(event, Heartbeat):
             line: Mapping[str, Any] = event.model_dump(mode="python")
@@ -56,8 +56,8 @@ class EventLog:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def tell(self, notification: Notification) -> None:
-        """Tell those who watch."""
+    def notify(self, notification: Notification) -> None:
+        """Pass the notification to every observer."""
         for observer in tuple(self._observers):
             try:
                 observer(notification)

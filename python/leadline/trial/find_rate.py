@@ -178,7 +178,7 @@ class Search:
     interrupt: Interrupt
     sink: EventSink | None
     """Where everything that is measured is kept, if it is."""
-    tell: Callable[[Trial], None] = lambda _: None
+    on_trial: Callable[[Trial], None] = lambda _: None
     """Called with each trial that was taken."""
     watching: Watching = lambda: nullcontext(())
     _trials: list[Trial] = field(default_factory=list)
@@ -237,7 +237,7 @@ class Search:
             raise Stopped(Ending.INTERRUPTED)
         trial = self.search_target.judge(result, rate_per_s, duration_s)
         self._trials.append(trial)
-        self.tell(trial)
+        self.on_trial(trial)
         return trial
 
     async def _measure(self, rate_per_s: float | None, steady_s: float | None) -> TestResult:

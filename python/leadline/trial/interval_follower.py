@@ -31,20 +31,20 @@ class IntervalFollower:
         self._running = set(offsets_ns)
         self._end_ns = start_at_ns
 
-    def hear(self, host: str, event: Event) -> None:
+    def on_event(self, host: str, event: Event) -> None:
         """Take an event; what concerns no counter is passed over."""
         if not isinstance(event, Progress | Finished) or event.trial != self._label:
             return
         offset_ns = self._offsets_ns.get(host, 0)
         if isinstance(event, Progress):
-            self._tell(self._intervals.take(host, event.t_ns - offset_ns, event.model_dump(mode="python")))
+            self._publish(self._intervals.take(host, event.t_ns - offset_ns, event.model_dump(mode="python")))
             return
         ends_ns = [flow.end_ns - offset_ns for flow in event.outcome.flows if flow.end_ns is not None]
         self._end_ns = max([self._end_ns, *ends_ns])
         self._running.discard(host)
         if not self._running:
-            self._tell(self._intervals.end(self._end_ns))
+            self._publish(self._intervals.end(self._end_ns))
 
-    def _tell(self, intervals: Iterable[Interval]) -> None:
+    def _publish(self, intervals: Iterable[Interval]) -> None:
         for interval in intervals:
             self._event_log.tell(IntervalEnded(self._label, self._start_at_ns, interval))

@@ -17,7 +17,7 @@ from leadline.errors import AgentLost, LeadlineError, TaskFailed
 from leadline.trial.event_log import EventLog
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.interval_follower import IntervalFollower
-from leadline.trial.live import Live
+from leadline.trial.live_metrics import LiveMetrics
 from leadline.trial.notifications import ScriptOutput
 from leadline.trial.tunnel_workload import longest_ms
 from leadline.trial.watch import Follower, TargetWatch
@@ -69,18 +69,18 @@ async def run(
         hosts = list(load.workloads)
         event_log.record("test-begin", label=load.label, test=load.test, hosts=hosts, start_at_ns=start_at_ns)
         longest_s = max(_longest_ms(work) for work in load.workloads.values()) / 1000
-        live = Live(load.label, start_at_ns, len(ready), event_log, longest_s)
-        stack.callback(event_log.listen(live.hear))
+        live = LiveMetrics(load.label, start_at_ns, len(ready), event_log, longest_s)
+        stack.callback(event_log.listen(live.on_event))
         if load.watch is not None:
             offsets_ns = {host: clocks[host].offset_ns for host in ready}
             follow = Follower(load.label, TestSpec.read(load.test), offsets_ns, load.watch, interrupt)
-            stack.callback(event_log.listen(follow.hear))
+            stack.callback(event_log.listen(follow.on_event))
         if load.interval_ms is not None:
             offsets_ns = {host: clocks[host].offset_ns for host in ready}
             spec = TestSpec.read(load.test)
             intervals = RunningIntervals(spec, start_at_ns, load.interval_ms * 1_000_000)
             told = IntervalFollower(load.label, intervals, start_at_ns, offsets_ns, event_log)
-            stack.callback(event_log.listen(told.hear))
+            stack.callback(event_log.listen(told.on_event))
         stopper = asyncio.create_task(_stop_when_asked(load.label, ready, agents, interrupt))
         stack.callback(stopper.cancel)
         try:
@@ -132,7 +132,7 @@ def _longest_ms(work: LoadWorkload) -> int:
 def _pass_on(label: str, event_log: EventLog, host: str, event: Event) -> None:
     """What a script prints, while it is prepared too."""
     if isinstance(event, OutputLine) and (event.trial, event.task) == (label, TASK):
-        event_log.tell(ScriptOutput(label, event.line))
+        event_log.notify(ScriptOutput(label, event.line))
 
 
 async def _stop_when_asked(label: str, hosts: Sequence[str], agents: Mapping[str, Agent], interrupt: Interrupt) -> None:

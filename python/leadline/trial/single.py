@@ -86,13 +86,13 @@ async def measure(
     event_log.record("trial-begin", trial=trial, case=single.case, repeat=1, parameters=dict(single.parameters))
     if single.ceiling is not None:
         event_log.record("ceiling", host=HERE, per_s=single.ceiling.per_s, extrapolated=single.ceiling.extrapolated)
-    agent = await Agent.start(HERE, Launch((str(agent_binary()),)), sink=event_log.hear)
+    agent = await Agent.start(HERE, Launch((str(agent_binary()),)), sink=event_log.on_event)
     failure: LeadlineError | None = None
     try:
         clock = await agent.compare_clocks()
         event_log.record("clock", host=HERE, offset_ns=clock.offset_ns, bound_ns=clock.bound_ns)
         await agent.observe(name, _OBSERVE_PERIOD_MS, True)
-        event_log.tell(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
+        event_log.notify(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
         what = load.Load(name, test.model_dump(), {HERE: single.workload}, single.watch, single.interval_ms)
         with server_process.watched(single.server_pid, event_log, name):
             await load.run(what, {HERE: agent}, {HERE: clock}, event_log, interrupt)
@@ -103,7 +103,7 @@ async def measure(
     status = "failed" if failure else "interrupted" if interrupt.asked.is_set() else "done"
     cause = str(failure) if failure else interrupt.why
     event_log.record("test-end", label=name, status=status, error=cause)
-    event_log.tell(TestEnded(name, test.name, status, cause))
+    event_log.notify(TestEnded(name, test.name, status, cause))
     event_log.record("trial-end", trial=trial, status=status, error=None)
     if single.alone:
         event_log.record("run-end", status=status)

@@ -56,7 +56,7 @@ async def run_trial(trial: Trial, number: int, context: RunContext) -> str:
         for axis, value in case.parameters.items()
     }
     event_log.record("trial-begin", trial=trial.label, case=case.id, repeat=trial.repeat, parameters=parameters)
-    event_log.tell(TrialBegan(trial.label, number, case, trial.repeat))
+    event_log.notify(TrialBegan(trial.label, number, case, trial.repeat))
     status = "done"
     error: LeadlineError | None = None
     try:
@@ -73,7 +73,7 @@ async def run_trial(trial: Trial, number: int, context: RunContext) -> str:
         status, error = "failed", _named(failure, trial, context.logs)
     problem = {"code": error.code, "message": str(error)} if error else None
     event_log.record("trial-end", trial=trial.label, status=status, error=problem)
-    event_log.tell(TrialEnded(trial.label, status, str(error) if error else None))
+    event_log.notify(TrialEnded(trial.label, status, str(error) if error else None))
     return status
 
 
@@ -173,7 +173,7 @@ async def _test(test: Test, label: str, up: _Up, env: Environment, context: RunC
     else:
         workloads = {client: workload(test, address, key=env.key) for client in able}
     await environment.observe(env, name, context.observe_period_ms, event_log)
-    event_log.tell(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
+    event_log.notify(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
     status, error = "done", None
     try:
         async with profiled(name, up.profiled, env):
@@ -191,7 +191,7 @@ async def _test(test: Test, label: str, up: _Up, env: Environment, context: RunC
     finally:
         text = str(error) if error else None
         event_log.record("test-end", label=name, status=status, error=text)
-        event_log.tell(TestEnded(name, test.name, status, text))
+        event_log.notify(TestEnded(name, test.name, status, text))
 
 
 async def _watched(course: Coroutine[Any, Any, None], up: _Up, env: Environment, interrupt: Interrupt) -> None:
@@ -225,7 +225,7 @@ _ORDERLY_END_S = 8.0
 @asynccontextmanager
 async def _phase(event_log: EventLog, label: str, phase: str) -> AsyncIterator[None]:
     event_log.record("phase", trial=label, phase=phase, edge="begin")
-    event_log.tell(PhaseBegan(label, phase))
+    event_log.notify(PhaseBegan(label, phase))
     try:
         yield
     finally:

@@ -20,7 +20,7 @@ from leadline.analysis.validity import SATURATED_BUSY, late_allowed_us
 from leadline.contract.models import Finished, Progress, Started
 from leadline.plan.targets import Target
 from leadline.trial.interrupt import Interrupt
-from leadline.trial.live import BusyThreads
+from leadline.trial.live_metrics import BusyThreads
 
 GRACE_S = 2.0
 _PERIOD_NS = 1_000_000_000
@@ -62,7 +62,7 @@ class Follower:
         self._threads = BusyThreads()
         self._next_look_ns: int | None = None
 
-    def hear(self, host: str, event: Event) -> None:
+    def on_event(self, host: str, event: Event) -> None:
         """Take an event; what concerns no figure is passed over."""
         if not isinstance(event, Started | Progress | Finished) or event.trial != self._label:
             return

@@ -16,7 +16,7 @@ def test_records_and_events_are_stamped_in_order() -> None:
     sink: list[dict[str, Any]] = []
     event_log = EventLog(sink)
     event_log.record("phase", trial="c01/1", phase="build", edge="begin")
-    event_log.hear("gateway", Prepared(trial="c01/1/setup", task="serve", t_ns=5))
+    event_log.on_event("gateway", Prepared(trial="c01/1/setup", task="serve", t_ns=5))
     assert [entry.get("record") or entry["host"] for entry in sink] == ["phase", "gateway"]
     assert sink[0]["phase"] == "build"
     assert (sink[1]["event"]["type"], sink[1]["event"]["t_ns"]) == ("prepared", 5)
@@ -28,9 +28,9 @@ def test_heartbeats_are_heard_and_not_kept() -> None:
     heard: list[str] = []
     event_log = EventLog(sink)
     end = event_log.listen(lambda host, event: heard.append(f"{host} {event.type}"))
-    event_log.hear("client1", Heartbeat(t_ns=1))
+    event_log.on_event("client1", Heartbeat(t_ns=1))
     end()
-    event_log.hear("client1", Heartbeat(t_ns=2))
+    event_log.on_event("client1", Heartbeat(t_ns=2))
     assert (sink, heard) == ([], ["client1 heartbeat"])
 
 
@@ -43,12 +43,12 @@ def test_what_cannot_be_kept_is_told_to_nobody() -> None:
     event_log = EventLog(Full())
     event_log.listen(lambda host, _event: heard.append(host))
     with pytest.raises(DatasetError):
-        event_log.hear("client1", Prepared(trial="c01/1/x", task="load", t_ns=1))
+        event_log.on_event("client1", Prepared(trial="c01/1/x", task="load", t_ns=1))
     assert heard == []
 
 
 def test_every_observer_is_told() -> None:
     first: list[Notification] = []
     second: list[Notification] = []
-    EventLog([], (first.append, second.append)).tell(RunEnded("done"))
+    EventLog([], (first.append, second.append)).notify(RunEnded("done"))
     assert first == second == [RunEnded("done")]

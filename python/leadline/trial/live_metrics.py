@@ -1,6 +1,5 @@
 """Live figures of a running load, from the events that come anyway: rates since the figures before, latencies of the
-last second, errors, connections, and how the generator is. Sends them as notifications;
-measures nothing and keeps nothing.
+last second, errors, connections, and how the generator is. Sends them as notifications; measures and keeps nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _MOST_HOSTS_READ = 4
 _SHORTEST_ACCOUNT_S = 0.1
 
 
-class Live:
+class LiveMetrics:
     """Over all clients of one load."""
 
     def __init__(self, label: str, start_at_ns: int, hosts: int, event_log: EventLog, longest_s: float) -> None:
@@ -46,7 +45,7 @@ class Live:
         self._told_s = 0.0
         self._before: tuple[int, int] = (0, 0)
 
-    def hear(self, host: str, event: Event) -> None:
+    def on_event(self, host: str, event: Event) -> None:
         """Take a progress event; tells the figures twice a second."""
         if not isinstance(event, Progress) or event.trial != self._label:
             return
@@ -60,7 +59,7 @@ class Live:
         elapsed_s = (time.monotonic_ns() - self._start_at_ns) / 1e9
         since_s = elapsed_s - self._told_s
         if since_s >= _PERIOD_S:
-            self._tell(elapsed_s, since_s)
+            self._publish(elapsed_s, since_s)
 
     def _read(self, host: str, event: Progress) -> None:
         """Take what the event hands over, and forget what is old by its time, be there anything new or not."""
@@ -81,7 +80,7 @@ class Live:
         """The last second's, of all hosts."""
         return merge(one for (_, name), kept in self._recent.items() if name == metric for _, one in kept)
 
-    def _tell(self, elapsed_s: float, since_s: float) -> None:
+    def _publish(self, elapsed_s: float, since_s: float) -> None:
         # A flow's bytes are received on one side only, requests' answers on the client's.
         totals = [0, 0]
         for host, flow in {key[:2] for key in self._latest}:

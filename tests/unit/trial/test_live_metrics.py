@@ -13,7 +13,7 @@ from leadline.analysis import TestSpec, parse_targets
 from leadline.contract.models import FlowProgress, HistogramReport, Progress, Standing, Started, ThreadReport
 from leadline.trial import Interrupt, LiveFigures, Notification, TargetWatch
 from leadline.trial.event_log import EventLog
-from leadline.trial.live import BusyThreads, Live
+from leadline.trial.live_metrics import BusyThreads, LiveMetrics
 from leadline.trial.watch import Follower
 
 LABEL, S = "c01/1/http", 1_000_000_000
@@ -48,10 +48,10 @@ def progress(t_ns: int, answered: int, *reports: HistogramReport, stands: Standi
 def live_figures(*events: Progress, hosts: int = 1) -> LiveFigures:
     """What is told after the last of these, half a second after a start that lies in the past."""
     told: list[Notification] = []
-    live = Live(LABEL, time.monotonic_ns() - 3600 * S, hosts, EventLog([], (told.append,)), 3700.0)
+    live = LiveMetrics(LABEL, time.monotonic_ns() - 3600 * S, hosts, EventLog([], (told.append,)), 3700.0)
     for event in events:
         live._told_s = 0.0
-        live.hear("here", event)
+        live.on_event("here", event)
     (*_, last) = told
     assert isinstance(last, LiveFigures)
     return last
@@ -85,10 +85,10 @@ def test_latencies_of_a_server_that_stands_still_go_away() -> None:
 
 def test_each_hosts_latencies_are_recent_by_its_own_clock() -> None:
     told: list[Notification] = []
-    live = Live(LABEL, time.monotonic_ns() - 3600 * S, 2, EventLog([], (told.append,)), 3700.0)
-    live.hear("here", progress(BEGAN_NS, 100, histogram("latency", [1_000_000])))
+    live = LiveMetrics(LABEL, time.monotonic_ns() - 3600 * S, 2, EventLog([], (told.append,)), 3700.0)
+    live.on_event("here", progress(BEGAN_NS, 100, histogram("latency", [1_000_000])))
     live._told_s = 0.0
-    live.hear("there", progress(BEGAN_NS + 900 * S, 100, histogram("latency", [3_000_000])))
+    live.on_event("there", progress(BEGAN_NS + 900 * S, 100, histogram("latency", [3_000_000])))
     (*_, last) = told
     assert isinstance(last, LiveFigures)
     assert last.latency_p50_us == pytest.approx(1000, rel=1e-3)
@@ -174,9 +174,9 @@ async def follow(targets: list[str], *events: Progress, **test: Any) -> tuple[Ta
     interrupt = Interrupt()
     spec = TestSpec.read({"name": "http", "kind": "http", "duration_ms": 60_000, "interval_ms": 100, **test})
     follower = Follower(LABEL, spec, {"here": 0}, watch, interrupt)
-    follower.hear("here", Started(trial=LABEL, task="load", due_ns=BEGAN_NS, t_ns=BEGAN_NS))
+    follower.on_event("here", Started(trial=LABEL, task="load", due_ns=BEGAN_NS, t_ns=BEGAN_NS))
     for event in events:
-        follower.hear("here", event)
+        follower.on_event("here", event)
         await asyncio.sleep(0)
     return watch, interrupt
 
