@@ -4,11 +4,11 @@ The same input gives the same findings. `analyse` reads a run's journal entries,
 left; `model` has the records that both give.
 """
 
-from leadline.analysis.gather import TestData
-from leadline.analysis.measure import analyse_test
 from leadline.analysis.rows import result_rows
 from leadline.analysis.run import analyse
-from leadline.analysis.spec import TestSpec
 from leadline.analysis.targets import judge, parse_targets
+from leadline.analysis.test_analysis import analyse_test
+from leadline.analysis.test_data import TestData
+from leadline.analysis.test_spec import TestSpec
 
 __all__ = ["TestData", "TestSpec", "analyse", "analyse_test", "judge", "parse_targets", "result_rows"]

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from leadline.analysis.flows import Flow
-from leadline.analysis.gather import HostSample, TestData
 from leadline.analysis.model import Reason, Verdict
+from leadline.analysis.test_data import HostSample, TestData
 
 NOT_CROSSED = "gateway-not-crossed"
 UNKNOWN = "gateway-counters-unknown"

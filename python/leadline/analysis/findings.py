@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from leadline.analysis import validity
-from leadline.analysis.gather import TestData
 from leadline.analysis.model import (
     JournalDamage,
     Reason,
@@ -18,6 +17,7 @@ from leadline.analysis.model import (
     Validity,
     Verdict,
 )
+from leadline.analysis.test_data import TestData
 from leadline.analysis.validity import JOURNAL_DAMAGED
 
 # What the design allows observing to cost, as a share of one CPU.

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from leadline.analysis.gather import TestData
 from leadline.analysis.metrics import Histograms, counter
 from leadline.analysis.metrics import busy_s as worked_s
 from leadline.analysis.model import Reason, Verdict
+from leadline.analysis.test_data import TestData
 from leadline.analysis.tunnels import client_rows, server_readings
 
 Account = tuple[int, Mapping[str, Any]]

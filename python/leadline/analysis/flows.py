@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from leadline.analysis.gather import FlowKey, Point, TestData
+from leadline.analysis.test_data import FlowKey, Point, TestData
 
 Report = Mapping[str, Any]
 

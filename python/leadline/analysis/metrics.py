@@ -12,10 +12,10 @@ from typing import Any
 
 from leadline.analysis.durations import Figure, Sample
 from leadline.analysis.flows import Flow
-from leadline.analysis.gather import TestData
 from leadline.analysis.histograms import EMPTY, DamagedHistogram, Histogram, decode, merge
 from leadline.analysis.model import ClientStatistics, Generator, Metric, Window
-from leadline.analysis.spec import TestSpec
+from leadline.analysis.test_data import TestData
+from leadline.analysis.test_spec import TestSpec
 from leadline.analysis.window import rate_columns, rate_per_s
 from leadline.plan.percentiles import histogram_of, percentile_of
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from leadline.analysis.durations import distribution
 from leadline.analysis.flows import Flow
-from leadline.analysis.gather import TestData
 from leadline.analysis.metrics import (
     Histograms,
     counter,
@@ -25,6 +24,7 @@ from leadline.analysis.metrics import (
     window_rates,
 )
 from leadline.analysis.model import Distribution, Metric, Window
+from leadline.analysis.test_data import TestData
 from leadline.analysis.validity import leftover
 from leadline.plan.percentiles import histogram_of
 

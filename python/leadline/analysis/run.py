@@ -18,9 +18,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from leadline.analysis import findings, machine, scaling_figures
-from leadline.analysis.gather import DEFAULT_STABILITY_SPREAD, HostSample, ServerReading, TestData
-from leadline.analysis.measure import analyse_test
+from leadline.analysis import findings, host_metrics, scaling_figures
 from leadline.analysis.model import (
     Ceiling,
     ClientBringUp,
@@ -31,8 +29,10 @@ from leadline.analysis.model import (
     TrialResult,
 )
 from leadline.analysis.repeats import summarise
-from leadline.analysis.spec import TestSpec
 from leadline.analysis.targets import judge_summaries, parse_targets
+from leadline.analysis.test_analysis import analyse_test
+from leadline.analysis.test_data import DEFAULT_STABILITY_SPREAD, HostSample, ServerReading, TestData
+from leadline.analysis.test_spec import TestSpec
 from leadline.dataset import HostClocks, JournalReader, reads_strictly
 from leadline.errors import PlanError
 from leadline.plan.field_types import validate_input
@@ -203,7 +203,7 @@ class _Reading:
             targets = findings.undecided(plan.get("targets") or ())
         given = self._manifest.get("hosts")
         hosts = {**(given if isinstance(given, Mapping) else {}), **self._facts}
-        observer = machine.observer_shares(self._lives)
+        observer = host_metrics.observer_shares(self._lives)
         found = RunAnalysis(
             run_id=str(self._manifest.get("run_id") or ""),
             name=str(self._manifest.get("name") or plan.get("name") or ""),

@@ -14,7 +14,7 @@ from leadline.analysis.durations import Figure, Sample
 from leadline.analysis.histograms import DamagedHistogram, Histogram, decode, merge
 from leadline.analysis.metrics import CENSORED
 from leadline.analysis.model import Interval, Window
-from leadline.analysis.spec import TestSpec
+from leadline.analysis.test_spec import TestSpec
 
 NS_PER_S = 1e9
 # Both sides tell every 100 ms, the peer over the network: this long after an interval's end its readings are there.

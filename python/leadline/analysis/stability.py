@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leadline.analysis.flows import Flow
-from leadline.analysis.gather import TestData
 from leadline.analysis.model import Reason, Verdict, Window
+from leadline.analysis.test_data import TestData
 from leadline.analysis.window import rate_columns
 
 # Ten parts: enough for a standard deviation and a test of halves, few enough that one slow interval of 100 ms in a

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from leadline.analysis import machine
+from leadline.analysis import host_metrics
 from leadline.analysis.durations import distribution
 from leadline.analysis.flows import Flow
-from leadline.analysis.gather import ServerReading, TestData
 from leadline.analysis.metrics import LATENCY_PERCENTILES, Histograms, counter, received_units, sum_of_flows, times
 from leadline.analysis.model import Distribution, FleetFindings, Metric, Misfortune, Series, Window
 from leadline.analysis.overload import overload
+from leadline.analysis.test_data import ServerReading, TestData
 from leadline.analysis.window import byte_curves, rate_per_s, unit_curves
 
 STEPS = ("connect", "answer", "tls", "keys", "push", "first_data")
@@ -238,7 +238,7 @@ def server_readings(data: TestData) -> list[ServerReading]:
     observed the system under test."""
     if data.server_readings:
         return data.server_readings
-    host, names = machine.gateway_of(data), set(data.sut_processes)
+    host, names = host_metrics.gateway_of(data), set(data.sut_processes)
     found = []
     for sample in data.samples.get(host or "", []):
         own = [process for process in sample.processes if process.name in names]

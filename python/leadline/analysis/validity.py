@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from leadline.analysis import crossing, fleet_validity, machine, stability
+from leadline.analysis import crossing, fleet_validity, host_metrics, stability
 from leadline.analysis.flows import Flow
-from leadline.analysis.gather import TestData
 from leadline.analysis.metrics import PRIMARY, Histograms, busy_s, counter, error_counts, generators_late_p99_us
 from leadline.analysis.model import Ceiling, Reason, Validity, Verdict, Window
-from leadline.analysis.spec import TestSpec
+from leadline.analysis.test_data import TestData
+from leadline.analysis.test_spec import TestSpec
 from leadline.analysis.window import rate_columns, rate_per_s
 
 Finding = tuple[Verdict, Reason]
@@ -383,8 +383,8 @@ def _answering_figures(outcome: Mapping[str, Any]) -> bool:
 
 def _notes(data: TestData, flows: Sequence[Flow], window: Window | None, histograms: Histograms) -> Iterator[Reason]:
     """What a reader should know and what changes no verdict."""
-    host = machine.gateway_of(data) or next(iter(data.hosts), None)
-    together = machine.neighbours(data, host)
+    host = host_metrics.gateway_of(data) or next(iter(data.hosts), None)
+    together = host_metrics.neighbours(data, host)
     if len(together) > 1:
         yield _shared_cpus(data, host, together, window)
     yield from _undone(data)
@@ -444,11 +444,11 @@ def _is_many(count: int, whole: int | None) -> bool:
 
 def _saturated_machine(data: TestData, window: Window | None) -> Iterator[Finding]:
     """Hosts of one machine that have used it up: whichever of them was the limit, none had its CPUs to itself."""
-    host = machine.gateway_of(data) or next(iter(data.hosts), None)
-    if data.spec.paced or window is None or len(machine.neighbours(data, host)) < 2:
+    host = host_metrics.gateway_of(data) or next(iter(data.hosts), None)
+    if data.spec.paced or window is None or len(host_metrics.neighbours(data, host)) < 2:
         return
-    samples = machine.machine_samples(data, host)
-    busy = machine.busy_percent(machine.cpu_percent(samples, window), samples)
+    samples = host_metrics.machine_samples(data, host)
+    busy = host_metrics.busy_percent(host_metrics.cpu_percent(samples, window), samples)
     cpus = samples[-1].cpus if samples else None
     if busy is not None and cpus and busy >= 100 * cpus * SATURATED_BUSY:
         text = (
@@ -458,11 +458,11 @@ def _saturated_machine(data: TestData, window: Window | None) -> Iterator[Findin
 
 
 def _shared_cpus(data: TestData, host: str | None, together: set[str], window: Window | None) -> Reason:
-    samples = machine.machine_samples(data, host)
-    used = machine.cpu_percent(samples, window) if window is not None else {}
+    samples = host_metrics.machine_samples(data, host)
+    used = host_metrics.cpu_percent(samples, window) if window is not None else {}
     cpus = samples[-1].cpus if samples else data.facts.get(host or "", {}).get("cpus")
     text = f"{len(together)} hosts are on one machine and share its {cpus or 'unknown number of'} CPUs"
-    busy = machine.busy_percent(used, samples)
+    busy = host_metrics.busy_percent(used, samples)
     if busy is not None and cpus:
         text += f", which were {busy / cpus:.0f} % busy"
     return Reason("shared-cpus", text)

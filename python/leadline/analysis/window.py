@@ -14,7 +14,7 @@ import numpy as np
 
 from leadline.analysis.flows import Curve, Flow
 from leadline.analysis.model import Interval, Window
-from leadline.analysis.spec import TestSpec
+from leadline.analysis.test_spec import TestSpec
 
 NS_PER_S = 1e9
 

@@ -13,9 +13,9 @@ from typing import Any
 from leadline.agents import Event
 from leadline.analysis import TestData, TestSpec
 from leadline.analysis.histograms import EMPTY, DamagedHistogram, Histogram, decode, merge
-from leadline.analysis.measure import figures_so_far
 from leadline.analysis.model import Metric, TargetResult
 from leadline.analysis.targets import missed_so_far
+from leadline.analysis.test_analysis import figures_so_far
 from leadline.analysis.validity import SATURATED_BUSY, late_allowed_us
 from leadline.contract.models import Finished, Progress, Started
 from leadline.plan.targets import Target

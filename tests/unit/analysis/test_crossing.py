@@ -10,8 +10,8 @@ from made_journals import finished as finished_event
 from made_journals import flow as flow_report
 
 from leadline.analysis import TestData, analyse
-from leadline.analysis.measure import analyse_test
 from leadline.analysis.model import Reason, Verdict
+from leadline.analysis.test_analysis import analyse_test
 
 MOVED = 10_000_000
 """Payload of `steady_test`, bytes."""

@@ -6,7 +6,7 @@ from made_fleets import client, fleet, fleet_outcome
 from made_journals import EPOCH_NS, S, finished, flow, test_data
 
 from leadline.analysis.fleet_validity import gaps, notes
-from leadline.analysis.gather import ServerReading
+from leadline.analysis.test_data import ServerReading
 
 
 def test_a_server_whose_process_was_watched_is_no_unknown() -> None:

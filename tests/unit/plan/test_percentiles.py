@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leadline.analysis import parse_targets
-from leadline.analysis.spec import TestSpec
+from leadline.analysis.test_spec import TestSpec
 from leadline.errors import PlanError
 from leadline.plan import HttpTest, RrTest
 from leadline.plan.field_types import validate_input

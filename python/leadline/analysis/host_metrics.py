@@ -12,8 +12,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from leadline.analysis.gather import CPU_KINDS, HostSample, TestData
 from leadline.analysis.model import Series, ServerStatistics, Window
+from leadline.analysis.test_data import CPU_KINDS, HostSample, TestData
 
 # Who a test's server table is about, the first that there is.
 GATEWAYS = ("gateway", "gateway-b", "gateway-a")

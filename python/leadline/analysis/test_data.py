@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from leadline.analysis.model import Ceiling, ClientBringUp
-from leadline.analysis.spec import TestSpec
+from leadline.analysis.test_spec import TestSpec
 from leadline.plan.limits import StabilityLimit
 
 CPU_KINDS = ("user", "system", "softirq", "irq", "steal", "iowait", "idle")

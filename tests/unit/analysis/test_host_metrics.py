@@ -8,8 +8,8 @@ import pytest
 from made_journals import EPOCH_NS, S, facts, observation, process, steady_test
 
 from leadline.analysis import TestData, analyse_test
-from leadline.analysis.gather import CPU_KINDS, HostSample
-from leadline.analysis.machine import observer_shares
+from leadline.analysis.host_metrics import observer_shares
+from leadline.analysis.test_data import CPU_KINDS, HostSample
 
 
 def watched(step_s: float = 0.1, host: str = "gateway", **changes: float) -> TestData:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from leadline.analysis import fleet_validity, machine, metrics, requests, tunnels, validity, window
+from leadline.analysis import fleet_validity, host_metrics, metrics, requests, tunnels, validity, window
 from leadline.analysis import histograms as hdr
 from leadline.analysis.durations import Sample, curve
 from leadline.analysis.flows import Flow, build_flows
-from leadline.analysis.gather import TestData
 from leadline.analysis.histograms import DamagedHistogram
 from leadline.analysis.model import Distribution, Generator, Interval, Metric, Percentiles, Series, TestResult, Window
+from leadline.analysis.test_data import TestData
 from leadline.plan.targets import has_metric
 
 # Order of the latency curves; the first is the one that pages show by default.
@@ -49,9 +49,9 @@ def analyse_test(data: TestData) -> TestResult:
         errors=metrics.error_counts(data),
         intervals=intervals,
         clients=metrics.client_statistics(flows, steady, _through_a_fleet(data)),
-        server=machine.server_statistics(data, steady),
+        server=host_metrics.server_statistics(data, steady),
         percentiles=_curves(merged),
-        series=(*lines, *machine.series(data, steady)),
+        series=(*lines, *host_metrics.series(data, steady)),
         error_examples=metrics.error_examples(data),
         distributions=_distributions(data, steady, merged),
         fleet=tunnels.findings(data),
