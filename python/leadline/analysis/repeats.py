@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from leadline.analysis import stability, validity
-from leadline.analysis.confidence import t_quantile
 from leadline.analysis.metrics import PRIMARY
 from leadline.analysis.model import Metric, Reason, Summary, TestResult, Validity, Verdict
+from leadline.analysis.scaling import t_quantile
 
 LEAST_REPEATS = 2
 """How many repeats that came to their end still make a figure where others did not."""

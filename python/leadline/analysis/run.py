@@ -18,7 +18,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from leadline.analysis import findings, host_metrics, scaling_figures
+from leadline.analysis import findings, host_metrics, scaling
 from leadline.analysis.model import (
     Ceiling,
     ClientBringUp,
@@ -225,7 +225,7 @@ class _Reading:
             observer_cpu_share=observer,
             journal=damage,
         )
-        return replace(found, scaling=scaling_figures.of_run(found))
+        return replace(found, scaling=scaling.of_run(found))
 
     def _event(self, entry: Record, event: Record) -> None:
         host = entry["host"]

@@ -11,7 +11,7 @@ from typing import Any
 
 from leadline.analysis import judge, parse_targets
 from leadline.analysis.model import Metric, Scaling, TargetResult, TestResult
-from leadline.analysis.scaling_figures import Point, of_fleets
+from leadline.analysis.scaling import Point, of_fleets
 from leadline.cli.output import finish_folder, print_all, print_json, result_document, say_error, say_note, targets_code
 from leadline.cli.progress import watched
 from leadline.cli.single_args import OutputOptions

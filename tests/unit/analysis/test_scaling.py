@@ -1,14 +1,19 @@
-"""Exponents that are known beforehand: found, bounded by their interval, and doubted where there is too little."""
+"""Exponents that are known beforehand are found, bounded and doubted; which figures of which tests are fitted at all."""
 
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
+from made_fleets import client, fleet_outcome
+from made_journals import EPOCH_NS, MS, S, finished
 
-from leadline.analysis.model import Growth
-from leadline.analysis.scaling import fit
+from leadline.analysis import analyse
+from leadline.analysis.model import Growth, Metric, Reason, Validity, Verdict
+from leadline.analysis.scaling import Point, fit, of_fleets
 
+VALID = Validity(Verdict.VALID)
 NUMBERS = (50, 100, 200, 400, 800)
 
 
@@ -92,3 +97,118 @@ def test_points_without_a_figure_are_left_out_and_counted() -> None:
     assert len(found.points) == 5
     assert found.growth is Growth.LINEAR
     assert found.notes == ("2 points have no figure and are left out",)
+
+
+def fleets(sizes: tuple[int, ...], axis: str = "clients", **others: Any) -> list[dict[str, Any]]:
+    """A journal of storms in which each client takes 1 ms more than the one before it."""
+    entries: list[dict[str, Any]] = [{"record": "run-begin", "run_id": "r"}]
+    for number, size in enumerate(sizes, 1):
+        case = f"c{number:02}"
+        label = f"{case}/1/storm"
+        spec = {"name": "storm", "kind": "tunnel", "duration_ms": 10_000, "interval_ms": 100}
+        rows = [client(one, configured_ns=(one + 1) * MS) for one in range(size)]
+        event = finished(EPOCH_NS + 10 * S, fleet_outcome(rows), trial=label)
+        entries += [
+            {"record": "trial-begin", "trial": f"{case}/1", "case": case, "parameters": {axis: size, **others}},
+            {"record": "test-begin", "label": label, "test": spec, "hosts": ["client1"], "start_at_ns": EPOCH_NS},
+            {"host": "client1", "event": event},
+            {"record": "server-process", "label": label, "t_ns": EPOCH_NS - 1, "cpu_s": 1.0, "resident_bytes": 10_000},
+            {"record": "server-process", "label": label, "t_ns": EPOCH_NS + 11 * S, "cpu_s": 1.0 + 0.002 * size,
+             "resident_bytes": 10_000 + 80_000 * size},
+            {"record": "test-end", "label": label, "status": "done", "error": None},
+            {"record": "trial-end", "trial": f"{case}/1", "status": "done", "error": None},
+        ]  # fmt: skip
+    return [*entries, {"record": "run-end", "status": "done"}]
+
+
+def test_a_run_over_numbers_of_clients_is_fitted_figure_by_figure() -> None:
+    found = analyse({}, fleets((50, 100, 200, 400))).scaling
+    assert set(found) == {"storm"}
+    fitted = {one.metric: one for one in found["storm"]}
+    assert set(fitted) == {
+        *("connect_p50_ms", "connect_p99_ms", "connect_max_ms"),
+        *("server_cpu_s", "server_memory_bytes", "memory_bytes"),
+    }
+    assert fitted["connect_max_ms"].growth is Growth.LINEAR
+    assert fitted["server_cpu_s"].growth is Growth.LINEAR
+    assert fitted["server_memory_bytes"].growth is Growth.LINEAR
+    assert fitted["memory_bytes"].growth is Growth.CONSTANT, "every fleet's outcome says 40 MB"
+
+
+def test_cases_that_differ_in_more_than_clients_are_fitted_apart() -> None:
+    entries = fleets((50, 100), **{"sut.transport": "udp"})[:-1] + fleets((50, 100), **{"sut.transport": "tcp"})[1:]
+    assert set(analyse({}, entries).scaling) == {"storm (sut.transport=udp)", "storm (sut.transport=tcp)"}
+
+
+def test_a_case_with_one_more_parameter_is_no_point_of_the_others() -> None:
+    entries = fleets((50, 100, 200))
+    entries[15]["parameters"]["sut.cipher"] = "AES-128-GCM"
+    assert entries[15]["case"] == "c03"
+    assert set(analyse({}, entries).scaling) == {"storm"}
+    assert {number for number, _ in analyse({}, entries).scaling["storm"][0].points} == {50, 100}
+
+
+def test_one_number_or_no_axis_of_clients_is_not_fitted() -> None:
+    assert analyse({}, fleets((50,))).scaling == {}
+    assert analyse({}, fleets((50, 100), axis="packet")).scaling == {}
+    assert set(analyse({}, fleets((50, 100), axis="clients.count")).scaling) == {"storm"}
+
+
+def test_figures_that_nobody_measured_are_left_out() -> None:
+    measured = [
+        Point(number, {"connect_p50_ms": Metric(2.0 * number, "ms"), "server_cpu_s": Metric(None, "s")}, VALID)
+        for number in (1, 2)
+    ]
+    assert [one.metric for one in of_fleets(measured)] == ["connect_p50_ms"]
+
+
+def test_points_that_say_nothing_of_the_server_are_left_out_and_named() -> None:
+    limited = Validity(Verdict.GENERATOR_LIMITED, (Reason("thread-saturated", "the busiest thread"),))
+    cut_off = Validity(Verdict.INCOMPLETE, (Reason("clients-unfinished", "9 of 1600 were on their way up"),))
+    short = Validity(Verdict.INCOMPLETE, (Reason("window-too-short", "it was over soon"),))
+    validities = {50: short, 800: limited, 1600: cut_off}
+    measured = [
+        Point(
+            number,
+            # What the generator's own limit would make look worse than linear.
+            {"connect_p99_ms": Metric(float(number if number < 800 else number**2), "ms")},
+            validities.get(number, VALID),
+        )
+        for number in (50, 100, 200, 400, 800, 1600)
+    ]
+    [found] = of_fleets(measured)
+    assert [number for number, _ in found.points] == [50, 100, 200, 400]
+    assert found.growth is Growth.LINEAR
+    assert found.notes[0] == (
+        "2 points are left out: at 800 the generator was the limit; at 1600 incomplete (9 of 1600 were on their way up)"
+    )
+
+
+def test_a_lower_bound_is_no_point_of_a_fit() -> None:
+    measured = [
+        Point(number, {"connect_p99_ms": Metric(float(number), "ms", censored=number == 400)}, VALID)
+        for number in (50, 100, 200, 400)
+    ]
+    [found] = of_fleets(measured)
+    assert [number for number, _ in found.points] == [50, 100, 200]
+    assert "left out, as only a lower bound is known: at 400" in found.notes
+
+
+def test_clients_that_failed_are_named_where_they_did() -> None:
+    def point(number: int, failed: int, partial: int) -> Point:
+        counts = {"clients": number, "failed": failed, "partial": partial}
+        metrics = {name: Metric(float(count), "count") for name, count in counts.items()}
+        return Point(number, {**metrics, "connect_p50_ms": Metric(float(number), "ms")}, VALID)
+
+    [found] = of_fleets([point(200, 0, 0), point(400, 0, 0), point(800, 300, 12)])
+    assert [number for number, _ in found.points] == [200, 400, 800]
+    assert found.notes[0] == "the figures are of clients that came up; not configured were 312 of 800"
+
+
+def test_a_run_leaves_out_what_its_verdict_doubts() -> None:
+    entries = fleets((50, 100, 200, 400))
+    for entry in entries:
+        if entry.get("label") == "c04/1/storm" and entry["record"] == "test-end":
+            entry.update(status="failed", error="the agent was lost")
+    found = analyse({}, entries).scaling["storm"]
+    assert {number for one in found for number, _ in one.points} == {50, 100, 200}
