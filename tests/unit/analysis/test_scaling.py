@@ -1,4 +1,4 @@
-"""Exponents that are known beforehand are found, bounded and doubted; which figures of which tests are fitted at all."""
+"""Known exponents are found, bounded and doubted; which figures of which tests are fitted at all."""
 
 from __future__ import annotations
 
