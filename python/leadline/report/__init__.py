@@ -6,14 +6,12 @@ The page is imported when it is first asked for: a terminal needs no templates.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from leadline.report.ab_layout import ab_text
 from leadline.report.hdr_log import hdr_log
 from leadline.report.headlines import interval_line, test_headline
 from leadline.report.measurement import measurement
-from leadline.report.request import HttpRequested
+from leadline.report.peer_formats import HttpRequested, ab_text, wrk_text
 from leadline.report.scalings import scaling_table
 from leadline.report.text import figures_table, run_renderables
-from leadline.report.wrk_layout import wrk_text
 
 if TYPE_CHECKING:
     from leadline.report.html import render_html

@@ -11,8 +11,7 @@ from sample_runs import one_result
 from leadline.analysis.model import Distribution, Metric
 from leadline.analysis.model import TestResult as Result
 from leadline.report import HttpRequested, ab_text, wrk_text
-from leadline.report.request import error_kinds
-from leadline.report.wrk_layout import _binary, _metric, _padded, _seconds, _time
+from leadline.report.peer_formats import _binary, _metric, _padded, _seconds, _time, error_kinds
 
 ASKED = HttpRequested("http://192.0.2.7:8080/index.html?x=1", 20, 2, 10.0, keep_alive=True, has_body=False)
 ERRORS = {"connection_refused": 1, "closed_early": 2, "connection_reset": 3, "broken_pipe": 4, "timeout": 5}

@@ -1,20 +1,85 @@
-"""Prints an http test in the layout of ApacheBench 2.3 (of httpd 2.4), for scripts that parse that.
+"""Prints an http test in the layout of wrk 4.1 with `--latency` or of ApacheBench 2.3 (httpd 2.4), for scripts
+that parse those.
 
-The figures are Leadline's; only the layout is ab's, with its whole milliseconds. The time to connect is ab's too: of
-each request, 0 where a connection was there already. What an engine does not tell (`Server Software`) stays empty.
+The figures are Leadline's: latencies are not made up after the run, no answer is left out for being slow, and rates are
+those of the steady window. Only the layout is the other program's: wrk's units, the next larger from 85 % of it on, and
+ab's whole milliseconds. The time to connect is ab's too: of each request, 0 where a connection was there already. What
+an engine does not tell (`Server Software`) stays empty. Errors are counted by the kinds that both programs know.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import SplitResult, urlsplit
 
 from leadline import __version__
 from leadline.analysis.model import Distribution, TestResult
-from leadline.report.request import HttpRequested, error_kinds
 
-_LISTED = (50.0, 66.0, 75.0, 80.0, 90.0, 95.0, 98.0, 99.0)
+_WRK_PERCENTILES = (50.0, 75.0, 90.0, 99.0)
+_US_PER_S = 1e6
+_AB_PERCENTILES = (50.0, 66.0, 75.0, 80.0, 90.0, 95.0, 98.0, 99.0)
 _PORTS = {"http": 80, "https": 443}
 _NOTHING = Distribution("", 0, None, None, None, None, None, {})
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequested:
+    """One http load as the command line gave it."""
+
+    url: str
+    connections: int
+    threads: int
+    duration_s: float
+    keep_alive: bool
+    has_body: bool
+    paced: bool = False
+    """Whether requests have a rate of their own, instead of following the answers."""
+
+    @property
+    def parts(self) -> SplitResult:
+        """The URL, split."""
+        return urlsplit(self.url)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorKinds:
+    """Failures as wrk and ab tell them apart."""
+
+    connect: int
+    read: int
+    write: int
+    timeout: int
+
+
+def wrk_text(result: TestResult, asked: HttpRequested) -> str:
+    """Everything that wrk prints; what is not known is 0, as this layout has no other word."""
+    latency, rates = result.distribution("latency"), result.distribution("thread_rate")
+    length_s = (result.window.last_end_ns - result.window.first_start_ns) / 1e9 if result.window is not None else 0.0
+    bits_per_s = _value(result, "transfer_bps")
+    lines = [
+        f"Running {_seconds(asked.duration_s, 0)} test @ {asked.url}",
+        f"  {asked.threads} threads and {asked.connections} connections",
+        "  Thread Stats   Avg      Stdev     Max   +/- Stdev",
+        _spread("Latency", latency, _time),
+        _spread("Req/Sec", rates, _metric),
+        "  Latency Distribution",
+        *(f"{percentile:7.0f}%{_padded(_time(_at(latency, percentile)), 10)}" for percentile in _WRK_PERCENTILES),
+        f"  {_value(result, 'requests'):.0f} requests in {_time(length_s * _US_PER_S)}, "
+        f"{_binary(_value(result, 'bytes_received'))}B read",
+    ]
+    kinds = error_kinds(result.errors)
+    if kinds.connect or kinds.read or kinds.write or kinds.timeout:
+        lines.append(
+            f"  Socket errors: connect {kinds.connect}, read {kinds.read}, write {kinds.write}, timeout {kinds.timeout}"
+        )
+    refused = _value(result, "status_4xx") + _value(result, "status_5xx")
+    if refused:
+        lines.append(f"  Non-2xx or 3xx responses: {refused:.0f}")
+    lines.append(f"Requests/sec: {_value(result, 'requests_per_s'):9.2f}")
+    lines.append(f"Transfer/sec: {_binary(bits_per_s / 8):>10}B")
+    return "\n".join(lines) + "\n"
 
 
 def ab_text(result: TestResult, asked: HttpRequested) -> str:
@@ -36,6 +101,59 @@ def ab_text(result: TestResult, asked: HttpRequested) -> str:
         *_percentages(result),
     ]
     return "\n".join(lines) + "\n"
+
+
+def error_kinds(errors: Mapping[str, int]) -> ErrorKinds:
+    """Each failure in one kind, by its name: what can only fail before a request is out, sends, waits, and the rest."""
+    found = dict.fromkeys(("connect", "read", "write", "timeout"), 0)
+    for name, count in errors.items():
+        if name.startswith("status_"):
+            continue
+        found[_kind(name)] += count
+    return ErrorKinds(**found)
+
+
+def _spread(name: str, found: Distribution | None, write: Callable[[float], str]) -> str:
+    mean, stdev, highest, within = (
+        (found.mean or 0.0, found.stdev or 0.0, found.max or 0.0, found.within_stdev or 0.0)
+        if found is not None
+        else (0.0, 0.0, 0.0, 0.0)
+    )
+    cells = _padded(write(mean), 8) + _padded(write(stdev), 10) + _padded(write(highest), 9)
+    return f"    {name:<10}{cells}{within * 100:8.2f}%"
+
+
+def _padded(text: str, width: int) -> str:
+    """To the right, the letters of a unit outside of the column: numbers stand below one another."""
+    outside = 2 - sum(letter.isalpha() for letter in text[-2:])
+    return text.rjust(width - outside) + " " * outside
+
+
+def _at(found: Distribution | None, percentile: float) -> float:
+    return found.percentiles.get(percentile, 0.0) if found is not None else 0.0
+
+
+def _time(us: float) -> str:
+    return _seconds(us / _US_PER_S, 2) if us >= _US_PER_S else _scaled(us, 1000.0, ("us", "ms"), 2)
+
+
+def _seconds(seconds: float, digits: int) -> str:
+    return _scaled(seconds, 60.0, ("s", "m"), digits)
+
+
+def _metric(value: float) -> str:
+    return _scaled(value, 1000.0, ("", "k", "M", "G", "T"), 2)
+
+
+def _binary(octets: float) -> str:
+    return _scaled(octets, 1024.0, ("", "K", "M", "G", "T"), 2)
+
+
+def _scaled(value: float, step: float, units: Sequence[str], digits: int) -> str:
+    unit = 0
+    while unit + 1 < len(units) and value >= step * 0.85:
+        value, unit = value / step, unit + 1
+    return f"{value:.{digits}f}{units[unit]}"
 
 
 def _subject(result: TestResult, asked: HttpRequested, host: str) -> list[str]:
@@ -144,7 +262,7 @@ def _percentages(result: TestResult) -> list[str]:
     return [
         "",
         "Percentage of the requests served within a certain time (ms)",
-        *(f"  {percentile:.0f}%  {_ms(latency.percentiles.get(percentile)):5d}" for percentile in _LISTED),
+        *(f"  {percentile:.0f}%  {_ms(latency.percentiles.get(percentile)):5d}" for percentile in _AB_PERCENTILES),
         f" 100%  {_ms(latency.max):5d} (longest request)",
     ]
 
@@ -166,3 +284,25 @@ def _known(result: TestResult, metric: str) -> bool:
 def _value(result: TestResult, metric: str) -> float:
     found = result.metrics.get(metric)
     return found.value or 0.0 if found is not None else 0.0
+
+
+def _kind(name: str) -> str:
+    if "timeout" in name:
+        return "timeout"
+    if name.startswith(_CONNECTING) or name.endswith("_unreachable"):
+        return "connect"
+    return "write" if name in _SENDING else "read"
+
+
+_CONNECTING = (
+    "connect_",
+    "connection_refused",
+    "dns",
+    "tls",
+    "proxy",
+    "address_",
+    "network_",
+    "refused",
+    "too_many_open",
+)
+_SENDING = frozenset({"broken_pipe", "no_buffer_space", "message_too_long", "write"})
