@@ -22,7 +22,7 @@ from leadline.contract.models import HttpWorkload, TunnelWorkload
 from leadline.dataset import Journal, RunFolder
 from leadline.errors import InputError
 from leadline.plan import HttpTest, TunnelTest
-from leadline.report import found
+from leadline.report import search_report
 from leadline.trial import Interrupt, Observer
 from leadline.trial.capacity_search import Ending, Found
 from leadline.trial.find_rate import Answer, HttpSearchTarget, Search
@@ -51,7 +51,9 @@ def finish(search_target: HttpSearchTarget | FleetSearchTarget, output: OutputOp
         print_json(document(answer, text, search_target.test.kind, output.target))
     else:
         reference = (answer.reference_name.removesuffix("_per_s").replace("_", " "), answer.reference)
-        print_all([Text(""), found.found_rate(answer.metrics["found_rate_per_s"], reference, text, answer.validity)])
+        print_all(
+            [Text(""), search_report.found_rate(answer.metrics["found_rate_per_s"], reference, text, answer.validity)]
+        )
     if folder is not None:
         say_note(f"samples and report in {folder.path}")
     return exit_code(answer.found, answer.error)
@@ -102,9 +104,12 @@ async def _searched(
         """Each trial is shown once: as a row of the result, or on stderr where that is a document."""
         taken.append(trial)
         if not output.json:
-            print_all([*([found.trials_head()] if len(taken) == 1 else []), found.trial_row(trial)], apart=False)
+            print_all(
+                [*([search_report.trials_head()] if len(taken) == 1 else []), search_report.trial_row(trial)],
+                apart=False,
+            )
         elif not quiet:
-            say_note(found.trial_line(len(taken), trial))
+            say_note(search_report.trial_line(len(taken), trial))
 
     def stop_showing() -> None:
         for progress in shown:

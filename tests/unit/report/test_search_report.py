@@ -7,7 +7,7 @@ from rich.console import Console
 
 from leadline.analysis.capacity import Trial
 from leadline.analysis.model import Metric, Reason, Validity, Verdict
-from leadline.report.found import found_rate, trial_line, trial_row, trials_head
+from leadline.report.search_report import found_rate, trial_line, trial_row, trials_head
 
 CONDITIONS = "latency_p99_us < 5000"
 VALID = Validity(Verdict.VALID)
