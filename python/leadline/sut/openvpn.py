@@ -1,6 +1,6 @@
 """The real OpenVPN daemon at both ends: keys for this run, a server on the gateway, a process for each client.
 
-Owns the order of things; `openvpn_config` renders the files, `openvpn_log` reads the logs, `connecting` counts.
+Owns the order of things; `openvpn_config` renders the files, `openvpn_log` reads the logs, `client_bringup` counts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from leadline.lab.hosts import Lab
 from leadline.plan import ovpn
 from leadline.plan.sut import OpenvpnClient, OpenvpnSut
 from leadline.sut import openvpn_log, openvpn_program
-from leadline.sut.connecting import ClientPlan, Hooks, connect, unless_dead
+from leadline.sut.client_bringup import ClientPlan, Hooks, connect, unless_dead
 from leadline.sut.daemons import Daemon, Daemons, Tunnel
 from leadline.sut.expectation import Expectation
 from leadline.sut.model import BringUp, FleetAccess, NobodyConnected, Site

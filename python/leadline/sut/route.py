@@ -6,7 +6,7 @@ import asyncio
 
 from leadline.errors import LeadlineError
 from leadline.plan.sut import RouteSut
-from leadline.sut.connecting import confirm
+from leadline.sut.client_bringup import confirm
 from leadline.sut.model import BringUp, ClientState, Site
 from leadline.sut.shape import CLIENT_LAN, SERVER_LAN, gateway_address, shape_of
 

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from leadline.agents import agent_binary
 from leadline.lab.hosts import Lab
 from leadline.plan.sut import WireguardSut
-from leadline.sut.connecting import ClientPlan, Hooks, connect, unless_dead
+from leadline.sut.client_bringup import ClientPlan, Hooks, connect, unless_dead
 from leadline.sut.daemons import Daemon, Daemons, Tunnel
 from leadline.sut.expectation import Expectation
 from leadline.sut.model import BringUp, Site

@@ -21,7 +21,7 @@ from leadline.contract.models import (
     RrWorkload,
 )
 from leadline.errors import AgentLost, SutFailed, TaskFailed
-from leadline.sut.connecting import ClientPlan, Hooks, connect, unless_dead
+from leadline.sut.client_bringup import ClientPlan, Hooks, connect, unless_dead
 from leadline.sut.daemons import Daemon, Daemons
 from leadline.sut.expectation import Expectation
 from leadline.sut.model import NobodyConnected, Site
