@@ -1,6 +1,6 @@
 """What this host has of what a lab needs: found out by trying it, in namespaces that are thrown away at once.
 
-Owns the trying. `limits` and `wiring` own the wording of refusals, `cli` what is made of them.
+Owns the trying. `limits` and `netlink_ops` own the wording of refusals, `cli` what is made of them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from dataclasses import asdict, dataclass
 
 from leadline.errors import LeadlineError
-from leadline.lab import jail, kernel, wiring
+from leadline.lab import jail, kernel, netlink_ops
 
 LINK_FACILITIES = ("netem", "tbf", "nftables")
 
@@ -56,7 +56,7 @@ def _tried() -> dict[str, dict[str, object]]:
     try:
         is_able = kernel.has_capabilities(kernel.CAP_SYS_ADMIN, kernel.CAP_NET_ADMIN)
         kernel.unshare(kernel.CLONE_NEWNET | (0 if is_able else kernel.CLONE_NEWUSER))
-        found = {name: _facility(error) for name, error in wiring.try_kernel().items()}
+        found = {name: _facility(error) for name, error in netlink_ops.try_kernel().items()}
     except (OSError, LeadlineError) as error:
         found = {name: Facility(None, f"no network namespace to try it in: {error}") for name in LINK_FACILITIES}
     except BaseException as error:

@@ -1,6 +1,6 @@
 """A lab: the hosts and links of a layout, made in the jail, and taken away again.
 
-Owns: the order of making and unmaking, and what is told about a host. Refuses: system calls (`kernel`, `wiring`) and
+Owns: the order of making and unmaking, and what is told about a host. Refuses: system calls (`kernel`, `netlink_ops`) and
 decisions about addresses or shaping (`topology`). One worker thread does all of it, because it changes namespaces while
 the caller's thread may be running an event loop.
 """
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from leadline.errors import LabError, MissingBinary
-from leadline.lab import cgroups, jail, kernel, wiring
+from leadline.lab import cgroups, jail, kernel, netlink_ops
 from leadline.lab.topology import HostLayout, Layout
 
 P = ParamSpec("P")
@@ -88,11 +88,11 @@ class Lab:
             raise LabError(f"{destination} is no network: {error}") from None
         if via is None and dev is None:
             raise LabError(f"a route to {destination} needs a neighbour or a device")
-        self._do(self._inside, host, wiring.add_route, str(network), via, dev)
+        self._do(self._inside, host, netlink_ops.add_route, str(network), via, dev)
 
     def forward(self, host: str) -> None:
         """Have `host` pass packets on, IPv4 and IPv6."""
-        self._do(self._inside, host, wiring.forward)
+        self._do(self._inside, host, netlink_ops.forward)
 
     def close(self) -> None:
         """End what still runs on the hosts and remove them; safe to call again.
@@ -116,34 +116,34 @@ class Lab:
         for switch in self.layout.switches:
             self._hold(switch)
             with kernel.network_namespace(self._file(switch)):
-                wiring.make_switch()
+                netlink_ops.make_switch()
         for host in self.layout.hosts:
             self._hold(host.name)
             with kernel.network_namespace(self._file(host.name)):
-                wiring.prepare_host()
+                netlink_ops.prepare_host()
         for link in self.layout.links:
-            wiring.connect(link, self._file(link.a.node), self._file(link.b.node))
+            netlink_ops.connect(link, self._file(link.a.node), self._file(link.b.node))
         ports = [port for link in self.layout.links for port in (link.a, link.b)]
         for switch in self.layout.switches:
             with kernel.network_namespace(self._file(switch)):
-                wiring.set_up_switch_ports([port for port in ports if port.node == switch])
-        ipv6 = self.layout.ipv6 and wiring.has_ipv6()
+                netlink_ops.set_up_switch_ports([port for port in ports if port.node == switch])
+        ipv6 = self.layout.ipv6 and netlink_ops.has_ipv6()
         for host in self.layout.hosts:
             addresses = _addresses(host, ipv6)
             with kernel.network_namespace(self._file(host.name)):
                 for port in ports:
                     if port.node == host.name:
-                        wiring.set_up_host_port(port, addresses[port.interface])
+                        netlink_ops.set_up_host_port(port, addresses[port.interface])
                 for gateway in host.gateways:
                     if gateway.version == 4 or ipv6:
-                        wiring.add_route("::/0" if gateway.version == 6 else "0.0.0.0/0", str(gateway), None)
+                        netlink_ops.add_route("::/0" if gateway.version == 6 else "0.0.0.0/0", str(gateway), None)
             told: dict[str, dict[int, str]] = {
                 name: {a.version: str(a.ip) for a in found} for name, found in addresses.items()
             }
             self.hosts[host.name] = LabHost(host.name, self._file(host.name), self._group(host.name), told)
 
     def _hold(self, node: str) -> None:
-        wiring.hold_namespace(self._file(node))
+        netlink_ops.hold_namespace(self._file(node))
         self._made.append(self._file(node))
 
     def _group(self, host: str) -> Path | None:
