@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address, ip_interface, ip_network
 
 from leadline.contract.models import NetworkView
-from leadline.sut.shape import Network
+from leadline.sut.addressing import Network
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,15 @@ from leadline.lab.hosts import Lab
 from leadline.plan import ovpn
 from leadline.plan.sut import OpenvpnClient, OpenvpnSut
 from leadline.sut import openvpn_log, openvpn_program
+from leadline.sut.addressing import (
+    CLIENT_LAN,
+    POOL,
+    SERVER_LAN,
+    Addressing,
+    addressing_of,
+    gateway_address,
+    outer_address,
+)
 from leadline.sut.client_bringup import ClientPlan, Hooks, connect, unless_dead
 from leadline.sut.daemons import Daemon, Daemons, Tunnel
 from leadline.sut.expectation import Expectation
@@ -30,7 +39,6 @@ from leadline.sut.openvpn_config import (
 from leadline.sut.openvpn_program import OpenvpnProgram
 from leadline.sut.pki import Pki, issue
 from leadline.sut.private_files import private_folder, write_private
-from leadline.sut.shape import CLIENT_LAN, POOL, SERVER_LAN, Shape, gateway_address, outer_address, shape_of
 
 SERVER_NAME, CLIENT_NAME = "openvpn-server", "openvpn-client"
 _SERVER_WITHIN_S = 15.0
@@ -48,12 +56,12 @@ class Openvpn(Tunnel):
 
     async def bring_up(self, site: Site) -> BringUp:
         """Make the keys, start the server, then all clients at once."""
-        lab, shape = site.lab, shape_of(site.lab, site.clients)
+        lab, addressing = site.lab, addressing_of(site.lab, site.clients)
         program = await openvpn_program.find(self.parameters.binary)
         daemons = self.daemons = Daemons(site)
-        for host in shape.forwarding:
+        for host in addressing.forwarding:
             lab.forward(host)
-        server, clients, access = await self._write_files(site, shape, program)
+        server, clients, access = await self._write_files(site, addressing, program)
         await daemons.start(server)
         try:
             await daemons.say(server, openvpn_log.READY, _SERVER_WITHIN_S)
@@ -63,7 +71,8 @@ class Openvpn(Tunnel):
             # Whether its clients can connect is what the tests measure; no process of OpenVPN is started for them.
             return BringUp(program.version, [], dict(site.server_address), (SERVER_NAME,), access)
         hooks = Hooks(
-            explain=lambda plan: _explain(daemons, server, plan), configure=lambda plan: _route_site(lab, shape, plan)
+            explain=lambda plan: _explain(daemons, server, plan),
+            configure=lambda plan: _route_site(lab, addressing, plan),
         )
         version = program.version
         if self.parameters.client is not None:
@@ -77,23 +86,23 @@ class Openvpn(Tunnel):
         return BringUp(version, states, dict(site.server_address), (SERVER_NAME, CLIENT_NAME))
 
     async def _write_files(
-        self, site: Site, shape: Shape, program: OpenvpnProgram
+        self, site: Site, addressing: Addressing, program: OpenvpnProgram
     ) -> tuple[Daemon, list[ClientPlan], FleetAccess | None]:
         """Keys and configurations of all ends; nothing runs yet."""
         folder = site.files("openvpn")
-        hosts = [end.host for end in shape.clients]
-        pki = issue(folder / "pki", shape.gateway, hosts, now=datetime.datetime.now(datetime.UTC))
+        hosts = [end.host for end in addressing.clients]
+        pki = issue(folder / "pki", addressing.gateway, hosts, now=datetime.datetime.now(datetime.UTC))
         control, controls = await self._control_keys(program, folder, hosts)
-        pool = {version: POOL[version] for version in shape.versions}
+        pool = {version: POOL[version] for version in addressing.versions}
         pushed = [
             network
-            for network in route_networks(self.parameters, shape.of(SERVER_LAN))
-            if network.version in shape.versions
+            for network in route_networks(self.parameters, addressing.of(SERVER_LAN))
+            if network.version in addressing.versions
         ]
-        networks = Networks(pool, pushed, shape.of(CLIENT_LAN) if shape.site_to_site else ())
-        if shape.site_to_site:
+        networks = Networks(pool, pushed, addressing.of(CLIENT_LAN) if addressing.site_to_site else ())
+        if addressing.site_to_site:
             write_private(private_folder(folder / "ccd") / hosts[0], client_directory_entry(networks))
-        outer = outer_address(shape, self.parameters.ip)
+        outer = outer_address(addressing, self.parameters.ip)
         text = server_config(
             self.parameters,
             program,
@@ -103,7 +112,7 @@ class Openvpn(Tunnel):
             clients=site.fleet or len(hosts),
             folder=folder,
         )
-        server = _daemon(site, program, shape.gateway, SERVER_NAME, text)
+        server = _daemon(site, program, addressing.gateway, SERVER_NAME, text)
         if site.fleet is not None:
             carrier = hosts[0]
             keys = Keys(pki.authority, pki.clients[carrier], controls[carrier])
@@ -111,7 +120,7 @@ class Openvpn(Tunnel):
             return server, [], _fleet_access(text, pki, networks)
         expected = Expectation(INTERFACE, pool, tuple(pushed))
         plans = []
-        for end in shape.clients:
+        for end in addressing.clients:
             keys = Keys(pki.authority, pki.clients[end.host], controls[end.host])
             text = client_config(self.parameters, program, keys, remote=outer)
             if self.parameters.client is None:
@@ -175,11 +184,11 @@ def _whole(config: str) -> ovpn.Profile:
     return ovpn.whole(config, lambda name: Path(name).read_text(encoding="ascii"))
 
 
-def _route_site(lab: Lab, shape: Shape, plan: ClientPlan) -> None:
+def _route_site(lab: Lab, addressing: Addressing, plan: ClientPlan) -> None:
     """The daemon routes its own host; a client behind it has to be told of its gateway."""
     if plan.daemon.host == plan.client:
         return
-    for version in shape.versions:
+    for version in addressing.versions:
         lab.add_route(plan.client, str(SERVER_LAN[version]), via=gateway_address(CLIENT_LAN[version]))
 
 

@@ -12,9 +12,9 @@ from ipaddress import IPv4Network, ip_network
 from pathlib import Path
 
 from leadline.plan.sut import DEFAULT_INITIAL_RATE, OpenvpnSut
+from leadline.sut.addressing import Network, gateway_address
 from leadline.sut.openvpn_program import OpenvpnProgram
 from leadline.sut.pki import Identity
-from leadline.sut.shape import Network, gateway_address
 
 INTERFACE = "tun0"
 PORT = 1194

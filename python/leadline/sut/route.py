@@ -6,9 +6,9 @@ import asyncio
 
 from leadline.errors import LeadlineError
 from leadline.plan.sut import RouteSut
+from leadline.sut.addressing import CLIENT_LAN, SERVER_LAN, addressing_of, gateway_address
 from leadline.sut.client_bringup import confirm
 from leadline.sut.model import BringUp, ClientState, Site
-from leadline.sut.shape import CLIENT_LAN, SERVER_LAN, gateway_address, shape_of
 
 
 class Route:
@@ -21,19 +21,19 @@ class Route:
 
     async def bring_up(self, site: Site) -> BringUp:
         """Forward on the gateways, route on the clients, and see traffic through."""
-        lab, shape = site.lab, shape_of(site.lab, site.clients)
-        for host in shape.forwarding:
+        lab, addressing = site.lab, addressing_of(site.lab, site.clients)
+        for host in addressing.forwarding:
             lab.forward(host)
-        for version in shape.versions:
+        for version in addressing.versions:
             server_lan, client_lan = str(SERVER_LAN[version]), CLIENT_LAN[version]
-            for end in shape.clients:
-                lab.add_route(end.host, server_lan, via=shape.outer[version])
+            for end in addressing.clients:
+                lab.add_route(end.host, server_lan, via=addressing.outer[version])
                 if end.behind:
                     lab.add_route(end.client, server_lan, via=gateway_address(client_lan))
                     near = lab.hosts[end.host].addresses["wan"][version]
-                    lab.add_route(shape.gateway, str(client_lan), via=near)
-        states = await confirm(site, [ClientState(end.client, "connected", None) for end in shape.clients])
-        kernel = site.agents[shape.gateway].hello.host.kernel
+                    lab.add_route(addressing.gateway, str(client_lan), via=near)
+        states = await confirm(site, [ClientState(end.client, "connected", None) for end in addressing.clients])
+        kernel = site.agents[addressing.gateway].hello.host.kernel
         return BringUp(f"Linux {kernel}", states, dict(site.server_address), ())
 
     async def failure(self) -> LeadlineError:

@@ -16,21 +16,21 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from leadline.agents import agent_binary
 from leadline.lab.hosts import Lab
 from leadline.plan.sut import WireguardSut
+from leadline.sut.addressing import (
+    CLIENT_LAN,
+    POOL,
+    SERVER_LAN,
+    Addressing,
+    TunnelClient,
+    addressing_of,
+    gateway_address,
+    outer_address,
+)
 from leadline.sut.client_bringup import ClientPlan, Hooks, connect, unless_dead
 from leadline.sut.daemons import Daemon, Daemons, Tunnel
 from leadline.sut.expectation import Expectation
 from leadline.sut.model import BringUp, Site
 from leadline.sut.private_files import write_private
-from leadline.sut.shape import (
-    CLIENT_LAN,
-    POOL,
-    SERVER_LAN,
-    Shape,
-    TunnelClient,
-    gateway_address,
-    outer_address,
-    shape_of,
-)
 
 INTERFACE = "wg0"
 PORT = 51820
@@ -71,36 +71,38 @@ class Wireguard(Tunnel):
 
     async def bring_up(self, site: Site) -> BringUp:
         """Start the gateway's end, then all clients' at once."""
-        lab, shape = site.lab, shape_of(site.lab, site.clients)
+        lab, addressing = site.lab, addressing_of(site.lab, site.clients)
         daemons = self.daemons = Daemons(site)
-        for host in shape.forwarding:
+        for host in addressing.forwarding:
             lab.forward(host)
-        own, keys = KeyPair.generate(), {end.host: KeyPair.generate() for end in shape.clients}
-        outer = outer_address(shape, self.parameters.ip)
+        own, keys = KeyPair.generate(), {end.host: KeyPair.generate() for end in addressing.clients}
+        outer = outer_address(addressing, self.parameters.ip)
         link_mtu_bytes = min(port.mtu for link in lab.layout.links for port in (link.a, link.b))
         mtu_bytes = max(_LEAST_MTU_BYTES, link_mtu_bytes - _OVERHEAD_BYTES[self.parameters.ip])
 
-        gateway = _daemon(site, shape.gateway, GATEWAY_NAME, gateway_config(shape, own, keys, outer, mtu_bytes))
+        gateway = _daemon(
+            site, addressing.gateway, GATEWAY_NAME, gateway_config(addressing, own, keys, outer, mtu_bytes)
+        )
         await daemons.start(gateway)
         await daemons.say(gateway, READY, _READY_WITHIN_S)
-        if shape.site_to_site:
-            for network in shape.of(CLIENT_LAN):
-                lab.add_route(shape.gateway, str(network), dev=INTERFACE)
-        pools = {version: POOL[version] for version in shape.versions}
-        expected = Expectation(INTERFACE, pools, shape.of(SERVER_LAN))
+        if addressing.site_to_site:
+            for network in addressing.of(CLIENT_LAN):
+                lab.add_route(addressing.gateway, str(network), dev=INTERFACE)
+        pools = {version: POOL[version] for version in addressing.versions}
+        expected = Expectation(INTERFACE, pools, addressing.of(SERVER_LAN))
         plans = [
             ClientPlan(end.client, _daemon(site, end.host, CLIENT_NAME, config), READY, expected)
-            for end in shape.clients
-            for config in [client_config(shape, end, keys[end.host], own, outer=outer, mtu_bytes=mtu_bytes)]
+            for end in addressing.clients
+            for config in [client_config(addressing, end, keys[end.host], own, outer=outer, mtu_bytes=mtu_bytes)]
         ]
-        hooks = Hooks(explain=lambda plan: None, configure=lambda plan: _add_routes(lab, shape, plan))
+        hooks = Hooks(explain=lambda plan: None, configure=lambda plan: _add_routes(lab, addressing, plan))
         states = await unless_dead(daemons, gateway, connect(site, daemons, plans, hooks))
-        version = f"leadline-agent {site.agents[shape.gateway].hello.agent_version} (boringtun)"
+        version = f"leadline-agent {site.agents[addressing.gateway].hello.agent_version} (boringtun)"
         return BringUp(version, states, dict(site.server_address), (GATEWAY_NAME, CLIENT_NAME))
 
 
 def gateway_config(
-    shape: Shape, own: KeyPair, clients: dict[str, KeyPair], outer: str, mtu_bytes: int
+    addressing: Addressing, own: KeyPair, clients: dict[str, KeyPair], outer: str, mtu_bytes: int
 ) -> dict[str, object]:
     """The gateway's end: a peer for each client, which may send from its own address and the network behind it."""
     peers = [
@@ -108,12 +110,12 @@ def gateway_config(
             "public_key": clients[end.host].public,
             "endpoint": None,
             "allowed_ips": [
-                *(f"{end.address(version)}/{POOL[version].max_prefixlen}" for version in shape.versions),
-                *(str(network) for network in shape.of(CLIENT_LAN) if end.behind),
+                *(f"{end.address(version)}/{POOL[version].max_prefixlen}" for version in addressing.versions),
+                *(str(network) for network in addressing.of(CLIENT_LAN) if end.behind),
             ],
             "keepalive_s": None,
         }
-        for end in shape.clients
+        for end in addressing.clients
     ]
     return {
         "interface": INTERFACE,
@@ -121,13 +123,13 @@ def gateway_config(
         "private_key": own.private,
         "listen_port": PORT,
         "listen_address": outer,
-        "addresses": [f"{gateway_address(pool)}/{pool.prefixlen}" for pool in shape.of(POOL)],
+        "addresses": [f"{gateway_address(pool)}/{pool.prefixlen}" for pool in addressing.of(POOL)],
         "peers": peers,
     }
 
 
 def client_config(
-    shape: Shape, end: TunnelClient, own: KeyPair, gateway: KeyPair, *, outer: str, mtu_bytes: int
+    addressing: Addressing, end: TunnelClient, own: KeyPair, gateway: KeyPair, *, outer: str, mtu_bytes: int
 ) -> dict[str, object]:
     """A client's end: everything in the pool and in the server's network goes to the gateway."""
     return {
@@ -136,12 +138,12 @@ def client_config(
         "private_key": own.private,
         "listen_port": None,
         "listen_address": "::" if ":" in outer else "0.0.0.0",
-        "addresses": [f"{end.address(version)}/{POOL[version].prefixlen}" for version in shape.versions],
+        "addresses": [f"{end.address(version)}/{POOL[version].prefixlen}" for version in addressing.versions],
         "peers": [
             {
                 "public_key": gateway.public,
                 "endpoint": f"[{outer}]:{PORT}" if ":" in outer else f"{outer}:{PORT}",
-                "allowed_ips": [str(network) for network in (*shape.of(POOL), *shape.of(SERVER_LAN))],
+                "allowed_ips": [str(network) for network in (*addressing.of(POOL), *addressing.of(SERVER_LAN))],
                 "keepalive_s": None,
             }
         ],
@@ -154,8 +156,8 @@ def _daemon(site: Site, host: str, name: str, config: dict[str, object]) -> Daem
     return Daemon(host, name, argv, site.log_file("wireguard", host), (READY,))
 
 
-def _add_routes(lab: Lab, shape: Shape, plan: ClientPlan) -> None:
-    for version in shape.versions:
+def _add_routes(lab: Lab, addressing: Addressing, plan: ClientPlan) -> None:
+    for version in addressing.versions:
         network = str(SERVER_LAN[version])
         lab.add_route(plan.daemon.host, network, dev=INTERFACE)
         if plan.daemon.host != plan.client:

@@ -21,11 +21,11 @@ from leadline.contract.models import (
     RrWorkload,
 )
 from leadline.errors import AgentLost, SutFailed, TaskFailed
+from leadline.sut.addressing import POOL, SERVER_LAN
 from leadline.sut.client_bringup import ClientPlan, Hooks, connect, unless_dead
 from leadline.sut.daemons import Daemon, Daemons
 from leadline.sut.expectation import Expectation
 from leadline.sut.model import NobodyConnected, Site
-from leadline.sut.shape import POOL, SERVER_LAN
 
 
 @dataclass

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from leadline.contract.models import InterfaceView, NetworkView, RouteView
+from leadline.sut.addressing import POOL, SERVER_LAN
 from leadline.sut.expectation import Expectation, addresses, missing, shared
-from leadline.sut.shape import POOL, SERVER_LAN
 
 EXPECTED = Expectation("tun0", POOL, tuple(SERVER_LAN.values()))
 

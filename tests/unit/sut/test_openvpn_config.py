@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from leadline.plan.field_types import validate_input
 from leadline.plan.sut import OpenvpnSut
+from leadline.sut.addressing import CLIENT_LAN, POOL, SERVER_LAN
 from leadline.sut.openvpn_config import (
     Keys,
     Networks,
@@ -21,7 +22,6 @@ from leadline.sut.openvpn_config import (
 )
 from leadline.sut.openvpn_program import OpenvpnProgram
 from leadline.sut.pki import Identity
-from leadline.sut.shape import CLIENT_LAN, POOL, SERVER_LAN
 
 NEW = OpenvpnProgram(
     "openvpn",

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from leadline.sut.shape import Shape, TunnelClient
+from leadline.sut.addressing import Addressing, TunnelClient
 from leadline.sut.wireguard import KeyPair, client_config, gateway_config
 
 OWN = KeyPair("private-g", "public-g")
 CLIENTS = tuple(TunnelClient(f"client{number}", f"client{number}", number) for number in (1, 2))
-SHAPE = Shape("gateway", {4: "10.81.0.1", 6: "fd81::1"}, CLIENTS, ("gateway",), (4, 6))
+ADDRESSING = Addressing("gateway", {4: "10.81.0.1", 6: "fd81::1"}, CLIENTS, ("gateway",), (4, 6))
 KEYS = {"client1": KeyPair("private-1", "public-1"), "client2": KeyPair("private-2", "public-2")}
 
 
@@ -24,7 +24,7 @@ def test_a_key_pair_belongs_together() -> None:
 
 
 def test_the_gateway_knows_each_client_by_its_address() -> None:
-    assert gateway_config(SHAPE, OWN, KEYS, "10.81.0.1", 1440) == {
+    assert gateway_config(ADDRESSING, OWN, KEYS, "10.81.0.1", 1440) == {
         "interface": "wg0",
         "mtu": 1440,
         "private_key": "private-g",
@@ -49,7 +49,7 @@ def test_the_gateway_knows_each_client_by_its_address() -> None:
 
 
 def test_a_client_sends_everything_behind_the_gateway_to_it() -> None:
-    config = client_config(SHAPE, CLIENTS[1], KEYS["client2"], OWN, outer="fd81::1", mtu_bytes=1420)
+    config = client_config(ADDRESSING, CLIENTS[1], KEYS["client2"], OWN, outer="fd81::1", mtu_bytes=1420)
     assert config == {
         "interface": "wg0",
         "mtu": 1420,
@@ -70,9 +70,9 @@ def test_a_client_sends_everything_behind_the_gateway_to_it() -> None:
 
 def test_between_sites_the_clients_network_belongs_to_its_gateway() -> None:
     end = TunnelClient("client1", "gateway-a", 1)
-    shape = replace(SHAPE, gateway="gateway-b", clients=(end,))
-    config = gateway_config(shape, OWN, {"gateway-a": KEYS["client1"]}, "10.81.0.2", 1440)
-    assert shape.site_to_site
+    addressing = replace(ADDRESSING, gateway="gateway-b", clients=(end,))
+    config = gateway_config(addressing, OWN, {"gateway-a": KEYS["client1"]}, "10.81.0.2", 1440)
+    assert addressing.site_to_site
     assert config["peers"] == [
         {
             "public_key": "public-1",
@@ -84,7 +84,7 @@ def test_between_sites_the_clients_network_belongs_to_its_gateway() -> None:
 
 
 def test_a_lab_without_ipv6() -> None:
-    shape = replace(SHAPE, versions=(4,), outer={4: "10.81.0.1"})
-    config = client_config(shape, CLIENTS[0], KEYS["client1"], OWN, outer="10.81.0.1", mtu_bytes=1440)
+    addressing = replace(ADDRESSING, versions=(4,), outer={4: "10.81.0.1"})
+    config = client_config(addressing, CLIENTS[0], KEYS["client1"], OWN, outer="10.81.0.1", mtu_bytes=1440)
     assert config["addresses"] == ["10.83.1.1/16"]
-    assert ":" not in str(gateway_config(shape, OWN, KEYS, "10.81.0.1", 1440)["addresses"])
+    assert ":" not in str(gateway_config(addressing, OWN, KEYS, "10.81.0.1", 1440)["addresses"])

@@ -44,7 +44,7 @@ class TunnelClient:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class Addressing:
     """The tunnel in this topology."""
 
     gateway: str
@@ -67,7 +67,7 @@ class Shape:
         return tuple(networks[version] for version in self.versions)
 
 
-def shape_of(lab: Lab, clients: Sequence[str]) -> Shape:
+def addressing_of(lab: Lab, clients: Sequence[str]) -> Addressing:
     """Read the topology from the lab's layout."""
     site_to_site = lab.layout.topology == "site-to-site"
     gateway = "gateway-b" if site_to_site else "gateway"
@@ -77,20 +77,20 @@ def shape_of(lab: Lab, clients: Sequence[str]) -> Shape:
     )
     forwarding = ("gateway-a", gateway) if site_to_site else (gateway,)
     outer = lab.hosts[gateway].addresses["wan"]
-    return Shape(gateway, outer, ends, forwarding, tuple(sorted(outer)))
+    return Addressing(gateway, outer, ends, forwarding, tuple(sorted(outer)))
 
 
-def outer_address(shape: Shape, version: int) -> str:
+def outer_address(addressing: Addressing, version: int) -> str:
     """The gateway's WAN address of this version.
 
     Raises:
         EnvironmentLimit: the lab's hosts have none.
     """
-    if version not in shape.outer:
+    if version not in addressing.outer:
         raise EnvironmentLimit(
             f"the hosts have no IPv{version}", hint="carry the tunnel over the other version (sut.ip)"
         )
-    return shape.outer[version]
+    return addressing.outer[version]
 
 
 def gateway_address(network: Network) -> str:
