@@ -47,4 +47,4 @@ class IntervalFollower:
 
     def _publish(self, intervals: Iterable[Interval]) -> None:
         for interval in intervals:
-            self._event_log.tell(IntervalEnded(self._label, self._start_at_ns, interval))
+            self._event_log.notify(IntervalEnded(self._label, self._start_at_ns, interval))

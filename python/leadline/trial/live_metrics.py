@@ -100,7 +100,7 @@ class LiveMetrics:
             for state in _STATES
             if any(state in now.counts for now in standings)
         }
-        self._event_log.tell(
+        self._event_log.notify(
             LiveFigures(
                 label=self._label,
                 elapsed_s=elapsed_s,
