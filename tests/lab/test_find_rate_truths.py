@@ -103,7 +103,7 @@ def check_folder(found: dict[str, Any], base: Path) -> None:
     assert kept.figures("http", case="c01")["requests_per_s"] == found["metrics"]["closed_loop_per_s"]["value"]
 
 
-def test_for_a_person_there_are_rows_and_a_headline(server: cli.Server) -> None:
+def test_search_without_json_prints_rows_and_a_headline(server: cli.Server) -> None:
     # A calibration says on stderr that it is one; of a load that was calibrated before, nothing is said.
     done = cli.call(*command(server, CONDITIONS, "--no-calibrate"))
     # What a machine that others use makes of it, as above.
@@ -116,7 +116,7 @@ def test_for_a_person_there_are_rows_and_a_headline(server: cli.Server) -> None:
     assert "because" in done.stdout and done.stderr == "", "each trial stands on stdout, and nowhere else"
 
 
-def test_no_rate_holds(server: cli.Server) -> None:
+def test_unreachable_latency_target_ends_without_a_rate(server: cli.Server) -> None:
     """An answer takes 10 ms at any rate."""
     done = cli.call(*command(server, "latency_p50_us < 5000", "--json"))
     found = json.loads(done.stdout)
@@ -137,7 +137,7 @@ def test_no_rate_holds(server: cli.Server) -> None:
         (CONDITIONS, ("--format", "wrk"), 2, "--find-rate"),
     ],
 )
-def test_wrong_input_is_one_line(
+def test_wrong_search_option_is_one_line_on_stderr(
     server: cli.Server, conditions: str, options: tuple[str, ...], code: int, says: str
 ) -> None:
     done = cli.call(*command(server, conditions, *options))
@@ -146,7 +146,7 @@ def test_wrong_input_is_one_line(
     assert says in line
 
 
-def test_nobody_there() -> None:
+def test_search_of_closed_port_fails_with_error_document() -> None:
     done = cli.call(*command(cli.Server(free_port(), free_port())), "--json")
     assert done.returncode == 1
     assert "refused" in done.stderr and json.loads(done.stdout)["schema"] == "leadline.error/1"

@@ -17,7 +17,7 @@ from waiting import free_port
 pytestmark = pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed")
 
 
-def test_nobody_listens() -> None:
+def test_closed_port_counts_connections_refused() -> None:
     nobody = f"http://127.0.0.1:{free_port()}/"
     for load in (
         *cli.load_over_both("closed", nobody, "-c", "3", "-d", "1s"),

@@ -180,7 +180,7 @@ def test_haproxy_before_nginx(nginx: servers.Nginx, tmp_path: Path) -> None:
     assert len(nginx.lines("haproxy")) == 300
 
 
-def test_apache(tmp_path: Path) -> None:
+def test_apache_counts_the_same_requests(tmp_path: Path) -> None:
     with servers.apache() as server:
         page = server.url("/page")
         (tmp_path / "urls").write_text(f"weight=3 {page}\nHEAD {page}\n{server.url('/none')}\n")
@@ -206,7 +206,7 @@ def test_apache(tmp_path: Path) -> None:
     assert Counter(line[5] for line in logged["anew"]) == {"0": 100}, "each the first of its connection"
 
 
-def test_node(tmp_path: Path) -> None:
+def test_node_counts_the_same_requests(tmp_path: Path) -> None:
     servers.certificates(tmp_path)
     (tmp_path / "body").write_bytes(b"x" * 5000)
     with servers.node(tmp_path) as (port, tls):
@@ -227,7 +227,7 @@ def test_node(tmp_path: Path) -> None:
             assert json.load(answer)["requests"] == 1200
 
 
-def test_tinyproxy(nginx: servers.Nginx, tmp_path: Path) -> None:
+def test_tinyproxy_logs_the_same_requests(nginx: servers.Nginx, tmp_path: Path) -> None:
     with servers.tinyproxy(tmp_path, nginx.tls) as (port, log):
         proxy = ("--proxy", f"http://127.0.0.1:{port}", "-n", "60", "-c", "3")
         # It takes one request per connection, which it does not say: so we do.

@@ -34,7 +34,7 @@ def answered(load: cli.Load, number: int) -> None:
     assert (load.code, load.errors, load.statuses) == (0, {}, {"2xx": number}), load.err
 
 
-def test_trust(nginx: servers.Nginx, made: servers.Certificates) -> None:
+def test_only_trusted_certificates_are_accepted(nginx: servers.Nginx, made: servers.Certificates) -> None:
     own, signed = (f"https://localhost:{port}/" for port in (nginx.self_signed, nginx.tls))
     few = ("-n", "20", "-c", "2")
     for load in cli.load_over_both("unknown", own, *few):
@@ -48,7 +48,7 @@ def test_trust(nginx: servers.Nginx, made: servers.Certificates) -> None:
     answered(cli.load("trusted", signed, *few, "--ca", made.authority), 20)
 
 
-def test_names(nginx: servers.Nginx, made: servers.Certificates) -> None:
+def test_certificate_name_must_match(nginx: servers.Nginx, made: servers.Certificates) -> None:
     way = ("--ca", made.authority, "--resolve", f"shop.test:{nginx.tls}:127.0.0.1", "-n", "20", "-c", "2")
     wrong = cli.load("wrong-name", f"https://shop.test:{nginx.tls}/", *way)
     refused(wrong, "tls_certificate_name_mismatch")
@@ -99,11 +99,13 @@ def test_versions_that_do_not_meet(nginx: servers.Nginx, made: servers.Certifica
     assert {line.ssl_protocol for line in nginx.lines("both")} == {"TLSv1.2"}
 
 
-def test_no_tls_there(nginx: servers.Nginx) -> None:
+def test_plain_http_port_is_tls_malformed(nginx: servers.Nginx) -> None:
     refused(cli.load("plain", f"https://localhost:{nginx.port}/", "-n", "5", "-c", "1", "--insecure"), "tls_malformed")
 
 
-def test_openssl_server(made: servers.Certificates, tmp_path: Path) -> None:
+def test_openssl_server_resumes_sessions_and_requires_client_certificates(
+    made: servers.Certificates, tmp_path: Path
+) -> None:
     """It says nothing of its answers' length and ends each by closing, so each needs a connection."""
     with servers.openssl_server(tmp_path, made, "-tls1_2", "-cipher", "ECDHE-ECDSA-AES128-GCM-SHA256") as port:
         for load in cli.load_over_both(

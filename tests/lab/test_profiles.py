@@ -44,7 +44,7 @@ def test_ciphers_have_a_flame_graph(tmp_path: Path) -> None:
     assert any("leadline_agent" in name for name in drawn), sorted(drawn)
 
 
-def test_a_picture_that_cannot_be_written_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+def test_unwritable_flame_graph_path_is_refused_before_measuring(tmp_path: Path) -> None:
     done = cli.call("crypto", *QUICK, "--profile", tmp_path / "nowhere" / "crypto.svg")
     assert (done.returncode, done.stdout) == (2, "")
     assert "name a file that can be written" in done.stderr

@@ -152,7 +152,7 @@ def check_sums(kind: str, options: tuple[str, ...], found: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize("options", [(), ("-R", "-l", "64"), ("--bidir", "-P", "2")], ids=" ".join)
-def test_a_pace_is_a_most(server: cli.Server, options: tuple[str, ...]) -> None:
+def test_udp_rate_is_never_exceeded(server: cli.Server, options: tuple[str, ...]) -> None:
     """A rate of 20 Mbit/s in each direction is never exceeded by more than a datagram."""
     found = document(*arguments(server, "udp"), "--rate", "20mbit", "-d", "300ms", *options)
     assert known(found, "received") + known(found, "lost") == known(found, "sent")
@@ -229,7 +229,7 @@ def fails(code: int, *command: str) -> str:
 
 
 @pytest.mark.parametrize("kind", ["tcp", "udp", "rr", "http"])
-def test_nobody_there(kind: str) -> None:
+def test_closed_port_fails_and_is_named(kind: str) -> None:
     nobody = cli.Server(free_port(), free_port())
     line = fails(1, *arguments(nobody, kind), "-d", "1s")
     port = nobody.http_port if kind == "http" else nobody.port
@@ -237,7 +237,7 @@ def test_nobody_there(kind: str) -> None:
     assert ("is `leadline serve` running there" in line) == (kind != "http")
 
 
-def test_something_else_is_there(server: cli.Server) -> None:
+def test_other_protocol_on_the_port_fails_and_is_named(server: cli.Server) -> None:
     mixed_up = cli.Server(server.http_port, server.port)
     assert str(server.http_port) in fails(1, *arguments(mixed_up, "tcp"), "-d", "1s")
 

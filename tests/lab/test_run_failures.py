@@ -48,7 +48,7 @@ def needs_openvpn() -> None:
         pytest.skip("openvpn is not installed")
 
 
-def test_all_is_well(sandbox: CliSandbox) -> None:
+def test_run_without_failures_exits_0_with_one_document(sandbox: CliSandbox) -> None:
     """What the other tests' failures are held against, with one JSON document on stdout."""
     ended = sandbox.run(write_plan(sandbox.folder, [ROUTE], [SHORT]), "--json").finish()
     assert ended.code == 0, ended.err
@@ -197,7 +197,7 @@ mount -t tmpfs -o size=256k none "$OUT" && mkdir "$KEPT" && {
 """
 
 
-def test_a_full_disk(sandbox: CliSandbox) -> None:
+def test_full_disk_ends_the_run_and_is_named(sandbox: CliSandbox) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small file system")
     chatty = LONG | {"flows": 16, "interval": "10ms"}
@@ -251,7 +251,7 @@ def test_two_runs_at_once_do_not_collide(sandbox: CliSandbox) -> None:
     assert sandbox.left_behind() == []
 
 
-def test_without_root(tmp_path: Path) -> None:
+def test_run_without_root_succeeds(tmp_path: Path) -> None:
     with unprivileged_sandbox(tmp_path) as sandbox:
         ended = sandbox.run(write_plan(sandbox.folder, [ROUTE, WIREGUARD], [SHORT]), "--json").finish()
         assert ended.code == 0, ended.err
@@ -262,7 +262,7 @@ def test_without_root(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("target", "wanted"), [("rr.transactions > 1", "met"), ("rr.transactions < 1", "missed")])
-def test_targets(sandbox: CliSandbox, target: str, wanted: str) -> None:
+def test_exit_code_follows_the_target_outcome(sandbox: CliSandbox, target: str, wanted: str) -> None:
     """A machine that is busy with other things may make it undecided; the exit code follows the outcome anyway."""
     rr = {"name": "rr", "kind": "rr", "duration": "1s"}
     ended = sandbox.run(write_plan(sandbox.folder, [ROUTE], [rr], targets=[target]), "--json").finish()
@@ -291,7 +291,7 @@ def test_only_and_set_choose_what_is_run(sandbox: CliSandbox) -> None:
     assert {test["test"] for trial in trials for test in trial["tests"]} == {"short"}
 
 
-def test_keys_are_nobody_elses(sandbox: CliSandbox) -> None:
+def test_private_keys_are_readable_by_their_owner_alone(sandbox: CliSandbox) -> None:
     assert sandbox.run(write_plan(sandbox.folder, [WIREGUARD], [SHORT])).finish().code == 0
     [folder] = sandbox.folders()
     private = folder / "private"

@@ -62,7 +62,7 @@ def check_what_was_measured(sandbox: CliSandbox, run: Run, status: str, tests: l
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_asked_once(sandbox: CliSandbox, number: signal.Signals) -> None:
+def test_one_signal_ends_the_run_in_order(sandbox: CliSandbox, number: signal.Signals) -> None:
     run = sandbox.run(write_plan(sandbox.folder, [ROUTE], [SHORT, LONG], repeat=2), "--json")
     run.wait_for(progress_of("long"))
     run.process.send_signal(number)
@@ -77,7 +77,7 @@ def test_asked_once(sandbox: CliSandbox, number: signal.Signals) -> None:
 
 
 @pytest.mark.parametrize("phase", ["build", "bring-up"])
-def test_asked_before_a_test(sandbox: CliSandbox, phase: str) -> None:
+def test_signal_before_a_test_starts_no_test(sandbox: CliSandbox, phase: str) -> None:
     """Building and bringing up are broken off; no test begins."""
     sut = WIREGUARD if phase == "bring-up" else ROUTE
     run = sandbox.run(write_plan(sandbox.folder, [sut], [LONG], clients=4))
@@ -90,7 +90,7 @@ def test_asked_before_a_test(sandbox: CliSandbox, phase: str) -> None:
     assert sandbox.left_behind() == []
 
 
-def test_asked_while_a_client_cannot_connect(sandbox: CliSandbox) -> None:
+def test_signal_during_a_failing_bring_up_ends_it(sandbox: CliSandbox) -> None:
     """Bringing up would go on for its whole time limit."""
     if shutil.which("openvpn", path=f"{os.environ['PATH']}:/usr/local/sbin:/usr/sbin") is None:
         pytest.skip("openvpn is not installed")
@@ -126,7 +126,7 @@ def check_end_at_once(sandbox: CliSandbox, run: Run) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_asked_twice(sandbox: CliSandbox, number: signal.Signals) -> None:
+def test_second_signal_ends_the_run_at_once(sandbox: CliSandbox, number: signal.Signals) -> None:
     run = sandbox.run(write_plan(sandbox.folder, [ROUTE], [SHORT, LONG]))
     hold_up(run)
     everyone = sandbox.processes()
@@ -177,7 +177,7 @@ class Terminal:
         return self.run.process.returncode
 
 
-def test_ctrl_c_on_a_terminal(sandbox: CliSandbox) -> None:
+def test_ctrl_c_on_a_terminal_ends_the_run_in_order(sandbox: CliSandbox) -> None:
     terminal = Terminal(sandbox, write_plan(sandbox.folder, [ROUTE], [SHORT, LONG]))
     terminal.run.until(lambda: terminal.look() and any(map(progress_of("long"), terminal.run.journal())))
     terminal.type(b"\x03")
@@ -190,7 +190,7 @@ def test_ctrl_c_on_a_terminal(sandbox: CliSandbox) -> None:
     check_what_was_measured(sandbox, terminal.run, "interrupted", ["done", "interrupted"])
 
 
-def test_ctrl_c_twice_on_a_terminal(sandbox: CliSandbox) -> None:
+def test_second_ctrl_c_on_a_terminal_ends_the_run_at_once(sandbox: CliSandbox) -> None:
     terminal = Terminal(sandbox, write_plan(sandbox.folder, [ROUTE], [SHORT, LONG]))
     hold_up(terminal.run)
     terminal.type(b"\x03")
@@ -210,7 +210,7 @@ MOMENTS: dict[str, Callable[[Entry], bool]] = {
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_killed(sandbox: CliSandbox, moment: str) -> None:
+def test_killed_run_leaves_nothing_behind(sandbox: CliSandbox, moment: str) -> None:
     names = network_names()
     plan = write_plan(sandbox.folder, [WIREGUARD], [SHORT, LONG])
     run = sandbox.run(plan)
@@ -237,7 +237,7 @@ def test_killed(sandbox: CliSandbox, moment: str) -> None:
     assert network_names() == names
 
 
-def test_the_inside_killed(sandbox: CliSandbox) -> None:
+def test_killed_jail_process_is_reported_and_cleaned_up(sandbox: CliSandbox) -> None:
     """As the kernel does when memory runs out: the outside says so and cleans up."""
     run = sandbox.run(write_plan(sandbox.folder, [ROUTE], [SHORT, LONG]))
     run.wait_for(progress_of("long"))

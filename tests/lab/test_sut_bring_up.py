@@ -82,7 +82,7 @@ def states(said: dict[str, Any]) -> list[str]:
         ),
     ],
 )
-def test_it_comes_up(tmp_path: Path, topology: str, kind: str, parameters: dict[str, Any]) -> None:
+def test_every_client_connects(tmp_path: Path, topology: str, kind: str, parameters: dict[str, Any]) -> None:
     clients = 2 if topology == "remote-access" else 1
     said = run(tmp_path, topology=topology, clients=clients, kind=kind, parameters=parameters)
     assert states(said) == ["connected"] * clients
@@ -94,7 +94,7 @@ def test_it_comes_up(tmp_path: Path, topology: str, kind: str, parameters: dict[
 
 
 @pytest.mark.parametrize("kind", ["route", "wireguard", pytest.param("openvpn", marks=needs_openvpn)])
-def test_it_comes_up_without_the_rights_of_root(tmp_path: Path, kind: str) -> None:
+def test_every_client_connects_without_root(tmp_path: Path, kind: str) -> None:
     said = run(tmp_path, _without_rights(), topology="remote-access", clients=2, kind=kind)
     assert states(said) == ["connected", "connected"]
 

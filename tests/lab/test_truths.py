@@ -272,7 +272,9 @@ def answer_bytes(server: cli.Server, path: str) -> int:
 
 @needs_command
 @pytest.mark.parametrize("discipline", [(), ("--rate", "2000")], ids=["closed", "open"])
-def test_they_do_so_when_the_user_stops_it_in_the_middle(server: cli.Server, discipline: tuple[str, ...]) -> None:
+def test_client_and_server_count_the_same_requests_of_an_interrupted_load(
+    server: cli.Server, discipline: tuple[str, ...]
+) -> None:
     before = server.stats()
     command = [cli.LEADLINE, "http", server.url(), "-c", "8", "-d", "60s", "--json", *discipline]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -50,7 +50,7 @@ def test_a_servers_certificate_of_version_1(place: Inside, keys: Keys, tmp_path:
 
 @pytest.mark.parametrize("transport", ["udp", "tcp"])
 @pytest.mark.parametrize("cipher", ["AES-256-GCM", "CHACHA20-POLY1305", "AES-256-CBC"])
-def test_no_digest(place: Inside, keys: Keys, transport: str, cipher: str) -> None:
+def test_auth_none_carries_data(place: Inside, keys: Keys, transport: str, cipher: str) -> None:
     """`auth none`: CBC's packets prove nothing then, and the others prove themselves."""
     setting = Setting(transport=transport, ciphers=cipher, auth="none", more=("duplicate-cn",))
     with servers.server(place, keys, setting) as server:

@@ -33,7 +33,7 @@ def test_more_routes_than_one_message_holds(place: Inside, keys: Keys) -> None:
 
 
 @pytest.mark.parametrize("transport", ["udp", "tcp"])
-def test_source_addresses_in_turn(place: Inside, keys: Keys, transport: str) -> None:
+def test_source_addresses_are_used_in_turn(place: Inside, keys: Keys, transport: str) -> None:
     with servers.server(place, keys, Setting(transport=transport)) as server:
         bind = ("--bind", "127.0.0.2-127.0.0.9", "--ping", "500ms", *servers.STAY)
         running = servers.start_fleet(place, server.profile("bound"), "-n", "16", *bind, *servers.issued(server))
@@ -61,7 +61,7 @@ def test_certificates_from_a_folder(place: Inside, keys: Keys) -> None:
         assert seen == Counter([*names, names[0]])
 
 
-def test_http_inside(place: Inside, keys: Keys) -> None:
+def test_http_load_inside_the_tunnels_is_counted(place: Inside, keys: Keys) -> None:
     with servers.server(place, keys, Setting()) as server, responder(server):
         load = ("--traffic", "http", "--to", f"http://{server.gateway}:8080/x", "--traffic-rate", "20/s")
         way = ("-n", "4", *servers.issued(server), *load, "--traffic-duration", "1s")
@@ -72,7 +72,7 @@ def test_http_inside(place: Inside, keys: Keys) -> None:
 
 
 @pytest.mark.parametrize("direction", [(), ("-R",), ("--bidir",)])
-def test_streams_inside(place: Inside, keys: Keys, direction: tuple[str, ...]) -> None:
+def test_tcp_load_inside_the_tunnels_is_counted(place: Inside, keys: Keys, direction: tuple[str, ...]) -> None:
     with servers.server(place, keys, Setting()) as server, responder(server):
         load = ("--traffic", "tcp", "--to", server.gateway, "--traffic-duration", "5s", *direction)
         fleet = servers.fleet(place, server.profile("tcp"), "-n", "3", *servers.issued(server), *load)

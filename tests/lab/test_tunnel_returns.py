@@ -54,7 +54,9 @@ def test_clients_that_gave_up_come_back_by_themselves(place: Inside, keys: Keys)
     ("transport", "cause"),
     [("udp", "restarted_by_server"), ("tcp", "closed_by_server")],
 )
-def test_a_server_that_ends(place: Inside, keys: Keys, transport: str, cause: str) -> None:
+def test_clients_of_a_stopped_server_are_lost_with_one_cause(
+    place: Inside, keys: Keys, transport: str, cause: str
+) -> None:
     """Over UDP it tells its clients (`explicit-exit-notify`). Without retries each is lost, by one cause."""
     told = ("explicit-exit-notify 1",) if transport == "udp" else ()
     with servers.server(place, keys, Setting(transport=transport, more=told)) as server:

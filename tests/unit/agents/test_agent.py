@@ -47,7 +47,7 @@ async def play(heard: list[tuple[str, Event]]) -> AsyncIterator[Play]:
     await asyncio.gather(*(agent.close() for agent in agents))
 
 
-async def test_it_greets_and_every_event_reaches_the_sink(play: Play, heard: list[tuple[str, Event]]) -> None:
+async def test_every_event_after_the_greeting_reaches_the_sink(play: Play, heard: list[tuple[str, Event]]) -> None:
     agent = await play("obedient")
     assert agent.hello.agent_version == "0.1.0"
     assert agent.lost is None
@@ -150,19 +150,19 @@ async def test_failure_waits_for_the_loss(play: Play) -> None:
         ("newer", "speaks protocol 9, this leadline speaks 1"),
     ],
 )
-async def test_a_bad_start_says_why(play: Play, part: str, reason: str) -> None:
+async def test_bad_greeting_is_named_as_the_cause(play: Play, part: str, reason: str) -> None:
     with pytest.raises(AgentLost) as caught:
         await play(part)
     assert caught.value.host == "gateway"
     assert reason in caught.value.reason
 
 
-async def test_silence_at_the_start(play: Play) -> None:
+async def test_agent_without_greeting_is_lost(play: Play) -> None:
     with pytest.raises(AgentLost, match=r"did not greet within 0\.1 s"):
         await play("mute", hello_within_s=0.1)
 
 
-async def test_a_program_that_is_not_there() -> None:
+async def test_missing_agent_binary_is_named() -> None:
     with pytest.raises(MissingBinary, match="/nonexistent/leadline-agent is not installed"):
         await Agent.start("gateway", Launch(("/nonexistent/leadline-agent",)), sink=lambda host, event: None)
 
@@ -249,7 +249,7 @@ async def test_closing_hears_it_out_and_may_be_repeated(
         await agent.inspect()
 
 
-async def test_closing_insists(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_close_kills_an_agent_that_does_not_end(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_module, "GRACE_S", 0.02)
     agent = await play("stubborn")
     await agent.close()

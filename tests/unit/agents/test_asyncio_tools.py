@@ -28,14 +28,14 @@ async def failing_on_its_way_out() -> None:
         raise ExceptionGroup("several", [OSError("no space")])
 
 
-async def test_the_work_ends_first() -> None:
+async def test_result_of_finished_work_is_returned() -> None:
     async def work() -> int:
         return 7
 
     assert await unless(work(), never(), never()) == 7
 
 
-async def test_the_works_failure_is_raised() -> None:
+async def test_exception_of_the_work_is_raised() -> None:
     async def work() -> int:
         raise ValueError("broken")
 
@@ -43,7 +43,7 @@ async def test_the_works_failure_is_raised() -> None:
         await unless(work(), never())
 
 
-async def test_what_the_work_fails_by_after_trouble_is_nobodys_to_be_told_of() -> None:
+async def test_errors_during_cancellation_are_ignored() -> None:
     unheard: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
     with pytest.raises(TaskFailed):

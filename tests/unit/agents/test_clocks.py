@@ -57,7 +57,7 @@ def test_a_stepped_clock_is_told_and_the_tightest_exchange_counts() -> None:
 
 
 @pytest.mark.parametrize("exchanges", [[], [Exchange(100, 0, 500, 90)]])
-def test_nonsense_is_refused(exchanges: list[Exchange]) -> None:
+def test_impossible_clock_exchanges_are_refused(exchanges: list[Exchange]) -> None:
     with pytest.raises(ValueError, match="exchange"):
         compare("h", exchanges, same_boot=False)
 

@@ -41,7 +41,7 @@ def process(*argv: str, report: str = "ready") -> ProcessWorkload:
     )
 
 
-async def test_it_shares_our_clock(agent: Agent) -> None:
+async def test_local_agent_shares_the_clock(agent: Agent) -> None:
     assert agent.hello.host.boot_id
     before_ns = time.monotonic_ns()
     comparison = await agent.compare_clocks()
@@ -92,7 +92,7 @@ async def test_a_process_that_ends_unasked(agent: Agent) -> None:
         await agent.output("t", "daemon", "ready", 30)
 
 
-async def test_a_program_that_is_not_there(agent: Agent) -> None:
+async def test_missing_daemon_program_fails_its_task(agent: Agent) -> None:
     with pytest.raises(TaskFailed, match="/nonexistent/daemon"):
         await agent.prepare("t", "daemon", process("/nonexistent/daemon"))
 

@@ -116,7 +116,7 @@ def test_errors_do_not_hold_where_no_condition_is_about_them() -> None:
 
 
 @pytest.mark.parametrize("code", ["thread-saturated", "thread-starved", "sends-late", "near-ceiling"])
-def test_whose_limit_it_was(code: str) -> None:
+def test_late_generator_marks_a_trial_generator_limited(code: str) -> None:
     reason = Reason(code, "the generator was late")
     trial = judged(result(reason, verdict=Verdict.GENERATOR_LIMITED, latency_p99_us=9000.0))
     assert not trial.holds and trial.generator_limited

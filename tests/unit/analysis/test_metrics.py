@@ -204,7 +204,9 @@ def test_http_open_loop_has_service_and_lateness_apart_from_latency() -> None:
         ({"timeout": 1}, {}, None),
     ],
 )
-def test_the_share_of_errors(errors: dict[str, int], counts: dict[str, int], wanted: float | None) -> None:
+def test_error_ratio_counts_failed_requests(
+    errors: dict[str, int], counts: dict[str, int], wanted: float | None
+) -> None:
     assert value(open_loop(errors=errors, counts=counts), "error_ratio") == wanted
 
 

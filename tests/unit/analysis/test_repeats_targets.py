@@ -151,7 +151,7 @@ def test_a_target_without_a_result_is_undecided() -> None:
     assert [found.case for found in judge_summaries([parsed], [result(2.0), result(3.0, test="call")])] == ["c01"]
 
 
-def test_nonsense_is_refused() -> None:
+def test_target_of_an_unknown_metric_is_refused() -> None:
     with pytest.raises(PlanError):
         parse_targets(["bulk.nothing < 3"], KINDS)
 

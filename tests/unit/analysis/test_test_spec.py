@@ -22,7 +22,7 @@ from leadline.trial.workloads import http_workload
         ("100:0/10s", 0.01, False),
     ],
 )
-def test_a_rate(rate: Any, gap_s: float | None, steady: bool) -> None:
+def test_rate_sets_send_gap_and_steadiness(rate: Any, gap_s: float | None, steady: bool) -> None:
     test = validate_input(HttpTest, {"name": "h", **({} if rate is None else {"rate": rate})})
     for record in (test.model_dump(), http_workload(test, "h", None, None).model_dump()):
         spec = TestSpec.read(record)

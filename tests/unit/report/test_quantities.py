@@ -61,7 +61,7 @@ def test_memory_is_binary(value: float | None, text: str) -> None:
     ("ratio", "text"),
     [(None, "–"), (0.0, "0 %"), (0.0002, "0.0200 %"), (0.125, "12.5 %"), (1.0, "100 %"), (1.98, "198 %")],
 )
-def test_share(ratio: float | None, text: str) -> None:
+def test_share_is_written_in_percent(ratio: float | None, text: str) -> None:
     assert quantities.share(ratio) == text
 
 

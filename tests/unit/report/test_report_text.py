@@ -134,7 +134,7 @@ def test_markup_in_names_is_text() -> None:
         ("http", "≥ 88.0 k/s  HTTP requests", ("generator", "6.42 s of CPU in 10.3 s", "97.0 %")),
     ],
 )
-def test_one_measurement(kind: str, headline: str, line: tuple[str, ...]) -> None:
+def test_single_measurement_shows_headline_and_figures(kind: str, headline: str, line: tuple[str, ...]) -> None:
     text = shown(measurement(one_result(kind)))
     assert headline in text
     assert line_with(text, *line)

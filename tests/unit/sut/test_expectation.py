@@ -16,7 +16,7 @@ def view(*held: str, routes: tuple[str, ...] = (), up: bool = True, name: str = 
     )
 
 
-def test_whole() -> None:
+def test_complete_tunnel_misses_nothing() -> None:
     seen = view("10.83.0.2/16", "fd83::1000/64", "fe80::1/64", routes=("10.82.0.0/24", "fd82::/64", "10.83.0.0/16"))
     assert missing(seen, EXPECTED) == ()
     assert addresses(seen, EXPECTED) == {4: "10.83.0.2", 6: "fd83::1000"}

@@ -145,7 +145,7 @@ def test_a_pool_for_one_client(topology: str, ends: tuple[str, str]) -> None:
         ("tcp", 6, "proto tcp6-server", "proto tcp-client"),
     ],
 )
-def test_transports(transport: str, ip: int, server_line: str, client_line: str) -> None:
+def test_transport_sets_proto_on_both_ends(transport: str, ip: int, server_line: str, client_line: str) -> None:
     parameters = OpenvpnSut.model_validate({"transport": transport, "ip": ip})
     assert server_line in server(parameters)
     assert client_line in client(parameters)
@@ -159,7 +159,7 @@ def test_transports(transport: str, ip: int, server_line: str, client_line: str)
         ("tls-crypt-v2", 'tls-crypt-v2 "/run/keys/control.key"', 'tls-crypt-v2 "/run/keys/control.key"'),
     ],
 )
-def test_control_channel(control: str, server_line: str, client_line: str) -> None:
+def test_control_channel_mode_is_on_both_ends(control: str, server_line: str, client_line: str) -> None:
     parameters = OpenvpnSut.model_validate({"control": control})
     assert server_line in server(parameters)
     assert client_line in client(parameters)
@@ -209,7 +209,7 @@ def test_no_other_limit_of_first_packets_is_taken(wrong: object) -> None:
         validate_input(OpenvpnSut, {"connect_freq_initial": wrong})
 
 
-def test_limits_and_mtu() -> None:
+def test_client_limit_and_mtu_are_in_the_server_file() -> None:
     lines = server(OpenvpnSut(max_clients=7, tun_mtu=1400))
     assert "max-clients 7" in lines
     assert "tun-mtu 1400" in lines

@@ -37,7 +37,7 @@ def test_chains_verify_for_a_server_and_for_clients_and_not_the_other_way(pki: P
         policy.build_server_verifier(x509.DNSName("client2")).verify(client, [])
 
 
-def test_names(pki: Pki) -> None:
+def test_certificates_carry_their_host_names(pki: Pki) -> None:
     for name, identity in {"gateway": pki.server, **pki.clients}.items():
         certificate = load(identity.certificate)
         assert [attribute.value for attribute in certificate.subject] == [name]

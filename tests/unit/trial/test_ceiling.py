@@ -241,7 +241,7 @@ def test_what_is_kept_is_found_until_it_is_old(tmp_path: Path, kept: Ceiling) ->
     assert [found.name for found in path.parent.iterdir()] == ["ceilings.json"]
 
 
-def test_others_stay_and_the_oldest_go(tmp_path: Path) -> None:
+def test_full_ceiling_cache_drops_its_oldest_entries(tmp_path: Path) -> None:
     path = tmp_path / "ceilings.json"
     for number in range(MOST_ENTRIES + 3):
         cache(path, [], NOW_S + number).keep(str(number), Ceiling(1.0 + number, extrapolated=False))
@@ -316,7 +316,7 @@ def test_a_cache_that_cannot_be_is_told_and_does_without(tmp_path: Path) -> None
     ("named", "where"),
     [("/var/cache/mine", "/var/cache/mine"), ("relative", "/home/me/.cache"), ("", "/home/me/.cache")],
 )
-def test_where_it_is(named: str, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ceiling_cache_lies_in_the_xdg_cache_folder(named: str, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     monkeypatch.setenv("XDG_CACHE_HOME", named)
     assert CeilingCache.here(print).path == Path(where) / "leadline" / "ceilings.json"

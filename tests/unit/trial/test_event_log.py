@@ -23,7 +23,7 @@ def test_records_and_events_are_stamped_in_order() -> None:
     assert sink[0]["at_ns"] <= sink[1]["at_ns"]
 
 
-def test_heartbeats_are_heard_and_not_kept() -> None:
+def test_heartbeats_reach_listeners_and_not_the_journal() -> None:
     sink: list[dict[str, Any]] = []
     heard: list[str] = []
     event_log = EventLog(sink)
@@ -34,7 +34,7 @@ def test_heartbeats_are_heard_and_not_kept() -> None:
     assert (sink, heard) == ([], ["client1 heartbeat"])
 
 
-def test_what_cannot_be_kept_is_told_to_nobody() -> None:
+def test_event_that_cannot_be_written_reaches_no_listener() -> None:
     class Full:
         def append(self, _entry: dict[str, Any], /) -> None:
             raise DatasetError("no space left")
@@ -47,7 +47,7 @@ def test_what_cannot_be_kept_is_told_to_nobody() -> None:
     assert heard == []
 
 
-def test_every_observer_is_told() -> None:
+def test_every_observer_gets_the_notification() -> None:
     first: list[Notification] = []
     second: list[Notification] = []
     EventLog([], (first.append, second.append)).notify(RunEnded("done"))

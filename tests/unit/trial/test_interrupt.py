@@ -29,7 +29,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-async def test_the_first_is_noted(number: signal.Signals) -> None:
+async def test_first_signal_requests_the_end(number: signal.Signals) -> None:
     said: list[str] = []
     interrupt = Interrupt(lambda: said.append("first"), lambda: said.append("second"))
     # Who runs the tests in the background may have had it ignored.
@@ -45,7 +45,7 @@ async def test_the_first_is_noted(number: signal.Signals) -> None:
     assert said == ["first"]
 
 
-def test_the_second_is_obeyed_at_once() -> None:
+def test_second_signal_exits_at_once() -> None:
     ended = subprocess.run([sys.executable, "-c", ASKED_TWICE], capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "first\nsecond\n", "")
 
