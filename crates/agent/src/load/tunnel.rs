@@ -1,13 +1,11 @@
 //! A fleet of VPN clients: what is asked for becomes a `plan`, and a thread for each group of clients. `worker` is a thread's
-//! loop over its clients' sockets and timers; what happens to each of them is in `attempt`, `rising`, `acting` and `departing`, in
+//! loop over its clients' sockets and timers; what happens to each of them is in `attempt`, `rising`, `scheduled_actions` and `departing`, in
 //! the order of its life; `through` and `inside` are what goes through its tunnel. `fleet` is what the threads share, `report`
 //! makes their figures one outcome.
 
-mod acting;
 mod attempt;
 mod attempt_log;
 mod carriage;
-mod deeds;
 mod departing;
 mod fleet;
 mod gathering;
@@ -23,6 +21,7 @@ mod register;
 mod renewal;
 mod report;
 mod rising;
+mod scheduled_actions;
 #[cfg(test)]
 mod tests;
 mod through;

@@ -14,13 +14,13 @@ use leadline_tunnel::openvpn::client::{Client, Counters, Received};
 use leadline_tunnel::openvpn::profile::Transport;
 
 use super::carriage::Carriage;
-use super::deeds::Deeds;
 use super::fleet::Fleet;
 use super::gathering::Gathering;
 use super::inside::Ledger;
 use super::link::{Buffers, Link, Outbox};
 use super::member::{Member, Phase, PHASES};
 use super::report::{Failures, Snapshot, Tally, WorkerReport};
+use super::scheduled_actions::Deeds;
 use super::through::Pinging;
 use crate::control_signal::ControlSignal;
 use crate::flows::TURN_NS;
