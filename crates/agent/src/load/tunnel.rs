@@ -1,31 +1,31 @@
 //! A fleet of VPN clients: what is asked for becomes a `plan`, and a thread for each group of clients. `worker` is a thread's
-//! loop over its clients' sockets and timers; what happens to each of them is in `attempt`, `rising`, `scheduled_actions` and `departing`, in
-//! the order of its life; `through` and `inside` are what goes through its tunnel. `fleet` is what the threads share, `report`
-//! makes their figures one outcome.
+//! loop over its clients' sockets and timers; what happens to each of them is in `attempt`, `verification`, `scheduled_actions`
+//! and `teardown`, in the order of its life; `tunnel_io` and `inner_traffic` are what goes through its tunnel. `fleet` is what
+//! the threads share, `report` makes their figures one outcome.
 
+mod assigned_config;
 mod attempt;
 mod attempt_log;
-mod carriage;
-mod departing;
+mod client;
 mod fleet;
-mod gathering;
-mod given;
-mod inside;
-mod link;
-mod member;
+mod inner_traffic;
 mod memory;
 mod metric;
 mod packet_sizes;
 mod plan;
+mod receive_coalescing;
 mod register;
 mod renewal;
 mod report;
-mod rising;
 mod scheduled_actions;
+mod teardown;
 #[cfg(test)]
 mod tests;
-mod through;
 mod traffic;
+mod traffic_phase;
+mod transport;
+mod tunnel_io;
+mod verification;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -96,16 +96,16 @@ impl Ready for TunnelLoad {
         let threads: Vec<JoinHandle<io::Result<WorkerReport>>> = workers.into_iter().map(start).collect();
         // From here on this thread counts and tells.
         give_way();
-        let mut course = Course {
+        let mut progress = RunProgress {
             collector: Collector::new(METRICS),
             latest: BTreeMap::new(),
             interval_ns,
             next_ns: at_ns.saturating_add(interval_ns),
-            far_loads: Vec::new(),
+            peer_loads: Vec::new(),
             passed_over: 0,
         };
-        course.follow(&fleet, &rolled, &snapshots, task);
-        course.tell_far_end(&fleet, task);
+        progress.collect_until_done(&fleet, &rolled, &snapshots, task);
+        progress.report_peer_progress(&fleet, task);
         let (of, clients) = (threads.len() as u32, fleet.plan.clients);
         let reports = (0..).zip(threads).map(|(number, thread)| {
             thread.join().unwrap_or_else(|panic| Ok(report::broken_down(number, of, clients, panic.as_ref())))
@@ -113,8 +113,8 @@ impl Ready for TunnelLoad {
         let reports = reports.collect::<io::Result<Vec<_>>>();
         let reports = reports.map_err(|error| system_error("driving VPN clients", &error))?;
         let memory_bytes = memory.and_then(Before::peak_since);
-        let Course { collector, far_loads, passed_over, .. } = course;
-        let mut outcome = report::outcome(&fleet, reports, &collector, far_loads, memory_bytes);
+        let RunProgress { collector, peer_loads, passed_over, .. } = progress;
+        let mut outcome = report::outcome(&fleet, reports, &collector, peer_loads, memory_bytes);
         if passed_over > 0 {
             outcome.counts.insert("far_progress_passed_over".to_owned(), passed_over);
         }
@@ -123,20 +123,20 @@ impl Ready for TunnelLoad {
 }
 
 /// What is heard from the threads while the load goes on.
-struct Course {
+struct RunProgress {
     collector: Collector,
     latest: BTreeMap<u32, Snapshot>,
     interval_ns: u64,
     next_ns: u64,
     /// What the traffic cost its far end.
-    far_loads: Vec<LoadReport>,
+    peer_loads: Vec<LoadReport>,
     /// Messages of the far end that came too fast to be passed on.
     passed_over: u64,
 }
 
-impl Course {
+impl RunProgress {
     /// Tells the task's progress until the last worker has handed over its last histograms.
-    fn follow(
+    fn collect_until_done(
         &mut self,
         fleet: &Fleet,
         rolled: &mpsc::Receiver<Rolled>,
@@ -146,7 +146,7 @@ impl Course {
         loop {
             let now_ns = monotonic_ns();
             if now_ns >= self.next_ns {
-                self.tell(fleet, snapshots, task, now_ns);
+                self.report_progress(fleet, snapshots, task, now_ns);
                 self.next_ns += ((now_ns - self.next_ns) / self.interval_ns + 1) * self.interval_ns;
             }
             match rolled.recv_timeout(Duration::from_nanos(self.next_ns.saturating_sub(now_ns))) {
@@ -157,7 +157,7 @@ impl Course {
         }
     }
 
-    fn tell(&mut self, fleet: &Fleet, snapshots: &[Arc<Latest<Snapshot>>], task: &Task, now_ns: u64) {
+    fn report_progress(&mut self, fleet: &Fleet, snapshots: &[Arc<Latest<Snapshot>>], task: &Task, now_ns: u64) {
         let mut is_new = false;
         for snapshot in snapshots.iter().filter_map(|latest| latest.take()) {
             is_new = true;
@@ -167,17 +167,17 @@ impl Course {
         let has_units = fleet.plan.traffic.as_ref().is_some_and(|traffic| traffic.counts_units());
         let flows = report::progress(&fleet.counters, has_units);
         task.progress_standing(Side::Local, now_ns, flows, self.collector.recent(), standing);
-        self.tell_far_end(fleet, task);
+        self.report_peer_progress(fleet, task);
     }
 
     /// Passes on what the traffic's far end has told.
-    fn tell_far_end(&mut self, fleet: &Fleet, task: &Task) {
+    fn report_peer_progress(&mut self, fleet: &Fleet, task: &Task) {
         let Some(traffic) = &fleet.plan.traffic else { return };
-        let told = traffic.told();
-        for (t_ns, rows) in told.progress {
+        let peer = traffic.take_peer_progress();
+        for (t_ns, rows) in peer.progress {
             task.progress(Side::Peer, t_ns, rows, Vec::new());
         }
-        self.far_loads.extend(told.loads);
-        self.passed_over += told.passed_over;
+        self.peer_loads.extend(peer.loads);
+        self.passed_over += peer.passed_over;
     }
 }

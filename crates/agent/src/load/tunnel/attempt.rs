@@ -1,17 +1,17 @@
 //! What happens to one client's attempt: it begins, connects, negotiates, fails and rests. Owns what each event of its machine
-//! and of its socket means to it, and what is counted then; what follows once the options are there is `rising`'s.
+//! and of its socket means to it, and what is counted then; what follows once the options are there is `verification`'s.
 
 use std::io;
 
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::poll::Interest;
-use leadline_tunnel::openvpn::client::{Client, Event, Failure, Output};
+use leadline_tunnel::openvpn::client::{Client as OpenVpnClient, Event, Failure, Output};
 use leadline_tunnel::openvpn::framing::set_length;
 use leadline_tunnel::openvpn::packet::{Header, Opcode};
 
-use super::link::{Link, Sent};
-use super::member::{Member, Occasion, Phase, Steps};
+use super::client::{Client, Occasion, Phase, Steps};
 use super::metric::Metric;
+use super::transport::{Sent, TransportSocket};
 use super::worker::Worker;
 use crate::events::error_code;
 
@@ -26,30 +26,30 @@ const HELD_UP_NS: u64 = 100_000_000;
 impl Worker {
     /// An attempt is due.
     pub fn begin(&mut self, index: usize, due_ns: u64, occasion: Occasion) {
-        let member = &mut self.members[index];
-        if let Some(over) = member.attempt() {
-            member.log.push(over);
+        let client = &mut self.clients[index];
+        if let Some(over) = client.attempt() {
+            client.log.push(over);
         }
-        member.occasion = occasion;
-        (member.ended_ns, member.heard_ns, member.local) = (None, None, None);
-        member.server = Some(self.fleet.plan.server(member.remote).address);
-        member.steps = Steps { due_ns, ..Steps::default() };
-        member.first_due_ns.get_or_insert(due_ns);
-        member.cause = None;
-        let opened = if member.link.is_some() { Ok(()) } else { self.open(index) };
-        let member = &mut self.members[index];
-        member.attempts += 1;
+        client.occasion = occasion;
+        (client.ended_ns, client.heard_ns, client.local) = (None, None, None);
+        client.server = Some(self.fleet.plan.server(client.remote).address);
+        client.steps = Steps { due_ns, ..Steps::default() };
+        client.first_due_ns.get_or_insert(due_ns);
+        client.cause = None;
+        let opened = if client.transport.is_some() { Ok(()) } else { self.open(index) };
+        let client = &mut self.clients[index];
+        client.attempts += 1;
         self.tally.attempts += 1;
         self.tally.reconnects_begun += u64::from(occasion == Occasion::Reconnect);
         let now_ns = monotonic_ns();
-        member.began_ns = now_ns;
-        member.give_up_ns = now_ns.saturating_add(self.fleet.plan.attempt_ns);
+        client.began_ns = now_ns;
+        client.give_up_ns = now_ns.saturating_add(self.fleet.plan.attempt_ns);
         if let Err(error) = opened {
             return self.fail(index, error_code(&error), &format!("opening a socket: {error}"));
         }
-        match &member.link {
-            Some(Link::Tcp { .. }) => {
-                self.enter(index, Phase::Connecting);
+        match &client.transport {
+            Some(TransportSocket::Tcp { .. }) => {
+                self.enter_phase(index, Phase::Connecting);
                 self.rearm(index);
             }
             _ => self.negotiate(index),
@@ -58,28 +58,28 @@ impl Worker {
 
     /// TCP's handshake is over, one way or the other.
     pub fn connected(&mut self, index: usize) {
-        let Some(link) = &self.members[index].link else { return };
-        if let Some(error) = link.failure() {
+        let Some(transport) = &self.clients[index].transport else { return };
+        if let Some(error) = transport.failure() {
             return self.fail(index, error_code(&error), &error.to_string());
         }
-        if let Err(error) = link.watch_for(&self.poll, index as u64, Interest::Read) {
+        if let Err(error) = transport.watch_for(&self.poll, index as u64, Interest::Read) {
             return self.fail(index, error_code(&error), &error.to_string());
         }
         self.negotiate(index);
     }
 
     fn negotiate(&mut self, index: usize) {
-        self.enter(index, Phase::Asking);
+        self.enter_phase(index, Phase::Asking);
         let plan = &self.fleet.plan;
-        let member = &mut self.members[index];
-        member.local = member.link.as_ref().and_then(Link::local);
+        let client = &mut self.clients[index];
+        client.local = client.transport.as_ref().and_then(TransportSocket::local);
         let now_ns = monotonic_ns();
-        let identity = plan.identity(member.number);
-        let machine = match member.token.clone() {
-            None => Client::new(&plan.config, identity, now_ns),
-            token => Client::new(&plan.config, &identity.with_token(token), now_ns),
+        let identity = plan.identity(client.number);
+        let machine = match client.token.clone() {
+            None => OpenVpnClient::new(&plan.config, identity, now_ns),
+            token => OpenVpnClient::new(&plan.config, &identity.with_token(token), now_ns),
         };
-        member.machine = Some(Box::new(machine));
+        client.machine = Some(Box::new(machine));
         self.drive(index);
     }
 
@@ -88,22 +88,22 @@ impl Worker {
         let mut failure = None;
         loop {
             let now_ns = monotonic_ns();
-            let Some(machine) = &mut self.members[index].machine else { break };
+            let Some(machine) = &mut self.clients[index].machine else { break };
             match machine.poll(now_ns, &mut self.control) {
                 Output::Send => {
                     match self.transmit(index) {
                         Ok(()) => self.note_sent(index),
                         Err(error) => self.broken(index, &error),
                     }
-                    if self.members[index].machine.is_none() {
+                    if self.clients[index].machine.is_none() {
                         return;
                     }
                 }
                 // Its last words to the server are still to come.
-                Output::Event(Event::Failed(failed)) => failure = Some(Self::told(failed)),
-                Output::Event(event) => failure = self.happened(index, now_ns, event).or(failure),
+                Output::Event(Event::Failed(failed)) => failure = Some(Self::failure_cause(failed)),
+                Output::Event(event) => failure = self.on_event(index, now_ns, event).or(failure),
                 Output::Wait(due_ns) => {
-                    self.members[index].machine_due_ns = due_ns.unwrap_or(u64::MAX);
+                    self.clients[index].machine_due_ns = due_ns.unwrap_or(u64::MAX);
                     break;
                 }
             }
@@ -116,7 +116,7 @@ impl Worker {
 
     /// A control packet has been handed to the socket: of the first one the time is taken, after the machine's work for it.
     fn note_sent(&mut self, index: usize) {
-        let steps = &mut self.members[index].steps;
+        let steps = &mut self.clients[index].steps;
         if steps.sent_ns == 0 {
             steps.sent_ns = monotonic_ns();
             self.recorder.record(Metric::Late as usize, steps.due_ns, steps.sent_ns.saturating_sub(steps.due_ns));
@@ -125,40 +125,40 @@ impl Worker {
 
     /// Send the packet that is in `control`.
     fn transmit(&mut self, index: usize) -> io::Result<()> {
-        let Some(link) = &mut self.members[index].link else { return Ok(()) };
+        let Some(transport) = &mut self.clients[index].transport else { return Ok(()) };
         if let Some(header) = self.control.first().and_then(|byte| Header::parse(*byte)) {
             if matches!(header.opcode, Opcode::HardResetClientV2 | Opcode::HardResetClientV3) {
                 self.tally.resets_sent += 1;
             }
         }
-        if link.is_stream() {
+        if transport.is_stream() {
             self.control.splice(..0, [0, 0]);
             set_length(&mut self.control, 0);
         }
-        let was_blocked = link.is_blocked();
-        let sent = link.send(&self.control, self.control.len())?;
+        let was_blocked = transport.is_blocked();
+        let sent = transport.send(&self.control, self.control.len())?;
         if sent != Sent::Taken {
             self.tally.pushback += 1;
         }
         if sent == Sent::Waits && !was_blocked {
-            link.watch_for(&self.poll, index as u64, Interest::ReadWrite)?;
+            transport.watch_for(&self.poll, index as u64, Interest::ReadWrite)?;
         }
         Ok(())
     }
 
     /// Take an event of the machine; says what the client fails by, where it does.
-    pub fn happened(&mut self, index: usize, now_ns: u64, event: Event) -> Option<(&'static str, String)> {
-        let steps = &mut self.members[index].steps;
+    pub fn on_event(&mut self, index: usize, now_ns: u64, event: Event) -> Option<(&'static str, String)> {
+        let steps = &mut self.clients[index].steps;
         match event {
             Event::Answered => {
                 steps.answered_ns = now_ns;
-                self.enter(index, Phase::Negotiating);
+                self.enter_phase(index, Phase::Negotiating);
             }
             Event::TlsDone => steps.tls_ns = now_ns,
             Event::KeysDone => steps.keys_ns = now_ns,
             Event::Up => {
                 steps.pushed_ns = now_ns;
-                self.came_up(index, now_ns);
+                self.on_connected(index, now_ns);
             }
             Event::Renegotiated => self.renewed(index, now_ns),
             Event::RenegotiationAccepted => self.accept_renewal(index),
@@ -171,18 +171,18 @@ impl Worker {
             Event::UpdateRejected(why) => return Some((UPDATE_REJECTED, why)),
             Event::Pending { until_ns } => {
                 self.tally.auth_pending += 1;
-                let give_up_ns = &mut self.members[index].give_up_ns;
+                let give_up_ns = &mut self.clients[index].give_up_ns;
                 *give_up_ns = until_ns.max(*give_up_ns);
             }
             Event::Restart(why) => return Some(("restarted_by_server", why)),
             Event::PeerLeft => return Some(("server_left", String::new())),
-            Event::Failed(failure) => return Some(Self::told(failure)),
+            Event::Failed(failure) => return Some(Self::failure_cause(failure)),
         }
         None
     }
 
     /// What a machine failed by. Silence is explained, beside the machine's word on what ended it.
-    fn told(failure: Failure) -> (&'static str, String) {
+    fn failure_cause(failure: Failure) -> (&'static str, String) {
         let detail = match explanation(failure.name) {
             "" => failure.detail,
             silence => format!("{silence}; {}", failure.detail),
@@ -191,10 +191,10 @@ impl Worker {
     }
 
     /// What a client that was silent for its attempt's whole time failed by.
-    fn overdue(&self, member: &Member) -> (&'static str, String) {
-        let name = member.machine.as_ref().map_or("reset_unanswered", |machine| machine.stuck_at());
+    fn timeout_cause(&self, client: &Client) -> (&'static str, String) {
+        let name = client.machine.as_ref().map_or("reset_unanswered", |machine| machine.stuck_at());
         let own_ns = self.fleet.plan.attempt_ns;
-        let given_ns = member.give_up_ns.saturating_sub(member.began_ns);
+        let given_ns = client.give_up_ns.saturating_sub(client.began_ns);
         let mut detail = format!("{}; ended by the attempt's own time, {} s", explanation(name), own_ns as f64 / 1e9);
         if given_ns > own_ns {
             let given_s = given_ns as f64 / 1e9;
@@ -205,9 +205,9 @@ impl Worker {
 
     /// A socket has failed, or its server has closed it.
     pub fn broken(&mut self, index: usize, error: &io::Error) {
-        let member = &self.members[index];
-        let is_stream = member.link.as_ref().is_some_and(Link::is_stream);
-        let is_unanswered = member.phase == Phase::Asking;
+        let client = &self.clients[index];
+        let is_stream = client.transport.as_ref().is_some_and(TransportSocket::is_stream);
+        let is_unanswered = client.phase == Phase::Asking;
         if !is_stream && !is_unanswered {
             // A datagram could not be delivered; that the server is gone its silence will tell.
             *self.failures_of_sockets(error) += 1;
@@ -240,109 +240,109 @@ impl Worker {
 
     /// An attempt, or a tunnel, is over.
     pub fn fail(&mut self, index: usize, name: &'static str, detail: &str) {
-        if self.is_departing {
+        if self.is_tearing_down {
             self.end_tunnel(index);
             self.close(index);
             return;
         }
         let now_ns = monotonic_ns();
-        let was_up = self.members[index].phase.is_up();
-        self.tally.lost += u64::from(self.members[index].phase == Phase::Configured);
+        let was_up = self.clients[index].phase.is_up();
+        self.tally.lost += u64::from(self.clients[index].phase == Phase::Configured);
         self.end_tunnel(index);
         self.close(index);
         let plan = &self.fleet.plan;
-        let member = &mut self.members[index];
+        let client = &mut self.clients[index];
         self.failures.count(name, 1, || detail.to_owned());
-        member.cause = Some(name);
-        member.remote += 1;
-        member.failed_ns.get_or_insert(now_ns);
-        member.failures += 1;
-        member.ended_ns.get_or_insert(now_ns);
+        client.cause = Some(name);
+        client.remote += 1;
+        client.failed_ns.get_or_insert(now_ns);
+        client.failures += 1;
+        client.ended_ns.get_or_insert(now_ns);
         // A client restarts by itself there, and connects again whatever becomes of others.
-        let is_retried = name == UPDATE_REJECTED || member.failures <= plan.retries;
+        let is_retried = name == UPDATE_REJECTED || client.failures <= plan.retries;
         if is_final(name) || !is_retried {
-            self.enter(index, Phase::Failed);
-            self.end_way(index, now_ns);
+            self.enter_phase(index, Phase::Failed);
+            self.end_setup(index, now_ns);
             return;
         }
-        let doublings = if was_up { 0 } else { member.failures - 1 };
+        let doublings = if was_up { 0 } else { client.failures - 1 };
         let rest_ns = FIRST_REST_NS.saturating_mul(1 << doublings.min(16)).min(LONGEST_REST_NS);
-        member.retry_ns = now_ns + rest_ns;
-        self.enter(index, Phase::Resting);
+        client.retry_ns = now_ns + rest_ns;
+        self.enter_phase(index, Phase::Resting);
         self.rearm(index);
     }
 
     /// The machine's part is over.
     pub fn end_tunnel(&mut self, index: usize) {
         self.settle_contest(index);
-        let member = &mut self.members[index];
-        if let Some(machine) = member.machine.take() {
-            member.heard_ns = machine.heard_at_ns();
-            member.retransmits += machine.retransmits();
+        let client = &mut self.clients[index];
+        if let Some(machine) = client.machine.take() {
+            client.heard_ns = machine.heard_at_ns();
+            client.retransmits += machine.retransmits();
             self.tally.retransmits += u64::from(machine.retransmits());
             // None where it was refused: the user and password may still be good.
-            member.token = machine.token().cloned();
+            client.token = machine.token().cloned();
         }
-        if let (Some(given), true) = (&member.given, member.phase.is_up()) {
-            self.fleet.register.leave(member.number, given, member.heard_ns.unwrap_or(0));
+        if let (Some(assigned), true) = (&client.assigned, client.phase.is_up()) {
+            self.fleet.register.release(client.number, assigned, client.heard_ns.unwrap_or(0));
         }
-        if member.attempts > 0 && !self.is_departing {
-            member.ended_ns.get_or_insert_with(monotonic_ns);
+        if client.attempts > 0 && !self.is_tearing_down {
+            client.ended_ns.get_or_insert_with(monotonic_ns);
         }
-        member.machine_due_ns = u64::MAX;
-        member.inside.end();
+        client.machine_due_ns = u64::MAX;
+        client.inner.end();
         self.end_renewal(index, monotonic_ns());
         let detail = "a client's traffic stops for good when its tunnel drops, even if the client connects again";
         self.break_traffic(index, "tunnel_broke", detail);
     }
 
     /// A client has come to an end of its way up, the first time or not.
-    pub fn end_way(&mut self, index: usize, now_ns: u64) {
-        let member = &mut self.members[index];
-        if !member.has_ended {
-            member.has_ended = true;
-            self.fleet.ended(member.number, now_ns);
+    pub fn end_setup(&mut self, index: usize, now_ns: u64) {
+        let client = &mut self.clients[index];
+        if !client.has_ended {
+            client.has_ended = true;
+            self.fleet.ended(client.number, now_ns);
         }
     }
 
     /// A client's timer has run out, which was due then, ns.
-    pub fn wake(&mut self, index: usize, due_ns: u64, now_ns: u64) {
+    pub fn on_timer(&mut self, index: usize, due_ns: u64, now_ns: u64) {
         // What waits in its socket may have come in time, and is heard before the silence is judged. TCP's handshake says by
         // another way that it is over.
-        if now_ns > due_ns.saturating_add(HELD_UP_NS) && self.members[index].phase != Phase::Connecting {
+        if now_ns > due_ns.saturating_add(HELD_UP_NS) && self.clients[index].phase != Phase::Connecting {
             self.read(index);
         }
-        if self.is_departing {
+        if self.is_tearing_down {
             return self.drive(index);
         }
-        let member = &self.members[index];
-        let is_late = now_ns >= member.give_up_ns;
-        match member.phase {
-            Phase::Resting if now_ns >= member.retry_ns => {
-                return self.begin(index, member.retry_ns, Occasion::Retry);
+        let client = &self.clients[index];
+        let is_late = now_ns >= client.give_up_ns;
+        match client.phase {
+            Phase::Resting if now_ns >= client.retry_ns => {
+                return self.begin(index, client.retry_ns, Occasion::Retry);
             }
             Phase::Connecting if is_late => return self.fail(index, "connect_timeout", "no answer to TCP's SYN"),
             Phase::Asking | Phase::Negotiating if is_late => {
-                let (name, detail) = self.overdue(member);
+                let (name, detail) = self.timeout_cause(client);
                 return self.fail(index, name, &detail);
             }
             Phase::Overdue if is_late => {
-                self.members[index].inside.end();
-                self.enter(index, Phase::Partial);
-                self.returned_partly(index);
+                self.clients[index].inner.end();
+                self.enter_phase(index, Phase::Partial);
+                self.count_partial_return(index);
             }
             Phase::Proving | Phase::Overdue | Phase::Contested => {
                 self.poll_proof(index, now_ns);
-                self.look_at_proof(index, now_ns);
+                self.check_proof(index, now_ns);
             }
             Phase::Configured => self.poll_pings(index, now_ns),
             _ => {}
         }
-        if now_ns >= self.members[index].machine_due_ns {
+        if now_ns >= self.clients[index].machine_due_ns {
             self.drive(index);
         }
-        if now_ns >= self.members[index].inside.traffic_due_ns() {
-            self.poll_inside(index);
+        if now_ns >= self.clients[index].inner.traffic_due_ns() {
+            self.poll_traffic(index);
         }
         self.rearm(index);
     }

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 
 use leadline_wire::TunnelAttemptReport;
 
-use super::given::Given;
-use super::member::{Occasion, Steps};
+use super::assigned_config::AssignedConfig;
+use super::client::{Occasion, Steps};
 
 /// The latest attempts that are kept of a client, beside its first one.
 const MOST_LATER: usize = 63;
@@ -24,7 +24,7 @@ pub struct Attempt {
     pub cause: Option<&'static str>,
     pub server: Option<SocketAddr>,
     pub local: Option<SocketAddr>,
-    pub given: Option<Given>,
+    pub assigned: Option<AssignedConfig>,
 }
 
 /// The attempts of a client that are over.
@@ -56,7 +56,7 @@ impl AttemptLog {
 
 impl Attempt {
     fn report(&self, client: u32) -> TunnelAttemptReport {
-        let Self { steps, given, .. } = self;
+        let Self { steps, assigned, .. } = self;
         let since = |at_ns: u64| (at_ns > 0).then(|| at_ns.saturating_sub(steps.due_ns));
         TunnelAttemptReport {
             client,
@@ -73,8 +73,8 @@ impl Attempt {
             cause: self.cause.map(str::to_owned),
             server: self.server.map(|server| server.to_string()).unwrap_or_default(),
             local: self.local.map(|local| local.to_string()),
-            addresses: given.iter().flat_map(Given::addresses).map(|address| address.to_string()).collect(),
-            peer_id: given.and_then(|given| given.peer_id),
+            addresses: assigned.iter().flat_map(AssignedConfig::addresses).map(|address| address.to_string()).collect(),
+            peer_id: assigned.and_then(|assigned| assigned.peer_id),
         }
     }
 }
@@ -94,7 +94,7 @@ mod tests {
             cause: Some("reset_unanswered"),
             server: None,
             local: None,
-            given: None,
+            assigned: None,
         };
         (1..=1000).for_each(|number| log.push(attempt(number)));
         let reports: Vec<_> = log.reports(7, Some(attempt(1001))).collect();

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::inside::Times;
+use super::inner_traffic::Times;
 use super::plan::Plan;
 use super::register::Register;
 use crate::flows::TURN_NS;

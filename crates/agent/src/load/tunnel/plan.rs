@@ -15,7 +15,7 @@ use leadline_tunnel::openvpn::profile::{self, Family, Profile, Remote, Transport
 use leadline_tunnel::openvpn::secret::Secret;
 use leadline_wire::{Blame, ErrorReport, IpVersion, TunnelAction, TunnelIdentities, TunnelSpec};
 
-use super::given::Expectation;
+use super::assigned_config::Expectation;
 use super::traffic::{self, TrafficPlan};
 use crate::events::{error_code, input_error, system_error};
 use crate::load::session::{parse_bind, resolve_host};

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::given::Given;
+use super::assigned_config::AssignedConfig;
 
 /// See the file's head.
 #[derive(Debug, Default)]
@@ -37,15 +37,15 @@ struct Holders {
 
 impl Register {
     /// Enter a client; says what another one holds already, by name.
-    pub fn enter(&self, client: u32, given: &Given, now_ns: u64) -> Option<&'static str> {
+    pub fn claim(&self, client: u32, assigned: &AssignedConfig, now_ns: u64) -> Option<&'static str> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let mut missing = None;
-        for address in given.addresses() {
+        for address in assigned.addresses() {
             if !take(&mut held.addresses, address, client, now_ns) {
                 missing = Some("partial_address_not_unique");
             }
         }
-        if given.place().is_some_and(|place| !take(&mut held.places, place, client, now_ns)) {
+        if assigned.place().is_some_and(|place| !take(&mut held.places, place, client, now_ns)) {
             missing = missing.or(Some("partial_peer_id_not_unique"));
         }
         missing
@@ -53,13 +53,13 @@ impl Register {
 
     /// The client's tunnel is gone, and last heard from its server then, ns. Where that was before another client was given the
     /// same, the tunnel was dead by then, and the other client holds it alone.
-    pub fn leave(&self, client: u32, given: &Given, heard_ns: u64) {
+    pub fn release(&self, client: u32, assigned: &AssignedConfig, heard_ns: u64) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let Held { addresses, places, freed } = &mut *held;
-        for address in given.addresses() {
+        for address in assigned.addresses() {
             give_back(addresses, &address, client, heard_ns, freed);
         }
-        if let Some(place) = given.place() {
+        if let Some(place) = assigned.place() {
             give_back(places, &place, client, heard_ns, freed);
         }
         self.freed.store(freed.len(), Ordering::Release);
@@ -112,48 +112,48 @@ mod tests {
     use super::super::plan::Server;
     use super::*;
 
-    fn given_by(server: &str, transport: Transport, options: &str) -> Given {
+    fn assigned_by(server: &str, transport: Transport, options: &str) -> AssignedConfig {
         let mut pushed = Pushed::default();
         pushed.absorb(options).unwrap();
-        Given::new(Server { address: server.parse().unwrap(), transport }, &pushed, None, None)
+        AssignedConfig::new(Server { address: server.parse().unwrap(), transport }, &pushed, None, None)
     }
 
-    fn given(options: &str) -> Given {
-        given_by("192.0.2.1:1194", Transport::Udp, options)
+    fn assigned(options: &str) -> AssignedConfig {
+        assigned_by("192.0.2.1:1194", Transport::Udp, options)
     }
 
     const SAME: &str = "topology subnet,ifconfig 10.8.0.5 255.255.255.0,peer-id 1";
 
     #[test]
     fn an_address_belongs_to_who_came_first_until_it_leaves() {
-        let (register, same) = (Register::default(), given(SAME));
-        let other = given("topology subnet,ifconfig 10.8.0.6 255.255.255.0,peer-id 1");
-        assert_eq!(register.enter(0, &same, 10), None);
-        assert_eq!(register.enter(0, &same, 11), None);
-        assert_eq!(register.enter(1, &same, 12), Some("partial_address_not_unique"));
-        assert_eq!(register.enter(2, &other, 13), Some("partial_peer_id_not_unique"));
-        register.leave(1, &same, 20);
-        assert_eq!(register.enter(3, &same, 21), Some("partial_address_not_unique"));
-        register.leave(0, &same, 30);
+        let (register, same) = (Register::default(), assigned(SAME));
+        let other = assigned("topology subnet,ifconfig 10.8.0.6 255.255.255.0,peer-id 1");
+        assert_eq!(register.claim(0, &same, 10), None);
+        assert_eq!(register.claim(0, &same, 11), None);
+        assert_eq!(register.claim(1, &same, 12), Some("partial_address_not_unique"));
+        assert_eq!(register.claim(2, &other, 13), Some("partial_peer_id_not_unique"));
+        register.release(1, &same, 20);
+        assert_eq!(register.claim(3, &same, 21), Some("partial_address_not_unique"));
+        register.release(0, &same, 30);
         assert_eq!(register.take_freed(0, 1), [0; 0], "it was heard of while others had the same");
-        assert_eq!(register.enter(4, &same, 31), None);
+        assert_eq!(register.claim(4, &same, 31), None);
     }
 
     #[test]
     fn a_dead_tunnel_leaves_what_it_held_to_the_first_who_was_given_it_again() {
-        let (register, same) = (Register::default(), given(SAME));
-        assert_eq!(register.enter(0, &same, 10), None);
-        assert_eq!(register.enter(3, &same, 50), Some("partial_address_not_unique"));
-        assert_eq!(register.enter(4, &same, 60), Some("partial_address_not_unique"));
+        let (register, same) = (Register::default(), assigned(SAME));
+        assert_eq!(register.claim(0, &same, 10), None);
+        assert_eq!(register.claim(3, &same, 50), Some("partial_address_not_unique"));
+        assert_eq!(register.claim(4, &same, 60), Some("partial_address_not_unique"));
         // Heard last before the server was restarted.
-        register.leave(0, &same, 40);
+        register.release(0, &same, 40);
         assert_eq!(register.take_freed(0, 2), [0; 0], "of another thread");
         // Once for the address and once for the number.
         assert_eq!(register.take_freed(1, 2), [3, 3]);
         assert_eq!(register.take_freed(1, 2), [0; 0], "told once");
-        assert_eq!(register.enter(3, &same, 70), None);
-        assert_eq!(register.enter(4, &same, 71), Some("partial_address_not_unique"), "two have it now");
-        register.leave(3, &same, 80);
+        assert_eq!(register.claim(3, &same, 70), None);
+        assert_eq!(register.claim(4, &same, 71), Some("partial_address_not_unique"), "two have it now");
+        register.release(3, &same, 80);
         assert_eq!(register.take_freed(0, 1), [0; 0], "it was alive when the other came");
     }
 
@@ -161,40 +161,40 @@ mod tests {
     fn what_is_only_partly_free_is_told_as_such() {
         let register = Register::default();
         let [first, second] = ["10.8.0.5 255.255.255.0,peer-id 1", "10.8.0.6 255.255.255.0,peer-id 2"]
-            .map(|own| given(&format!("topology subnet,ifconfig {own}")));
-        let mixed = given("topology subnet,ifconfig 10.8.0.5 255.255.255.0,peer-id 2");
-        assert_eq!((register.enter(0, &first, 1), register.enter(1, &second, 2)), (None, None));
-        assert_eq!(register.enter(2, &mixed, 10), Some("partial_address_not_unique"));
-        register.leave(0, &first, 5);
+            .map(|own| assigned(&format!("topology subnet,ifconfig {own}")));
+        let mixed = assigned("topology subnet,ifconfig 10.8.0.5 255.255.255.0,peer-id 2");
+        assert_eq!((register.claim(0, &first, 1), register.claim(1, &second, 2)), (None, None));
+        assert_eq!(register.claim(2, &mixed, 10), Some("partial_address_not_unique"));
+        register.release(0, &first, 5);
         assert_eq!(register.take_freed(0, 1), [2]);
-        assert_eq!(register.enter(2, &mixed, 11), Some("partial_peer_id_not_unique"));
-        register.leave(1, &second, 5);
-        assert_eq!((register.take_freed(0, 1), register.enter(2, &mixed, 12)), (vec![2], None));
+        assert_eq!(register.claim(2, &mixed, 11), Some("partial_peer_id_not_unique"));
+        register.release(1, &second, 5);
+        assert_eq!((register.take_freed(0, 1), register.claim(2, &mixed, 12)), (vec![2], None));
     }
 
     #[test]
     fn each_server_counts_its_own_clients() {
         let register = Register::default();
-        let given = |server, own| {
-            given_by(server, Transport::Udp, &format!("topology subnet,ifconfig {own} 255.255.255.0,peer-id 1"))
+        let assigned = |server, own| {
+            assigned_by(server, Transport::Udp, &format!("topology subnet,ifconfig {own} 255.255.255.0,peer-id 1"))
         };
-        assert_eq!(register.enter(0, &given("192.0.2.1:1194", "10.8.0.5"), 1), None);
-        assert_eq!(register.enter(1, &given("192.0.2.1:443", "10.8.0.6"), 2), None);
-        assert_eq!(register.enter(2, &given("192.0.2.2:1194", "10.8.0.7"), 3), None);
-        assert_eq!(register.enter(3, &given("192.0.2.2:1194", "10.8.0.8"), 4), Some("partial_peer_id_not_unique"));
+        assert_eq!(register.claim(0, &assigned("192.0.2.1:1194", "10.8.0.5"), 1), None);
+        assert_eq!(register.claim(1, &assigned("192.0.2.1:443", "10.8.0.6"), 2), None);
+        assert_eq!(register.claim(2, &assigned("192.0.2.2:1194", "10.8.0.7"), 3), None);
+        assert_eq!(register.claim(3, &assigned("192.0.2.2:1194", "10.8.0.8"), 4), Some("partial_peer_id_not_unique"));
     }
 
     #[test]
     fn a_number_that_every_tcp_client_has_is_no_fault() {
         let register = Register::default();
-        let given = |transport, own| {
+        let assigned = |transport, own| {
             let options = format!("topology subnet,ifconfig {own} 255.255.255.0,peer-id 0");
-            given_by("192.0.2.1:1194", transport, &options)
+            assigned_by("192.0.2.1:1194", transport, &options)
         };
-        assert_eq!(register.enter(0, &given(Transport::Tcp, "10.8.0.5"), 1), None);
-        assert_eq!(register.enter(1, &given(Transport::Tcp, "10.8.0.6"), 2), None);
-        assert_eq!(register.enter(2, &given(Transport::Tcp, "10.8.0.6"), 3), Some("partial_address_not_unique"));
-        assert_eq!(register.enter(3, &given(Transport::Udp, "10.8.0.7"), 4), None);
-        assert_eq!(register.enter(4, &given(Transport::Udp, "10.8.0.8"), 5), Some("partial_peer_id_not_unique"));
+        assert_eq!(register.claim(0, &assigned(Transport::Tcp, "10.8.0.5"), 1), None);
+        assert_eq!(register.claim(1, &assigned(Transport::Tcp, "10.8.0.6"), 2), None);
+        assert_eq!(register.claim(2, &assigned(Transport::Tcp, "10.8.0.6"), 3), Some("partial_address_not_unique"));
+        assert_eq!(register.claim(3, &assigned(Transport::Udp, "10.8.0.7"), 4), None);
+        assert_eq!(register.claim(4, &assigned(Transport::Udp, "10.8.0.8"), 5), Some("partial_peer_id_not_unique"));
     }
 }

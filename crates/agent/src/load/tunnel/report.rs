@@ -11,11 +11,11 @@ use leadline_wire::{
     TunnelReport, TunnelState,
 };
 
+use super::client::{Phase, PHASES};
 use super::fleet::Fleet;
-use super::inside::PingTally;
-use super::link::Link;
-use super::member::{Phase, PHASES};
+use super::inner_traffic::PingTally;
 use super::traffic::Figures;
+use super::transport::TransportSocket;
 pub use crate::load::http::report::Failures;
 use crate::load::threads::{Collector, FlowCounters};
 
@@ -70,13 +70,13 @@ pub struct Tally {
     /// Negotiations of new keys that came to nothing, whichever side had begun them: the server refused the client, or the tunnel
     /// goes on with the former ones.
     pub renewals_failed: u64,
-    /// Words of the server that somebody has yet to say yes.
+    /// AUTH_PENDING messages received.
     pub auth_pending: u64,
     /// Changes of pushed options in running tunnels, and those that gave a client what another one has.
     pub updated: u64,
     pub shared_later: u64,
     /// Actions of clients that had no tunnel when their turn came, or were still renewing keys that they were to renew.
-    pub deeds_skipped: u64,
+    pub actions_skipped: u64,
     /// Sockets with a port that another client had had before, because the system offered no other.
     pub ports_again: u64,
     /// Packets that the socket did not take at once, and those that it refused by an error.
@@ -102,8 +102,8 @@ impl Tally {
     }
 
     /// A socket is about to be closed.
-    pub fn count_drops(&mut self, link: &Link) {
-        if let Some(drops) = link.receive_drops() {
+    pub fn count_drops(&mut self, transport: &TransportSocket) {
+        if let Some(drops) = transport.receive_drops() {
             *self.socket_drops.get_or_insert(0) += drops;
         }
     }
@@ -142,7 +142,7 @@ impl Tally {
             ("auth_pending", self.auth_pending),
             ("updated", self.updated),
             ("updated_not_unique", self.shared_later),
-            ("actions_skipped", self.deeds_skipped),
+            ("actions_skipped", self.actions_skipped),
             ("ports_again", self.ports_again),
             ("datagrams_refused", self.refused),
             ("socket_errors", self.socket_errors),
@@ -166,7 +166,7 @@ impl Tally {
 
 /// What is left of a worker that broke down: its clients have failed, and those of the others keep their figures.
 pub fn broken_down(number: u32, threads: u32, clients: u32, panic: &(dyn Any + Send)) -> WorkerReport {
-    let said = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
+    let message = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
     let rows: Vec<_> = (number..clients)
         .step_by(threads.max(1) as usize)
         .map(|client| TunnelClientReport {
@@ -179,7 +179,7 @@ pub fn broken_down(number: u32, threads: u32, clients: u32, panic: &(dyn Any + S
     let (mut tally, mut failures) = (Tally::default(), Failures::default());
     tally.phases[Phase::Failed as usize] = rows.len() as u32;
     failures.count(BROKEN_DOWN, rows.len() as u64, || {
-        format!("a thread of the agent ended by a fault of its own: {}", said.unwrap_or("it does not say which"))
+        format!("a thread of the agent ended by a fault of its own: {}", message.unwrap_or("it does not say which"))
     });
     WorkerReport { thread: None, tally, failures, rows, attempts: Vec::new(), packet_sizes: None, figures: Vec::new() }
 }
@@ -189,7 +189,7 @@ pub fn outcome(
     fleet: &Fleet,
     reports: Vec<WorkerReport>,
     collector: &Collector,
-    far_loads: Vec<LoadReport>,
+    peer_loads: Vec<LoadReport>,
     memory_bytes: Option<u64>,
 ) -> Outcome {
     let mut counts = BTreeMap::new();
@@ -222,8 +222,8 @@ pub fn outcome(
     *counts.entry("failed".to_owned()).or_insert(0) += unfinished;
     let retransmits = clients.iter().map(|client: &TunnelClientReport| u64::from(client.retransmits)).sum();
     counts.insert("retransmits".to_owned(), retransmits);
-    for (name, way) in [("inside_sent", "packets_sent"), ("inside_received", "packets_received")] {
-        counts.insert(name.to_owned(), clients.iter().filter_map(|client| client.inside.get(way)).sum());
+    for (name, field) in [("inside_sent", "packets_sent"), ("inside_received", "packets_received")] {
+        counts.insert(name.to_owned(), clients.iter().filter_map(|client| client.inside.get(field)).sum());
     }
     if collector.overflow() > 0 {
         counts.insert("histogram_overflow".to_owned(), collector.overflow());
@@ -247,7 +247,7 @@ pub fn outcome(
             engine: None,
             engine_reason: None,
         },
-        receiver: receiver(far_loads),
+        receiver: receiver(peer_loads),
         counts,
         tunnel: Some(Box::new(TunnelReport {
             clients,
@@ -336,7 +336,7 @@ mod tests {
         let thread = ThreadMeter::begin("t".to_owned(), 0).so_far(1);
         let snapshot = Snapshot { worker: 0, tally, errors: BTreeMap::new(), thread };
         let counts = standing(&BTreeMap::from([(0, snapshot)])).counts;
-        let told = ["connecting", "unanswered", "resting", "failed"].map(|name| counts[name]);
-        assert_eq!(told, [15, 3, 16, 48]);
+        let reported = ["connecting", "unanswered", "resting", "failed"].map(|name| counts[name]);
+        assert_eq!(reported, [15, 3, 16, 48]);
     }
 }

@@ -4,50 +4,50 @@
 use leadline_sys::clock::monotonic_ns;
 use leadline_wire::{TunnelAction, TunnelDeed};
 
-use super::member::{Occasion, Phase};
+use super::client::{Occasion, Phase};
 use super::worker::Worker;
 
-/// A thread's share of the actions.
-pub struct Deeds {
-    actions: Vec<(TunnelAction, Turn)>,
+/// When each of a thread's clients runs each action.
+pub struct ActionSchedule {
+    actions: Vec<(TunnelAction, Cursor)>,
     clients: u32,
     step: u32,
 }
 
-/// Whose turn it is.
+/// The client that an action comes to next.
 #[derive(Clone, Copy)]
-struct Turn {
+struct Cursor {
     client: u32,
 }
 
-impl Deeds {
+impl ActionSchedule {
     /// For the clients `first`, `first + step` ... of all.
     pub fn new(actions: &[TunnelAction], clients: u32, first: u32, step: u32) -> Self {
-        Self { actions: actions.iter().map(|action| (*action, Turn { client: first })).collect(), clients, step }
+        Self { actions: actions.iter().map(|action| (*action, Cursor { client: first })).collect(), clients, step }
     }
 
     /// When the next client's turn is, ns after the arrivals began; none where nothing is left.
     pub fn next_ns(&self) -> Option<u64> {
-        self.turns().map(|(due_ns, _)| due_ns).min()
+        self.due_times().map(|(due_ns, _)| due_ns).min()
     }
 
     /// The next client whose turn has come: when that was, who, and what it does.
     pub fn take(&mut self, elapsed_ns: u64) -> Option<(u64, u32, TunnelDeed)> {
-        let (due_ns, index) = self.turns().min()?;
+        let (due_ns, index) = self.due_times().min()?;
         if due_ns > elapsed_ns {
             return None;
         }
-        let (action, turn) = &mut self.actions[index];
-        let client = turn.client;
-        turn.client = client.saturating_add(self.step);
+        let (action, cursor) = &mut self.actions[index];
+        let client = cursor.client;
+        cursor.client = client.saturating_add(self.step);
         Some((due_ns, client, action.what))
     }
 
-    fn turns(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
+    fn due_times(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
         let clients = u64::from(self.clients.max(1));
-        let pending = self.actions.iter().enumerate().filter(|(_, (_, turn))| turn.client < self.clients);
-        pending.map(move |(index, (action, turn))| {
-            let share = u128::from(action.over_ms) * 1_000_000 * u128::from(turn.client) / u128::from(clients);
+        let pending = self.actions.iter().enumerate().filter(|(_, (_, cursor))| cursor.client < self.clients);
+        pending.map(move |(index, (action, cursor))| {
+            let share = u128::from(action.over_ms) * 1_000_000 * u128::from(cursor.client) / u128::from(clients);
             let share = u64::try_from(share).unwrap_or(u64::MAX);
             (action.at_ms.saturating_mul(1_000_000).saturating_add(share), index)
         })
@@ -56,18 +56,18 @@ impl Deeds {
 
 impl Worker {
     /// A connected client is to do something.
-    pub fn act(&mut self, index: usize, due_ns: u64, deed: TunnelDeed) {
-        let Some(member) = self.members.get_mut(index) else { return };
-        let is_renewing = deed == TunnelDeed::Renegotiate && member.renewal_due_ns.is_some();
-        if !member.phase.is_up() || is_renewing {
-            self.tally.deeds_skipped += 1;
+    pub fn run_action(&mut self, index: usize, due_ns: u64, action: TunnelDeed) {
+        let Some(client) = self.clients.get_mut(index) else { return };
+        let is_renewing = action == TunnelDeed::Renegotiate && client.renewal_due_ns.is_some();
+        if !client.phase.is_up() || is_renewing {
+            self.tally.actions_skipped += 1;
             return;
         }
-        match deed {
+        match action {
             TunnelDeed::Renegotiate => {
-                let Some(machine) = &mut member.machine else { return };
+                let Some(machine) = &mut client.machine else { return };
                 machine.renegotiate(monotonic_ns());
-                member.renewal_due_ns = Some(due_ns);
+                client.renewal_due_ns = Some(due_ns);
                 self.renewals += 1;
                 self.tally.renewals_asked += 1;
                 self.drive(index);
@@ -80,10 +80,10 @@ impl Worker {
     /// (`nobind`), and to the server it is another one.
     fn reconnect(&mut self, index: usize, due_ns: u64) {
         self.end_tunnel(index);
-        if let Some(link) = self.close(index) {
-            link.drop_silently();
+        if let Some(transport) = self.close(index) {
+            transport.drop_silently();
         }
-        self.enter(index, Phase::Resting);
+        self.enter_phase(index, Phase::Resting);
         self.begin(index, due_ns, Occasion::Reconnect);
     }
 }
@@ -98,11 +98,11 @@ mod tests {
         let actions = [action(10, 8, TunnelDeed::Renegotiate), action(12, 0, TunnelDeed::Reconnect)];
         let mut taken = Vec::new();
         for first in 0..2 {
-            let mut deeds = Deeds::new(&actions, 8, first, 2);
-            assert_eq!(deeds.take(0), None);
-            while let Some(due_ns) = deeds.next_ns() {
-                assert_eq!(deeds.take(due_ns - 1), None);
-                taken.push(deeds.take(due_ns).unwrap());
+            let mut schedule = ActionSchedule::new(&actions, 8, first, 2);
+            assert_eq!(schedule.take(0), None);
+            while let Some(due_ns) = schedule.next_ns() {
+                assert_eq!(schedule.take(due_ns - 1), None);
+                taken.push(schedule.take(due_ns).unwrap());
             }
         }
         taken.sort_by_key(|(due_ns, client, _)| (*due_ns, *client));

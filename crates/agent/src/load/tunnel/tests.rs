@@ -104,7 +104,7 @@ fn every_client_comes_up_is_proved_and_leaves() {
             assert_eq!(client.cipher.as_deref(), Some("AES-256-GCM"));
         }
         assert_eq!(gateway.seen.up.load(Ordering::Relaxed), 30);
-        // Farewells are acknowledged before the fleet ends.
+        // Exit notifications are acknowledged before the fleet ends.
         assert_eq!(gateway.seen.left.load(Ordering::Relaxed), 30);
     }
 }
@@ -264,21 +264,21 @@ fn connected_clients_do_what_they_are_told() {
     for transport in [Transport::Udp, Transport::Tcp] {
         let gateway = Gateway::start(Manners { transport, ..Manners::default() });
         // Once the settled clients are configured the actions' time begins.
-        let told = |what| {
+        let run_action = |what| {
             let actions = vec![TunnelAction { at_ms: 10, what, over_ms: 50 }];
             let outcome = run(&TunnelSpec { actions, settled: 8, ..spec(&gateway, 8) });
             assert_eq!(outcome.errors, errors(&[]));
             assert_eq!((count(&outcome, "configured"), count(&outcome, "actions_skipped")), (8, 0));
             outcome
         };
-        let outcome = told(TunnelDeed::Renegotiate);
+        let outcome = run_action(TunnelDeed::Renegotiate);
         assert_eq!((count(&outcome, "attempts"), count(&outcome, "renegotiated")), (8, 8));
         let names = ["renegotiations_asked", "renegotiations_unfinished"];
         assert_eq!(names.map(|name| count(&outcome, name)), [8, 0]);
         assert_eq!(recorded(&outcome, "renegotiate"), 8);
         assert_eq!(gateway.seen.renegotiated.load(Ordering::Relaxed), 8);
         let before = gateway.seen.clients.load(Ordering::Relaxed);
-        let outcome = told(TunnelDeed::Reconnect);
+        let outcome = run_action(TunnelDeed::Reconnect);
         assert_eq!(count(&outcome, "reconnects_begun"), 8);
         assert_eq!(gateway.seen.clients.load(Ordering::Relaxed) - before, 16, "each comes from a socket of its own");
         assert_eq!(

@@ -4,10 +4,10 @@
 
 mod echo;
 mod http;
-mod place;
+mod schedule;
 mod session;
+mod session_client;
 mod tcp;
-mod turns;
 mod udp;
 
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ use crate::load::threads::{FlowCounters, Recorder};
 
 /// What a client is given by its server, and which one it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seat {
+pub struct ClientContext {
     /// Its number.
     pub client: u32,
     /// Clients of the whole fleet: their paced sends are to be spread over one gap.
@@ -46,7 +46,7 @@ pub struct Seat {
     pub mtu: u16,
 }
 
-impl Seat {
+impl ClientContext {
     /// Whether its tunnel has room for TCP.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ pub trait TrafficPlan: Send + Sync {
     ///
     /// # Errors
     /// By name, where the client has not been given what it needs, such as an address of the family.
-    fn client(&self, seat: &Seat) -> Result<Box<dyn Traffic>, &'static str>;
+    fn client(&self, context: &ClientContext) -> Result<Box<dyn Traffic>, &'static str>;
 
     /// How long the traffic lasts from its start, ns, without what is waited for after the last send.
     fn duration_ns(&self) -> u64;
@@ -100,14 +100,14 @@ pub trait TrafficPlan: Send + Sync {
     }
 
     /// What the far end has told since the last call, for the fleet's task to pass on; asked for each interval and at the end.
-    fn told(&self) -> Told {
-        Told::default()
+    fn take_peer_progress(&self) -> PeerProgress {
+        PeerProgress::default()
     }
 }
 
 /// What a far end that counts for itself has told.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct PeerProgress {
     /// Its counters at an instant (ns, this host's clock), one row per client that it knows of.
     pub progress: Vec<(u64, Vec<FlowProgress>)>,
     /// Such rows that were too many to be kept since the last call.

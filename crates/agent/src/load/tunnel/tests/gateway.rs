@@ -207,9 +207,9 @@ impl Known {
             let heard =
                 self.peer.as_mut().is_some_and(|peer| matches!(peer.handle(now_ns, &mut copy), Received::Control));
             if !heard {
-                let given = (shared.manners.gives)(self.number);
+                let options = (shared.manners.gives)(self.number);
                 let number = if shared.manners.numbers_none { 0 } else { self.number };
-                self.peer = Peer::accept(&shared.config, given, number, now_ns, packet);
+                self.peer = Peer::accept(&shared.config, options, number, now_ns, packet);
             }
         } else if let Some(peer) = &mut self.peer {
             if let Received::Payload(payload) = peer.handle(now_ns, packet) {

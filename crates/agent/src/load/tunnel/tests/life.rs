@@ -9,12 +9,12 @@ use leadline_tunnel::inside::icmp;
 use leadline_tunnel::openvpn::client::Event;
 use leadline_wire::{TunnelTraffic, TunnelUser};
 
+use super::super::client::{Occasion, Phase};
 use super::super::fleet::Fleet;
-use super::super::inside::{Inside, Ledger, PingTally};
-use super::super::link::Link;
-use super::super::member::{Occasion, Phase};
+use super::super::inner_traffic::{InnerTraffic, Metrics, PingTally};
 use super::super::metric::METRICS;
 use super::super::plan::Plan;
+use super::super::transport::TransportSocket;
 use super::super::worker::{Parts, Worker};
 use super::*;
 use crate::load::threads::Recorder;
@@ -57,9 +57,13 @@ fn who_comes_back_without_an_address_is_told_apart() {
     let names = ["configured", "partial", "recovered", "recovered_partial"];
     assert_eq!(names.map(|name| count(&outcome, name)), [1, 2, 1, 2]);
     assert_eq!(outcome.errors, errors(&[("reset_unanswered", 3), ("partial_no_address", 2)]));
-    let said = |name: &str| outcome.error_examples[name].clone();
-    assert!(said("partial_no_address").contains("pool"), "{}", said("partial_no_address"));
-    assert!(said("reset_unanswered").ends_with("ended by the attempt's own time, 6 s"), "{}", said("reset_unanswered"));
+    let detail = |name: &str| outcome.error_examples[name].clone();
+    assert!(detail("partial_no_address").contains("pool"), "{}", detail("partial_no_address"));
+    assert!(
+        detail("reset_unanswered").ends_with("ended by the attempt's own time, 6 s"),
+        "{}",
+        detail("reset_unanswered")
+    );
 }
 
 #[test]
@@ -68,8 +72,11 @@ fn silence_that_the_hand_window_ends_is_explained_too() {
     let profile = format!("{}hand-window 1\n", gateway.profile);
     let outcome = run(&TunnelSpec { profile, ..spec(&gateway, 2) });
     assert_eq!(outcome.errors, errors(&[("reset_unanswered", 2)]));
-    let said = &outcome.error_examples["reset_unanswered"];
-    assert!(said.starts_with("no answer to any reset") && said.ends_with("the profile's hand-window, 1 s"), "{said}");
+    let detail = &outcome.error_examples["reset_unanswered"];
+    assert!(
+        detail.starts_with("no answer to any reset") && detail.ends_with("the profile's hand-window, 1 s"),
+        "{detail}"
+    );
 }
 
 #[test]
@@ -147,21 +154,21 @@ fn a_server_that_takes_the_address_back_stops_no_clock() {
     let (out, _rolled) = mpsc::channel();
     let (mut recorder, mut pings) = (Recorder::new(METRICS.len(), 0, out), PingTally::default());
     let times = Fleet::new(Plan::new(&spec(&Gateway::start(Manners::default()), 1)).unwrap(), Vec::new(), 1).times();
-    let (mut inside, mut packet) = (Inside::default(), Vec::new());
-    inside.prove(0, 100 * SECOND_NS, ends);
-    assert!(inside.can_prove());
-    inside.ping_from(SECOND_NS);
+    let (mut inner, mut packet) = (InnerTraffic::default(), Vec::new());
+    inner.prove(0, 100 * SECOND_NS, ends);
+    assert!(inner.can_prove());
+    inner.ping_from(SECOND_NS);
     let mut sent = 0;
     for now_ns in [SECOND_NS, 2 * SECOND_NS, 3 * SECOND_NS] {
-        let mut ledger = Ledger { recorder: &mut recorder, pings: &mut pings, times, counters: None };
+        let mut metrics = Metrics { recorder: &mut recorder, pings: &mut pings, times, counters: None };
         let mut send = |packet: &[u8]| {
             sent += 1;
             icmp::answer(packet, &mut Vec::new())
         };
-        inside.poll_pings(now_ns, SECOND_NS, &mut ledger, &mut packet, &mut send);
-        inside.poll_proof(now_ns, &mut packet, &mut send);
-        assert!(inside.ping_due_ns() > now_ns && inside.proof_due_ns() > now_ns);
-        inside.move_to(None);
+        inner.poll_pings(now_ns, SECOND_NS, &mut metrics, &mut packet, &mut send);
+        inner.poll_proof(now_ns, &mut packet, &mut send);
+        assert!(inner.ping_due_ns() > now_ns && inner.proof_due_ns() > now_ns);
+        inner.move_to(None);
     }
     assert_eq!((sent, pings.sent, pings.unsent), (2, 1, 2), "a ping and the proving echo had an address");
 }
@@ -196,9 +203,9 @@ fn clients_begin_with_different_servers_where_that_is_left_to_chance() {
     // Sockets of UDP are opened beforehand.
     let open = |profile| {
         worker(&TunnelSpec { profile, ..spec(&gateway, 4) })
-            .members
+            .clients
             .iter()
-            .map(|it| it.link.is_some())
+            .map(|it| it.transport.is_some())
             .collect::<Vec<_>>()
     };
     assert_eq!(open(profile), [true, false, true, false]);
@@ -208,12 +215,12 @@ fn clients_begin_with_different_servers_where_that_is_left_to_chance() {
 #[test]
 fn what_was_not_sent_has_no_time() {
     let mut worker = worker(&spec(&Gateway::start(Manners::default()), 2));
-    let Some(Link::Udp { socket, .. }) = &worker.members[0].link else { panic!("of UDP") };
+    let Some(TransportSocket::Udp { socket, .. }) = &worker.clients[0].transport else { panic!("of UDP") };
     socket2::SockRef::from(socket).shutdown(std::net::Shutdown::Write).unwrap();
     for index in 0..2 {
         worker.begin(index, monotonic_ns(), Occasion::Arrival);
     }
-    let sent = |index: usize| worker.members[index].report().sent_ns.is_some();
+    let sent = |index: usize| worker.clients[index].report().sent_ns.is_some();
     assert_eq!([sent(0), sent(1)], [false, true], "the time is that of the sending, not of the machine's work before");
 }
 
@@ -231,7 +238,7 @@ fn who_is_to_end_does_not_try_again() {
     for (index, (name, phase)) in fates.into_iter().enumerate() {
         worker.begin(index, monotonic_ns(), Occasion::Arrival);
         worker.fail(index, name, "");
-        assert_eq!(worker.members[index].phase, phase, "{name}");
+        assert_eq!(worker.clients[index].phase, phase, "{name}");
     }
 }
 
@@ -239,9 +246,9 @@ fn who_is_to_end_does_not_try_again() {
 fn a_client_is_unanswered_until_its_server_says_something() {
     let mut worker = worker(&spec(&Gateway::start(Manners { answers: |_| false, ..Manners::default() }), 1));
     worker.begin(0, monotonic_ns(), Occasion::Arrival);
-    assert_eq!(worker.members[0].phase, Phase::Asking);
-    worker.happened(0, monotonic_ns(), Event::Answered);
-    assert_eq!((worker.members[0].phase, worker.phases[Phase::Asking as usize]), (Phase::Negotiating, 0));
+    assert_eq!(worker.clients[0].phase, Phase::Asking);
+    worker.on_event(0, monotonic_ns(), Event::Answered);
+    assert_eq!((worker.clients[0].phase, worker.phases[Phase::Asking as usize]), (Phase::Negotiating, 0));
 }
 
 #[test]
@@ -250,14 +257,14 @@ fn a_server_that_asks_for_more_time_is_given_it() {
     let now_ns = monotonic_ns();
     worker.begin(0, now_ns, Occasion::Arrival);
     let until_ns = now_ns + 1000 * SECOND_NS;
-    assert_eq!(worker.happened(0, now_ns, Event::Pending { until_ns }), None);
-    assert_eq!((worker.members[0].give_up_ns, worker.tally.auth_pending), (until_ns, 1));
+    assert_eq!(worker.on_event(0, now_ns, Event::Pending { until_ns }), None);
+    assert_eq!((worker.clients[0].give_up_ns, worker.tally.auth_pending), (until_ns, 1));
     // What is told of the end is the time that ran, not the one that would have.
-    worker.wake(0, until_ns, until_ns);
-    let given_s = (until_ns - worker.members[0].began_ns) as f64 / 1e9;
-    let said = worker.failures.examples.values().next().unwrap();
-    let told = format!("the attempt's own time, 30 s, which the server's AUTH_PENDING made {given_s:.1} s");
-    assert!(said.ends_with(&told), "{said}");
+    worker.on_timer(0, until_ns, until_ns);
+    let given_s = (until_ns - worker.clients[0].began_ns) as f64 / 1e9;
+    let detail = worker.failures.examples.values().next().unwrap();
+    let expected = format!("the attempt's own time, 30 s, which the server's AUTH_PENDING made {given_s:.1} s");
+    assert!(detail.ends_with(&expected), "{detail}");
 }
 
 #[test]
@@ -269,8 +276,8 @@ fn what_came_while_a_thread_was_held_up_is_no_silence() {
     while gateway.seen.echoes.load(Ordering::Relaxed) == 0 {
         let now_ns = monotonic_ns();
         worker.expire(now_ns, 1);
-        if !worker.members[0].phase.is_up() {
-            worker.look(now_ns + SECOND_NS / 100, || false).unwrap();
+        if !worker.clients[0].phase.is_up() {
+            worker.poll_io(now_ns + SECOND_NS / 100, || false).unwrap();
         }
     }
     // The server takes one packet after another: the answer is there once it has taken what came after the echo.
@@ -278,10 +285,10 @@ fn what_came_while_a_thread_was_held_up_is_no_silence() {
     while gateway.seen.resets.load(Ordering::Relaxed) < 2 {
         std::thread::yield_now();
     }
-    assert_eq!(worker.members[0].phase, Phase::Proving);
-    let due_ns = worker.members[0].give_up_ns;
-    worker.wake(0, due_ns, due_ns + SECOND_NS);
-    assert_eq!((worker.members[0].phase, worker.failures.counts.len()), (Phase::Configured, 0));
+    assert_eq!(worker.clients[0].phase, Phase::Proving);
+    let due_ns = worker.clients[0].give_up_ns;
+    worker.on_timer(0, due_ns, due_ns + SECOND_NS);
+    assert_eq!((worker.clients[0].phase, worker.failures.counts.len()), (Phase::Configured, 0));
 }
 
 #[test]
@@ -318,11 +325,11 @@ fn keys_are_renewed_once_traffic_has_worn_them_out() {
 fn no_client_comes_from_where_another_one_was() {
     let gateway = Gateway::start(Manners::default());
     let mut worker = worker(&spec(&gateway, 1));
-    let source = |worker: &Worker| worker.members[0].link.as_ref().and_then(|link| link.local());
+    let source = |worker: &Worker| worker.clients[0].transport.as_ref().and_then(|transport| transport.local());
     // Of 28,000 ports several would come twice by chance.
     let mut sources = BTreeSet::from([source(&worker)]);
     for _ in 0..3000 {
-        worker.members[0].link = None;
+        worker.clients[0].transport = None;
         worker.open(0).unwrap();
         assert!(sources.insert(source(&worker)));
     }
@@ -334,7 +341,7 @@ fn timers_leave_sockets_their_turn() {
     let gateway = Gateway::start(Manners::default());
     let mut worker = worker(&spec(&gateway, 100));
     for index in 0..100 {
-        worker.members[index as usize].armed_ns = 1;
+        worker.clients[index as usize].armed_ns = 1;
         worker.timers.push(Reverse((1, index)));
     }
     assert_eq!(worker.expire(2, 16), 1, "some are due still");
@@ -358,11 +365,11 @@ fn answers_that_came_while_a_thread_did_not_run_are_taken() {
     let gateway = Gateway::start(Manners::default());
     let mut worker = worker(&TunnelSpec { ping_ms: Some(100), ..spec(&gateway, 2) });
     worker.begin(0, monotonic_ns(), Occasion::Arrival);
-    while worker.members[0].phase != Phase::Configured {
-        worker.look(monotonic_ns() + SECOND_NS, || false).unwrap();
+    while worker.clients[0].phase != Phase::Configured {
+        worker.poll_io(monotonic_ns() + SECOND_NS, || false).unwrap();
     }
     let now_ns = monotonic_ns();
-    worker.members[0].inside.ping_from(now_ns);
+    worker.clients[0].inner.ping_from(now_ns);
     worker.poll_pings(0, now_ns);
     // The server takes one packet after another: the answer is there once it has taken what came after the ping.
     worker.begin(1, monotonic_ns(), Occasion::Arrival);
@@ -371,7 +378,7 @@ fn answers_that_came_while_a_thread_did_not_run_are_taken() {
     }
     // As if the ping had been sent long ago.
     worker.tally.pings.last_ns = 0;
-    worker.depart(&ControlSignal::default()).unwrap();
+    worker.tear_down(&ControlSignal::default()).unwrap();
     assert_eq!((worker.tally.pings.sent, worker.tally.pings.answered), (1, 1));
 }
 
@@ -388,8 +395,8 @@ fn a_stopped_fleet_serves_no_more_sockets() {
         let (_, client) = server.recv_from(&mut packet).unwrap();
         server.send_to(b"noise", client).unwrap();
     }
-    worker.look(monotonic_ns() + SECOND_NS, || true).unwrap();
+    worker.poll_io(monotonic_ns() + SECOND_NS, || true).unwrap();
     assert_eq!(worker.tally.rejected, 0);
-    worker.look(monotonic_ns() + SECOND_NS, || false).unwrap();
+    worker.poll_io(monotonic_ns() + SECOND_NS, || false).unwrap();
     assert_eq!(worker.tally.rejected, 3, "counted as it comes");
 }

@@ -2,19 +2,19 @@
 
 use super::life::worker;
 use super::*;
-use crate::load::tunnel::member::{Occasion, Phase};
+use crate::load::tunnel::client::{Occasion, Phase};
 use crate::load::tunnel::worker::{Worker, TIMER_BATCH};
 use leadline_wire::TunnelTraffic;
 
 const TURN_NS: u64 = 10_000_000;
 
 /// Lets a thread's clients go on until it is as a test wants it.
-fn go_on(worker: &mut Worker, until: impl Fn(&Worker) -> bool) {
+fn run_until_state(worker: &mut Worker, until: impl Fn(&Worker) -> bool) {
     while !until(worker) {
         let now_ns = monotonic_ns();
         worker.take_freed(now_ns);
         worker.expire(now_ns, TIMER_BATCH);
-        worker.look(now_ns + TURN_NS, || false).unwrap();
+        worker.poll_io(now_ns + TURN_NS, || false).unwrap();
     }
 }
 
@@ -24,7 +24,7 @@ fn with_one_address() -> (Gateway, Worker) {
     let mut worker = worker(&spec(&gateway, 2));
     for (index, phase) in [Phase::Configured, Phase::Contested].into_iter().enumerate() {
         worker.begin(index, monotonic_ns(), Occasion::Arrival);
-        go_on(&mut worker, |worker| worker.members[index].phase == phase);
+        run_until_state(&mut worker, |worker| worker.clients[index].phase == phase);
     }
     (gateway, worker)
 }
@@ -34,24 +34,24 @@ fn an_address_that_a_dead_tunnel_held_is_the_next_clients_alone() {
     let (_gateway, mut worker) = with_one_address();
     // Nothing came from the server since the other client was given the address.
     worker.fail(0, "ping_restart", "");
-    go_on(&mut worker, |worker| worker.members[1].phase == Phase::Configured);
+    run_until_state(&mut worker, |worker| worker.clients[1].phase == Phase::Configured);
     assert_eq!(worker.failures.counts, errors(&[("ping_restart", 1)]));
-    assert_eq!((worker.members[1].cause, worker.phases[Phase::Configured as usize]), (None, 1));
-    let steps = worker.members[1].steps;
+    assert_eq!((worker.clients[1].cause, worker.phases[Phase::Configured as usize]), (None, 1));
+    let steps = worker.clients[1].steps;
     assert!(steps.configured_ns >= steps.pushed_ns && steps.pushed_ns > 0);
 }
 
 #[test]
 fn an_address_that_two_living_tunnels_share_is_told() {
     let (_gateway, mut worker) = with_one_address();
-    worker.act(0, monotonic_ns(), TunnelDeed::Renegotiate);
-    go_on(&mut worker, |worker| worker.members[0].renewed.is_some());
+    worker.run_action(0, monotonic_ns(), TunnelDeed::Renegotiate);
+    run_until_state(&mut worker, |worker| worker.clients[0].renewed.is_some());
     worker.fail(0, "ping_restart", "");
     worker.take_freed(monotonic_ns());
-    assert_eq!(worker.members[1].phase, Phase::Contested);
+    assert_eq!(worker.clients[1].phase, Phase::Contested);
     worker.settle_contest(1);
     assert_eq!(worker.failures.counts, errors(&[("partial_address_not_unique", 1), ("ping_restart", 1)]));
-    assert_eq!(worker.members[1].phase, Phase::Partial);
+    assert_eq!(worker.clients[1].phase, Phase::Partial);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn every_attempt_has_its_row() {
     let actions = vec![TunnelAction { at_ms: 0, what: TunnelDeed::Reconnect, over_ms: 0 }];
     let outcome = run(&TunnelSpec { actions, settled: 2, attempt_ms: 3000, retries: 1, ..spec(&gateway, 2) });
     let rows = outcome.tunnel.unwrap().attempts;
-    let told = |client: u32| {
+    let attempts_of = |client: u32| {
         let own = rows.iter().filter(|row| row.client == client);
         own.map(|row| (row.attempt, row.occasion, row.cause.as_deref(), row.configured_ns.is_some()))
             .collect::<Vec<_>>()
@@ -103,7 +103,7 @@ fn every_attempt_has_its_row() {
             (2, Occasion::Retry, None, true),
             (3, Occasion::Reconnect, None, true),
         ];
-        assert_eq!(told(client), expected);
+        assert_eq!(attempts_of(client), expected);
     }
     for row in &rows {
         assert_eq!((row.ended_ns.is_some(), row.server.as_str()), (row.attempt < 3, &*gateway.address.to_string()));

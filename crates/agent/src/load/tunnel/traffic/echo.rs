@@ -8,8 +8,8 @@ use leadline_stats::{Arrival, Jitter, SequenceTracker};
 use leadline_tunnel::inside::Echo;
 use leadline_wire::{Direction, ErrorReport};
 
-use super::turns::{row, Latency, Turns, BATCH, OVERTIME_NS, REMEMBERED_S, RETRY_NS};
-use super::{count, Channel, Figures, Seat, Traffic, TrafficPlan};
+use super::schedule::{row, Latency, Schedule, BATCH, OVERTIME_NS, REMEMBERED_S, RETRY_NS};
+use super::{count, Channel, ClientContext, Figures, Traffic, TrafficPlan};
 use crate::events::input_error;
 use crate::flows::DRAIN_NS;
 use crate::load::threads::FlowCounters;
@@ -52,21 +52,21 @@ impl EchoPlan {
 }
 
 impl TrafficPlan for EchoPlan {
-    fn client(&self, seat: &Seat) -> Result<Box<dyn Traffic>, &'static str> {
-        let server = seat.server_ipv4.map(IpAddr::V4).or(seat.server_ipv6.map(IpAddr::V6));
+    fn client(&self, context: &ClientContext) -> Result<Box<dyn Traffic>, &'static str> {
+        let server = context.server_ipv4.map(IpAddr::V4).or(context.server_ipv6.map(IpAddr::V6));
         let to = self.to.or(server).ok_or("no_echo_target")?;
-        let own = if to.is_ipv4() { seat.ipv4.map(IpAddr::V4) } else { seat.ipv6.map(IpAddr::V6) };
+        let own = if to.is_ipv4() { context.ipv4.map(IpAddr::V4) } else { context.ipv6.map(IpAddr::V6) };
         let echo = own.and_then(|own| Echo::new(own, to, IDENTIFIER)).ok_or("no_address")?;
         if self.packet_bytes < echo.least_bytes() {
             return Err("packet_too_small");
         }
-        if self.packet_bytes > usize::from(seat.mtu) {
+        if self.packet_bytes > usize::from(context.mtu) {
             return Err("packet_too_big");
         }
         Ok(Box::new(EchoTraffic {
             echo,
-            client: seat.client,
-            turns: Turns::new(self.pace, seat, self.duration_ns),
+            client: context.client,
+            schedule: Schedule::new(self.pace, context, self.duration_ns),
             packet_bytes: self.packet_bytes,
             duration_ns: self.duration_ns,
             start_ns: None,
@@ -98,7 +98,7 @@ impl TrafficPlan for EchoPlan {
 struct EchoTraffic {
     echo: Echo,
     client: u32,
-    turns: Turns,
+    schedule: Schedule,
     packet_bytes: usize,
     duration_ns: u64,
     start_ns: Option<u64>,
@@ -123,9 +123,9 @@ struct EchoTraffic {
 impl EchoTraffic {
     /// Sends what is due; when to come back, ns.
     fn send_due(&mut self, start_ns: u64, now_ns: u64, channel: &mut Channel<'_>) -> u64 {
-        let due = self.turns.due_count(now_ns.saturating_sub(start_ns));
+        let due = self.schedule.due_count(now_ns.saturating_sub(start_ns));
         for _ in 0..BATCH.min(due.saturating_sub(self.next)) {
-            let due_ns = start_ns.saturating_add(self.turns.due_ns(self.next));
+            let due_ns = start_ns.saturating_add(self.schedule.due_ns(self.next));
             self.packet.clear();
             self.echo.build(self.next, now_ns, self.packet_bytes, &mut self.packet);
             if !(channel.send)(&self.packet) {
@@ -137,14 +137,14 @@ impl EchoTraffic {
             self.last_ns = now_ns;
             self.next += 1;
         }
-        start_ns.saturating_add(self.turns.due_ns(self.next)).max(now_ns)
+        start_ns.saturating_add(self.schedule.due_ns(self.next)).max(now_ns)
     }
 }
 
 impl Traffic for EchoTraffic {
     fn start(&mut self, start_ns: u64) {
         self.start_ns = Some(start_ns);
-        self.deadline_ns = start_ns.saturating_add(self.turns.due_ns(0));
+        self.deadline_ns = start_ns.saturating_add(self.schedule.due_ns(0));
     }
 
     fn poll(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
@@ -152,11 +152,11 @@ impl Traffic for EchoTraffic {
         let end_ns = start_ns.saturating_add(self.duration_ns);
         if self.ended_ns.is_none() {
             self.deadline_ns = self.send_due(start_ns, now_ns, channel);
-            if self.next >= self.turns.most() {
+            if self.next >= self.schedule.total() {
                 // The flow lasts its time, whenever its last request was due.
                 self.deadline_ns = end_ns;
             }
-            let through = now_ns >= end_ns && self.next >= self.turns.most();
+            let through = now_ns >= end_ns && self.next >= self.schedule.total();
             if through || now_ns >= end_ns.saturating_add(OVERTIME_NS) {
                 self.ended_ns = Some(now_ns);
             }
@@ -174,7 +174,7 @@ impl Traffic for EchoTraffic {
             }
             return;
         };
-        let due_ns = self.start_ns.unwrap_or(0).saturating_add(self.turns.due_ns(reply.sequence));
+        let due_ns = self.start_ns.unwrap_or(0).saturating_add(self.schedule.due_ns(reply.sequence));
         // Both come back from the far end, which is believed nothing that cannot be.
         if reply.sequence >= self.next || !(due_ns..=now_ns).contains(&reply.sent_ns) {
             self.strays += 1;
@@ -210,7 +210,7 @@ impl Traffic for EchoTraffic {
 
     fn finish(&mut self, now_ns: u64, _channel: &mut Channel<'_>) -> Figures {
         let start_ns = self.start_ns.unwrap_or(now_ns);
-        let due = self.turns.due_count(now_ns.saturating_sub(start_ns));
+        let due = self.schedule.due_count(now_ns.saturating_sub(start_ns));
         let end_ns = start_ns.saturating_add(self.duration_ns);
         let sent = self.next - self.refused;
         let lost = self.replies.lost(self.next).saturating_sub(self.refused);

@@ -12,8 +12,8 @@ use leadline_pace::Pace;
 use leadline_tunnel::inside::tcp::{Buffers, Connection, Stack};
 use leadline_wire::{Direction, ErrorReport, HttpRequest};
 
-use super::turns::{row, Latency, Turns};
-use super::{count, Channel, Figures, Seat, Traffic, TrafficPlan};
+use super::schedule::{row, Latency, Schedule};
+use super::{count, Channel, ClientContext, Figures, Traffic, TrafficPlan};
 use crate::events::input_error;
 use crate::load::tunnel::metric::Metric;
 
@@ -26,7 +26,7 @@ const DRAIN_NS: u64 = 5_000_000_000;
 /// How long a client rests before it connects again where that failed, ns.
 const REST_NS: u64 = 500_000_000;
 /// What was due in time may still begin this much after the end, ns.
-const OVERTIME_NS: u64 = super::turns::OVERTIME_NS;
+const OVERTIME_NS: u64 = super::schedule::OVERTIME_NS;
 /// Requests that have been out for longer than this are told apart from those that the end came too early for, ns.
 const LONG_WAIT_NS: u64 = 1_000_000_000;
 /// Requests of all clients that were never begun and whose age is still taken; those beyond are counted apart.
@@ -79,22 +79,22 @@ impl HttpPlan {
 }
 
 impl TrafficPlan for HttpPlan {
-    fn client(&self, seat: &Seat) -> Result<Box<dyn Traffic>, &'static str> {
-        let has_address = if self.server.is_ipv4() { seat.ipv4.is_some() } else { seat.ipv6.is_some() };
+    fn client(&self, context: &ClientContext) -> Result<Box<dyn Traffic>, &'static str> {
+        let has_address = if self.server.is_ipv4() { context.ipv4.is_some() } else { context.ipv6.is_some() };
         if !has_address {
             return Err("no_address");
         }
-        seat.carries_tcp()?;
-        let seed = self.seed ^ u64::from(seat.client).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        context.carries_tcp()?;
+        let seed = self.seed ^ u64::from(context.client).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Ok(Box::new(HttpTraffic {
-            client: seat.client,
-            clients: u64::from(seat.clients.max(1)),
+            client: context.client,
+            clients: u64::from(context.clients.max(1)),
             server: self.server,
             request: Arc::clone(&self.request),
-            turns: self.pace.map(|pace| Turns::new(pace, seat, self.duration_ns)),
+            schedule: self.pace.map(|pace| Schedule::new(pace, context, self.duration_ns)),
             duration_ns: self.duration_ns,
             start_ns: None,
-            stack: Box::new(Stack::new(seat.ipv4, seat.ipv6, seat.mtu, seed, 0)),
+            stack: Box::new(Stack::new(context.ipv4, context.ipv6, context.mtu, seed, 0)),
             connection: None,
             connect_ns: 0,
             local: None,
@@ -116,7 +116,7 @@ struct HttpTraffic {
     server: SocketAddr,
     request: Arc<RequestTemplate>,
     /// When requests are due; one after the other where absent.
-    turns: Option<Turns>,
+    schedule: Option<Schedule>,
     duration_ns: u64,
     start_ns: Option<u64>,
     stack: Box<Stack>,
@@ -216,9 +216,11 @@ impl HttpTraffic {
     /// When the next request is due, ns; none once all are begun or the time is over.
     fn next_due_ns(&self, start_ns: u64, now_ns: u64) -> Option<u64> {
         let end_ns = start_ns.saturating_add(self.duration_ns);
-        match self.turns {
-            Some(turns) if self.tally.begun >= turns.most() || now_ns >= end_ns.saturating_add(OVERTIME_NS) => None,
-            Some(turns) => Some(start_ns.saturating_add(turns.due_ns(self.tally.begun))),
+        match self.schedule {
+            Some(schedule) if self.tally.begun >= schedule.total() || now_ns >= end_ns.saturating_add(OVERTIME_NS) => {
+                None
+            }
+            Some(schedule) => Some(start_ns.saturating_add(schedule.due_ns(self.tally.begun))),
             None => (now_ns < end_ns).then_some(self.tally.answered_ns.unwrap_or(now_ns).max(start_ns)),
         }
     }
@@ -238,7 +240,7 @@ impl HttpTraffic {
             self.tally.answered_ns = None;
             self.tally.first_ns.get_or_insert(now_ns);
             // Without a rate a request has no time of its own that it could be late for.
-            if self.turns.is_some() {
+            if self.schedule.is_some() {
                 let late_ns = now_ns.saturating_sub(due_ns.max(self.tally.free_ns));
                 channel.record(Metric::TrafficLate, due_ns, late_ns);
             }
@@ -326,12 +328,12 @@ impl HttpTraffic {
     /// Records the age of requests that were due and never begun; returns how many, and how many of them were too many to
     /// take the age of each.
     fn record_unbegun(&mut self, now_ns: u64, channel: &mut Channel<'_>) -> (u64, u64) {
-        let (Some(turns), Some(start_ns)) = (self.turns, self.start_ns) else { return (0, 0) };
+        let (Some(schedule), Some(start_ns)) = (self.schedule, self.start_ns) else { return (0, 0) };
         let last_ns = now_ns.min(start_ns.saturating_add(self.duration_ns));
-        let unbegun = turns.due_count(now_ns.saturating_sub(start_ns)).saturating_sub(self.tally.begun);
+        let unbegun = schedule.due_count(now_ns.saturating_sub(start_ns)).saturating_sub(self.tally.begun);
         let aged = unbegun.min(MOST_AGED / self.clients);
         for number in self.tally.begun..self.tally.begun + aged {
-            let due_ns = start_ns.saturating_add(turns.due_ns(number));
+            let due_ns = start_ns.saturating_add(schedule.due_ns(number));
             channel.record(Metric::LatencyCensored, due_ns, last_ns.saturating_sub(due_ns));
         }
         (unbegun, unbegun - aged)

@@ -1,6 +1,6 @@
-//! Sessions with a `leadline serve` behind the gateway. A server spends threads on each session, so up to [`MOST_MEMBERS`] clients
+//! Sessions with a `leadline serve` behind the gateway. A server spends threads on each session, so up to [`MAX_PARTICIPANTS`] clients
 //! share one: the first that joins talks over a TCP connection inside of its own tunnel (`session/leader.rs`), and each brings the
-//! flows that its tunnel carries. Members may live on different threads; what they share is read without a lock once it stands.
+//! flows that its tunnel carries. Participants may live on different threads; what they share is read without a lock once it stands.
 
 mod leader;
 
@@ -13,24 +13,24 @@ use leadline_pace::Pace;
 use leadline_transport::{SharedKey, SideReport, Work};
 use leadline_wire::{Direction, FlowProgress, LoadReport};
 
-use super::Told;
+use super::PeerProgress;
 
 pub use leader::Leader;
 
 /// Clients of one session.
-pub const MOST_MEMBERS: usize = 64;
+pub const MAX_PARTICIPANTS: usize = 64;
 /// How long after the last client has joined a session is asked for, ns, unless it is full before.
 const SETTLED_NS: u64 = 200_000_000;
-/// How often a member looks for what its session has come to, ns.
+/// How often a participant looks for what its session has come to, ns.
 pub const GLANCE_NS: u64 = 50_000_000;
 /// Progress messages that are kept until somebody asks for them.
-const MOST_TOLD: usize = 1024;
+const MAX_PENDING_PROGRESS: usize = 1024;
 /// `Slot::expected` while the server has not told.
 const UNKNOWN: u64 = u64::MAX;
 
 /// What all sessions of a fleet's traffic are about.
 #[derive(Clone, Debug)]
-pub struct Subject {
+pub struct SessionSpec {
     /// Where the server listens, inside.
     pub server: SocketAddr,
     /// What the flows do.
@@ -45,47 +45,48 @@ pub struct Subject {
 
 /// The sessions, which clients join.
 pub struct Sessions {
-    subject: Subject,
+    spec: SessionSpec,
     groups: Mutex<Vec<Arc<Group>>>,
-    told: Arc<Mutex<Told>>,
+    peer_progress: Arc<Mutex<PeerProgress>>,
 }
 
 impl Sessions {
     /// None yet.
-    pub fn new(subject: Subject) -> Self {
-        Self { subject, groups: Mutex::default(), told: Arc::default() }
+    pub fn new(spec: SessionSpec) -> Self {
+        Self { spec, groups: Mutex::default(), peer_progress: Arc::default() }
     }
 
     /// What they are about.
-    pub fn subject(&self) -> &Subject {
-        &self.subject
+    pub fn spec(&self) -> &SessionSpec {
+        &self.spec
     }
 
-    /// A place in a session, for this client; who gets the first one of a session leads it.
-    pub fn join(&self, client: u32) -> Member {
+    /// Add this client to a session; the first participant of a session leads it.
+    pub fn join(&self, client: u32) -> Participant {
         let mut groups = lock(&self.groups);
         if let Some(group) = groups.last() {
             if let Some(slot) = group.join(client) {
-                return Member { group: Arc::clone(group), slot, round: 0 };
+                return Participant { group: Arc::clone(group), slot, round: 0 };
             }
         }
-        let group = Arc::new(Group::new(groups.len() as u32, self.subject.clone(), client, Arc::clone(&self.told)));
+        let group =
+            Arc::new(Group::new(groups.len() as u32, self.spec.clone(), client, Arc::clone(&self.peer_progress)));
         groups.push(Arc::clone(&group));
-        Member { group, slot: 0, round: 0 }
+        Participant { group, slot: 0, round: 0 }
     }
 
     /// What the servers have told since the last call.
-    pub fn told(&self) -> Told {
-        std::mem::take(&mut lock(&self.told))
+    pub fn take_peer_progress(&self) -> PeerProgress {
+        std::mem::take(&mut lock(&self.peer_progress))
     }
 }
 
-/// One session and its members.
+/// One session and its participants.
 #[derive(Debug)]
 pub struct Group {
     /// Which session it is.
     number: u32,
-    subject: Subject,
+    spec: SessionSpec,
     roster: Mutex<Roster>,
     /// The number of the terms that stand; 0 before the first.
     round: AtomicU32,
@@ -95,8 +96,8 @@ pub struct Group {
     /// When the fleet is to begin, and when the session does, ns; 0 while nobody has said.
     start_ns: AtomicU64,
     begin_ns: AtomicU64,
-    outcome: OnceLock<Ending>,
-    told: Arc<Mutex<Told>>,
+    outcome: OnceLock<SessionOutcome>,
+    peer_progress: Arc<Mutex<PeerProgress>>,
 }
 
 #[derive(Debug, Default)]
@@ -111,12 +112,12 @@ pub struct Terms {
     /// The session's secret.
     pub token: u64,
     /// Each slot's place among those that take part; none for one that was left out.
-    places: Vec<Option<u32>>,
+    positions: Vec<Option<u32>>,
     /// How many take part.
-    parties: u32,
+    participants: u32,
 }
 
-/// A member as its leader sees it.
+/// A participant as its leader sees it.
 #[derive(Debug)]
 struct Slot {
     /// The round in which its flows have introduced themselves.
@@ -131,7 +132,7 @@ struct Slot {
 
 /// How a session ended.
 #[derive(Debug)]
-pub enum Ending {
+pub enum SessionOutcome {
     /// With the server's figures.
     Reported {
         /// One row per flow.
@@ -150,16 +151,16 @@ pub enum Ending {
 
 /// One client's place in a session.
 #[derive(Clone, Debug)]
-pub struct Member {
+pub struct Participant {
     group: Arc<Group>,
     slot: usize,
     /// The number of the terms that it has taken up.
     round: u32,
 }
 
-/// What a member has to do by the terms of a round.
+/// What a participant has to do by the terms of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct FlowAssignment {
     /// The number of the round, from 1.
     pub round: u32,
     /// The session's secret.
@@ -169,14 +170,14 @@ pub struct Part {
     /// The number of its downward flow, if the work has downward ones.
     pub down: Option<u32>,
     /// Which one it is of those that take part, and of how many: the server sends to one after another.
-    pub place: u32,
+    pub position: u32,
     /// How many take part.
-    pub parties: u32,
+    pub participants: u32,
 }
 
 impl Group {
     /// With this client as its leader.
-    fn new(number: u32, subject: Subject, leader: u32, told: Arc<Mutex<Told>>) -> Self {
+    fn new(number: u32, spec: SessionSpec, leader: u32, peer_progress: Arc<Mutex<PeerProgress>>) -> Self {
         let slot = || Slot {
             introduced: AtomicU32::new(0),
             sent_units: AtomicU64::new(0),
@@ -185,23 +186,23 @@ impl Group {
         };
         Self {
             number,
-            subject,
+            spec,
             roster: Mutex::new(Roster { clients: vec![leader], is_sealed: false }),
             round: AtomicU32::new(0),
             terms: Mutex::default(),
-            slots: (0..MOST_MEMBERS).map(|_| slot()).collect(),
+            slots: (0..MAX_PARTICIPANTS).map(|_| slot()).collect(),
             is_ready: AtomicBool::new(false),
             start_ns: AtomicU64::new(0),
             begin_ns: AtomicU64::new(0),
             outcome: OnceLock::new(),
-            told,
+            peer_progress,
         }
     }
 
     fn join(&self, client: u32) -> Option<usize> {
         let mut roster = lock(&self.roster);
         // Who led it may have lost its tunnel before anybody was asked for a session.
-        if roster.is_sealed || roster.clients.len() == MOST_MEMBERS || self.outcome.get().is_some() {
+        if roster.is_sealed || roster.clients.len() == MAX_PARTICIPANTS || self.outcome.get().is_some() {
             return None;
         }
         roster.clients.push(client);
@@ -210,29 +211,29 @@ impl Group {
 
     /// When its senders end, once it has begun, ns.
     fn end_ns(&self) -> u64 {
-        let length_ns = self.subject.duration_ms.saturating_mul(1_000_000);
+        let length_ns = self.spec.duration_ms.saturating_mul(1_000_000);
         self.begin_ns.load(Ordering::Acquire).saturating_add(length_ns).min(u64::MAX / 2)
     }
 
     /// How much later than the fleet it begins, ns, where so many take part: its server sends to one of them after another, and to
     /// those of all sessions at different times.
-    fn turn_ns(&self, parties: u32) -> u64 {
-        let Work::Udp { rate_pps: Some(rate_pps), .. } = self.subject.work else { return 0 };
-        let Some(pace) = Pace::per_second(rate_pps).filter(|_| self.subject.direction != Direction::Up) else {
+    fn start_offset_ns(&self, participants: u32) -> u64 {
+        let Work::Udp { rate_pps: Some(rate_pps), .. } = self.spec.work else { return 0 };
+        let Some(pace) = Pace::per_second(rate_pps).filter(|_| self.spec.direction != Direction::Up) else {
             return 0;
         };
         // However many sessions there are, their numbers read backwards lie apart (van der Corput).
-        let part = u128::from(pace.turn_ns(1, parties)) * u128::from(self.number.reverse_bits());
-        u64::try_from(part >> u32::BITS).unwrap_or(0)
+        let share = u128::from(pace.turn_ns(1, participants)) * u128::from(self.number.reverse_bits());
+        u64::try_from(share >> u32::BITS).unwrap_or(0)
     }
 
     /// Ends it without the server's figures, unless it has ended.
     fn lose(&self, name: &'static str, message: String) {
-        let _ = self.outcome.set(Ending::Lost { name, message });
+        let _ = self.outcome.set(SessionOutcome::Lost { name, message });
     }
 
     /// A server's progress under the clients' numbers, both directions of a client in one row.
-    fn pass_on(&self, t_ns: u64, flows: Vec<FlowProgress>) {
+    fn report_progress(&self, t_ns: u64, flows: Vec<FlowProgress>) {
         let (terms, roster) = (lock(&self.terms), lock(&self.roster));
         let mut rows: BTreeMap<u32, FlowProgress> = BTreeMap::new();
         for flow in flows {
@@ -252,31 +253,31 @@ impl Group {
                 })
                 .or_insert(FlowProgress { flow: client, ..flow });
         }
-        let mut told = lock(&self.told);
+        let mut peer_progress = lock(&self.peer_progress);
         // Nobody may be asking.
-        if told.progress.len() < MOST_TOLD {
-            told.progress.push((t_ns, rows.into_values().collect()));
+        if peer_progress.progress.len() < MAX_PENDING_PROGRESS {
+            peer_progress.progress.push((t_ns, rows.into_values().collect()));
         } else {
-            told.passed_over += 1;
+            peer_progress.passed_over += 1;
         }
     }
 
-    fn pass_on_load(&self, load: LoadReport) {
-        lock(&self.told).loads.push(load);
+    fn report_load(&self, load: LoadReport) {
+        lock(&self.peer_progress).loads.push(load);
     }
 }
 
 impl Terms {
     /// The slot that a flow of the session belongs to.
     fn slot_of(&self, flow: u32) -> Option<usize> {
-        let place = flow.checked_rem(self.parties)?;
+        let position = flow.checked_rem(self.participants)?;
         // Upward flows come first, then as many downward ones.
-        (flow < self.parties.saturating_mul(2)).then_some(())?;
-        self.places.iter().position(|found| *found == Some(place))
+        (flow < self.participants.saturating_mul(2)).then_some(())?;
+        self.positions.iter().position(|found| *found == Some(position))
     }
 }
 
-impl Member {
+impl Participant {
     /// Whether this client leads the session.
     pub fn leads(&self) -> bool {
         self.slot == 0
@@ -288,22 +289,22 @@ impl Member {
     }
 
     /// New terms, if there are any since the last call; `None` inside where this client was left out of them.
-    pub fn news(&mut self) -> Option<Option<Part>> {
+    pub fn poll_assignment(&mut self) -> Option<Option<FlowAssignment>> {
         let round = self.group.round.load(Ordering::Acquire);
         if round == self.round {
             return None;
         }
         self.round = round;
         let terms = lock(&self.group.terms);
-        let part = terms.places.get(self.slot).copied().flatten().map(|place| {
-            let (up, down) = match self.group.subject.direction {
-                Direction::Up => (Some(place), None),
-                Direction::Down => (None, Some(place)),
-                Direction::Both => (Some(place), Some(terms.parties + place)),
+        let assignment = terms.positions.get(self.slot).copied().flatten().map(|position| {
+            let (up, down) = match self.group.spec.direction {
+                Direction::Up => (Some(position), None),
+                Direction::Down => (None, Some(position)),
+                Direction::Both => (Some(position), Some(terms.participants + position)),
             };
-            Part { round, token: terms.token, up, down, place, parties: terms.parties }
+            FlowAssignment { round, token: terms.token, up, down, position, participants: terms.participants }
         });
-        Some(part)
+        Some(assignment)
     }
 
     /// All of its flows are known to the server.
@@ -311,9 +312,9 @@ impl Member {
         self.own().introduced.store(self.round, Ordering::Release);
     }
 
-    /// Whether the server has all flows of all members, or there will be no session.
+    /// Whether the server has all flows of all participants, or there will be no session.
     pub fn is_ready(&self) -> bool {
-        self.group.is_ready.load(Ordering::Acquire) || self.ending().is_some()
+        self.group.is_ready.load(Ordering::Acquire) || self.outcome().is_some()
     }
 
     /// The fleet begins at this instant, ns.
@@ -347,13 +348,13 @@ impl Member {
     }
 
     /// How the session ended, once it has.
-    pub fn ending(&self) -> Option<&Ending> {
+    pub fn outcome(&self) -> Option<&SessionOutcome> {
         self.group.outcome.get()
     }
 
     /// The server's row about a flow.
     pub fn row_of(&self, flow: Option<u32>) -> Option<&SideReport> {
-        let Some(Ending::Reported { rows, .. }) = self.ending() else { return None };
+        let Some(SessionOutcome::Reported { rows, .. }) = self.outcome() else { return None };
         rows.iter().find(|row| Some(row.flow) == flow)
     }
 
@@ -382,17 +383,20 @@ mod tests {
     fn sessions(rate_pps: Option<f64>, direction: Direction) -> Sessions {
         let work = Work::Udp { datagram_bytes: 100, rate_pps, number: None };
         let server = SocketAddr::from(([10, 8, 0, 1], 5201));
-        Sessions::new(Subject { server, work, direction, duration_ms: 1000, key: None })
+        Sessions::new(SessionSpec { server, work, direction, duration_ms: 1000, key: None })
     }
 
     #[test]
     fn nobody_joins_a_session_whose_leader_is_gone() {
         let sessions = sessions(None, Direction::Up);
-        let (leader, member) = (sessions.join(0), sessions.join(1));
-        assert!(leader.leads() && !member.leads());
+        let (leader, participant) = (sessions.join(0), sessions.join(1));
+        assert!(leader.leads() && !participant.leads());
         leader.leave();
-        assert!(matches!(member.ending(), Some(Ending::Lost { name: "session_broken_off", .. })), "at once");
-        assert!(member.is_ready(), "and nobody waits for it");
+        assert!(
+            matches!(participant.outcome(), Some(SessionOutcome::Lost { name: "session_broken_off", .. })),
+            "at once"
+        );
+        assert!(participant.is_ready(), "and nobody waits for it");
         assert!(sessions.join(2).leads());
     }
 
@@ -400,8 +404,13 @@ mod tests {
     fn sessions_send_down_at_different_times_within_one_turn() {
         let groups = |direction| {
             let sessions = sessions(Some(100.0), direction);
-            let members: Vec<Member> = (0..4 * MOST_MEMBERS as u32).map(|client| sessions.join(client)).collect();
-            members.into_iter().step_by(MOST_MEMBERS).map(|leader| leader.group().turn_ns(50)).collect::<Vec<_>>()
+            let participants: Vec<Participant> =
+                (0..4 * MAX_PARTICIPANTS as u32).map(|client| sessions.join(client)).collect();
+            participants
+                .into_iter()
+                .step_by(MAX_PARTICIPANTS)
+                .map(|leader| leader.group().start_offset_ns(50))
+                .collect::<Vec<_>>()
         };
         assert_eq!(groups(Direction::Down), [0, 100_000, 50_000, 150_000]);
         assert_eq!(groups(Direction::Up), [0; 4], "clients have turns of their own");
@@ -410,10 +419,10 @@ mod tests {
     #[test]
     fn what_is_told_to_nobody_is_counted() {
         let sessions = sessions(None, Direction::Up);
-        let member = sessions.join(0);
-        (0..MOST_TOLD as u64 + 3).for_each(|t_ns| member.group().pass_on(t_ns, Vec::new()));
-        let told = sessions.told();
-        assert_eq!((told.progress.len(), told.passed_over), (MOST_TOLD, 3));
-        assert_eq!(sessions.told().passed_over, 0);
+        let participant = sessions.join(0);
+        (0..MAX_PENDING_PROGRESS as u64 + 3).for_each(|t_ns| participant.group().report_progress(t_ns, Vec::new()));
+        let peer_progress = sessions.take_peer_progress();
+        assert_eq!((peer_progress.progress.len(), peer_progress.passed_over), (MAX_PENDING_PROGRESS, 3));
+        assert_eq!(sessions.take_peer_progress().passed_over, 0);
     }
 }

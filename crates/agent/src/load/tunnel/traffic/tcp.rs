@@ -7,10 +7,10 @@ use leadline_transport::{Header, HeaderKind, SharedKey, SideReport, Work, HEADER
 use leadline_tunnel::inside::tcp::{Buffers, Connection, Stack};
 use leadline_wire::Direction;
 
-use super::place::{Place, View};
-use super::session::{Ending, Part, Sessions, Subject};
-use super::turns::Latency;
-use super::{count, Channel, Figures, Seat, Told, Traffic, TrafficPlan};
+use super::schedule::Latency;
+use super::session::{FlowAssignment, SessionOutcome, SessionSpec, Sessions};
+use super::session_client::{SessionClient, View};
+use super::{count, Channel, ClientContext, Figures, PeerProgress, Traffic, TrafficPlan};
 use crate::flows::{DRAIN_NS, LONGEST_DRAIN_NS};
 
 /// Bytes per read and write call at the server.
@@ -36,24 +36,24 @@ impl TcpPlan {
     /// Of streams to or from this server.
     pub fn new(server: SocketAddr, direction: Direction, duration_ms: u64, key: Option<SharedKey>, seed: u64) -> Self {
         let work = Work::Tcp { block_bytes: BLOCK_BYTES, rate_bps: None };
-        let sessions = Sessions::new(Subject { server, work, direction, duration_ms, key });
+        let sessions = Sessions::new(SessionSpec { server, work, direction, duration_ms, key });
         Self { sessions, duration_ns: duration_ms.saturating_mul(1_000_000), seed }
     }
 }
 
 impl TrafficPlan for TcpPlan {
-    fn client(&self, seat: &Seat) -> Result<Box<dyn Traffic>, &'static str> {
-        let server = self.sessions.subject().server;
-        let has_address = if server.is_ipv4() { seat.ipv4.is_some() } else { seat.ipv6.is_some() };
+    fn client(&self, context: &ClientContext) -> Result<Box<dyn Traffic>, &'static str> {
+        let server = self.sessions.spec().server;
+        let has_address = if server.is_ipv4() { context.ipv4.is_some() } else { context.ipv6.is_some() };
         if !has_address {
             return Err("no_address");
         }
-        seat.carries_tcp()?;
-        let member = self.sessions.join(seat.client);
+        context.carries_tcp()?;
+        let participant = self.sessions.join(context.client);
         Ok(Box::new(TcpTraffic {
-            place: Place::new(member, seat, self.seed, true),
+            session: SessionClient::new(participant, context, self.seed, true),
             server,
-            buffer_bytes: (ALL_BUFFERS_BYTES / seat.clients.max(1) as usize)
+            buffer_bytes: (ALL_BUFFERS_BYTES / context.clients.max(1) as usize)
                 .clamp(LEAST_BUFFER_BYTES, MOST_BUFFER_BYTES),
             duration_ns: self.duration_ns,
             up: None,
@@ -70,13 +70,13 @@ impl TrafficPlan for TcpPlan {
         false
     }
 
-    fn told(&self) -> Told {
-        self.sessions.told()
+    fn take_peer_progress(&self) -> PeerProgress {
+        self.sessions.take_peer_progress()
     }
 }
 
 struct TcpTraffic {
-    place: Place,
+    session: SessionClient,
     server: SocketAddr,
     buffer_bytes: usize,
     duration_ns: u64,
@@ -99,29 +99,29 @@ struct Stream {
 
 impl TcpTraffic {
     /// Takes up new terms: streams begin anew.
-    fn take_part(&mut self, part: Part, now_ns: u64) {
+    fn begin_round(&mut self, assignment: FlowAssignment, now_ns: u64) {
         self.drop_streams();
-        let Some(stack) = &mut self.place.stack else { return };
+        let Some(stack) = &mut self.session.stack else { return };
         let up = Buffers { receive_bytes: IDLE_BUFFER_BYTES, send_bytes: self.buffer_bytes };
         let down = Buffers { receive_bytes: self.buffer_bytes, send_bytes: IDLE_BUFFER_BYTES };
-        for (id, buffers, place) in [(part.up, up, &mut self.up), (part.down, down, &mut self.down)] {
+        for (id, buffers, slot) in [(assignment.up, up, &mut self.up), (assignment.down, down, &mut self.down)] {
             let Some(id) = id else { continue };
             let mut preface = vec![0; HEADER_BYTES];
-            Header { kind: HeaderKind::Stream, token: part.token, flow: id, sequence: 0, sent_ns: now_ns }
+            Header { kind: HeaderKind::Stream, token: assignment.token, flow: id, sequence: 0, sent_ns: now_ns }
                 .write(&mut preface);
             match stack.connect(now_ns, self.server, buffers) {
                 Ok(connection) => {
                     let (first_ns, last_ns, ended_ns) = (None, None, None);
-                    *place = Some(Stream { id, connection, preface, bytes: 0, first_ns, last_ns, ended_ns });
+                    *slot = Some(Stream { id, connection, preface, bytes: 0, first_ns, last_ns, ended_ns });
                 }
-                Err(error) => count(&mut self.place.errors, error.name()),
+                Err(error) => count(&mut self.session.errors, error.name()),
             }
         }
     }
 
     /// The terms of which they were are no more; their numbers may be others' by now.
     fn drop_streams(&mut self) {
-        let Some(stack) = &mut self.place.stack else { return };
+        let Some(stack) = &mut self.session.stack else { return };
         for old in [self.up.take(), self.down.take()].into_iter().flatten() {
             stack.abort(old.connection);
             stack.release(old.connection);
@@ -130,14 +130,14 @@ impl TcpTraffic {
 
     /// Writes introductions, and what the upward stream has room for; reads the downward one.
     fn move_payload(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
-        let Some(stack) = &mut self.place.stack else { return };
-        let begin_ns = self.place.member.begin_ns();
+        let Some(stack) = &mut self.session.stack else { return };
+        let begin_ns = self.session.participant.begin_ns();
         let end_ns = begin_ns.map_or(u64::MAX, |begin_ns| begin_ns.saturating_add(self.duration_ns));
         for stream in self.up.iter_mut().chain(&mut self.down) {
             stream.introduce(stack);
             if let Some(error) = stack.error(stream.connection).filter(|_| stream.ended_ns.is_none()) {
                 stream.ended_ns = Some(now_ns);
-                count(&mut self.place.errors, error.name());
+                count(&mut self.session.errors, error.name());
             }
         }
         let has_begun = begin_ns.is_some_and(|begin_ns| now_ns >= begin_ns);
@@ -163,13 +163,13 @@ impl TcpTraffic {
             } else if now_ns >= too_long_ns {
                 stack.abort(down.connection);
                 down.ended_ns = Some(now_ns);
-                count(&mut self.place.errors, "no_end_of_stream");
+                count(&mut self.session.errors, "no_end_of_stream");
             }
         }
     }
 
     fn view(&self, direction: Direction, stream: &Stream, due_ns: u64, now_ns: u64) -> View {
-        let stack = self.place.stack.as_ref();
+        let stack = self.session.stack.as_ref();
         let is_up = direction == Direction::Up;
         let local = SideReport {
             flow: stream.id,
@@ -209,19 +209,19 @@ impl Stream {
 
 impl Traffic for TcpTraffic {
     fn is_ready(&self) -> bool {
-        self.place.left_out.is_some() || self.place.member.is_ready()
+        self.session.left_out.is_some() || self.session.participant.is_ready()
     }
 
     fn start(&mut self, start_ns: u64) {
-        self.place.member.start(start_ns);
+        self.session.participant.start(start_ns);
         self.deadline_ns = 0;
     }
 
     fn poll(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
-        match self.place.member.news() {
-            Some(Some(part)) => self.take_part(part, now_ns),
+        match self.session.participant.poll_assignment() {
+            Some(Some(assignment)) => self.begin_round(assignment, now_ns),
             Some(None) => {
-                self.place.left_out = Some("stream_unanswered");
+                self.session.left_out = Some("stream_unanswered");
                 self.drop_streams();
             }
             None => {}
@@ -229,21 +229,21 @@ impl Traffic for TcpTraffic {
         self.move_payload(now_ns, channel);
         let (is_some, is_known) = (self.streams().count() > 0, self.streams().all(|stream| stream.preface.is_empty()));
         if is_some && is_known {
-            self.place.member.introduced();
+            self.session.participant.introduced();
         }
-        let begin_ns = self.place.member.begin_ns();
+        let begin_ns = self.session.participant.begin_ns();
         if begin_ns.is_some() && self.up.as_ref().is_none_or(|up| up.ended_ns.is_some()) {
-            self.place.member.ended();
+            self.session.participant.ended();
         }
-        self.place.poll(now_ns, channel);
+        self.session.poll(now_ns, channel);
         let end_ns = begin_ns.map_or(u64::MAX, |begin_ns| begin_ns.saturating_add(self.duration_ns));
         let next_ns = begin_ns.filter(|begin_ns| now_ns < *begin_ns).unwrap_or(end_ns.max(now_ns + DRAIN_NS / 10));
         let next_ns = if now_ns < end_ns { next_ns.min(end_ns) } else { next_ns };
-        self.deadline_ns = if self.is_done() { u64::MAX } else { next_ns.min(self.place.deadline_ns(now_ns)) };
+        self.deadline_ns = if self.is_done() { u64::MAX } else { next_ns.min(self.session.deadline_ns(now_ns)) };
     }
 
     fn payload(&mut self, now_ns: u64, packet: &[u8], _channel: &mut Channel<'_>) {
-        if let Some(stack) = &mut self.place.stack {
+        if let Some(stack) = &mut self.session.stack {
             stack.handle(now_ns, packet);
         }
     }
@@ -253,17 +253,17 @@ impl Traffic for TcpTraffic {
     }
 
     fn is_done(&self) -> bool {
-        let is_lost = matches!(self.place.member.ending(), Some(Ending::Lost { .. }));
-        is_lost || self.place.is_over() && self.streams().all(|stream| stream.ended_ns.is_some())
+        let is_lost = matches!(self.session.participant.outcome(), Some(SessionOutcome::Lost { .. }));
+        is_lost || self.session.is_over() && self.streams().all(|stream| stream.ended_ns.is_some())
     }
 
     fn finish(&mut self, now_ns: u64, _channel: &mut Channel<'_>) -> Figures {
-        let due_ns = self.place.member.begin_ns().unwrap_or(now_ns);
+        let due_ns = self.session.participant.begin_ns().unwrap_or(now_ns);
         let directions = [(Direction::Up, &self.up), (Direction::Down, &self.down)];
         let views = directions
             .into_iter()
             .filter_map(|(direction, stream)| Some(self.view(direction, stream.as_ref()?, due_ns, now_ns)))
             .collect();
-        self.place.figures(views)
+        self.session.figures(views)
     }
 }

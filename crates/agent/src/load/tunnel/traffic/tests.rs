@@ -13,7 +13,7 @@ use leadline_sys::poll::{Interest, Poll};
 use leadline_sys::tun::Tun;
 use leadline_wire::{Direction, FlowReport, HttpAnswer, ServeSpec, TunnelTraffic};
 
-use super::{plan, Channel, Figures, Seat, Traffic, TrafficPlan};
+use super::{plan, Channel, ClientContext, Figures, Traffic, TrafficPlan};
 use crate::control_signal::ControlSignal;
 use crate::load::threads::{Collector, FlowCounters, Recorder};
 use crate::load::tunnel::metric::{Metric, METRICS};
@@ -33,7 +33,7 @@ struct Lab {
 }
 
 /// What came of a load.
-struct Found {
+struct LoadResult {
     figures: Vec<Figures>,
     histograms: BTreeMap<String, u64>,
     latency: Histogram,
@@ -46,7 +46,7 @@ struct Found {
 
 /// What the way does to packets of UDP that carry payload, by their number: to the server, and from it.
 #[derive(Clone, Copy, Default)]
-struct Way {
+struct Impairment {
     lose_up: u64,
     lose_down: u64,
     /// A client none of whose datagrams get through.
@@ -93,8 +93,8 @@ impl Lab {
         Some(Self { tun, number, signal, _server: server })
     }
 
-    fn seat(&self, client: u32, clients: u32) -> Seat {
-        Seat {
+    fn context(&self, client: u32, clients: u32) -> ClientContext {
+        ClientContext {
             client,
             clients,
             ipv4: Some(ipv4(self.number, 10 + client as u8)),
@@ -106,74 +106,74 @@ impl Lab {
     }
 
     /// Runs so many clients from their making to their figures.
-    fn run(&self, spec: &TunnelTraffic, clients: u32, way: Way) -> Found {
+    fn run(&self, spec: &TunnelTraffic, clients: u32, impairment: Impairment) -> LoadResult {
         let plan = plan(spec).unwrap();
-        let mut members: Vec<Box<dyn Traffic>> =
-            (0..clients).map(|client| plan.client(&self.seat(client, clients)).unwrap()).collect();
+        let mut loads: Vec<Box<dyn Traffic>> =
+            (0..clients).map(|client| plan.client(&self.context(client, clients)).unwrap()).collect();
         let counters: Vec<FlowCounters> = (0..clients).map(|_| FlowCounters::default()).collect();
         let (out, rolled) = mpsc::channel();
         let mut recorder = Recorder::new(METRICS.len(), 0, out);
         let mut poll = Poll::new(4).unwrap();
         poll.add(&self.tun, 0, Interest::Read).unwrap();
         let (mut started, mut up, mut down) = (false, 0u64, 0u64);
-        let mut sent = vec![0u64; members.len()];
-        let mut ports: Vec<Vec<u16>> = vec![Vec::new(); members.len()];
-        let mut figures: Vec<Option<Figures>> = members.iter().map(|_| None).collect();
+        let mut sent = vec![0u64; loads.len()];
+        let mut ports: Vec<Vec<u16>> = vec![Vec::new(); loads.len()];
+        let mut figures: Vec<Option<Figures>> = loads.iter().map(|_| None).collect();
         let mut packet = [0; 2048];
         let given_up_ns = monotonic_ns() + 30_000_000_000;
-        while !members.iter().zip(&figures).all(|(member, figures)| figures.is_some() || member.is_done()) {
+        while !loads.iter().zip(&figures).all(|(load, figures)| figures.is_some() || load.is_done()) {
             assert!(monotonic_ns() < given_up_ns, "it comes to an end");
-            if !started && members.iter().all(|member| member.is_ready()) {
+            if !started && loads.iter().all(|load| load.is_ready()) {
                 started = true;
                 let start_ns = monotonic_ns() + 20_000_000;
-                members.iter_mut().for_each(|member| member.start(start_ns));
+                loads.iter_mut().for_each(|load| load.start(start_ns));
             }
-            let mut touched = vec![false; members.len()];
+            let mut touched = vec![false; loads.len()];
             while let Ok(bytes) = self.tun.read(&mut packet) {
-                let Some(client) = client_of(&packet[..bytes]).filter(|client| *client < members.len()) else {
+                let Some(client) = client_of(&packet[..bytes]).filter(|client| *client < loads.len()) else {
                     continue;
                 };
                 down += u64::from(is_datagram(&packet[..bytes]));
-                if way.lose_down > 0 && is_datagram(&packet[..bytes]) && down % way.lose_down == 0 {
+                if impairment.lose_down > 0 && is_datagram(&packet[..bytes]) && down % impairment.lose_down == 0 {
                     continue;
                 }
                 let mut channel = Channel { send: &mut |_| true, recorder: &mut recorder, counters: &counters[client] };
-                members[client].payload(monotonic_ns(), &packet[..bytes], &mut channel);
+                loads[client].payload(monotonic_ns(), &packet[..bytes], &mut channel);
                 touched[client] = true;
             }
             let mut next_ns = u64::MAX;
-            for (client, member) in members.iter_mut().enumerate() {
-                if figures[client].is_none() && (touched[client] || member.deadline_ns() <= monotonic_ns()) {
+            for (client, load) in loads.iter_mut().enumerate() {
+                if figures[client].is_none() && (touched[client] || load.deadline_ns() <= monotonic_ns()) {
                     let mut send = |packet: &[u8]| {
                         up += u64::from(is_datagram(packet));
                         sent[client] += u64::from(started);
-                        let is_lost = way.lose_up > 0 && is_datagram(packet) && up % way.lose_up == 0
-                            || way.mute == Some(client) && is_udp(packet)
-                            || way.mute_stream.is_some_and(|(who, which)| {
+                        let is_lost = impairment.lose_up > 0 && is_datagram(packet) && up % impairment.lose_up == 0
+                            || impairment.mute == Some(client) && is_udp(packet)
+                            || impairment.mute_stream.is_some_and(|(who, which)| {
                                 who == client && connection_of(packet, &mut ports[client]) == Some(which)
                             });
                         is_lost || self.tun.write(packet).is_ok()
                     };
                     let mut channel = Channel { send: &mut send, recorder: &mut recorder, counters: &counters[client] };
-                    member.poll(monotonic_ns(), &mut channel);
+                    load.poll(monotonic_ns(), &mut channel);
                 }
                 if figures[client].is_none()
-                    && way.breaks.is_some_and(|(who, after)| who == client && sent[client] >= after)
+                    && impairment.breaks.is_some_and(|(who, after)| who == client && sent[client] >= after)
                 {
                     let mut channel =
                         Channel { send: &mut |_| false, recorder: &mut recorder, counters: &counters[client] };
-                    figures[client] = Some(member.finish(monotonic_ns(), &mut channel));
+                    figures[client] = Some(load.finish(monotonic_ns(), &mut channel));
                 }
                 if figures[client].is_none() {
-                    next_ns = next_ns.min(member.deadline_ns());
+                    next_ns = next_ns.min(load.deadline_ns());
                 }
             }
             poll.wait(Some(next_ns.min(monotonic_ns() + 50_000_000))).unwrap().for_each(drop);
         }
-        let figures = (0..members.len())
+        let figures = (0..loads.len())
             .map(|client| {
                 let mut channel = Channel { send: &mut |_| true, recorder: &mut recorder, counters: &counters[client] };
-                let finish = || members[client].finish(monotonic_ns(), &mut channel);
+                let finish = || loads[client].finish(monotonic_ns(), &mut channel);
                 figures[client].take().unwrap_or_else(finish)
             })
             .collect();
@@ -186,7 +186,7 @@ impl Lab {
             .map(|one| (one.sent_bytes(), one.sent_units(), one.received_bytes(), one.received_units()))
             .collect();
         let (latency, service) = (collector.total(Metric::Latency as usize), collector.total(Metric::Service as usize));
-        Found { figures, histograms, latency, service, counters, sent, plan }
+        LoadResult { figures, histograms, latency, service, counters, sent, plan }
     }
 }
 
@@ -248,8 +248,8 @@ fn the_kernel_answers_every_echo() {
     let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
     for to in [None, Some(ipv6(lab.number, 1).to_string())] {
         let spec = TunnelTraffic::Echo { to, rate_pps: 100.0, packet_bytes: 100, duration_ms: 500 };
-        let found = lab.run(&spec, 3, Way::default());
-        for (figures, counters) in found.figures.iter().zip(&found.counters) {
+        let result = lab.run(&spec, 3, Impairment::default());
+        for (figures, counters) in result.figures.iter().zip(&result.counters) {
             let flow = flow(figures, Direction::Up);
             assert_eq!((flow.sent_units, flow.received_units, flow.lost), (Some(50), Some(50), Some(0)));
             assert_eq!(
@@ -261,14 +261,14 @@ fn the_kernel_answers_every_echo() {
             assert!(flow.latency_mean_us > Some(0.0) && flow.latency_max_us >= flow.latency_mean_us, "{flow:?}");
         }
         for name in ["latency", "service", "traffic_late"] {
-            assert_eq!(found.histograms[name], 150, "{name}");
+            assert_eq!(result.histograms[name], 150, "{name}");
         }
     }
 }
 
 #[test]
 fn what_the_own_socket_refuses_after_all_is_unsent_and_not_lost() {
-    let seat = Seat {
+    let context = ClientContext {
         client: 0,
         clients: 1,
         ipv4: Some(Ipv4Addr::LOCALHOST),
@@ -278,7 +278,7 @@ fn what_the_own_socket_refuses_after_all_is_unsent_and_not_lost() {
         mtu: MTU,
     };
     let spec = TunnelTraffic::Echo { to: None, rate_pps: 10.0, packet_bytes: 100, duration_ms: 1000 };
-    let mut echo = plan(&spec).unwrap().client(&seat).unwrap();
+    let mut echo = plan(&spec).unwrap().client(&context).unwrap();
     let (out, _rolled) = mpsc::channel();
     let (mut recorder, counters) = (Recorder::new(METRICS.len(), 0, out), FlowCounters::default());
     echo.start(0);
@@ -301,18 +301,18 @@ fn nobody_there_is_counted_as_unanswered() {
         duration_ms: 200,
     };
     // The kernel sends it back to the first client, who is no kernel.
-    let found = lab.run(&spec, 2, Way::default());
-    let flow = flow(&found.figures[1], Direction::Up);
+    let result = lab.run(&spec, 2, Impairment::default());
+    let flow = flow(&result.figures[1], Direction::Up);
     assert_eq!((flow.sent_units, flow.received_units, flow.lost), (Some(10), Some(0), Some(10)));
-    assert_eq!((found.figures[1].counts["unanswered"], flow.jitter_us), (10, None));
+    assert_eq!((result.figures[1].counts["unanswered"], flow.jitter_us), (10, None));
 }
 
 #[test]
 fn datagrams_are_counted_alike_at_both_ends() {
     let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
     for v6 in [false, true] {
-        let found = lab.run(&udp(&lab, v6, Direction::Both, Some(200.0), 500), 3, Way::default());
-        for figures in &found.figures {
+        let result = lab.run(&udp(&lab, v6, Direction::Both, Some(200.0), 500), 3, Impairment::default());
+        for figures in &result.figures {
             assert_eq!(figures.errors, BTreeMap::new(), "{:?}", figures.examples);
             for direction in [Direction::Up, Direction::Down] {
                 let flow = flow(figures, direction);
@@ -322,16 +322,16 @@ fn datagrams_are_counted_alike_at_both_ends() {
                 assert!(flow.end_ns > flow.start_ns && flow.start_ns >= Some(flow.due_ns));
             }
         }
-        assert_eq!((found.histograms["traffic_late"], found.histograms["latency"]), (300, 300));
+        assert_eq!((result.histograms["traffic_late"], result.histograms["latency"]), (300, 300));
         // The server sends to one after another: a third of 5 ms lies between two.
-        let begun = |client: usize| flow(&found.figures[client], Direction::Down).start_ns.unwrap();
+        let begun = |client: usize| flow(&result.figures[client], Direction::Down).start_ns.unwrap();
         assert!(
-            (1..3).all(|client| begun(client) >= flow(&found.figures[0], Direction::Down).due_ns + 1_000_000),
+            (1..3).all(|client| begun(client) >= flow(&result.figures[0], Direction::Down).due_ns + 1_000_000),
             "{v6}"
         );
-        let told = found.plan.told();
-        assert_eq!(told.loads.len(), 1, "three clients share one session");
-        let (_, rows) = told.progress.last().expect("it tells how far it is");
+        let peer_progress = result.plan.take_peer_progress();
+        assert_eq!(peer_progress.loads.len(), 1, "three clients share one session");
+        let (_, rows) = peer_progress.progress.last().expect("it tells how far it is");
         assert_eq!(rows.iter().map(|row| row.flow).collect::<Vec<_>>(), [0, 1, 2]);
     }
 }
@@ -339,9 +339,9 @@ fn datagrams_are_counted_alike_at_both_ends() {
 #[test]
 fn what_the_way_loses_is_lost_to_the_packet() {
     let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
-    let way = Way { lose_up: 10, lose_down: 20, ..Way::default() };
-    let found = lab.run(&udp(&lab, false, Direction::Both, Some(500.0), 400), 2, way);
-    let lost = |direction| found.figures.iter().map(|figures| flow(figures, direction).lost.unwrap()).sum::<u64>();
+    let impairment = Impairment { lose_up: 10, lose_down: 20, ..Impairment::default() };
+    let result = lab.run(&udp(&lab, false, Direction::Both, Some(500.0), 400), 2, impairment);
+    let lost = |direction| result.figures.iter().map(|figures| flow(figures, direction).lost.unwrap()).sum::<u64>();
     assert_eq!((lost(Direction::Up), lost(Direction::Down)), (40, 20));
 }
 
@@ -350,9 +350,9 @@ fn a_client_that_cannot_introduce_itself_keeps_nobody_else() {
     let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
     // Neither where another client leads the session, nor where it does itself.
     for mute in [1, 0] {
-        let way = Way { mute: Some(mute), ..Way::default() };
-        let found = lab.run(&udp(&lab, false, Direction::Both, Some(100.0), 200), 3, way);
-        for (client, figures) in found.figures.iter().enumerate() {
+        let impairment = Impairment { mute: Some(mute), ..Impairment::default() };
+        let result = lab.run(&udp(&lab, false, Direction::Both, Some(100.0), 200), 3, impairment);
+        for (client, figures) in result.figures.iter().enumerate() {
             if client == mute {
                 assert_eq!(figures.errors, BTreeMap::from([("udp_unanswered", 1)]));
                 assert!(figures.flows.is_empty());
@@ -360,7 +360,7 @@ fn a_client_that_cannot_introduce_itself_keeps_nobody_else() {
                 assert_eq!(figures.errors, BTreeMap::new());
                 assert!([Direction::Up, Direction::Down]
                     .iter()
-                    .all(|way| flow(figures, *way).received_units == Some(20)));
+                    .all(|direction| flow(figures, *direction).received_units == Some(20)));
             }
         }
     }
@@ -373,8 +373,8 @@ fn a_client_whose_streams_do_not_get_through_has_no_figures_of_others() {
         let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
         let host = ipv4(lab.number, 1).to_string();
         let spec = TunnelTraffic::Tcp { host, port: 5201, direction: Direction::Up, duration_ms: 300, key: None };
-        let found = lab.run(&spec, 3, Way { mute_stream: Some(mute), ..Way::default() });
-        for (client, figures) in found.figures.iter().enumerate() {
+        let result = lab.run(&spec, 3, Impairment { mute_stream: Some(mute), ..Impairment::default() });
+        for (client, figures) in result.figures.iter().enumerate() {
             if client == mute.0 {
                 assert_eq!(figures.errors, BTreeMap::from([("stream_unanswered", 1)]));
                 assert!(figures.flows.is_empty(), "{:?}", figures.flows);
@@ -391,17 +391,17 @@ fn a_client_whose_streams_do_not_get_through_has_no_figures_of_others() {
 #[test]
 fn more_clients_than_one_session_takes_have_two() {
     let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
-    let clients = super::session::MOST_MEMBERS as u32 + 6;
-    let found = lab.run(&udp(&lab, false, Direction::Up, Some(20.0), 500), clients, Way::default());
-    assert!(found.figures.iter().all(|figures| flow(figures, Direction::Up).received_units == Some(10)));
-    assert_eq!(found.plan.told().loads.len(), 2);
+    let clients = super::session::MAX_PARTICIPANTS as u32 + 6;
+    let result = lab.run(&udp(&lab, false, Direction::Up, Some(20.0), 500), clients, Impairment::default());
+    assert!(result.figures.iter().all(|figures| flow(figures, Direction::Up).received_units == Some(10)));
+    assert_eq!(result.plan.take_peer_progress().loads.len(), 2);
 }
 
 #[test]
 fn a_tunnel_that_breaks_leaves_what_is_known() {
     let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
     let spec = udp(&lab, false, Direction::Up, Some(100.0), 600);
-    let follower = lab.run(&spec, 2, Way { breaks: Some((1, 20)), ..Way::default() });
+    let follower = lab.run(&spec, 2, Impairment { breaks: Some((1, 20)), ..Impairment::default() });
     assert_eq!(follower.figures[0].errors, BTreeMap::new());
     assert_eq!(flow(&follower.figures[0], Direction::Up).received_units, Some(60));
     let broken = flow(&follower.figures[1], Direction::Up);
@@ -410,7 +410,7 @@ fn a_tunnel_that_breaks_leaves_what_is_known() {
     assert_eq!((broken.sent_units, broken.received_units, broken.lost), (Some(follower.sent[1]), None, None));
     let downward = udp(&lab, false, Direction::Down, Some(100.0), 600);
     // The leader sends little here: its session's beginning and its signs of life.
-    let leader = lab.run(&downward, 2, Way { breaks: Some((0, 3)), ..Way::default() });
+    let leader = lab.run(&downward, 2, Impairment { breaks: Some((0, 3)), ..Impairment::default() });
     for figures in &leader.figures {
         let flow = flow(figures, Direction::Down);
         assert_eq!((flow.sent_bytes, flow.sent_units, flow.lost), (None, None, None));
@@ -419,7 +419,7 @@ fn a_tunnel_that_breaks_leaves_what_is_known() {
                 || flow.start_ns.is_some() && flow.end_ns >= flow.start_ns
         );
     }
-    let leader = lab.run(&spec, 2, Way { breaks: Some((0, 30)), ..Way::default() });
+    let leader = lab.run(&spec, 2, Impairment { breaks: Some((0, 30)), ..Impairment::default() });
     for figures in &leader.figures {
         assert_eq!(figures.errors, BTreeMap::from([("session_broken_off", 1)]));
         assert_eq!(flow(figures, Direction::Up).received_units, None);
@@ -429,11 +429,11 @@ fn a_tunnel_that_breaks_leaves_what_is_known() {
 #[test]
 fn full_speed_sends_in_batches_until_the_time_is_over() {
     let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
-    let found = lab.run(&udp(&lab, false, Direction::Up, None, 300), 1, Way::default());
-    let flow = flow(&found.figures[0], Direction::Up);
+    let result = lab.run(&udp(&lab, false, Direction::Up, None, 300), 1, Impairment::default());
+    let flow = flow(&result.figures[0], Direction::Up);
     let (sent, received) = (flow.sent_units.unwrap(), flow.received_units.unwrap());
     assert!(sent > 1000 && received > 0 && received <= sent, "{sent} {received}");
-    assert_eq!((flow.lost, found.figures[0].counts["unsent"]), (Some(sent - received), 0));
+    assert_eq!((flow.lost, result.figures[0].counts["unsent"]), (Some(sent - received), 0));
     assert!(flow.end_ns.unwrap() >= flow.due_ns + 300_000_000);
 }
 
@@ -443,8 +443,8 @@ fn streams_go_both_ways_whole() {
     for v6 in [false, true] {
         let host = if v6 { ipv6(lab.number, 1).to_string() } else { ipv4(lab.number, 1).to_string() };
         let spec = TunnelTraffic::Tcp { host, port: 5201, direction: Direction::Both, duration_ms: 500, key: None };
-        let found = lab.run(&spec, 2, Way::default());
-        for figures in &found.figures {
+        let result = lab.run(&spec, 2, Impairment::default());
+        for figures in &result.figures {
             assert_eq!(figures.errors, BTreeMap::new(), "{:?}", figures.examples);
             for direction in [Direction::Up, Direction::Down] {
                 let flow = flow(figures, direction);
@@ -462,8 +462,8 @@ fn a_server_that_is_not_there_is_named() {
     let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
     let host = ipv4(lab.number, 1).to_string();
     let tcp = TunnelTraffic::Tcp { host: host.clone(), port: 9, direction: Direction::Up, duration_ms: 100, key: None };
-    let found = lab.run(&tcp, 2, Way::default());
-    assert!(found.figures.iter().all(|figures| figures.errors == BTreeMap::from([("connection_refused", 1)])));
+    let result = lab.run(&tcp, 2, Impairment::default());
+    assert!(result.figures.iter().all(|figures| figures.errors == BTreeMap::from([("connection_refused", 1)])));
     let udp = TunnelTraffic::Udp {
         host,
         port: 9,
@@ -473,9 +473,9 @@ fn a_server_that_is_not_there_is_named() {
         duration_ms: 100,
         key: None,
     };
-    let found = lab.run(&udp, 1, Way::default());
-    assert_eq!(found.figures[0].errors, BTreeMap::from([("connection_refused", 1)]));
-    assert!(found.figures[0].flows.is_empty());
+    let result = lab.run(&udp, 1, Impairment::default());
+    assert_eq!(result.figures[0].errors, BTreeMap::from([("connection_refused", 1)]));
+    assert!(result.figures[0].flows.is_empty());
 }
 
 #[test]
@@ -502,7 +502,7 @@ fn what_makes_no_sense_is_refused() {
     for (host, port) in [("server", 1), ("0.0.0.0", 1), ("224.0.0.1", 1), ("10.0.0.1", 0)] {
         assert_eq!(code(&tcp(host, port)).as_deref(), Some("bad_address"), "{host}");
     }
-    let seat = Seat {
+    let context = ClientContext {
         client: 0,
         clients: 1,
         ipv4: Some(Ipv4Addr::LOCALHOST),
@@ -511,7 +511,7 @@ fn what_makes_no_sense_is_refused() {
         server_ipv6: None,
         mtu: MTU,
     };
-    assert_eq!(plan(&tcp("fd00::1", 1)).unwrap().client(&seat).err(), Some("no_address"));
-    assert_eq!(plan(&echo(None, 1.0, 64, 1)).unwrap().client(&seat).err(), Some("no_echo_target"));
-    assert_eq!(plan(&echo(Some("10.0.0.1"), 1.0, 1501, 1)).unwrap().client(&seat).err(), Some("packet_too_big"));
+    assert_eq!(plan(&tcp("fd00::1", 1)).unwrap().client(&context).err(), Some("no_address"));
+    assert_eq!(plan(&echo(None, 1.0, 64, 1)).unwrap().client(&context).err(), Some("no_echo_target"));
+    assert_eq!(plan(&echo(Some("10.0.0.1"), 1.0, 1501, 1)).unwrap().client(&context).err(), Some("packet_too_big"));
 }

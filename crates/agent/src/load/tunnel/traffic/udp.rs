@@ -10,10 +10,10 @@ use leadline_tunnel::inside::udp::datagram;
 use leadline_tunnel::inside::{Packet, Udp};
 use leadline_wire::{Direction, ErrorReport};
 
-use super::place::{Place, View};
-use super::session::{Part, Sessions, Subject};
-use super::turns::{Latency, Turns, BATCH, OVERTIME_NS, REMEMBERED_S, RETRY_NS};
-use super::{count, Channel, Figures, Seat, Told, Traffic, TrafficPlan};
+use super::schedule::{Latency, Schedule, BATCH, OVERTIME_NS, REMEMBERED_S, RETRY_NS};
+use super::session::{FlowAssignment, SessionSpec, Sessions};
+use super::session_client::{SessionClient, View};
+use super::{count, Channel, ClientContext, Figures, PeerProgress, Traffic, TrafficPlan};
 use crate::events::input_error;
 use crate::flows::DRAIN_NS;
 use crate::load::threads::FlowCounters;
@@ -62,7 +62,7 @@ impl UdpPlan {
             return Err(input_error("bad_size", message));
         }
         let work = Work::Udp { datagram_bytes, rate_pps, number: None };
-        let sessions = Sessions::new(Subject { server, work, direction, duration_ms, key });
+        let sessions = Sessions::new(SessionSpec { server, work, direction, duration_ms, key });
         let duration_ns = duration_ms.saturating_mul(1_000_000);
         // Thousands of clients at a rate have no room for what full speed needs.
         let remembered = rate_pps.map_or(u64::MAX, |rate| (rate * REMEMBERED_S).ceil() as u64);
@@ -71,23 +71,23 @@ impl UdpPlan {
 }
 
 impl TrafficPlan for UdpPlan {
-    fn client(&self, seat: &Seat) -> Result<Box<dyn Traffic>, &'static str> {
-        let server = self.sessions.subject().server;
-        let own = if server.is_ipv4() { seat.ipv4.map(IpAddr::V4) } else { seat.ipv6.map(IpAddr::V6) };
+    fn client(&self, context: &ClientContext) -> Result<Box<dyn Traffic>, &'static str> {
+        let server = self.sessions.spec().server;
+        let own = if server.is_ipv4() { context.ipv4.map(IpAddr::V4) } else { context.ipv6.map(IpAddr::V6) };
         let own = own.ok_or("no_address")?;
         let flow = Udp::new(SocketAddr::new(own, FIRST_PORT), server).ok_or("no_address")?;
-        if self.datagram_bytes + flow.overhead_bytes() > usize::from(seat.mtu) {
+        if self.datagram_bytes + flow.overhead_bytes() > usize::from(context.mtu) {
             return Err("packet_too_big");
         }
         // A session is asked for, and addresses are shown, over TCP.
-        seat.carries_tcp()?;
-        let member = self.sessions.join(seat.client);
+        context.carries_tcp()?;
+        let participant = self.sessions.join(context.client);
         Ok(Box::new(UdpTraffic {
-            place: Place::new(member, seat, self.seed, true),
+            session: SessionClient::new(participant, context, self.seed, true),
             own,
             server,
             pace: self.pace,
-            turns: self.pace.map(|pace| Turns::new(pace, seat, self.duration_ns)),
+            schedule: self.pace.map(|pace| Schedule::new(pace, context, self.duration_ns)),
             datagram_bytes: self.datagram_bytes,
             remembered: self.remembered,
             duration_ns: self.duration_ns,
@@ -110,19 +110,19 @@ impl TrafficPlan for UdpPlan {
         true
     }
 
-    fn told(&self) -> Told {
-        self.sessions.told()
+    fn take_peer_progress(&self) -> PeerProgress {
+        self.sessions.take_peer_progress()
     }
 }
 
 struct UdpTraffic {
-    place: Place,
+    session: SessionClient,
     own: IpAddr,
     server: SocketAddr,
     /// The rate at which the server sends, to each client in its turn.
     pace: Option<Pace>,
     /// When this client's datagrams are due; as fast as they go where absent.
-    turns: Option<Turns>,
+    schedule: Option<Schedule>,
     datagram_bytes: usize,
     /// Numbers by which a datagram may be late.
     remembered: u64,
@@ -164,7 +164,7 @@ struct Up {
 struct Down {
     flow: Flow,
     /// When its datagrams are due, after the session's beginning; the server follows the same.
-    turns: Option<Turns>,
+    schedule: Option<Schedule>,
     latency: Latency,
     /// Arrivals before they were due by this host's clock, which differs from the server's by a part of a round trip.
     early: u64,
@@ -201,14 +201,14 @@ impl Flow {
 
 impl UdpTraffic {
     /// Takes up new terms: flows begin anew.
-    fn take_part(&mut self, part: Part, now_ns: u64) {
-        self.show_address(part.token, now_ns);
+    fn begin_round(&mut self, assignment: FlowAssignment, now_ns: u64) {
+        self.show_address(assignment.token, now_ns);
         let flow = |which: u32, id: Option<u32>| {
-            let port = FIRST_PORT + (self.port_seed.wrapping_add(2 * part.round + which) % PORTS) as u16;
+            let port = FIRST_PORT + (self.port_seed.wrapping_add(2 * assignment.round + which) % PORTS) as u16;
             let udp = Udp::new(SocketAddr::new(self.own, port), self.server)?;
-            Some(Flow { udp, token: part.token, id: id?, nonce: 0, is_known: false })
+            Some(Flow { udp, token: assignment.token, id: id?, nonce: 0, is_known: false })
         };
-        self.up = flow(0, part.up).map(|flow| Up {
+        self.up = flow(0, assignment.up).map(|flow| Up {
             flow,
             next: 0,
             refused: 0,
@@ -217,12 +217,17 @@ impl UdpTraffic {
             unsent: 0,
             ended_ns: None,
         });
-        self.down = flow(1, part.down).map(|flow| Down {
-            receiver: DatagramReceiver::new(part.token, flow.id, self.datagram_bytes).remembering(self.remembered),
+        self.down = flow(1, assignment.down).map(|flow| Down {
+            receiver: DatagramReceiver::new(assignment.token, flow.id, self.datagram_bytes)
+                .remembering(self.remembered),
             flow,
-            turns: self
-                .pace
-                .map(|pace| Turns::beginning_at(pace.turn_ns(part.place, part.parties), pace, self.duration_ns)),
+            schedule: self.pace.map(|pace| {
+                Schedule::beginning_at(
+                    pace.turn_ns(assignment.position, assignment.participants),
+                    pace,
+                    self.duration_ns,
+                )
+            }),
             latency: Latency::default(),
             early: 0,
             told_ns: None,
@@ -239,18 +244,18 @@ impl UdpTraffic {
     /// connection is one, other clients make one for that.
     fn show_address(&mut self, token: u64, now_ns: u64) {
         self.hide_address();
-        let Some(stack) = self.place.stack.as_mut().filter(|_| !self.place.member.leads()) else { return };
+        let Some(stack) = self.session.stack.as_mut().filter(|_| !self.session.participant.leads()) else { return };
         let mut preface = vec![0; HEADER_BYTES];
         Header { kind: HeaderKind::Address, token, flow: 0, sequence: 0, sent_ns: now_ns }.write(&mut preface);
         match stack.connect(now_ns, self.server, ADDRESS_BUFFERS) {
             Ok(connection) => self.address = Some((connection, preface)),
-            Err(error) => count(&mut self.place.errors, error.name()),
+            Err(error) => count(&mut self.session.errors, error.name()),
         }
     }
 
     /// It has been seen, or it will not be.
     fn hide_address(&mut self) {
-        if let (Some((connection, _)), Some(stack)) = (self.address.take(), &mut self.place.stack) {
+        if let (Some((connection, _)), Some(stack)) = (self.address.take(), &mut self.session.stack) {
             stack.abort(connection);
             stack.release(connection);
         }
@@ -258,7 +263,7 @@ impl UdpTraffic {
 
     /// Introduces the flows that the server does not know.
     fn introduce(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
-        if let (Some((connection, preface)), Some(stack)) = (&mut self.address, &mut self.place.stack) {
+        if let (Some((connection, preface)), Some(stack)) = (&mut self.address, &mut self.session.stack) {
             if !preface.is_empty() && stack.is_writable(*connection) {
                 let written = stack.write(*connection, preface);
                 preface.drain(..written);
@@ -289,8 +294,8 @@ impl UdpTraffic {
     fn send_due(&mut self, begin_ns: u64, now_ns: u64, channel: &mut Channel<'_>) -> u64 {
         let end_ns = begin_ns.saturating_add(self.duration_ns);
         let Some(up) = self.up.as_mut().filter(|up| up.ended_ns.is_none()) else { return u64::MAX };
-        let due = match self.turns {
-            Some(turns) => turns.due_count(now_ns.saturating_sub(begin_ns)),
+        let due = match self.schedule {
+            Some(schedule) => schedule.due_count(now_ns.saturating_sub(begin_ns)),
             None if now_ns >= end_ns => up.next,
             None => u64::MAX,
         };
@@ -305,8 +310,8 @@ impl UdpTraffic {
             if refused {
                 break;
             }
-            if let Some(turns) = self.turns {
-                let due_ns = begin_ns.saturating_add(turns.due_ns(up.next));
+            if let Some(schedule) = self.schedule {
+                let due_ns = begin_ns.saturating_add(schedule.due_ns(up.next));
                 channel.record(Metric::TrafficLate, due_ns, now_ns.saturating_sub(due_ns));
             }
             channel.counters.sent(self.datagram_bytes as u64, 1);
@@ -314,18 +319,18 @@ impl UdpTraffic {
             up.last_ns = Some(now_ns);
             up.next += 1;
         }
-        self.place.member.sent(up.sent());
+        self.session.participant.sent(up.sent());
         let is_through = now_ns >= end_ns && up.next >= due;
         if is_through || now_ns >= end_ns.saturating_add(OVERTIME_NS) {
             up.unsent = due.saturating_sub(up.next);
             up.ended_ns = Some(now_ns.min(end_ns).max(up.last_ns.unwrap_or(0)));
-            self.place.member.ended();
+            self.session.participant.ended();
             return u64::MAX;
         }
-        match self.turns {
+        match self.schedule {
             _ if refused => now_ns + RETRY_NS,
-            Some(turns) if up.next >= turns.most() => end_ns,
-            Some(turns) => begin_ns.saturating_add(turns.due_ns(up.next)).max(now_ns),
+            Some(schedule) if up.next >= schedule.total() => end_ns,
+            Some(schedule) => begin_ns.saturating_add(schedule.due_ns(up.next)).max(now_ns),
             None => now_ns,
         }
     }
@@ -334,7 +339,7 @@ impl UdpTraffic {
     fn end_down(&mut self, begin_ns: u64, now_ns: u64) -> u64 {
         let Some(down) = self.down.as_mut().filter(|down| !down.has_ended) else { return u64::MAX };
         let given_up_ns = begin_ns.saturating_add(self.duration_ns).saturating_add(DRAIN_NS);
-        let expected = self.place.member.expected();
+        let expected = self.session.participant.expected();
         if expected.is_some() {
             down.told_ns.get_or_insert(now_ns);
         }
@@ -365,11 +370,11 @@ impl UdpTraffic {
             channel.counters.received(payload.len() as u64, 1);
             // Both ends begin at one instant, as far as their clocks could be compared: to half of the quickest of the session's
             // sixteen round trips.
-            if let (Some(turns), Some(begin_ns), Ok(header)) =
-                (down.turns, self.place.member.begin_ns(), Header::parse(payload))
+            if let (Some(schedule), Some(begin_ns), Ok(header)) =
+                (down.schedule, self.session.participant.begin_ns(), Header::parse(payload))
             {
-                if header.sequence < turns.most() {
-                    let due_ns = begin_ns.saturating_add(turns.due_ns(header.sequence));
+                if header.sequence < schedule.total() {
+                    let due_ns = begin_ns.saturating_add(schedule.due_ns(header.sequence));
                     // What is not known to have taken any time took none, as far as can be told.
                     let latency_ns = now_ns.saturating_sub(due_ns);
                     down.early += u64::from(now_ns < due_ns);
@@ -383,19 +388,19 @@ impl UdpTraffic {
 
 impl Traffic for UdpTraffic {
     fn is_ready(&self) -> bool {
-        self.place.left_out.is_some() || self.place.member.is_ready()
+        self.session.left_out.is_some() || self.session.participant.is_ready()
     }
 
     fn start(&mut self, start_ns: u64) {
-        self.place.member.start(start_ns);
+        self.session.participant.start(start_ns);
         self.deadline_ns = 0;
     }
 
     fn poll(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
-        match self.place.member.news() {
-            Some(Some(part)) => self.take_part(part, now_ns),
+        match self.session.participant.poll_assignment() {
+            Some(Some(assignment)) => self.begin_round(assignment, now_ns),
             Some(None) => {
-                self.place.left_out = Some("udp_unanswered");
+                self.session.left_out = Some("udp_unanswered");
                 (self.up, self.down) = (None, None);
             }
             None => {}
@@ -404,14 +409,14 @@ impl Traffic for UdpTraffic {
         if self.up.is_some() || self.down.is_some() {
             if self.is_introduced() {
                 self.hide_address();
-                self.place.member.introduced();
+                self.session.participant.introduced();
             } else {
                 self.introduce(now_ns, channel);
                 next_ns = self.hello_ns;
             }
-            if let Some(begin_ns) = self.place.member.begin_ns() {
+            if let Some(begin_ns) = self.session.participant.begin_ns() {
                 if self.up.is_none() {
-                    self.place.member.ended();
+                    self.session.participant.ended();
                 }
                 if now_ns >= begin_ns {
                     next_ns = next_ns.min(self.send_due(begin_ns, now_ns, channel));
@@ -421,8 +426,8 @@ impl Traffic for UdpTraffic {
                 }
             }
         }
-        self.place.poll(now_ns, channel);
-        self.deadline_ns = if self.is_done() { u64::MAX } else { next_ns.min(self.place.deadline_ns(now_ns)) };
+        self.session.poll(now_ns, channel);
+        self.deadline_ns = if self.is_done() { u64::MAX } else { next_ns.min(self.session.deadline_ns(now_ns)) };
     }
 
     fn payload(&mut self, now_ns: u64, bytes: &[u8], channel: &mut Channel<'_>) {
@@ -430,12 +435,12 @@ impl Traffic for UdpTraffic {
         if let Some((from, payload)) = datagram(&packet) {
             return self.take(now_ns, from, payload, channel);
         }
-        if self.place.stack.as_mut().is_some_and(|stack| stack.handle(now_ns, bytes)) {
+        if self.session.stack.as_mut().is_some_and(|stack| stack.handle(now_ns, bytes)) {
             return;
         }
         let flows = [self.up.as_ref().map(|up| up.flow.udp), self.down.as_ref().map(|down| down.flow.udp)];
         if let Some(name) = flows.into_iter().flatten().find_map(|udp| udp.refusal(bytes)) {
-            count(&mut self.place.errors, name);
+            count(&mut self.session.errors, name);
         }
     }
 
@@ -444,7 +449,7 @@ impl Traffic for UdpTraffic {
         let packets = packets.min(up.sent());
         up.refused += packets;
         counters.not_sent(packets * self.datagram_bytes as u64, packets);
-        self.place.member.sent(up.sent());
+        self.session.participant.sent(up.sent());
     }
 
     fn deadline_ns(&self) -> u64 {
@@ -452,18 +457,18 @@ impl Traffic for UdpTraffic {
     }
 
     fn is_done(&self) -> bool {
-        let is_lost = matches!(self.place.member.ending(), Some(super::session::Ending::Lost { .. }));
+        let is_lost = matches!(self.session.participant.outcome(), Some(super::session::SessionOutcome::Lost { .. }));
         let up_ended = self.up.as_ref().is_none_or(|up| up.ended_ns.is_some());
         let down_ended = self.down.as_ref().is_none_or(|down| down.has_ended);
-        is_lost || self.place.is_over() && up_ended && down_ended
+        is_lost || self.session.is_over() && up_ended && down_ended
     }
 
     fn finish(&mut self, now_ns: u64, _channel: &mut Channel<'_>) -> Figures {
-        let begin_ns = self.place.member.begin_ns();
+        let begin_ns = self.session.participant.begin_ns();
         let due_ns = begin_ns.unwrap_or(now_ns);
         let mut views = Vec::new();
         if let Some(up) = &self.up {
-            let due = self.turns.map_or(0, |turns| turns.due_count(now_ns.saturating_sub(due_ns)));
+            let due = self.schedule.map_or(0, |schedule| schedule.due_count(now_ns.saturating_sub(due_ns)));
             let unsent = if up.ended_ns.is_some() { up.unsent } else { due.saturating_sub(up.next) };
             let local = SideReport {
                 flow: up.flow.id,
@@ -507,7 +512,7 @@ impl Traffic for UdpTraffic {
             });
         }
         let early = self.down.as_ref().map_or(0, |down| down.early);
-        let mut figures = self.place.figures(views);
+        let mut figures = self.session.figures(views);
         figures.counts.extend((early > 0).then_some(("latency_clamped", early)));
         figures
     }

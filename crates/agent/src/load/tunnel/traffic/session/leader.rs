@@ -1,11 +1,11 @@
-//! The client that talks to the server for its session: asks for it once its members have joined, leaves out those that cannot
+//! The client that talks to the server for its session: asks for it once its participants have joined, leaves out those that cannot
 //! introduce themselves, names the beginning, tells what was sent, and takes the report.
 //!
 //! | Stage       | until                                                          | leads to                        |
 //! |-------------|----------------------------------------------------------------|---------------------------------|
 //! | gathering   | no client has joined for a while, or there is room for none    | asking                          |
 //! | asking      | the session is granted                                         | introducing                     |
-//! | introducing | the server has all flows; or some member's did not get through | waiting; or asking, without it  |
+//! | introducing | the server has all flows; or some participant's did not get through | waiting; or asking, without it  |
 //! | waiting     | the fleet's start is known                                     | running                         |
 //! | running     | every sender is done                                           | ending                          |
 //! | ending      | the report                                                     | over                            |
@@ -17,18 +17,18 @@ use leadline_transport::{ClientSession, Open, SessionError, SessionEvent, Work};
 use leadline_tunnel::inside::tcp::{Buffers, Connection, Stack};
 use leadline_wire::Direction;
 
-use super::{lock, Ending, Group, Terms, GLANCE_NS, MOST_MEMBERS, SETTLED_NS, UNKNOWN};
+use super::{lock, Group, SessionOutcome, Terms, GLANCE_NS, MAX_PARTICIPANTS, SETTLED_NS, UNKNOWN};
 use crate::keys;
 
 /// What the control connection holds: a report on 128 flows comes in pieces.
 const BUFFERS: Buffers = Buffers { receive_bytes: 16 << 10, send_bytes: 8 << 10 };
-/// How long members may take to introduce their flows, ns; longer, and they are left out.
+/// How long participants may take to introduce their flows, ns; longer, and they are left out.
 const INTRODUCTION_NS: u64 = 4_000_000_000;
 /// How long the server may take for each step before the start, ns.
 const STEP_NS: u64 = 20_000_000_000;
-/// How often it looks for what its members do, ns.
+/// How often it looks for what its participants do, ns.
 const LOOK_NS: u64 = 20_000_000;
-/// How far ahead of now the beginning lies at least, ns, so that all members know of it before it comes.
+/// How far ahead of now the beginning lies at least, ns, so that all participants know of it before it comes.
 const AHEAD_NS: u64 = 3 * GLANCE_NS;
 /// How long after the end senders may take to be done, ns.
 const ENDING_NS: u64 = 1_000_000_000;
@@ -41,11 +41,11 @@ const INTERVAL_MS: u32 = 200;
 pub struct Leader {
     group: Arc<Group>,
     stage: Stage,
-    /// When the stage began, or a member joined last, ns.
+    /// When the stage began, or a participant joined last, ns.
     since_ns: u64,
     joined: usize,
     /// Whether each slot takes part.
-    parties: Vec<bool>,
+    participants: Vec<bool>,
     talk: Option<Talk>,
     deadline_ns: u64,
 }
@@ -69,8 +69,8 @@ enum Stage {
 impl Leader {
     /// Of this session.
     pub fn new(group: &Arc<Group>) -> Self {
-        let (group, parties) = (Arc::clone(group), Vec::new());
-        Self { group, stage: Stage::Gathering, since_ns: 0, joined: 0, parties, talk: None, deadline_ns: 0 }
+        let (group, participants) = (Arc::clone(group), Vec::new());
+        Self { group, stage: Stage::Gathering, since_ns: 0, joined: 0, participants, talk: None, deadline_ns: 0 }
     }
 
     /// When `poll` has something to do besides what packets bring, ns.
@@ -94,7 +94,7 @@ impl Leader {
     }
 
     fn advance(&mut self, now_ns: u64, stack: &mut Stack) -> Result<(), (&'static str, String)> {
-        self.hear(now_ns, stack)?;
+        self.receive(now_ns, stack)?;
         self.deadline_ns = now_ns + LOOK_NS;
         match self.stage {
             Stage::Gathering => self.gather(now_ns, stack)?,
@@ -125,39 +125,39 @@ impl Leader {
         if roster.clients.len() != self.joined {
             (self.joined, self.since_ns) = (roster.clients.len(), now_ns);
         }
-        if self.joined < MOST_MEMBERS && now_ns < self.since_ns + SETTLED_NS {
+        if self.joined < MAX_PARTICIPANTS && now_ns < self.since_ns + SETTLED_NS {
             return Ok(());
         }
         roster.is_sealed = true;
         drop(roster);
-        self.parties = vec![true; self.joined];
+        self.participants = vec![true; self.joined];
         self.ask(now_ns, stack)
     }
 
     /// Asks for a session for those that take part.
     fn ask(&mut self, now_ns: u64, stack: &mut Stack) -> Result<(), (&'static str, String)> {
-        let subject = &self.group.subject;
+        let spec = &self.group.spec;
         let open = Open {
-            work: subject.work,
-            flows: self.parties.iter().filter(|takes_part| **takes_part).count() as u32,
+            work: spec.work,
+            flows: self.participants.iter().filter(|participates| **participates).count() as u32,
             threads: 1,
-            direction: subject.direction,
-            duration_ms: subject.duration_ms,
+            direction: spec.direction,
+            duration_ms: spec.duration_ms,
             congestion: None,
             interval_ms: INTERVAL_MS,
             takes_turns: true,
         };
-        let credentials = keys::credentials(subject.key.as_ref()).map_err(|error| ("no_nonce", error.message))?;
-        let session = ClientSession::new(open, credentials).map_err(told)?;
-        let connection = stack.connect(now_ns, subject.server, BUFFERS);
-        let connection = connection.map_err(|error| (error.name(), format!("{}: {error}", subject.server)))?;
+        let credentials = keys::credentials(spec.key.as_ref()).map_err(|error| ("no_nonce", error.message))?;
+        let session = ClientSession::new(open, credentials).map_err(session_error)?;
+        let connection = stack.connect(now_ns, spec.server, BUFFERS);
+        let connection = connection.map_err(|error| (error.name(), format!("{}: {error}", spec.server)))?;
         self.talk = Some(Talk { connection, session });
         (self.stage, self.since_ns) = (Stage::Asking, now_ns);
         Ok(())
     }
 
     /// Takes what the server has said.
-    fn hear(&mut self, now_ns: u64, stack: &mut Stack) -> Result<(), (&'static str, String)> {
+    fn receive(&mut self, now_ns: u64, stack: &mut Stack) -> Result<(), (&'static str, String)> {
         let Some(talk) = &mut self.talk else { return Ok(()) };
         let session = &mut talk.session;
         stack.read(talk.connection, |piece| {
@@ -165,12 +165,12 @@ impl Leader {
             piece.len()
         });
         while let Some(event) =
-            self.talk.as_mut().map_or(Ok(None), |talk| talk.session.next_event(now_ns)).map_err(told)?
+            self.talk.as_mut().map_or(Ok(None), |talk| talk.session.next_event(now_ns)).map_err(session_error)?
         {
             self.take(now_ns, event);
         }
         let Some(talk) = &self.talk else { return Ok(()) };
-        let server = self.group.subject.server;
+        let server = self.group.spec.server;
         if let Some(error) = stack.error(talk.connection) {
             return Err((error.name(), format!("session with {server}: {error}")));
         }
@@ -184,9 +184,10 @@ impl Leader {
         match event {
             SessionEvent::Granted { token } => {
                 let mut next = 0..;
-                let places = self.parties.iter().map(|takes_part| takes_part.then(|| next.next()).flatten()).collect();
-                let parties = next.start;
-                *lock(&self.group.terms) = Terms { token, places, parties };
+                let positions =
+                    self.participants.iter().map(|participates| participates.then(|| next.next()).flatten()).collect();
+                let participants = next.start;
+                *lock(&self.group.terms) = Terms { token, positions, participants };
                 self.group.round.fetch_add(1, Ordering::Release);
                 (self.stage, self.since_ns) = (Stage::Introducing, now_ns);
             }
@@ -194,7 +195,7 @@ impl Leader {
                 self.group.is_ready.store(true, Ordering::Release);
                 self.stage = Stage::Waiting;
             }
-            SessionEvent::Progress { t_ns, flows } => self.group.pass_on(t_ns, flows),
+            SessionEvent::Progress { t_ns, flows } => self.group.report_progress(t_ns, flows),
             SessionEvent::Sent { units } => self.expect(&units),
             SessionEvent::Report { flows, load, errors } => {
                 let downward = self.downward();
@@ -204,8 +205,8 @@ impl Leader {
                     .map(|row| row.sent_units.unwrap_or(UNKNOWN))
                     .collect();
                 self.expect(&units);
-                self.group.pass_on_load(load);
-                let _ = self.group.outcome.set(Ending::Reported { rows: flows, errors });
+                self.group.report_load(load);
+                let _ = self.group.outcome.set(SessionOutcome::Reported { rows: flows, errors });
             }
         }
     }
@@ -214,7 +215,9 @@ impl Leader {
     fn expect(&self, units: &[u64]) {
         let terms = lock(&self.group.terms);
         for (flow, &sent) in self.downward().zip(units) {
-            if let Some(slot) = terms.places.iter().position(|place| *place == Some(flow % terms.parties.max(1))) {
+            if let Some(slot) =
+                terms.positions.iter().position(|position| *position == Some(flow % terms.participants.max(1)))
+            {
                 self.group.slots[slot].expected.store(sent, Ordering::Relaxed);
             }
         }
@@ -222,11 +225,11 @@ impl Leader {
 
     /// The numbers of the downward flows.
     fn downward(&self) -> std::ops::Range<u32> {
-        let parties = self.parties.iter().filter(|takes_part| **takes_part).count() as u32;
-        match self.group.subject.direction {
+        let participants = self.participants.iter().filter(|participates| **participates).count() as u32;
+        match self.group.spec.direction {
             Direction::Up => 0..0,
-            Direction::Down => 0..parties,
-            Direction::Both => parties..2 * parties,
+            Direction::Down => 0..participants,
+            Direction::Both => participants..2 * participants,
         }
     }
 
@@ -237,13 +240,13 @@ impl Leader {
         }
         let round = self.group.round.load(Ordering::Acquire);
         let mut has_changed = false;
-        for (takes_part, slot) in self.parties.iter_mut().zip(&self.group.slots) {
-            if *takes_part && slot.introduced.load(Ordering::Acquire) != round {
-                *takes_part = false;
+        for (participates, slot) in self.participants.iter_mut().zip(&self.group.slots) {
+            if *participates && slot.introduced.load(Ordering::Acquire) != round {
+                *participates = false;
                 has_changed = true;
             }
         }
-        if !self.parties.contains(&true) {
+        if !self.participants.contains(&true) {
             return Err(("flows_unanswered", "no flow got through to the server, though its session did".to_owned()));
         }
         if !has_changed {
@@ -259,9 +262,9 @@ impl Leader {
     fn begin(&mut self, now_ns: u64) -> Result<(), (&'static str, String)> {
         let start_ns = self.group.start_ns.load(Ordering::Acquire);
         if let (Some(talk), 1..) = (&mut self.talk, start_ns) {
-            let parties = lock(&self.group.terms).parties;
-            let begin_ns = start_ns.max(now_ns + AHEAD_NS) + self.group.turn_ns(parties);
-            talk.session.begin(begin_ns).map_err(told)?;
+            let participants = lock(&self.group.terms).participants;
+            let begin_ns = start_ns.max(now_ns + AHEAD_NS) + self.group.start_offset_ns(participants);
+            talk.session.begin(begin_ns).map_err(session_error)?;
             self.group.begin_ns.store(begin_ns, Ordering::Release);
             self.stage = Stage::Running;
         }
@@ -270,17 +273,16 @@ impl Leader {
 
     /// Once every sender is done, or should have been, the server is told what they sent.
     fn end(&mut self, now_ns: u64) -> Result<(), (&'static str, String)> {
-        let slots = || self.group.slots.iter().zip(&self.parties).filter(|(_, takes_part)| **takes_part);
+        let slots = || self.group.slots.iter().zip(&self.participants).filter(|(_, participates)| **participates);
         let all_ended = slots().all(|(slot, _)| slot.has_ended.load(Ordering::Acquire));
         if !all_ended && now_ns < self.group.end_ns() + ENDING_NS {
             return Ok(());
         }
-        let counts =
-            matches!(self.group.subject.work, Work::Udp { .. }) && self.group.subject.direction != Direction::Down;
+        let counts = matches!(self.group.spec.work, Work::Udp { .. }) && self.group.spec.direction != Direction::Down;
         let sent: Vec<u64> =
             slots().filter(|_| counts).map(|(slot, _)| slot.sent_units.load(Ordering::Relaxed)).collect();
         if let Some(talk) = &mut self.talk {
-            talk.session.end(sent).map_err(told)?;
+            talk.session.end(sent).map_err(session_error)?;
         }
         self.stage = Stage::Ending;
         Ok(())
@@ -295,7 +297,7 @@ impl Leader {
 }
 
 /// An error of the talk by name and in words.
-fn told(error: SessionError) -> (&'static str, String) {
+fn session_error(error: SessionError) -> (&'static str, String) {
     let name = match &error {
         SessionError::Refused(_) => "session_refused",
         SessionError::Nonsense(_) | SessionError::OutOfTurn => "protocol",

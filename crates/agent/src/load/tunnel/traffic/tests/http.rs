@@ -8,10 +8,10 @@ use base64::prelude::{Engine as _, BASE64_STANDARD};
 use leadline_tunnel::inside::tcp::{Buffers, Connection, Stack};
 use leadline_wire::{Direction, HttpAnswer, HttpRequest, TunnelTraffic};
 
-use super::{flow, ipv4, ipv6, Figures, Lab, Way, MTU};
+use super::{flow, ipv4, ipv6, Figures, Impairment, Lab, MTU};
 use crate::load::threads::{Collector, FlowCounters, Recorder};
 use crate::load::tunnel::metric::{Metric, METRICS};
-use crate::load::tunnel::traffic::{plan, Channel, Seat};
+use crate::load::tunnel::traffic::{plan, Channel, ClientContext};
 
 #[test]
 fn requests_are_answered_at_their_rate_and_back_to_back() {
@@ -27,9 +27,9 @@ fn requests_are_answered_at_their_rate_and_back_to_back() {
         [(ipv4(lab.number, 1).to_string(), Some(50.0)), (format!("[{}]", ipv6(lab.number, 1)), None)]
     {
         let spec = TunnelTraffic::Http { request: request(host), rate_per_s, duration_ms: 600 };
-        let found = lab.run(&spec, 2, Way::default());
+        let result = lab.run(&spec, 2, Impairment::default());
         let mut answered = 0;
-        for figures in &found.figures {
+        for figures in &result.figures {
             let (flow, counts) = (flow(figures, Direction::Up), &figures.counts);
             assert_eq!(figures.errors, BTreeMap::new());
             assert!(rate_per_s.is_none() || counts["requests_due"] == 30);
@@ -38,13 +38,13 @@ fn requests_are_answered_at_their_rate_and_back_to_back() {
             assert!(counts["requests_sent"] >= 20 && counts["connections"] >= counts["requests_sent"] / 7);
             answered += counts["requests_sent"];
         }
-        assert_eq!((found.histograms["latency"], found.histograms["service"]), (answered, answered));
+        assert_eq!((result.histograms["latency"], result.histograms["service"]), (answered, answered));
     }
 }
 
 #[test]
 fn requests_that_were_due_and_never_begun_leave_their_ages() {
-    let seat = Seat {
+    let context = ClientContext {
         client: 0,
         clients: 1,
         ipv4: Some(Ipv4Addr::LOCALHOST),
@@ -61,7 +61,7 @@ fn requests_that_were_due_and_never_begun_leave_their_ages() {
         weight: 1,
     };
     let spec = TunnelTraffic::Http { request, rate_per_s: Some(100.0), duration_ms: 1000 };
-    let mut http = plan(&spec).unwrap().client(&seat).unwrap();
+    let mut http = plan(&spec).unwrap().client(&context).unwrap();
     let (out, rolled) = mpsc::channel();
     let (mut recorder, counters) = (Recorder::new(METRICS.len(), 0, out), FlowCounters::default());
     http.start(0);
@@ -77,7 +77,7 @@ fn requests_that_were_due_and_never_begun_leave_their_ages() {
     assert_eq!((figures.counts["requests_due"], figures.counts["unsent"]), (100, 100));
     assert_eq!((latencies.count(), ages.count()), (0, 100));
     // The first was due at once and the last 10 ms before the end: observation ends with the time, at 1 s.
-    let within = |found: Option<u64>, wanted: u64| found.is_some_and(|found| found.abs_diff(wanted) <= wanted / 1000);
+    let within = |value: Option<u64>, wanted: u64| value.is_some_and(|value| value.abs_diff(wanted) <= wanted / 1000);
     assert!(within(ages.max_ns(), 1_000_000_000) && within(ages.quantile_ns(0.0), 10_000_000), "{ages:?}");
     assert_eq!(figures.flows[0].latency_max_us, None);
 }
@@ -92,10 +92,11 @@ fn a_slow_server_keeps_its_latency_when_the_time_is_over() {
         body_base64: None,
         weight: 1,
     };
-    let found = lab.run(&TunnelTraffic::Http { request, rate_per_s: None, duration_ms: 1000 }, 2, Way::default());
-    let answered: u64 = found.figures.iter().map(|figures| figures.counts["status_2xx"]).sum();
-    assert_eq!(found.latency.count(), answered);
-    assert!(answered >= 2 && found.latency.quantile_ns(0.0) >= Some(899_000_000), "{:?}", found.latency);
+    let result =
+        lab.run(&TunnelTraffic::Http { request, rate_per_s: None, duration_ms: 1000 }, 2, Impairment::default());
+    let answered: u64 = result.figures.iter().map(|figures| figures.counts["status_2xx"]).sum();
+    assert_eq!(result.latency.count(), answered);
+    assert!(answered >= 2 && result.latency.quantile_ns(0.0) >= Some(899_000_000), "{:?}", result.latency);
 }
 
 #[test]
@@ -108,10 +109,11 @@ fn back_to_back_requests_are_due_when_the_answer_before_came() {
         body_base64: None,
         weight: 1,
     };
-    let found = lab.run(&TunnelTraffic::Http { request, rate_per_s: None, duration_ms: 400 }, 1, Way::default());
-    assert!(found.latency.count() > 2, "{:?}", found.figures);
+    let result =
+        lab.run(&TunnelTraffic::Http { request, rate_per_s: None, duration_ms: 400 }, 1, Impairment::default());
+    assert!(result.latency.count() > 2, "{:?}", result.figures);
     // The server ends each connection: all but the first request waited for theirs, which no request is sent before.
-    assert!(found.latency.quantile_ns(0.5) > found.service.quantile_ns(0.5), "{:?}", found.histograms);
+    assert!(result.latency.quantile_ns(0.5) > result.service.quantile_ns(0.5), "{:?}", result.histograms);
 }
 
 /// A server in virtual time that answers each request on its head with these pieces, one per millisecond.
@@ -151,7 +153,7 @@ impl Peer {
 
 /// What came of five requests to such a server: the figures, latencies, and answers as they were counted on the way.
 fn play(pieces: Vec<&'static [u8]>, body: Option<&[u8]>) -> (Figures, u64, u64) {
-    let seat = Seat {
+    let context = ClientContext {
         client: 0,
         clients: 1,
         ipv4: Some(Ipv4Addr::new(10, 8, 0, 2)),
@@ -168,7 +170,7 @@ fn play(pieces: Vec<&'static [u8]>, body: Option<&[u8]>) -> (Figures, u64, u64) 
         weight: 1,
     };
     let spec = TunnelTraffic::Http { request, rate_per_s: Some(10.0), duration_ms: 500 };
-    let mut http = plan(&spec).unwrap().client(&seat).unwrap();
+    let mut http = plan(&spec).unwrap().client(&context).unwrap();
     let mut peer = Peer::new(pieces);
     let (out, rolled) = mpsc::channel();
     let (mut recorder, counters) = (Recorder::new(METRICS.len(), 0, out), FlowCounters::default());

@@ -70,7 +70,7 @@ pub struct PingTally {
 }
 
 /// What packets that come are counted in.
-pub struct Ledger<'a> {
+pub struct Metrics<'a> {
     pub recorder: &'a mut Recorder,
     pub pings: &'a mut PingTally,
     pub times: Times,
@@ -79,7 +79,7 @@ pub struct Ledger<'a> {
 
 /// See the file's head.
 #[derive(Default)]
-pub struct Inside {
+pub struct InnerTraffic {
     echo: Option<Echo>,
     proof: Proof,
     pings: Pings,
@@ -130,7 +130,7 @@ pub enum Proven {
     Never,
 }
 
-impl Inside {
+impl InnerTraffic {
     /// A tunnel has come up: prove it until then, ns.
     pub fn prove(&mut self, now_ns: u64, until_ns: u64, ends: Option<(std::net::IpAddr, std::net::IpAddr)>) {
         self.echo = ends.and_then(|(own, to)| Echo::new(own, to, IDENTIFIER));
@@ -243,7 +243,7 @@ impl Inside {
         &mut self,
         now_ns: u64,
         gap_ns: u64,
-        ledger: &mut Ledger<'_>,
+        metrics: &mut Metrics<'_>,
         packet: &mut Vec<u8>,
         send: &mut dyn FnMut(&[u8]) -> bool,
     ) {
@@ -261,33 +261,38 @@ impl Inside {
             self.pings.sent += 1;
             self.pings.seen <<= 1;
             self.sent += 1;
-            ledger.pings.sent += 1;
-            ledger.pings.last_ns = now_ns;
-            ledger.recorder.record(Metric::PingLate as usize, due_ns, now_ns - due_ns);
-            ledger.pings.by_time[ledger.times.of(now_ns) as usize].0 += 1;
+            metrics.pings.sent += 1;
+            metrics.pings.last_ns = now_ns;
+            metrics.recorder.record(Metric::PingLate as usize, due_ns, now_ns - due_ns);
+            metrics.pings.by_time[metrics.times.of(now_ns) as usize].0 += 1;
         } else {
-            ledger.pings.unsent += 1;
+            metrics.pings.unsent += 1;
         }
         let missed = (now_ns - due_ns) / gap_ns;
-        ledger.pings.unsent += missed;
+        metrics.pings.unsent += missed;
         self.pings.next_ns = due_ns + (missed + 1) * gap_ns;
     }
 
     /// Let the traffic send what is due; says whether it has ended.
-    pub fn poll_traffic(&mut self, now_ns: u64, ledger: &mut Ledger<'_>, send: &mut dyn FnMut(&[u8]) -> bool) -> bool {
-        let (Some(traffic), Some(counters)) = (&mut self.traffic, ledger.counters) else { return false };
+    pub fn poll_traffic(
+        &mut self,
+        now_ns: u64,
+        metrics: &mut Metrics<'_>,
+        send: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> bool {
+        let (Some(traffic), Some(counters)) = (&mut self.traffic, metrics.counters) else { return false };
         let mut sent = 0;
         let mut counted = |packet: &[u8]| {
             let is_sent = send(packet);
             sent += u64::from(is_sent);
             is_sent
         };
-        let mut channel = Channel { send: &mut counted, recorder: ledger.recorder, counters };
+        let mut channel = Channel { send: &mut counted, recorder: metrics.recorder, counters };
         traffic.poll(now_ns, &mut channel);
         self.sent += sent;
         let is_done = traffic.is_done();
         if is_done {
-            self.end_traffic(now_ns, ledger, send);
+            self.end_traffic(now_ns, metrics, send);
         }
         is_done
     }
@@ -301,9 +306,9 @@ impl Inside {
     }
 
     /// End the traffic, done or not.
-    pub fn end_traffic(&mut self, now_ns: u64, ledger: &mut Ledger<'_>, send: &mut dyn FnMut(&[u8]) -> bool) {
-        let (Some(mut traffic), Some(counters)) = (self.traffic.take(), ledger.counters) else { return };
-        let mut channel = Channel { send, recorder: ledger.recorder, counters };
+    pub fn end_traffic(&mut self, now_ns: u64, metrics: &mut Metrics<'_>, send: &mut dyn FnMut(&[u8]) -> bool) {
+        let (Some(mut traffic), Some(counters)) = (self.traffic.take(), metrics.counters) else { return };
+        let mut channel = Channel { send, recorder: metrics.recorder, counters };
         self.figures = Some(Box::new(traffic.finish(now_ns, &mut channel)));
     }
 
@@ -325,25 +330,25 @@ impl Inside {
 
     /// Take a packet that came out of the tunnel. What it calls for is appended to `answer`, packet behind packet.
     #[inline]
-    pub fn take(&mut self, now_ns: u64, packet: &[u8], ledger: &mut Ledger<'_>, answer: &mut Vec<u8>) {
+    pub fn take(&mut self, now_ns: u64, packet: &[u8], metrics: &mut Metrics<'_>, answer: &mut Vec<u8>) {
         self.received += 1;
         let is_expected = self.proof.is_wanted || self.pings.sent > self.pings.answered || self.sizes.is_some();
         if is_expected && is_icmp(packet) {
             if let Some(reply) = self.echo.as_ref().and_then(|echo| echo.matches(packet)) {
-                return self.replied(now_ns, reply.sequence, reply.sent_ns, ledger);
+                return self.replied(now_ns, reply.sequence, reply.sent_ns, metrics);
             }
         }
         if is_icmp(packet) && icmp::answer(packet, answer) {
             return;
         }
-        if let (Some(traffic), Some(counters)) = (&mut self.traffic, ledger.counters) {
+        if let (Some(traffic), Some(counters)) = (&mut self.traffic, metrics.counters) {
             let mut refuse = |_: &[u8]| false;
-            let mut channel = Channel { send: &mut refuse, recorder: ledger.recorder, counters };
+            let mut channel = Channel { send: &mut refuse, recorder: metrics.recorder, counters };
             traffic.payload(now_ns, packet, &mut channel);
         }
     }
 
-    fn replied(&mut self, now_ns: u64, sequence: u64, sent_ns: u64, ledger: &mut Ledger<'_>) {
+    fn replied(&mut self, now_ns: u64, sequence: u64, sent_ns: u64, metrics: &mut Metrics<'_>) {
         if self.sizes.as_mut().is_some_and(|sizes| sizes.take(sequence)) {
             return;
         }
@@ -360,15 +365,15 @@ impl Inside {
         }
         self.pings.seen |= 1 << back;
         self.pings.answered += 1;
-        ledger.pings.answered += 1;
-        let time = ledger.times.of(sent_ns);
-        ledger.pings.by_time[time as usize].1 += 1;
+        metrics.pings.answered += 1;
+        let time = metrics.times.of(sent_ns);
+        metrics.pings.by_time[time as usize].1 += 1;
         let metric = match time {
             Time::Before => Metric::PingBefore,
             Time::During => Metric::PingDuring,
             Time::After => Metric::PingAfter,
         };
-        ledger.recorder.record(metric as usize, sent_ns, now_ns - sent_ns);
+        metrics.recorder.record(metric as usize, sent_ns, now_ns - sent_ns);
     }
 
     /// Whether most of its traffic's packets were lost.

@@ -3,19 +3,19 @@
 
 use std::sync::Arc;
 
-use super::member::Phase;
+use super::client::Phase;
 use super::traffic;
 use super::worker::Worker;
 
 /// How long clients may take to become ready, ns: a connection to the far end, with two repetitions.
-const PATIENCE_NS: u64 = 10_000_000_000;
+const READY_TIMEOUT_NS: u64 = 10_000_000_000;
 
 /// How long after its last send's time a client's traffic may still wait for something, ns.
 const LAST_NS: u64 = 10_000_000_000;
 
-/// How far the traffic is.
+/// The phase of a thread's traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Carriage {
+pub enum TrafficPhase {
     /// Not all arrivals have ended their way up.
     #[default]
     Ahead,
@@ -29,20 +29,20 @@ pub enum Carriage {
 
 impl Worker {
     /// Go on with the traffic as far as its time has come.
-    pub fn look_after_traffic(&mut self, now_ns: u64) {
-        match self.carriage {
-            Carriage::Ahead if self.fleet.times().arrived_ns <= now_ns => self.hand_out_traffic(),
-            Carriage::Readying if self.is_ready() => {
-                self.carriage = Carriage::Ready;
+    pub fn advance_traffic(&mut self, now_ns: u64) {
+        match self.traffic_phase {
+            TrafficPhase::Ahead if self.fleet.times().arrived_ns <= now_ns => self.assign_traffic(),
+            TrafficPhase::Readying if self.is_ready() => {
+                self.traffic_phase = TrafficPhase::Ready;
                 self.fleet.ready(now_ns);
             }
-            Carriage::Begun if self.carrying > 0 => self.end_overdue_traffic(now_ns),
+            TrafficPhase::Begun if self.carrying > 0 => self.end_overdue_traffic(now_ns),
             _ => {}
         }
-        if !matches!(self.carriage, Carriage::Readying | Carriage::Ready) {
+        if !matches!(self.traffic_phase, TrafficPhase::Readying | TrafficPhase::Ready) {
             return;
         }
-        if now_ns >= self.fleet.times().arrived_ns.saturating_add(PATIENCE_NS) {
+        if now_ns >= self.fleet.times().arrived_ns.saturating_add(READY_TIMEOUT_NS) {
             self.fleet.begin_traffic(now_ns);
         }
         if self.fleet.traffic_ns() != u64::MAX {
@@ -50,21 +50,21 @@ impl Worker {
         }
     }
 
-    fn hand_out_traffic(&mut self) {
+    fn assign_traffic(&mut self) {
         let fleet = Arc::clone(&self.fleet);
         let Some(plan) = &fleet.plan.traffic else {
-            self.carriage = Carriage::Begun;
+            self.traffic_phase = TrafficPhase::Begun;
             return;
         };
-        self.carriage = Carriage::Readying;
-        for index in 0..self.members.len() {
-            let member = &mut self.members[index];
-            let (Phase::Configured, Some(given)) = (member.phase, &member.given) else { continue };
-            match plan.client(&given.seat(member.number, fleet.plan.clients)) {
+        self.traffic_phase = TrafficPhase::Readying;
+        for index in 0..self.clients.len() {
+            let client = &mut self.clients[index];
+            let (Phase::Configured, Some(assigned)) = (client.phase, &client.assigned) else { continue };
+            match plan.client(&assigned.context(client.number, fleet.plan.clients)) {
                 Ok(traffic) => {
-                    member.inside.carry(traffic);
+                    client.inner.carry(traffic);
                     self.carrying += 1;
-                    self.poll_inside(index);
+                    self.poll_traffic(index);
                 }
                 Err(name) => self.failures.count(name, 1, || traffic::explanation(name).into()),
             }
@@ -74,19 +74,19 @@ impl Worker {
     /// What does not end by itself is broken off.
     fn end_overdue_traffic(&mut self, now_ns: u64) {
         if now_ns >= self.fleet.traffic_over_ns().saturating_add(LAST_NS) {
-            (0..self.members.len()).for_each(|index| self.end_traffic(index, now_ns));
+            (0..self.clients.len()).for_each(|index| self.end_traffic(index, now_ns));
         }
     }
 
     fn is_ready(&self) -> bool {
-        self.members.iter().all(|member| member.inside.is_traffic_ready())
+        self.clients.iter().all(|client| client.inner.is_traffic_ready())
     }
 
     fn begin_traffic(&mut self) {
-        self.carriage = Carriage::Begun;
+        self.traffic_phase = TrafficPhase::Begun;
         let start_ns = self.fleet.traffic_ns();
-        for index in 0..self.members.len() {
-            self.members[index].inside.start_traffic(start_ns);
+        for index in 0..self.clients.len() {
+            self.clients[index].inner.start_traffic(start_ns);
             self.rearm(index);
         }
     }

@@ -3,14 +3,14 @@
 
 use std::net::SocketAddr;
 
-use leadline_tunnel::openvpn::client::Client;
+use leadline_tunnel::openvpn::client::Client as OpenVpnClient;
 use leadline_tunnel::openvpn::config::Token;
 use leadline_wire::{TunnelClientReport, TunnelOccasion, TunnelState};
 
+use super::assigned_config::AssignedConfig;
 use super::attempt_log::{Attempt, AttemptLog};
-use super::given::Given;
-use super::inside::Inside;
-use super::link::Link;
+use super::inner_traffic::InnerTraffic;
+use super::transport::TransportSocket;
 
 /// How far a client is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,16 +83,16 @@ pub struct Renewed {
 #[derive(Clone, Copy, Debug)]
 pub struct Success {
     pub steps: Steps,
-    pub given: Given,
+    pub assigned: AssignedConfig,
 }
 
 /// See the file's head.
-pub struct Member {
+pub struct Client {
     /// Its number in the fleet.
     pub number: u32,
     pub phase: Phase,
-    pub link: Option<Link>,
-    pub machine: Option<Box<Client>>,
+    pub transport: Option<TransportSocket>,
+    pub machine: Option<Box<OpenVpnClient>>,
     /// The timer that is set, ns; `u64::MAX` where none is.
     pub armed_ns: u64,
     /// When the machine wants to be asked again, ns.
@@ -122,7 +122,7 @@ pub struct Member {
     pub retransmits: u32,
     pub cause: Option<&'static str>,
     /// What the present tunnel was given.
-    pub given: Option<Box<Given>>,
+    pub assigned: Option<Box<AssignedConfig>>,
     pub success: Option<Box<Success>>,
     pub local: Option<SocketAddr>,
     /// When the present attempt, or its tunnel, ended, ns.
@@ -135,18 +135,18 @@ pub struct Member {
     pub renewal_due_ns: Option<u64>,
     /// New keys that the server has neither accepted nor refused.
     pub renewed: Option<Renewed>,
-    pub inside: Inside,
+    pub inner: InnerTraffic,
     /// Whether it has once come to an end of its way up.
     pub has_ended: bool,
 }
 
-impl Member {
+impl Client {
     /// A client whose turn has not come, and which server it begins with.
     pub fn new(number: u32, remote: u32) -> Self {
         Self {
             number,
             phase: Phase::Waiting,
-            link: None,
+            transport: None,
             machine: None,
             armed_ns: u64::MAX,
             machine_due_ns: u64::MAX,
@@ -164,7 +164,7 @@ impl Member {
             failed_ns: None,
             retransmits: 0,
             cause: None,
-            given: None,
+            assigned: None,
             success: None,
             local: None,
             ended_ns: None,
@@ -172,7 +172,7 @@ impl Member {
             log: AttemptLog::default(),
             renewal_due_ns: None,
             renewed: None,
-            inside: Inside::default(),
+            inner: InnerTraffic::default(),
             has_ended: false,
         }
     }
@@ -184,13 +184,13 @@ impl Member {
             Phase::Waiting | Phase::Failed => return u64::MAX,
             Phase::Resting => return self.retry_ns,
             Phase::Connecting | Phase::Asking | Phase::Negotiating => self.give_up_ns,
-            Phase::Proving | Phase::Contested => self.inside.proof_due_ns(),
-            Phase::Overdue => self.give_up_ns.min(self.inside.proof_due_ns()),
+            Phase::Proving | Phase::Contested => self.inner.proof_due_ns(),
+            Phase::Overdue => self.give_up_ns.min(self.inner.proof_due_ns()),
             Phase::Partial => u64::MAX,
-            Phase::Configured => self.inside.ping_due_ns(),
+            Phase::Configured => self.inner.ping_due_ns(),
         };
-        let is_blocked = self.link.as_ref().is_some_and(Link::is_blocked);
-        let traffic_ns = if is_blocked { u64::MAX } else { self.inside.traffic_due_ns() };
+        let is_blocked = self.transport.as_ref().is_some_and(TransportSocket::is_blocked);
+        let traffic_ns = if is_blocked { u64::MAX } else { self.inner.traffic_due_ns() };
         own_ns.min(self.machine_due_ns).min(traffic_ns)
     }
 
@@ -204,14 +204,14 @@ impl Member {
             cause: self.cause,
             server: self.server,
             local: self.local,
-            given: self.given.as_deref().copied().filter(|_| self.steps.pushed_ns > 0),
+            assigned: self.assigned.as_deref().copied().filter(|_| self.steps.pushed_ns > 0),
         })
     }
 
     /// Its row in the report.
     pub fn report(&self) -> TunnelClientReport {
         let steps = self.success.as_ref().map_or(&self.steps, |success| &success.steps);
-        let given = self.success.as_ref().map(|success| &success.given).or(self.given.as_deref());
+        let assigned = self.success.as_ref().map(|success| &success.assigned).or(self.assigned.as_deref());
         let since = |step_ns: u64| (step_ns > 0).then(|| step_ns.saturating_sub(steps.due_ns));
         let heard_ns = self.machine.as_ref().map_or(self.heard_ns, |machine| machine.heard_at_ns());
         let running = self.machine.as_ref().map_or(0, |machine| machine.retransmits());
@@ -236,11 +236,15 @@ impl Member {
             heard_ns: heard_ns.and_then(since),
             attempts: self.attempts,
             retransmits: self.retransmits + running,
-            addresses: given.into_iter().flat_map(Given::addresses).map(|address| address.to_string()).collect(),
-            peer_id: given.and_then(|given| given.peer_id),
-            cipher: given.and_then(|given| given.cipher).map(|cipher| cipher.name().to_owned()),
+            addresses: assigned
+                .into_iter()
+                .flat_map(AssignedConfig::addresses)
+                .map(|address| address.to_string())
+                .collect(),
+            peer_id: assigned.and_then(|assigned| assigned.peer_id),
+            cipher: assigned.and_then(|assigned| assigned.cipher).map(|cipher| cipher.name().to_owned()),
             local: self.local.map(|local| local.to_string()),
-            inside: self.inside.counts(),
+            inside: self.inner.counts(),
         }
     }
 }

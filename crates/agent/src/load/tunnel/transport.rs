@@ -25,7 +25,7 @@ pub const STREAM_BYTES: usize = 64 * 1024;
 const MOST_WAITING: usize = 128 * 1024;
 
 /// An open socket.
-pub enum Link {
+pub enum TransportSocket {
     /// Datagrams.
     Udp {
         /// Connected.
@@ -61,7 +61,7 @@ pub enum Sent {
     Dropped,
 }
 
-impl Link {
+impl TransportSocket {
     /// Open a socket towards a server, from this local address where one is given; a `stamped` one tells of datagrams when the
     /// kernel had them. UDP is usable at once, TCP once it is writable and `failure` tells of none.
     ///
@@ -121,7 +121,7 @@ impl Link {
         .ok()
     }
 
-    /// Be told of this link under a token.
+    /// Register this socket with the poller under a token.
     pub fn watch(&self, poll: &Poll, token: u64, interest: Interest) -> io::Result<()> {
         match self {
             Self::Udp { socket, .. } => poll.add(socket, token, interest),
@@ -295,7 +295,7 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// For links of these kinds.
+    /// For sockets of these kinds.
     pub fn new(has_datagrams: bool, has_streams: bool) -> Self {
         Self {
             datagrams: DatagramBatch::stamped(if has_datagrams { BATCH } else { 0 }, DATAGRAM_BYTES),
@@ -319,12 +319,16 @@ impl Outbox {
     ///
     /// # Errors
     /// The socket's.
-    pub fn push<E>(&mut self, link: &mut Link, seal: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> io::Result<bool> {
-        if link.is_blocked() {
+    pub fn push<E>(
+        &mut self,
+        transport: &mut TransportSocket,
+        seal: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+    ) -> io::Result<bool> {
+        if transport.is_blocked() {
             return Ok(false);
         }
         let start = self.bytes.len();
-        if link.is_stream() {
+        if transport.is_stream() {
             self.bytes.extend_from_slice(&[0, 0]);
             // A stream has no way to carry what is longer than its lengths can tell.
             if seal(&mut self.bytes).is_err() || self.bytes.len() - start - 2 > LONGEST_PACKET {
@@ -333,7 +337,7 @@ impl Outbox {
             }
             set_length(&mut self.bytes, start);
             self.count += 1;
-            return if self.bytes.len() >= MOST_BYTES { self.flush_full(link) } else { Ok(true) };
+            return if self.bytes.len() >= MOST_BYTES { self.flush_full(transport) } else { Ok(true) };
         }
         if seal(&mut self.bytes).is_err() {
             self.bytes.truncate(start);
@@ -341,7 +345,7 @@ impl Outbox {
         }
         let length = self.bytes.len() - start;
         if self.count > 0 && (length > self.segment || self.is_short || self.bytes.len() > MOST_BYTES) {
-            let sent = link.send(&self.bytes[..start], self.segment);
+            let sent = transport.send(&self.bytes[..start], self.segment);
             self.refused += if matches!(sent, Ok(Sent::Taken | Sent::Waits)) { 0 } else { self.count as u64 };
             self.count = 0;
             if !matches!(sent, Ok(Sent::Taken)) {
@@ -358,7 +362,7 @@ impl Outbox {
         self.count += 1;
         self.is_short = length < self.segment;
         if self.count >= MOST_SEGMENTS {
-            return self.flush_full(link);
+            return self.flush_full(transport);
         }
         Ok(true)
     }
@@ -367,11 +371,11 @@ impl Outbox {
     ///
     /// # Errors
     /// The socket's.
-    pub fn flush(&mut self, link: &mut Link) -> io::Result<bool> {
+    pub fn flush(&mut self, transport: &mut TransportSocket) -> io::Result<bool> {
         if self.count == 0 {
             return Ok(true);
         }
-        let sent = link.send(&self.bytes, self.segment);
+        let sent = transport.send(&self.bytes, self.segment);
         self.refused += if matches!(sent, Ok(Sent::Taken | Sent::Waits)) { 0 } else { self.count as u64 };
         self.bytes.clear();
         self.count = 0;
@@ -384,8 +388,8 @@ impl Outbox {
     }
 
     /// As `flush`, for a packet that filled it: what became of that one the answer tells.
-    fn flush_full(&mut self, link: &mut Link) -> io::Result<bool> {
-        let flushed = self.flush(link);
+    fn flush_full(&mut self, transport: &mut TransportSocket) -> io::Result<bool> {
+        let flushed = self.flush(transport);
         self.refused -= u64::from(!matches!(flushed, Ok(true)));
         flushed
     }
@@ -395,25 +399,25 @@ impl Outbox {
 mod tests {
     use super::*;
 
-    fn pair(transport: Transport) -> (Link, Box<dyn FnMut() -> Vec<u8> + Send>) {
+    fn pair(transport: Transport) -> (TransportSocket, Box<dyn FnMut() -> Vec<u8> + Send>) {
         match transport {
             Transport::Udp => {
                 let far = net::udp_socket("127.0.0.1:0".parse().unwrap(), None, false).unwrap();
                 far.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
                 let server = Server { address: far.local_addr().unwrap(), transport };
-                let link = Link::open(server, None, false).unwrap();
+                let transport = TransportSocket::open(server, None, false).unwrap();
                 let receive = move || {
                     let mut bytes = vec![0; 4096];
                     let length = far.recv(&mut bytes).unwrap();
                     bytes.truncate(length);
                     bytes
                 };
-                (link, Box::new(receive))
+                (transport, Box::new(receive))
             }
             Transport::Tcp => {
                 let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
                 let server = Server { address: listener.local_addr().unwrap(), transport };
-                let link = Link::open(server, None, false).unwrap();
+                let transport = TransportSocket::open(server, None, false).unwrap();
                 let (mut far, _) = listener.accept().unwrap();
                 let receive = move || {
                     let mut length = [0; 2];
@@ -422,7 +426,7 @@ mod tests {
                     far.read_exact(&mut bytes).unwrap();
                     bytes
                 };
-                (link, Box::new(receive))
+                (transport, Box::new(receive))
             }
         }
     }
@@ -430,7 +434,7 @@ mod tests {
     #[test]
     fn packets_of_any_lengths_arrive_in_order_and_apart() {
         for transport in [Transport::Udp, Transport::Tcp] {
-            let (mut link, mut receive) = pair(transport);
+            let (mut transport, mut receive) = pair(transport);
             let mut outbox = Outbox::default();
             // More than one call takes, and less than a socket of the usual size holds.
             let lengths: Vec<usize> = (0..100).map(|n| [100, 100, 100, 40, 100, 700, 700][n % 7]).collect();
@@ -439,9 +443,9 @@ mod tests {
                     out.resize(out.len() + length, number as u8);
                     Ok::<(), ()>(())
                 };
-                assert!(outbox.push(&mut link, seal).unwrap());
+                assert!(outbox.push(&mut transport, seal).unwrap());
             }
-            assert!(outbox.flush(&mut link).unwrap());
+            assert!(outbox.flush(&mut transport).unwrap());
             for (number, length) in lengths.iter().enumerate() {
                 assert_eq!(receive(), vec![number as u8; *length], "packet {number}");
             }
@@ -452,15 +456,16 @@ mod tests {
     fn a_datagram_came_when_the_kernel_had_it() {
         let far = net::udp_socket("127.0.0.1:0".parse().unwrap(), None, false).unwrap();
         let server = Server { address: far.local_addr().unwrap(), transport: Transport::Udp };
-        let (mut link, mut buffers) = (Link::open(server, None, true).unwrap(), Buffers::new(true, false));
+        let (mut transport, mut buffers) =
+            (TransportSocket::open(server, None, true).unwrap(), Buffers::new(true, false));
         // The kernel begins to stamp some time after the first socket has asked.
         for _ in 0..1000 {
-            far.send_to(&[7], link.local().unwrap()).unwrap();
+            far.send_to(&[7], transport.local().unwrap()).unwrap();
             let sent_ns = monotonic_ns();
             let mut came = Vec::new();
             while came.is_empty() {
                 std::thread::sleep(std::time::Duration::from_millis(1));
-                assert!(!link
+                assert!(!transport
                     .receive(&mut buffers, |arrived_ns, packet| came.push((arrived_ns, packet.to_vec())))
                     .unwrap());
             }
@@ -475,7 +480,7 @@ mod tests {
 
     #[test]
     fn what_an_error_takes_is_told_and_not_sent_again() {
-        let (mut link, mut receive) = pair(Transport::Udp);
+        let (mut transport, mut receive) = pair(Transport::Udp);
         let mut outbox = Outbox::default();
         let packet = |length: usize| {
             move |out: &mut Vec<u8>| {
@@ -484,14 +489,14 @@ mod tests {
             }
         };
         // Longer than UDP can be.
-        assert!(outbox.push(&mut link, packet(66_000)).unwrap());
-        assert!(outbox.flush(&mut link).is_err());
+        assert!(outbox.push(&mut transport, packet(66_000)).unwrap());
+        assert!(outbox.flush(&mut transport).is_err());
         assert_eq!((outbox.take_refused(), outbox.take_refused()), (1, 0));
-        assert!(outbox.push(&mut link, packet(66_000)).unwrap());
-        assert!(outbox.push(&mut link, packet(67_000)).is_err(), "that one is told of by its answer");
+        assert!(outbox.push(&mut transport, packet(66_000)).unwrap());
+        assert!(outbox.push(&mut transport, packet(67_000)).is_err(), "that one is told of by its answer");
         assert_eq!(outbox.take_refused(), 1);
-        assert!(outbox.push(&mut link, packet(20)).unwrap() && outbox.push(&mut link, packet(10)).unwrap());
-        assert!(outbox.flush(&mut link).unwrap());
+        assert!(outbox.push(&mut transport, packet(20)).unwrap() && outbox.push(&mut transport, packet(10)).unwrap());
+        assert!(outbox.flush(&mut transport).unwrap());
         assert_eq!((receive(), receive()), (vec![20; 20], vec![10; 10]));
         assert_eq!(outbox.take_refused(), 0);
     }
@@ -500,11 +505,11 @@ mod tests {
     fn what_the_own_socket_had_no_room_for_is_known() {
         let (far, near) = (UdpSocket::bind("127.0.0.1:0").unwrap(), Transport::Udp);
         let server = Server { address: far.local_addr().unwrap(), transport: near };
-        let link = Link::open(server, None, false).unwrap();
-        assert_eq!(link.receive_drops(), Some(0));
-        far.connect(link.local().unwrap()).unwrap();
+        let transport = TransportSocket::open(server, None, false).unwrap();
+        assert_eq!(transport.receive_drops(), Some(0));
+        far.connect(transport.local().unwrap()).unwrap();
         // Nobody reads, so that some of these find no room at last.
-        while link.receive_drops() == Some(0) {
+        while transport.receive_drops() == Some(0) {
             far.send(&[0; 9000]).unwrap();
         }
         assert_eq!(pair(Transport::Tcp).0.receive_drops(), None);
@@ -513,38 +518,38 @@ mod tests {
     #[test]
     fn what_cannot_be_sealed_leaves_nothing_behind() {
         for transport in [Transport::Udp, Transport::Tcp] {
-            let (mut link, mut receive) = pair(transport);
+            let (mut transport, mut receive) = pair(transport);
             let mut outbox = Outbox::default();
             let fail = |out: &mut Vec<u8>| {
                 out.push(1);
                 Err(())
             };
-            assert!(!outbox.push(&mut link, fail).unwrap());
+            assert!(!outbox.push(&mut transport, fail).unwrap());
             let seal = |out: &mut Vec<u8>| {
                 out.push(2);
                 Ok::<(), ()>(())
             };
-            assert!(outbox.push(&mut link, seal).unwrap());
-            assert!(outbox.flush(&mut link).unwrap());
+            assert!(outbox.push(&mut transport, seal).unwrap());
+            assert!(outbox.flush(&mut transport).unwrap());
             assert_eq!(receive(), [2]);
         }
     }
 
     #[test]
     fn a_full_stream_keeps_what_waits_and_its_order() {
-        let (mut link, mut receive) = pair(Transport::Tcp);
+        let (mut transport, mut receive) = pair(Transport::Tcp);
         let mut outbox = Outbox::default();
         let mut sent = 0u32;
-        while !link.is_blocked() {
+        while !transport.is_blocked() {
             let seal = |out: &mut Vec<u8>| {
                 out.extend_from_slice(&sent.to_be_bytes());
                 out.resize(out.len() + 1000, 0);
                 Ok::<(), ()>(())
             };
-            sent += u32::from(outbox.push(&mut link, seal).unwrap());
+            sent += u32::from(outbox.push(&mut transport, seal).unwrap());
         }
         let taking = std::thread::spawn(move || (0..sent).all(|number| receive()[..4] == number.to_be_bytes()));
-        while !link.resume().unwrap() {
+        while !transport.resume().unwrap() {
             std::thread::yield_now();
         }
         assert!(taking.join().unwrap());

@@ -10,7 +10,7 @@ use leadline_tunnel::openvpn::profile::Transport;
 use leadline_wire::{ErrorReport, TunnelExpectation};
 
 use super::plan::Server;
-use super::traffic::Seat;
+use super::traffic::ClientContext;
 use crate::events::input_error;
 
 /// The check that an option fails which says nothing: the client is without it, whatever it was meant to say.
@@ -20,7 +20,7 @@ const USUAL_MTU: u16 = 1500;
 
 /// See the file's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Given {
+pub struct AssignedConfig {
     /// Its addresses.
     pub ipv4: Option<Ipv4Addr>,
     pub ipv6: Option<Ipv6Addr>,
@@ -38,7 +38,7 @@ pub struct Given {
     pub mtu: u16,
 }
 
-impl Given {
+impl AssignedConfig {
     /// Out of what this server pushed; `profile_mtu` is the profile's own.
     pub fn new(server: Server, pushed: &Pushed, cipher: Option<DataCipher>, profile_mtu: Option<u16>) -> Self {
         Self {
@@ -79,8 +79,8 @@ impl Given {
     }
 
     /// What its traffic is told.
-    pub fn seat(&self, client: u32, clients: u32) -> Seat {
-        Seat {
+    pub fn context(&self, client: u32, clients: u32) -> ClientContext {
+        ClientContext {
             client,
             clients,
             ipv4: self.ipv4,
@@ -154,11 +154,11 @@ impl Expectation {
     }
 
     /// The first thing that is missing, by name. Whether addresses and number are the client's alone, `Register` says.
-    pub fn missing(&self, pushed: &Pushed, given: &Given) -> Option<&'static str> {
+    pub fn missing(&self, pushed: &Pushed, assigned: &AssignedConfig) -> Option<&'static str> {
         let in_pool = |address: IpAddr| self.pools.iter().any(|pool| pool.contains(address));
-        if given.addresses().next().is_none() {
+        if assigned.addresses().next().is_none() {
             Some("partial_no_address")
-        } else if !self.pools.is_empty() && !given.addresses().all(in_pool) {
+        } else if !self.pools.is_empty() && !assigned.addresses().all(in_pool) {
             Some("partial_address_outside_pool")
         } else if !self.routes.iter().all(|route| pushed.routes.contains(route)) {
             Some("partial_route_missing")
@@ -168,7 +168,7 @@ impl Expectation {
             Some("partial_option_missing")
         } else if pushed.malformed().is_some() {
             Some(OPTION_MALFORMED)
-        } else if given.cipher.is_some_and(|cipher| !self.offered.contains(&cipher)) {
+        } else if assigned.cipher.is_some_and(|cipher| !self.offered.contains(&cipher)) {
             Some("partial_cipher_not_offered")
         } else {
             None
@@ -186,8 +186,8 @@ mod tests {
         pushed
     }
 
-    fn given(options: &str) -> Given {
-        Given::new(udp("192.0.2.1:1194"), &pushed(options), None, None)
+    fn assigned(options: &str) -> AssignedConfig {
+        AssignedConfig::new(udp("192.0.2.1:1194"), &pushed(options), None, None)
     }
 
     fn udp(address: &str) -> Server {
@@ -201,13 +201,13 @@ mod tests {
     #[test]
     fn the_servers_end_is_found_in_every_topology() {
         let subnet = "topology subnet,ifconfig 10.8.0.5 255.255.255.0";
-        assert_eq!(given(subnet).server_ipv4, address("10.8.0.1"));
-        assert_eq!(given(&format!("{subnet},route-gateway 10.8.0.9")).server_ipv4, address("10.8.0.9"));
+        assert_eq!(assigned(subnet).server_ipv4, address("10.8.0.1"));
+        assert_eq!(assigned(&format!("{subnet},route-gateway 10.8.0.9")).server_ipv4, address("10.8.0.9"));
         let net30 = "topology net30,ifconfig 10.8.0.6 10.8.0.5";
-        assert_eq!(given(&format!("route 10.8.0.1,{net30}")).server_ipv4, address("10.8.0.1"));
-        assert_eq!(given(&format!("route 10.8.0.0 255.255.255.0,{net30}")).server_ipv4, address("10.8.0.1"));
-        assert_eq!(given("topology p2p,ifconfig 10.8.0.6 10.8.0.1").server_ipv4, address("10.8.0.1"));
-        assert_eq!(given("route 192.168.0.0 255.255.0.0").server_ipv4, None);
+        assert_eq!(assigned(&format!("route 10.8.0.1,{net30}")).server_ipv4, address("10.8.0.1"));
+        assert_eq!(assigned(&format!("route 10.8.0.0 255.255.255.0,{net30}")).server_ipv4, address("10.8.0.1"));
+        assert_eq!(assigned("topology p2p,ifconfig 10.8.0.6 10.8.0.1").server_ipv4, address("10.8.0.1"));
+        assert_eq!(assigned("route 192.168.0.0 255.255.0.0").server_ipv4, None);
     }
 
     #[test]
@@ -224,7 +224,7 @@ mod tests {
                      dhcp-option DNS 10.8.0.1,block-outside-dns";
         let missing = |options: &str, cipher| {
             let pushed = pushed(options);
-            expectation.missing(&pushed, &Given::new(udp("192.0.2.1:1194"), &pushed, cipher, None))
+            expectation.missing(&pushed, &AssignedConfig::new(udp("192.0.2.1:1194"), &pushed, cipher, None))
         };
         let cipher = Some(DataCipher::Aes256Gcm);
         assert_eq!(missing(whole, cipher), None);

@@ -4,7 +4,7 @@
 use leadline_pace::Pace;
 use leadline_wire::{Direction, FlowReport};
 
-use super::Seat;
+use super::ClientContext;
 
 /// Packets that one call sends at most, so that one client starves neither the others nor the clock.
 pub const BATCH: u64 = 64;
@@ -18,27 +18,27 @@ pub const OVERTIME_NS: u64 = 100_000_000;
 
 /// A client's share of the fleet's schedule: the same rate for each, spread over one gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turns {
+pub struct Schedule {
     pace: Pace,
     offset_ns: u64,
-    most: u64,
+    total: u64,
 }
 
-impl Turns {
+impl Schedule {
     /// What is due within `duration_ns`.
-    pub fn new(pace: Pace, seat: &Seat, duration_ns: u64) -> Self {
-        Self::beginning_at(pace.turn_ns(seat.client, seat.clients), pace, duration_ns)
+    pub fn new(pace: Pace, context: &ClientContext, duration_ns: u64) -> Self {
+        Self::beginning_at(pace.turn_ns(context.client, context.clients), pace, duration_ns)
     }
 
     /// What is due within `duration_ns`, of which so much passes first.
     pub fn beginning_at(offset_ns: u64, pace: Pace, duration_ns: u64) -> Self {
         // The first packet is due in the first gap, which may be longer than the load.
-        Self { pace, offset_ns, most: pace.count_within(duration_ns.saturating_sub(offset_ns)) }
+        Self { pace, offset_ns, total: pace.count_within(duration_ns.saturating_sub(offset_ns)) }
     }
 
     /// How many are due in all.
-    pub fn most(self) -> u64 {
-        self.most
+    pub fn total(self) -> u64 {
+        self.total
     }
 
     /// When the one with this number is due, ns after the start.
@@ -48,7 +48,7 @@ impl Turns {
 
     /// How many are due so long after the start.
     pub fn due_count(self, elapsed_ns: u64) -> u64 {
-        elapsed_ns.checked_sub(self.offset_ns).map_or(0, |elapsed| self.pace.due_count(elapsed).min(self.most))
+        elapsed_ns.checked_sub(self.offset_ns).map_or(0, |elapsed| self.pace.due_count(elapsed).min(self.total))
     }
 }
 
@@ -110,21 +110,21 @@ pub fn row(client: u32, direction: Direction, due_ns: u64) -> FlowReport {
 mod tests {
     use super::*;
 
-    fn seat(client: u32, clients: u32) -> Seat {
-        Seat { client, clients, ipv4: None, ipv6: None, server_ipv4: None, server_ipv6: None, mtu: 1500 }
+    fn context(client: u32, clients: u32) -> ClientContext {
+        ClientContext { client, clients, ipv4: None, ipv6: None, server_ipv4: None, server_ipv6: None, mtu: 1500 }
     }
 
     #[test]
     fn clients_are_spread_over_one_gap() {
         let pace = Pace::per_second(10.0).unwrap();
-        let turns: Vec<_> = (0..4).map(|client| Turns::new(pace, &seat(client, 4), 1_000_000_000)).collect();
+        let schedules: Vec<_> = (0..4).map(|client| Schedule::new(pace, &context(client, 4), 1_000_000_000)).collect();
         assert_eq!(
-            turns.iter().map(|turns| turns.due_ns(0)).collect::<Vec<_>>(),
+            schedules.iter().map(|schedule| schedule.due_ns(0)).collect::<Vec<_>>(),
             [0, 25_000_000, 50_000_000, 75_000_000]
         );
-        assert!(turns.iter().all(|turns| turns.most() == 10));
-        assert_eq!((turns[2].due_count(49_999_999), turns[2].due_count(50_000_000)), (0, 1));
-        assert_eq!(turns[2].due_count(u64::MAX), 10);
+        assert!(schedules.iter().all(|schedule| schedule.total() == 10));
+        assert_eq!((schedules[2].due_count(49_999_999), schedules[2].due_count(50_000_000)), (0, 1));
+        assert_eq!(schedules[2].due_count(u64::MAX), 10);
     }
 
     #[test]
@@ -138,7 +138,8 @@ mod tests {
     #[test]
     fn a_gap_longer_than_the_load_leaves_some_clients_none() {
         let pace = Pace::per_second(0.5).unwrap();
-        let counts: Vec<_> = (0..4).map(|client| Turns::new(pace, &seat(client, 4), 1_000_000_000).most()).collect();
+        let counts: Vec<_> =
+            (0..4).map(|client| Schedule::new(pace, &context(client, 4), 1_000_000_000).total()).collect();
         assert_eq!(counts, [1, 1, 0, 0]);
     }
 }

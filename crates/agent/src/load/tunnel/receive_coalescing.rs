@@ -2,23 +2,23 @@
 //! one wake-up and fewer calls. Owns when that pays; that no time is measured wrongly for it is the kernel's stamps' doing, so
 //! that only what is stamped may be let wait.
 
-/// For so long packets are let come, ns.
-pub const GATHER_NS: u64 = 100_000;
+/// How long packets are left in the sockets before the next read, ns.
+pub const COALESCE_NS: u64 = 100_000;
 /// Looks that are no further apart than this find packets each time, ns: a sleep ends some time after its instant.
-const DENSE_NS: u64 = GATHER_NS + GATHER_NS / 2;
+const DENSE_NS: u64 = COALESCE_NS + COALESCE_NS / 2;
 
 /// See the file's head.
 #[derive(Debug, Default)]
-pub struct Gathering {
+pub struct ReceiveCoalescing {
     looked_ns: u64,
     is_dense: bool,
 }
 
-impl Gathering {
+impl ReceiveCoalescing {
     /// When to look next, ns: a while after the last look, while each finds something.
     #[inline]
     pub fn next_ns(&self) -> Option<u64> {
-        self.is_dense.then_some(self.looked_ns + GATHER_NS)
+        self.is_dense.then_some(self.looked_ns + COALESCE_NS)
     }
 
     /// The thread has looked, and waited where there was nothing yet.
@@ -35,14 +35,14 @@ mod tests {
 
     /// How many looks there are at packets that come every `gap_ns` for 10 ms; a look takes 1 µs.
     fn looks(gap_ns: u64) -> u64 {
-        let (mut gathering, mut now_ns, mut taken, mut looks) = (Gathering::default(), 1_000_000, 0, 0);
+        let (mut coalescing, mut now_ns, mut taken, mut looks) = (ReceiveCoalescing::default(), 1_000_000, 0, 0);
         loop {
-            now_ns = now_ns.max(gathering.next_ns().unwrap_or(0)).max(1_000_000 + taken * gap_ns);
+            now_ns = now_ns.max(coalescing.next_ns().unwrap_or(0)).max(1_000_000 + taken * gap_ns);
             if now_ns >= 11_000_000 {
                 return looks;
             }
             taken = (now_ns - 1_000_000) / gap_ns + 1;
-            gathering.looked(now_ns, true);
+            coalescing.looked(now_ns, true);
             looks += 1;
             now_ns += 1_000;
         }
@@ -62,11 +62,11 @@ mod tests {
 
     #[test]
     fn a_look_that_found_nothing_ends_it() {
-        let mut gathering = Gathering::default();
-        gathering.looked(1_000_000, true);
-        gathering.looked(1_010_000, true);
-        assert_eq!(gathering.next_ns(), Some(1_010_000 + GATHER_NS));
-        gathering.looked(1_110_000, false);
-        assert_eq!(gathering.next_ns(), None);
+        let mut coalescing = ReceiveCoalescing::default();
+        coalescing.looked(1_000_000, true);
+        coalescing.looked(1_010_000, true);
+        assert_eq!(coalescing.next_ns(), Some(1_010_000 + COALESCE_NS));
+        coalescing.looked(1_110_000, false);
+        assert_eq!(coalescing.next_ns(), None);
     }
 }

@@ -7,16 +7,16 @@ use leadline_transport::SideReport;
 use leadline_tunnel::inside::tcp::Stack;
 use leadline_wire::{Direction, FlowReport};
 
-use super::session::{Ending, Leader, Member, GLANCE_NS};
-use super::turns::{row, Latency};
-use super::{Channel, Figures, Seat};
+use super::schedule::{row, Latency};
+use super::session::{Leader, Participant, SessionOutcome, GLANCE_NS};
+use super::{Channel, ClientContext, Figures};
 
-/// One client's place.
-pub struct Place {
+/// One client in its session.
+pub struct SessionClient {
     /// Its number.
     pub client: u32,
     /// Its part in the session.
-    pub member: Member,
+    pub participant: Participant,
     /// Its TCP, where it leads or its flows are streams.
     pub stack: Option<Box<Stack>>,
     leader: Option<Leader>,
@@ -26,16 +26,16 @@ pub struct Place {
     pub errors: BTreeMap<&'static str, u64>,
 }
 
-impl Place {
+impl SessionClient {
     /// With a stack in any case, or only where the client leads.
-    pub fn new(member: Member, seat: &Seat, seed: u64, needs_stack: bool) -> Self {
-        let leader = member.leads().then(|| Leader::new(member.group()));
+    pub fn new(participant: Participant, context: &ClientContext, seed: u64, needs_stack: bool) -> Self {
+        let leader = participant.leads().then(|| Leader::new(participant.group()));
         let stack = (needs_stack || leader.is_some()).then(|| {
             // Neighbouring clients are to differ in every bit: SplitMix64's increment.
-            let own_seed = seed ^ u64::from(seat.client).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            Box::new(Stack::new(seat.ipv4, seat.ipv6, seat.mtu, own_seed, 0))
+            let own_seed = seed ^ u64::from(context.client).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            Box::new(Stack::new(context.ipv4, context.ipv6, context.mtu, own_seed, 0))
         });
-        Self { client: seat.client, member, stack, leader, left_out: None, errors: BTreeMap::new() }
+        Self { client: context.client, participant, stack, leader, left_out: None, errors: BTreeMap::new() }
     }
 
     /// Leads the session, if this client does, and sends what the stack has to send.
@@ -51,8 +51,8 @@ impl Place {
     pub fn deadline_ns(&mut self, now_ns: u64) -> u64 {
         let stack_ns = self.stack.as_mut().map_or(u64::MAX, |stack| stack.deadline_ns(now_ns));
         let leader_ns = self.leader.as_ref().map_or(u64::MAX, Leader::deadline_ns);
-        // Members look now and then for what the session has come to, but not while their flows run.
-        let glance_ns = match (self.member.ending(), self.member.end_ns()) {
+        // Participants look now and then for what the session has come to, but not while their flows run.
+        let glance_ns = match (self.participant.outcome(), self.participant.end_ns()) {
             (Some(_), _) => u64::MAX,
             (None, end_ns) => end_ns.unwrap_or(0).max(now_ns + GLANCE_NS),
         };
@@ -61,25 +61,25 @@ impl Place {
 
     /// Whether nothing more is to come of the session for this client.
     pub fn is_over(&self) -> bool {
-        self.member.ending().is_some() || self.left_out.is_some() && !self.member.leads()
+        self.participant.outcome().is_some() || self.left_out.is_some() && !self.participant.leads()
     }
 
     /// The figures, given this side's view of each flow: which way, its number, and its counts. Each figure is taken from the side
     /// that knows it.
     pub fn figures(&mut self, views: Vec<View>) -> Figures {
-        self.member.leave();
+        self.participant.leave();
         let mut examples = BTreeMap::new();
         let mut counts = BTreeMap::from([("unsent", 0)]);
         if let Some(name) = self.left_out {
             *self.errors.entry(name).or_default() += 1;
         }
-        match self.member.ending() {
-            Some(Ending::Lost { name, message }) => {
+        match self.participant.outcome() {
+            Some(SessionOutcome::Lost { name, message }) => {
                 *self.errors.entry(name).or_default() += 1;
                 examples.insert(*name, message.clone());
             }
             // Names of a server's own are text; those who ask for them find them here.
-            Some(Ending::Reported { errors, .. }) if self.member.leads() && !errors.is_empty() => {
+            Some(SessionOutcome::Reported { errors, .. }) if self.participant.leads() && !errors.is_empty() => {
                 *self.errors.entry("server_errors").or_default() += errors.values().sum::<u64>();
                 let names: Vec<String> = errors.iter().map(|(name, count)| format!("{name}: {count}")).collect();
                 examples.insert("server_errors", names.join(", "));
@@ -89,7 +89,7 @@ impl Place {
         let flows = views
             .iter()
             .map(|view| {
-                let far = self.member.row_of(view.local.flow.into());
+                let far = self.participant.row_of(view.local.flow.into());
                 for side in std::iter::once(&view.local).chain(far) {
                     *counts.entry("unsent").or_default() += side.unsent_units.unwrap_or(0);
                     *counts.entry("stale").or_default() += side.stale.unwrap_or(0);
