@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 use std::sync::OnceLock;
 
+use leadline_tunnel::openvpn::certificate_subject::{common_name, public_key, subject};
 use leadline_tunnel::openvpn::data::{DataChannel, DataCipher, DataError, DataOptions, Framing};
 use leadline_tunnel::openvpn::digest::Digest;
 use leadline_tunnel::openvpn::framing::Unframer;
@@ -14,8 +15,7 @@ use leadline_tunnel::openvpn::message::peer_info::Protocols;
 use leadline_tunnel::openvpn::message::push::{Pushed, LEAST_MTU, MOST_BYTES, MOST_NAME_SERVERS, MOST_OPTIONS};
 use leadline_tunnel::openvpn::packet::{early_negotiation_flags, ControlBody, Header};
 use leadline_tunnel::openvpn::profile::{self, Transport};
-use leadline_tunnel::openvpn::side::Side;
-use leadline_tunnel::openvpn::subject::{common_name, public_key, subject};
+use leadline_tunnel::openvpn::role::Role;
 use leadline_tunnel::openvpn::wrap::{KeyDirection, StaticKey, Wrap, WrapError, WrapKeys};
 use rustls::pki_types::CertificateDer;
 
@@ -77,7 +77,7 @@ pub fn wrap(data: &[u8]) {
     let keys = wrap_keys();
     let mut wrap = match keys.get(usize::from(choice) % (keys.len() + 1)) {
         Some(keys) => Wrap::new(keys.clone()),
-        None => Wrap::dynamic(&keys[1], [7; StaticKey::LEN], Side::Client),
+        None => Wrap::dynamic(&keys[1], [7; StaticKey::LEN], Role::Client),
     };
     let is_open = matches!(wrap.keys(), WrapKeys::None);
     for packet in pieces(rest) {
@@ -107,8 +107,8 @@ fn wrap_keys() -> &'static [WrapKeys] {
             WrapKeys::auth(&key, Some(KeyDirection::Normal), Digest::Sha1),
             WrapKeys::auth(&key, Some(KeyDirection::Inverse), Digest::Sha1),
             WrapKeys::auth(&key, None, Digest::Sha512),
-            WrapKeys::crypt(&key, Side::Server),
-            WrapKeys::crypt(&key, Side::Client),
+            WrapKeys::crypt(&key, Role::Server),
+            WrapKeys::crypt(&key, Role::Client),
             WrapKeys::crypt_v2_server(server).expect("it is a key"),
             WrapKeys::crypt_v2(client).expect("it is a key"),
         ]
@@ -129,9 +129,9 @@ fn genuine() -> &'static [Vec<u8>] {
 pub fn message(data: &[u8]) {
     let Some((&first, mut rest)) = data.split_first() else { return };
     if first & 2 == 0 {
-        let from = if first & 1 == 0 { Side::Client } else { Side::Server };
+        let from = if first & 1 == 0 { Role::Client } else { Role::Server };
         let Ok(Some((half, used))) = KeyMethod::parse(rest, from) else { return };
-        assert_eq!(half.pre_master.is_some(), from == Side::Client);
+        assert_eq!(half.pre_master.is_some(), from == Role::Client);
         let mut again = Vec::new();
         half.write(&mut again).expect("what was read is short enough to be written");
         let length = again.len();
@@ -175,11 +175,11 @@ pub fn data(data: &[u8]) {
         ..DataOptions::new(DataCipher::ALL[usize::from(*cipher) % DataCipher::ALL.len()])
     };
     let keys = keys::from_exported([9; keys::KEY_MATERIAL_BYTES]);
-    let Ok(mut client) = DataChannel::new(&keys, Side::Client, 0, &options) else {
+    let Ok(mut client) = DataChannel::new(&keys, Role::Client, 0, &options) else {
         assert!(options.epoch && !options.cipher.is_aead());
         return;
     };
-    let mut server = DataChannel::new(&keys, Side::Server, 0, &options).expect("what one end takes, the other does");
+    let mut server = DataChannel::new(&keys, Role::Server, 0, &options).expect("what one end takes, the other does");
     let mut packet = Vec::new();
     for piece in pieces(rest) {
         let Some((&what, piece)) = piece.split_first() else { continue };
@@ -199,8 +199,8 @@ pub fn data(data: &[u8]) {
             2 => {
                 // A pair of its own: numbers of the other one would be used twice.
                 let plain = DataOptions { framing: Framing::None, ..options };
-                let mut server = DataChannel::new(&keys, Side::Server, 0, &plain).expect("as before");
-                let mut client = DataChannel::new(&keys, Side::Client, 0, &options).expect("as before");
+                let mut server = DataChannel::new(&keys, Role::Server, 0, &plain).expect("as before");
+                let mut client = DataChannel::new(&keys, Role::Client, 0, &options).expect("as before");
                 if server.seal(piece, &mut packet).is_ok() {
                     match client.open(&mut packet) {
                         Ok(payload) => assert!((1..=options.largest_payload.max(piece.len())).contains(&payload.len())),

@@ -10,8 +10,8 @@ use leadline_tunnel::openvpn::data::{DataCipher, Framing};
 use leadline_tunnel::openvpn::digest::Digest;
 use leadline_tunnel::openvpn::message::peer_info::Protocols;
 use leadline_tunnel::openvpn::profile;
+use leadline_tunnel::openvpn::role::Role;
 use leadline_tunnel::openvpn::server::{Peer, PeerOutput, ServerConfig};
-use leadline_tunnel::openvpn::side::Side;
 use leadline_tunnel::openvpn::tls::{self, Trust};
 use leadline_tunnel::openvpn::wrap::{KeyDirection, StaticKey, WrapKeys};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -78,7 +78,7 @@ fn setups() -> &'static [Setup] {
             ),
             made.setup(
                 &inline("tls-crypt", STATIC_KEY),
-                WrapKeys::crypt(&key, Side::Server),
+                WrapKeys::crypt(&key, Role::Server),
                 DataCipher::ChaCha20Poly1305,
                 of_2_6,
             ),

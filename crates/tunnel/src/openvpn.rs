@@ -1,12 +1,13 @@
 //! OpenVPN as machines: a client and a server of its own kind that are given packets and a time and say what to send.
 //! The protocol is what the C implementation does (2.4 to 2.7); where its published description differs, the code counts.
 
-pub mod bare;
+pub mod certificate_subject;
 pub mod client;
 pub mod config;
 pub mod data;
 pub mod digest;
 pub mod framing;
+pub mod handshake_bench;
 pub mod identity;
 pub mod keys;
 pub mod message;
@@ -14,16 +15,15 @@ mod negotiation;
 pub mod packet;
 pub mod profile;
 mod random;
-pub mod rehearsal;
+pub mod raw_cipher;
 pub mod reliable;
+pub mod role;
 pub mod secret;
 pub mod server;
 mod session;
-pub mod side;
-pub mod subject;
 pub mod tls;
+pub mod tokenizer;
 pub mod usage;
-pub mod words;
 pub mod wrap;
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use leadline_tunnel::openvpn::client::PING;
 use leadline_tunnel::openvpn::data::{DataChannel, DataCipher, DataError, DataOptions, Framing};
 use leadline_tunnel::openvpn::digest::Digest;
 use leadline_tunnel::openvpn::keys;
-use leadline_tunnel::openvpn::side::Side;
+use leadline_tunnel::openvpn::role::Role;
 
 fn unhex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).expect("hex")).collect()
@@ -17,7 +17,7 @@ fn client(options: DataOptions, cipher: &str, hmac: &str) -> DataChannel {
     for (start, part) in [(128, unhex(cipher)), (192, unhex(hmac))] {
         keys[start..start + part.len()].copy_from_slice(&part);
     }
-    DataChannel::new(&keys::from_exported(keys), Side::Client, 0, &options).expect("a channel")
+    DataChannel::new(&keys::from_exported(keys), Role::Client, 0, &options).expect("a channel")
 }
 
 fn opened(mut channel: DataChannel, packet: &str) -> Vec<u8> {

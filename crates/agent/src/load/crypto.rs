@@ -6,11 +6,11 @@ mod arena;
 
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::usage::thread_cpu_s;
-use leadline_tunnel::openvpn::bare::{Bare, TRIPLE_DES};
 use leadline_tunnel::openvpn::data::{DataCipher, DataError, DataOptions, LARGEST_PAYLOAD};
 use leadline_tunnel::openvpn::digest::Digest;
-use leadline_tunnel::openvpn::rehearsal::{self, Rehearsal};
-use leadline_tunnel::openvpn::side::Side as End;
+use leadline_tunnel::openvpn::handshake_bench::{self, HandshakeBench};
+use leadline_tunnel::openvpn::raw_cipher::{RawCipher, TRIPLE_DES};
+use leadline_tunnel::openvpn::role::Role as End;
 use leadline_wire::{CryptoReport, CryptoSpec, ErrorReport, FlowProgress, LoadReport, Outcome, Side};
 
 use self::arena::{Packets, Payloads, LONGEST};
@@ -42,7 +42,7 @@ enum What {
 struct ReadyCrypto {
     spec: CryptoSpec,
     figures: Vec<What>,
-    rehearsal: Option<Rehearsal>,
+    bench: Option<HandshakeBench>,
 }
 
 /// Work out the figures, and make the certificates for handshakes.
@@ -61,8 +61,8 @@ pub fn prepare(spec: CryptoSpec) -> Result<Box<dyn Ready>, ErrorReport> {
         return Err(input_error("bad_spec", "there is nothing to measure: name ciphers, digests or handshakes"));
     }
     let making = |error: String| system_error("the handshakes' certificates", &std::io::Error::other(error));
-    let rehearsal = spec.handshakes.then(Rehearsal::new).transpose().map_err(making)?;
-    Ok(Box::new(ReadyCrypto { spec, figures, rehearsal }))
+    let bench = spec.handshakes.then(HandshakeBench::new).transpose().map_err(making)?;
+    Ok(Box::new(ReadyCrypto { spec, figures, bench }))
 }
 
 /// What is measured, in order.
@@ -164,41 +164,40 @@ impl ReadyCrypto {
                 Ok(vec![watch.report("open", algorithm(&options), Some(size))])
             }
             What::Cipher(cipher, size) => {
-                let bare = Bare::cipher(cipher).map_err(told)?;
-                bare_figure(bare, ("cipher", cipher.name()), size, spread, &mut watch, &going_on)
+                let raw = RawCipher::cipher(cipher).map_err(told)?;
+                raw_figure(raw, ("cipher", cipher.name()), size, spread, &mut watch, &going_on)
             }
             What::TripleDes(size) => {
-                bare_figure(Bare::triple_des(), ("cipher", TRIPLE_DES), size, spread, &mut watch, &going_on)
+                raw_figure(RawCipher::triple_des(), ("cipher", TRIPLE_DES), size, spread, &mut watch, &going_on)
             }
             What::Hmac(digest, size) => {
-                bare_figure(Bare::hmac(digest), ("hmac", digest.name()), size, spread, &mut watch, &going_on)
+                raw_figure(RawCipher::hmac(digest), ("hmac", digest.name()), size, spread, &mut watch, &going_on)
             }
-            What::Handshake => self
-                .rehearsal
-                .as_ref()
-                .map_or(Ok(Vec::new()), |rehearsal| handshakes(rehearsal, self.spec.duration_ms, &going_on)),
+            What::Handshake => {
+                self.bench.as_ref().map_or(Ok(Vec::new()), |bench| handshakes(bench, self.spec.duration_ms, &going_on))
+            }
         }
     }
 }
 
-fn bare_figure(
-    mut bare: Bare,
+fn raw_figure(
+    mut raw: RawCipher,
     (what, name): (&str, &str),
     size: u32,
     spread: usize,
     watch: &mut Stopwatch,
     going_on: &dyn Fn(&Stopwatch) -> bool,
 ) -> Result<Vec<CryptoReport>, String> {
-    let mut payloads = Payloads::new(bare.needs(size as usize), spread);
+    let mut payloads = Payloads::new(raw.needs(size as usize), spread);
     while going_on(watch) {
-        watch.time(|| payloads.each_of(piece(size), |payload| bare.run(payload))).map_err(|error| error.to_string())?;
+        watch.time(|| payloads.each_of(piece(size), |payload| raw.run(payload))).map_err(|error| error.to_string())?;
     }
     Ok(vec![watch.report(what, name.to_owned(), Some(size))])
 }
 
 /// Handshakes one after another, and what each end takes of them.
 fn handshakes(
-    rehearsal: &Rehearsal,
+    bench: &HandshakeBench,
     duration_ms: u64,
     going_on: &dyn Fn(&Stopwatch) -> bool,
 ) -> Result<Vec<CryptoReport>, String> {
@@ -208,7 +207,7 @@ fn handshakes(
         let (mut client_lap, mut server_lap) = (Lap::default(), Lap::default());
         let mut last = Instant::now();
         let connected = both.time_making(|| {
-            rehearsal.connect(&mut |end| {
+            bench.connect(&mut |end| {
                 let now = Instant::now();
                 match end {
                     End::Client => client_lap.add(&last, &now),
@@ -222,7 +221,7 @@ fn handshakes(
         client.add(1, client_lap);
         server.add(1, server_lap);
     }
-    let report = |watch: &Stopwatch, what| watch.report(what, rehearsal::DESCRIPTION.to_owned(), None);
+    let report = |watch: &Stopwatch, what| watch.report(what, handshake_bench::DESCRIPTION.to_owned(), None);
     Ok(vec![report(&both, "handshake"), report(&client, "handshake_client"), report(&server, "handshake_server")])
 }
 
@@ -376,7 +375,7 @@ mod tests {
             .filter(|report| report.bytes != Some(1))
             .map(|report| format!("{} {}", report.what, report.algorithm))
             .collect();
-        let handshake = |what: &str| format!("{what} {}", rehearsal::DESCRIPTION);
+        let handshake = |what: &str| format!("{what} {}", handshake_bench::DESCRIPTION);
         let expected = [
             "seal AES-256-GCM".to_owned(),
             "open AES-256-GCM".to_owned(),

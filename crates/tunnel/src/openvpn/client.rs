@@ -1,23 +1,23 @@
 //! One client from its first reset to its leaving: given packets and a time, it says what to send and what has happened.
-//! Owns the order of things and the clocks that run in it; the parts are in `session` and `negotiation`. It refuses to try
+//! Owns the order of things and the timers that run in it; the parts are in `session` and `negotiation`. It refuses to try
 //! again: a reconnect is a new client.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use self::rejoin::Rejoin;
+use self::fallback_session::FallbackSession;
 use self::renewal::Renewal;
 pub use super::config::{ClientConfig, Identity, Token};
 use super::data::{DataCipher, DataError, DataOptions};
 use super::message::push::Pushed;
 use super::packet::{Header, Opcode};
-use super::session::{Derivation, Heard, Session, Shares, Times};
+use super::session::{Derivation, KeyStateMatch, Session, Shares, Times};
 use super::tls::TlsMaker;
 
-mod clocks;
 mod exchange;
-mod rejoin;
+mod fallback_session;
 mod renewal;
+mod timers;
 
 /// What keeps an idle tunnel alive, inside of the data channel.
 pub const PING: [u8; 16] =
@@ -147,9 +147,9 @@ pub struct Client {
     keys_at_ns: u64,
     request_at_ns: u64,
     sent_at_ns: u64,
-    heard_at_ns: u64,
+    last_received_ns: u64,
     renewal: Renewal,
-    rejoin: Option<Box<Rejoin>>,
+    fallback: Option<Box<FallbackSession>>,
     /// Data packets that wait to be sent by themselves: keepalives, the farewell.
     due: VecDeque<&'static [u8]>,
     counters: Counters,
@@ -176,9 +176,9 @@ impl Client {
             keys_at_ns: 0,
             request_at_ns: 0,
             sent_at_ns: now_ns,
-            heard_at_ns: now_ns,
+            last_received_ns: now_ns,
             renewal: Renewal::new(config),
-            rejoin: None,
+            fallback: None,
             due: VecDeque::new(),
             counters: Counters::default(),
         }
@@ -197,14 +197,14 @@ impl Client {
             return Received::Nothing;
         }
         match self.session.receive(now_ns, packet) {
-            Heard::Foreign => {
+            KeyStateMatch::Foreign => {
                 self.counters.rejected += 1;
                 return Received::Nothing;
             }
-            Heard::Renewed => self.begin_window(now_ns),
-            Heard::Current | Heard::Previous => {}
+            KeyStateMatch::Renewed => self.begin_window(now_ns),
+            KeyStateMatch::Current | KeyStateMatch::Previous => {}
         }
-        self.heard_at_ns = now_ns;
+        self.last_received_ns = now_ns;
         self.advance(now_ns);
         Received::Control
     }
@@ -226,7 +226,7 @@ impl Client {
                         self.events.push_back(Event::RenegotiationAccepted);
                     }
                 }
-                self.heard_at_ns = now_ns;
+                self.last_received_ns = now_ns;
                 if *payload == PING {
                     counters.pings += 1;
                     return Received::Nothing;
@@ -257,7 +257,7 @@ impl Client {
         if let Some(event) = self.events.pop_front() {
             return Output::Event(event);
         }
-        self.look_at_clocks(now_ns);
+        self.check_timers(now_ns);
         if self.session.transmit(now_ns, out) {
             self.sent_at_ns = now_ns;
             return Output::Send;
@@ -277,7 +277,7 @@ impl Client {
     /// that is done to a client, data that it sends or takes included; asking for it costs little.
     pub fn deadline_ns(&self) -> u64 {
         if self.events.is_empty() && self.due.is_empty() {
-            self.next_clock_ns()
+            self.next_timer_ns()
         } else {
             0
         }
@@ -301,7 +301,7 @@ impl Client {
 
     /// Negotiate new keys, where the tunnel is up and nothing is being negotiated.
     pub fn renegotiate(&mut self, now_ns: u64) {
-        if self.stage != Stage::Up || self.rejoin.is_some() {
+        if self.stage != Stage::Up || self.fallback.is_some() {
             return;
         }
         if self.session.renegotiate(now_ns) {
@@ -317,7 +317,7 @@ impl Client {
         }
         // While keys are renewed the control channel has nothing to say it in: the data channel says it to any server.
         if self.pushed.cc_exit && self.session.negotiation().is_open() {
-            self.session.current().say("EXIT");
+            self.session.current().send_message("EXIT");
         } else {
             self.due.push_back(&EXIT);
         }
@@ -350,20 +350,20 @@ impl Client {
     }
 
     /// When the last packet came that the server has proved to be its own, ns; none where nothing came.
-    pub fn heard_at_ns(&self) -> Option<u64> {
-        (self.stage != Stage::Connecting || self.session.negotiation().heard()).then_some(self.heard_at_ns)
+    pub fn last_received_ns(&self) -> Option<u64> {
+        (self.stage != Stage::Connecting || self.session.negotiation().has_received()).then_some(self.last_received_ns)
     }
 
     /// What an attempt that ends now would have failed by: how far it has come.
     pub fn stuck_at(&self) -> &'static str {
         let negotiation = self.session.negotiation();
-        if !negotiation.heard() {
+        if !negotiation.has_received() {
             "reset_unanswered"
         } else if self.stage == Stage::Pushing {
             "no_push_reply"
         } else if negotiation.is_secured() {
             "no_keys"
-        } else if negotiation.is_opened() && negotiation.tls_heard() {
+        } else if negotiation.is_opened() && negotiation.has_tls_data() {
             "tls_unfinished"
         } else {
             "silence_after_reset"

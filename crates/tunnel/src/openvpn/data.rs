@@ -17,7 +17,7 @@ use self::epoch::Epoch;
 use super::digest::Digest;
 use super::keys::KeyMaterial;
 use super::packet::{Header, Opcode};
-use super::side::Side;
+use super::role::Role;
 
 pub use self::compress::Framing;
 
@@ -213,12 +213,12 @@ enum Protection {
 }
 
 impl DataChannel {
-    /// The channel of `keys` as `side` sees it; `key_id` (0 to 7) tells its packets from those of other keys.
+    /// The channel of `keys` as `role` sees it; `key_id` (0 to 7) tells its packets from those of other keys.
     ///
     /// # Errors
     /// The options do not go together.
-    pub fn new(keys: &KeyMaterial, side: Side, key_id: u8, options: &DataOptions) -> Result<Self, DataError> {
-        let (sending, receiving) = (keys.sending(side), keys.receiving(side));
+    pub fn new(keys: &KeyMaterial, role: Role, key_id: u8, options: &DataOptions) -> Result<Self, DataError> {
+        let (sending, receiving) = (keys.sending(role), keys.receiving(role));
         let DataOptions { cipher, digest, replay_window, .. } = *options;
         let protection = if options.epoch {
             Protection::Epoch(Box::new(Epoch::new(cipher, sending, receiving, replay_window)?))

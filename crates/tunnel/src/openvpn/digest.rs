@@ -27,8 +27,8 @@ impl Digest {
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         let upper = name.to_ascii_uppercase();
-        let bare = upper.strip_prefix("RSA-").unwrap_or(&upper).replacen('-', "", 1);
-        Self::ALL.into_iter().find(|digest| digest.name() == bare)
+        let raw = upper.strip_prefix("RSA-").unwrap_or(&upper).replacen('-', "", 1);
+        Self::ALL.into_iter().find(|digest| digest.name() == raw)
     }
 
     /// OpenVPN's name for it.

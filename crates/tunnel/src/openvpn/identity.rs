@@ -150,7 +150,7 @@ mod tests {
     use rustls::pki_types::PrivateKeyDer;
 
     use super::*;
-    use crate::openvpn::subject::common_name;
+    use crate::openvpn::certificate_subject::common_name;
 
     const NOW: u64 = 1_800_000_000;
 

@@ -6,7 +6,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use md5::Md5;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-use super::side::Side;
+use super::role::Role;
 
 /// Label under which TLS exports the data channel's keys, without a context.
 pub const EXPORT_LABEL: &[u8] = b"EXPORTER-OpenVPN-datakeys";
@@ -63,18 +63,18 @@ pub fn from_exported(bytes: [u8; KEY_MATERIAL_BYTES]) -> KeyMaterial {
 }
 
 impl KeyMaterial {
-    /// What `side` sends with: the client with the first half, the server with the second.
-    pub(super) fn sending(&self, side: Side) -> DirectionKeys<'_> {
-        let start = match side {
-            Side::Client => 0,
-            Side::Server => HALF,
+    /// What `role` sends with: the client with the first half, the server with the second.
+    pub(super) fn sending(&self, role: Role) -> DirectionKeys<'_> {
+        let start = match role {
+            Role::Client => 0,
+            Role::Server => HALF,
         };
-        DirectionKeys { cipher: part(&self.0, start), hmac: part(&self.0, start + PART) }
+        DirectionKeys { cipher: key_part(&self.0, start), hmac: key_part(&self.0, start + PART) }
     }
 
-    /// What `side` receives with.
-    pub(super) fn receiving(&self, side: Side) -> DirectionKeys<'_> {
-        self.sending(side.other())
+    /// What `role` receives with.
+    pub(super) fn receiving(&self, role: Role) -> DirectionKeys<'_> {
+        self.sending(role.other())
     }
 }
 
@@ -90,7 +90,7 @@ impl std::fmt::Debug for Randoms {
     }
 }
 
-fn part(bytes: &[u8; KEY_MATERIAL_BYTES], start: usize) -> &[u8; PART] {
+fn key_part(bytes: &[u8; KEY_MATERIAL_BYTES], start: usize) -> &[u8; PART] {
     bytes[start..].first_chunk().expect("four parts")
 }
 

@@ -9,7 +9,7 @@ use super::message::key_method::KeyMethod;
 use super::message::MessageError;
 use super::packet::{early_negotiation_flags, Acks, ControlBody, Opcode, SessionId, RESEND_WRAPPED_KEY};
 use super::reliable::{Accepted, Reliable, PIGGYBACKED_ACKS};
-use super::side::Side;
+use super::role::Role;
 use super::tls::{TlsLine, TlsMaker};
 use super::wrap::LONGEST_WRAPPED_KEY;
 
@@ -60,9 +60,9 @@ pub struct Negotiation {
     is_retired: bool,
     plain: Vec<u8>,
     chunk: Vec<u8>,
-    heard: bool,
+    has_received: bool,
     peer_reset: bool,
-    tls_heard: bool,
+    has_tls_data: bool,
     /// Whether TLS's first packet repeats the wrapped key.
     wrapped_key_again: bool,
     broken: Option<Broken>,
@@ -83,9 +83,9 @@ impl Negotiation {
             is_retired: false,
             plain: Vec::new(),
             chunk: Vec::new(),
-            heard: false,
+            has_received: false,
             peer_reset: false,
-            tls_heard: false,
+            has_tls_data: false,
             wrapped_key_again: false,
             broken: None,
         }
@@ -93,7 +93,7 @@ impl Negotiation {
 
     /// Take a control packet's content.
     pub fn receive(&mut self, now_ns: u64, body: &ControlBody<'_>) {
-        self.heard = true;
+        self.has_received = true;
         self.reliable.acknowledged(now_ns, &body.acks);
         let Some(id) = body.id else { return };
         if self.is_retired {
@@ -110,9 +110,9 @@ impl Negotiation {
                 // The first packet of a key state is its reset.
                 self.peer_reset = true;
                 let flags = early_negotiation_flags(&payload).unwrap_or(0);
-                self.wrapped_key_again = self.maker.side() == Side::Client && flags & RESEND_WRAPPED_KEY != 0;
+                self.wrapped_key_again = self.maker.role() == Role::Client && flags & RESEND_WRAPPED_KEY != 0;
             } else if self.broken.is_none() {
-                self.tls_heard = true;
+                self.has_tls_data = true;
                 if let Err(failure) = self.take_tls(&payload) {
                     self.broken = Some(Broken::Tls(failure));
                 }
@@ -147,7 +147,7 @@ impl Negotiation {
                 return Ok(Some(Advance::Secured));
             }
             Stage::Keys => {
-                let parsed = KeyMethod::parse(&self.plain, self.maker.side().other()).map_err(malformed)?;
+                let parsed = KeyMethod::parse(&self.plain, self.maker.role().other()).map_err(malformed)?;
                 if let Some((method, used)) = parsed {
                     self.take_plain(used);
                     self.stage = Stage::Open;
@@ -178,7 +178,7 @@ impl Negotiation {
     }
 
     /// Queue a message.
-    pub fn say(&mut self, message: &str) {
+    pub fn send_message(&mut self, message: &str) {
         let mut bytes = message.as_bytes().to_vec();
         bytes.push(0);
         self.write(&bytes);
@@ -212,7 +212,7 @@ impl Negotiation {
 
     /// When a packet has to be sent, ns: 0 where something waits.
     pub fn deadline(&self) -> Option<u64> {
-        if self.reliable.acks_due() || self.wants_to_speak() {
+        if self.reliable.acks_due() || self.wants_to_send() {
             return Some(0);
         }
         self.reliable.deadline()
@@ -224,8 +224,8 @@ impl Negotiation {
     }
 
     /// Whether anything has come from the other end.
-    pub fn heard(&self) -> bool {
-        self.heard
+    pub fn has_received(&self) -> bool {
+        self.has_received
     }
 
     /// Whether the other end's half of the keys has come.
@@ -239,8 +239,8 @@ impl Negotiation {
     }
 
     /// Whether any of the other end's TLS has come.
-    pub fn tls_heard(&self) -> bool {
-        self.tls_heard
+    pub fn has_tls_data(&self) -> bool {
+        self.has_tls_data
     }
 
     /// Whether TLS has begun.
@@ -261,7 +261,7 @@ impl Negotiation {
 
     /// Put what TLS has to say into packets, as many as may be under way.
     fn queue_tls(&mut self, now_ns: u64, wrapped_key: Option<usize>) {
-        while self.wants_to_speak() {
+        while self.wants_to_send() {
             let Some(tls) = &mut self.tls else { break };
             let (opcode, most) = match wrapped_key.filter(|_| std::mem::take(&mut self.wrapped_key_again)) {
                 Some(length) => (Opcode::ControlWkc, CHUNK - length),
@@ -282,7 +282,7 @@ impl Negotiation {
         }
     }
 
-    fn wants_to_speak(&self) -> bool {
+    fn wants_to_send(&self) -> bool {
         self.stage != Stage::Opening && self.has_output() && self.reliable.can_send()
     }
 

@@ -17,12 +17,12 @@ use super::wrap::WrapKeys;
 
 /// One way of the link: packets and when they arrive, ns.
 #[derive(Default)]
-pub struct Way {
+pub struct OneWayLink {
     packets: VecDeque<(u64, Vec<u8>)>,
 }
 
 /// What a link does to a packet: when it arrives, after it was sent at this time; none drops it.
-pub type Fate<'f> = &'f mut dyn FnMut(&mut Vec<u8>) -> Option<u64>;
+pub type Delivery<'f> = &'f mut dyn FnMut(&mut Vec<u8>) -> Option<u64>;
 
 /// Both ends and the link between them.
 pub struct Pair {
@@ -35,8 +35,8 @@ pub struct Pair {
     pub at_client: Vec<Vec<u8>>,
     pub at_server: Vec<Vec<u8>>,
     server_config: Arc<ServerConfig>,
-    up: Way,
-    down: Way,
+    up: OneWayLink,
+    down: OneWayLink,
     client_wakes_ns: Option<u64>,
     server_wakes_ns: Option<u64>,
 }
@@ -162,18 +162,18 @@ impl Setup {
             at_client: Vec::new(),
             at_server: Vec::new(),
             server_config: Arc::new(self.server),
-            up: Way::default(),
-            down: Way::default(),
+            up: OneWayLink::default(),
+            down: OneWayLink::default(),
             client_wakes_ns: Some(0),
             server_wakes_ns: None,
         }
     }
 }
 
-impl Way {
-    fn carry(&mut self, now_ns: u64, packet: &[u8], fate: Fate<'_>) {
+impl OneWayLink {
+    fn carry(&mut self, now_ns: u64, packet: &[u8], delivery: Delivery<'_>) {
         let mut packet = packet.to_vec();
-        if let Some(delay_ns) = fate(&mut packet) {
+        if let Some(delay_ns) = delivery(&mut packet) {
             let arrives = now_ns + delay_ns;
             let place = self.packets.partition_point(|(at_ns, _)| *at_ns <= arrives);
             self.packets.insert(place, (arrives, packet));
@@ -192,8 +192,8 @@ impl Way {
 
 impl Pair {
     /// Let time pass until nothing is under way, `until_ns` at the latest.
-    pub fn run(&mut self, until_ns: u64, fate: Fate<'_>) {
-        self.settle(fate);
+    pub fn run(&mut self, until_ns: u64, delivery: Delivery<'_>) {
+        self.settle(delivery);
         loop {
             let next = [self.up.next_ns(), self.down.next_ns(), self.client_wakes_ns, self.server_wakes_ns];
             match next.into_iter().flatten().min() {
@@ -208,7 +208,7 @@ impl Pair {
                     self.at_client.push(payload.to_vec());
                 }
             }
-            self.settle(fate);
+            self.settle(delivery);
         }
         self.now_ns = self.now_ns.max(until_ns);
     }
@@ -219,17 +219,17 @@ impl Pair {
     }
 
     /// Send a payload from the client.
-    pub fn send_up(&mut self, payload: &[u8], fate: Fate<'_>) {
+    pub fn send_up(&mut self, payload: &[u8], delivery: Delivery<'_>) {
         let mut out = Vec::new();
         self.client.send(self.now_ns, payload, &mut out).expect("the tunnel is up");
-        self.up.carry(self.now_ns, &out, fate);
+        self.up.carry(self.now_ns, &out, delivery);
     }
 
     /// Send a payload from the server.
-    pub fn send_down(&mut self, payload: &[u8], fate: Fate<'_>) {
+    pub fn send_down(&mut self, payload: &[u8], delivery: Delivery<'_>) {
         let mut out = Vec::new();
         self.server.as_mut().expect("a server").send(payload, &mut out).expect("the tunnel is up");
-        self.down.carry(self.now_ns, &out, fate);
+        self.down.carry(self.now_ns, &out, delivery);
     }
 
     fn serve(&mut self, packet: &mut [u8]) {
@@ -239,22 +239,22 @@ impl Pair {
                 match peer.handle(self.now_ns, packet) {
                     Received::Payload(payload) => self.at_server.push(payload.to_vec()),
                     Received::Control => {}
-                    Received::Nothing => peer.rejoin(self.now_ns, &mut whole),
+                    Received::Nothing => peer.begin_fallback(self.now_ns, &mut whole),
                 }
             }
             None => {
-                let given = vec!["ifconfig 10.8.0.2 255.255.255.0".to_owned()];
-                self.server = Peer::accept(&self.server_config, given, 7, self.now_ns, packet);
+                let options = vec!["ifconfig 10.8.0.2 255.255.255.0".to_owned()];
+                self.server = Peer::accept(&self.server_config, options, 7, self.now_ns, packet);
             }
         }
     }
 
-    fn settle(&mut self, fate: Fate<'_>) {
+    fn settle(&mut self, delivery: Delivery<'_>) {
         let mut out = Vec::new();
         if self.client.deadline_ns() <= self.now_ns {
             loop {
                 match self.client.poll(self.now_ns, &mut out) {
-                    Output::Send => self.up.carry(self.now_ns, &out, fate),
+                    Output::Send => self.up.carry(self.now_ns, &out, delivery),
                     Output::Event(event) => self.events.push(event),
                     Output::Wait(at_ns) => {
                         let again_ns = at_ns.unwrap_or(u64::MAX);
@@ -272,7 +272,7 @@ impl Pair {
         let Some(peer) = &mut self.server else { return };
         self.server_wakes_ns = loop {
             match peer.poll(self.now_ns, &mut out) {
-                PeerOutput::Send => self.down.carry(self.now_ns, &out, fate),
+                PeerOutput::Send => self.down.carry(self.now_ns, &out, delivery),
                 PeerOutput::Event(event) => self.peer_events.push(event),
                 PeerOutput::Wait(at_ns) => break at_ns,
             }

@@ -7,22 +7,22 @@ use std::fmt;
 use rustls::{CipherSuite, NamedGroup};
 
 use self::lines::directives;
-use self::read::Reader;
+use self::parser::Parser;
 use super::data::DataCipher;
 use super::digest::Digest;
 use super::message::compression::Compression;
 use super::message::occ::OptionsString;
 use super::message::peer_info::{CompressionOffer, PeerInfo, Protocols};
+use super::role::Role;
 use super::secret::Secret;
-use super::side::Side;
 use super::wrap::{KeyDirection, KeyError, StaticKey, WrapKeys};
 
 pub use self::suites::TlsVersion;
 
 mod ignored;
 mod lines;
-mod names;
-mod read;
+mod option_table;
+mod parser;
 mod suites;
 #[cfg(test)]
 mod tests;
@@ -203,11 +203,11 @@ pub struct ProfileError {
 /// # Errors
 /// The first option that cannot be obeyed, or what is missing.
 pub fn parse(text: &str) -> Result<Profile, ProfileError> {
-    let mut reader = Reader::default();
+    let mut parser = Parser::default();
     for directive in directives(text, 1)? {
-        reader.read(directive)?;
+        parser.read(directive)?;
     }
-    reader.finish()
+    parser.finish()
 }
 
 impl Profile {
@@ -223,7 +223,7 @@ impl Profile {
             _ => None,
         };
         OptionsString {
-            side: Side::Client,
+            role: Role::Client,
             tcp: transport == Transport::Tcp,
             tun_mtu: self.tun_mtu.unwrap_or(USUAL_MTU),
             cipher: self.cipher.as_deref(),
@@ -264,7 +264,7 @@ impl WrapProfile {
         Ok(match self {
             Self::None => WrapKeys::None,
             Self::Auth { key, direction, digest } => WrapKeys::auth(key, *direction, *digest),
-            Self::Crypt { key } => WrapKeys::crypt(key, Side::Client),
+            Self::Crypt { key } => WrapKeys::crypt(key, Role::Client),
             Self::CryptV2 { key } => WrapKeys::crypt_v2(key.expose())?,
         })
     }

@@ -15,7 +15,7 @@ use super::negotiation::{Advance, Broken};
 use super::packet::{Header, Opcode};
 use super::random;
 use super::reliable::FIRST_TIMEOUT_NS;
-use super::session::{Derivation, Heard, Session, Shares, Times};
+use super::session::{Derivation, KeyStateMatch, Session, Shares, Times};
 use super::tls::TlsMaker;
 use super::wrap::WrapKeys;
 
@@ -69,7 +69,7 @@ pub enum PeerOutput {
 pub struct Peer {
     config: Arc<ServerConfig>,
     /// Options for this client alone: its addresses, its number.
-    given: Vec<String>,
+    client_options: Vec<String>,
     peer_id: u32,
     session: Session,
     events: VecDeque<PeerEvent>,
@@ -93,11 +93,11 @@ struct Agreed {
 }
 
 impl Peer {
-    /// Take a client's first packet, a reset. None where it is no such thing, or its wrap is wrong. `given` is pushed to this
+    /// Take a client's first packet, a reset. None where it is no such thing, or its wrap is wrong. `client_options` is pushed to this
     /// client besides what all get.
     pub fn accept(
         config: &Arc<ServerConfig>,
-        given: Vec<String>,
+        client_options: Vec<String>,
         peer_id: u32,
         now_ns: u64,
         packet: &mut [u8],
@@ -109,9 +109,9 @@ impl Peer {
         let tls = TlsMaker::Server(config.tls.clone());
         let times = Times { unix_base_s: config.unix_base_s, first_timeout_ns: FIRST_TIMEOUT_NS };
         let mut session = Session::new(tls, &config.wrap, Opcode::HardResetServerV2, times, now_ns);
-        (session.receive(now_ns, packet) == Heard::Current).then(|| Self {
+        (session.receive(now_ns, packet) == KeyStateMatch::Current).then(|| Self {
             config: config.clone(),
-            given,
+            client_options,
             peer_id,
             session,
             events: VecDeque::new(),
@@ -128,8 +128,9 @@ impl Peer {
 
     /// Take a reset of a client that begins a session of its own beside its old keys, which go on meanwhile. Whatever else it is
     /// is passed over. Unlike OpenVPN it does so before the new session has proved itself.
-    pub fn rejoin(&mut self, now_ns: u64, packet: &mut [u8]) {
-        let Some(mut next) = Self::accept(&self.config, self.given.clone(), self.peer_id, now_ns, packet) else {
+    pub fn begin_fallback(&mut self, now_ns: u64, packet: &mut [u8]) {
+        let Some(mut next) = Self::accept(&self.config, self.client_options.clone(), self.peer_id, now_ns, packet)
+        else {
             return;
         };
         std::mem::swap(&mut next.session, &mut self.session);
@@ -144,7 +145,7 @@ impl Peer {
         if matches!(header.opcode, Opcode::DataV1 | Opcode::DataV2) {
             return self.handle_data(now_ns, header.key_id, packet);
         }
-        if self.is_over || self.session.receive(now_ns, packet) == Heard::Foreign {
+        if self.is_over || self.session.receive(now_ns, packet) == KeyStateMatch::Foreign {
             return Received::Nothing;
         }
         self.advance(now_ns);
@@ -210,8 +211,8 @@ impl Peer {
     }
 
     /// Send a message, word for word.
-    pub fn say(&mut self, message: &str) {
-        self.session.current().say(message);
+    pub fn send_message(&mut self, message: &str) {
+        self.session.current().send_message(message);
     }
 
     /// Let in whoever shows one of these users and passwords, from the next keys on.
@@ -267,7 +268,7 @@ impl Peer {
         let pre_master = method.pre_master.unwrap_or([0; 48]);
         self.shares = Some(Box::new(Shares { pre_master, client, server }));
         if !self.may_come_in(method) {
-            self.session.current().say("AUTH_FAILED");
+            self.session.current().send_message("AUTH_FAILED");
             return self.end("auth_failed");
         }
         if self.agreed.is_some() {
@@ -278,7 +279,9 @@ impl Peer {
         }
         let info = method.peer_info.as_deref().unwrap_or_default();
         let Some(cipher) = self.choose(info) else {
-            self.session.current().say("AUTH_FAILED,Data channel cipher negotiation failed (no shared cipher)");
+            self.session
+                .current()
+                .send_message("AUTH_FAILED,Data channel cipher negotiation failed (no shared cipher)");
             return self.end("cipher_not_offered");
         };
         let offered = peer_info::protocols(info);
@@ -289,9 +292,10 @@ impl Peer {
     }
 
     fn may_come_in(&self, method: &KeyMethod) -> bool {
-        let given = method.user.as_deref().zip(method.password.as_ref().map(|password| password.expose()));
+        let client_options = method.user.as_deref().zip(method.password.as_ref().map(|password| password.expose()));
         let users = self.users.as_ref().unwrap_or(&self.config.users);
-        users.is_empty() || users.iter().any(|(user, password)| given == Some((user.as_str(), password.as_str())))
+        users.is_empty()
+            || users.iter().any(|(user, password)| client_options == Some((user.as_str(), password.as_str())))
     }
 
     /// The first of the server's ciphers that the client has too.
@@ -304,7 +308,7 @@ impl Peer {
         let Some(agreed) = self.agreed else { return };
         let mut options = vec!["PUSH_REPLY".to_owned()];
         options.extend(self.config.push.iter().cloned());
-        options.extend(self.given.iter().cloned());
+        options.extend(self.client_options.iter().cloned());
         options.push(format!("peer-id {}", self.peer_id));
         if self.fixed_options.is_none() {
             options.push(format!("cipher {}", agreed.cipher.name()));
@@ -320,7 +324,7 @@ impl Peer {
         if !words.is_empty() {
             options.push(format!("protocol-flags {}", words.join(" ")));
         }
-        self.session.current().say(&options.join(","));
+        self.session.current().send_message(&options.join(","));
         if agreed.protocols.has(Protocols::DYNAMIC_TLS_CRYPT) && self.session.renew_wrap().is_err() {
             return self.end("tls_internal");
         }

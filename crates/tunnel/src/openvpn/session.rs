@@ -6,7 +6,7 @@ use super::keys::{from_exported, from_prf, KeyMaterial, Randoms, EXPORT_LABEL};
 use super::negotiation::Negotiation;
 use super::packet::{ControlBody, Header, Opcode, SessionId};
 use super::random;
-use super::side::Side;
+use super::role::Role;
 use super::tls::TlsMaker;
 use super::wrap::{Wrap, WrapKeys, DYNAMIC_LABEL};
 use leadline_tls::TlsFailure;
@@ -17,7 +17,7 @@ pub const TRANSITION_NS: u64 = 3_600_000_000_000;
 
 /// What a control packet was about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum KeyStateMatch {
     /// The key state in use, which may have come a step further.
     Current,
     /// The one before it.
@@ -59,7 +59,7 @@ pub struct Times {
 
 /// A session.
 pub struct Session {
-    side: Side,
+    role: Role,
     own: SessionId,
     peer: Option<SessionId>,
     wrap: Wrap,
@@ -87,7 +87,7 @@ impl Session {
     pub fn new(tls: TlsMaker, wrap: &WrapKeys, reset: Opcode, times: Times, now_ns: u64) -> Self {
         let current = Negotiation::new(tls.clone(), 0, reset, times.first_timeout_ns, now_ns);
         Self {
-            side: tls.side(),
+            role: tls.role(),
             own: SessionId(random::bytes()),
             peer: None,
             wrap: Wrap::new(wrap.clone()),
@@ -113,11 +113,11 @@ impl Session {
     }
 
     /// Take a control packet.
-    pub fn receive(&mut self, now_ns: u64, packet: &mut [u8]) -> Heard {
-        self.receive_checked(now_ns, packet).unwrap_or(Heard::Foreign)
+    pub fn receive(&mut self, now_ns: u64, packet: &mut [u8]) -> KeyStateMatch {
+        self.receive_checked(now_ns, packet).unwrap_or(KeyStateMatch::Foreign)
     }
 
-    fn receive_checked(&mut self, now_ns: u64, packet: &mut [u8]) -> Option<Heard> {
+    fn receive_checked(&mut self, now_ns: u64, packet: &mut [u8]) -> Option<KeyStateMatch> {
         let header = Header::parse(*packet.first()?)?;
         let wrap = match &mut self.dynamic {
             Some(dynamic) if header.key_id > 0 => dynamic,
@@ -137,17 +137,17 @@ impl Session {
         }
         if header.key_id == self.current.key_id {
             self.current.receive(now_ns, &body);
-            return Some(Heard::Current);
+            return Some(KeyStateMatch::Current);
         }
         if let Some(previous) = self.previous.as_mut().filter(|previous| previous.key_id == header.key_id) {
             previous.receive(now_ns, &body);
-            return Some(Heard::Previous);
+            return Some(KeyStateMatch::Previous);
         }
         let next = next_key_id(self.current.key_id);
         if header.opcode == Opcode::SoftReset && header.key_id == next && self.current.is_open() {
             self.begin_next(next, now_ns);
             self.current.receive(now_ns, &body);
-            return Some(Heard::Renewed);
+            return Some(KeyStateMatch::Renewed);
         }
         None
     }
@@ -209,7 +209,7 @@ impl Session {
     /// The handshake is not done.
     pub fn renew_wrap(&mut self) -> Result<(), TlsFailure> {
         let exported = self.current.export::<256>(DYNAMIC_LABEL)?;
-        self.dynamic = Some(Wrap::dynamic(self.wrap.keys(), exported, self.side));
+        self.dynamic = Some(Wrap::dynamic(self.wrap.keys(), exported, self.role));
         Ok(())
     }
 
@@ -226,7 +226,7 @@ impl Session {
     ) -> Result<(), DataError> {
         let keys = self.derive(derivation, shares).map_err(|_| DataError::Library)?;
         let key_id = self.current.key_id;
-        let channel = DataChannel::new(&keys, self.side, key_id, options)?;
+        let channel = DataChannel::new(&keys, self.role, key_id, options)?;
         if self.data.len() > 1 {
             self.data.remove(0);
         }
@@ -238,9 +238,9 @@ impl Session {
         match (derivation, self.peer) {
             (Derivation::Exported, _) => self.current.export::<256>(EXPORT_LABEL).map(from_exported),
             (Derivation::Prf, Some(peer)) => {
-                let (client, server) = match self.side {
-                    Side::Client => (self.own, peer),
-                    Side::Server => (peer, self.own),
+                let (client, server) = match self.role {
+                    Role::Client => (self.own, peer),
+                    Role::Server => (peer, self.own),
                 };
                 Ok(from_prf(&shares.pre_master, &shares.client, &shares.server, &client.0, &server.0))
             }

@@ -9,8 +9,8 @@ use super::digest::Digest;
 use super::message::peer_info::Protocols;
 use super::pair::{Pair, Pki, Setup};
 use super::profile;
+use super::role::Role;
 use super::server::PeerEvent;
-use super::side::Side;
 use super::wrap::{StaticKey, WrapKeys};
 
 mod certificates;
@@ -76,7 +76,7 @@ fn every_wrap_connects_and_renews_with_and_without_keys_of_its_own() {
         for (name, client, server) in [
             ("none", WrapKeys::None, WrapKeys::None),
             ("auth", WrapKeys::auth(&key(), None, Digest::Sha1), WrapKeys::auth(&key(), None, Digest::Sha1)),
-            ("crypt", WrapKeys::crypt(&key(), Side::Client), WrapKeys::crypt(&key(), Side::Server)),
+            ("crypt", WrapKeys::crypt(&key(), Role::Client), WrapKeys::crypt(&key(), Role::Server)),
         ] {
             let mut setup = Setup::with(&pki, DataCipher::Aes256Gcm, protocols);
             setup.client.wrap = client;
@@ -97,9 +97,9 @@ fn servers_of_all_ages_agree_with_the_client() {
 }
 
 /// A generator of numbers that is the same each time (SplitMix64).
-struct Chance(u64);
+struct RandomLink(u64);
 
-impl Chance {
+impl RandomLink {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -113,7 +113,7 @@ impl Chance {
     }
 
     /// 1/16 dropped, 1/32 damaged, 1/8 so late that others overtake it.
-    fn fate(&mut self, packet: &mut [u8]) -> Option<u64> {
+    fn delivery(&mut self, packet: &mut [u8]) -> Option<u64> {
         if self.one_in(16) {
             return None;
         }
@@ -130,39 +130,39 @@ fn a_bad_link_costs_time_and_nothing_else() {
     let pki = Pki::new();
     let key = || StaticKey::from_bytes(std::array::from_fn(|at| (at * 7) as u8));
     for seed in 0..12 {
-        let mut chance = Chance(seed);
+        let mut link = RandomLink(seed);
         let mut setup = Setup::new(&pki);
-        setup.client.wrap = WrapKeys::crypt(&key(), Side::Client);
-        setup.server.wrap = WrapKeys::crypt(&key(), Side::Server);
+        setup.client.wrap = WrapKeys::crypt(&key(), Role::Client);
+        setup.server.wrap = WrapKeys::crypt(&key(), Role::Server);
         let mut pair = setup.pair();
-        pair.run(30 * SECOND_NS, &mut |packet| chance.fate(packet));
+        pair.run(30 * SECOND_NS, &mut |packet| link.delivery(packet));
         assert!(pair.events.contains(&Event::Up), "seed {seed}: {:?}", pair.events);
         let mut sent = 0u32;
         for second in 31..150 {
             for _ in 0..10 {
                 sent += 1;
-                pair.send_up(&sent.to_be_bytes(), &mut |packet| chance.fate(packet));
-                pair.send_down(&sent.to_be_bytes(), &mut |packet| chance.fate(packet));
+                pair.send_up(&sent.to_be_bytes(), &mut |packet| link.delivery(packet));
+                pair.send_down(&sent.to_be_bytes(), &mut |packet| link.delivery(packet));
             }
             match second % 40 {
                 0 => pair.client.renegotiate(pair.now_ns),
                 20 => pair.server.as_mut().expect("a server").renegotiate(pair.now_ns),
                 _ => {}
             }
-            pair.run(second * SECOND_NS, &mut |packet| chance.fate(packet));
+            pair.run(second * SECOND_NS, &mut |packet| link.delivery(packet));
         }
         pair.run(210 * SECOND_NS, &mut |_| Some(1_000_000));
         assert!(!pair.events.iter().any(|event| matches!(event, Event::Failed(_))), "seed {seed}: {:?}", pair.events);
         let renewed = pair.events.iter().filter(|event| **event == Event::Renegotiated).count();
         assert_eq!(renewed, 6, "seed {seed}");
-        for (side, came) in [("client", &pair.at_client), ("server", &pair.at_server)] {
+        for (role, came) in [("client", &pair.at_client), ("server", &pair.at_server)] {
             let distinct: HashSet<_> = came.iter().collect();
-            assert_eq!(distinct.len(), came.len(), "seed {seed}: a packet came out twice at the {side}");
+            assert_eq!(distinct.len(), came.len(), "seed {seed}: a packet came out twice at the {role}");
             let numbers: Vec<u32> =
                 came.iter().map(|p| u32::from_be_bytes(p[..].try_into().expect("as sent"))).collect();
             assert!(numbers.iter().all(|number| (1..=sent).contains(number)), "seed {seed}: nobody sent that");
             // 1/16 dropped and 1/32 damaged leave 90.8 %; what is late by more than the replay window is rare.
-            assert!(came.len() > sent as usize * 8 / 10, "seed {seed}: {} of {sent} at the {side}", came.len());
+            assert!(came.len() > sent as usize * 8 / 10, "seed {seed}: {} of {sent} at the {role}", came.len());
         }
         pair.at_client.clear();
         pair.at_server.clear();
@@ -288,9 +288,9 @@ fn who_leaves_while_keys_are_renewed_is_heard_too() {
 fn noise_is_counted_and_changes_nothing() {
     let mut pair = Setup::new(&Pki::new()).pair();
     pair.run_a_second();
-    let mut chance = Chance(1);
+    let mut link = RandomLink(1);
     for length in 0..2000 {
-        let mut packet: Vec<u8> = (0..length).map(|_| chance.next() as u8).collect();
+        let mut packet: Vec<u8> = (0..length).map(|_| link.next() as u8).collect();
         pair.client.handle(pair.now_ns, &mut packet);
     }
     assert_eq!(pair.client.counters().rejected, 2000);

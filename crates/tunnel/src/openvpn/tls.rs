@@ -18,9 +18,9 @@ use rustls::{
 };
 use zeroize::Zeroize;
 
+use super::certificate_subject::{common_name, public_key, subject};
 use super::profile::{Profile, TlsVersion, VerifyName};
-use super::side::Side;
-use super::subject::{common_name, public_key, subject};
+use super::role::Role;
 use super::usage::Demands;
 
 /// Where new key states get their TLS.
@@ -46,10 +46,10 @@ impl TlsMaker {
 
     /// Whose it is.
     #[must_use]
-    pub fn side(&self) -> Side {
+    pub fn role(&self) -> Role {
         match self {
-            Self::Client(_) => Side::Client,
-            Self::Server(_) => Side::Server,
+            Self::Client(_) => Role::Client,
+            Self::Server(_) => Role::Server,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::digest::Digest;
 use super::packet::{Header, PacketError, SessionId};
-use super::side::Side;
+use super::role::Role;
 
 mod auth;
 mod crypt;
@@ -55,8 +55,8 @@ impl WrapKeys {
 
     /// `tls-crypt`.
     #[must_use]
-    pub fn crypt(key: &StaticKey, side: Side) -> Self {
-        Self::Crypt(Arc::new(CryptKeys::new(key.clone(), side)))
+    pub fn crypt(key: &StaticKey, role: Role) -> Self {
+        Self::Crypt(Arc::new(CryptKeys::new(key.clone(), role)))
     }
 
     /// `tls-crypt-v2` for a client, from the text of its file.
@@ -143,13 +143,13 @@ impl Wrap {
     /// what the first one's TLS gives for `DYNAMIC_LABEL`, and is combined with the keys of the session, whichever they are. A
     /// server gives the keys that its session's `Wrap` has then.
     #[must_use]
-    pub fn dynamic(keys: &WrapKeys, exported: [u8; StaticKey::LEN], side: Side) -> Self {
+    pub fn dynamic(keys: &WrapKeys, exported: [u8; StaticKey::LEN], role: Role) -> Self {
         let exported = StaticKey::from_bytes(exported);
         let key = match keys.base() {
             Some(base) => exported.combined(base),
             None => exported,
         };
-        Self::new(WrapKeys::Crypt(Arc::new(CryptKeys::new(key, side))))
+        Self::new(WrapKeys::Crypt(Arc::new(CryptKeys::new(key, role))))
     }
 
     /// The keys, among them what a server learned from its client.
@@ -218,7 +218,7 @@ impl Wrap {
                     let length = crypt_v2::wrapped_len(packet).ok_or(WrapError::BadWrappedKey)?;
                     end -= length;
                     let unwrapped = server.unwrap_key(&packet[end..])?;
-                    learned = Some(WrapKeys::Crypt(Arc::new(CryptKeys::new(unwrapped.key, Side::Server))));
+                    learned = Some(WrapKeys::Crypt(Arc::new(CryptKeys::new(unwrapped.key, Role::Server))));
                 }
                 // The key is known: what is repeated of it is passed over.
                 WrapKeys::Crypt(_) => end -= crypt_v2::wrapped_len(packet).ok_or(WrapError::BadWrappedKey)?,

@@ -4,7 +4,7 @@
 
 use leadline_tunnel::openvpn::data::{DataChannel, DataError, DataOptions};
 use leadline_tunnel::openvpn::keys;
-use leadline_tunnel::openvpn::side::Side;
+use leadline_tunnel::openvpn::role::Role;
 
 /// The longest payload, bytes: what a packet of a TCP tunnel can hold.
 pub const LONGEST: u32 = 65_000;
@@ -124,7 +124,7 @@ impl Packets {
 
 fn channels(options: &DataOptions) -> Result<(DataChannel, DataChannel), DataError> {
     let keys = keys::from_exported(std::array::from_fn(|index| index as u8));
-    Ok((DataChannel::new(&keys, Side::Client, 0, options)?, DataChannel::new(&keys, Side::Server, 0, options)?))
+    Ok((DataChannel::new(&keys, Role::Client, 0, options)?, DataChannel::new(&keys, Role::Server, 0, options)?))
 }
 
 #[cfg(test)]

@@ -277,7 +277,7 @@ impl Worker {
         self.settle_contest(index);
         let client = &mut self.clients[index];
         if let Some(machine) = client.machine.take() {
-            client.heard_ns = machine.heard_at_ns();
+            client.heard_ns = machine.last_received_ns();
             client.retransmits += machine.retransmits();
             self.tally.retransmits += u64::from(machine.retransmits());
             // None where it was refused: the user and password may still be good.

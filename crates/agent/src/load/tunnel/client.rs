@@ -213,7 +213,7 @@ impl Client {
         let steps = self.success.as_ref().map_or(&self.steps, |success| &success.steps);
         let assigned = self.success.as_ref().map(|success| &success.assigned).or(self.assigned.as_deref());
         let since = |step_ns: u64| (step_ns > 0).then(|| step_ns.saturating_sub(steps.due_ns));
-        let heard_ns = self.machine.as_ref().map_or(self.heard_ns, |machine| machine.heard_at_ns());
+        let heard_ns = self.machine.as_ref().map_or(self.heard_ns, |machine| machine.last_received_ns());
         let running = self.machine.as_ref().map_or(0, |machine| machine.retransmits());
         TunnelClientReport {
             client: self.number,

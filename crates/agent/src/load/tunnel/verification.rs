@@ -99,7 +99,7 @@ impl Worker {
         let Some(pushed) = machine.pushed() else { return };
         let assigned = AssignedConfig::new(plan.server(client.remote), pushed, machine.cipher(), plan.mtu);
         if let Some(before) = &client.assigned {
-            self.fleet.register.release(client.number, before, machine.heard_at_ns().unwrap_or(0));
+            self.fleet.register.release(client.number, before, machine.last_received_ns().unwrap_or(0));
         }
         let place = |assigned: &AssignedConfig| (assigned.ipv4, assigned.ipv6, assigned.mtu);
         let has_moved = client.assigned.as_ref().is_some_and(|before| place(before) != place(&assigned));

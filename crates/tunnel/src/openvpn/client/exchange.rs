@@ -33,9 +33,11 @@ impl Client {
                 Ok(Some(Advance::Keys(method))) => self.take_keys(now_ns, &method),
                 Ok(Some(Advance::Message(message))) => self.take_message(now_ns, message),
                 Ok(None) => return,
-                Err(Broken::Tls(TlsFailure { name, detail })) => return self.broke(now_ns, Failure { name, detail }),
+                Err(Broken::Tls(TlsFailure { name, detail })) => {
+                    return self.on_control_failure(now_ns, Failure { name, detail })
+                }
                 Err(Broken::Message(detail)) => {
-                    return self.broke(now_ns, Failure { name: "malformed_message", detail });
+                    return self.on_control_failure(now_ns, Failure { name: "malformed_message", detail });
                 }
             }
             if self.stage == Stage::Failed {
@@ -84,8 +86,8 @@ impl Client {
             self.stage = Stage::Pushing;
             self.expect_options(now_ns, method);
             self.events.push_back(Event::KeysDone);
-        } else if let Some(rejoin) = &mut self.rejoin.as_mut().filter(|rejoin| rejoin.is_begun) {
-            rejoin.is_pushing = true;
+        } else if let Some(fallback) = &mut self.fallback.as_mut().filter(|fallback| fallback.is_begun) {
+            fallback.is_pushing = true;
             self.expect_options(now_ns, method);
         } else if self.install(now_ns) {
             self.events.push_back(Event::Renegotiated);
@@ -102,16 +104,16 @@ impl Client {
 
     /// Whether options are waited for: before the tunnel is up, or for a session that is to go on with it.
     pub(super) fn is_pushing(&self) -> bool {
-        self.stage == Stage::Pushing || self.rejoin.as_ref().is_some_and(|rejoin| rejoin.is_pushing)
+        self.stage == Stage::Pushing || self.fallback.as_ref().is_some_and(|fallback| fallback.is_pushing)
     }
 
     fn take_message(&mut self, now_ns: u64, message: ControlMessage) {
         match message {
             ControlMessage::PushReply(text) if self.is_pushing() => {
-                let pushed = self.rejoin.as_mut().map_or(&mut self.pushed, |rejoin| &mut rejoin.pushed);
+                let pushed = self.fallback.as_mut().map_or(&mut self.pushed, |fallback| &mut fallback.pushed);
                 match pushed.absorb(&text) {
-                    Ok(Completeness::Complete) if self.stage == Stage::Up => self.come_again(now_ns),
-                    Ok(Completeness::Complete) => self.come_up(now_ns),
+                    Ok(Completeness::Complete) if self.stage == Stage::Up => self.finish_fallback(now_ns),
+                    Ok(Completeness::Complete) => self.on_options_received(now_ns),
                     Ok(Completeness::More) => {}
                     Err(error) => self.fail("malformed_push", error.to_string()),
                 }
@@ -141,7 +143,7 @@ impl Client {
                 if !temporary {
                     self.identity.token = None;
                 }
-                let is_renewing = !self.session.negotiation().is_open() || self.rejoin.is_some();
+                let is_renewing = !self.session.negotiation().is_open() || self.fallback.is_some();
                 if self.stage == Stage::Up && (self.is_unaccepted || is_renewing) {
                     self.events.push_back(Event::RenegotiationRefused);
                 }
@@ -177,7 +179,7 @@ impl Client {
         self.identity.token = user.zip(secret).map(|(user, secret)| Token { user, secret });
     }
 
-    fn come_up(&mut self, now_ns: u64) {
+    fn on_options_received(&mut self, now_ns: u64) {
         if self.agree() && self.install(now_ns) {
             self.stage = Stage::Up;
             self.events.push_back(Event::Up);

@@ -20,12 +20,12 @@ fn options(cipher: DataCipher) -> DataOptions {
     DataOptions { peer_id: Some(PEER_ID), ..DataOptions::new(cipher) }
 }
 
-fn channel(side: Side, options: &DataOptions) -> DataChannel {
-    DataChannel::new(&keys(), side, KEY_ID, options).expect("options that go together")
+fn channel(role: Role, options: &DataOptions) -> DataChannel {
+    DataChannel::new(&keys(), role, KEY_ID, options).expect("options that go together")
 }
 
 fn pair(options: &DataOptions) -> (DataChannel, DataChannel) {
-    (channel(Side::Client, options), channel(Side::Server, options))
+    (channel(Role::Client, options), channel(Role::Server, options))
 }
 
 fn sealed(channel: &mut DataChannel, payload: &[u8]) -> Vec<u8> {
@@ -71,7 +71,7 @@ fn the_prf_makes_the_keys_that_an_independent_one_makes() {
     let randoms = |first, second| keys::Randoms { r1: [first; 32], r2: [second; 32] };
     let pre_master = std::array::from_fn(|index| index as u8);
     let made = keys::from_prf(&pre_master, &randoms(0x11, 0x22), &randoms(0x33, 0x44), b"CLIENTID", b"SERVERID");
-    let (client, server) = (made.sending(Side::Client), made.receiving(Side::Client));
+    let (client, server) = (made.sending(Role::Client), made.receiving(Role::Client));
     let all = [*client.cipher, *client.hmac, *server.cipher, *server.hmac].concat();
     assert!(hex(&all).starts_with("26215356c2111695129f30d1ea56d9688b92a8955219cf1991fb3d4f12c615e7"));
     assert_eq!(
@@ -135,7 +135,7 @@ fn cbc_packets_of_another_implementation_are_opened() {
              afe1e5b2c3a85486bee80cf70ce88be8170027f592c48e519736e26bcc4d646e",
         ),
     ] {
-        let mut server = channel(Side::Server, &DataOptions { digest: Some(digest), ..options(cipher) });
+        let mut server = channel(Role::Server, &DataOptions { digest: Some(digest), ..options(cipher) });
         assert_eq!(server.open(&mut unhex(packet)).expect("a known packet"), PAYLOAD, "{cipher:?} {digest:?}");
     }
 }
@@ -198,7 +198,7 @@ fn a_forged_epoch_moves_nothing() {
 #[test]
 fn what_cannot_be_is_refused() {
     let cbc = DataOptions { epoch: true, ..options(DataCipher::Aes256Cbc) };
-    assert_eq!(DataChannel::new(&keys(), Side::Client, 0, &cbc).err(), Some(DataError::NoAead));
+    assert_eq!(DataChannel::new(&keys(), Role::Client, 0, &cbc).err(), Some(DataError::NoAead));
     for options in every_way() {
         let (mut client, mut server) = pair(&options);
         let mut out = vec![9];
@@ -228,7 +228,7 @@ fn names_are_openvpns() {
 #[test]
 fn neither_side_opens_its_own_packets() {
     for options in every_way() {
-        let mut client = channel(Side::Client, &options);
+        let mut client = channel(Role::Client, &options);
         let mut packet = sealed(&mut client, PAYLOAD);
         assert_eq!(client.open(&mut packet), Err(DataError::Forged), "{options:?}");
     }
@@ -261,7 +261,7 @@ fn an_idle_channel_is_small() {
     // A whole client of ten thousand may take 64 KiB; while keys are replaced it has two channels.
     for options in every_way() {
         let mut kept = None;
-        let allocated = allocation_counter::measure(|| kept = Some(channel(Side::Client, &options)));
+        let allocated = allocation_counter::measure(|| kept = Some(channel(Role::Client, &options)));
         let bytes = allocated.bytes_current + std::mem::size_of::<DataChannel>() as i64;
         assert!(bytes < 8192, "{bytes} bytes for {options:?}");
         drop(kept);
@@ -323,7 +323,7 @@ proptest! {
 
     #[test]
     fn bytes_that_were_made_up_are_not_opened(options in any_way(), mut bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let mut receiver = channel(Side::Server, &options);
+        let mut receiver = channel(Role::Server, &options);
         prop_assert!(receiver.open(&mut bytes).is_err());
     }
 }

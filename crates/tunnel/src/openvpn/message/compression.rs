@@ -21,9 +21,9 @@ pub enum Compression {
 impl Compression {
     /// What an option's words ask for; none where they are not of the two options, or not in a way that OpenVPN knows.
     #[must_use]
-    pub fn from_option(words: &[impl AsRef<str>]) -> Option<Self> {
-        let mut words = words.iter().map(AsRef::as_ref);
-        match (words.next()?, words.next(), words.next()) {
+    pub fn from_option(tokens: &[impl AsRef<str>]) -> Option<Self> {
+        let mut tokens = tokens.iter().map(AsRef::as_ref);
+        match (tokens.next()?, tokens.next(), tokens.next()) {
             ("comp-lzo", Some("no"), None) => Some(Self::Stub),
             ("comp-lzo", None | Some("yes" | "adaptive"), None) => Some(Self::Lzo),
             ("compress", None | Some("stub"), None) => Some(Self::StubSwapped),

@@ -6,8 +6,8 @@ use std::fmt;
 use zeroize::Zeroize;
 
 use super::MessageError;
+use crate::openvpn::role::Role;
 use crate::openvpn::secret::Secret;
-use crate::openvpn::side::Side;
 
 /// The options string may be this long, with its NUL: OpenVPN's own limit.
 const LONGEST_OPTIONS: usize = 512;
@@ -79,7 +79,7 @@ impl KeyMethod {
     ///
     /// # Errors
     /// Another key method, a text that is too long or is none.
-    pub fn parse(bytes: &[u8], from: Side) -> Result<Option<(Self, usize)>, MessageError> {
+    pub fn parse(bytes: &[u8], from: Role) -> Result<Option<(Self, usize)>, MessageError> {
         let mut rest = bytes;
         // The first four bytes mean nothing, and OpenVPN skips them whatever they are.
         let Some([_, _, _, _, method]) = take_array(&mut rest) else { return Ok(None) };
@@ -88,7 +88,7 @@ impl KeyMethod {
             return Err(MessageError::KeyMethod(method));
         }
         let mut found = Self::default();
-        if from == Side::Client {
+        if from == Role::Client {
             found.pre_master = take_array(&mut rest);
             if found.pre_master.is_none() {
                 return Ok(None);
@@ -100,7 +100,7 @@ impl KeyMethod {
             Taken::Text(options) => found.options = options.unwrap_or_default(),
             Taken::More => return Ok(None),
         }
-        let may_end = from == Side::Server;
+        let may_end = from == Role::Server;
         for part in 0..3 {
             if may_end && rest.is_empty() {
                 break;

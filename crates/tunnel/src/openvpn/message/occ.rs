@@ -5,13 +5,13 @@ use std::fmt::Write;
 
 use super::compression::Compression;
 use crate::openvpn::digest::Digest;
-use crate::openvpn::side::Side;
+use crate::openvpn::role::Role;
 
 /// What the string tells.
 #[derive(Clone, Debug)]
 pub struct OptionsString<'a> {
     /// Whose it is.
-    pub side: Side,
+    pub role: Role,
     /// Over TCP.
     pub tcp: bool,
     /// The tunnel's MTU, bytes.
@@ -35,10 +35,10 @@ impl OptionsString<'_> {
     #[must_use]
     pub fn text(&self) -> String {
         let cipher = CipherSizes::of(self.cipher);
-        let proto = match (self.tcp, self.side) {
+        let proto = match (self.tcp, self.role) {
             (false, _) => "UDPv4",
-            (true, Side::Client) => "TCPv4_CLIENT",
-            (true, Side::Server) => "TCPv4_SERVER",
+            (true, Role::Client) => "TCPv4_CLIENT",
+            (true, Role::Server) => "TCPv4_SERVER",
         };
         let mut text =
             format!("V4,dev-type tun,link-mtu {},tun-mtu {},proto {proto}", self.link_mtu(&cipher), self.tun_mtu);
@@ -58,9 +58,9 @@ impl OptionsString<'_> {
         if self.tls_auth {
             text.push_str(",tls-auth");
         }
-        text.push_str(match self.side {
-            Side::Client => ",key-method 2,tls-client",
-            Side::Server => ",key-method 2,tls-server",
+        text.push_str(match self.role {
+            Role::Client => ",key-method 2,tls-client",
+            Role::Server => ",key-method 2,tls-server",
         });
         text
     }
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn the_string_is_the_one_of_openvpn_2_6() {
         let usual = OptionsString {
-            side: Side::Client,
+            role: Role::Client,
             tcp: false,
             tun_mtu: 1500,
             cipher: None,

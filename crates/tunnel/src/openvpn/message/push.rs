@@ -9,7 +9,7 @@ use super::listed::{Listed, Text};
 use super::net::Net;
 use super::MessageError;
 use crate::openvpn::secret::Secret;
-use crate::openvpn::words::words;
+use crate::openvpn::tokenizer::tokenize;
 
 /// The most options that are kept.
 pub const MOST_OPTIONS: usize = 4096;
@@ -139,7 +139,7 @@ impl Pushed {
                 continue;
             }
             // OpenVPN passes over lines that it cannot split.
-            let found = words(option).unwrap_or_default();
+            let found = tokenize(option).unwrap_or_default();
             let name = found.first().map(String::as_str).unwrap_or_default();
             if name == "push-continuation" {
                 completeness = continuation(&found);
@@ -170,7 +170,7 @@ impl Pushed {
                 return Err(MessageError::NotUpdatable(name_to_tell(option)));
             };
             if name == "push-continuation" {
-                completeness = continuation(&words(option).unwrap_or_default());
+                completeness = continuation(&tokenize(option).unwrap_or_default());
                 continue;
             }
             let renewed = &mut self.renewed[usize::from(kind)];
@@ -201,7 +201,7 @@ impl Pushed {
 
     /// The line holds a secret, whether or not it can be split.
     fn take_token(&mut self, option: &str) -> Result<(), MessageError> {
-        let kept = match words(option).as_deref() {
+        let kept = match tokenize(option).as_deref() {
             Ok([name, token]) if name == "auth-token" => {
                 self.auth_token = Some(Secret::from(token.as_str()));
                 "[hidden]"
@@ -247,14 +247,14 @@ impl Pushed {
         let old = std::mem::take(self);
         self.auth_token = old.auth_token;
         for text in old.texts.iter() {
-            self.apply(text, &words(text).unwrap_or_default());
+            self.apply(text, &tokenize(text).unwrap_or_default());
         }
         (self.texts, self.bytes, self.updatable) = (old.texts, old.bytes, old.updatable);
     }
 
     fn apply(&mut self, option: &str, found: &[String]) {
         let found: Vec<&str> = found.iter().map(String::as_str).collect();
-        if self.apply_words(&found).is_none() && self.malformed.is_none() {
+        if self.apply_tokens(&found).is_none() && self.malformed.is_none() {
             // What cannot be split may be anything.
             let text = if found.is_empty() { "an option that cannot be split into words" } else { option };
             self.malformed = Some(text.chars().take(MOST_TOLD).collect());
@@ -262,7 +262,7 @@ impl Pushed {
     }
 
     /// None where the option is known and says nothing.
-    fn apply_words(&mut self, found: &[&str]) -> Option<()> {
+    fn apply_tokens(&mut self, found: &[&str]) -> Option<()> {
         match *found {
             ["ifconfig", local, other] => {
                 let local = local.parse().ok().filter(|own| is_one_hosts(IpAddr::V4(*own)))?;

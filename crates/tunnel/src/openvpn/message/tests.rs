@@ -7,15 +7,15 @@ use super::control::{next_message, ControlMessage, LONGEST_CONTROL};
 use super::key_method::KeyMethod;
 use super::push::{bundles, Completeness, Pushed, Topology, MOST_BYTES, MOST_NAME_SERVERS, MOST_OPTIONS};
 use super::MessageError;
+use crate::openvpn::role::Role;
 use crate::openvpn::secret::Secret;
-use crate::openvpn::side::Side;
 
-fn key_method(side: Side) -> KeyMethod {
+fn key_method(role: Role) -> KeyMethod {
     let mut half = KeyMethod::default();
-    half.pre_master = (side == Side::Client).then_some([1; 48]);
+    half.pre_master = (role == Role::Client).then_some([1; 48]);
     (half.random1, half.random2) = ([2; 32], [3; 32]);
     half.options = "V4,dev-type tun".into();
-    if side == Side::Client {
+    if role == Role::Client {
         half.user = Some("anna".into());
         half.password = Some(Secret::from("hunter2"));
         half.peer_info = Some("IV_PROTO=2\n".into());
@@ -45,56 +45,56 @@ fn texts_of(pushed: &Pushed) -> Vec<&str> {
 
 #[test]
 fn key_method_has_openvpns_layout() {
-    let bytes = written(&key_method(Side::Client));
+    let bytes = written(&key_method(Role::Client));
     assert_eq!(bytes[..5], [0, 0, 0, 0, 2]);
     assert_eq!((&bytes[5..53], &bytes[53..85], &bytes[85..117]), (&[1; 48][..], &[2; 32][..], &[3; 32][..]));
     assert_eq!(bytes[117..119], [0, 16]);
     assert!(bytes.ends_with(b"\0\x05anna\0\0\x08hunter2\0\0\x0cIV_PROTO=2\n\0"));
-    assert!(written(&key_method(Side::Server)).ends_with(b"V4,dev-type tun\0\0\0\0\0\0\0"));
+    assert!(written(&key_method(Role::Server)).ends_with(b"V4,dev-type tun\0\0\0\0\0\0\0"));
 }
 
 #[test]
 fn a_key_method_that_is_cut_wants_more() {
-    for side in [Side::Client, Side::Server] {
-        let half = key_method(side);
+    for role in [Role::Client, Role::Server] {
+        let half = key_method(role);
         let mut bytes = written(&half);
         let whole = bytes.len();
         for length in 0..whole {
-            let found = KeyMethod::parse(&bytes[..length], side).expect("nothing wrong with it");
+            let found = KeyMethod::parse(&bytes[..length], role).expect("nothing wrong with it");
             // A server may leave out what it has nothing to say in.
-            let may_end = side == Side::Server && [6, 4, 2].contains(&(whole - length));
-            assert_eq!(found.is_some(), may_end, "{side:?}, {length} of {whole} bytes");
+            let may_end = role == Role::Server && [6, 4, 2].contains(&(whole - length));
+            assert_eq!(found.is_some(), may_end, "{role:?}, {length} of {whole} bytes");
         }
         bytes.extend_from_slice(b"PUSH");
-        assert_eq!(KeyMethod::parse(&bytes, side), Ok(Some((half, whole))));
+        assert_eq!(KeyMethod::parse(&bytes, role), Ok(Some((half, whole))));
     }
 }
 
 #[test]
 fn a_key_method_that_is_wrong_is_refused() {
-    let mut bytes = written(&key_method(Side::Client));
+    let mut bytes = written(&key_method(Role::Client));
     bytes[117..119].copy_from_slice(&513_u16.to_be_bytes());
     let too_long = MessageError::TooLong { what: "options string", bytes: 513, most: 512 };
-    assert_eq!(KeyMethod::parse(&bytes[..119], Side::Client), Err(too_long));
-    let mut bytes = written(&key_method(Side::Client));
+    assert_eq!(KeyMethod::parse(&bytes[..119], Role::Client), Err(too_long));
+    let mut bytes = written(&key_method(Role::Client));
     bytes[120] = 0xff;
-    assert_eq!(KeyMethod::parse(&bytes, Side::Client), Err(MessageError::NotText("options string")));
+    assert_eq!(KeyMethod::parse(&bytes, Role::Client), Err(MessageError::NotText("options string")));
     bytes[4] = 1;
-    assert_eq!(KeyMethod::parse(&bytes[..5], Side::Client), Err(MessageError::KeyMethod(1)));
-    let mut half = key_method(Side::Client);
+    assert_eq!(KeyMethod::parse(&bytes[..5], Role::Client), Err(MessageError::KeyMethod(1)));
+    let mut half = key_method(Role::Client);
     half.password = Some(Secret::new("x".repeat(5000)));
     assert!(half.write(&mut Vec::new()).is_err());
 }
 
 #[test]
 fn debug_of_messages_tells_no_secret() {
-    let mut told = pushed("auth-token SESS_ID_AT_x,ping 10");
-    assert_eq!(told.auth_token, Some(Secret::from("SESS_ID_AT_x")));
-    assert_eq!(texts_of(&told), ["auth-token [hidden]", "ping 10"]);
-    told.absorb("auth-token SESS_ID_AT_y").expect("a push");
-    assert_eq!(told.auth_token, Some(Secret::from("SESS_ID_AT_y")));
+    let mut push = pushed("auth-token SESS_ID_AT_x,ping 10");
+    assert_eq!(push.auth_token, Some(Secret::from("SESS_ID_AT_x")));
+    assert_eq!(texts_of(&push), ["auth-token [hidden]", "ping 10"]);
+    push.absorb("auth-token SESS_ID_AT_y").expect("a push");
+    assert_eq!(push.auth_token, Some(Secret::from("SESS_ID_AT_y")));
     let reply = control("PUSH_REPLY,auth-token SESS_ID_AT_x");
-    let text = format!("{:?} {told:?} {reply:?}", key_method(Side::Client));
+    let text = format!("{:?} {push:?} {reply:?}", key_method(Role::Client));
     assert!(text.contains("anna") && text.contains("ping 10"), "{text}");
     assert!(!text.contains("hunter2") && !text.contains("SESS_ID"), "{text}");
 }
@@ -113,17 +113,17 @@ fn a_token_is_told_in_no_way_of_writing_it() {
         "auth-token=SESS",
         "auth-token SE\\SS",
     ] {
-        let mut told = pushed(&format!("{line},ping 10"));
+        let mut push = pushed(&format!("{line},ping 10"));
         // OpenVPN passes over what it cannot split.
-        assert!(told.auth_token.as_ref().is_none_or(|token| token.expose() == "SESS"), "{line}");
-        assert_eq!(told.malformed().is_some(), told.auth_token.is_none(), "{line}");
-        let failures = [line.to_owned(), format!("-{line}")].map(|change| told.update(&change));
-        for text in [format!("{told:?} {:?} {failures:?}", told.malformed()), format!("{:?}", texts_of(&told))] {
+        assert!(push.auth_token.as_ref().is_none_or(|token| token.expose() == "SESS"), "{line}");
+        assert_eq!(push.malformed().is_some(), push.auth_token.is_none(), "{line}");
+        let failures = [line.to_owned(), format!("-{line}")].map(|change| push.update(&change));
+        for text in [format!("{push:?} {:?} {failures:?}", push.malformed()), format!("{:?}", texts_of(&push))] {
             assert!(text.contains("auth-token") && !text.contains("SESS"), "{line}: {text}");
         }
         for failure in failures {
-            let told = failure.expect_err("no token can be updated").to_string();
-            assert!(!told.contains("SESS"), "{told}");
+            let push = failure.expect_err("no token can be updated").to_string();
+            assert!(!push.contains("SESS"), "{push}");
         }
     }
 }
@@ -186,7 +186,7 @@ fn control_messages_come_one_by_one() {
 
 #[test]
 fn a_usual_push_is_understood() {
-    let told = pushed(
+    let push = pushed(
         "route 10.9.0.0 255.255.0.0,route 192.0.2.7,route vpn_gateway,route-ipv6 fd00:9::/48,dhcp-option DNS 10.8.0.1,\
          dhcp-option DOMAIN a.example,dns server 0 address 10.8.0.1 [fd00::53]:5353,route-gateway 10.8.0.1,topology subnet,\
          ping 10,ping-restart 60,ifconfig-ipv6 fd00:8::2/64 fd00:8::1,ifconfig 10.8.0.2 255.255.255.0,peer-id 7,\
@@ -195,24 +195,24 @@ fn a_usual_push_is_understood() {
     );
     let text = |item: &dyn ToString| item.to_string();
     assert_eq!(
-        told.routes.iter().map(|net| text(net)).collect::<Vec<_>>(),
+        push.routes.iter().map(|net| text(net)).collect::<Vec<_>>(),
         ["10.9.0.0/16", "192.0.2.7/32", "fd00:9::/48"]
     );
-    assert_eq!(told.dns.iter().map(|server| text(server)).collect::<Vec<_>>(), ["10.8.0.1", "fd00::53"]);
-    assert_eq!(told.ifconfig, Some(([10, 8, 0, 2].into(), [255, 255, 255, 0].into())));
-    let (address, bits, peer) = told.ifconfig_ipv6.expect("an IPv6 address");
+    assert_eq!(push.dns.iter().map(|server| text(server)).collect::<Vec<_>>(), ["10.8.0.1", "fd00::53"]);
+    assert_eq!(push.ifconfig, Some(([10, 8, 0, 2].into(), [255, 255, 255, 0].into())));
+    let (address, bits, peer) = push.ifconfig_ipv6.expect("an IPv6 address");
     assert_eq!(
         (text(&address).as_str(), bits, peer.map(|peer| text(&peer)).as_deref()),
         ("fd00:8::2", 64, Some("fd00:8::1"))
     );
-    assert_eq!((told.topology, told.peer_id, told.tun_mtu), (Some(Topology::Subnet), Some(7), Some(1400)));
-    assert_eq!((told.ping_s, told.ping_restart_s), (Some(10), Some(60)));
-    assert!(told.cc_exit && told.tls_ekm && told.dyn_tls_crypt && told.epoch);
-    assert_eq!(told.cipher.as_deref(), Some("AES-256-GCM"));
-    assert_eq!(told.malformed(), None);
-    assert_eq!(told.texts.len(), 19);
-    assert_eq!(texts_of(&told).last(), Some(&"setenv-safe A \"b c\""));
-    assert!(told.texts.contains("ping 10") && !told.texts.contains("ping"));
+    assert_eq!((push.topology, push.peer_id, push.tun_mtu), (Some(Topology::Subnet), Some(7), Some(1400)));
+    assert_eq!((push.ping_s, push.ping_restart_s), (Some(10), Some(60)));
+    assert!(push.cc_exit && push.tls_ekm && push.dyn_tls_crypt && push.epoch);
+    assert_eq!(push.cipher.as_deref(), Some("AES-256-GCM"));
+    assert_eq!(push.malformed(), None);
+    assert_eq!(push.texts.len(), 19);
+    assert_eq!(texts_of(&push).last(), Some(&"setenv-safe A \"b c\""));
+    assert!(push.texts.contains("ping 10") && !push.texts.contains("ping"));
 }
 
 #[test]
@@ -231,55 +231,55 @@ fn options_that_say_nothing_are_told() {
         "key-derivation none",
         "protocol-flags x",
     ] {
-        let told = pushed(&format!("route-gateway 10.8.0.1,{option},ping y"));
-        assert_eq!(told.malformed(), Some(option));
-        assert_eq!((told.ifconfig, told.peer_id, told.topology, told.ifconfig_ipv6), (None, None, None, None));
-        assert!(told.routes.is_empty() && told.tun_mtu.is_none());
+        let push = pushed(&format!("route-gateway 10.8.0.1,{option},ping y"));
+        assert_eq!(push.malformed(), Some(option));
+        assert_eq!((push.ifconfig, push.peer_id, push.topology, push.ifconfig_ipv6), (None, None, None, None));
+        assert!(push.routes.is_empty() && push.tun_mtu.is_none());
     }
     assert_eq!(pushed("tun-mtu 68").tun_mtu, Some(68));
     // It may be anything, and of any length.
     assert_eq!(pushed("ping \"1").malformed(), Some("an option that cannot be split into words"));
     assert_eq!(pushed(&format!("ping {}", "1".repeat(200))).malformed().map(str::len), Some(100));
     // What is mended by an update is no longer broken.
-    let mut told = pushed("tun-mtu 99999");
-    told.update("tun-mtu 1400").expect("an update");
-    assert_eq!((told.malformed(), told.tun_mtu), (None, Some(1400)));
+    let mut push = pushed("tun-mtu 99999");
+    push.update("tun-mtu 1400").expect("an update");
+    assert_eq!((push.malformed(), push.tun_mtu), (None, Some(1400)));
 }
 
 #[test]
 fn addresses_that_no_host_can_have_are_none() {
     for address in ["224.0.0.5", "239.1.2.3", "255.255.255.255", "0.0.0.0"] {
         let option = format!("ifconfig {address} 255.255.255.0");
-        let told = pushed(&option);
-        assert_eq!((told.ifconfig, told.malformed()), (None, Some(&*option)));
+        let push = pushed(&option);
+        assert_eq!((push.ifconfig, push.malformed()), (None, Some(&*option)));
     }
     for address in ["ff02::1", "::"] {
         let option = format!("ifconfig-ipv6 {address}/64 fd00::1");
-        let told = pushed(&option);
-        assert_eq!((told.ifconfig_ipv6, told.malformed()), (None, Some(&*option)));
+        let push = pushed(&option);
+        assert_eq!((push.ifconfig_ipv6, push.malformed()), (None, Some(&*option)));
     }
 }
 
 #[test]
 fn what_is_broken_again_and_again_is_kept_once() {
     let option = format!("ifconfig {}", "10.8.0.2 ".repeat(14));
-    let mut told = pushed(&option);
+    let mut push = pushed(&option);
     let spent = allocation_counter::measure(|| {
         for _ in 0..1000 {
-            told.absorb(&format!("{option},push-continuation 2")).expect("nothing new");
+            push.absorb(&format!("{option},push-continuation 2")).expect("nothing new");
         }
     });
-    assert_eq!((told.texts.len(), spent.bytes_current), (1, 0));
+    assert_eq!((push.texts.len(), spent.bytes_current), (1, 0));
 }
 
 #[test]
 fn name_servers_are_bounded() {
-    let mut told = Pushed::default();
+    let mut push = Pushed::default();
     for server in 0..=MOST_NAME_SERVERS {
-        assert_eq!(told.malformed(), None);
-        told.absorb(&format!("dns server 0 address 10.8.{}.{}", server / 256, server % 256)).expect("a push");
+        assert_eq!(push.malformed(), None);
+        push.absorb(&format!("dns server 0 address 10.8.{}.{}", server / 256, server % 256)).expect("a push");
     }
-    assert_eq!((told.dns.len(), told.malformed()), (MOST_NAME_SERVERS, Some("dns server 0 address 10.8.1.0")));
+    assert_eq!((push.dns.len(), push.malformed()), (MOST_NAME_SERVERS, Some("dns server 0 address 10.8.1.0")));
 }
 
 #[test]
@@ -287,63 +287,63 @@ fn a_push_in_bundles_is_whole_with_its_last() {
     let options: Vec<String> = (0..200).map(|number| format!("route 10.{number}.0.0 255.255.0.0")).collect();
     let bundles = bundles(&options).expect("short options");
     assert!(bundles.len() > 5);
-    let mut told = Pushed::default();
+    let mut push = Pushed::default();
     for (number, bundle) in bundles.iter().enumerate() {
         assert!("PUSH_REPLY,".len() + bundle.len() < 1024);
         let last = number + 1 == bundles.len();
         let expected = if last { Completeness::Complete } else { Completeness::More };
-        assert_eq!(told.absorb(bundle), Ok(expected));
+        assert_eq!(push.absorb(bundle), Ok(expected));
     }
-    assert_eq!(texts_of(&told), options);
-    assert_eq!(told.routes.len(), 200);
+    assert_eq!(texts_of(&push), options);
+    assert_eq!(push.routes.len(), 200);
     // The server repeats itself where the client asks again after 30 s.
-    told.absorb(&bundles[0]).expect("a push");
-    assert_eq!((told.texts.len(), told.routes.len()), (200, 200));
+    push.absorb(&bundles[0]).expect("a push");
+    assert_eq!((push.texts.len(), push.routes.len()), (200, 200));
 }
 
 #[test]
 fn a_flood_of_options_is_refused() {
-    let mut told = Pushed::default();
+    let mut push = Pushed::default();
     let refused = (0..1024).map(|part| {
         let options: Vec<String> =
             (0..25).map(|number| format!("setenv-safe n{part}x{number} {}", "v".repeat(20))).collect();
-        told.absorb(&options.join(","))
+        push.absorb(&options.join(","))
     });
     assert!(refused.last().is_some_and(|last| last == Err(MessageError::TooMany { most: MOST_OPTIONS })));
-    assert_eq!(told.texts.len(), MOST_OPTIONS);
-    let mut told = Pushed::default();
+    assert_eq!(push.texts.len(), MOST_OPTIONS);
+    let mut push = Pushed::default();
     for part in 0..1024 {
-        let _ = told.absorb(&format!("setenv-safe n{part} {}", "v".repeat(1000)));
+        let _ = push.absorb(&format!("setenv-safe n{part} {}", "v".repeat(1000)));
     }
-    assert!(told.texts.iter().map(|text| text.len()).sum::<usize>() <= MOST_BYTES);
-    let mut told = Pushed::default();
-    assert!(told.absorb(&"v".repeat(1 << 20)).is_err());
-    assert!(told.texts.is_empty());
+    assert!(push.texts.iter().map(|text| text.len()).sum::<usize>() <= MOST_BYTES);
+    let mut push = Pushed::default();
+    assert!(push.absorb(&"v".repeat(1 << 20)).is_err());
+    assert!(push.texts.is_empty());
     assert!(bundles(&["v".repeat(1000)]).is_err());
 }
 
 #[test]
 fn updates_replace_and_remove() {
-    let mut told = pushed(
+    let mut push = pushed(
         "route 10.1.0.0 255.255.0.0,route 10.2.0.0 255.255.0.0,route-ipv6 fd00:9::/48,dns server 0 address 10.8.0.1,\
          dhcp-option DNS 10.8.0.2,ifconfig 10.8.0.2 255.255.255.0,peer-id 7,auth-token t,tun-mtu 1400,protocol-flags tls-ekm",
     );
     // Routes of both parts take the place of the old ones together.
-    assert_eq!(told.update("route 10.3.0.0 255.255.0.0,push-continuation 2"), Ok(Completeness::More));
+    assert_eq!(push.update("route 10.3.0.0 255.255.0.0,push-continuation 2"), Ok(Completeness::More));
     assert_eq!(
-        told.update("route 10.4.0.0 255.255.0.0,-dns,-?block-ipv6,?unheard of,push-continuation 1"),
+        push.update("route 10.4.0.0 255.255.0.0,-dns,-?block-ipv6,?unheard of,push-continuation 1"),
         Ok(Completeness::Complete)
     );
-    let routes: Vec<String> = told.routes.iter().map(ToString::to_string).collect();
+    let routes: Vec<String> = push.routes.iter().map(ToString::to_string).collect();
     assert_eq!(routes, ["fd00:9::/48", "10.3.0.0/16", "10.4.0.0/16"]);
-    assert_eq!(*told.dns, ["10.8.0.2".parse::<std::net::IpAddr>().expect("an address")]);
-    assert_eq!((told.peer_id, told.tls_ekm, told.tun_mtu), (Some(7), true, Some(1400)));
-    assert_eq!(told.auth_token, Some(Secret::from("t")));
-    assert_eq!(told.update("ifconfig 10.8.0.9 255.255.255.0,-tun-mtu"), Ok(Completeness::Complete));
-    assert_eq!((told.ifconfig.map(|(local, _)| local), told.tun_mtu), (Some([10, 8, 0, 9].into()), None));
+    assert_eq!(*push.dns, ["10.8.0.2".parse::<std::net::IpAddr>().expect("an address")]);
+    assert_eq!((push.peer_id, push.tls_ekm, push.tun_mtu), (Some(7), true, Some(1400)));
+    assert_eq!(push.auth_token, Some(Secret::from("t")));
+    assert_eq!(push.update("ifconfig 10.8.0.9 255.255.255.0,-tun-mtu"), Ok(Completeness::Complete));
+    assert_eq!((push.ifconfig.map(|(local, _)| local), push.tun_mtu), (Some([10, 8, 0, 9].into()), None));
     // And the next update begins anew.
-    told.update("route 10.5.0.0 255.255.0.0").expect("an update");
-    assert_eq!(told.routes.len(), 2);
+    push.update("route 10.5.0.0 255.255.0.0").expect("an update");
+    assert_eq!(push.routes.len(), 2);
     for (refused, named) in [
         ("cipher AES-128-GCM", "cipher"),
         ("-peer-id", "peer-id"),
@@ -352,16 +352,16 @@ fn updates_replace_and_remove() {
         ("?-dns", "-dns"),
         ("-?", ""),
     ] {
-        assert_eq!(told.update(refused), Err(MessageError::NotUpdatable(named.into())), "{refused}");
+        assert_eq!(push.update(refused), Err(MessageError::NotUpdatable(named.into())), "{refused}");
     }
 }
 
 #[test]
 fn an_update_costs_what_it_changes() {
     let routes: Vec<String> = (0..4000).map(|number| format!("route 10.{}.{}.0", number / 250, number % 250)).collect();
-    let mut told = pushed(&routes.join(","));
+    let mut push = pushed(&routes.join(","));
     let mut work = |changes: &str, expected| {
-        let spent = allocation_counter::measure(|| assert_eq!(told.update(changes), Ok(expected), "{changes}"));
+        let spent = allocation_counter::measure(|| assert_eq!(push.update(changes), Ok(expected), "{changes}"));
         spent.count_total
     };
     // Each text that is read again allocates its words.
@@ -372,7 +372,7 @@ fn an_update_costs_what_it_changes() {
     let first = work("dns server 0 address 10.8.0.1,push-continuation 2", Completeness::More);
     let last = work("dns server 1 address 10.8.0.2,push-continuation 1", Completeness::Complete);
     assert!(first < 100 && (4000..100_000).contains(&last), "{first}, {last}");
-    assert_eq!((told.dns.len(), told.routes.len()), (2, 4000));
+    assert_eq!((push.dns.len(), push.routes.len()), (2, 4000));
 }
 
 fn texts() -> impl Strategy<Value = Option<String>> {
@@ -384,22 +384,22 @@ proptest! {
     fn key_methods_come_back(
         client: bool, options in "[ -~]{0,200}", user in texts(), password in texts(), peer_info in texts(), seed: [u8; 32],
     ) {
-        let side = if client { Side::Client } else { Side::Server };
-        let mut half = key_method(side);
+        let role = if client { Role::Client } else { Role::Server };
+        let mut half = key_method(role);
         (half.random1, half.options, half.user, half.peer_info) = (seed, options, user, peer_info);
         half.password = password.map(Secret::new);
         let bytes = written(&half);
         let whole = bytes.len();
-        prop_assert_eq!(KeyMethod::parse(&bytes, side), Ok(Some((half, whole))));
+        prop_assert_eq!(KeyMethod::parse(&bytes, role), Ok(Some((half, whole))));
     }
 
     #[test]
     fn any_key_method_is_read_or_refused(mut bytes: Vec<u8>, client: bool) {
-        let side = if client { Side::Client } else { Side::Server };
-        let _ = KeyMethod::parse(&bytes, side);
-        bytes.splice(0..0, written(&key_method(side)));
+        let role = if client { Role::Client } else { Role::Server };
+        let _ = KeyMethod::parse(&bytes, role);
+        bytes.splice(0..0, written(&key_method(role)));
         bytes.truncate(bytes.len() / 2);
-        if let Ok(Some((_, length))) = KeyMethod::parse(&bytes, side) {
+        if let Ok(Some((_, length))) = KeyMethod::parse(&bytes, role) {
             prop_assert!(length <= bytes.len());
         }
     }
@@ -423,22 +423,22 @@ proptest! {
 
     #[test]
     fn any_push_is_read_or_refused(reply in "[ -~]{0,300}", update in "(([-?]{0,2}(route|dns|ifconfig|x))?[ -~]{0,9},){0,9}") {
-        let mut told = Pushed::default();
-        let _ = told.absorb(&reply);
-        let _ = told.update(&update);
+        let mut push = Pushed::default();
+        let _ = push.absorb(&reply);
+        let _ = push.update(&update);
         let _ = control(&reply);
-        prop_assert!(told.texts.len() <= 300);
+        prop_assert!(push.texts.len() <= 300);
     }
 
     #[test]
     fn bundles_hold_every_option(options in proptest::collection::vec("[a-z][a-z0-9 ]{0,200}[a-z]", 0..60)) {
-        let mut told = Pushed::default();
+        let mut push = Pushed::default();
         let mut last = Completeness::More;
         for bundle in bundles(&options).expect("short options") {
             prop_assert!("PUSH_REPLY,".len() + bundle.len() < 1024);
-            last = told.absorb(&bundle).expect("few options");
+            last = push.absorb(&bundle).expect("few options");
         }
         prop_assert_eq!(last, Completeness::Complete);
-        prop_assert!(options.iter().all(|option| told.texts.contains(&**option) || option.starts_with("auth-token")));
+        prop_assert!(options.iter().all(|option| push.texts.contains(&**option) || option.starts_with("auth-token")));
     }
 }

@@ -1,5 +1,5 @@
 //! Options that a fleet passes over, with the numbers of parameters that OpenVPN 2.6.14 takes of each: a line that OpenVPN refuses
-//! is refused here too. Owns the table; `names` has the options that are refused, and decides.
+//! is refused here too. Owns the table; `option_table` has the options that are refused, and decides.
 
 /// No bound that a profile would meet.
 const ANY: u8 = u8::MAX;

@@ -2,58 +2,58 @@
 
 use zeroize::Zeroizing;
 
-use super::names::{fate, Fate};
+use super::option_table::{support, OptionSupport};
 use super::ProfileError;
-use crate::openvpn::words::words;
+use crate::openvpn::tokenizer::tokenize;
 
 /// An option as it stands in a profile.
 pub(super) struct Directive {
     /// Its line, from 1.
     pub line: usize,
     /// Its name and parameters; a block's name stands without its brackets.
-    pub words: Vec<String>,
+    pub tokens: Vec<String>,
     /// A block's text, without its marks.
     pub block: Option<Zeroizing<String>>,
 }
 
 impl Directive {
     pub fn name(&self) -> &str {
-        &self.words[0]
+        &self.tokens[0]
     }
 
     pub fn parameters(&self) -> Vec<&str> {
-        self.words[1..].iter().map(String::as_str).collect()
+        self.tokens[1..].iter().map(String::as_str).collect()
     }
 
     /// What becomes of it where nothing reads it. A block stands for one parameter, the name of its file.
-    pub fn fate(&self) -> Fate {
-        fate(self.name(), if self.block.is_some() { 1 } else { self.words.len() - 1 })
+    pub fn support(&self) -> OptionSupport {
+        support(self.name(), if self.block.is_some() { 1 } else { self.tokens.len() - 1 })
     }
 }
 
 /// The options of a text whose first line is `first`.
 pub(super) fn directives(text: &str, first: usize) -> Result<Vec<Directive>, ProfileError> {
-    let mut found = Vec::new();
+    let mut directives_found = Vec::new();
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lines = text.lines().zip(first..);
     while let Some((content, line)) = lines.next() {
-        let mut words = words(content).map_err(|error| ProfileError::at(line, error.to_string()))?;
-        let Some(name) = words.first_mut() else { continue };
+        let mut tokens = tokenize(content).map_err(|error| ProfileError::at(line, error.to_string()))?;
+        let Some(name) = tokens.first_mut() else { continue };
         // As on a command line, OpenVPN takes it in a file too.
-        if let Some(bare) = name.strip_prefix("--").filter(|bare| !bare.is_empty()) {
-            *name = bare.to_owned();
+        if let Some(stripped) = name.strip_prefix("--").filter(|stripped| !stripped.is_empty()) {
+            *name = stripped.to_owned();
         }
         let mut block = None;
-        if let Some(bare) = name.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')) {
-            *name = bare.to_owned();
-            if words.len() > 1 {
+        if let Some(stripped) = name.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')) {
+            *name = stripped.to_owned();
+            if tokens.len() > 1 {
                 return Err(ProfileError::at(line, "nothing may follow the mark that opens a block"));
             }
-            block = Some(block_text(&mut lines, line, &format!("</{}>", words[0]))?);
+            block = Some(block_text(&mut lines, line, &format!("</{}>", tokens[0]))?);
         }
-        found.push(Directive { line, words, block });
+        directives_found.push(Directive { line, tokens, block });
     }
-    Ok(found)
+    Ok(directives_found)
 }
 
 fn block_text<'t>(

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use proptest::prelude::*;
 use rustls::{CipherSuite, NamedGroup};
 
-use super::names::{fate, Fate};
+use super::option_table::{support, OptionSupport};
 use super::*;
 
 const CA: &str = "<ca>\n-----BEGIN CERTIFICATE-----\nMIIBCA\n-----END CERTIFICATE-----\n</ca>\n";
@@ -371,10 +371,10 @@ fn errors_tell_no_line_of_a_key() {
 #[test]
 fn nearly_right_names_get_a_suggestion() {
     for (name, expected) in [("remot", "remote"), ("tls-crypt-2", "tls-crypt-v2"), ("data-cipher", "data-ciphers")] {
-        assert!(matches!(fate(name, 0), Fate::Unknown(Some(known)) if known == expected), "{name}");
+        assert!(matches!(support(name, 0), OptionSupport::Unknown(Some(known)) if known == expected), "{name}");
     }
     for name in ["x", "c", "frobnicate", &"remote".repeat(1000)] {
-        assert!(matches!(fate(name, 0), Fate::Unknown(None)), "{name}");
+        assert!(matches!(support(name, 0), OptionSupport::Unknown(None)), "{name}");
     }
 }
 

@@ -130,7 +130,7 @@ fn numbers_may_wrap() {
 
 /// What the link does with a packet.
 #[derive(Clone, Copy, Debug)]
-enum Fate {
+enum Delivery {
     Lost,
     /// It comes after this many tens of milliseconds, each time.
     Comes {
@@ -139,10 +139,10 @@ enum Fate {
     },
 }
 
-fn fate() -> impl Strategy<Value = Fate> {
+fn delivery() -> impl Strategy<Value = Delivery> {
     prop_oneof![
-        1 => Just(Fate::Lost),
-        3 => (any::<u8>(), prop::option::weighted(0.2, any::<u8>())).prop_map(|(after, again)| Fate::Comes { after, again }),
+        1 => Just(Delivery::Lost),
+        3 => (any::<u8>(), prop::option::weighted(0.2, any::<u8>())).prop_map(|(after, again)| Delivery::Comes { after, again }),
     ]
 }
 
@@ -155,10 +155,10 @@ struct Flying {
 }
 
 /// Both ends, each with something to say, over the link. Returns what each end heard, and when all was done.
-fn converse(says: [&[Vec<u8>]; 2], fates: &[Fate]) -> ([Vec<Vec<u8>>; 2], u64) {
+fn converse(says: [&[Vec<u8>]; 2], deliveries: &[Delivery]) -> ([Vec<Vec<u8>>; 2], u64) {
     let mut ends = [Reliable::new(), Reliable::new()];
     let mut said = [0, 0];
-    let mut heard = [Vec::new(), Vec::new()];
+    let mut received = [Vec::new(), Vec::new()];
     let mut flying: Vec<Flying> = Vec::new();
     let (mut now_ns, mut used) = (0, 0);
     loop {
@@ -175,9 +175,9 @@ fn converse(says: [&[Vec<u8>]; 2], fates: &[Fate]) -> ([Vec<Vec<u8>>; 2], u64) {
                 let most = if packet.is_some() { PIGGYBACKED_ACKS } else { Acks::MAX };
                 let acks = end.take_acks(most);
                 // Once the fates are used up the link is good.
-                let fate = fates.get(used).copied().unwrap_or(Fate::Comes { after: 1, again: None });
+                let delivery = deliveries.get(used).copied().unwrap_or(Delivery::Comes { after: 1, again: None });
                 used += 1;
-                if let Fate::Comes { after, again } = fate {
+                if let Delivery::Comes { after, again } = delivery {
                     for after in [Some(after), again].into_iter().flatten() {
                         let at_ns = now_ns + u64::from(after) * SECOND / 100;
                         flying.push(Flying { at_ns, to: 1 - from, acks, packet: packet.clone() });
@@ -187,7 +187,7 @@ fn converse(says: [&[Vec<u8>]; 2], fates: &[Fate]) -> ([Vec<Vec<u8>>; 2], u64) {
             assert!(end.sent.len() <= 6 && end.waiting.len() <= 12);
         }
         let next = flying.iter().map(|packet| packet.at_ns).chain(ends.iter().filter_map(Reliable::deadline)).min();
-        let Some(next_ns) = next else { return (heard, now_ns) };
+        let Some(next_ns) = next else { return (received, now_ns) };
         now_ns = now_ns.max(next_ns);
         let (arrived, still): (Vec<_>, Vec<_>) = flying.into_iter().partition(|packet| packet.at_ns <= now_ns);
         flying = still;
@@ -196,7 +196,7 @@ fn converse(says: [&[Vec<u8>]; 2], fates: &[Fate]) -> ([Vec<Vec<u8>>; 2], u64) {
             if let Some((id, payload)) = packet {
                 let _ = ends[to].received(id, &payload);
             }
-            heard[to].extend(std::iter::from_fn(|| ends[to].next_in_order()));
+            received[to].extend(std::iter::from_fn(|| ends[to].next_in_order()));
         }
     }
 }
@@ -206,10 +206,10 @@ proptest! {
     fn all_comes_once_and_in_order_whatever_the_link_does(
         first in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..40),
         second in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..40),
-        fates in prop::collection::vec(fate(), 0..300),
+        deliveries in prop::collection::vec(delivery(), 0..300),
     ) {
-        let (heard, _) = converse([&first, &second], &fates);
-        prop_assert_eq!(heard, [second, first]);
+        let (received, _) = converse([&first, &second], &deliveries);
+        prop_assert_eq!(received, [second, first]);
     }
 
     #[test]
@@ -238,11 +238,11 @@ fn a_link_that_loses_a_third_costs_time_alone() {
     // Squares modulo a prime: a loss that keeps step with the repetitions would be another link.
     let lossy: Vec<_> = (0..200u64)
         .map(|number| match number * number % 101 % 3 {
-            0 => Fate::Lost,
-            _ => Fate::Comes { after: 1, again: None },
+            0 => Delivery::Lost,
+            _ => Delivery::Comes { after: 1, again: None },
         })
         .collect();
-    let (heard, with_loss) = converse([&says, &says], &lossy);
-    assert_eq!(heard, [says.clone(), says]);
+    let (received, with_loss) = converse([&says, &says], &lossy);
+    assert_eq!(received, [says.clone(), says]);
     assert!(without_loss < 2 * SECOND && with_loss >= 2 * SECOND, "{without_loss} {with_loss}");
 }

@@ -15,8 +15,8 @@ fn a_server_that_never_stops_talking_costs_little_memory() {
         for round in 0..200 {
             let peer = pair.server.as_mut().expect("a server");
             // Messages that mean nothing, and a push that goes on and on.
-            peer.say(&format!("INFO,{}", "x".repeat(8000)));
-            peer.say(&format!("PUSH_REPLY,{},push-continuation 2", "route 10.0.0.0 255.0.0.0,".repeat(300)));
+            peer.send_message(&format!("INFO,{}", "x".repeat(8000)));
+            peer.send_message(&format!("PUSH_REPLY,{},push-continuation 2", "route 10.0.0.0 255.0.0.0,".repeat(300)));
             pair.run((round + 2) * SECOND_NS, &mut |_| Some(1_000));
         }
     });
@@ -33,22 +33,24 @@ fn a_push_without_an_end_is_refused() {
     pair.server.as_mut().expect("a server").hold();
     pair.run(SECOND_NS / 2, &mut |_| Some(1_000_000));
     assert_eq!(pair.events.last(), Some(&Event::KeysDone));
-    let mut told = 0;
+    let mut pushed_bytes = 0;
     let spent = allocation_counter::measure(|| {
         for number in 0..1000 {
             let route = |last: u32| format!("route 10.{}.{}.{last} 255.255.255.255", number / 250, number % 250);
             let bundle = (0..30).map(route).collect::<Vec<_>>().join(",");
             let bundle = format!("PUSH_REPLY,{bundle},push-continuation 2");
-            told += bundle.len();
-            pair.server.as_mut().expect("a server").say(&bundle);
+            pushed_bytes += bundle.len();
+            pair.server.as_mut().expect("a server").send_message(&bundle);
             pair.run(pair.now_ns + 20_000_000, &mut |_| Some(1_000));
             if matches!(pair.events.last(), Some(Event::Failed(_))) {
                 return;
             }
         }
     });
-    let Some(Event::Failed(failure)) = pair.events.last() else { panic!("{:?} after {told} bytes", pair.events) };
-    assert_eq!(failure.name, "malformed_push", "{failure:?} after {told} bytes");
+    let Some(Event::Failed(failure)) = pair.events.last() else {
+        panic!("{:?} after {pushed_bytes} bytes", pair.events)
+    };
+    assert_eq!(failure.name, "malformed_push", "{failure:?} after {pushed_bytes} bytes");
     // What a client keeps of a push, as texts and as routes, while both grow.
     assert!(spent.bytes_max < 2 * 1024 * 1024, "{} bytes at most", spent.bytes_max);
 }
@@ -60,7 +62,7 @@ fn a_server_that_goes_on_talking_with_old_keys_costs_little_memory() {
     pair.client.renegotiate(pair.now_ns);
     let spent = allocation_counter::measure(|| {
         for _ in 0..200 {
-            pair.server.as_mut().expect("a server").say(&"x".repeat(8000));
+            pair.server.as_mut().expect("a server").send_message(&"x".repeat(8000));
             // It hears of no new keys: resets of key states (3) are dropped.
             pair.run(pair.now_ns + 20_000_000, &mut |packet| (packet[0] >> 3 != 3).then_some(1_000));
         }

@@ -82,7 +82,7 @@ fn pending(pki: &Pki, asked: &str) -> Pair {
     pair.server.as_mut().expect("a server").hold();
     pair.run(SECOND_NS / 2, &mut |_| Some(1_000_000));
     assert_eq!(pair.events.last(), Some(&Event::KeysDone));
-    pair.server.as_mut().expect("a server").say(asked);
+    pair.server.as_mut().expect("a server").send_message(asked);
     pair
 }
 
@@ -174,7 +174,7 @@ fn tls_1_2_renews_too_with_keys_of_either_kind() {
 fn an_update_that_cannot_be_applied_is_told_and_ends_nothing_by_itself() {
     let mut pair = Setup::new(&Pki::new()).pair();
     pair.run_a_second();
-    pair.server.as_mut().expect("a server").say("PUSH_UPDATE,cipher AES-128-GCM");
+    pair.server.as_mut().expect("a server").send_message("PUSH_UPDATE,cipher AES-128-GCM");
     pair.run_a_second();
     let Some(Event::UpdateRejected(why)) = pair.events.last() else { panic!("{:?}", pair.events) };
     assert!(why.contains("cipher"), "{why}");

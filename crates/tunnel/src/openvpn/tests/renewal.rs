@@ -5,8 +5,8 @@ use crate::openvpn::client::Event;
 use crate::openvpn::data::DataCipher;
 use crate::openvpn::message::peer_info::Protocols;
 use crate::openvpn::pair::{Pair, Pki, Setup};
+use crate::openvpn::role::Role;
 use crate::openvpn::server::PeerEvent;
-use crate::openvpn::side::Side;
 use crate::openvpn::wrap::{StaticKey, WrapKeys};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -117,8 +117,8 @@ fn keys_that_cannot_be_renewed_go_on_until_a_new_session_has_some() {
         let mut setup = Setup::new(&pki);
         if wrapped {
             let key = || StaticKey::from_bytes(std::array::from_fn(|at| at as u8));
-            setup.client.wrap = WrapKeys::crypt(&key(), Side::Client);
-            setup.server.wrap = WrapKeys::crypt(&key(), Side::Server);
+            setup.client.wrap = WrapKeys::crypt(&key(), Role::Client);
+            setup.server.wrap = WrapKeys::crypt(&key(), Role::Server);
         }
         let mut pair = setup.pair();
         pair.run_a_second();
@@ -206,7 +206,7 @@ fn new_keys_are_accepted_once_the_server_uses_them() {
     assert_eq!(pair.events[4..], [Event::Renegotiated, Event::RenegotiationAccepted], "told once");
     pair.server.as_mut().expect("a server").renegotiate(pair.now_ns);
     pair.run_a_second();
-    pair.server.as_mut().expect("a server").say("PUSH_REPLY,auth-token next");
+    pair.server.as_mut().expect("a server").send_message("PUSH_REPLY,auth-token next");
     pair.run_a_second();
     assert_eq!(pair.events[6..], [Event::Renegotiated, Event::RenegotiationAccepted], "and by options");
 }
@@ -233,8 +233,8 @@ fn a_refusal_of_accepted_keys_is_no_refused_renewal() {
     pair.client.renegotiate(pair.now_ns);
     pair.run_a_second();
     assert_carries(&mut pair, "with the new keys");
-    pair.server.as_mut().expect("a server").say("AUTH_FAILED");
+    pair.server.as_mut().expect("a server").send_message("AUTH_FAILED");
     pair.run_a_second();
-    let told = &pair.events[4..];
-    assert!(matches!(told, [Event::Renegotiated, Event::RenegotiationAccepted, Event::Failed(_)]), "{told:?}");
+    let events = &pair.events[4..];
+    assert!(matches!(events, [Event::Renegotiated, Event::RenegotiationAccepted, Event::Failed(_)]), "{events:?}");
 }

@@ -36,7 +36,7 @@ fn the_newest_token_takes_the_passwords_place_also_with_the_next_client() {
     assert!(renews(&mut pair), "{:?}", pair.events);
     // What else it carries changes nothing of a tunnel that is up.
     let given = pair.client.pushed().expect("it is up").clone();
-    pair.server.as_mut().expect("a server").say("PUSH_REPLY,auth-token second,ifconfig 10.9.9.9 255.255.0.0");
+    pair.server.as_mut().expect("a server").send_message("PUSH_REPLY,auth-token second,ifconfig 10.9.9.9 255.255.0.0");
     pair.run_a_second();
     assert_eq!(pair.client.pushed().expect("it is up").texts, given.texts);
     admit(&mut pair, "user", "second");

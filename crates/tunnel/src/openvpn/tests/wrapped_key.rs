@@ -13,7 +13,7 @@ use crate::openvpn::packet::{
     write_early_negotiation_flags, ControlBody, Header, Opcode, SessionId, RESEND_WRAPPED_KEY,
 };
 use crate::openvpn::pair::{Pki, Setup};
-use crate::openvpn::side::Side;
+use crate::openvpn::role::Role;
 use crate::openvpn::wrap::{ServerKey, StaticKey, Wrap, WrapKeys, LONGEST_WRAPPED_KEY};
 
 #[test]
@@ -81,7 +81,7 @@ fn a_wrapped_key_that_is_shown_again_fits_every_path() {
 fn who_has_no_wrapped_key_is_not_made_to_show_one() {
     let pki = Pki::new();
     let key = StaticKey::from_bytes([3; 256]);
-    let sent = first_flight(&pki, WrapKeys::crypt(&key, Side::Client), WrapKeys::crypt(&key, Side::Server));
+    let sent = first_flight(&pki, WrapKeys::crypt(&key, Role::Client), WrapKeys::crypt(&key, Role::Server));
     assert!(!sent.is_empty() && sent.iter().all(|(opcode, _)| *opcode == Opcode::Control), "{sent:?}");
 }
 

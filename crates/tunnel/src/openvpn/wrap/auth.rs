@@ -44,9 +44,9 @@ impl AuthKeys {
     /// The packet's number, and where its body begins.
     pub(super) fn open(&self, packet: &[u8]) -> Result<(PacketId, usize), WrapError> {
         let (head, rest) = packet.split_first_chunk::<HEAD_LEN>().ok_or(WrapError::TOO_SHORT)?;
-        let (told, rest) = rest.split_at_checked(self.digest.len()).ok_or(WrapError::TOO_SHORT)?;
+        let (received_tag, rest) = rest.split_at_checked(self.digest.len()).ok_or(WrapError::TOO_SHORT)?;
         let (id, body) = rest.split_first_chunk::<{ PacketId::LEN }>().ok_or(WrapError::TOO_SHORT)?;
-        constant_time::verify_slices_are_equal(tag(&self.receive, id, head, body).as_ref(), told)
+        constant_time::verify_slices_are_equal(tag(&self.receive, id, head, body).as_ref(), received_tag)
             .map_err(|_| WrapError::Unauthentic)?;
         Ok((PacketId::from_bytes(*id), packet.len() - body.len()))
     }

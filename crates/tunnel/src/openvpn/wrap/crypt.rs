@@ -7,7 +7,7 @@ use aws_lc_rs::cipher::{
 };
 use aws_lc_rs::{constant_time, hmac};
 
-use super::super::side::Side;
+use super::super::role::Role;
 use super::static_key::{KeyPair, StaticKey};
 use super::{PacketId, WrapError, HEAD_LEN};
 
@@ -39,10 +39,10 @@ pub(super) struct Opening {
 
 impl CryptKeys {
     /// The server sends with the first key, the client with the second.
-    pub(super) fn new(key: StaticKey, side: Side) -> Self {
-        let (send, receive) = match side {
-            Side::Server => (0, 1),
-            Side::Client => (1, 0),
+    pub(super) fn new(key: StaticKey, role: Role) -> Self {
+        let (send, receive) = match role {
+            Role::Server => (0, 1),
+            Role::Client => (1, 0),
         };
         Self { send: Sealing::new(key.pair(send)), receive: Opening::new(key.pair(receive)), base: key }
     }
@@ -92,11 +92,11 @@ impl Opening {
     /// Decrypt `sealed` (tag, then ciphertext) in place and check its tag, which is over `said` too. The plaintext is what
     /// follows the tag; it is worthless where this fails.
     pub(super) fn open(&self, said: &[u8], sealed: &mut [u8]) -> Result<(), WrapError> {
-        let (told, text) = sealed.split_first_chunk_mut::<TAG_LEN>().ok_or(WrapError::TOO_SHORT)?;
-        let context = DecryptionContext::Iv128(iv(told).into());
+        let (received_tag, text) = sealed.split_first_chunk_mut::<TAG_LEN>().ok_or(WrapError::TOO_SHORT)?;
+        let context = DecryptionContext::Iv128(iv(received_tag).into());
         self.cipher.decrypt(text, context).map_err(|_| WrapError::Unauthentic)?;
         let pieces: [&[u8]; 2] = [said, text];
-        constant_time::verify_slices_are_equal(&tag(&self.hmac, pieces.iter()), told)
+        constant_time::verify_slices_are_equal(&tag(&self.hmac, pieces.iter()), received_tag)
             .map_err(|_| WrapError::Unauthentic)
     }
 }

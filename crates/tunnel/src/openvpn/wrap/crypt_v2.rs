@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::super::side::Side;
+use super::super::role::Role;
 use super::crypt::{CryptKeys, Opening, Sealing, TAG_LEN};
 use super::static_key::{pem_block, KeyError, KeyPair, StaticKey};
 use super::WrapError;
@@ -33,7 +33,7 @@ impl ClientKey {
         if !(SHORTEST_WRAPPED_KEY..=LONGEST_WRAPPED_KEY).contains(&wrapped.len()) {
             return Err(wrong);
         }
-        Ok(Self { keys: CryptKeys::new(StaticKey::from_bytes(*key), Side::Client), wrapped: wrapped.to_vec() })
+        Ok(Self { keys: CryptKeys::new(StaticKey::from_bytes(*key), Role::Client), wrapped: wrapped.to_vec() })
     }
 }
 
@@ -70,10 +70,10 @@ impl ServerKey {
     #[must_use]
     pub fn wrap(&self, key: &StaticKey, metadata: &[u8]) -> Option<Vec<u8>> {
         let length = SHORTEST_WRAPPED_KEY + metadata.len();
-        let told = u16::try_from(length).ok().filter(|_| length <= LONGEST_WRAPPED_KEY)?.to_be_bytes();
+        let length_bytes = u16::try_from(length).ok().filter(|_| length <= LONGEST_WRAPPED_KEY)?.to_be_bytes();
         let mut wrapped = Vec::with_capacity(length);
-        self.seal.seal(&[&told], &[key.bytes(), metadata], &mut wrapped);
-        wrapped.extend_from_slice(&told);
+        self.seal.seal(&[&length_bytes], &[key.bytes(), metadata], &mut wrapped);
+        wrapped.extend_from_slice(&length_bytes);
         Some(wrapped)
     }
 
@@ -84,8 +84,8 @@ impl ServerKey {
     pub fn unwrap_key(&self, wrapped: &[u8]) -> Result<Unwrapped, WrapError> {
         let mut wrapped = wrapped.to_vec();
         let length = wrapped_len(&wrapped).filter(|length| *length == wrapped.len()).ok_or(WrapError::BadWrappedKey)?;
-        let (sealed, told) = wrapped.split_at_mut(length - LENGTH_LEN);
-        self.open.open(told, sealed).map_err(|_| WrapError::BadWrappedKey)?;
+        let (sealed, length_bytes) = wrapped.split_at_mut(length - LENGTH_LEN);
+        self.open.open(length_bytes, sealed).map_err(|_| WrapError::BadWrappedKey)?;
         let (key, metadata) =
             sealed[TAG_LEN..].split_first_chunk::<{ StaticKey::LEN }>().ok_or(WrapError::BadWrappedKey)?;
         let unwrapped = Unwrapped { key: StaticKey::from_bytes(*key), metadata: metadata.to_vec() };

@@ -20,7 +20,7 @@ struct Capture {
     name: &'static str,
     client: WrapKeys,
     server: WrapKeys,
-    packets: Vec<(Side, Vec<u8>)>,
+    packets: Vec<(Role, Vec<u8>)>,
 }
 
 fn captures() -> Vec<Capture> {
@@ -34,8 +34,8 @@ fn captures() -> Vec<Capture> {
         ("auth512", auth(None, sha512), auth(None, sha512), include_str!("captures/auth512.txt")),
         (
             "crypt",
-            WrapKeys::crypt(&key, Side::Client),
-            WrapKeys::crypt(&key, Side::Server),
+            WrapKeys::crypt(&key, Role::Client),
+            WrapKeys::crypt(&key, Role::Server),
             include_str!("captures/crypt.txt"),
         ),
         ("v2", client, server, include_str!("captures/v2.txt")),
@@ -44,12 +44,12 @@ fn captures() -> Vec<Capture> {
     .into()
 }
 
-fn packets(text: &str) -> Vec<(Side, Vec<u8>)> {
+fn packets(text: &str) -> Vec<(Role, Vec<u8>)> {
     text.lines()
         .map(|line| {
             let (who, digits) = line.split_once(' ').expect("who, then what");
             let bytes = (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap());
-            (if who == "C" { Side::Client } else { Side::Server }, bytes.collect())
+            (if who == "C" { Role::Client } else { Role::Server }, bytes.collect())
         })
         .collect()
 }
@@ -74,8 +74,8 @@ fn pairs() -> Vec<(&'static str, Wrap, Wrap, Header)> {
     pairs.push(("none", Wrap::new(WrapKeys::None), Wrap::new(WrapKeys::None), RESET));
     let exported = [0x5c; 256];
     let base = WrapKeys::auth(&static_key(), Some(KeyDirection::Inverse), Digest::Sha256);
-    let dynamic = |side| Wrap::dynamic(&base, exported, side);
-    pairs.push(("dynamic", dynamic(Side::Client), dynamic(Side::Server), CONTROL));
+    let dynamic = |role| Wrap::dynamic(&base, exported, role);
+    pairs.push(("dynamic", dynamic(Role::Client), dynamic(Role::Server), CONTROL));
     pairs
 }
 
@@ -93,8 +93,8 @@ fn the_packets_of_openvpn_are_understood_and_made_again_byte_for_byte() {
         let mut kinds = Vec::new();
         for (from, packet) in capture.packets {
             let (receiver, sender) = match from {
-                Side::Client => (&mut server, Wrap::new(capture.client.clone())),
-                Side::Server => (&mut client, Wrap::new(server.keys().clone())),
+                Role::Client => (&mut server, Wrap::new(capture.client.clone())),
+                Role::Server => (&mut client, Wrap::new(server.keys().clone())),
             };
             let mut bytes = packet.clone();
             let Opened { header, session, body } = receiver.open(&mut bytes).expect(capture.name);
@@ -129,8 +129,8 @@ fn a_captured_negotiation_goes_through_in_order() {
     let (mut streams, mut resets, mut again) = ([Vec::new(), Vec::new()], 0, false);
     for (from, mut packet) in capture.packets {
         let (wrap, reliable) = match from {
-            Side::Client => (&mut server, &mut to_server),
-            Side::Server => (&mut client, &mut to_client),
+            Role::Client => (&mut server, &mut to_server),
+            Role::Server => (&mut client, &mut to_client),
         };
         let opened = wrap.open(&mut packet).unwrap();
         let body = ControlBody::parse(opened.header.opcode, opened.body).unwrap();
@@ -141,7 +141,7 @@ fn a_captured_negotiation_goes_through_in_order() {
             match opened.header.opcode {
                 Opcode::HardResetServerV2 => again = early_negotiation_flags(&payload) == Ok(RESEND_WRAPPED_KEY),
                 Opcode::HardResetClientV3 => assert!(payload.is_empty()),
-                _ => streams[usize::from(from == Side::Server)].extend(payload),
+                _ => streams[usize::from(from == Role::Server)].extend(payload),
             }
             resets += u32::from(opened.header.opcode != Opcode::Control);
         }
@@ -313,23 +313,23 @@ fn dynamic_keys_are_the_exported_ones_combined_with_the_sessions() {
     let mut both = *key.bytes();
     both.iter_mut().for_each(|byte| *byte ^= 0x5c);
     let packet = |mut wrap: Wrap| sealed(&mut wrap, CONTROL, b"negotiated again");
-    let combined = packet(Wrap::dynamic(&WrapKeys::None, both, Side::Client));
+    let combined = packet(Wrap::dynamic(&WrapKeys::None, both, Role::Client));
     for base in [
         WrapKeys::auth(&key, None, Digest::Sha512),
-        WrapKeys::crypt(&key, Side::Client),
-        WrapKeys::crypt(&key, Side::Server),
+        WrapKeys::crypt(&key, Role::Client),
+        WrapKeys::crypt(&key, Role::Server),
     ] {
-        assert_eq!(packet(Wrap::dynamic(&base, exported, Side::Client)), combined, "{base:?}");
-        assert_ne!(packet(Wrap::dynamic(&base, exported, Side::Server)), combined);
+        assert_eq!(packet(Wrap::dynamic(&base, exported, Role::Client)), combined, "{base:?}");
+        assert_ne!(packet(Wrap::dynamic(&base, exported, Role::Server)), combined);
     }
-    assert_ne!(packet(Wrap::dynamic(&WrapKeys::None, exported, Side::Client)), combined);
+    assert_ne!(packet(Wrap::dynamic(&WrapKeys::None, exported, Role::Client)), combined);
     let (client_keys, server_keys) = v2();
     let (mut client, mut server) = (Wrap::new(client_keys), Wrap::new(server_keys));
     server.open(&mut sealed(&mut client, RESET_V3, b"")).unwrap();
-    let mut renewed = Wrap::dynamic(client.keys(), exported, Side::Client);
+    let mut renewed = Wrap::dynamic(client.keys(), exported, Role::Client);
     let mut packet = sealed(&mut renewed, CONTROL, b"both know it");
     assert_eq!(number(&packet, &renewed).id, 1, "nothing is left to announce");
-    assert!(Wrap::dynamic(server.keys(), exported, Side::Server).open(&mut packet).is_ok());
+    assert!(Wrap::dynamic(server.keys(), exported, Role::Server).open(&mut packet).is_ok());
 }
 
 #[test]

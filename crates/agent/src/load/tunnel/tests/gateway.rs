@@ -223,7 +223,7 @@ impl Known {
                     shared.seen.echoes.fetch_add(1, Ordering::Relaxed);
                     self.answered += 1;
                     if let Some((_, message)) = shared.manners.says.filter(|(after, _)| *after == self.answered) {
-                        peer.say(message);
+                        peer.send_message(message);
                     }
                 }
             }
@@ -246,7 +246,7 @@ impl Known {
     fn poll(&mut self, shared: &Shared, mut send: impl FnMut(&[u8])) {
         let Some(peer) = &mut self.peer else { return };
         if std::mem::take(&mut self.is_refusal_due) {
-            peer.say("AUTH_FAILED");
+            peer.send_message("AUTH_FAILED");
         }
         let mut out = Vec::new();
         loop {

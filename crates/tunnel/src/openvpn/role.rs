@@ -2,14 +2,14 @@
 
 /// One end of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum Role {
     /// The end that asks for the tunnel.
     Client,
     /// The end that is asked.
     Server,
 }
 
-impl Side {
+impl Role {
     /// The other end.
     pub fn other(self) -> Self {
         match self {

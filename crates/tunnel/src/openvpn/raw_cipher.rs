@@ -12,7 +12,7 @@ use super::data::{DataCipher, DataError};
 use super::digest::Digest;
 
 /// Something that goes over a payload once.
-pub struct Bare(Kind);
+pub struct RawCipher(Kind);
 
 enum Kind {
     Aead { key: Box<LessSafeKey>, packets: u64 },
@@ -24,7 +24,7 @@ enum Kind {
 /// OpenVPN's name for 3DES, which it no longer negotiates by default.
 pub const TRIPLE_DES: &str = "DES-EDE3-CBC";
 
-impl Bare {
+impl RawCipher {
     /// A cipher of the data channel.
     ///
     /// # Errors
@@ -115,25 +115,25 @@ mod tests {
 
     #[test]
     fn each_goes_over_payloads_of_any_size() {
-        let ciphers = DataCipher::ALL.map(|cipher| Bare::cipher(cipher).expect("a cipher"));
-        for mut bare in ciphers.into_iter().chain([Bare::triple_des()]) {
+        let ciphers = DataCipher::ALL.map(|cipher| RawCipher::cipher(cipher).expect("a cipher"));
+        for mut raw in ciphers.into_iter().chain([RawCipher::triple_des()]) {
             for size in [1, 8, 15, 16, 64, 1400] {
-                let mut payload = vec![0; bare.needs(size)];
-                bare.run(&mut payload).expect("whole blocks");
+                let mut payload = vec![0; raw.needs(size)];
+                raw.run(&mut payload).expect("whole blocks");
                 assert!(payload.iter().any(|byte| *byte != 0));
             }
         }
         for digest in Digest::ALL {
             let mut payload = [7; 100];
-            Bare::hmac(digest).run(&mut payload).expect("an HMAC");
+            RawCipher::hmac(digest).run(&mut payload).expect("an HMAC");
             assert_eq!(payload, [7; 100]);
         }
     }
 
     #[test]
     fn blocks_must_be_whole() {
-        assert!(Bare::triple_des().run(&mut [0; 9]).is_err());
-        assert!(Bare::cipher(DataCipher::Aes128Cbc).expect("a cipher").run(&mut [0; 17]).is_err());
+        assert!(RawCipher::triple_des().run(&mut [0; 9]).is_err());
+        assert!(RawCipher::cipher(DataCipher::Aes128Cbc).expect("a cipher").run(&mut [0; 17]).is_err());
     }
 
     /// The example of NIST SP 800-67: three keys, and the first block of "The qufck brown fox jump"; CBC with a zero IV is ECB
@@ -144,9 +144,9 @@ mod tests {
             0x01, 0x23, 0x45, 0x67, 0x89, 0xAB, 0xCD, 0xEF, 0x23, 0x45, 0x67, 0x89, 0xAB, 0xCD, 0xEF, 0x01, 0x45, 0x67,
             0x89, 0xAB, 0xCD, 0xEF, 0x01, 0x23,
         ];
-        let mut bare = Bare(Kind::TripleDesCbc(Box::new(cbc::Encryptor::new(&Array(key), &Array([0; 8])))));
+        let mut raw = RawCipher(Kind::TripleDesCbc(Box::new(cbc::Encryptor::new(&Array(key), &Array([0; 8])))));
         let mut block = *b"The qufc";
-        bare.run(&mut block).expect("one block");
+        raw.run(&mut block).expect("one block");
         assert_eq!(block, 0xA826_FD8C_E53B_855F_u64.to_be_bytes());
     }
 }

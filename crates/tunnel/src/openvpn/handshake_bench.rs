@@ -11,8 +11,8 @@ use super::data::{DataCipher, Framing};
 use super::message::peer_info::Protocols;
 use super::profile;
 use super::random;
+use super::role::Role;
 use super::server::{Peer, PeerEvent, PeerOutput, ServerConfig};
-use super::side::Side;
 use super::tls::{self, Trust};
 use super::wrap::{StaticKey, WrapKeys};
 
@@ -23,7 +23,7 @@ pub const DESCRIPTION: &str = "TLS 1.3, ECDSA P-256 certificates both ways, tls-
 const MOST_PACKETS: usize = 200;
 
 /// Settings of both ends, made once.
-pub struct Rehearsal {
+pub struct HandshakeBench {
     client: Arc<ClientConfig>,
     identity: Identity,
     server: Arc<ServerConfig>,
@@ -37,7 +37,7 @@ pub struct Connected {
     pub server: Peer,
 }
 
-impl Rehearsal {
+impl HandshakeBench {
     /// Make certificates and keys.
     ///
     /// # Errors
@@ -50,7 +50,7 @@ impl Rehearsal {
         let identity = client.identity(Some((&pki.client.0, &pki.client.1)), None)?;
         let server = ServerConfig {
             tls: Arc::new(tls::server_config(&Trust::of(&profile), (&pki.server.0, &pki.server.1), true)?),
-            wrap: WrapKeys::crypt(&StaticKey::from_bytes(key), Side::Server),
+            wrap: WrapKeys::crypt(&StaticKey::from_bytes(key), Role::Server),
             ciphers: vec![DataCipher::Aes256Gcm],
             digest: profile.auth,
             framing: Framing::None,
@@ -62,12 +62,12 @@ impl Rehearsal {
         Ok(Self { client: Arc::new(client), identity, server: Arc::new(server) })
     }
 
-    /// One handshake, from the first reset until both ends can send data. `turn` is called with the end whose turn has just
+    /// One handshake, from the first reset until both ends can send data. `on_handover` is called with the end whose turn has just
     /// ended, so that the caller can tell what each of them takes.
     ///
     /// # Errors
     /// The name of what failed.
-    pub fn connect(&self, turn: &mut dyn FnMut(Side)) -> Result<Connected, String> {
+    pub fn connect(&self, on_handover: &mut dyn FnMut(Role)) -> Result<Connected, String> {
         const NOW_NS: u64 = 0;
         let (mut up, mut down): (Vec<Vec<u8>>, Vec<Vec<u8>>) = (Vec::new(), Vec::new());
         let mut out = Vec::new();
@@ -87,7 +87,7 @@ impl Rehearsal {
                     _ => {}
                 }
             }
-            turn(Side::Client);
+            on_handover(Role::Client);
             carried += up.len();
             if up.is_empty() || carried > MOST_PACKETS {
                 break;
@@ -96,8 +96,8 @@ impl Rehearsal {
                 match &mut server {
                     Some(server) => drop(server.handle(NOW_NS, &mut packet)),
                     None => {
-                        let given = vec!["ifconfig 10.8.0.2 255.255.255.0".to_owned()];
-                        server = Peer::accept(&self.server, given, 0, NOW_NS, &mut packet);
+                        let options = vec!["ifconfig 10.8.0.2 255.255.255.0".to_owned()];
+                        server = Peer::accept(&self.server, options, 0, NOW_NS, &mut packet);
                     }
                 }
             }
@@ -110,7 +110,7 @@ impl Rehearsal {
                     _ => {}
                 }
             }
-            turn(Side::Server);
+            on_handover(Role::Server);
         }
         match server {
             Some(server) if client_is_up && server_is_up => Ok(Connected { client, server }),
@@ -119,7 +119,7 @@ impl Rehearsal {
     }
 }
 
-/// What a client of the rehearsal would be given as a file. Nobody is asked to be at its remote.
+/// What a client of the benchmark would be given as a file. Nobody is asked to be at its remote.
 fn profile_text(authority: &str, key: &[u8; StaticKey::LEN]) -> String {
     let lines: Vec<String> =
         key.chunks(16).map(|line| line.iter().map(|byte| format!("{byte:02x}")).collect::<String>()).collect();
@@ -164,11 +164,11 @@ mod tests {
 
     #[test]
     fn handshakes_end_with_a_tunnel_that_carries_data_both_ways() {
-        let rehearsal = Rehearsal::new().expect("settings");
+        let bench = HandshakeBench::new().expect("settings");
         for _ in 0..3 {
-            let mut turns = Vec::new();
-            let mut connected = rehearsal.connect(&mut |side| turns.push(side)).expect("a tunnel");
-            assert!(turns.len() > 4 && turns.windows(2).all(|pair| pair[0] != pair[1]), "{turns:?}");
+            let mut handovers = Vec::new();
+            let mut connected = bench.connect(&mut |role| handovers.push(role)).expect("a tunnel");
+            assert!(handovers.len() > 4 && handovers.windows(2).all(|pair| pair[0] != pair[1]), "{handovers:?}");
             let mut packet = Vec::new();
             connected.client.send(0, b"to the server", &mut packet).expect("it is up");
             assert_eq!(connected.server.handle(0, &mut packet), Received::Payload(&mut b"to the server".to_owned()));

@@ -1,7 +1,7 @@
 //! A profile once all of its options are there: what they mean together, and what is missing from the whole. Owns no option.
 
 use super::super::{Ignored, Profile, ProfileError, Remote, TlsVersion, Transport, WrapProfile};
-use super::{data_cipher, suites, Endpoint, Reader, RemoteLine};
+use super::{data_cipher, suites, Endpoint, Parser, RemoteLine};
 use crate::openvpn::digest::Digest;
 
 /// OpenVPN's port.
@@ -10,7 +10,7 @@ const USUAL_PORT: u16 = 1194;
 const CIPHER_OFFERED_BEFORE: [u32; 2] = [2, 5];
 const CIPHER_FALLBACK_BEFORE: [u32; 2] = [2, 4];
 
-impl Reader {
+impl Parser {
     /// The whole profile, where nothing is missing.
     pub(in crate::openvpn::profile) fn finish(mut self) -> Result<Profile, ProfileError> {
         let missing = |message: &str| Err(ProfileError::at(0, message));

@@ -4,7 +4,7 @@
 use super::ignored;
 
 /// What becomes of an option that is not read.
-pub(super) enum Fate {
+pub(super) enum OptionSupport {
     /// It concerns the host, logs, scripts or a server: listed, and passed over.
     Ignored,
     /// It would be passed over, and OpenVPN does not take it with these parameters: what would be right.
@@ -17,17 +17,17 @@ pub(super) enum Fate {
     Unknown(Option<&'static str>),
 }
 
-/// The fate of an option that `profile` does not read.
-pub(super) fn fate(name: &str, parameters: usize) -> Fate {
+/// How an option is supported that `profile` does not read.
+pub(super) fn support(name: &str, parameters: usize) -> OptionSupport {
     match ignored::check(name, parameters) {
-        Some(Ok(())) => return Fate::Ignored,
-        Some(Err(wrong)) => return Fate::Misused(wrong),
-        None if ignored::WINDOWS.contains(&name) => return Fate::OfWindows,
+        Some(Ok(())) => return OptionSupport::Ignored,
+        Some(Err(wrong)) => return OptionSupport::Misused(wrong),
+        None if ignored::WINDOWS.contains(&name) => return OptionSupport::OfWindows,
         None => {}
     }
     match REFUSED.iter().find(|(names, _)| names.contains(&name)) {
-        Some((_, advice)) => Fate::Refused(advice),
-        None => Fate::Unknown(nearest(name)),
+        Some((_, advice)) => OptionSupport::Refused(advice),
+        None => OptionSupport::Unknown(nearest(name)),
     }
 }
 

@@ -1,5 +1,5 @@
-//! One option after another into a profile. Owns what each option means and what is right for it; `names` has those that are not
-//! read, and `whole` what holds of all of them together.
+//! One option after another into a profile. Owns what each option means and what is right for it; `option_table` has those that are not
+//! read, and `validate` what holds of all of them together.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use rustls::CipherSuite;
 use zeroize::Zeroizing;
 
 use super::lines::{directives, Directive};
-use super::names::Fate;
+use super::option_table::OptionSupport;
 use super::{
     suites, Family, Ignored, Profile, ProfileError, Remote, Transport, VerifyName, WrapProfile, USUAL_CIPHERS,
 };
@@ -19,11 +19,11 @@ use crate::openvpn::message::push::LEAST_MTU;
 use crate::openvpn::secret::Secret;
 use crate::openvpn::wrap::{KeyDirection, StaticKey};
 
-mod whole;
+mod validate;
 
 /// A profile on its way.
 #[derive(Default)]
-pub(super) struct Reader {
+pub(super) struct Parser {
     profile: Profile,
     is_client: bool,
     endpoint: Endpoint,
@@ -65,17 +65,17 @@ struct RemoteLine {
 /// What is wrong with an option, for its line.
 type Wrong = String;
 
-impl Reader {
+impl Parser {
     /// Take one option.
     pub fn read(&mut self, mut directive: Directive) -> Result<(), ProfileError> {
         let line = directive.line;
         let at = |message: Wrong| ProfileError::at(line, message);
         let mut tolerated = false;
-        if directive.name() == "setenv" && directive.words.get(1).is_some_and(|word| word == "opt") {
+        if directive.name() == "setenv" && directive.tokens.get(1).is_some_and(|token| token == "opt") {
             // `setenv opt NAME ..`: NAME may be unknown.
-            directive.words.drain(..2);
+            directive.tokens.drain(..2);
             tolerated = true;
-            if directive.words.is_empty() {
+            if directive.tokens.is_empty() {
                 return Err(at("an option must follow `setenv opt`".into()));
             }
         }
@@ -90,15 +90,19 @@ impl Reader {
             return Ok(());
         }
         tolerated |= self.forward_compatible || self.may_be_unknown.contains(directive.name());
-        match directive.fate() {
-            Fate::Ignored => {}
-            Fate::Unknown(_) | Fate::OfWindows | Fate::Misused(_) if tolerated => {}
-            Fate::Misused(wrong) => return Err(at(wrong)),
-            Fate::OfWindows => return Err(at(of_windows(directive.name()))),
-            Fate::Refused(advice) => return Err(at(format!("`{}` is not supported: {advice}", directive.name()))),
-            Fate::Unknown(Some(known)) => return Err(at(format!("there is no such option; `{known}` is one"))),
+        match directive.support() {
+            OptionSupport::Ignored => {}
+            OptionSupport::Unknown(_) | OptionSupport::OfWindows | OptionSupport::Misused(_) if tolerated => {}
+            OptionSupport::Misused(wrong) => return Err(at(wrong)),
+            OptionSupport::OfWindows => return Err(at(of_windows(directive.name()))),
+            OptionSupport::Refused(advice) => {
+                return Err(at(format!("`{}` is not supported: {advice}", directive.name())))
+            }
+            OptionSupport::Unknown(Some(known)) => {
+                return Err(at(format!("there is no such option; `{known}` is one")))
+            }
             // The text is not repeated: it may be a line of a key that has lost its block.
-            Fate::Unknown(None) => return Err(at("this begins with no option of OpenVPN's".into())),
+            OptionSupport::Unknown(None) => return Err(at("this begins with no option of OpenVPN's".into())),
         }
         self.ignore(&directive);
         Ok(())
@@ -107,8 +111,8 @@ impl Reader {
     fn ignore(&mut self, directive: &Directive) {
         // The values of these may be secrets.
         let private = directive.block.is_some() || directive.name().starts_with("setenv");
-        let shown = if private { directive.words.len().min(2) } else { directive.words.len() };
-        self.profile.ignored.push(Ignored { line: directive.line, text: directive.words[..shown].join(" ") });
+        let shown = if private { directive.tokens.len().min(2) } else { directive.tokens.len() };
+        self.profile.ignored.push(Ignored { line: directive.line, text: directive.tokens[..shown].join(" ") });
     }
 
     /// The option is an inline block; whether it is known.
@@ -321,8 +325,8 @@ impl Reader {
             }
             ("compress", ["migrate"]) => return Err("this is a server's setting: write compress stub-v2".into()),
             ("compress" | "comp-lzo", _) => {
-                let words: Vec<&str> = directive.words.iter().map(String::as_str).collect();
-                let compression = Compression::from_option(&words).ok_or_else(|| {
+                let tokens: Vec<&str> = directive.tokens.iter().map(String::as_str).collect();
+                let compression = Compression::from_option(&tokens).ok_or_else(|| {
                     "write compress stub, stub-v2, lzo, lz4 or lz4-v2, or comp-lzo yes, no or adaptive".to_owned()
                 })?;
                 if matches!(compression, Compression::StubSwapped | Compression::StubV2) {
@@ -408,12 +412,14 @@ impl Reader {
                     let advice = "all connections share it: move it out of the block";
                     return Err(wrong(format!("`{}`: {advice}", inner.name())));
                 }
-                (name, _) => match inner.fate() {
-                    Fate::Ignored => self.ignore(&inner),
-                    Fate::Misused(problem) => return Err(wrong(problem)),
-                    Fate::OfWindows => return Err(wrong(of_windows(name))),
-                    Fate::Refused(advice) => return Err(wrong(format!("`{name}` is not supported: {advice}"))),
-                    Fate::Unknown(_) => return Err(wrong("this option may not be in a connection".into())),
+                (name, _) => match inner.support() {
+                    OptionSupport::Ignored => self.ignore(&inner),
+                    OptionSupport::Misused(problem) => return Err(wrong(problem)),
+                    OptionSupport::OfWindows => return Err(wrong(of_windows(name))),
+                    OptionSupport::Refused(advice) => {
+                        return Err(wrong(format!("`{name}` is not supported: {advice}")))
+                    }
+                    OptionSupport::Unknown(_) => return Err(wrong("this option may not be in a connection".into())),
                 },
             }
         }
@@ -503,14 +509,14 @@ fn data_cipher(name: &str) -> Result<DataCipher, Wrong> {
 /// `A:B:?C:DEFAULT`; one after a question mark may be unknown.
 fn data_ciphers(list: &str) -> Result<Vec<DataCipher>, Wrong> {
     let mut found = Vec::new();
-    for word in list.split(':').filter(|word| !word.is_empty()) {
-        if word == "DEFAULT" {
+    for token in list.split(':').filter(|token| !token.is_empty()) {
+        if token == "DEFAULT" {
             found.extend(USUAL_CIPHERS);
             continue;
         }
-        match word.strip_prefix('?') {
+        match token.strip_prefix('?') {
             Some(optional) => found.extend(DataCipher::from_name(optional)),
-            None => found.push(data_cipher(word)?),
+            None => found.push(data_cipher(token)?),
         }
     }
     if found.is_empty() {

@@ -1,4 +1,4 @@
-//! A client's clocks: how long a negotiation may take, when to ask for options again, keepalives, the server's silence, and when
+//! A client's timers: how long a negotiation may take, when to ask for options again, keepalives, the server's silence, and when
 //! keys are replaced. Owns what happens as each of them runs out, and which is next.
 
 use super::{Client, Stage, PING, SECOND_NS};
@@ -8,28 +8,28 @@ use crate::openvpn::config::Silence;
 const REQUEST_NS: u64 = 5 * SECOND_NS;
 
 impl Client {
-    pub(super) fn look_at_clocks(&mut self, now_ns: u64) {
+    pub(super) fn check_timers(&mut self, now_ns: u64) {
         if matches!(self.stage, Stage::Failed | Stage::Left) {
             return;
         }
         self.session.expire(now_ns);
         if now_ns >= self.window_end_ns() {
             match self.stage {
-                Stage::Up => self.renewal_overdue(now_ns),
-                _ => self.fail(self.stuck_at(), self.window_told(now_ns)),
+                Stage::Up => self.on_renewal_timeout(now_ns),
+                _ => self.fail(self.stuck_at(), self.window_end_reason(now_ns)),
             }
             return;
         }
         if now_ns >= self.request_at_ns() {
-            self.session.current().say("PUSH_REQUEST");
+            self.session.current().send_message("PUSH_REQUEST");
             self.request_at_ns = now_ns.saturating_add(REQUEST_NS);
         }
         if self.stage == Stage::Up {
-            self.look_at_idleness(now_ns);
+            self.check_idle(now_ns);
         }
     }
 
-    fn look_at_idleness(&mut self, now_ns: u64) {
+    fn check_idle(&mut self, now_ns: u64) {
         if now_ns >= self.silence_end_ns() {
             let name = match self.silence() {
                 Some(Silence::Exit(_)) => "ping_exit",
@@ -46,8 +46,8 @@ impl Client {
         }
     }
 
-    /// The next clock to run out, ns; `u64::MAX`: none.
-    pub(super) fn next_clock_ns(&self) -> u64 {
+    /// The next timer to run out, ns; `u64::MAX`: none.
+    pub(super) fn next_timer_ns(&self) -> u64 {
         let own_ns = match self.stage {
             Stage::Failed => return u64::MAX,
             // Who has left waits for nobody's answer but the acknowledgement of the farewell.
@@ -65,18 +65,18 @@ impl Client {
     fn window_end_ns(&self) -> u64 {
         let is_open = self.session.negotiation().is_open();
         let negotiation_ns = if is_open { u64::MAX } else { self.window_end_ns };
-        let keys_end_ns = self.rejoin.as_ref().map_or(u64::MAX, |rejoin| rejoin.keys_end_ns);
+        let keys_end_ns = self.fallback.as_ref().map_or(u64::MAX, |fallback| fallback.keys_end_ns);
         let end_ns = negotiation_ns.min(keys_end_ns);
         if !self.is_pushing() {
             return end_ns;
         }
         // More time for the answer is no more time for silence.
-        let silence_ns = self.heard_at_ns.saturating_add(self.config.hand_window_ns);
+        let silence_ns = self.last_received_ns.saturating_add(self.config.hand_window_ns);
         end_ns.min(self.push_end_ns).min(silence_ns)
     }
 
     /// What has ended the waiting, and how long that was.
-    pub(super) fn window_told(&self, now_ns: u64) -> String {
+    pub(super) fn window_end_reason(&self, now_ns: u64) -> String {
         let window_ns = self.config.hand_window_ns;
         let window_s = window_ns / SECOND_NS;
         let given_ns = self.push_end_ns.saturating_sub(self.keys_at_ns);
@@ -104,7 +104,7 @@ impl Client {
     }
 
     fn renewal_at_ns(&self) -> u64 {
-        if self.session.negotiation().is_open() && self.rejoin.is_none() {
+        if self.session.negotiation().is_open() && self.fallback.is_none() {
             self.renewal.due_ns()
         } else {
             u64::MAX
@@ -119,7 +119,9 @@ impl Client {
     fn silence_end_ns(&self) -> u64 {
         match self.silence() {
             None | Some(Silence::Restart(0) | Silence::Exit(0)) => u64::MAX,
-            Some(Silence::Restart(s) | Silence::Exit(s)) => self.heard_at_ns.saturating_add(u64::from(s) * SECOND_NS),
+            Some(Silence::Restart(s) | Silence::Exit(s)) => {
+                self.last_received_ns.saturating_add(u64::from(s) * SECOND_NS)
+            }
         }
     }
 

@@ -2,13 +2,13 @@
 //! backslashes, comments. It knows no option.
 
 /// The longest word that OpenVPN takes, bytes.
-pub const LONGEST_WORD: usize = 255;
+pub const LONGEST_TOKEN: usize = 255;
 /// The most words that OpenVPN takes on a line.
-pub const MOST_WORDS: usize = 16;
+pub const MOST_TOKENS: usize = 16;
 
-/// A line that cannot be split.
+/// Why a line cannot be split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WordsError {
+pub enum TokenizeError {
     /// A quote that is never closed.
     #[error("a quotation mark ({0}) is not closed")]
     OpenQuote(char),
@@ -18,17 +18,17 @@ pub enum WordsError {
     )]
     Backslash,
     /// A word that OpenVPN would refuse too.
-    #[error("a word of more than {LONGEST_WORD} bytes")]
-    LongWord,
+    #[error("a word of more than {LONGEST_TOKEN} bytes")]
+    LongToken,
     /// Too many words.
-    #[error("more than {MOST_WORDS} words")]
-    ManyWords,
+    #[error("more than {MOST_TOKENS} words")]
+    ManyTokens,
 }
 
 #[derive(Clone, Copy, PartialEq)]
 enum State {
     Between,
-    Bare,
+    Unquoted,
     Quoted,
     SingleQuoted,
 }
@@ -37,9 +37,9 @@ enum State {
 ///
 /// # Errors
 /// The line is not one that OpenVPN would take.
-pub fn words(line: &str) -> Result<Vec<String>, WordsError> {
-    let mut words = Vec::new();
-    let mut word = String::new();
+pub fn tokenize(line: &str) -> Result<Vec<String>, TokenizeError> {
+    let mut tokens = Vec::new();
+    let mut token = String::new();
     let mut state = State::Between;
     let mut escaped = false;
     for letter in line.chars() {
@@ -53,7 +53,7 @@ pub fn words(line: &str) -> Result<Vec<String>, WordsError> {
                 escaped = false;
                 continue;
             }
-            State::Between if matches!(letter, '#' | ';') => return Ok(words),
+            State::Between if matches!(letter, '#' | ';') => return Ok(tokens),
             State::Between if !escaped && letter == '"' => {
                 state = State::Quoted;
                 continue;
@@ -63,41 +63,41 @@ pub fn words(line: &str) -> Result<Vec<String>, WordsError> {
                 continue;
             }
             State::Between => {
-                state = State::Bare;
+                state = State::Unquoted;
                 false
             }
-            State::Bare => !escaped && is_space(letter),
+            State::Unquoted => !escaped && is_space(letter),
             State::Quoted => !escaped && letter == '"',
             State::SingleQuoted => letter == '\'',
         };
         if ends {
             state = State::Between;
-            finish(&mut words, &mut word)?;
+            finish(&mut tokens, &mut token)?;
         } else {
             if escaped && !(matches!(letter, '\\' | '"') || is_space(letter)) {
-                return Err(WordsError::Backslash);
+                return Err(TokenizeError::Backslash);
             }
-            word.push(letter);
-            if word.len() > LONGEST_WORD {
-                return Err(WordsError::LongWord);
+            token.push(letter);
+            if token.len() > LONGEST_TOKEN {
+                return Err(TokenizeError::LongToken);
             }
         }
         escaped = false;
     }
     match state {
-        State::Quoted => Err(WordsError::OpenQuote('"')),
-        State::SingleQuoted => Err(WordsError::OpenQuote('\'')),
-        State::Bare if escaped => Err(WordsError::Backslash),
-        State::Bare => finish(&mut words, &mut word).map(|()| words),
-        State::Between => Ok(words),
+        State::Quoted => Err(TokenizeError::OpenQuote('"')),
+        State::SingleQuoted => Err(TokenizeError::OpenQuote('\'')),
+        State::Unquoted if escaped => Err(TokenizeError::Backslash),
+        State::Unquoted => finish(&mut tokens, &mut token).map(|()| tokens),
+        State::Between => Ok(tokens),
     }
 }
 
-fn finish(words: &mut Vec<String>, word: &mut String) -> Result<(), WordsError> {
-    if words.len() == MOST_WORDS {
-        return Err(WordsError::ManyWords);
+fn finish(tokens: &mut Vec<String>, token: &mut String) -> Result<(), TokenizeError> {
+    if tokens.len() == MOST_TOKENS {
+        return Err(TokenizeError::ManyTokens);
     }
-    words.push(std::mem::take(word));
+    tokens.push(std::mem::take(token));
     Ok(())
 }
 
@@ -126,27 +126,27 @@ mod tests {
             ("one \\# a comment all the same", &["one"]),
             ("one \\ two", &["one", "two"]),
         ] {
-            assert_eq!(words(line), Ok(expected.iter().map(ToString::to_string).collect()), "{line}");
+            assert_eq!(tokenize(line), Ok(expected.iter().map(ToString::to_string).collect()), "{line}");
         }
-        assert_eq!(words("a \"b"), Err(WordsError::OpenQuote('"')));
-        assert_eq!(words("a 'b"), Err(WordsError::OpenQuote('\'')));
-        assert_eq!(words(r"a C:\key"), Err(WordsError::Backslash));
-        assert_eq!(words("a b\\"), Err(WordsError::Backslash));
-        assert_eq!(words(&"x".repeat(256)), Err(WordsError::LongWord));
-        assert_eq!(words(&"x ".repeat(17)), Err(WordsError::ManyWords));
+        assert_eq!(tokenize("a \"b"), Err(TokenizeError::OpenQuote('"')));
+        assert_eq!(tokenize("a 'b"), Err(TokenizeError::OpenQuote('\'')));
+        assert_eq!(tokenize(r"a C:\key"), Err(TokenizeError::Backslash));
+        assert_eq!(tokenize("a b\\"), Err(TokenizeError::Backslash));
+        assert_eq!(tokenize(&"x".repeat(256)), Err(TokenizeError::LongToken));
+        assert_eq!(tokenize(&"x ".repeat(17)), Err(TokenizeError::ManyTokens));
     }
 
     proptest! {
         #[test]
-        fn quoted_words_come_back(given in proptest::collection::vec("[^\u{0}]{0,40}", 0..16)) {
+        fn quoted_words_come_back(inputs in proptest::collection::vec("[^\u{0}]{0,40}", 0..16)) {
             let line: Vec<String> =
-                given.iter().map(|word| format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\""))).collect();
-            prop_assert_eq!(words(&line.join(" ")), Ok(given));
+                inputs.iter().map(|token| format!("\"{}\"", token.replace('\\', "\\\\").replace('"', "\\\""))).collect();
+            prop_assert_eq!(tokenize(&line.join(" ")), Ok(inputs));
         }
 
         #[test]
         fn any_text_is_split_or_refused(line in any::<String>()) {
-            let _ = words(&line).map(|found| assert!(found.len() <= MOST_WORDS));
+            let _ = tokenize(&line).map(|tokens| assert!(tokens.len() <= MOST_TOKENS));
         }
     }
 }
