@@ -1,8 +1,8 @@
-//! Packets and datagrams from anybody: joined, cut, decrypted or dropped and counted, never trusted.
+//! Packets and datagrams from anybody: coalesced, segmented, decrypted or dropped and counted, never trusted.
 
 use std::net::SocketAddr;
 
-use leadline_tunnel::offload::{Cutter, Joiner, FRAME_MAX_BYTES};
+use leadline_tunnel::offload::{Coalescer, Segmenter, FRAME_MAX_BYTES};
 use leadline_tunnel::wireguard::{Machine, Output, PeerConfig, PrivateKey};
 
 /// What is handed random bytes, and must not panic.
@@ -11,33 +11,33 @@ pub type Target = fn(&[u8]);
 /// The targets by their names.
 pub const TARGETS: [(&str, Target); 2] = [("tunnel_offload", offload), ("tunnel_wireguard", wireguard)];
 
-/// Packets, each behind its length in two bytes: joined, and what comes of it cut again; and the bytes as one frame.
+/// Packets, each behind its length in two bytes: coalesced, and what comes of it segmented again; and the bytes as one frame.
 pub fn offload(data: &[u8]) {
-    let (mut joiner, mut cutter) = (Joiner::new(), Cutter::new());
+    let (mut coalescer, mut segmenter) = (Coalescer::new(), Segmenter::new());
     let mut frame = data.to_vec();
-    cutter.cut(&mut frame, |packet| assert!(packet.len() <= data.len()));
-    let mut joined = 0;
-    let mut take = |joiner: &mut Joiner, joined: &mut usize| {
-        if let Some((frame, packets)) = joiner.take() {
-            assert!(frame.len() <= FRAME_MAX_BYTES && packets == *joined);
-            let mut cut = 0;
-            let sound = cutter.cut(&mut frame.to_vec(), |_| cut += 1);
-            assert!(sound && cut == packets, "{cut} packets out of {packets}");
+    segmenter.segment(&mut frame, |packet| assert!(packet.len() <= data.len()));
+    let mut coalesced = 0;
+    let mut take = |coalescer: &mut Coalescer, coalesced: &mut usize| {
+        if let Some((frame, packets)) = coalescer.take() {
+            assert!(frame.len() <= FRAME_MAX_BYTES && packets == *coalesced);
+            let mut segments = 0;
+            let sound = segmenter.segment(&mut frame.to_vec(), |_| segments += 1);
+            assert!(sound && segments == packets, "{segments} packets out of {packets}");
         }
-        *joined = 0;
+        *coalesced = 0;
     };
     let mut rest = data;
     while let Some((length, after)) = rest.split_first_chunk::<2>() {
         let length = usize::from(u16::from_be_bytes(*length)) % 2048;
         let (packet, after) = after.split_at(after.len().min(length));
         rest = after;
-        if !joiner.push(packet) {
-            take(&mut joiner, &mut joined);
-            assert!(joiner.push(packet), "an empty joiner takes any packet");
+        if !coalescer.push(packet) {
+            take(&mut coalescer, &mut coalesced);
+            assert!(coalescer.push(packet), "an empty coalescer takes any packet");
         }
-        joined += 1;
+        coalesced += 1;
     }
-    take(&mut joiner, &mut joined);
+    take(&mut coalescer, &mut coalesced);
 }
 
 /// Datagrams, each behind its length in two bytes, to an interface with one peer.

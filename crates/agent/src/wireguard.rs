@@ -8,9 +8,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use leadline_sys::poll::{Interest, Poll};
-use leadline_sys::tun::{Carrier, Tun, TRAIN_MAX_BYTES, TRAIN_MAX_DATAGRAMS};
+use leadline_sys::tun::{GsoSocket, Tun, GSO_MAX_BYTES, GSO_MAX_DATAGRAMS};
 use leadline_sys::{clock, net, process};
-use leadline_tunnel::offload::{Cutter, Joiner};
+use leadline_tunnel::offload::{Coalescer, Segmenter};
 use leadline_tunnel::wireguard::{Config, ConfigError, Machine, Output, SetupError};
 
 /// Reads from one side before the other gets its turn. With offloads a read brings up to 64 KiB.
@@ -98,9 +98,9 @@ fn set_up_device(config: &Config) -> Result<Tun, WireguardError> {
     Ok(tun)
 }
 
-fn bind(config: &Config) -> Result<Carrier, WireguardError> {
+fn bind(config: &Config) -> Result<GsoSocket, WireguardError> {
     let at = SocketAddr::new(config.listen_address, config.listen_port.unwrap_or(0));
-    Carrier::bind(at, config.offloads).map_err(during(format!("listening on UDP {at}")))
+    GsoSocket::bind(at, config.offloads).map_err(during(format!("listening on UDP {at}")))
 }
 
 fn during(what: impl Into<String>) -> impl FnOnce(io::Error) -> WireguardError {
@@ -112,13 +112,13 @@ fn during(what: impl Into<String>) -> impl FnOnce(io::Error) -> WireguardError {
 struct Link {
     machine: Machine,
     tun: Tun,
-    carrier: Carrier,
+    gso_socket: GsoSocket,
     /// Makes ordinary packets of what the device hands over.
-    cutter: Cutter,
+    segmenter: Segmenter,
     /// Datagrams on their way out.
     outbox: Outbox,
     /// Packets on their way to the device.
-    joiner: Joiner,
+    coalescer: Coalescer,
     /// Where the machine decrypts to.
     space: Box<[u8]>,
     refused: Refused,
@@ -133,14 +133,14 @@ struct Refused {
 }
 
 impl Link {
-    fn new(machine: Machine, tun: Tun, carrier: Carrier) -> Self {
+    fn new(machine: Machine, tun: Tun, gso_socket: GsoSocket) -> Self {
         Self {
             machine,
             tun,
-            carrier,
-            cutter: Cutter::new(),
+            gso_socket,
+            segmenter: Segmenter::new(),
             outbox: Outbox::new(),
-            joiner: Joiner::new(),
+            coalescer: Coalescer::new(),
             space: vec![0; SPACE_BYTES].into_boxed_slice(),
             refused: Refused::default(),
         }
@@ -148,17 +148,17 @@ impl Link {
 
     fn carry(&mut self) -> io::Result<()> {
         const TUN: u64 = 0;
-        const CARRIER: u64 = 1;
+        const SOCKET: u64 = 1;
         let mut poll = Poll::new(2)?;
         poll.add(&self.tun, TUN, Interest::Read)?;
-        poll.add(self.carrier.socket(), CARRIER, Interest::Read)?;
+        poll.add(self.gso_socket.socket(), SOCKET, Interest::Read)?;
         let mut input = vec![0; SPACE_BYTES].into_boxed_slice();
         while !process::termination_asked() {
             let until_ns = self.settle();
             let (mut packets, mut datagrams) = (false, false);
             for ready in poll.wait(Some(until_ns))? {
                 packets |= ready.token == TUN;
-                datagrams |= ready.token == CARRIER;
+                datagrams |= ready.token == SOCKET;
             }
             if datagrams {
                 self.take_datagrams(&mut input);
@@ -172,37 +172,37 @@ impl Link {
 
     /// From the host to the peers.
     fn take_packets(&mut self, input: &mut [u8]) {
-        let Self { machine, tun, carrier, cutter, outbox, refused, .. } = self;
+        let Self { machine, tun, gso_socket, segmenter, outbox, refused, .. } = self;
         let mut each = |packet: &[u8]| {
             if let Output::Send { to, datagram } = machine.handle_packet(packet, outbox.tail()) {
                 let bytes = datagram.len();
-                refused.datagrams += outbox.keep(to, bytes, carrier);
+                refused.datagrams += outbox.keep(to, bytes, gso_socket);
             }
         };
         for _ in 0..BURST {
             let Ok(length) = tun.read(input) else { break };
             if !tun.offloads() {
                 each(&input[..length]);
-            } else if !cutter.cut(&mut input[..length], &mut each) {
+            } else if !segmenter.segment(&mut input[..length], &mut each) {
                 refused.frames += 1;
             }
         }
-        refused.datagrams += outbox.flush(carrier);
+        refused.datagrams += outbox.flush(gso_socket);
     }
 
     /// From the peers to the host.
     fn take_datagrams(&mut self, input: &mut [u8]) {
         for _ in 0..BURST {
-            let Ok(train) = self.carrier.receive(input) else { break };
+            let Ok(batch) = self.gso_socket.receive(input) else { break };
             // An empty datagram is one too: it is for the machine to count.
-            let step = train.datagram_bytes.max(1);
-            for start in (0..train.bytes.max(1)).step_by(step) {
-                let datagram = &input[start..(start + step).min(train.bytes)];
-                self.take_datagram(train.from, datagram);
+            let step = batch.datagram_bytes.max(1);
+            for start in (0..batch.bytes.max(1)).step_by(step) {
+                let datagram = &input[start..(start + step).min(batch.bytes)];
+                self.take_datagram(batch.from, datagram);
             }
         }
-        self.refused.packets += write_joined(&mut self.joiner, &self.tun);
-        self.refused.datagrams += self.outbox.flush(&mut self.carrier);
+        self.refused.packets += write_coalesced(&mut self.coalescer, &self.tun);
+        self.refused.datagrams += self.outbox.flush(&mut self.gso_socket);
     }
 
     fn take_datagram(&mut self, from: SocketAddr, datagram: &[u8]) {
@@ -210,15 +210,15 @@ impl Link {
             Output::Send { to, datagram } => {
                 let bytes = datagram.len();
                 self.outbox.tail()[..bytes].copy_from_slice(datagram);
-                self.refused.datagrams += self.outbox.keep(to, bytes, &mut self.carrier);
+                self.refused.datagrams += self.outbox.keep(to, bytes, &mut self.gso_socket);
             }
             Output::Deliver { packet } if !self.tun.offloads() => {
                 self.refused.packets += u64::from(self.tun.write(packet).is_err());
             }
             Output::Deliver { packet } => {
-                if !self.joiner.push(packet) {
-                    self.refused.packets += write_joined(&mut self.joiner, &self.tun);
-                    self.joiner.push(packet);
+                if !self.coalescer.push(packet) {
+                    self.refused.packets += write_coalesced(&mut self.coalescer, &self.tun);
+                    self.coalescer.push(packet);
                 }
             }
             Output::Nothing | Output::Wait { .. } => {}
@@ -231,10 +231,10 @@ impl Link {
             match self.machine.poll(clock::monotonic_ns(), self.outbox.tail()) {
                 Output::Send { to, datagram } => {
                     let bytes = datagram.len();
-                    self.refused.datagrams += self.outbox.keep(to, bytes, &mut self.carrier);
+                    self.refused.datagrams += self.outbox.keep(to, bytes, &mut self.gso_socket);
                 }
                 Output::Wait { until_ns } => {
-                    self.refused.datagrams += self.outbox.flush(&mut self.carrier);
+                    self.refused.datagrams += self.outbox.flush(&mut self.gso_socket);
                     return until_ns;
                 }
                 Output::Deliver { .. } | Output::Nothing => {}
@@ -250,21 +250,21 @@ impl Link {
             "refused_datagrams": self.refused.datagrams,
             "refused_packets": self.refused.packets,
             "refused_frames": self.refused.frames,
-            "receive_drops": net::receive_drops(self.carrier.socket()),
+            "receive_drops": net::receive_drops(self.gso_socket.socket()),
         });
         eprintln!("{counters}");
     }
 }
 
-/// Writes what was joined; returns how many packets the host did not take.
-fn write_joined(joiner: &mut Joiner, tun: &Tun) -> u64 {
-    match joiner.take() {
+/// Writes what was coalesced; returns how many packets the host did not take.
+fn write_coalesced(coalescer: &mut Coalescer, tun: &Tun) -> u64 {
+    match coalescer.take() {
         Some((frame, packets)) if tun.write(frame).is_err() => packets as u64,
         _ => 0,
     }
 }
 
-/// Datagrams to one peer, gathered into a train of equal lengths. They are written in place: the machine encrypts into `tail`.
+/// Datagrams to one peer, gathered into a batch of equal lengths. They are written in place: the machine encrypts into `tail`.
 struct Outbox {
     bytes: Box<[u8]>,
     used: usize,
@@ -276,7 +276,7 @@ struct Outbox {
 impl Outbox {
     fn new() -> Self {
         let nobody = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
-        let bytes = vec![0; TRAIN_MAX_BYTES + SPACE_BYTES].into_boxed_slice();
+        let bytes = vec![0; GSO_MAX_BYTES + SPACE_BYTES].into_boxed_slice();
         Self { bytes, used: 0, to: nobody, datagram_bytes: 0, count: 0 }
     }
 
@@ -287,17 +287,17 @@ impl Outbox {
 
     /// Keeps the datagram that was written to `tail`, and sends those before it if it cannot go with them. Returns how many the
     /// system did not take.
-    fn keep(&mut self, to: SocketAddr, bytes: usize, carrier: &mut Carrier) -> u64 {
-        // Only the last datagram of a train may be shorter.
+    fn keep(&mut self, to: SocketAddr, bytes: usize, gso_socket: &mut GsoSocket) -> u64 {
+        // Only the last datagram of a batch may be shorter.
         let fits = self.to == to
             && bytes <= self.datagram_bytes
             && self.used == self.count * self.datagram_bytes
-            && self.count < TRAIN_MAX_DATAGRAMS
-            && self.used + bytes <= TRAIN_MAX_BYTES;
+            && self.count < GSO_MAX_DATAGRAMS
+            && self.used + bytes <= GSO_MAX_BYTES;
         let mut refused = 0;
         if self.count > 0 && !fits {
             let start = self.used;
-            refused = self.flush(carrier);
+            refused = self.flush(gso_socket);
             self.bytes.copy_within(start..start + bytes, 0);
         }
         if self.count == 0 {
@@ -309,11 +309,11 @@ impl Outbox {
     }
 
     /// Sends what is there. Returns how many datagrams the system did not take.
-    fn flush(&mut self, carrier: &mut Carrier) -> u64 {
+    fn flush(&mut self, gso_socket: &mut GsoSocket) -> u64 {
         if self.count == 0 {
             return 0;
         }
-        let refused = carrier.send(self.to, &self.bytes[..self.used], self.datagram_bytes);
+        let refused = gso_socket.send(self.to, &self.bytes[..self.used], self.datagram_bytes);
         (self.used, self.count) = (0, 0);
         refused
     }
@@ -323,22 +323,22 @@ impl Outbox {
 mod tests {
     use super::*;
 
-    /// What a carrier bound to loopback receives, as lengths of datagrams.
-    fn received(carrier: &Carrier, count: usize) -> Vec<usize> {
+    /// What a socket bound to loopback receives, as lengths of datagrams.
+    fn received(gso_socket: &GsoSocket, count: usize) -> Vec<usize> {
         let mut space = vec![0; SPACE_BYTES];
         let mut lengths = Vec::new();
         while lengths.len() < count {
-            let train = carrier.receive(&mut space).unwrap();
-            lengths.extend(space[..train.bytes].chunks(train.datagram_bytes).map(<[u8]>::len));
+            let batch = gso_socket.receive(&mut space).unwrap();
+            lengths.extend(space[..batch.bytes].chunks(batch.datagram_bytes).map(<[u8]>::len));
         }
         lengths
     }
 
     #[test]
     fn the_outbox_keeps_order_and_lengths() {
-        let bind = || Carrier::bind("127.0.0.1:0".parse().unwrap(), true).unwrap();
+        let bind = || GsoSocket::bind("127.0.0.1:0".parse().unwrap(), true).unwrap();
         let (mut from, first, second) = (bind(), bind(), bind());
-        let at = |carrier: &Carrier| carrier.socket().local_addr().unwrap();
+        let at = |gso_socket: &GsoSocket| gso_socket.socket().local_addr().unwrap();
         let mut outbox = Outbox::new();
         let mut expected = Vec::new();
         for (number, bytes) in [500, 500, 300, 300, 700].into_iter().chain([900; 100]).enumerate() {

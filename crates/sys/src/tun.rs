@@ -2,7 +2,7 @@
 //! program is run, and no routes are set beyond those that come with an address. The device is gone when its descriptor is closed.
 #![allow(unsafe_code)]
 
-mod carrier;
+mod gso_socket;
 mod netlink;
 
 use std::fs::{File, OpenOptions};
@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-pub use carrier::{Carrier, Train, TRAIN_MAX_BYTES, TRAIN_MAX_DATAGRAMS};
+pub use gso_socket::{GsoBatch, GsoSocket, GSO_MAX_BYTES, GSO_MAX_DATAGRAMS};
 
 /// A TUN device of our own: a network interface whose wire is this file.
 #[derive(Debug)]

@@ -13,11 +13,11 @@ const ECN: u8 = 0x80;
 pub struct Header {
     /// Only the pseudo-header is in the checksum field so far.
     pub needs_checksum: bool,
-    /// Whether and into what the packet is to be cut.
+    /// Whether and into what the packet is to be segmented.
     pub kind: Kind,
     /// Bytes of all headers; a hint only.
     pub headers_bytes: u16,
-    /// Payload bytes of each packet that is cut from it.
+    /// Payload bytes of each packet that is segmented from it.
     pub segment_bytes: u16,
     /// Where the transport header starts.
     pub checksum_start: u16,
@@ -25,7 +25,7 @@ pub struct Header {
     pub checksum_offset: u16,
 }
 
-/// What a packet is to be cut into (`VIRTIO_NET_HDR_GSO_*`).
+/// What a packet is to be segmented into (`VIRTIO_NET_HDR_GSO_*`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Kind {
     /// Nothing: it is an ordinary packet.

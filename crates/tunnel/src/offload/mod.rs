@@ -1,15 +1,15 @@
-//! What a TUN device with offloads trades in: TCP and UDP packets of up to 64 KiB that are yet to be cut, with checksums yet to be
-//! filled in, behind a `virtio_net_hdr` (VIRTIO 1.2, section 5.1.6). `Cutter` makes ordinary packets of one, `Joiner` makes one of
+//! What a TUN device with offloads trades in: TCP and UDP packets of up to 64 KiB that are yet to be segmented, with checksums yet to be
+//! filled in, behind a `virtio_net_hdr` (VIRTIO 1.2, section 5.1.6). `Segmenter` makes ordinary packets of one, `Coalescer` makes one of
 //! ordinary packets, so that the kernel's cost per packet is paid once for dozens. Pure bytes; anything odd passes as it is.
 
 pub(crate) mod checksum;
-mod cut;
+mod coalesce;
 mod header;
-mod join;
+mod segment;
 
-pub use cut::Cutter;
+pub use coalesce::Coalescer;
 pub use header::{Header, HEADER_BYTES};
-pub use join::Joiner;
+pub use segment::Segmenter;
 
 /// The largest IP packet.
 pub const PACKET_MAX_BYTES: usize = 65_535;

@@ -34,7 +34,7 @@ fn tcp(six: bool, sequence: u32, flags: u8, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// A flow's packets; identifications stay 0 so that they compare equal after cutting only in IPv6.
+/// A flow's packets; identifications stay 0 so that they compare equal after segmentation only in IPv6.
 fn flow(six: bool, mut sequence: u32, payloads: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut packets = Vec::new();
     for (number, payload) in payloads.iter().enumerate() {
@@ -45,24 +45,24 @@ fn flow(six: bool, mut sequence: u32, payloads: &[Vec<u8>]) -> Vec<Vec<u8>> {
     packets
 }
 
-fn join_all(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    let mut joiner = Joiner::new();
+fn coalesce_all(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut coalescer = Coalescer::new();
     let mut frames = Vec::new();
     for packet in packets {
-        if !joiner.push(packet) {
-            frames.extend(joiner.take().map(|(frame, _)| frame.to_vec()));
-            assert!(joiner.push(packet));
+        if !coalescer.push(packet) {
+            frames.extend(coalescer.take().map(|(frame, _)| frame.to_vec()));
+            assert!(coalescer.push(packet));
         }
     }
-    frames.extend(joiner.take().map(|(frame, _)| frame.to_vec()));
+    frames.extend(coalescer.take().map(|(frame, _)| frame.to_vec()));
     frames
 }
 
-fn cut_all(frames: &mut [Vec<u8>]) -> Vec<Vec<u8>> {
-    let mut cutter = Cutter::new();
+fn segment_all(frames: &mut [Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut segmenter = Segmenter::new();
     let mut packets = Vec::new();
     for frame in frames {
-        assert!(cutter.cut(frame, |packet| packets.push(packet.to_vec())));
+        assert!(segmenter.segment(frame, |packet| packets.push(packet.to_vec())));
     }
     packets
 }
@@ -82,30 +82,30 @@ fn a_flow_becomes_one_frame_and_the_same_packets_again() {
     for six in [false, true] {
         let payloads: Vec<Vec<u8>> = (0..40u8).map(|n| vec![n; 1368]).chain(std::iter::once(vec![9; 100])).collect();
         let packets = flow(six, u32::MAX - 5000, &payloads);
-        let mut frames = join_all(&packets);
+        let mut frames = coalesce_all(&packets);
         assert_eq!(frames.len(), 1);
         let (header, _) = Header::split(&mut frames[0]).unwrap();
         assert_eq!((header.segment_bytes, header.needs_checksum), (1368, true));
         assert_eq!(header.kind, if six { Kind::TcpV6 } else { Kind::TcpV4 });
-        assert_eq!(without_id(cut_all(&mut frames)), packets);
+        assert_eq!(without_id(segment_all(&mut frames)), packets);
     }
 }
 
 #[test]
 fn no_frame_is_larger_than_a_packet_may_be() {
     let packets = flow(false, 1, &vec![vec![1; 1368]; 120]);
-    let mut frames = join_all(&packets);
+    let mut frames = coalesce_all(&packets);
     assert_eq!(frames.len(), 3);
     assert!(frames.iter().all(|frame| frame.len() <= HEADER_BYTES + PACKET_MAX_BYTES));
-    let cut = cut_all(&mut frames);
-    assert_eq!(cut.len(), 120);
+    let segments = segment_all(&mut frames);
+    assert_eq!(segments.len(), 120);
 }
 
 #[test]
 fn what_differs_is_not_joined() {
     let first = tcp(false, 1000, flag::ACK, &[1; 500]);
     let next = tcp(false, 1500, flag::ACK, &[2; 500]);
-    assert_eq!(join_all(&[first.clone(), next.clone()]).len(), 1);
+    assert_eq!(coalesce_all(&[first.clone(), next.clone()]).len(), 1);
     // A gap, more payload, FIN, another acknowledgement, a wrong checksum; and nothing follows PSH or a short packet.
     let mut wrong = next.clone();
     *wrong.last_mut().unwrap() ^= 1;
@@ -117,12 +117,12 @@ fn what_differs_is_not_joined() {
         tcp(false, 1500, flag::ACK, b""),
         wrong,
     ] {
-        assert_eq!(join_all(&[first.clone(), other]).len(), 2);
+        assert_eq!(coalesce_all(&[first.clone(), other]).len(), 2);
     }
     let short = tcp(false, 1500, flag::ACK, &[2; 400]);
-    assert_eq!(join_all(&[first.clone(), short, tcp(false, 1900, flag::ACK, &[3; 400])]).len(), 2);
+    assert_eq!(coalesce_all(&[first.clone(), short, tcp(false, 1900, flag::ACK, &[3; 400])]).len(), 2);
     let pushed = tcp(false, 1000, flag::ACK | flag::PSH, &[1; 500]);
-    assert_eq!(join_all(&[pushed, next]).len(), 2);
+    assert_eq!(coalesce_all(&[pushed, next]).len(), 2);
 }
 
 #[test]
@@ -142,13 +142,13 @@ fn udp_is_cut_with_lengths_and_checksums() {
     };
     let mut frame = header.bytes().to_vec();
     frame.extend_from_slice(&packet);
-    let packets = cut_all(&mut [frame]);
+    let packets = segment_all(&mut [frame]);
     assert_eq!(packets.iter().map(Vec::len).collect::<Vec<_>>(), [128, 128, 78]);
-    for (number, cut) in packets.iter().enumerate() {
-        assert_eq!(usize::from(u16_at(cut, 24)), cut.len() - 20);
-        assert_eq!(cut[28..], packet[28 + number * 100..][..cut.len() - 28]);
-        let pseudo = checksum::pseudo_header(cut, protocol::UDP, cut.len() - 20);
-        assert_eq!(checksum::finish(pseudo + checksum::sum(&cut[20..])), 0);
+    for (number, segment) in packets.iter().enumerate() {
+        assert_eq!(usize::from(u16_at(segment, 24)), segment.len() - 20);
+        assert_eq!(segment[28..], packet[28 + number * 100..][..segment.len() - 28]);
+        let pseudo = checksum::pseudo_header(segment, protocol::UDP, segment.len() - 20);
+        assert_eq!(checksum::finish(pseudo + checksum::sum(&segment[20..])), 0);
     }
 }
 
@@ -161,7 +161,7 @@ fn a_missing_checksum_is_filled_in() {
     let header = Header { needs_checksum: true, checksum_start: 20, checksum_offset: 16, ..Header::default() };
     let mut frame = header.bytes().to_vec();
     frame.extend_from_slice(&partial);
-    assert_eq!(cut_all(&mut [frame]), [whole]);
+    assert_eq!(segment_all(&mut [frame]), [whole]);
 }
 
 proptest! {
@@ -179,7 +179,7 @@ proptest! {
             .map(|length| (0..if equal { lengths[0] } else { *length }).map(|n| n as u8).collect())
             .collect();
         let packets = flow(six, sequence, &payloads);
-        prop_assert_eq!(without_id(cut_all(&mut join_all(&packets))), packets);
+        prop_assert_eq!(without_id(segment_all(&mut coalesce_all(&packets))), packets);
     }
 
     #[test]
@@ -197,7 +197,7 @@ proptest! {
             frame[6..8].copy_from_slice(&start.to_ne_bytes());
             frame[HEADER_BYTES] = version;
         }
-        Cutter::new().cut(&mut frame, |packet| assert!(!packet.is_empty() || kind == 0));
+        Segmenter::new().segment(&mut frame, |packet| assert!(!packet.is_empty() || kind == 0));
     }
 
     #[test]
@@ -209,10 +209,10 @@ proptest! {
         let first = tcp(false, 1000, flag::ACK, &[1; 50]);
         let mut second = tcp(false, 1050, flag::ACK, &[2; 50]);
         second[place.index(102)] ^= 1 << bit;
-        let whole = join_all(&[first.clone(), second.clone()]);
+        let whole = coalesce_all(&[first.clone(), second.clone()]);
         prop_assert_eq!(whole.len(), 2);
         prop_assert_eq!(&whole[1][HEADER_BYTES..], &second[..]);
         second.truncate(keep.index(second.len()) + 1);
-        join_all(&[first, second]);
+        coalesce_all(&[first, second]);
     }
 }

@@ -1,4 +1,4 @@
-//! The UDP socket under a tunnel: trains of equally long datagrams to or from one address go through the kernel as one
+//! The UDP socket under a tunnel: batches of equally long datagrams to or from one address go through the kernel as one
 //! (`UDP_SEGMENT`, `UDP_GRO`; udp(7)), so that its cost per datagram is paid once for dozens.
 #![allow(unsafe_code)]
 
@@ -11,24 +11,24 @@ use socket2::SockAddr;
 
 use crate::net;
 
-/// The most datagrams in one train (`UDP_MAX_SEGMENTS` of every kernel that has it).
-pub const TRAIN_MAX_DATAGRAMS: usize = 64;
-/// The most bytes in one train: the largest UDP payload over IPv4.
-pub const TRAIN_MAX_BYTES: usize = 65_507;
+/// The most datagrams in one batch (`UDP_MAX_SEGMENTS` of every kernel that has it).
+pub const GSO_MAX_DATAGRAMS: usize = 64;
+/// The most bytes in one batch: the largest UDP payload over IPv4.
+pub const GSO_MAX_BYTES: usize = 65_507;
 
 /// Room for one control message with an int, aligned as the kernel wants it.
 type Control = [u64; 4];
 
 /// An unconnected UDP socket that never blocks.
 #[derive(Debug)]
-pub struct Carrier {
+pub struct GsoSocket {
     socket: UdpSocket,
     segments: bool,
 }
 
 /// What one receive brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Train {
+pub struct GsoBatch {
     /// Where it came from.
     pub from: SocketAddr,
     /// Bytes of all datagrams together.
@@ -37,9 +37,9 @@ pub struct Train {
     pub datagram_bytes: usize,
 }
 
-impl Carrier {
-    /// Binds the socket, with room for bursts. With `trains` it asks the kernel to hand over datagrams in trains.
-    pub fn bind(at: SocketAddr, trains: bool) -> io::Result<Self> {
+impl GsoSocket {
+    /// Binds the socket, with room for bursts. With `gso` it asks the kernel to hand over datagrams in batches.
+    pub fn bind(at: SocketAddr, gso: bool) -> io::Result<Self> {
         let socket = net::udp_socket(at, None, false)?;
         socket.set_nonblocking(true)?;
         let on: libc::c_int = 1;
@@ -47,9 +47,9 @@ impl Carrier {
         let result = unsafe {
             let option = std::ptr::from_ref(&on).cast();
             let size = size_of_val(&on) as libc::socklen_t;
-            trains.then(|| libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_GRO, option, size))
+            gso.then(|| libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_GRO, option, size))
         };
-        // A kernel without UDP_GRO (before 5.0) has no quick way of sending trains either: datagrams then go one by one.
+        // A kernel without UDP_GRO (before 5.0) has no quick way of sending batches either: datagrams then go one by one.
         Ok(Self { socket, segments: result == Some(0) })
     }
 
@@ -58,17 +58,17 @@ impl Carrier {
         &self.socket
     }
 
-    /// Sends a train of datagrams of `datagram_bytes` each, the last of which may be shorter. Returns how many datagrams the system
+    /// Sends a batch of datagrams of `datagram_bytes` each, the last of which may be shorter. Returns how many datagrams the system
     /// did not take.
     pub fn send(&mut self, to: SocketAddr, bytes: &[u8], datagram_bytes: usize) -> u64 {
         let count = bytes.len().div_ceil(datagram_bytes.max(1));
         if count > 1 && self.segments {
-            match self.send_train(to, bytes, datagram_bytes) {
+            match self.send_batch(to, bytes, datagram_bytes) {
                 Ok(()) => return 0,
                 // The route's device cannot fill in checksums, and never will.
                 Err(error) if error.raw_os_error() == Some(libc::EIO) => self.segments = false,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return count as u64,
-                // Too long for the route's MTU, say: single datagrams may be fragmented, a train may not.
+                // Too long for the route's MTU, say: single datagrams may be fragmented, a batch may not.
                 Err(_) => {}
             }
         }
@@ -76,8 +76,8 @@ impl Carrier {
         lost.count() as u64
     }
 
-    /// Takes the next train or datagram; `WouldBlock` when there is none. `space` should hold 64 KiB.
-    pub fn receive(&self, space: &mut [u8]) -> io::Result<Train> {
+    /// Takes the next batch or datagram; `WouldBlock` when there is none. `space` should hold 64 KiB.
+    pub fn receive(&self, space: &mut [u8]) -> io::Result<GsoBatch> {
         let mut vector = libc::iovec { iov_base: space.as_mut_ptr().cast(), iov_len: space.len() };
         let mut control = MaybeUninit::<Control>::zeroed();
         // SAFETY: the header's pointers are to `vector`, `control` and the address storage that `try_init` lends, all of which outlive
@@ -99,10 +99,10 @@ impl Carrier {
         };
         let (bytes, datagram_bytes) = received;
         let from = address.as_socket().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
-        Ok(Train { from, bytes, datagram_bytes: datagram_bytes.unwrap_or(bytes) })
+        Ok(GsoBatch { from, bytes, datagram_bytes: datagram_bytes.unwrap_or(bytes) })
     }
 
-    fn send_train(&self, to: SocketAddr, bytes: &[u8], datagram_bytes: usize) -> io::Result<()> {
+    fn send_batch(&self, to: SocketAddr, bytes: &[u8], datagram_bytes: usize) -> io::Result<()> {
         let address = SockAddr::from(to);
         let datagram_bytes = u16::try_from(datagram_bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
         let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
@@ -131,7 +131,7 @@ impl Carrier {
     }
 }
 
-/// The length of a train's datagrams, if the kernel told one.
+/// The length of a batch's datagrams, if the kernel told one.
 ///
 /// # Safety
 /// `header` must be as recvmsg filled it, and its control buffer alive.
@@ -161,9 +161,9 @@ mod tests {
             let mut arrived = Vec::new();
             let mut space = vec![0; 1 << 16];
             while arrived.len() < bytes.len() {
-                let train = to.receive(&mut space).unwrap();
-                assert_eq!(train.from, from.socket().local_addr().unwrap());
-                for datagram in space[..train.bytes].chunks(train.datagram_bytes) {
+                let batch = to.receive(&mut space).unwrap();
+                assert_eq!(batch.from, from.socket().local_addr().unwrap());
+                for datagram in space[..batch.bytes].chunks(batch.datagram_bytes) {
                     assert!(datagram.iter().all(|byte| *byte == datagram[0]));
                     arrived.extend_from_slice(datagram);
                 }
@@ -175,15 +175,15 @@ mod tests {
 
     #[test]
     fn without_trains_datagrams_go_one_by_one() {
-        let to = Carrier::bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
-        let mut from = Carrier::bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
+        let to = GsoSocket::bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
+        let mut from = GsoSocket::bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
         assert_eq!(from.send(to.socket().local_addr().unwrap(), &[7; 250], 100), 0);
         let mut space = [0; 1000];
         let lengths: Vec<usize> = (0..3).map(|_| to.receive(&mut space).unwrap().bytes).collect();
         assert_eq!(lengths, [100, 100, 50]);
     }
 
-    fn bound(address: &str) -> Carrier {
-        Carrier::bind(address.parse().unwrap(), true).unwrap()
+    fn bound(address: &str) -> GsoSocket {
+        GsoSocket::bind(address.parse().unwrap(), true).unwrap()
     }
 }

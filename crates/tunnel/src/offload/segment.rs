@@ -1,14 +1,14 @@
-//! From one large packet to ordinary ones (TCP segmentation, UDP segmentation), as a network card would cut it.
+//! From one large packet to ordinary ones (TCP segmentation, UDP segmentation), as a network card does it.
 
 use super::header::{Header, Kind};
 use super::{checksum, flag, place, protocol, put_ip_length, put_u16, u16_at, u32_at, PACKET_MAX_BYTES};
 
-/// Cuts one frame after another, in memory that is allocated once.
-pub struct Cutter {
+/// Segments one frame after another, in memory that is allocated once.
+pub struct Segmenter {
     packet: Box<[u8]>,
 }
 
-/// How a large packet is to be cut.
+/// How a large packet is to be segmented.
 struct Plan {
     /// Where the transport header starts.
     transport: usize,
@@ -19,14 +19,14 @@ struct Plan {
     tcp: bool,
 }
 
-impl Cutter {
+impl Segmenter {
     /// Allocates the memory.
     pub fn new() -> Self {
         Self { packet: vec![0; PACKET_MAX_BYTES].into_boxed_slice() }
     }
 
     /// Gives the ordinary packets of a frame in order, with their checksums filled in. Returns false if the frame makes no sense.
-    pub fn cut(&mut self, frame: &mut [u8], mut each: impl FnMut(&[u8])) -> bool {
+    pub fn segment(&mut self, frame: &mut [u8], mut each: impl FnMut(&[u8])) -> bool {
         let Some((header, packet)) = Header::split(frame) else { return false };
         if header.kind == Kind::Whole {
             let sound = !header.needs_checksum || fill_checksum(&header, packet);
@@ -39,17 +39,17 @@ impl Cutter {
         let payload = &packet[plan.headers..];
         let count = payload.len().div_ceil(plan.segment);
         for (number, piece) in payload.chunks(plan.segment).enumerate() {
-            let cut = &mut self.packet[..plan.headers + piece.len()];
-            cut[..plan.headers].copy_from_slice(&packet[..plan.headers]);
-            cut[plan.headers..].copy_from_slice(piece);
-            plan.number(cut, number, number + 1 == count);
-            each(cut);
+            let out = &mut self.packet[..plan.headers + piece.len()];
+            out[..plan.headers].copy_from_slice(&packet[..plan.headers]);
+            out[plan.headers..].copy_from_slice(piece);
+            plan.number(out, number, number + 1 == count);
+            each(out);
         }
         true
     }
 }
 
-impl Default for Cutter {
+impl Default for Segmenter {
     fn default() -> Self {
         Self::new()
     }

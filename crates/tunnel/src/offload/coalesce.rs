@@ -1,4 +1,4 @@
-//! From ordinary TCP packets to one large one (receive offload). Joined are only packets that cutting would give back (but for IPv4's
+//! From ordinary TCP packets to one large one (receive offload). Coalesced are only packets that segmentation would give back (but for IPv4's
 //! identification): consecutive, of one flow, alike in every field that the large one has but once, with right checksums. Everything
 //! else passes by itself.
 
@@ -8,7 +8,7 @@ use super::{
 };
 
 /// Collects packets into one frame for the device.
-pub struct Joiner {
+pub struct Coalescer {
     frame: Box<[u8]>,
     /// Bytes of the frame in use; 0 when it is empty.
     length: usize,
@@ -25,7 +25,7 @@ struct Run {
     closed: bool,
 }
 
-/// A TCP packet that may be joined.
+/// A TCP packet that may be coalesced.
 #[derive(Clone, Copy)]
 struct Shape {
     transport: usize,
@@ -33,13 +33,13 @@ struct Shape {
     payload: usize,
 }
 
-impl Joiner {
+impl Coalescer {
     /// Allocates the memory.
     pub fn new() -> Self {
         Self { frame: vec![0; FRAME_MAX_BYTES].into_boxed_slice(), length: 0, run: None, packets: 0 }
     }
 
-    /// Takes a packet. False means that it does not go with what is there: `take` that first. An empty joiner takes anything that
+    /// Takes a packet. False means that it does not go with what is there: `take` that first. An empty coalescer takes anything that
     /// fits into a frame.
     pub fn push(&mut self, packet: &[u8]) -> bool {
         let shape = Shape::of(packet);
@@ -64,7 +64,7 @@ impl Joiner {
         true
     }
 
-    /// The frame to be written, and how many packets it carries; the joiner is empty afterwards. `None` if there is none.
+    /// The frame to be written, and how many packets it carries; the coalescer is empty afterwards. `None` if there is none.
     pub fn take(&mut self) -> Option<(&[u8], usize)> {
         if self.length == 0 {
             return None;
@@ -79,7 +79,7 @@ impl Joiner {
     }
 }
 
-impl Default for Joiner {
+impl Default for Coalescer {
     fn default() -> Self {
         Self::new()
     }
