@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_are_none_are_refused() {
+    fn invalid_interface_names_are_refused() {
         for name in ["", "sixteen-letters-", "a/b", "wg%d", "a\0"] {
             assert_eq!(request_for(name).err().map(|error| error.kind()), Some(io::ErrorKind::InvalidInput), "{name}");
         }

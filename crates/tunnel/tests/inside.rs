@@ -33,12 +33,12 @@ fn segment() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn segments_of_anybody_never_panic(segments in proptest::collection::vec(segment(), 1..40)) {
+    fn arbitrary_segments_never_panic(segments in proptest::collection::vec(segment(), 1..40)) {
         targets::segments(&segments.concat());
     }
 
     #[test]
-    fn packets_of_anybody_never_panic(mut bytes in proptest::collection::vec(any::<u8>(), 1..200), v6: bool) {
+    fn arbitrary_packets_never_panic(mut bytes in proptest::collection::vec(any::<u8>(), 1..200), v6: bool) {
         bytes[0] = if v6 { 0x60 } else { 0x45 };
         targets::packets(&bytes);
     }

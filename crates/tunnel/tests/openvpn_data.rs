@@ -40,7 +40,7 @@ fn assert_echo_request(packet: &[u8]) {
 }
 
 #[test]
-fn keepalives_are_opened() {
+fn openvpn_keepalives_are_opened() {
     let stub = DataOptions { framing: Framing::StubSwap, ..DataOptions::new(DataCipher::ChaCha20Poly1305) };
     let key = "a402c6acb50ba481f80e16c90e57a71acca005cd670805127a719fd60b7c5ec0";
     let packet = "48000000000000035726fb591fcc99559cfccde530ff56884a7792eab74c674e655d3ba67fbb445223";
@@ -60,7 +60,7 @@ fn keepalives_are_opened() {
 }
 
 #[test]
-fn what_it_compressed_with_lz4_is_opened() {
+fn openvpn_lz4_payload_is_opened() {
     let lz4 = DataOptions { framing: Framing::Lz4, ..DataOptions::new(DataCipher::Aes256Gcm) };
     let key = "c4d439118034bc0c24773db84842ea6c8d48bab5899c05a34d50167d4da1a81c";
     let packet = "48000000000000011ba7590e9f72e6176748e47ce794f0eae900aa7e1a054b3c2786ace48218c6ed919db2eab5498f31\
@@ -76,7 +76,7 @@ fn what_it_compressed_with_lz4_is_opened() {
 }
 
 #[test]
-fn what_it_compressed_with_lzo_is_opened() {
+fn openvpn_lzo_payload_is_opened() {
     let options =
         DataOptions { framing: Framing::Lzo, digest: Some(Digest::Sha256), ..DataOptions::new(DataCipher::Aes256Cbc) };
     let key = "7285355f3284aef5a7579f0d3e62db0e7c186ee1b68132f01569c0afa070473e";

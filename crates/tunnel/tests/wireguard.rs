@@ -152,7 +152,7 @@ fn a_handshake_and_packets_both_ways() {
 }
 
 #[test]
-fn both_may_start_at_once() {
+fn simultaneous_handshakes_succeed() {
     let mut left = End::new(1, "10.0.0.1:1", &[peer(2, Some("10.0.0.2:2"), &["10.9.0.2/32"])]);
     let mut right = End::new(2, "10.0.0.2:2", &[peer(1, Some("10.0.0.1:1"), &["10.9.0.1/32"])]);
     left.packet(&ip("10.9.0.1", "10.9.0.2", b"left"));
@@ -163,7 +163,7 @@ fn both_may_start_at_once() {
 }
 
 #[test]
-fn keepalives_open_the_session_without_any_packet() {
+fn keepalive_opens_the_session_without_data() {
     let mut gateway = End::new(1, "10.81.0.1:51820", &[peer(2, None, &["10.83.0.2/32"])]);
     let server = PeerConfig { keepalive_s: Some(25), ..peer(1, Some("10.81.0.1:51820"), &["10.82.0.0/24"]) };
     let mut client = End::new(2, "10.81.1.1:40000", &[server]);
@@ -174,7 +174,7 @@ fn keepalives_open_the_session_without_any_packet() {
 }
 
 #[test]
-fn a_wrong_key_gets_nothing() {
+fn wrong_key_gets_no_answer() {
     let (mut gateway, mut client) = connected();
     // Knows the gateway's public key, but has a private key that the gateway was not told of.
     let mut stranger = End::new(3, "10.81.1.3:3", &[peer(1, Some("10.81.0.1:51820"), &["0.0.0.0/0"])]);
@@ -195,7 +195,7 @@ fn a_wrong_key_gets_nothing() {
 }
 
 #[test]
-fn many_peers_are_told_apart() {
+fn packets_reach_the_right_of_many_peers() {
     let allowed: Vec<String> = (0..200).map(|n| format!("10.83.1.{n}/32")).collect();
     let peers: Vec<_> = allowed.iter().enumerate().map(|(n, a)| peer(n as u8 + 10, None, &[a])).collect();
     let mut gateway = End::new(1, "10.81.0.1:51820", &peers);
@@ -214,7 +214,7 @@ fn many_peers_are_told_apart() {
 }
 
 #[test]
-fn a_client_that_moves_is_followed_but_only_on_proof() {
+fn roaming_client_is_followed_only_after_authentication() {
     let (mut gateway, mut client) = connected();
     client.packet(&ip("10.83.0.2", "10.82.0.2", b"from elsewhere"));
     let (_, datagram) = client.outbox.pop().unwrap();
@@ -247,7 +247,7 @@ fn an_inner_source_that_is_not_the_peers_is_dropped() {
 }
 
 #[test]
-fn packets_of_the_host_that_cannot_go_are_counted() {
+fn unroutable_host_packets_are_counted() {
     let (mut gateway, mut client) = pair();
     client.packet(&ip("10.83.0.2", "9.9.9.9", b""));
     client.packet(b"");
@@ -298,7 +298,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_datagram_is_counted_and_none_panics(
+    fn arbitrary_datagram_is_counted_without_panic(
         noise in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..200), 1..20),
         kind in 0u8..6,
     ) {
@@ -316,7 +316,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_message_never_passes(place in any::<prop::sample::Index>(), bit in 0u8..8, cut in any::<prop::sample::Index>()) {
+    fn damaged_message_is_refused(place in any::<prop::sample::Index>(), bit in 0u8..8, cut in any::<prop::sample::Index>()) {
         let (mut gateway, mut client) = pair();
         // Every message of a session in turn: initiation, response, keepalive and data, each damaged before it goes on as it was.
         client.packet(&ip("10.83.0.2", "10.82.0.2", b"payload"));
@@ -341,7 +341,7 @@ proptest! {
     }
 
     #[test]
-    fn any_packet_of_the_host_is_counted(packet in proptest::collection::vec(any::<u8>(), 0..100)) {
+    fn arbitrary_host_packet_is_counted(packet in proptest::collection::vec(any::<u8>(), 0..100)) {
         let (_gateway, mut client) = connected();
         let before = *client.machine.counters();
         client.packet(&packet);

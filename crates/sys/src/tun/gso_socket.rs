@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_train_arrives_whole_and_in_order() {
+    fn gso_batch_arrives_whole_and_in_order() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let (mut from, to) = (bound(address), bound(address));
             let bytes: Vec<u8> = (0..3300).map(|n| (n / 1000) as u8).collect();
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn without_trains_datagrams_go_one_by_one() {
+    fn without_gso_datagrams_are_sent_one_by_one() {
         let to = GsoSocket::bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
         let mut from = GsoSocket::bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
         assert_eq!(from.send(to.socket().local_addr().unwrap(), &[7; 250], 100), 0);

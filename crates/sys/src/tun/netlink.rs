@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attributes_are_padded_but_say_their_true_length() {
+    fn netlink_attributes_are_padded_and_keep_their_length() {
         let bytes = attribute(7, &[1]);
         assert_eq!(bytes.len(), 8);
         assert_eq!(bytes[..2], 5u16.to_ne_bytes());
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_an_error_and_nonsense_too() {
+    fn netlink_refusal_and_malformed_answer_are_errors() {
         let mut answer = [0u8; 20];
         answer[4..6].copy_from_slice(&(libc::NLMSG_ERROR as u16).to_ne_bytes());
         assert!(acknowledged(&answer).is_ok());
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_refuses_what_is_not_there() {
+    fn missing_interface_is_an_error() {
         let error = add_address(u32::MAX >> 1, "10.83.0.1".parse().unwrap(), 16).unwrap_err();
         assert!(matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EPERM)), "{error}");
     }

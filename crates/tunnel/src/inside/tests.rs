@@ -50,7 +50,7 @@ fn error(ends: Ends, kind: u8, code: u8, word: u32, quoted: &[u8]) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn a_header_is_read_as_it_was_written(ends in ends(), number in 61u8..135,
+    fn ip_header_round_trips(ends in ends(), number in 61u8..135,
                                           body in proptest::collection::vec(any::<u8>(), 0..100), padding in 0usize..9) {
         let mut packet = vec![7, 7];
         ends.write(number, body.len(), &mut packet);
@@ -64,7 +64,7 @@ proptest! {
     }
 
     #[test]
-    fn an_echo_comes_back_as_it_went(v6: bool, sequence: u64, sent_ns: u64, size in 0usize..2000) {
+    fn echo_reply_matches_its_request(v6: bool, sequence: u64, sent_ns: u64, size in 0usize..2000) {
         let echo = echo(v6);
         let (mut request, mut reply) = (Vec::new(), Vec::new());
         echo.build(sequence, sent_ns, size, &mut request);
@@ -77,7 +77,7 @@ proptest! {
     }
 
     #[test]
-    fn one_damaged_byte_is_noticed(v6: bool, at in 0usize..100, flip in 1u8..) {
+    fn single_damaged_byte_is_detected(v6: bool, at in 0usize..100, flip in 1u8..) {
         let echo = echo(v6);
         let (mut request, mut reply) = (Vec::new(), Vec::new());
         echo.build(1, 2, 100, &mut request);
@@ -89,7 +89,7 @@ proptest! {
     }
 
     #[test]
-    fn a_datagram_is_read_as_it_was_built(v6: bool, head in proptest::collection::vec(any::<u8>(), 0..60), more in 0usize..1400) {
+    fn datagram_round_trips(v6: bool, head in proptest::collection::vec(any::<u8>(), 0..60), more in 0usize..1400) {
         let flow = udp(v6);
         let mut packet = Vec::new();
         flow.build(&head, head.len() + more, &mut packet);
@@ -107,7 +107,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_and_any_cut_never_panic(mut bytes in proptest::collection::vec(any::<u8>(), 1..200), v6: bool) {
+    fn arbitrary_or_truncated_bytes_never_panic(mut bytes in proptest::collection::vec(any::<u8>(), 1..200), v6: bool) {
         let first = if v6 { 0x60 } else { 0x45 };
         bytes[0] = first;
         for length in 0..bytes.len() {
@@ -119,7 +119,7 @@ proptest! {
 }
 
 #[test]
-fn an_echo_of_somebody_elses_is_not_ours() {
+fn foreign_echo_reply_is_not_matched() {
     let (mut request, mut reply) = (Vec::new(), Vec::new());
     echo(false).build(5, 6, 64, &mut request);
     icmp::answer(&request, &mut reply);
@@ -130,7 +130,7 @@ fn an_echo_of_somebody_elses_is_not_ours() {
 }
 
 #[test]
-fn errors_about_an_echo_have_names() {
+fn icmp_errors_about_an_echo_are_named() {
     let cases = [
         (false, 3, 0, "network_unreachable"),
         (false, 3, 1, "host_unreachable"),
@@ -211,7 +211,7 @@ fn a_datagram_without_a_checksum_passes_over_ipv4_alone() {
 }
 
 #[test]
-fn a_checksum_that_comes_out_as_zero_is_sent_as_ones() {
+fn zero_udp_checksum_is_sent_as_all_ones() {
     let flow = udp(true);
     // The head that brings the sum to all ones makes the checksum zero.
     let mut packet = Vec::new();
@@ -225,7 +225,7 @@ fn a_checksum_that_comes_out_as_zero_is_sent_as_ones() {
 }
 
 #[test]
-fn a_closed_port_is_named() {
+fn closed_udp_port_is_named() {
     for (v6, kind, code) in [(false, 3, 3), (true, 1, 4)] {
         let flow = udp(v6);
         let mut datagram = Vec::new();

@@ -78,7 +78,7 @@ fn without_id(mut packets: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_flow_becomes_one_frame_and_the_same_packets_again() {
+fn coalesced_flow_segments_back_to_its_packets() {
     for six in [false, true] {
         let payloads: Vec<Vec<u8>> = (0..40u8).map(|n| vec![n; 1368]).chain(std::iter::once(vec![9; 100])).collect();
         let packets = flow(six, u32::MAX - 5000, &payloads);
@@ -92,7 +92,7 @@ fn a_flow_becomes_one_frame_and_the_same_packets_again() {
 }
 
 #[test]
-fn no_frame_is_larger_than_a_packet_may_be() {
+fn coalesced_frame_never_exceeds_the_largest_packet() {
     let packets = flow(false, 1, &vec![vec![1; 1368]; 120]);
     let mut frames = coalesce_all(&packets);
     assert_eq!(frames.len(), 3);
@@ -102,7 +102,7 @@ fn no_frame_is_larger_than_a_packet_may_be() {
 }
 
 #[test]
-fn what_differs_is_not_joined() {
+fn packets_that_differ_are_not_coalesced() {
     let first = tcp(false, 1000, flag::ACK, &[1; 500]);
     let next = tcp(false, 1500, flag::ACK, &[2; 500]);
     assert_eq!(coalesce_all(&[first.clone(), next.clone()]).len(), 1);
@@ -126,7 +126,7 @@ fn what_differs_is_not_joined() {
 }
 
 #[test]
-fn udp_is_cut_with_lengths_and_checksums() {
+fn udp_is_segmented_with_lengths_and_checksums() {
     let mut packet = vec![0; 28];
     packet[0] = 0x45;
     packet[9] = protocol::UDP;
@@ -168,7 +168,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn joining_and_cutting_lose_nothing(
+    fn coalescing_and_segmentation_lose_nothing(
         six in any::<bool>(),
         sequence in any::<u32>(),
         lengths in proptest::collection::vec(1usize..1400, 1..60),
@@ -201,7 +201,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_packets_pass_as_they_are(
+    fn damaged_packets_pass_unchanged(
         place in any::<prop::sample::Index>(),
         bit in 0u8..8,
         keep in any::<prop::sample::Index>(),

@@ -128,7 +128,7 @@ mod tests {
 
     /// Word for word what `openssl x509 -subject -nameopt sep_comma_plus_space,sname,utf8,esc_ctrl` prints of such certificates.
     #[test]
-    fn subjects_are_written_as_openvpn_writes_them() {
+    fn subjects_match_openvpns_format() {
         let utf8 = |text: &str| DnValue::Utf8String(text.to_owned());
         let printable = |text: &str| DnValue::PrintableString(text.try_into().expect("printable"));
         let made = named([
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_that_is_cut_has_no_name() {
+    fn truncated_certificate_has_no_name() {
         let whole = named([(DnType::CommonName, DnValue::Utf8String("Test authority".to_owned()))]);
         assert_eq!(common_name(&whole).as_deref(), Some("Test authority"));
         for length in 0..whole.len() {

@@ -197,7 +197,7 @@ mod tests {
     use crate::openvpn::profile;
 
     #[test]
-    fn packets_may_be_as_large_as_the_profile_lets_them() {
+    fn largest_payload_follows_the_profiles_mtu() {
         let ca = Pki::new().authority;
         let largest = |more: &str| {
             let text = format!("client\nremote vpn.example.net\n{more}<ca>\n{ca}</ca>\n");

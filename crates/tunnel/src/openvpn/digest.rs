@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_found_in_any_case_and_lengths_are_the_hmacs_own() {
+    fn digest_names_ignore_case_and_lengths_match_the_hmac() {
         for digest in Digest::ALL {
             assert_eq!(Digest::from_name(digest.name()), Some(digest));
             assert_eq!(Digest::from_name(&digest.name().to_ascii_lowercase()), Some(digest));

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_come_whole_however_the_stream_is_cut() {
+    fn stream_is_unframed_at_any_split() {
         let packets: [&[u8]; 4] = [b"a", b"bcd", &[7; 300], b"e"];
         let stream = framed(&packets);
         for piece in 1..stream.len() {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_packet_breaks_the_stream() {
+    fn empty_packet_is_a_stream_error() {
         assert_eq!(Unframer::default().take(&mut [0, 0, 1], |_| {}), Err(EmptyPacket));
     }
 }

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn handshakes_end_with_a_tunnel_that_carries_data_both_ways() {
+    fn benchmark_handshake_yields_a_tunnel_with_data_both_ways() {
         let bench = HandshakeBench::new().expect("settings");
         for _ in 0..3 {
             let mut handovers = Vec::new();

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_are_for_clients_of_their_time_and_verify() {
+    fn issued_certificates_verify_as_client_certificates() {
         let (certificate, key) = authority(|_| {});
         let authority = Authority::new(&certificate, &key, NOW).expect("an authority");
         let first = authority.issue("fleet-", 0).expect("a certificate");
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_that_cannot_sign_is_refused() {
+    fn authority_without_signing_right_is_refused() {
         let (certificate, key) = authority(|_| {});
         let (other, other_key) = authority(|_| {});
         let refused = |certificate: &str, key: &str| Authority::new(certificate, key, NOW).err();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_has_its_bounds() {
+    fn common_name_length_is_bounded() {
         let (certificate, key) = authority(|_| {});
         let authority = Authority::new(&certificate, &key, NOW).expect("an authority");
         assert!(authority.issue(&"x".repeat(63), 7).is_ok());

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_is_one_byte() {
+    fn header_is_one_byte() {
         for byte in 0..=u8::MAX {
             match Header::parse(byte) {
                 Some(header) => assert_eq!(header.byte(), byte),
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_are_what_openvpn_writes() {
+    fn control_bodies_match_openvpns_bytes() {
         let reset = ControlBody { acks: Acks::default(), peer: None, id: Some(0), payload: &[] };
         assert_eq!(written(&reset), [0; 5]);
         let acks: Acks = [1, 0].into_iter().collect();
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn acknowledgements_are_few_and_differ() {
+    fn acknowledgements_are_bounded_and_unique() {
         let mut acks: Acks = [3, 3, 1, 4].into_iter().collect();
         assert_eq!(acks.as_slice(), [3, 1, 4]);
         assert!((10..15).all(|id| acks.add(id)));
@@ -346,7 +346,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_body_is_read_as_it_was_written(
+        fn any_control_body_round_trips(
             ids in prop::collection::vec(any::<u32>(), 0..10),
             id in any::<Option<u32>>(),
             payload in prop::collection::vec(any::<u8>(), 0..40),

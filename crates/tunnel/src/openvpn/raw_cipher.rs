@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_goes_over_payloads_of_any_size() {
+    fn every_cipher_and_hmac_runs_over_any_payload_size() {
         let ciphers = DataCipher::ALL.map(|cipher| RawCipher::cipher(cipher).expect("a cipher"));
         for mut raw in ciphers.into_iter().chain([RawCipher::triple_des()]) {
             for size in [1, 8, 15, 16, 64, 1400] {
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_must_be_whole() {
+    fn partial_cbc_blocks_are_refused() {
         assert!(RawCipher::triple_des().run(&mut [0; 9]).is_err());
         assert!(RawCipher::cipher(DataCipher::Aes128Cbc).expect("a cipher").run(&mut [0; 17]).is_err());
     }
@@ -139,7 +139,7 @@ mod tests {
     /// The example of NIST SP 800-67: three keys, and the first block of "The qufck brown fox jump"; CBC with a zero IV is ECB
     /// for the first block.
     #[test]
-    fn triple_des_is_triple_des() {
+    fn triple_des_matches_the_nist_example() {
         let key = [
             0x01, 0x23, 0x45, 0x67, 0x89, 0xAB, 0xCD, 0xEF, 0x23, 0x45, 0x67, 0x89, 0xAB, 0xCD, 0xEF, 0x01, 0x45, 0x67,
             0x89, 0xAB, 0xCD, 0xEF, 0x01, 0x23,

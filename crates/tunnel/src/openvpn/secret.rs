@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn debug_hides_the_text() {
+    fn debug_output_hides_the_secret() {
         let secret = Secret::from("hunter2");
         assert_eq!(format!("{secret:?}, {:#?}", Some(&secret)), "Secret(..), Some(\n    Secret(..),\n)");
         assert_eq!(secret.expose(), "hunter2");

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_of_the_keys_are_wiped() {
+    fn key_shares_are_zeroized() {
         let shares = || Shares { pre_master: [7; 48], client: Randoms::default(), server: Randoms::default() };
         let mut wiped = shares();
         wiped.zeroize();

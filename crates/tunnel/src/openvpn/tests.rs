@@ -87,7 +87,7 @@ fn every_wrap_connects_and_renews_with_and_without_keys_of_its_own() {
 }
 
 #[test]
-fn servers_of_all_ages_agree_with_the_client() {
+fn every_server_version_negotiates_with_the_client() {
     let pki = Pki::new();
     let keys_from_key_methods = of_2_6().without(Protocols::TLS_KEY_EXPORT).without(Protocols::CONTROL_EXIT);
     for (name, protocols) in [("2.7", Protocols::ALL), ("2.6", of_2_6()), ("2.4", keys_from_key_methods)] {
@@ -126,7 +126,7 @@ impl RandomLink {
 }
 
 #[test]
-fn a_bad_link_costs_time_and_nothing_else() {
+fn lossy_link_delivers_every_payload_once() {
     let pki = Pki::new();
     let key = || StaticKey::from_bytes(std::array::from_fn(|at| (at * 7) as u8));
     for seed in 0..12 {
@@ -171,7 +171,7 @@ fn a_bad_link_costs_time_and_nothing_else() {
 }
 
 #[test]
-fn what_comes_again_is_not_taken_again() {
+fn repeated_packets_are_dropped_and_counted() {
     let mut pair = Setup::new(&Pki::new()).pair();
     pair.run_a_second();
     let mut packets = Vec::new();
@@ -191,7 +191,7 @@ fn what_comes_again_is_not_taken_again() {
 }
 
 #[test]
-fn silence_has_a_name_for_each_step() {
+fn silence_is_named_by_the_handshake_step_it_ends() {
     let pki = Pki::new();
     let failed = |pair: &Pair| match pair.events.last() {
         Some(Event::Failed(failure)) => failure.name,
@@ -213,7 +213,7 @@ fn silence_has_a_name_for_each_step() {
 }
 
 #[test]
-fn a_wrong_password_and_a_foreign_cipher_are_told_apart() {
+fn wrong_password_and_unoffered_cipher_have_different_errors() {
     let pki = Pki::new();
     let failure = |setup: Setup| {
         let mut pair = setup.pair();
@@ -235,7 +235,7 @@ fn a_wrong_password_and_a_foreign_cipher_are_told_apart() {
 }
 
 #[test]
-fn a_certificate_of_someone_else_ends_both() {
+fn certificate_of_another_authority_fails_both_ends() {
     let mut setup = Setup::new(&Pki::new());
     setup.identity = Pki::new().identity();
     let mut pair = setup.pair();
@@ -245,7 +245,7 @@ fn a_certificate_of_someone_else_ends_both() {
 }
 
 #[test]
-fn a_server_that_pushes_only_when_asked_is_asked() {
+fn client_sends_push_request_to_a_server_that_waits_for_it() {
     let mut setup = Setup::new(&Pki::new());
     // Nothing of what the client can do is known to such a server: keys come from the key methods.
     setup.client.peer_info = setup.client.peer_info.replace("IV_PROTO", "IV_NO_PROTO");
@@ -262,7 +262,7 @@ fn a_server_that_pushes_only_when_asked_is_asked() {
 }
 
 #[test]
-fn keepalives_go_out_and_a_silent_server_is_noticed() {
+fn idle_client_sends_keepalives_and_detects_a_silent_server() {
     let mut setup = Setup::new(&Pki::new());
     setup.server.push.extend(["ping 10".to_owned(), "ping-restart 60".to_owned()]);
     let mut pair = setup.pair();
@@ -274,7 +274,7 @@ fn keepalives_go_out_and_a_silent_server_is_noticed() {
 }
 
 #[test]
-fn who_leaves_while_keys_are_renewed_is_heard_too() {
+fn exit_during_a_renegotiation_reaches_the_server() {
     let mut pair = Setup::new(&Pki::new()).pair();
     pair.run_a_second();
     pair.client.renegotiate(pair.now_ns);
@@ -285,7 +285,7 @@ fn who_leaves_while_keys_are_renewed_is_heard_too() {
 }
 
 #[test]
-fn noise_is_counted_and_changes_nothing() {
+fn invalid_packets_are_counted_and_change_no_state() {
     let mut pair = Setup::new(&Pki::new()).pair();
     pair.run_a_second();
     let mut link = RandomLink(1);
@@ -298,7 +298,7 @@ fn noise_is_counted_and_changes_nothing() {
 }
 
 #[test]
-fn a_client_that_gets_nothing_asks_for_nothing_but_time() {
+fn unanswered_client_only_sets_timers() {
     let setup = Setup::new(&Pki::new());
     let mut client = Client::new(&Arc::new(setup.client), &setup.identity, 5);
     let mut out = Vec::new();
@@ -309,7 +309,7 @@ fn a_client_that_gets_nothing_asks_for_nothing_but_time() {
 }
 
 #[test]
-fn a_client_whose_reset_is_not_answered_has_no_tls_yet() {
+fn unanswered_reset_starts_no_tls() {
     let setup = Setup::new(&Pki::new());
     let (config, mut out) = (Arc::new(setup.client), Vec::new());
     let mut client = None;
@@ -321,7 +321,7 @@ fn a_client_whose_reset_is_not_answered_has_no_tls_yet() {
 }
 
 #[test]
-fn a_connected_client_is_small() {
+fn connected_client_uses_little_memory() {
     let mut pair = Setup::new(&Pki::new()).pair();
     let spent = allocation_counter::measure(|| pair.run_a_second());
     assert!(pair.events.contains(&Event::Up));
@@ -333,7 +333,7 @@ fn a_connected_client_is_small() {
 const NAME: &str = "rcgen self signed cert";
 
 #[test]
-fn a_profile_makes_a_client_that_connects() {
+fn client_made_from_a_profile_connects() {
     let pki = Pki::new();
     let (certificate, key) = &pki.client;
     let connect = |more: &str| {

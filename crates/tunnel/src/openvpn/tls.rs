@@ -386,7 +386,7 @@ mod tests {
     use crate::openvpn::pair::Pki;
 
     #[test]
-    fn what_was_said_before_the_stream_broke_is_heard() {
+    fn plaintext_before_a_tls_failure_is_delivered() {
         let pki = Pki::new();
         let (certificate, key) = &pki.server;
         let config = server_config(&pki.trust(), (certificate, key), true).expect("a good server");

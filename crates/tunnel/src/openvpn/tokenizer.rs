@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_split_as_openvpn_splits_them() {
+    fn lines_are_tokenized_as_openvpn_does() {
         for (line, expected) in [
             ("", &[][..]),
             ("   # all of it", &[]),
@@ -138,14 +138,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn quoted_words_come_back(inputs in proptest::collection::vec("[^\u{0}]{0,40}", 0..16)) {
+        fn quoted_tokens_round_trip(inputs in proptest::collection::vec("[^\u{0}]{0,40}", 0..16)) {
             let line: Vec<String> =
                 inputs.iter().map(|token| format!("\"{}\"", token.replace('\\', "\\\\").replace('"', "\\\""))).collect();
             prop_assert_eq!(tokenize(&line.join(" ")), Ok(inputs));
         }
 
         #[test]
-        fn any_text_is_split_or_refused(line in any::<String>()) {
+        fn arbitrary_line_never_panics(line in any::<String>()) {
             let _ = tokenize(&line).map(|tokens| assert!(tokens.len() <= MOST_TOKENS));
         }
     }

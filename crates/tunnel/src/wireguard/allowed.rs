@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_prefix_wins() {
+    fn longest_prefix_wins() {
         let table = table(&[&["0.0.0.0/0", "::/0"], &["10.83.0.0/16", "fd83::/64"], &["10.83.0.7/32", "fd83::7/128"]]);
         for (address, peer) in
             [("9.9.9.9", 0), ("10.83.0.8", 1), ("10.83.0.7", 2), ("fd84::1", 0), ("fd83::8", 1), ("fd83::7", 2)]
@@ -174,14 +174,14 @@ mod tests {
     }
 
     #[test]
-    fn no_prefix_no_peer_and_families_stay_apart() {
+    fn address_without_prefix_has_no_peer_and_families_are_separate() {
         let table = table(&[&["10.0.0.0/8"]]);
         assert_eq!(table.peer("11.0.0.1".parse().unwrap()), None);
         assert_eq!(table.peer("a00::1".parse().unwrap()), None);
     }
 
     #[test]
-    fn host_bits_do_not_count_and_conflicts_are_named() {
+    fn host_bits_are_ignored_and_conflicts_named() {
         let (first, second) = (prefixes(&["10.83.0.1/16"]), prefixes(&["10.83.9.9/16"]));
         let conflict = AllowedAddresses::new([first.as_slice(), second.as_slice()]).unwrap_err();
         assert_eq!(conflict.to_string(), "allowed_ips 10.83.9.9/16 is given to peers[0] and to peers[1]");
@@ -196,7 +196,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_linear_search(
+        fn lookup_agrees_with_a_linear_search(
             entries in proptest::collection::vec((any::<u32>(), 0u8..=32), 0..40),
             probes in proptest::collection::vec(any::<u32>(), 1..40),
         ) {

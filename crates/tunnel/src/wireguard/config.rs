@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_specified_form_is_read() {
+    fn specified_config_is_parsed() {
         let config = Config::parse(GOOD).unwrap();
         assert_eq!(config.addresses[1].to_string(), "fd83::1/64");
         assert_eq!((config.peers[0].endpoint, config.offloads), (None, true));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_one_line_with_a_place() {
+    fn config_error_is_one_line_with_its_place() {
         assert_eq!(
             complaint("\"mtu\"", "\"mtuu\""),
             "unknown field `mtuu`, expected one of `interface`, `mtu`, `private_key`, `listen_port`, `listen_address`, \

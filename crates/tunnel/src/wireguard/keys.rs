@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_known_pair() {
+    fn known_private_key_yields_its_public_key() {
         // RFC 7748, section 6.1: Alice's private and public key.
         let private = PrivateKey::try_from("dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=".to_string()).unwrap();
         assert_eq!(private.public().to_string(), "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=");
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_keys_say_why() {
+    fn invalid_key_error_names_the_cause() {
         assert_eq!(PublicKey::try_from("***".to_string()), Err(BadKey::NotBase64));
         assert_eq!(PublicKey::try_from("AAAA".to_string()), Err(BadKey::Length(3)));
     }

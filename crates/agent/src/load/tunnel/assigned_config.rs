@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_servers_end_is_found_in_every_topology() {
+    fn server_address_is_derived_in_every_topology() {
         let subnet = "topology subnet,ifconfig 10.8.0.5 255.255.255.0";
         assert_eq!(assigned(subnet).server_ipv4, address("10.8.0.1"));
         assert_eq!(assigned(&format!("{subnet},route-gateway 10.8.0.9")).server_ipv4, address("10.8.0.9"));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_thing_that_is_missing_is_named() {
+    fn first_missing_expectation_is_named() {
         let spec = TunnelExpectation {
             pools: vec!["10.8.0.0/24".into(), "fd00:8::/64".into()],
             routes: vec!["10.9.0.0/16".into()],

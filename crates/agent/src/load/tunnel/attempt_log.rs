@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_that_tries_for_ever_keeps_its_first_and_its_latest_attempts() {
+    fn attempt_log_keeps_the_first_and_latest_attempts() {
         let mut log = AttemptLog::default();
         let attempt = |number: u32| Attempt {
             number,

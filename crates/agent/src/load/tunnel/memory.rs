@@ -48,14 +48,14 @@ mod tests {
     }
 
     #[test]
-    fn the_peak_is_what_was_taken_since() {
-        passes_alone("what_an_earlier_fleet_left_is_not_taken_for_held");
-        passes_alone("what_is_touched_is_seen");
+    fn memory_peak_counts_from_the_start() {
+        passes_alone("memory_left_by_an_earlier_fleet_is_not_counted");
+        passes_alone("touched_memory_is_counted");
     }
 
     #[test]
     #[ignore = "in a process of its own, by the test above"]
-    fn what_an_earlier_fleet_left_is_not_taken_for_held() {
+    fn memory_left_by_an_earlier_fleet_is_not_counted() {
         let blocks = || (0..6000).map(|_| vec![1u8; 16 << 10]).collect::<Vec<_>>();
         let mut first = blocks();
         // What stays keeps the allocator from shrinking by itself.
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     #[ignore = "in a process of its own, by the test above"]
-    fn what_is_touched_is_seen() {
+    fn touched_memory_is_counted() {
         let before = Before::now().unwrap();
         let block = vec![1u8; 32 << 20];
         assert!(before.peak_since().unwrap() >= 30 << 20, "{}", block.len());

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_with_a_smaller_mtu_is_found_and_nothing_else_is_taken_for_one() {
+    fn size_probe_finds_only_a_smaller_path_mtu() {
         assert_eq!(found(1500, |bytes| bytes <= 1250), Some((1216, 1311)));
         assert_eq!(found(1500, |bytes| bytes < 1500), Some((1405, 1500)));
         assert_eq!(found(1500, |bytes| bytes == SHORTEST), Some((84, 178)));

@@ -49,19 +49,19 @@ mod tests {
     }
 
     #[test]
-    fn many_packets_are_looked_for_ten_times_in_a_millisecond() {
+    fn dense_packets_are_polled_ten_times_per_millisecond() {
         assert!((98..=104).contains(&looks(4_000)), "{}", looks(4_000));
         assert!((90..=104).contains(&looks(40_000)), "{}", looks(40_000));
     }
 
     #[test]
-    fn few_packets_are_taken_as_they_come() {
+    fn sparse_packets_are_received_without_delay() {
         assert_eq!(looks(200_000), 50);
         assert_eq!(looks(1_000_000), 10);
     }
 
     #[test]
-    fn a_look_that_found_nothing_ends_it() {
+    fn empty_poll_ends_coalescing() {
         let mut coalescing = ReceiveCoalescing::default();
         coalescing.looked(1_000_000, true);
         coalescing.looked(1_010_000, true);

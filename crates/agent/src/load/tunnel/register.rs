@@ -125,7 +125,7 @@ mod tests {
     const SAME: &str = "topology subnet,ifconfig 10.8.0.5 255.255.255.0,peer-id 1";
 
     #[test]
-    fn an_address_belongs_to_who_came_first_until_it_leaves() {
+    fn address_belongs_to_its_first_holder_until_release() {
         let (register, same) = (Register::default(), assigned(SAME));
         let other = assigned("topology subnet,ifconfig 10.8.0.6 255.255.255.0,peer-id 1");
         assert_eq!(register.claim(0, &same, 10), None);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_tunnel_leaves_what_it_held_to_the_first_who_was_given_it_again() {
+    fn dead_tunnels_address_passes_to_the_first_contender() {
         let (register, same) = (Register::default(), assigned(SAME));
         assert_eq!(register.claim(0, &same, 10), None);
         assert_eq!(register.claim(3, &same, 50), Some("partial_address_not_unique"));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_partly_free_is_told_as_such() {
+    fn partly_freed_assignment_is_still_shared() {
         let register = Register::default();
         let [first, second] = ["10.8.0.5 255.255.255.0,peer-id 1", "10.8.0.6 255.255.255.0,peer-id 2"]
             .map(|own| assigned(&format!("topology subnet,ifconfig {own}")));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn each_server_counts_its_own_clients() {
+    fn peer_ids_are_unique_per_server() {
         let register = Register::default();
         let assigned = |server, own| {
             assigned_by(server, Transport::Udp, &format!("topology subnet,ifconfig {own} 255.255.255.0,peer-id 1"))
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_every_tcp_client_has_is_no_fault() {
+    fn shared_peer_id_is_no_conflict_over_tcp() {
         let register = Register::default();
         let assigned = |transport, own| {
             let options = format!("topology subnet,ifconfig {own} 255.255.255.0,peer-id 0");

@@ -312,7 +312,7 @@ mod tests {
     use crate::load::threads::ThreadMeter;
 
     #[test]
-    fn a_thread_that_breaks_down_leaves_its_clients_as_failed() {
+    fn panicked_thread_leaves_its_clients_failed() {
         let panic = std::thread::spawn(|| std::panic::resume_unwind(Box::new("no such place"))).join().unwrap_err();
         let left = broken_down(1, 3, 8, panic.as_ref());
         assert_eq!(left.rows.iter().map(|row| row.client).collect::<Vec<_>>(), [1, 4, 7]);
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn whom_a_fleet_waits_for_is_told_while_it_does() {
+    fn standing_counts_unanswered_and_resting_clients() {
         let mut tally = Tally::default();
         let phases =
             [Phase::Connecting, Phase::Asking, Phase::Negotiating, Phase::Proving, Phase::Resting, Phase::Failed];

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_client_has_its_turn_once_and_in_order() {
+    fn each_action_reaches_every_client_once_in_order() {
         let action = |at_ms, over_ms, what| TunnelAction { at_ms, what, over_ms };
         let actions = [action(10, 8, TunnelDeed::Renegotiate), action(12, 0, TunnelDeed::Reconnect)];
         let mut taken = Vec::new();

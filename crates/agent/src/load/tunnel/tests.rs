@@ -71,7 +71,7 @@ fn states(outcome: &Outcome) -> Vec<TunnelState> {
 }
 
 #[test]
-fn every_client_comes_up_is_proved_and_leaves() {
+fn every_client_connects_is_verified_and_disconnects() {
     for transport in [Transport::Udp, Transport::Tcp] {
         let gateway = Gateway::start(Manners { transport, ..Manners::default() });
         let expect = TunnelExpectation {
@@ -110,7 +110,7 @@ fn every_client_comes_up_is_proved_and_leaves() {
 }
 
 #[test]
-fn certificates_are_made_for_each_client() {
+fn issued_identities_give_each_client_a_certificate() {
     let gateway = Gateway::start(Manners::default());
     let identities = TunnelIdentities::Issued {
         authority_pem: gateway.authority_pem.clone(),
@@ -122,7 +122,7 @@ fn certificates_are_made_for_each_client() {
 }
 
 #[test]
-fn an_exhausted_pool_leaves_clients_without_an_address() {
+fn exhausted_pool_leaves_clients_partial() {
     let gives = |client| if client < 6 { an_address_each(client) } else { Vec::new() };
     let gateway = Gateway::start(Manners { gives, ..Manners::default() });
     let outcome = run(&spec(&gateway, 10));
@@ -131,7 +131,7 @@ fn an_exhausted_pool_leaves_clients_without_an_address() {
 }
 
 #[test]
-fn an_address_that_two_have_is_told() {
+fn shared_address_leaves_later_clients_partial() {
     let gateway = Gateway::start(Manners { gives: |_| an_address_each(0), ..Manners::default() });
     let outcome = run(&spec(&gateway, 5));
     assert_eq!((count(&outcome, "configured"), count(&outcome, "partial")), (1, 4));
@@ -139,7 +139,7 @@ fn an_address_that_two_have_is_told() {
 }
 
 #[test]
-fn what_is_missing_has_its_name() {
+fn each_missing_expectation_has_its_error() {
     let gateway = Gateway::start(Manners { echoes: |_| false, ..Manners::default() });
     let missing = |expect| {
         let outcome = run(&TunnelSpec { expect, first_data_ms: 300, attempt_ms: 5000, ..spec(&gateway, 3) });
@@ -155,7 +155,7 @@ fn what_is_missing_has_its_name() {
 }
 
 #[test]
-fn an_answer_that_comes_too_late_is_told_and_counts_after_all() {
+fn late_echo_reply_is_an_error_and_configures_the_client() {
     // The first echo of each client is lost, and sent again when the time for it is over.
     let gateway = Gateway::start(Manners { loses: 1, ..Manners::default() });
     let outcome = run(&TunnelSpec { first_data_ms: 50, ..spec(&gateway, 3) });
@@ -167,7 +167,7 @@ fn an_answer_that_comes_too_late_is_told_and_counts_after_all() {
 }
 
 #[test]
-fn a_first_packet_has_its_own_time_however_little_of_the_attempt_is_left() {
+fn first_data_timeout_is_independent_of_the_attempt_timeout() {
     // Echoes go out after 0, 0.5 and 1.5 s, and the first two are lost.
     let gateway = Gateway::start(Manners { loses: 2, ..Manners::default() });
     let outcome = run(&TunnelSpec { attempt_ms: 1000, retries: 50, ..spec(&gateway, 3) });
@@ -178,7 +178,7 @@ fn a_first_packet_has_its_own_time_however_little_of_the_attempt_is_left() {
 }
 
 #[test]
-fn who_is_not_answered_fails_by_name_and_comes_back() {
+fn unanswered_client_fails_and_recovers_on_retry() {
     // Each attempt comes from a port of its own, so that the server takes it for another client.
     let gateway = Gateway::start(Manners { answers: |client| client >= 3, ..Manners::default() });
     let outcome = run(&TunnelSpec { attempt_ms: 6000, retries: 3, ..spec(&gateway, 3) });
@@ -191,7 +191,7 @@ fn who_is_not_answered_fails_by_name_and_comes_back() {
 }
 
 #[test]
-fn connections_that_are_taken_and_closed_have_their_name() {
+fn connections_closed_before_an_answer_have_their_error() {
     let answers = |client| client < 4;
     let gateway = Gateway::start(Manners { transport: Transport::Tcp, answers, ..Manners::default() });
     let outcome = run(&spec(&gateway, 7));
@@ -200,7 +200,7 @@ fn connections_that_are_taken_and_closed_have_their_name() {
 }
 
 #[test]
-fn nobody_there_is_told_at_once() {
+fn refused_connection_fails_at_once() {
     let mut gone = spec(&Gateway::start(Manners::default()), 4);
     // Nobody but root listens at this port, and no connection comes from there.
     let lines = gone.profile.lines().map(|line| if line.starts_with("remote ") { "remote 127.0.0.1 1" } else { line });
@@ -215,7 +215,7 @@ fn nobody_there_is_told_at_once() {
 }
 
 #[test]
-fn a_number_that_all_tcp_clients_share_leaves_them_configured() {
+fn shared_peer_id_is_accepted_over_tcp_only() {
     let gateway = Gateway::start(Manners { transport: Transport::Tcp, numbers_none: true, ..Manners::default() });
     let outcome = run(&spec(&gateway, 5));
     assert_eq!((count(&outcome, "configured"), outcome.errors), (5, errors(&[])));
@@ -226,7 +226,7 @@ fn a_number_that_all_tcp_clients_share_leaves_them_configured() {
 }
 
 #[test]
-fn a_server_without_an_address_of_its_family_is_passed_over() {
+fn remote_without_an_address_of_its_family_is_skipped() {
     let gateway = Gateway::start(Manners::default());
     let good = spec(&gateway, 2);
     let profile = format!("remote 127.0.0.1 {} udp6\n{}", gateway.address.port(), good.profile);
@@ -240,7 +240,7 @@ fn a_server_without_an_address_of_its_family_is_passed_over() {
 }
 
 #[test]
-fn a_server_that_this_host_has_no_way_to_is_passed_over_or_ends_the_fleet_at_once() {
+fn unreachable_remote_is_skipped_or_refused_at_start() {
     let gateway = Gateway::start(Manners::default());
     let good = spec(&gateway, 2);
     // No socket is given a whole network as its peer, unless it asks for that.
@@ -260,7 +260,7 @@ fn a_server_that_this_host_has_no_way_to_is_passed_over_or_ends_the_fleet_at_onc
 }
 
 #[test]
-fn connected_clients_do_what_they_are_told() {
+fn scheduled_actions_run_once_per_connected_client() {
     for transport in [Transport::Udp, Transport::Tcp] {
         let gateway = Gateway::start(Manners { transport, ..Manners::default() });
         // Once the settled clients are configured the actions' time begins.
@@ -291,7 +291,7 @@ fn connected_clients_do_what_they_are_told() {
 }
 
 #[test]
-fn the_settled_clients_pings_tell_of_the_arrivals() {
+fn settled_clients_ping_before_during_and_after_arrivals() {
     let gateway = Gateway::start(Manners::default());
     let arrivals = vec![RateStage { from_per_s: 20.0, to_per_s: 20.0, duration_ms: 10_000 }];
     let outcome = run(&TunnelSpec { settled: 4, arrivals, ping_ms: Some(50), duration_ms: 6000, ..spec(&gateway, 12) });
@@ -317,7 +317,7 @@ fn the_settled_clients_pings_tell_of_the_arrivals() {
 }
 
 #[test]
-fn pings_go_on_for_their_time_after_the_arrivals_and_no_longer() {
+fn pings_stop_their_set_time_after_arrivals() {
     let gateway = Gateway::start(Manners::default());
     // The stay is far longer than the test runner's patience.
     let stay = TunnelSpec { settled: 2, ping_ms: Some(20), duration_ms: 86_400_000, ..spec(&gateway, 6) };
@@ -327,7 +327,7 @@ fn pings_go_on_for_their_time_after_the_arrivals_and_no_longer() {
 }
 
 #[test]
-fn settled_clients_have_a_time_of_their_own() {
+fn settling_time_is_separate_from_the_duration() {
     let gateway = Gateway::start(Manners::default());
     let begun_ns = monotonic_ns();
     // Forty come up one after another, 10 ms apart: twice as long as the fleet stays from then on.
@@ -341,7 +341,7 @@ fn settled_clients_have_a_time_of_their_own() {
 }
 
 #[test]
-fn a_stopped_fleet_tells_what_there_is() {
+fn stopped_fleet_leaves_undue_clients_waiting() {
     let gateway = Gateway::start(Manners::default());
     let arrivals = vec![RateStage { from_per_s: 0.0, to_per_s: 0.2, duration_ms: 100_000 }];
     let spec = TunnelSpec { settled: 3, arrivals, ..spec(&gateway, 5) };
@@ -363,7 +363,7 @@ fn a_stopped_fleet_tells_what_there_is() {
 }
 
 #[test]
-fn bad_input_is_told_before_anything_is_opened() {
+fn invalid_spec_is_refused_before_sockets_open() {
     let gateway = Gateway::start(Manners::default());
     let refused = |spec: TunnelSpec| prepare(&spec).err().map(|error| error.code).unwrap();
     let good = spec(&gateway, 2);

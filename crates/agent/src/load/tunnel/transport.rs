@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_any_lengths_arrive_in_order_and_apart() {
+    fn packets_of_any_length_arrive_in_order() {
         for transport in [Transport::Udp, Transport::Tcp] {
             let (mut transport, mut receive) = pair(transport);
             let mut outbox = Outbox::default();
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_came_when_the_kernel_had_it() {
+    fn datagram_arrival_is_the_kernel_timestamp() {
         let far = net::udp_socket("127.0.0.1:0".parse().unwrap(), None, false).unwrap();
         let server = Server { address: far.local_addr().unwrap(), transport: Transport::Udp };
         let (mut transport, mut buffers) =
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_error_takes_is_told_and_not_sent_again() {
+    fn packets_lost_to_a_socket_error_are_counted_not_resent() {
         let (mut transport, mut receive) = pair(Transport::Udp);
         let mut outbox = Outbox::default();
         let packet = |length: usize| {
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_own_socket_had_no_room_for_is_known() {
+    fn receive_buffer_drops_are_counted() {
         let (far, near) = (UdpSocket::bind("127.0.0.1:0").unwrap(), Transport::Udp);
         let server = Server { address: far.local_addr().unwrap(), transport: near };
         let transport = TransportSocket::open(server, None, false).unwrap();
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sealed_leaves_nothing_behind() {
+    fn failed_seal_leaves_the_outbox_unchanged() {
         for transport in [Transport::Udp, Transport::Tcp] {
             let (mut transport, mut receive) = pair(transport);
             let mut outbox = Outbox::default();
@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_stream_keeps_what_waits_and_its_order() {
+    fn full_stream_queues_bytes_in_order() {
         let (mut transport, mut receive) = pair(Transport::Tcp);
         let mut outbox = Outbox::default();
         let mut sent = 0u32;

@@ -93,7 +93,7 @@ fn goodput(streams: usize, buffer: usize, length_ns: u64) -> (u64, u64, u64) {
 }
 
 #[test]
-fn streams_share_a_gateway_without_flooding_it() {
+fn many_streams_share_a_gateway_at_full_goodput() {
     for (streams, least) in [(1, 0.75), (8, 0.5)] {
         let (arrived, again, dropped) = goodput(streams, 256 << 10, 2_000_000_000);
         let share = arrived as f64 / (2 * RATE) as f64;

@@ -137,7 +137,7 @@ fn transfer(link: Link, v6: bool, bytes: usize) -> (u64, u64) {
 }
 
 #[test]
-fn a_stream_comes_whole_and_ends_in_order() {
+fn stream_is_delivered_whole_and_closed_in_order() {
     for v6 in [false, true] {
         let (_, again) = transfer(Link::default(), v6, 300_000);
         assert_eq!(again, 0, "nothing is lost, so nothing is sent again");
@@ -145,7 +145,7 @@ fn a_stream_comes_whole_and_ends_in_order() {
 }
 
 #[test]
-fn a_poor_link_costs_time_and_no_byte() {
+fn lossy_link_loses_no_byte() {
     let (clean_ns, _) = transfer(Link::default(), false, 100_000);
     for link in [
         Link { lose: 16, ..Link::default() },
@@ -160,7 +160,7 @@ fn a_poor_link_costs_time_and_no_byte() {
 }
 
 #[test]
-fn a_window_that_was_closed_opens_again_though_its_news_is_lost() {
+fn closed_window_reopens_after_a_lost_update() {
     let (mut world, near, far) = World::connected(Link::default(), false);
     world.until(|world| world.near.is_writable(near));
     let written = std::cell::Cell::new(0);
@@ -179,7 +179,7 @@ fn a_window_that_was_closed_opens_again_though_its_news_is_lost() {
 }
 
 #[test]
-fn a_preface_that_is_not_acknowledged_yet_holds_nothing_up() {
+fn unacknowledged_preface_delays_no_data() {
     let (mut world, near, _) = World::connected(Link::default(), false);
     world.until(|world| world.near.is_writable(near));
     assert_eq!(world.near.write(near, &[1; 32]), 32);
@@ -188,7 +188,7 @@ fn a_preface_that_is_not_acknowledged_yet_holds_nothing_up() {
 }
 
 #[test]
-fn an_idle_connection_outlives_a_loss() {
+fn idle_connection_survives_a_lost_packet() {
     let (mut world, near, far) = World::connected(Link::default(), false);
     world.until(|world| world.near.is_writable(near) && world.far.is_writable(far));
     // A far end that says nothing by itself, and to which signs of life are nothing.
@@ -225,7 +225,7 @@ fn a_closed_port_refuses_and_silence_times_out() {
 }
 
 #[test]
-fn a_connection_that_the_far_end_breaks_off_is_named() {
+fn peer_reset_is_named() {
     let (mut world, near, far) = World::connected(Link::default(), true);
     world.until(|world| world.near.is_writable(near));
     world.far.abort(far);
@@ -234,7 +234,7 @@ fn a_connection_that_the_far_end_breaks_off_is_named() {
 }
 
 #[test]
-fn a_released_connection_makes_room_for_the_next() {
+fn released_connection_frees_its_slot() {
     let mut world = World::new(Link::default());
     for round in 0..5u16 {
         let far = world.far.listen(world.now_ns, address(true, false, 5201 + round), SMALL);
@@ -256,7 +256,7 @@ fn a_released_connection_makes_room_for_the_next() {
 }
 
 #[test]
-fn a_packet_that_is_not_taken_waits_and_holds_the_others_back() {
+fn refused_packet_is_retried_in_order() {
     let (mut world, near, _) = World::connected(Link::default(), false);
     world.until(|world| world.near.is_writable(near));
     world.near.fill(world.now_ns, near);
@@ -277,7 +277,7 @@ fn a_packet_that_is_not_taken_waits_and_holds_the_others_back() {
 }
 
 #[test]
-fn a_stack_is_small_beside_its_buffers() {
+fn stack_memory_is_small_beside_its_buffers() {
     // Ten thousand of them are to fit into a gigabyte with their tunnels.
     assert!(size_of::<Stack>() <= 2048, "{}", size_of::<Stack>());
     let socket = size_of::<smoltcp::socket::tcp::Socket<'static>>();
@@ -285,14 +285,14 @@ fn a_stack_is_small_beside_its_buffers() {
 }
 
 #[test]
-fn a_family_without_an_address_is_refused() {
+fn connect_without_an_address_of_the_family_is_refused() {
     let mut stack = Stack::new(Some([10, 8, 0, 2].into()), None, 1500, 0, 0);
     assert_eq!(stack.connect(0, address(true, true, 5201), SMALL), Err(TcpError::NoAddress));
     assert!(stack.connect(0, "0.0.0.0:0".parse().unwrap(), SMALL).is_err());
 }
 
 #[test]
-fn addresses_of_groups_and_tunnels_without_room_break_nothing() {
+fn multicast_addresses_are_refused_and_tiny_mtus_connect() {
     for (ipv4, ipv6) in [("224.0.0.1", "ff02::1"), ("255.255.255.255", "::"), ("0.0.0.0", "ff05::2")] {
         let mut stack = Stack::new(Some(ipv4.parse().unwrap()), Some(ipv6.parse().unwrap()), 1500, 0, 0);
         for v6 in [false, true] {
@@ -317,7 +317,7 @@ fn addresses_of_groups_and_tunnels_without_room_break_nothing() {
 }
 
 #[test]
-fn an_unreachable_server_is_named_while_connecting() {
+fn unreachable_server_is_named_while_connecting() {
     let mut world = World::new(Link::default());
     let near = world.near.connect(0, address(true, false, 5201), SMALL).unwrap();
     let mut first = Vec::new();

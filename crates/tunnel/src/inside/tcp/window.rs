@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_doubles_until_a_loss_and_then_grows_by_a_segment_a_window() {
+    fn window_doubles_until_loss_then_grows_linearly() {
         let mut window = Window::default();
         let mut round = |losses| {
             let room = window.room(0, 0, losses, 1 << 20);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_before_is_no_part_of_a_measured_round_trip() {
+    fn round_trip_excludes_earlier_writes() {
         let mut window = Window::default();
         window.wrote(32);
         assert_eq!(window.room(0, 32, 0, 1 << 20), FIRST_BYTES - 32);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stops_doubling_where_round_trips_grow() {
+    fn slow_start_ends_when_round_trips_grow() {
         let mut window = Window::default();
         let mut now_ns = 0;
         let mut rooms = Vec::new();

@@ -61,7 +61,7 @@ mod tests {
     const SECOND_NS: u64 = 1_000_000_000;
 
     #[test]
-    fn keys_that_end_are_renewed_before_their_age_would_have_them() {
+    fn exhausting_keys_are_renewed_before_their_age_limit() {
         let mut setup = Setup::new(&Pki::new());
         setup.client.renegotiate_after_ns = Some(3600 * SECOND_NS);
         let mut renewal = Renewal::new(&setup.client);

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_stand_where_openvpn_puts_them() {
+    fn compression_bytes_are_where_openvpn_puts_them() {
         let framed = |framing: Framing, payload: &[u8]| {
             let mut out = Vec::new();
             framing.frame(payload, &mut out);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_old_peer_compressed_is_opened_up_to_the_largest_packet() {
+    fn compressed_payload_is_opened_up_to_the_largest_packet() {
         for framing in [Framing::Lzo, Framing::Lz4, Framing::Lz4V2] {
             let largest = [7; LARGEST];
             assert_eq!(unframed(framing, &compressed(framing, &largest)).expect("compressed"), largest, "{framing:?}");
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn other_marks_and_empty_payloads_are_refused() {
+    fn unknown_compression_bytes_and_empty_payloads_are_refused() {
         for framing in Framing::ALL {
             assert_eq!(unframed(framing, b""), Err(DataError::Framing));
         }
@@ -203,7 +203,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn made_up_payloads_never_exceed_the_largest(
+        fn arbitrary_payloads_never_exceed_the_largest(
             framing in prop::sample::select(Framing::ALL.to_vec()),
             mark in prop::sample::select(vec![PLAIN, PLAIN_SWAPPED, LZO, LZ4_SWAPPED, V2]),
             bytes in prop::collection::vec(any::<u8>(), 0..1200),
@@ -215,7 +215,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_compressed_comes_back(
+        fn compressed_payload_round_trips(
             framing in prop::sample::select(vec![Framing::Lzo, Framing::Lz4, Framing::Lz4V2]),
             piece in prop::collection::vec(any::<u8>(), 1..50),
             times in 1..30_usize,

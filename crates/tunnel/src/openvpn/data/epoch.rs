@@ -237,7 +237,7 @@ mod tests {
 
     /// The values that OpenVPN's own unit tests expect (`crypto_test_ovpn_label_expand`, `epoch_test_derive_data_key`).
     #[test]
-    fn labels_expand_to_what_openvpn_expects() {
+    fn expanded_labels_match_openvpn() {
         let secret = [
             0x07, 0x77, 0x09, 0x36, 0x2c, 0x2e, 0x32, 0xdf, 0x0d, 0xdc, 0x3f, 0x0d, 0xc4, 0x7b, 0xba, 0x63, 0x90, 0xb6,
             0xc7, 0x3b, 0xb5, 0x0f, 0x9c, 0x31, 0x22, 0xec, 0x84, 0x4a, 0xd7, 0xc2, 0xb3, 0xe5,
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_has_protected_enough_is_followed_by_the_next() {
+    fn exhausted_epoch_key_advances_to_the_next() {
         let (mut client, mut server) = pair(DataCipher::Aes128Gcm);
         for epoch in 1..200 {
             assert_eq!(send(&mut client, &mut server), Ok(epoch));
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn chacha_has_no_limit_but_its_numbers() {
+    fn chacha_is_limited_only_by_packet_numbers() {
         let (mut client, mut server) = pair(DataCipher::ChaCha20Poly1305);
         client.sealing.blocks = u64::MAX - 10;
         client.last_sent = HIGHEST_NUMBER - 1;
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn the_chain_ends_and_nothing_is_sealed_twice() {
+    fn epoch_chain_ends_without_number_reuse() {
         let (mut client, mut server) = pair(DataCipher::ChaCha20Poly1305);
         let mut last = Ok(0);
         while !matches!(last, Err(_) | Ok(u16::MAX)) {

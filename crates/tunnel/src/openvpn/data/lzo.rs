@@ -137,7 +137,7 @@ mod tests {
 
     /// Streams that liblzo 2.10 made of the same text: `lzo1x_999_compress`, and `lzo1x_1_15_compress` as OpenVPN calls it.
     #[test]
-    fn liblzos_streams_are_opened() {
+    fn liblzo_streams_are_decompressed() {
         let text = [b"0123456789", &b"AB".repeat(30)[..], b"0123456789xyz", &[0; 400], b"0123456789end"].concat();
         let thorough = b"\x1d0123456789AB \x19\x04\0(\x14\x01\x01xyz\0 \0o\0\0(s\x06end\x11\0\0";
         let quick = b"\x090123456789AB \x19\x04\0(\x14\x01\x01xyz\0 \0l\0\0\r\0\0\x000123456789end\x11\0\0";
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_from_before_the_beginning_is_refused() {
+    fn match_before_the_start_is_refused() {
         for stream in [&b"\x15abcd\x40\x01\x11\0\0"[..], b"\x40\0\x11\0\0", b"\x12a\x04\0\x11\0\0", b"\x21\xff\xff"] {
             assert_eq!(opened(stream, 1600), None, "{stream:x?}");
         }
@@ -170,7 +170,7 @@ mod tests {
         }
 
         #[test]
-        fn made_up_streams_end_within_their_room(stream in prop::collection::vec(any::<u8>(), 0..600), room in 0..2000_usize) {
+        fn arbitrary_streams_stay_within_the_output_bound(stream in prop::collection::vec(any::<u8>(), 0..600), room in 0..2000_usize) {
             if let Some(out) = opened(&stream, room) {
                 prop_assert!(out.len() <= room);
             }

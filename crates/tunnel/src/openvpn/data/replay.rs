@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn late_packets_are_taken_once_and_only_within_the_window() {
+    fn late_packet_is_accepted_once_within_the_window() {
         let mut window = ReplayWindow::new(64);
         assert!(!window.accept(0));
         assert!(window.accept(1));
@@ -113,7 +113,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_decides_as_a_list_of_all_numbers_would(
+        fn replay_window_agrees_with_a_list_of_all_numbers(
             width in 1..200_u32,
             steps in prop::collection::vec((any::<bool>(), 0..150_u64), 1..400),
         ) {

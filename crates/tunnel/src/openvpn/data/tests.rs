@@ -67,7 +67,7 @@ fn any_way() -> impl Strategy<Value = DataOptions> {
 }
 
 #[test]
-fn the_prf_makes_the_keys_that_an_independent_one_makes() {
+fn prf_keys_match_an_independent_implementation() {
     let randoms = |first, second| keys::Randoms { r1: [first; 32], r2: [second; 32] };
     let pre_master = std::array::from_fn(|index| index as u8);
     let made = keys::from_prf(&pre_master, &randoms(0x11, 0x22), &randoms(0x33, 0x44), b"CLIENTID", b"SERVERID");
@@ -82,7 +82,7 @@ fn the_prf_makes_the_keys_that_an_independent_one_makes() {
 }
 
 #[test]
-fn aead_packets_are_the_known_ones_byte_for_byte() {
+fn aead_packets_match_known_bytes() {
     let v1 = |cipher| DataOptions::new(cipher);
     for (options, epoch, answer) in [
         (
@@ -142,7 +142,7 @@ fn cbc_packets_of_another_implementation_are_opened() {
 
 /// The packet above without its HMAC, as `auth none` has it.
 #[test]
-fn cbc_packets_without_a_digest_are_known_by_their_numbers_alone() {
+fn cbc_packets_without_digest_are_checked_by_number() {
     let without = DataOptions { digest: None, ..options(DataCipher::Aes256Cbc) };
     let (mut client, mut server) = pair(&without);
     let known =
@@ -158,7 +158,7 @@ fn cbc_packets_without_a_digest_are_known_by_their_numbers_alone() {
 }
 
 #[test]
-fn the_peers_epochs_are_followed_and_sealing_follows_them() {
+fn sealing_follows_the_peers_epoch() {
     // The client's first packets of epochs 1, 2, 5 and 6, as another implementation seals them.
     let packet = |epoch: u8| {
         unhex(match epoch {
@@ -184,7 +184,7 @@ fn the_peers_epochs_are_followed_and_sealing_follows_them() {
 }
 
 #[test]
-fn a_forged_epoch_moves_nothing() {
+fn forged_epoch_is_ignored() {
     let options = DataOptions { epoch: true, ..options(DataCipher::Aes128Gcm) };
     let (mut client, mut server) = pair(&options);
     let mut packet = sealed(&mut client, PAYLOAD);
@@ -196,7 +196,7 @@ fn a_forged_epoch_moves_nothing() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn malformed_data_packets_are_refused() {
     let cbc = DataOptions { epoch: true, ..options(DataCipher::Aes256Cbc) };
     assert_eq!(DataChannel::new(&keys(), Role::Client, 0, &cbc).err(), Some(DataError::NoAead));
     for options in every_way() {
@@ -217,7 +217,7 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
-fn names_are_openvpns() {
+fn cipher_names_are_openvpns() {
     for cipher in DataCipher::ALL {
         assert_eq!(DataCipher::from_name(&cipher.name().to_lowercase()), Some(cipher));
         assert_eq!(cipher.is_aead(), !cipher.name().ends_with("CBC"));
@@ -235,7 +235,7 @@ fn neither_side_opens_its_own_packets() {
 }
 
 #[test]
-fn nothing_is_allocated_per_packet() {
+fn seal_and_open_allocate_nothing() {
     for options in every_way() {
         let (mut client, mut server) = pair(&options);
         let mut out = Vec::with_capacity(1600);
@@ -257,7 +257,7 @@ fn nothing_is_allocated_per_packet() {
 }
 
 #[test]
-fn an_idle_channel_is_small() {
+fn idle_channel_uses_little_memory() {
     // A whole client of ten thousand may take 64 KiB; while keys are replaced it has two channels.
     for options in every_way() {
         let mut kept = None;
@@ -270,7 +270,7 @@ fn an_idle_channel_is_small() {
 
 proptest! {
     #[test]
-    fn what_is_sealed_is_opened_by_the_other_side(
+    fn sealed_packet_is_opened_by_the_other_end(
         options in any_way(),
         payloads in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..300), 1..20),
         from_client in any::<bool>(),
@@ -290,7 +290,7 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_packet_is_not_opened_and_moves_nothing(
+    fn corrupted_packet_is_refused_without_state_change(
         options in any_way(),
         payload in prop::collection::vec(any::<u8>(), 1..100),
         at in any::<prop::sample::Index>(),
@@ -313,7 +313,7 @@ proptest! {
     }
 
     #[test]
-    fn a_cut_packet_is_not_opened(options in any_way(), payload in prop::collection::vec(any::<u8>(), 1..60)) {
+    fn truncated_packet_is_refused(options in any_way(), payload in prop::collection::vec(any::<u8>(), 1..60)) {
         let (mut sender, mut receiver) = pair(&options);
         let packet = sealed(&mut sender, &payload);
         for length in 0..packet.len() {
@@ -322,7 +322,7 @@ proptest! {
     }
 
     #[test]
-    fn bytes_that_were_made_up_are_not_opened(options in any_way(), mut bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_bytes_are_refused(options in any_way(), mut bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let mut receiver = channel(Role::Server, &options);
         prop_assert!(receiver.open(&mut bytes).is_err());
     }

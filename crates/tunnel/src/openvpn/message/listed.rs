@@ -144,7 +144,7 @@ mod tests {
     impl Eq for Counted {}
 
     #[test]
-    fn things_keep_their_order_and_come_once() {
+    fn listed_items_keep_order_and_are_unique() {
         let mut listed = Listed::default();
         let new: Vec<bool> = [3, 1, 3, 2].into_iter().map(|item| listed.push(item)).collect();
         assert_eq!((new, &listed[..]), (vec![true, true, false, true], &[3, 1, 2][..]));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_are_not_gone_through_for_each() {
+    fn insertion_does_not_scan_the_list() {
         let mut listed = Listed::default();
         for item in 0..4096 {
             listed.push(Counted(item));

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn networks_hold_their_addresses_and_no_others() {
+    fn network_contains_exactly_its_addresses() {
         let net: Net = "10.8.3.7/22".parse().expect("a network");
         assert_eq!(net.to_string(), "10.8.0.0/22");
         assert!(net.contains("10.8.3.255".parse().expect("an address")));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn netmasks_have_no_holes() {
+    fn noncontiguous_netmask_is_refused() {
         let net = |mask: &str| Net::from_netmask(Ipv4Addr::new(10, 8, 0, 9), mask.parse().expect("a mask"));
         assert_eq!(net("255.255.255.0").map(|net| net.to_string()).as_deref(), Some("10.8.0.0/24"));
         assert_eq!(net("0.0.0.0").map(Net::bits), Some(0));

@@ -115,7 +115,7 @@ mod tests {
 
     /// Word for word what Debian's OpenVPN 2.6.14 prints as its "Local Options String" with these settings.
     #[test]
-    fn the_string_is_the_one_of_openvpn_2_6() {
+    fn options_string_matches_openvpn_2_6() {
         let usual = OptionsString {
             role: Role::Client,
             tcp: false,

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn peer_info_tells_what_is_switched_on() {
+    fn peer_info_lists_enabled_protocols() {
         let info = PeerInfo {
             protocols: Protocols::ALL.without(Protocols::DATA_EPOCH),
             ciphers: &["AES-256-GCM", "AES-128-GCM", "CHACHA20-POLY1305"],
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn strange_peer_info_says_nothing() {
+    fn malformed_peer_info_yields_no_values() {
         for strange in ["", "IV_PROTO", "IV_PROTO=", "IV_PROTO=-1", "IV_PROTO=99999999999", "XIV_PROTO=2", "=\n==\n"] {
             assert_eq!(protocols(strange), Protocols(0), "{strange}");
             assert_eq!(ciphers(strange).count(), 0);

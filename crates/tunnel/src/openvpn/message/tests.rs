@@ -54,7 +54,7 @@ fn key_method_has_openvpns_layout() {
 }
 
 #[test]
-fn a_key_method_that_is_cut_wants_more() {
+fn truncated_key_method_waits_for_more() {
     for role in [Role::Client, Role::Server] {
         let half = key_method(role);
         let mut bytes = written(&half);
@@ -71,7 +71,7 @@ fn a_key_method_that_is_cut_wants_more() {
 }
 
 #[test]
-fn a_key_method_that_is_wrong_is_refused() {
+fn malformed_key_method_is_refused() {
     let mut bytes = written(&key_method(Role::Client));
     bytes[117..119].copy_from_slice(&513_u16.to_be_bytes());
     let too_long = MessageError::TooLong { what: "options string", bytes: 513, most: 512 };
@@ -87,7 +87,7 @@ fn a_key_method_that_is_wrong_is_refused() {
 }
 
 #[test]
-fn debug_of_messages_tells_no_secret() {
+fn debug_output_hides_secrets() {
     let mut push = pushed("auth-token SESS_ID_AT_x,ping 10");
     assert_eq!(push.auth_token, Some(Secret::from("SESS_ID_AT_x")));
     assert_eq!(texts_of(&push), ["auth-token [hidden]", "ping 10"]);
@@ -100,7 +100,7 @@ fn debug_of_messages_tells_no_secret() {
 }
 
 #[test]
-fn a_token_is_told_in_no_way_of_writing_it() {
+fn token_is_hidden_in_every_spelling() {
     let long = "SESS".repeat(100);
     for line in [
         &format!("auth-token {long}"),
@@ -129,7 +129,7 @@ fn a_token_is_told_in_no_way_of_writing_it() {
 }
 
 #[test]
-fn control_messages_are_told_apart() {
+fn control_messages_are_parsed_by_kind() {
     let owned = |text: &str| Some(text.to_owned());
     for (text, expected) in [
         ("PUSH_REQUEST", ControlMessage::PushRequest),
@@ -171,7 +171,7 @@ fn control_messages_are_told_apart() {
 }
 
 #[test]
-fn control_messages_come_one_by_one() {
+fn control_messages_are_split_at_nul() {
     let bytes = b"INFO,a\0\0EXIT\0PUSH";
     assert_eq!(next_message(bytes), Ok(Some((&b"INFO,a"[..], 7))));
     assert_eq!(next_message(&bytes[7..]), Ok(Some((&b""[..], 1))));
@@ -185,7 +185,7 @@ fn control_messages_come_one_by_one() {
 }
 
 #[test]
-fn a_usual_push_is_understood() {
+fn usual_push_reply_is_parsed() {
     let push = pushed(
         "route 10.9.0.0 255.255.0.0,route 192.0.2.7,route vpn_gateway,route-ipv6 fd00:9::/48,dhcp-option DNS 10.8.0.1,\
          dhcp-option DOMAIN a.example,dns server 0 address 10.8.0.1 [fd00::53]:5353,route-gateway 10.8.0.1,topology subnet,\
@@ -216,7 +216,7 @@ fn a_usual_push_is_understood() {
 }
 
 #[test]
-fn options_that_say_nothing_are_told() {
+fn malformed_pushed_options_are_reported() {
     for option in [
         "ifconfig 10.8.0.2",
         "ifconfig 10.8.0.x 255.0.0.0",
@@ -247,7 +247,7 @@ fn options_that_say_nothing_are_told() {
 }
 
 #[test]
-fn addresses_that_no_host_can_have_are_none() {
+fn non_host_addresses_are_malformed() {
     for address in ["224.0.0.5", "239.1.2.3", "255.255.255.255", "0.0.0.0"] {
         let option = format!("ifconfig {address} 255.255.255.0");
         let push = pushed(&option);
@@ -261,7 +261,7 @@ fn addresses_that_no_host_can_have_are_none() {
 }
 
 #[test]
-fn what_is_broken_again_and_again_is_kept_once() {
+fn repeated_malformed_option_is_kept_once() {
     let option = format!("ifconfig {}", "10.8.0.2 ".repeat(14));
     let mut push = pushed(&option);
     let spent = allocation_counter::measure(|| {
@@ -273,7 +273,7 @@ fn what_is_broken_again_and_again_is_kept_once() {
 }
 
 #[test]
-fn name_servers_are_bounded() {
+fn name_server_count_is_bounded() {
     let mut push = Pushed::default();
     for server in 0..=MOST_NAME_SERVERS {
         assert_eq!(push.malformed(), None);
@@ -283,7 +283,7 @@ fn name_servers_are_bounded() {
 }
 
 #[test]
-fn a_push_in_bundles_is_whole_with_its_last() {
+fn split_push_completes_with_its_last_part() {
     let options: Vec<String> = (0..200).map(|number| format!("route 10.{number}.0.0 255.255.0.0")).collect();
     let bundles = bundles(&options).expect("short options");
     assert!(bundles.len() > 5);
@@ -302,7 +302,7 @@ fn a_push_in_bundles_is_whole_with_its_last() {
 }
 
 #[test]
-fn a_flood_of_options_is_refused() {
+fn too_many_pushed_options_are_refused() {
     let mut push = Pushed::default();
     let refused = (0..1024).map(|part| {
         let options: Vec<String> =
@@ -323,7 +323,7 @@ fn a_flood_of_options_is_refused() {
 }
 
 #[test]
-fn updates_replace_and_remove() {
+fn push_update_replaces_and_removes_options() {
     let mut push = pushed(
         "route 10.1.0.0 255.255.0.0,route 10.2.0.0 255.255.0.0,route-ipv6 fd00:9::/48,dns server 0 address 10.8.0.1,\
          dhcp-option DNS 10.8.0.2,ifconfig 10.8.0.2 255.255.255.0,peer-id 7,auth-token t,tun-mtu 1400,protocol-flags tls-ekm",
@@ -357,7 +357,7 @@ fn updates_replace_and_remove() {
 }
 
 #[test]
-fn an_update_costs_what_it_changes() {
+fn push_update_cost_is_bounded_by_its_changes() {
     let routes: Vec<String> = (0..4000).map(|number| format!("route 10.{}.{}.0", number / 250, number % 250)).collect();
     let mut push = pushed(&routes.join(","));
     let mut work = |changes: &str, expected| {
@@ -381,7 +381,7 @@ fn texts() -> impl Strategy<Value = Option<String>> {
 
 proptest! {
     #[test]
-    fn key_methods_come_back(
+    fn key_method_round_trips(
         client: bool, options in "[ -~]{0,200}", user in texts(), password in texts(), peer_info in texts(), seed: [u8; 32],
     ) {
         let role = if client { Role::Client } else { Role::Server };
@@ -394,7 +394,7 @@ proptest! {
     }
 
     #[test]
-    fn any_key_method_is_read_or_refused(mut bytes: Vec<u8>, client: bool) {
+    fn arbitrary_key_method_never_panics(mut bytes: Vec<u8>, client: bool) {
         let role = if client { Role::Client } else { Role::Server };
         let _ = KeyMethod::parse(&bytes, role);
         bytes.splice(0..0, written(&key_method(role)));
@@ -405,7 +405,7 @@ proptest! {
     }
 
     #[test]
-    fn control_messages_come_back(name in 0..6_usize, text in "[ -~]{0,100}", seconds: u32) {
+    fn control_messages_round_trip(name in 0..6_usize, text in "[ -~]{0,100}", seconds: u32) {
         let message = match name {
             0 => ControlMessage::PushReply(text),
             1 => ControlMessage::PushUpdate(text),
@@ -422,7 +422,7 @@ proptest! {
     }
 
     #[test]
-    fn any_push_is_read_or_refused(reply in "[ -~]{0,300}", update in "(([-?]{0,2}(route|dns|ifconfig|x))?[ -~]{0,9},){0,9}") {
+    fn arbitrary_push_never_panics(reply in "[ -~]{0,300}", update in "(([-?]{0,2}(route|dns|ifconfig|x))?[ -~]{0,9},){0,9}") {
         let mut push = Pushed::default();
         let _ = push.absorb(&reply);
         let _ = push.update(&update);
@@ -431,7 +431,7 @@ proptest! {
     }
 
     #[test]
-    fn bundles_hold_every_option(options in proptest::collection::vec("[a-z][a-z0-9 ]{0,200}[a-z]", 0..60)) {
+    fn split_push_keeps_every_option(options in proptest::collection::vec("[a-z][a-z0-9 ]{0,200}[a-z]", 0..60)) {
         let mut push = Pushed::default();
         let mut last = Completeness::More;
         for bundle in bundles(&options).expect("short options") {

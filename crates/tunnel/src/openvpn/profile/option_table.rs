@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_in_one_table_only() {
+    fn each_option_is_in_one_table_only() {
         let refused = REFUSED.iter().flat_map(|(names, _)| names.iter());
         let mut all: Vec<_> =
             READ.iter().chain(ignored::WINDOWS).chain(refused).copied().chain(ignored::names()).collect();
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn distances_are_letters() {
+    fn edit_distance_counts_letters() {
         for (one, other, expected) in [("", "abc", 3), ("remot", "remote", 1), ("proot", "proto", 2), ("a", "a", 0)] {
             assert_eq!(distance(one, other), expected, "{one} {other}");
             assert_eq!(distance(other, one), expected, "{other} {one}");

@@ -41,7 +41,7 @@ fn refused(text: &str) -> ProfileError {
 }
 
 #[test]
-fn the_least_profile_has_openvpns_own_settings() {
+fn minimal_profile_has_openvpns_defaults() {
     let profile = good(&with(""));
     let remote = Remote { host: "vpn.example.net".into(), port: 1194, transport: Transport::Udp, family: None };
     assert_eq!(profile.remotes, [remote]);
@@ -60,7 +60,7 @@ fn the_least_profile_has_openvpns_own_settings() {
 }
 
 #[test]
-fn an_installers_profile_with_windows_line_ends() {
+fn installer_profile_with_crlf_is_parsed() {
     let text = format!(
         "\u{feff}client\ndev tun\nproto udp\nremote 203.0.113.7 1194\nresolv-retry infinite\nnobind\npersist-key\npersist-tun\n\
          remote-cert-tls server\nverify-x509-name server_kq3X name\nauth SHA256\nauth-nocache\ncipher AES-128-GCM\ntls-client\n\
@@ -95,7 +95,7 @@ fn an_installers_profile_with_windows_line_ends() {
 }
 
 #[test]
-fn a_providers_profile_with_many_remotes_and_a_password() {
+fn provider_profile_with_remotes_and_password_is_parsed() {
     let profile = good(&format!(
         "# Provider's own\n; old style\nclient\ndev tun\nproto tcp\nremote a.example.net 443\nremote b.example.net\n\
          remote 2001:db8::7 1194 udp6\nremote-random\nremote-cert-tls server\nauth-user-pass\ncomp-lzo no\nreneg-sec 0\n\
@@ -135,7 +135,7 @@ fn a_providers_profile_with_many_remotes_and_a_password() {
 
 /// As two large providers write theirs.
 #[test]
-fn whole_subjects_and_what_only_sizes_buffers_are_taken() {
+fn full_subjects_and_buffer_options_are_accepted() {
     let profile = good(&with("--tun-mtu-extra 32\n--verify-x509-name CN=us1.example.net"));
     assert_eq!(profile.verify_name, Some(VerifyName::Subject("CN=us1.example.net".into())));
     assert_eq!(profile.ignored, [Ignored { line: 1, text: "tun-mtu-extra 32".into() }]);
@@ -144,7 +144,7 @@ fn whole_subjects_and_what_only_sizes_buffers_are_taken() {
 }
 
 #[test]
-fn connections_take_the_place_of_remotes() {
+fn connection_blocks_replace_remotes() {
     let text = format!(
         "client\nport 7\nremote ignored.example.net\n<connection>\nremote a.example.net\nproto tcp4\nconnect-timeout 3\n\
          </connection>\nproto udp6\n  <connection>\n# a comment\nremote b.example.net 9\nexplicit-exit-notify\n  </connection>\n{CA}"
@@ -166,7 +166,7 @@ fn connections_take_the_place_of_remotes() {
 }
 
 #[test]
-fn inline_credentials_and_odd_writing() {
+fn inline_credentials_and_unusual_syntax_are_parsed() {
     let profile = good(&format!(
         "'client'\n\t\"remote\" \"v pn\" '1195' udp4 # quoted\nremote a\\ b\nauth-user-pass [inline]\nca [inline]\n\
          tls-auth [inline] 0\n<auth-user-pass>\nanna lee\nhunter2 # all of it\n</auth-user-pass>\n<tls-auth>\n{}</tls-auth>\n{CA}",
@@ -220,7 +220,7 @@ fn ciphers_and_suites_are_chosen_as_openvpn_does() {
 
 /// Each line is the third of a profile that is good without it; the text is what the error must say.
 #[test]
-fn what_cannot_be_obeyed_is_refused_with_its_line() {
+fn unsupported_option_is_refused_with_its_line() {
     for (line, says) in [
         ("secret static.key", "use TLS"),
         ("dev tap0", "only `dev tun`"),
@@ -312,7 +312,7 @@ fn what_cannot_be_obeyed_is_refused_with_its_line() {
 }
 
 #[test]
-fn what_is_wrong_in_a_block_is_refused() {
+fn invalid_block_is_refused() {
     let key = static_key();
     let (auth, crypt) = (format!("<tls-auth>\n{key}</tls-auth>\n"), format!("<tls-crypt>\n{key}</tls-crypt>\n"));
     for (block, line, says) in [
@@ -340,7 +340,7 @@ fn what_is_wrong_in_a_block_is_refused() {
 }
 
 #[test]
-fn what_is_missing_is_told() {
+fn missing_required_options_are_named() {
     for (text, says) in [
         ("", "no `client`"),
         ("client\nremote a", "<ca>"),
@@ -358,7 +358,7 @@ fn what_is_missing_is_told() {
 
 /// A block whose opening mark is lost must not have its lines told.
 #[test]
-fn errors_tell_no_line_of_a_key() {
+fn errors_never_quote_a_key() {
     for secret in [&static_key(), &client_key(), PAIR.trim_start_matches("<cert>\n")] {
         for line in secret.lines().filter(|line| line.len() > 9 && !line.starts_with(['#', ' ', '-'])) {
             let error = refused(&format!("client\n{line}\n"));
@@ -369,7 +369,7 @@ fn errors_tell_no_line_of_a_key() {
 }
 
 #[test]
-fn nearly_right_names_get_a_suggestion() {
+fn misspelt_option_gets_a_suggestion() {
     for (name, expected) in [("remot", "remote"), ("tls-crypt-2", "tls-crypt-v2"), ("data-cipher", "data-ciphers")] {
         assert!(matches!(support(name, 0), OptionSupport::Unknown(Some(known)) if known == expected), "{name}");
     }
@@ -380,12 +380,12 @@ fn nearly_right_names_get_a_suggestion() {
 
 proptest! {
     #[test]
-    fn any_text_is_read_or_refused(lines in proptest::collection::vec("[a-z<>/\"' \\\\-]{0,30}|[^\u{0}]{0,20}", 0..30)) {
+    fn arbitrary_profile_never_panics(lines in proptest::collection::vec("[a-z<>/\"' \\\\-]{0,30}|[^\u{0}]{0,20}", 0..30)) {
         let _ = parse(&lines.join("\n"));
     }
 
     #[test]
-    fn remotes_come_back(given in proptest::collection::vec(("[a-z0-9.:-]{1,40}", 1..=u16::MAX, any::<bool>()), 1..20)) {
+    fn remotes_round_trip(given in proptest::collection::vec(("[a-z0-9.:-]{1,40}", 1..=u16::MAX, any::<bool>()), 1..20)) {
         let mut text = with("").replace("remote vpn.example.net\n", "");
         for (host, port, tcp) in &given {
             let _ = writeln!(text, "remote {host} {port} {}", if *tcp { "tcp" } else { "udp" });
@@ -399,7 +399,7 @@ proptest! {
     }
 
     #[test]
-    fn a_profile_that_is_cut_is_read_or_refused(length in 0..2000_usize) {
+    fn truncated_profile_never_panics(length in 0..2000_usize) {
         let text = format!("{}{PAIR}<tls-auth>\n{}</tls-auth>\n", with("tls-version-min 1.3\nauth SHA256"), static_key());
         if let Some(cut) = text.get(..length) {
             let _ = parse(cut);
@@ -408,7 +408,7 @@ proptest! {
 }
 
 #[test]
-fn what_another_system_has_may_be_unknown_where_the_profile_says_so() {
+fn unknown_option_is_accepted_where_the_profile_allows_it() {
     let text = with("setenv opt block-outside-dns\nsetenv opt script-security 2 system\nignore-unknown-option register-dns\nregister-dns");
     let ignored: Vec<_> = parse(&text).expect("a good profile").ignored.into_iter().map(|one| one.text).collect();
     for expected in ["block-outside-dns", "script-security 2 system", "register-dns"] {

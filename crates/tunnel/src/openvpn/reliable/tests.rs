@@ -16,7 +16,7 @@ fn due(reliable: &mut Reliable, now_ns: u64) -> Vec<u32> {
 }
 
 #[test]
-fn six_packets_are_under_way_counted_from_the_oldest() {
+fn send_window_is_six_packets_from_the_oldest() {
     let mut reliable = Reliable::new();
     for number in 0..6 {
         assert!(reliable.send(0, Opcode::Control, &[number]));
@@ -33,7 +33,7 @@ fn six_packets_are_under_way_counted_from_the_oldest() {
 }
 
 #[test]
-fn what_is_not_acknowledged_is_sent_after_twice_the_time_each_time() {
+fn retransmission_timeout_doubles() {
     let mut reliable = Reliable::new();
     assert!(reliable.send(7, Opcode::HardResetClientV2, b""));
     let (mut now_ns, mut times) = (0, Vec::new());
@@ -51,7 +51,7 @@ fn what_is_not_acknowledged_is_sent_after_twice_the_time_each_time() {
 }
 
 #[test]
-fn three_acknowledgements_of_later_packets_send_a_lost_one_at_once() {
+fn three_later_acknowledgements_trigger_a_fast_retransmit() {
     let mut reliable = Reliable::new();
     for _ in 0..5 {
         assert!(reliable.send(0, Opcode::Control, b"x"));
@@ -65,7 +65,7 @@ fn three_acknowledgements_of_later_packets_send_a_lost_one_at_once() {
 }
 
 #[test]
-fn acknowledgements_of_what_was_never_sent_change_nothing() {
+fn acknowledgement_of_an_unsent_packet_is_ignored() {
     let mut reliable = Reliable::new();
     assert!(reliable.send(0, Opcode::Control, b"x"));
     due(&mut reliable, 0);
@@ -76,7 +76,7 @@ fn acknowledgements_of_what_was_never_sent_change_nothing() {
 }
 
 #[test]
-fn twelve_packets_are_kept_and_handed_on_in_order() {
+fn receive_window_holds_twelve_packets_and_delivers_in_order() {
     let mut reliable = Reliable::new();
     for id in (1..12).rev() {
         assert_eq!(reliable.received(id, &[id.to_le_bytes()[0]]), Accepted::New);
@@ -95,7 +95,7 @@ fn twelve_packets_are_kept_and_handed_on_in_order() {
 }
 
 #[test]
-fn acknowledgements_due_come_first_and_the_latest_come_again() {
+fn due_acknowledgements_go_first_and_recent_ones_repeat() {
     let mut reliable = Reliable::new();
     for id in 0..5 {
         let _ = reliable.received(id, b"");
@@ -112,7 +112,7 @@ fn acknowledgements_due_come_first_and_the_latest_come_again() {
 }
 
 #[test]
-fn numbers_may_wrap() {
+fn packet_numbers_wrap_around() {
     let mut sender = Reliable { next_send: u32::MAX - 1, ..Reliable::new() };
     let mut receiver = Reliable { next_receive: u32::MAX - 1, ..Reliable::new() };
     let mut handed = Vec::new();
@@ -203,7 +203,7 @@ fn converse(says: [&[Vec<u8>]; 2], deliveries: &[Delivery]) -> ([Vec<Vec<u8>>; 2
 
 proptest! {
     #[test]
-    fn all_comes_once_and_in_order_whatever_the_link_does(
+    fn reliable_layer_delivers_once_and_in_order_over_any_link(
         first in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..40),
         second in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..40),
         deliveries in prop::collection::vec(delivery(), 0..300),
@@ -213,7 +213,7 @@ proptest! {
     }
 
     #[test]
-    fn any_packets_leave_it_within_its_bounds(
+    fn arbitrary_packets_keep_the_reliable_layer_in_bounds(
         steps in prop::collection::vec((0u32..40, prop::collection::vec(any::<u32>(), 0..8), 0u64..5), 0..200),
     ) {
         let mut reliable = Reliable::new();
@@ -232,7 +232,7 @@ proptest! {
 }
 
 #[test]
-fn a_link_that_loses_a_third_costs_time_alone() {
+fn third_of_packets_lost_delays_and_delivers_all() {
     let says: Vec<_> = (0..30).map(|number| vec![number]).collect();
     let (_, without_loss) = converse([&says, &says], &[]);
     // Squares modulo a prime: a loss that keeps step with the repetitions would be another link.

@@ -45,7 +45,7 @@ fn of_version_1(pem: &str) -> String {
 }
 
 #[test]
-fn a_clients_certificate_of_version_1_is_shown_and_a_servers_refused_by_name() {
+fn version_1_client_certificate_is_sent_and_server_certificate_refused() {
     let pki = Pki::new();
     let (old, trust) = (of_version_1(&pki.client.0), pki.client_trust());
     assert!(client_config(&trust, Some((&old, &pki.client.1))).is_ok(), "it is for the server to judge");
@@ -66,7 +66,7 @@ fn a_clients_certificate_of_version_1_is_shown_and_a_servers_refused_by_name() {
 }
 
 #[test]
-fn what_is_no_certificate_is_told_by_its_place() {
+fn invalid_certificate_error_names_its_place() {
     let pki = Pki::new();
     let damaged = format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", STANDARD.encode("none"));
     let said = client_config(&pki.client_trust(), Some((&damaged, &pki.client.1))).expect_err("it is damaged");
@@ -89,7 +89,7 @@ fn netscape(types: u8) -> CustomExtension {
 
 /// What OpenVPN 2.6.14 with OpenSSL 3.0 does with certificates that `openssl x509 -extfile` makes with these extensions.
 #[test]
-fn a_servers_certificate_has_to_say_the_use_that_the_profile_demands() {
+fn server_certificate_must_have_the_demanded_usage() {
     let demands = |option: &str| {
         let text = format!("client\nremote 192.0.2.1\n{option}\n<ca>\n{}</ca>\n", Pki::new().authority);
         Demands::of(&profile::parse(&text).expect("a good profile"))
@@ -124,7 +124,7 @@ fn a_servers_certificate_has_to_say_the_use_that_the_profile_demands() {
 }
 
 #[test]
-fn a_server_whose_certificate_is_not_for_servers_is_refused_by_name() {
+fn non_server_certificate_has_its_own_error() {
     let pki = Pki::without_usages();
     let mut setup = Setup::new(&pki);
     setup.client.trust = pki.client_trust();

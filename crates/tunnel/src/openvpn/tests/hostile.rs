@@ -7,7 +7,7 @@ use crate::openvpn::pair::{Pki, Setup};
 const SECOND_NS: u64 = 1_000_000_000;
 
 #[test]
-fn a_server_that_never_stops_talking_costs_little_memory() {
+fn endless_server_messages_use_bounded_memory() {
     let pki = Pki::new();
     let mut pair = Setup::new(&pki).pair();
     pair.run_a_second();
@@ -26,7 +26,7 @@ fn a_server_that_never_stops_talking_costs_little_memory() {
 }
 
 #[test]
-fn a_push_without_an_end_is_refused() {
+fn endless_push_is_refused() {
     let mut pair = Setup::new(&Pki::new()).pair();
     // Still before its options: the server is made to hold them back.
     pair.run(1_500_000, &mut |_| Some(1_000_000));
@@ -56,7 +56,7 @@ fn a_push_without_an_end_is_refused() {
 }
 
 #[test]
-fn a_server_that_goes_on_talking_with_old_keys_costs_little_memory() {
+fn messages_on_old_keys_use_bounded_memory() {
     let mut pair = Setup::new(&Pki::new()).pair();
     pair.run_a_second();
     pair.client.renegotiate(pair.now_ns);
@@ -75,7 +75,7 @@ fn a_server_that_goes_on_talking_with_old_keys_costs_little_memory() {
 }
 
 #[test]
-fn resets_in_a_flood_are_passed_over() {
+fn flood_of_resets_is_ignored() {
     let pki = Pki::new();
     let mut pair = Setup::new(&pki).pair();
     let mut first = Vec::new();

@@ -24,7 +24,7 @@ fn failed(pair: &mut Pair, until_s: u64) -> (Failure, u64) {
 }
 
 #[test]
-fn a_silent_server_is_given_up_as_the_last_word_on_it_says() {
+fn last_ping_option_decides_how_silence_ends() {
     let pki = Pki::new();
     let silence = |more: &str| {
         let text = format!("client\nauth-user-pass\n{more}\n<ca>\n{}</ca>\n", pki.authority);
@@ -40,7 +40,7 @@ fn a_silent_server_is_given_up_as_the_last_word_on_it_says() {
 }
 
 #[test]
-fn a_silent_server_ends_a_client_or_makes_it_come_again() {
+fn ping_exit_ends_and_ping_restart_reconnects() {
     let pki = Pki::new();
     let silent = |silence: Silence, pushed: &[&str]| {
         let mut setup = Setup::new(&pki);
@@ -62,7 +62,7 @@ fn a_silent_server_ends_a_client_or_makes_it_come_again() {
 }
 
 #[test]
-fn options_have_a_hand_window_of_their_own() {
+fn push_reply_has_its_own_hand_window() {
     let mut pair = Setup::new(&Pki::new()).pair();
     // The reset that arrives is the one of 30 s.
     pair.run(29 * SECOND_NS, &mut |_| None);
@@ -87,7 +87,7 @@ fn pending(pki: &Pki, asked: &str) -> Pair {
 }
 
 #[test]
-fn a_server_that_asks_for_time_gets_what_openvpn_would_give() {
+fn auth_pending_extends_the_wait_as_openvpn_does() {
     let pki = Pki::new();
     for (asked, given_s) in [
         ("AUTH_PENDING,timeout 300", 300),
@@ -109,7 +109,7 @@ fn a_server_that_asks_for_time_gets_what_openvpn_would_give() {
 }
 
 #[test]
-fn a_server_that_asked_for_time_and_fell_silent_is_not_waited_for() {
+fn silence_after_auth_pending_ends_the_wait() {
     let mut pair = pending(&Pki::new(), "AUTH_PENDING,timeout 300");
     pair.run(100 * SECOND_NS, &mut |_| Some(1_000_000));
     pair.run(170 * SECOND_NS, &mut |_| None);
@@ -119,7 +119,7 @@ fn a_server_that_asked_for_time_and_fell_silent_is_not_waited_for() {
 }
 
 #[test]
-fn a_server_that_negotiates_no_cipher_is_taken_at_its_word() {
+fn options_string_cipher_is_used_without_negotiation() {
     let pki = Pki::new();
     let connect = |ciphers: &[DataCipher], fallback: Option<DataCipher>, options: &str| {
         let mut setup = Setup::with(&pki, DataCipher::Aes256Cbc, of_2_6().without(Protocols::TLS_KEY_EXPORT));
@@ -145,7 +145,7 @@ fn a_server_that_negotiates_no_cipher_is_taken_at_its_word() {
 }
 
 #[test]
-fn what_is_pushed_goes_before_what_is_named() {
+fn pushed_cipher_overrides_the_options_string() {
     let mut config = Setup::new(&Pki::new()).client;
     config.ciphers = vec![DataCipher::Aes256Gcm, DataCipher::Aes128Gcm];
     let not_offered = NoCipher::NotOffered("BF-CBC".to_owned());
@@ -155,7 +155,7 @@ fn what_is_pushed_goes_before_what_is_named() {
 }
 
 #[test]
-fn tls_1_2_renews_too_with_keys_of_either_kind() {
+fn tls_1_2_renews_with_exported_and_prf_keys() {
     let pki = Pki::new();
     for protocols in [of_2_6(), of_2_6().without(Protocols::TLS_KEY_EXPORT)] {
         let mut setup = Setup::with(&pki, DataCipher::Aes256Gcm, protocols);
@@ -171,7 +171,7 @@ fn tls_1_2_renews_too_with_keys_of_either_kind() {
 }
 
 #[test]
-fn an_update_that_cannot_be_applied_is_told_and_ends_nothing_by_itself() {
+fn inapplicable_push_update_is_reported_and_ends_nothing() {
     let mut pair = Setup::new(&Pki::new()).pair();
     pair.run_a_second();
     pair.server.as_mut().expect("a server").send_message("PUSH_UPDATE,cipher AES-128-GCM");

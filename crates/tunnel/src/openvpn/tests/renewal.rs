@@ -20,7 +20,7 @@ fn renewed(pair: &Pair) -> usize {
 }
 
 #[test]
-fn keys_that_are_worn_are_renewed() {
+fn exhausted_keys_are_renewed() {
     let mut setup = Setup::new(&Pki::new());
     setup.client.renegotiate_after.packets = Some(50);
     setup.client.renegotiate_after_ns = Some(3600 * SECOND_NS);
@@ -35,7 +35,7 @@ fn keys_that_are_worn_are_renewed() {
 }
 
 #[test]
-fn keys_that_have_carried_their_bytes_are_renewed_whoever_sent_them() {
+fn byte_limit_renews_keys_for_either_direction() {
     let pki = Pki::new();
     for sends_up in [true, false] {
         let mut setup = Setup::new(&pki);
@@ -55,7 +55,7 @@ fn keys_that_have_carried_their_bytes_are_renewed_whoever_sent_them() {
 }
 
 #[test]
-fn what_was_sent_again_is_counted_through_every_change_of_keys() {
+fn retransmits_are_counted_across_renegotiations() {
     let mut pair = Setup::new(&Pki::new()).pair();
     let mut is_lost = true;
     pair.run(20 * SECOND_NS, &mut |_| (!std::mem::replace(&mut is_lost, false)).then_some(1_000_000));
@@ -77,7 +77,7 @@ fn what_was_sent_again_is_counted_through_every_change_of_keys() {
 }
 
 #[test]
-fn a_server_that_renews_keys_before_it_gives_options_is_followed() {
+fn renegotiation_before_push_reply_succeeds() {
     let mut setup = Setup::new(&Pki::new());
     // It pushes only when asked, a second after the keys.
     setup.client.peer_info = setup.client.peer_info.replace("IV_PROTO", "IV_NO_PROTO");
@@ -91,7 +91,7 @@ fn a_server_that_renews_keys_before_it_gives_options_is_followed() {
 }
 
 #[test]
-fn keys_before_the_newest_are_forgotten_in_time() {
+fn old_keys_expire_after_the_transition_window() {
     let mut pair = Setup::new(&Pki::new()).pair();
     pair.run_a_second();
     pair.client.renegotiate(pair.now_ns);
@@ -111,7 +111,7 @@ fn is_control(packet: &[u8]) -> bool {
 }
 
 #[test]
-fn keys_that_cannot_be_renewed_go_on_until_a_new_session_has_some() {
+fn failed_renewal_keeps_old_keys_until_a_new_session() {
     let pki = Pki::new();
     for wrapped in [false, true] {
         let mut setup = Setup::new(&pki);
@@ -145,7 +145,7 @@ fn keys_that_cannot_be_renewed_go_on_until_a_new_session_has_some() {
 }
 
 #[test]
-fn keys_that_are_never_renewed_last_their_hour() {
+fn unrenewed_keys_last_one_hour() {
     let mut pair = Setup::new(&Pki::new()).pair();
     pair.run_a_second();
     pair.client.renegotiate(pair.now_ns);
@@ -160,7 +160,7 @@ fn keys_that_are_never_renewed_last_their_hour() {
 }
 
 #[test]
-fn a_renewal_that_breaks_is_told_at_once_and_tried_again_later() {
+fn broken_renewal_is_reported_at_once_and_retried() {
     let protocols = of_2_6().without(Protocols::DYNAMIC_TLS_CRYPT);
     let mut pair = Setup::with(&Pki::new(), DataCipher::Aes256Gcm, protocols).pair();
     pair.run_a_second();
@@ -181,7 +181,7 @@ fn a_renewal_that_breaks_is_told_at_once_and_tried_again_later() {
 }
 
 #[test]
-fn over_a_stream_a_renewal_that_does_not_come_is_the_end() {
+fn renewal_timeout_over_tcp_ends_the_tunnel() {
     let mut setup = Setup::new(&Pki::new());
     setup.client.is_stream = true;
     let mut pair = setup.pair();
@@ -193,7 +193,7 @@ fn over_a_stream_a_renewal_that_does_not_come_is_the_end() {
 }
 
 #[test]
-fn new_keys_are_accepted_once_the_server_uses_them() {
+fn server_data_on_new_keys_accepts_them() {
     let mut pair = Setup::new(&Pki::new()).pair();
     pair.run_a_second();
     pair.client.renegotiate(pair.now_ns);
@@ -212,7 +212,7 @@ fn new_keys_are_accepted_once_the_server_uses_them() {
 }
 
 #[test]
-fn a_refusal_after_the_exchange_of_keys_refuses_the_renewal() {
+fn auth_failed_after_key_exchange_refuses_the_renewal() {
     let mut setup = Setup::new(&Pki::new());
     setup.identity.user = Some(("user".to_owned(), "password".into()));
     let mut pair = setup.pair();
@@ -227,7 +227,7 @@ fn a_refusal_after_the_exchange_of_keys_refuses_the_renewal() {
 }
 
 #[test]
-fn a_refusal_of_accepted_keys_is_no_refused_renewal() {
+fn auth_failed_on_accepted_keys_is_no_refused_renewal() {
     let mut pair = Setup::new(&Pki::new()).pair();
     pair.run_a_second();
     pair.client.renegotiate(pair.now_ns);

@@ -28,7 +28,7 @@ fn with_password(pki: &Pki) -> Setup {
 }
 
 #[test]
-fn the_newest_token_takes_the_passwords_place_also_with_the_next_client() {
+fn newest_token_replaces_the_password_across_reconnects() {
     let pki = Pki::new();
     let mut pair = with_password(&pki).pair();
     pair.run_a_second();
@@ -51,7 +51,7 @@ fn the_newest_token_takes_the_passwords_place_also_with_the_next_client() {
 }
 
 #[test]
-fn a_refused_token_has_its_own_name_and_is_dropped() {
+fn refused_token_has_its_own_error_and_is_dropped() {
     let mut pair = with_password(&Pki::new()).pair();
     pair.run_a_second();
     assert!(pair.client.token().is_some());
@@ -63,7 +63,7 @@ fn a_refused_token_has_its_own_name_and_is_dropped() {
 }
 
 #[test]
-fn a_token_makes_a_user_of_a_client_that_had_none() {
+fn pushed_token_user_logs_in_a_client_without_one() {
     let pki = Pki::new();
     let mut setup = Setup::new(&pki);
     setup.server.push.push("auth-token secret".to_owned());
@@ -83,7 +83,7 @@ fn a_token_makes_a_user_of_a_client_that_had_none() {
 }
 
 #[test]
-fn a_token_is_shown_to_nobody_by_mistake() {
+fn token_is_hidden_in_debug_output() {
     let pki = Pki::new();
     let setup = with_password(&pki);
     let mut pair = setup.pair();

@@ -17,7 +17,7 @@ use crate::openvpn::role::Role;
 use crate::openvpn::wrap::{ServerKey, StaticKey, Wrap, WrapKeys, LONGEST_WRAPPED_KEY};
 
 #[test]
-fn a_client_with_a_key_of_its_own_connects_and_renews() {
+fn tls_crypt_v2_client_connects_and_renews() {
     let pki = Pki::new();
     let server_text = armoured("OpenVPN tls-crypt-v2 server key", &[7; 128]);
     let server = ServerKey::parse(&server_text).expect("a server's key");
@@ -60,7 +60,7 @@ fn first_flight(pki: &Pki, client: WrapKeys, server: WrapKeys) -> Vec<(Opcode, u
 }
 
 #[test]
-fn a_wrapped_key_that_is_shown_again_fits_every_path() {
+fn resent_wrapped_key_fits_the_minimum_mtu() {
     let pki = Pki::new();
     let server_text = armoured("OpenVPN tls-crypt-v2 server key", &[7; 128]);
     let server = ServerKey::parse(&server_text).expect("a server's key");
@@ -78,7 +78,7 @@ fn a_wrapped_key_that_is_shown_again_fits_every_path() {
 }
 
 #[test]
-fn who_has_no_wrapped_key_is_not_made_to_show_one() {
+fn client_without_wrapped_key_resends_none() {
     let pki = Pki::new();
     let key = StaticKey::from_bytes([3; 256]);
     let sent = first_flight(&pki, WrapKeys::crypt(&key, Role::Client), WrapKeys::crypt(&key, Role::Server));

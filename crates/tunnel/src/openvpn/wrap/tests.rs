@@ -87,7 +87,7 @@ fn sealed(wrap: &mut Wrap, header: Header, body: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn the_packets_of_openvpn_are_understood_and_made_again_byte_for_byte() {
+fn captured_openvpn_packets_are_parsed_and_rebuilt_exactly() {
     for capture in captures() {
         let (mut client, mut server) = (Wrap::new(capture.client.clone()), Wrap::new(capture.server));
         let mut kinds = Vec::new();
@@ -121,7 +121,7 @@ fn number(packet: &[u8], wrap: &Wrap) -> PacketId {
 }
 
 #[test]
-fn a_captured_negotiation_goes_through_in_order() {
+fn captured_negotiation_replays_in_order() {
     let capture = captures().pop().expect("the last one is tls-crypt-v2");
     assert!(speaks_early_negotiation(&capture.packets[0].1));
     let (mut client, mut server) = (Wrap::new(capture.client), Wrap::new(capture.server));
@@ -163,7 +163,7 @@ fn whole_records(stream: &[u8]) -> usize {
 }
 
 #[test]
-fn both_ends_understand_each_other() {
+fn client_and_server_open_each_others_packets() {
     for (name, mut client, mut server, begins) in pairs() {
         for (number, length) in [(0usize, 0usize), (1, 1), (2, 15), (3, 16), (4, 17), (5, 1250)] {
             let body: Vec<u8> = (0..length).map(|byte| byte.to_le_bytes()[0]).collect();
@@ -180,7 +180,7 @@ fn both_ends_understand_each_other() {
 }
 
 #[test]
-fn no_packet_is_taken_twice_and_order_does_not_matter_within_the_window() {
+fn replayed_packet_is_refused_and_reordering_within_the_window_accepted() {
     for (name, mut client, mut server, begins) in pairs().into_iter().filter(|pair| pair.0 != "none") {
         server.open(&mut sealed(&mut client, begins, b"first")).unwrap();
         let packets: Vec<_> = (0..80).map(|_| sealed(&mut client, CONTROL, b"packet")).collect();
@@ -195,7 +195,7 @@ fn no_packet_is_taken_twice_and_order_does_not_matter_within_the_window() {
 }
 
 #[test]
-fn numbers_of_an_older_time_are_refused_and_a_later_time_begins_anew() {
+fn older_timestamp_is_refused_and_newer_timestamp_resets_the_window() {
     let mut window = ReplayWindow::default();
     let mut take = |id, unix_s| window.take(PacketId { id, unix_s });
     assert!(!take(0, 5), "no number is 0");
@@ -206,7 +206,7 @@ fn numbers_of_an_older_time_are_refused_and_a_later_time_begins_anew() {
 }
 
 #[test]
-fn a_number_is_never_used_twice() {
+fn packet_number_is_never_reused() {
     let mut last = Some(PacketId { id: u32::MAX - 1, unix_s: NOW_S });
     assert_eq!(PacketId::after(&mut last, 0, NOW_S), PacketId { id: u32::MAX, unix_s: NOW_S });
     assert_eq!(PacketId::after(&mut last, 0, NOW_S), PacketId { id: 1, unix_s: NOW_S + 1 });
@@ -214,7 +214,7 @@ fn a_number_is_never_used_twice() {
 }
 
 #[test]
-fn a_changed_bit_or_a_cut_is_refused_and_changes_nothing() {
+fn corrupted_or_truncated_packet_is_refused_without_state_change() {
     for (name, mut client, mut server, begins) in pairs().into_iter().filter(|pair| pair.0 != "none") {
         let first = sealed(&mut client, begins, b"something to protect");
         for bit in 0..8 * first.len() {
@@ -233,7 +233,7 @@ fn a_changed_bit_or_a_cut_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn without_keys_only_the_head_has_to_be_there() {
+fn unwrapped_packet_needs_only_its_header() {
     let mut wrap = Wrap::new(WrapKeys::None);
     let packet = sealed(&mut wrap.clone(), CONTROL, b"");
     for length in 0..packet.len() {
@@ -255,7 +255,7 @@ fn without_keys_only_the_head_has_to_be_there() {
 }
 
 #[test]
-fn a_packet_that_comes_back_to_its_sender_is_refused() {
+fn reflected_packet_is_refused() {
     for (name, mut client, _, _) in pairs().into_iter().filter(|pair| !["none", "auth512"].contains(&pair.0)) {
         let mut packet = sealed(&mut client, CONTROL, b"echo");
         assert_eq!(client.open(&mut packet), Err(WrapError::Unauthentic), "{name}");
@@ -263,7 +263,7 @@ fn a_packet_that_comes_back_to_its_sender_is_refused() {
 }
 
 #[test]
-fn the_wrapped_key_of_openvpn_is_unwrapped_and_made_again() {
+fn openvpn_wrapped_key_is_unwrapped_and_rebuilt() {
     let server = ServerKey::parse(SERVER).unwrap();
     for (file, kind, text) in [(CLIENT, 0, &b"hello"[..]), (DATED_CLIENT, 1, &[0, 0, 0, 0][..])] {
         let client = ClientKey::parse(file).unwrap();
@@ -288,7 +288,7 @@ fn the_wrapped_key_of_openvpn_is_unwrapped_and_made_again() {
 }
 
 #[test]
-fn a_server_learns_the_key_from_the_first_packet_that_shows_it() {
+fn server_learns_the_client_key_from_its_first_packet() {
     let (client_keys, server_keys) = v2();
     let (mut client, mut server) = (Wrap::new(client_keys), Wrap::new(server_keys.clone()));
     let plain = sealed(&mut client, CONTROL, b"too early");
@@ -308,7 +308,7 @@ fn a_server_learns_the_key_from_the_first_packet_that_shows_it() {
 }
 
 #[test]
-fn dynamic_keys_are_the_exported_ones_combined_with_the_sessions() {
+fn dynamic_keys_combine_exported_and_session_keys() {
     let (exported, key) = ([0x5c; 256], static_key());
     let mut both = *key.bytes();
     both.iter_mut().for_each(|byte| *byte ^= 0x5c);
@@ -333,7 +333,7 @@ fn dynamic_keys_are_the_exported_ones_combined_with_the_sessions() {
 }
 
 #[test]
-fn key_files_that_are_none_are_refused_and_no_key_shows() {
+fn invalid_key_file_is_refused_without_showing_the_key() {
     let missing = |mark: &str| Some(KeyError::NoMark(mark.to_owned()));
     assert_eq!(StaticKey::parse("").err(), missing("-----BEGIN OpenVPN Static key V1-----"));
     assert_eq!(
@@ -361,7 +361,7 @@ fn key_files_that_are_none_are_refused_and_no_key_shows() {
 }
 
 #[test]
-fn an_idle_session_is_small() {
+fn idle_session_uses_little_memory() {
     assert!(size_of::<Wrap>() <= 64 && size_of::<Reliable>() <= 160, "{}", size_of::<Reliable>());
     assert_eq!(Acks::default().len(), 0);
 }

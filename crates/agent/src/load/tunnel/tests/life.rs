@@ -50,7 +50,7 @@ fn echo(rate_pps: f64, packet_bytes: u32, duration_ms: u64) -> Option<TunnelTraf
 }
 
 #[test]
-fn who_comes_back_without_an_address_is_told_apart() {
+fn client_recovered_without_address_counts_as_recovered_partial() {
     let gives = |client| if client == 3 { an_address_each(client) } else { Vec::new() };
     let gateway = Gateway::start(Manners { answers: |client| client >= 3, gives, ..Manners::default() });
     let outcome = run(&TunnelSpec { attempt_ms: 6000, retries: 3, ..spec(&gateway, 3) });
@@ -67,7 +67,7 @@ fn who_comes_back_without_an_address_is_told_apart() {
 }
 
 #[test]
-fn silence_that_the_hand_window_ends_is_explained_too() {
+fn hand_window_timeout_has_an_explanation() {
     let gateway = Gateway::start(Manners { answers: |_| false, ..Manners::default() });
     let profile = format!("{}hand-window 1\n", gateway.profile);
     let outcome = run(&TunnelSpec { profile, ..spec(&gateway, 2) });
@@ -80,7 +80,7 @@ fn silence_that_the_hand_window_ends_is_explained_too() {
 }
 
 #[test]
-fn what_was_sent_again_counts_when_the_fleet_is_cut_off() {
+fn retransmits_count_when_the_fleet_is_stopped() {
     let gateway = Gateway::start(Manners { answers: |_| false, ..Manners::default() });
     let profile = format!("{}tls-timeout 1\n", gateway.profile);
     let spec = TunnelSpec { profile, ..spec(&gateway, 3) };
@@ -92,7 +92,7 @@ fn what_was_sent_again_counts_when_the_fleet_is_cut_off() {
 }
 
 #[test]
-fn packets_that_came_twice_are_counted_of_clients_that_are_still_up() {
+fn replayed_packets_are_counted_while_clients_are_up() {
     let gateway = Gateway::start(Manners { repeats: true, ..Manners::default() });
     let outcome = run(&spec(&gateway, 4));
     assert_eq!((count(&outcome, "configured"), count(&outcome, "packets_replayed")), (4, 4));
@@ -116,7 +116,7 @@ fn traffic_ends_with_its_tunnel() {
 }
 
 #[test]
-fn flows_last_their_time_where_no_tunnel_is_left() {
+fn flows_keep_their_duration_when_all_tunnels_dropped() {
     let gateway = Gateway::start(Manners { says: Some((20, "RESTART")), ..Manners::default() });
     let outcome = run(&TunnelSpec { traffic: echo(100.0, 100, 20_000), ..spec(&gateway, 2) });
     assert_eq!(outcome.errors, errors(&[("restarted_by_server", 2), ("tunnel_broke", 2)]));
@@ -136,7 +136,7 @@ fn traffic_ends_when_its_address_changes() {
 }
 
 #[test]
-fn a_told_reconnect_ends_traffic() {
+fn scheduled_reconnect_ends_traffic() {
     let gateway = Gateway::start(Manners::default());
     // The actions' time and the traffic's begin with the arrivals, of which there are none: the traffic first, however late a
     // thread is.
@@ -149,7 +149,7 @@ fn a_told_reconnect_ends_traffic() {
 }
 
 #[test]
-fn a_server_that_takes_the_address_back_stops_no_clock() {
+fn withdrawn_address_keeps_ping_timers_running() {
     let ends = Some(("10.8.0.2".parse().unwrap(), "10.8.0.1".parse().unwrap()));
     let (out, _rolled) = mpsc::channel();
     let (mut recorder, mut pings) = (Recorder::new(METRICS.len(), 0, out), PingTally::default());
@@ -174,7 +174,7 @@ fn a_server_that_takes_the_address_back_stops_no_clock() {
 }
 
 #[test]
-fn a_fleet_is_quiet_between_its_settled_clients_and_the_others() {
+fn arrivals_start_after_a_quiet_time() {
     let gateway = Gateway::start(Manners::default());
     for (ping_ms, quiet_ns) in [(Some(50), SECOND_NS), (Some(200), 2 * SECOND_NS), (None, 0)] {
         let plan = Plan::new(&TunnelSpec { settled: 2, ping_ms, ..spec(&gateway, 3) }).unwrap();
@@ -194,7 +194,7 @@ fn a_fleet_is_quiet_between_its_settled_clients_and_the_others() {
 }
 
 #[test]
-fn clients_begin_with_different_servers_where_that_is_left_to_chance() {
+fn remote_random_spreads_clients_over_servers() {
     let gateway = Gateway::start(Manners::default());
     let remotes = "remote 127.0.0.1 9 udp\nremote 127.0.0.1 9 tcp-client\n";
     let named = gateway.profile.lines().filter(|line| !line.starts_with("remote ") && !line.starts_with("proto "));
@@ -213,7 +213,7 @@ fn clients_begin_with_different_servers_where_that_is_left_to_chance() {
 }
 
 #[test]
-fn what_was_not_sent_has_no_time() {
+fn unsent_reset_has_no_send_time() {
     let mut worker = worker(&spec(&Gateway::start(Manners::default()), 2));
     let Some(TransportSocket::Udp { socket, .. }) = &worker.clients[0].transport else { panic!("of UDP") };
     socket2::SockRef::from(socket).shutdown(std::net::Shutdown::Write).unwrap();
@@ -225,7 +225,7 @@ fn what_was_not_sent_has_no_time() {
 }
 
 #[test]
-fn who_is_to_end_does_not_try_again() {
+fn final_failures_are_not_retried() {
     let fates = [
         ("auth_failed", Phase::Failed),
         ("halted_by_server", Phase::Failed),
@@ -243,7 +243,7 @@ fn who_is_to_end_does_not_try_again() {
 }
 
 #[test]
-fn a_client_is_unanswered_until_its_server_says_something() {
+fn client_is_unanswered_until_the_first_reply() {
     let mut worker = worker(&spec(&Gateway::start(Manners { answers: |_| false, ..Manners::default() }), 1));
     worker.begin(0, monotonic_ns(), Occasion::Arrival);
     assert_eq!(worker.clients[0].phase, Phase::Asking);
@@ -252,7 +252,7 @@ fn a_client_is_unanswered_until_its_server_says_something() {
 }
 
 #[test]
-fn a_server_that_asks_for_more_time_is_given_it() {
+fn auth_pending_extends_the_attempt() {
     let mut worker = worker(&spec(&Gateway::start(Manners::default()), 1));
     let now_ns = monotonic_ns();
     worker.begin(0, now_ns, Occasion::Arrival);
@@ -268,7 +268,7 @@ fn a_server_that_asks_for_more_time_is_given_it() {
 }
 
 #[test]
-fn what_came_while_a_thread_was_held_up_is_no_silence() {
+fn packets_queued_during_a_stall_are_read_before_timeouts() {
     // The first echo is lost; the answer to the second one is not looked for before its time is over.
     let gateway = Gateway::start(Manners { loses: 1, ..Manners::default() });
     let mut worker = worker(&spec(&gateway, 2));
@@ -292,7 +292,7 @@ fn what_came_while_a_thread_was_held_up_is_no_silence() {
 }
 
 #[test]
-fn a_token_outlives_its_tunnel_until_it_is_refused() {
+fn auth_token_is_reused_until_refused() {
     let gives = |client| [an_address_each(client), vec!["auth-token given".into()]].concat();
     // The first server takes the token for a password, the second only the password itself.
     let servers: [&[(&str, &str)]; 2] = [&[("user", "password"), ("user", "given")], &[("user", "password")]];
@@ -310,7 +310,7 @@ fn a_token_outlives_its_tunnel_until_it_is_refused() {
 }
 
 #[test]
-fn keys_are_renewed_once_traffic_has_worn_them_out() {
+fn traffic_over_reneg_bytes_renews_keys() {
     let gateway = Gateway::start(Manners::default());
     let profile = format!("{}reneg-bytes 20000\n", gateway.profile);
     let spec = TunnelSpec { profile, traffic: echo(100.0, 1000, 86_400_000), ..spec(&gateway, 3) };
@@ -322,7 +322,7 @@ fn keys_are_renewed_once_traffic_has_worn_them_out() {
 }
 
 #[test]
-fn no_client_comes_from_where_another_one_was() {
+fn source_ports_are_never_reused() {
     let gateway = Gateway::start(Manners::default());
     let mut worker = worker(&spec(&gateway, 1));
     let source = |worker: &Worker| worker.clients[0].transport.as_ref().and_then(|transport| transport.local());
@@ -337,7 +337,7 @@ fn no_client_comes_from_where_another_one_was() {
 }
 
 #[test]
-fn timers_leave_sockets_their_turn() {
+fn timer_batches_are_bounded() {
     let gateway = Gateway::start(Manners::default());
     let mut worker = worker(&spec(&gateway, 100));
     for index in 0..100 {
@@ -350,7 +350,7 @@ fn timers_leave_sockets_their_turn() {
 }
 
 #[test]
-fn what_is_on_its_way_when_a_fleet_is_stopped_is_waited_for() {
+fn stopped_fleet_waits_for_outstanding_pings() {
     let gateway = Gateway::start(Manners { dawdles: true, ..Manners::default() });
     let stay = TunnelSpec { ping_ms: Some(100), duration_ms: 86_400_000, ..spec(&gateway, 2) };
     // Two proving echoes and the pings that come after them, the last of which is not answered yet.
@@ -361,7 +361,7 @@ fn what_is_on_its_way_when_a_fleet_is_stopped_is_waited_for() {
 }
 
 #[test]
-fn answers_that_came_while_a_thread_did_not_run_are_taken() {
+fn teardown_reads_replies_queued_during_a_stall() {
     let gateway = Gateway::start(Manners::default());
     let mut worker = worker(&TunnelSpec { ping_ms: Some(100), ..spec(&gateway, 2) });
     worker.begin(0, monotonic_ns(), Occasion::Arrival);
@@ -383,7 +383,7 @@ fn answers_that_came_while_a_thread_did_not_run_are_taken() {
 }
 
 #[test]
-fn a_stopped_fleet_serves_no_more_sockets() {
+fn stopped_fleet_reads_no_more_sockets() {
     let server = UdpSocket::bind("127.0.0.1:0").unwrap();
     let gateway = Gateway::start(Manners::default());
     let port = |address: std::net::SocketAddr| format!(" {}\n", address.port());

@@ -30,7 +30,7 @@ fn with_one_address() -> (Gateway, Worker) {
 }
 
 #[test]
-fn an_address_that_a_dead_tunnel_held_is_the_next_clients_alone() {
+fn dead_tunnels_address_configures_the_next_client() {
     let (_gateway, mut worker) = with_one_address();
     // Nothing came from the server since the other client was given the address.
     worker.fail(0, "ping_restart", "");
@@ -42,7 +42,7 @@ fn an_address_that_a_dead_tunnel_held_is_the_next_clients_alone() {
 }
 
 #[test]
-fn an_address_that_two_living_tunnels_share_is_told() {
+fn address_shared_by_live_tunnels_is_an_error() {
     let (_gateway, mut worker) = with_one_address();
     worker.run_action(0, monotonic_ns(), TunnelDeed::Renegotiate);
     run_until_state(&mut worker, |worker| worker.clients[0].renewed.is_some());
@@ -55,7 +55,7 @@ fn an_address_that_two_living_tunnels_share_is_told() {
 }
 
 #[test]
-fn keys_that_are_refused_after_their_exchange_were_not_renewed() {
+fn refused_renewal_counts_as_failed() {
     for transport in [Transport::Udp, Transport::Tcp] {
         let gateway = Gateway::start(Manners { transport, refuses_renewed: true, ..Manners::default() });
         let actions = vec![TunnelAction { at_ms: 0, what: TunnelDeed::Renegotiate, over_ms: 0 }];
@@ -68,7 +68,7 @@ fn keys_that_are_refused_after_their_exchange_were_not_renewed() {
 }
 
 #[test]
-fn a_change_that_cannot_be_applied_makes_a_client_connect_again() {
+fn rejected_push_update_reconnects_the_client() {
     let update = "PUSH_UPDATE,cipher AES-128-GCM";
     let gateway = Gateway::start(Manners { says: Some((1, update)), gives: an_address_each, ..Manners::default() });
     let signal = Arc::<ControlSignal>::default();
@@ -87,7 +87,7 @@ fn a_change_that_cannot_be_applied_makes_a_client_connect_again() {
 }
 
 #[test]
-fn every_attempt_has_its_row() {
+fn every_attempt_is_reported() {
     let gateway = Gateway::start(Manners { answers: |client| client >= 2, ..Manners::default() });
     let actions = vec![TunnelAction { at_ms: 0, what: TunnelDeed::Reconnect, over_ms: 0 }];
     let outcome = run(&TunnelSpec { actions, settled: 2, attempt_ms: 3000, retries: 1, ..spec(&gateway, 2) });
@@ -114,7 +114,7 @@ fn every_attempt_has_its_row() {
 }
 
 #[test]
-fn load_that_a_smaller_mtu_swallows_is_told_by_the_sizes_that_get_through() {
+fn blackholed_traffic_reports_the_sizes_that_pass() {
     let gateway = Gateway::start(Manners { most_bytes: 1250, ..Manners::default() });
     let echo = |packet_bytes| TunnelTraffic::Echo { to: None, rate_pps: 50.0, packet_bytes, duration_ms: 200 };
     let sizes = |packet_bytes| {

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_spread_over_one_gap() {
+    fn clients_sends_are_spread_over_one_gap() {
         let pace = Pace::per_second(10.0).unwrap();
         let schedules: Vec<_> = (0..4).map(|client| Schedule::new(pace, &context(client, 4), 1_000_000_000)).collect();
         assert_eq!(
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_measured_is_not_known() {
+    fn latency_without_samples_is_unknown() {
         let mut latency = Latency::default();
         assert_eq!((latency.mean_us(), latency.longest_us()), (None, None));
         [1_000, 5_000, 3_000].into_iter().for_each(|one_ns| latency.record(one_ns));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_longer_than_the_load_leaves_some_clients_none() {
+    fn gap_longer_than_the_load_leaves_some_clients_without_sends() {
         let pace = Pace::per_second(0.5).unwrap();
         let counts: Vec<_> =
             (0..4).map(|client| Schedule::new(pace, &context(client, 4), 1_000_000_000).total()).collect();

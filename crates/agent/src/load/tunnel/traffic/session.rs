@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_joins_a_session_whose_leader_is_gone() {
+    fn session_without_leader_accepts_no_participant() {
         let sessions = sessions(None, Direction::Up);
         let (leader, participant) = (sessions.join(0), sessions.join(1));
         assert!(leader.leads() && !participant.leads());
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_send_down_at_different_times_within_one_turn() {
+    fn sessions_stagger_downward_sends_within_one_gap() {
         let groups = |direction| {
             let sessions = sessions(Some(100.0), direction);
             let participants: Vec<Participant> =
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_to_nobody_is_counted() {
+    fn dropped_progress_is_counted() {
         let sessions = sessions(None, Direction::Up);
         let participant = sessions.join(0);
         (0..MAX_PENDING_PROGRESS as u64 + 3).for_each(|t_ns| participant.group().report_progress(t_ns, Vec::new()));

@@ -244,7 +244,7 @@ fn udp(lab: &Lab, v6: bool, direction: Direction, rate_pps: Option<f64>, duratio
 }
 
 #[test]
-fn the_kernel_answers_every_echo() {
+fn every_echo_is_answered_by_the_kernel() {
     let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
     for to in [None, Some(ipv6(lab.number, 1).to_string())] {
         let spec = TunnelTraffic::Echo { to, rate_pps: 100.0, packet_bytes: 100, duration_ms: 500 };
@@ -267,7 +267,7 @@ fn the_kernel_answers_every_echo() {
 }
 
 #[test]
-fn what_the_own_socket_refuses_after_all_is_unsent_and_not_lost() {
+fn packets_refused_by_the_socket_are_unsent_not_lost() {
     let context = ClientContext {
         client: 0,
         clients: 1,
@@ -292,7 +292,7 @@ fn what_the_own_socket_refuses_after_all_is_unsent_and_not_lost() {
 }
 
 #[test]
-fn nobody_there_is_counted_as_unanswered() {
+fn echo_without_reply_is_unanswered() {
     let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
     let spec = TunnelTraffic::Echo {
         to: Some(ipv4(lab.number, 10).to_string()),
@@ -308,7 +308,7 @@ fn nobody_there_is_counted_as_unanswered() {
 }
 
 #[test]
-fn datagrams_are_counted_alike_at_both_ends() {
+fn both_ends_count_the_same_datagrams() {
     let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
     for v6 in [false, true] {
         let result = lab.run(&udp(&lab, v6, Direction::Both, Some(200.0), 500), 3, Impairment::default());
@@ -337,7 +337,7 @@ fn datagrams_are_counted_alike_at_both_ends() {
 }
 
 #[test]
-fn what_the_way_loses_is_lost_to_the_packet() {
+fn link_loss_is_counted_to_the_packet() {
     let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
     let impairment = Impairment { lose_up: 10, lose_down: 20, ..Impairment::default() };
     let result = lab.run(&udp(&lab, false, Direction::Both, Some(500.0), 400), 2, impairment);
@@ -346,7 +346,7 @@ fn what_the_way_loses_is_lost_to_the_packet() {
 }
 
 #[test]
-fn a_client_that_cannot_introduce_itself_keeps_nobody_else() {
+fn client_whose_flow_is_unanswered_is_left_out() {
     let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
     // Neither where another client leads the session, nor where it does itself.
     for mute in [1, 0] {
@@ -367,7 +367,7 @@ fn a_client_that_cannot_introduce_itself_keeps_nobody_else() {
 }
 
 #[test]
-fn a_client_whose_streams_do_not_get_through_has_no_figures_of_others() {
+fn client_without_streams_has_no_figures() {
     // Neither where another client leads the session, nor where it does itself, over the first of its connections.
     for mute in [(1, 0), (0, 1)] {
         let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
@@ -389,7 +389,7 @@ fn a_client_whose_streams_do_not_get_through_has_no_figures_of_others() {
 }
 
 #[test]
-fn more_clients_than_one_session_takes_have_two() {
+fn clients_beyond_one_session_use_a_second() {
     let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
     let clients = super::session::MAX_PARTICIPANTS as u32 + 6;
     let result = lab.run(&udp(&lab, false, Direction::Up, Some(20.0), 500), clients, Impairment::default());
@@ -398,7 +398,7 @@ fn more_clients_than_one_session_takes_have_two() {
 }
 
 #[test]
-fn a_tunnel_that_breaks_leaves_what_is_known() {
+fn dropped_tunnel_keeps_its_partial_figures() {
     let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
     let spec = udp(&lab, false, Direction::Up, Some(100.0), 600);
     let follower = lab.run(&spec, 2, Impairment { breaks: Some((1, 20)), ..Impairment::default() });
@@ -438,7 +438,7 @@ fn full_speed_sends_in_batches_until_the_time_is_over() {
 }
 
 #[test]
-fn streams_go_both_ways_whole() {
+fn tcp_streams_are_delivered_both_ways() {
     let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
     for v6 in [false, true] {
         let host = if v6 { ipv6(lab.number, 1).to_string() } else { ipv4(lab.number, 1).to_string() };
@@ -458,7 +458,7 @@ fn streams_go_both_ways_whole() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_named() {
+fn missing_server_is_connection_refused() {
     let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
     let host = ipv4(lab.number, 1).to_string();
     let tcp = TunnelTraffic::Tcp { host: host.clone(), port: 9, direction: Direction::Up, duration_ms: 100, key: None };
@@ -479,7 +479,7 @@ fn a_server_that_is_not_there_is_named() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_traffic_spec_is_refused() {
     let code = |spec: &TunnelTraffic| plan(spec).err().map(|error| error.code);
     let echo = |to: Option<&str>, rate_pps, packet_bytes, duration_ms| TunnelTraffic::Echo {
         to: to.map(str::to_owned),

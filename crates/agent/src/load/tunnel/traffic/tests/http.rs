@@ -14,7 +14,7 @@ use crate::load::tunnel::metric::{Metric, METRICS};
 use crate::load::tunnel::traffic::{plan, Channel, ClientContext};
 
 #[test]
-fn requests_are_answered_at_their_rate_and_back_to_back() {
+fn requests_complete_at_a_rate_and_back_to_back() {
     let Some(lab) = Lab::new(HttpAnswer { close_after: Some(7), ..HttpAnswer::default() }) else { return };
     let request = |host: String| HttpRequest {
         url: format!("http://{host}:8080/"),
@@ -43,7 +43,7 @@ fn requests_are_answered_at_their_rate_and_back_to_back() {
 }
 
 #[test]
-fn requests_that_were_due_and_never_begun_leave_their_ages() {
+fn unbegun_requests_record_their_age() {
     let context = ClientContext {
         client: 0,
         clients: 1,
@@ -83,7 +83,7 @@ fn requests_that_were_due_and_never_begun_leave_their_ages() {
 }
 
 #[test]
-fn a_slow_server_keeps_its_latency_when_the_time_is_over() {
+fn slow_answers_after_the_end_keep_their_latency() {
     let Some(lab) = Lab::new(HttpAnswer { delay_us: 900_000, ..HttpAnswer::default() }) else { return };
     let request = HttpRequest {
         url: format!("http://{}:8080/", ipv4(lab.number, 1)),
@@ -210,7 +210,7 @@ fn fates(figures: &Figures) -> ([u64; 5], &BTreeMap<&'static str, u64>) {
 }
 
 #[test]
-fn an_answer_with_more_behind_it_has_failed_and_nothing_else() {
+fn unsolicited_bytes_fail_only_their_request() {
     const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
     let (figures, latencies, answers) = play(vec![OK], None);
     assert_eq!((fates(&figures), latencies, answers), (([5, 5, 5, 0, 0], &BTreeMap::new()), 5, 5));
@@ -224,7 +224,7 @@ fn an_answer_with_more_behind_it_has_failed_and_nothing_else() {
 }
 
 #[test]
-fn a_request_that_is_answered_before_it_has_left_whole_is_sent_and_answered() {
+fn early_answer_counts_the_request_as_sent() {
     let long = vec![b'x'; 100 << 10];
     let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
     let (figures, latencies, answers) = play(vec![answer], Some(&long));
