@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sleep_never_ends_early() {
+    fn sleep_never_ends_early() {
         crate::priority::be_punctual();
         for _ in 0..20 {
             let due = monotonic_ns() + 200_000;
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_past_is_not_waited_for() {
+    fn sleep_until_the_past_returns_at_once() {
         sleep_until(0);
     }
 }

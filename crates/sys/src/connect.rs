@@ -214,14 +214,14 @@ mod tests {
     }
 
     #[test]
-    fn ipv6_has_its_own_traffic_class() {
+    fn ipv6_traffic_class_is_set() {
         let Ok(listener) = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)) else { return };
         let options = TcpOptions { dscp: Some(8), ..TcpOptions::default() };
         assert_eq!(established(&listener, None, &options).tclass_v6().unwrap(), 8 << 2);
     }
 
     #[test]
-    fn a_unix_socket_is_a_stream_like_others() {
+    fn unix_socket_connects_as_a_stream() {
         let folder = std::env::temp_dir().join(format!("leadline-connect-{}", std::process::id()));
         let _ = std::fs::remove_file(&folder);
         let listener = std::os::unix::net::UnixListener::bind(&folder).unwrap();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_come_with_the_kernels_stamp_once_it_is_asked_for() {
+    fn received_bytes_carry_the_kernel_timestamp() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let ours = begin(&Remote::Inet(listener.local_addr().unwrap()), None, &TcpOptions::default()).unwrap();
         let (mut theirs, _) = listener.accept().unwrap();

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_interface_tells_nothing() {
+    fn unknown_interface_yields_nothing() {
         assert_eq!(offloads("no-such-interface-at-all").unwrap(), Offloads::default());
     }
 }

@@ -323,7 +323,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
-    fn the_nearest_look_says_how_far_the_clocks_are_apart() {
+    fn closest_clock_reading_gives_the_offset() {
         const AHEAD_NS: u64 = 1_000_000_000_000;
         // Each look: how long after the first clock the wall clock was read, and how long after that the first one again.
         let ahead_of = |looks: &[(u64, u64)]| {
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_arrives_datagram_by_datagram() {
+    fn batch_is_received_by_datagram() {
         let (sender, receiver) = pair();
         let mut out = DatagramBatch::new(8, 100);
         for index in 0..8 {
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_come_with_the_kernels_stamps_on_the_monotonic_clock() {
+    fn kernel_timestamps_are_converted_to_the_monotonic_clock() {
         let (sender, receiver) = pair();
         stamp_received(&receiver).unwrap();
         let (mut out, mut input) = (DatagramBatch::new(2, 10), DatagramBatch::stamped(4, 10));
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn without_stamps_a_datagram_came_when_it_was_received() {
+    fn without_timestamps_arrival_is_the_receive_time() {
         let (sender, receiver) = pair();
         for mut input in [DatagramBatch::new(2, 10), DatagramBatch::stamped(2, 10)] {
             sender.send(&[1]).unwrap();
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moved_batch_still_points_to_its_own_memory() {
+    fn moved_batch_keeps_valid_pointers() {
         let (sender, receiver) = pair();
         let mut out = DatagramBatch::new(2, 10);
         out.slot(1).fill(9);
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn tcp_tells_its_round_trip_and_congestion_control() {
+    fn tcp_info_has_round_trip_and_congestion_control() {
         let listener = listen_tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
         let stream = connect_tcp(listener.local_addr().unwrap(), None, Duration::from_secs(5)).unwrap();
         assert!(tcp_info(&stream).unwrap().rtt_us > 0);

@@ -56,7 +56,7 @@ mod tests {
     use super::Pinned;
 
     #[test]
-    fn places_stay_valid_while_the_owner_moves() {
+    fn pinned_addresses_survive_a_move() {
         let mut words = Pinned::new(vec![1u64, 2, 3].into_boxed_slice());
         let last = words.place(2);
         words[0] = 7;

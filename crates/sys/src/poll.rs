@@ -165,7 +165,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn reports_what_is_ready_and_nothing_else() {
+    fn poll_reports_only_ready_sources() {
         let (mut a, b) = UnixStream::pair().unwrap();
         let mut poll = Poll::new(8).unwrap();
         poll.add(&b, 7, Interest::Read).unwrap();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waker_wakes() {
+    fn waker_ends_a_wait() {
         let waker = Waker::new().unwrap();
         let mut poll = Poll::new(8).unwrap();
         poll.add(&waker, 1, Interest::Read).unwrap();

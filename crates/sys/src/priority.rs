@@ -30,7 +30,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_way_does_so_alone() {
+    fn lowered_priority_affects_only_its_thread() {
         let before = own();
         let lowered = std::thread::spawn(|| {
             give_way();

@@ -218,7 +218,7 @@ mod tests {
     use std::process::Stdio;
 
     #[test]
-    fn a_child_has_the_file_limit_of_before() {
+    fn child_keeps_the_original_file_limit() {
         let soft = |command: &mut Command| command.args(["-c", "ulimit -n"]).stdout(Stdio::piped()).spawn();
         let before = soft(&mut Command::new("sh")).unwrap().wait_with_output().unwrap().stdout;
         raise_file_limit().unwrap();
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_ended_whole() {
+    fn kill_ends_the_whole_process_group() {
         let mut child =
             spawn_bound(Command::new("sh").args(["-c", "sleep 1000 & wait"]).stdout(Stdio::null())).unwrap();
         signal_group(child.id(), Signal::Kill).unwrap();

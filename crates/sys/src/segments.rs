@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn datagrams_that_leave_together_arrive_apart() {
+    fn segmented_send_arrives_as_separate_datagrams() {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
         sender.connect(receiver.local_addr().unwrap()).unwrap();
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_leave_together_leaves_apart() {
+    fn unsegmentable_datagrams_are_sent_separately() {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
         sender.connect(receiver.local_addr().unwrap()).unwrap();

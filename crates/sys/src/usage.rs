@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_is_pinned_to_a_cpu_that_is_there() {
+    fn thread_is_pinned_to_an_online_cpu() {
         std::thread::spawn(|| {
             assert!(pin_to(u32::MAX).is_err() && pin_to(1023).is_err());
             assert!((0..1023).any(|cpu| pin_to(cpu).is_ok()));
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spin_is_seen() {
+    fn thread_cpu_time_counts_a_spin() {
         let before = ThreadUsage::now();
         let mut spent = before;
         while spent.user_s + spent.system_s < before.user_s + before.system_s + 0.02 {

@@ -4,7 +4,7 @@
 use leadline_sys::usage::{ThreadAccount, ThreadUsage};
 
 #[test]
-fn a_threads_account_is_read_without_opening_anything() {
+fn thread_usage_is_read_without_opening_files() {
     let account = ThreadAccount::of_this_thread();
     let before = account.now();
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

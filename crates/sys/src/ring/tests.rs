@@ -83,7 +83,7 @@ fn many_connections_send_and_receive() {
 }
 
 #[test]
-fn a_wait_that_is_spent_awake_sees_what_comes_and_ends_in_time() {
+fn spinning_wait_sees_completions_and_ends_in_time() {
     let mut ring = ring_of(&Options { awake_ns: SOON_NS, ..options(1) }, PAYLOAD);
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     ring.attach(0, &ours, false).unwrap();
@@ -110,7 +110,7 @@ fn a_wait_that_is_spent_awake_sees_what_comes_and_ends_in_time() {
 }
 
 #[test]
-fn a_few_tiny_buffers_carry_a_long_body_in_order() {
+fn few_small_buffers_carry_a_long_body_in_order() {
     for buffers in [1, 2, 8] {
         let mut ring = ring_of(&Options { slots: 2, buffers, buffer_bytes: 7, batch: 1, awake_ns: 0 }, PAYLOAD);
         let (ours, mut theirs) = UnixStream::pair().unwrap();
@@ -130,7 +130,7 @@ fn a_few_tiny_buffers_carry_a_long_body_in_order() {
 }
 
 #[test]
-fn what_comes_late_is_not_taken_for_the_successors() {
+fn late_completion_is_not_taken_for_the_slots_successor() {
     let mut ring = ring(1);
     for round in 0..100u8 {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
@@ -152,7 +152,7 @@ fn what_comes_late_is_not_taken_for_the_successors() {
 }
 
 #[test]
-fn a_slot_that_is_given_up_lets_go_of_its_socket() {
+fn detached_slot_releases_its_socket() {
     let mut ring = ring(1);
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     theirs.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -165,7 +165,7 @@ fn a_slot_that_is_given_up_lets_go_of_its_socket() {
 }
 
 #[test]
-fn a_long_payload_is_told_of_piece_by_piece() {
+fn long_payload_is_reported_in_pieces() {
     let payload = vec![7; 3_000_000];
     let mut ring = ring_of(&options(1), &payload);
     let (ours, mut theirs) = UnixStream::pair().unwrap();
@@ -186,7 +186,7 @@ fn a_long_payload_is_told_of_piece_by_piece() {
 }
 
 #[test]
-fn a_promise_that_was_not_kept_is_corrected() {
+fn failed_send_is_reported_once() {
     let mut ring = ring(3);
     // The peer has gone: told as soon as it is tried.
     let (gone, theirs) = UnixStream::pair().unwrap();
@@ -243,7 +243,7 @@ fn watched_sockets_become_writable_or_are_forgotten() {
 }
 
 #[test]
-fn a_wait_ends_when_it_is_due() {
+fn wait_ends_at_its_deadline() {
     let mut ring = ring(1);
     for wait_ns in [0, 1, 2_000_000] {
         let due_ns = monotonic_ns() + wait_ns;
@@ -253,7 +253,7 @@ fn a_wait_ends_when_it_is_due() {
 }
 
 #[test]
-fn dropping_with_operations_in_flight_leaves_nothing() {
+fn drop_with_operations_in_flight_leaks_nothing() {
     let rings = || {
         let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
         open.filter(|one| std::fs::read_link(one.path()).is_ok_and(|to| to.ends_with("anon_inode:[io_uring]"))).count()
@@ -284,7 +284,7 @@ fn dropping_with_operations_in_flight_leaves_nothing() {
 }
 
 #[test]
-fn copies_arrive_in_order_whatever_they_were_copied_from() {
+fn copied_sends_arrive_in_order() {
     let mut ring = ring(2);
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     ring.attach(1, &ours, false).unwrap();
@@ -312,7 +312,7 @@ fn copies_arrive_in_order_whatever_they_were_copied_from() {
 }
 
 #[test]
-fn a_copy_in_flight_outlives_its_slot() {
+fn copied_send_in_flight_outlives_its_slot() {
     let mut ring = ring(1);
     for round in 0..20 {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
@@ -340,7 +340,7 @@ fn a_copy_in_flight_outlives_its_slot() {
 }
 
 #[test]
-fn the_kernels_stamp_comes_with_what_is_received() {
+fn received_data_carries_the_kernel_timestamp() {
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let ours = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (mut theirs, _) = listener.accept().unwrap();
@@ -380,7 +380,7 @@ fn the_kernels_stamp_comes_with_what_is_received() {
 }
 
 #[test]
-fn a_paused_socket_is_received_from_once_it_goes_on() {
+fn paused_socket_receives_after_resume() {
     let mut ring = ring(1);
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     ring.attach(0, &ours, false).unwrap();
@@ -404,7 +404,7 @@ fn a_paused_socket_is_received_from_once_it_goes_on() {
 }
 
 #[test]
-fn a_listener_accepts_again_and_again() {
+fn listener_accepts_repeatedly() {
     let mut ring = ring(1);
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     ring.accept(0, &listener).unwrap();
@@ -432,7 +432,7 @@ fn knocked() -> (std::net::TcpListener, std::net::TcpStream) {
 }
 
 #[test]
-fn a_listener_that_accepts_already_is_not_armed_again() {
+fn accepting_listener_is_not_armed_twice() {
     let (listener, client) = knocked();
     let mut ring = ring(1);
     ring.accept(0, &listener).unwrap();
@@ -450,7 +450,7 @@ fn a_listener_that_accepts_already_is_not_armed_again() {
 }
 
 #[test]
-fn a_connection_that_was_accepted_for_a_slot_given_up_is_closed() {
+fn connection_accepted_for_a_detached_slot_is_closed() {
     for gives_up in [true, false] {
         let (listener, mut client) = knocked();
         let mut ring = ring(1);

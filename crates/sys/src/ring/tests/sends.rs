@@ -22,7 +22,7 @@ fn drain(socket: &mut UnixStream) -> Vec<u8> {
 }
 
 #[test]
-fn a_copy_that_leaves_as_its_slot_is_given_up_is_taken() {
+fn copied_send_during_detach_counts_as_taken() {
     let mut ring = ring(1);
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     ring.attach(0, &ours, false).unwrap();
@@ -43,7 +43,7 @@ fn a_copy_that_leaves_as_its_slot_is_given_up_is_taken() {
 }
 
 #[test]
-fn a_copy_that_found_no_room_is_not_taken() {
+fn copied_send_without_room_is_not_taken() {
     let mut ring = ring(1);
     for waits in [false, true] {
         let (ours, mut theirs) = full();
@@ -58,7 +58,7 @@ fn a_copy_that_found_no_room_is_not_taken() {
 }
 
 #[test]
-fn of_a_long_payload_the_bytes_that_were_taken_are_the_peers() {
+fn detach_reports_the_bytes_the_peer_received() {
     let payload = vec![7; 3_000_000];
     for reads in [0, 1000, 100_000] {
         let mut ring = ring_of(&options(1), &payload);
@@ -80,7 +80,7 @@ fn of_a_long_payload_the_bytes_that_were_taken_are_the_peers() {
 }
 
 #[test]
-fn a_copy_behind_a_long_payload_goes_out() {
+fn copied_send_after_a_long_payload_is_sent() {
     let payload = vec![7; 1_000_000];
     let mut ring = ring_of(&options(1), &payload);
     let (ours, mut theirs) = UnixStream::pair().unwrap();
@@ -103,7 +103,7 @@ fn a_copy_behind_a_long_payload_goes_out() {
 }
 
 #[test]
-fn the_socket_that_was_to_be_watched_is_watched_though_its_descriptor_is_anothers() {
+fn watch_survives_reuse_of_the_descriptor() {
     let mut ring = ring(1);
     let (writable, _theirs) = UnixStream::pair().unwrap();
     let (full, _peer) = full();
@@ -114,7 +114,7 @@ fn the_socket_that_was_to_be_watched_is_watched_though_its_descriptor_is_another
 }
 
 #[test]
-fn sends_are_handed_over_with_a_full_batch_a_flush_or_a_wait() {
+fn sends_are_submitted_by_full_batch_flush_or_wait() {
     let mut ring = ring(4);
     let pairs: Vec<_> = (0..4).map(|_| UnixStream::pair().unwrap()).collect();
     for (slot, (ours, _)) in pairs.iter().enumerate() {
