@@ -204,7 +204,7 @@ impl World {
             10 => self.up.push_front(piece.to_vec()),
             11 => {
                 if let (Some(peer), Ok(text)) = (&mut self.server, std::str::from_utf8(piece)) {
-                    peer.say(text);
+                    peer.send_message(text);
                 }
             }
             12 => self.send_down(piece),

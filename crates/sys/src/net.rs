@@ -17,7 +17,7 @@ use crate::ring::{stamp_ns, CONTROL_BYTES};
 const CLOCKS_APART_NS: u64 = 100_000;
 /// How often both clocks are looked at, unless two looks at the monotonic one around one at the other are no further apart
 /// than this, ns.
-const LOOKS: usize = 5;
+const CLOCK_READINGS: usize = 5;
 const NEAR_NS: u64 = 1_000;
 /// Buffers that hold what a fast sender emits while a receiver waits for its CPU, bytes.
 const DATAGRAM_BUFFER_BYTES: usize = 4 << 20;
@@ -171,7 +171,7 @@ impl DatagramBatch {
             header
         };
         let headers = Pinned::new((0..count).map(header).collect());
-        let (control, ahead_ns) = (Pinned::new(Box::default()), ahead_ns(look));
+        let (control, ahead_ns) = (Pinned::new(Box::default()), ahead_ns(read_clocks));
         Self { bytes, slot_bytes, vectors, headers, control, received: 0, received_ns: 0, ahead_ns, is_steady: false }
     }
 
@@ -233,7 +233,7 @@ impl DatagramBatch {
         let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
         self.received_ns = monotonic_ns();
         if !self.control.is_empty() {
-            let ahead_ns = ahead_ns(look);
+            let ahead_ns = ahead_ns(read_clocks);
             self.is_steady = ahead_ns.wrapping_sub(self.ahead_ns).wrapping_add(CLOCKS_APART_NS) <= 2 * CLOCKS_APART_NS;
             self.ahead_ns = ahead_ns;
         }
@@ -260,7 +260,7 @@ impl DatagramBatch {
 }
 
 /// Both clocks, ns: the monotonic one, the wall clock, and the monotonic one again.
-fn look() -> (u64, u64, u64) {
+fn read_clocks() -> (u64, u64, u64) {
     let before_ns = monotonic_ns();
     (before_ns, realtime_ns(), monotonic_ns())
 }
@@ -268,14 +268,14 @@ fn look() -> (u64, u64, u64) {
 /// By how much the wall clock is at least ahead of the monotonic one, ns; it may be ahead by more, up to the time between the
 /// two looks around it. So no stamp seems to be from before what it is of, as a look whose thread lost its CPU in between
 /// would make it, and the nearest of several looks is off by very little.
-fn ahead_ns(mut look: impl FnMut() -> (u64, u64, u64)) -> u64 {
+fn ahead_ns(mut read_clocks: impl FnMut() -> (u64, u64, u64)) -> u64 {
     let apart_ns = |(before_ns, _, after_ns): (u64, u64, u64)| after_ns - before_ns;
-    let mut nearest = look();
-    for _ in 1..LOOKS {
+    let mut nearest = read_clocks();
+    for _ in 1..CLOCK_READINGS {
         if apart_ns(nearest) <= NEAR_NS {
             break;
         }
-        let next = look();
+        let next = read_clocks();
         if apart_ns(next) < apart_ns(nearest) {
             nearest = next;
         }

@@ -129,8 +129,8 @@ impl Ring {
         for _ in 0..LOOKS {
             self.reap();
             let result_of = |user_data| {
-                let told = self.reaped[self.next..].iter().find(|reaped| reaped.user_data == user_data);
-                told.map(|reaped| reaped.result)
+                let completed = self.reaped[self.next..].iter().find(|reaped| reaped.user_data == user_data);
+                completed.map(|reaped| reaped.result)
             };
             let cancelled = result_of(cancel);
             was_cancelled = cancelled.is_some_and(|result| result >= 0);

@@ -288,14 +288,14 @@ fn copied_sends_arrive_in_order() {
     let mut ring = ring(2);
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     ring.attach(1, &ours, false).unwrap();
-    let mut given = Vec::new();
+    let mut sent_bytes = Vec::new();
     for n in 0..200u32 {
         let mut piece = vec![n as u8; 1 + n as usize * 97 % 9000];
         ring.send_copy(1, &piece).unwrap();
-        given.extend_from_slice(&piece);
+        sent_bytes.extend_from_slice(&piece);
         piece.fill(0xff);
     }
-    let expected = given.clone();
+    let expected = sent_bytes.clone();
     let reader = std::thread::spawn(move || {
         let mut all = vec![0; expected.len()];
         theirs.read_exact(&mut all).unwrap();
@@ -305,7 +305,7 @@ fn copied_sends_arrive_in_order() {
     collect(&mut ring, |slot, completion, _| {
         let Completion::Sent(bytes) = completion else { panic!("{completion:?}") };
         sent += bytes;
-        slot == 1 && sent == given.len()
+        slot == 1 && sent == sent_bytes.len()
     });
     let _theirs = reader.join().unwrap().unwrap();
     nothing_comes(&mut ring);

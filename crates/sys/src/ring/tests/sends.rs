@@ -68,14 +68,14 @@ fn detach_reports_the_bytes_the_peer_received() {
         ring.flush().unwrap();
         let mut read = vec![0; reads];
         theirs.read_exact(&mut read).unwrap();
-        let mut told = 0;
+        let mut reported = 0;
         ring.wait(monotonic_ns()).unwrap();
         while let Some((_, _, completion)) = ring.completion().unwrap() {
             let Completion::Sent(bytes) = completion else { panic!("{completion:?}") };
-            told += bytes;
+            reported += bytes;
         }
         let left = ring.detach(0).unwrap();
-        assert_eq!(told + left.taken_bytes, reads + drain(&mut theirs).len());
+        assert_eq!(reported + left.taken_bytes, reads + drain(&mut theirs).len());
     }
 }
 

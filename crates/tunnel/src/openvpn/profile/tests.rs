@@ -385,9 +385,9 @@ proptest! {
     }
 
     #[test]
-    fn remotes_round_trip(given in proptest::collection::vec(("[a-z0-9.:-]{1,40}", 1..=u16::MAX, any::<bool>()), 1..20)) {
+    fn remotes_round_trip(inputs in proptest::collection::vec(("[a-z0-9.:-]{1,40}", 1..=u16::MAX, any::<bool>()), 1..20)) {
         let mut text = with("").replace("remote vpn.example.net\n", "");
-        for (host, port, tcp) in &given {
+        for (host, port, tcp) in &inputs {
             let _ = writeln!(text, "remote {host} {port} {}", if *tcp { "tcp" } else { "udp" });
         }
         let found: Vec<_> = good(&text)
@@ -395,7 +395,7 @@ proptest! {
             .into_iter()
             .map(|remote| (remote.host, remote.port, remote.transport == Transport::Tcp))
             .collect();
-        prop_assert_eq!(found, given);
+        prop_assert_eq!(found, inputs);
     }
 
     #[test]
