@@ -22,6 +22,7 @@ use super::scheduled_actions::ActionSchedule;
 use super::traffic_phase::TrafficPhase;
 use super::transport::{Buffers, Outbox, TransportSocket};
 use super::tunnel_io::Pinging;
+use crate::control_signal::ControlSignal;
 use crate::flows::TURN_NS;
 use crate::load::threads::{Latest, Recorder, ThreadMeter};
 
