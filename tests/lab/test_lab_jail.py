@@ -232,7 +232,7 @@ def test_a_user_may_use_a_group_that_was_delegated(anyone: JailUser) -> None:
     """Rootless with cgroups, as in a systemd user session: the group that the run is in belongs to the user."""
     if os.geteuid() != 0:
         pytest.skip("only root can delegate a group")
-    place = anyone.run("from leadline.lab import cgroups; found = cgroups.find_place(); say(path=found.path)")[0][
+    place = anyone.run("from leadline.lab import cgroups; found = cgroups.find_parent(); say(path=found.path)")[0][
         "path"
     ]
     if place is None:

@@ -1,6 +1,6 @@
 """Control groups (v2) in which a lab's hosts run, so that all CPU of a host can be attributed to it.
 
-Owns: finding a place where this user may make groups, making them, and removing them with whatever still runs inside.
+Owns: finding the group in which this user may make others, making them, and removing them with whatever still runs inside.
 Refuses: v1, and switching controllers on: `cpu.stat` is in every v2 group without any. See cgroups(7) and the kernel's
 admin-guide/cgroup-v2.
 """
@@ -20,14 +20,14 @@ _EMPTY_WITHIN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CgroupParent:
     """Where groups can be made, or why they can't."""
 
     path: Path | None
     reason: str | None  # set when there is no path
 
 
-def find_place(mountinfo: str | None = None, membership: str | None = None) -> Place:
+def find_parent(mountinfo: str | None = None, membership: str | None = None) -> CgroupParent:
     """This process's own v2 group, if children can be made in it and processes moved there.
 
     A child of one's own group is right everywhere: it needs no more than what systemd or a container delegated, and
@@ -38,17 +38,17 @@ def find_place(mountinfo: str | None = None, membership: str | None = None) -> P
     membership = Path("/proc/self/cgroup").read_text() if membership is None else membership
     own = next((line[3:] for line in membership.splitlines() if line.startswith("0::")), None)
     if own is None:
-        return Place(None, "the kernel has no cgroup v2")
+        return CgroupParent(None, "the kernel has no cgroup v2")
     mounts = _mounts(mountinfo)
     if not mounts:
-        return Place(None, "no cgroup2 file system is mounted")
+        return CgroupParent(None, "no cgroup2 file system is mounted")
     for root, point in mounts:
         if PurePosixPath(own).is_relative_to(root):
             path = point / PurePosixPath(own).relative_to(root)
             if os.access(path, os.W_OK | os.X_OK) and os.access(path / "cgroup.procs", os.W_OK):
-                return Place(path, None)
-            return Place(None, f"{path} is not writable for this user")
-    return Place(None, f"the own group {own} is outside what is mounted")
+                return CgroupParent(path, None)
+            return CgroupParent(None, f"{path} is not writable for this user")
+    return CgroupParent(None, f"the own group {own} is outside what is mounted")
 
 
 def remove(group: Path) -> None:

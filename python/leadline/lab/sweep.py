@@ -39,7 +39,7 @@ class Trace:
         return self.folder / "ns"
 
 
-def leave_trace(label: str, *, place: cgroups.Place | None = None) -> Trace:
+def leave_trace(label: str, *, parent: cgroups.CgroupParent | None = None) -> Trace:
     """Make the folder and, where possible, the cgroup of a run owned by this process.
 
     The record is written before the cgroup is made, so that a kill between the two leaves nothing that is unrecorded.
@@ -49,11 +49,11 @@ def leave_trace(label: str, *, place: cgroups.Place | None = None) -> Trace:
     folder = Path(tempfile.gettempdir()) / name
     folder.mkdir(mode=0o700)
     (folder / "ns").mkdir(mode=0o700)
-    place = cgroups.find_place() if place is None else place
-    cgroup = place.path / name if place.path else None
+    parent = cgroups.find_parent() if parent is None else parent
+    cgroup = parent.path / name if parent.path else None
     record = {"label": label, "pid_namespace": _pid_namespace(), "cgroup": str(cgroup) if cgroup else None}
     (folder / _RECORD).write_text(json.dumps(record))
-    reason = place.reason
+    reason = parent.reason
     if cgroup is not None:
         try:
             cgroup.mkdir()
@@ -87,11 +87,11 @@ def sweep() -> list[str]:
 def _sweep_unrecorded_cgroups() -> list[str]:
     """Groups beside which a tidier of temp folders has removed the record. Their names alone say nothing about a pid
     namespace, hence only from the first one, where every pid can be seen."""
-    place = cgroups.find_place()
-    if place.path is None or _pid_namespace() != _FIRST_PID_NAMESPACE:
+    parent = cgroups.find_parent()
+    if parent.path is None or _pid_namespace() != _FIRST_PID_NAMESPACE:
         return []
     swept = []
-    for group in sorted(place.path.glob("leadline-*")):
+    for group in sorted(parent.path.glob("leadline-*")):
         if _is_ours(group) and _is_abandoned(group.name, _FIRST_PID_NAMESPACE):
             try:
                 cgroups.remove(group)

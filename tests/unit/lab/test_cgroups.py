@@ -20,21 +20,21 @@ def group(path: Path) -> Path:
     return path
 
 
-def test_the_own_group_is_the_place(tmp_path: Path) -> None:
+def test_own_group_is_the_parent(tmp_path: Path) -> None:
     own = group(tmp_path / "user.slice" / "session-1.scope")
-    place = cgroups.find_place(mounted(tmp_path), "9:cpu:/x\n0::/user.slice/session-1.scope\n")
-    assert place == cgroups.Place(own, None)
+    parent = cgroups.find_parent(mounted(tmp_path), "9:cpu:/x\n0::/user.slice/session-1.scope\n")
+    assert parent == cgroups.CgroupParent(own, None)
 
 
 def test_a_container_sees_a_part_of_the_tree(tmp_path: Path) -> None:
     own = group(tmp_path / "inner")
-    place = cgroups.find_place(mounted(tmp_path, "/docker/abc"), "0::/docker/abc/inner\n")
-    assert place == cgroups.Place(own, None)
+    parent = cgroups.find_parent(mounted(tmp_path, "/docker/abc"), "0::/docker/abc/inner\n")
+    assert parent == cgroups.CgroupParent(own, None)
 
 
 def test_mount_points_may_hold_spaces(tmp_path: Path) -> None:
     own = group(tmp_path / "a mount")
-    assert cgroups.find_place(mounted(own), "0::/\n").path == own
+    assert cgroups.find_parent(mounted(own), "0::/\n").path == own
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,8 @@ def test_mount_points_may_hold_spaces(tmp_path: Path) -> None:
         (mounted(Path("/nowhere"), "/docker/abc"), "0::/a\n", "the own group /a is outside what is mounted"),
     ],
 )
-def test_without_a_place_there_is_a_reason(mountinfo: str, membership: str, reason: str) -> None:
-    assert cgroups.find_place(mountinfo, membership) == cgroups.Place(None, reason)
+def test_missing_parent_group_has_a_reason(mountinfo: str, membership: str, reason: str) -> None:
+    assert cgroups.find_parent(mountinfo, membership) == cgroups.CgroupParent(None, reason)
 
 
 def test_removing_takes_children_along_and_is_repeatable(tmp_path: Path) -> None:

@@ -11,13 +11,13 @@ import pytest
 from leadline.lab import cgroups, sweep
 
 OWN_NAMESPACE = Path("/proc/self/ns/pid").stat().st_ino
-NO_PLACE = cgroups.Place(None, "none wanted")
+NO_PARENT = cgroups.CgroupParent(None, "none wanted")
 
 
 @pytest.fixture(autouse=True)
 def own_temp_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep.tempfile, "gettempdir", lambda: str(tmp_path))
-    monkeypatch.setattr(sweep.cgroups, "find_place", lambda: NO_PLACE)
+    monkeypatch.setattr(sweep.cgroups, "find_parent", lambda: NO_PARENT)
 
 
 def gone() -> int:
@@ -36,27 +36,27 @@ def leavings(folder: Path, name: str, **record: object) -> Path:
 
 
 def test_a_trace_can_be_erased_twice(tmp_path: Path) -> None:
-    place = tmp_path / "cgroup"
-    place.mkdir()
-    trace = sweep.leave_trace("c01", place=cgroups.Place(place, None))
+    parent = tmp_path / "cgroup"
+    parent.mkdir()
+    trace = sweep.leave_trace("c01", parent=cgroups.CgroupParent(parent, None))
     assert trace.namespaces.is_dir()
     assert trace.folder.stat().st_mode & 0o777 == 0o700
     assert trace.cgroup is not None
-    assert (trace.cgroup.parent, trace.cgroup.name) == (place, trace.folder.name)
+    assert (trace.cgroup.parent, trace.cgroup.name) == (parent, trace.folder.name)
     assert trace.cgroup.is_dir()
     sweep.erase(trace)
     sweep.erase(trace)
-    assert (list(place.iterdir()), trace.folder.exists()) == ([], False)
+    assert (list(parent.iterdir()), trace.folder.exists()) == ([], False)
 
 
 def test_a_group_that_cannot_be_made_is_a_reason_not_an_error(tmp_path: Path) -> None:
-    trace = sweep.leave_trace("c01", place=cgroups.Place(tmp_path / "absent", None))
+    trace = sweep.leave_trace("c01", parent=cgroups.CgroupParent(tmp_path / "absent", None))
     assert trace.cgroup is None
     assert "can't be made: No such file or directory" in (trace.cgroup_reason or "")
 
 
 def test_a_living_owners_leavings_stay(tmp_path: Path) -> None:
-    trace = sweep.leave_trace("c01", place=NO_PLACE)
+    trace = sweep.leave_trace("c01", parent=NO_PARENT)
     assert sweep.sweep() == []
     assert trace.folder.is_dir()
 
@@ -110,9 +110,9 @@ def test_a_record_cannot_name_anothers_group(tmp_path: Path) -> None:
 def test_groups_without_a_record_go_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if OWN_NAMESPACE != 0xEFFFFFFC:
         pytest.skip("not in the first pid namespace, from where every owner can be seen")
-    place = tmp_path / "groups"
+    parent = tmp_path / "groups"
     name = f"leadline-{gone()}-1-0123abcd"
-    (place / name / "server").mkdir(parents=True)
-    monkeypatch.setattr(sweep.cgroups, "find_place", lambda: cgroups.Place(place, None))
+    (parent / name / "server").mkdir(parents=True)
+    monkeypatch.setattr(sweep.cgroups, "find_parent", lambda: cgroups.CgroupParent(parent, None))
     assert sweep.sweep() == [name]
-    assert list(place.iterdir()) == []
+    assert list(parent.iterdir()) == []
