@@ -24,7 +24,7 @@ from leadline.errors import InputError
 from leadline.plan import HttpTest, TunnelTest
 from leadline.report import search_report
 from leadline.trial import Interrupt, Observer
-from leadline.trial.capacity_search import Ending, Found
+from leadline.trial.capacity_search import Ending, SearchResult
 from leadline.trial.find_rate import Answer, HttpSearchTarget, Search
 from leadline.trial.max_arrival_rate import FleetSearchTarget
 
@@ -133,7 +133,7 @@ async def _searched(
     return answer, folder
 
 
-def exit_code(found_rate: Found, error: str | None) -> int:
+def exit_code(found_rate: SearchResult, error: str | None) -> int:
     """0 with a rate, be it a lower bound; without one 3 where none holds and 4 where that is not known."""
     match found_rate.ending:
         case Ending.INTERRUPTED:

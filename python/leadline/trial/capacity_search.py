@@ -68,7 +68,7 @@ class Ending(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """What is known at the end, requests per second."""
 
     ending: Ending
@@ -90,7 +90,7 @@ class Stopped(Exception):
         self.ending = ending
 
 
-def search(measure: Callable[[float, float], Trial], limits: Limits) -> Found:
+def search(measure: Callable[[float, float], Trial], limits: Limits) -> SearchResult:
     """Find the highest rate that holds. `measure` takes a rate per second and a duration in seconds.
 
     A rate holds where the majority of its trials does; one that fails below another that held counts, so the figure is
@@ -151,7 +151,7 @@ class _Measurer(AbstractMeasurer):  # type: ignore[misc]  # the library is not t
 
 def _conclude(
     controller: MultipleLossRatioSearch, goal: SearchGoal, measurer: _Measurer, limits: Limits, ending: Ending
-) -> Found:
+) -> SearchResult:
     low, high, decided_s = _bounds(controller, goal)
     if ending is Ending.FOUND:
         if low is None:
@@ -164,7 +164,7 @@ def _conclude(
             decided_s = min(decided_s, max(trial.duration_s for load, trial in measurer.trials if load == high))
         if ending in (Ending.FOUND, Ending.NONE_HELD):
             ending = Ending.GENERATOR_LIMITED
-    return Found(ending, low, high, decided_s)
+    return SearchResult(ending, low, high, decided_s)
 
 
 def _bounds(controller: MultipleLossRatioSearch, goal: SearchGoal) -> tuple[float | None, float | None, float | None]:

@@ -19,7 +19,7 @@ from leadline.analysis.validity import CONNECTIONS_BUSY
 from leadline.contract.models import HttpWorkload, RateStage
 from leadline.errors import InputError, LeadlineError
 from leadline.plan import HttpTest
-from leadline.trial.capacity_search import Ending, Found, Limits, Stopped, search
+from leadline.trial.capacity_search import Ending, Limits, SearchResult, Stopped, search
 from leadline.trial.event_log import EventLog, EventSink
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.notifications import Observer
@@ -60,13 +60,13 @@ class SearchTarget(Protocol):
     def failure_message(self, result: TestResult) -> str:
         """What to say where the load without a rate came to nothing."""
 
-    def initial_result(self, result: TestResult) -> Found | None:
+    def initial_result(self, result: TestResult) -> SearchResult | None:
         """What the load without a rate has found already, if it has."""
 
     def judge(self, result: TestResult, rate_per_s: float, duration_s: float) -> Trial:
         """What the result of a trial says."""
 
-    def validity(self, found: Found, trials: Sequence[Trial], error: str | None) -> Validity:
+    def validity(self, found: SearchResult, trials: Sequence[Trial], error: str | None) -> Validity:
         """What the whole search is worth; `error` broke a trial off."""
 
 
@@ -126,7 +126,7 @@ class HttpSearchTarget:
         named = ", ".join(f"{count} x {name}" for name, count in result.errors.items()) or "no error was counted"
         return f"the closed loop that a search begins with had no answers ({named})"
 
-    def initial_result(self, result: TestResult) -> Found | None:
+    def initial_result(self, result: TestResult) -> SearchResult | None:
         """Nothing: a closed loop's latency is not that of any rate."""
         return None
 
@@ -140,7 +140,7 @@ class HttpSearchTarget:
             connections=self.workload.connections,
         )
 
-    def validity(self, found: Found, trials: Sequence[Trial], error: str | None) -> Validity:
+    def validity(self, found: SearchResult, trials: Sequence[Trial], error: str | None) -> Validity:
         """With a note where the connections were the bound."""
         return search_validity(found, trials, self.workload.connections, error)
 
@@ -149,7 +149,7 @@ class HttpSearchTarget:
 class Answer:
     """What a search found."""
 
-    found: Found
+    found: SearchResult
     first: TestResult
     """The load without a rate, before the first trial."""
     reference: Metric
@@ -210,7 +210,7 @@ class Search:
         first = await self._measure(None, None)
         reached = self.search_target.reached_per_s(first)
         if self.interrupt.asked.is_set():
-            return self._answer(Found(Ending.INTERRUPTED, None, None, None), first)
+            return self._answer(SearchResult(Ending.INTERRUPTED, None, None, None), first)
         if not reached:
             raise LeadlineError(self.search_target.failure_message(first))
         known = self.search_target.initial_result(first)
@@ -250,7 +250,7 @@ class Search:
         self._rest_s = self.search_target.rest_s(result)
         return result
 
-    def _answer(self, found: Found, first: TestResult) -> Answer:
+    def _answer(self, found: SearchResult, first: TestResult) -> Answer:
         validity = self.search_target.validity(found, self._trials, self._error)
         reference = Metric(self.search_target.reached_per_s(first), "1/s")
         return Answer(found, first, reference, self.search_target.reference, tuple(self._trials), validity, self._error)
@@ -260,12 +260,12 @@ def _stage(rate_per_s: float, duration_ms: int) -> RateStage:
     return RateStage(from_per_s=rate_per_s, to_per_s=rate_per_s, duration_ms=duration_ms)
 
 
-def search_validity(found: Found, trials: Sequence[Trial], connections: int, error: str | None) -> Validity:
+def search_validity(found: SearchResult, trials: Sequence[Trial], connections: int, error: str | None) -> Validity:
     """The verdict on what was found, with a note where the connections were the bound; `error` broke a trial off."""
     return replace(verdict_of(found, trials, error), notes=tuple(_notes(found, trials, connections)))
 
 
-def _notes(found: Found, trials: Sequence[Trial], connections: int) -> Iterator[Reason]:
+def _notes(found: SearchResult, trials: Sequence[Trial], connections: int) -> Iterator[Reason]:
     """Of the trials at the upper bound, or of all that failed where there is none."""
     failed = [trial for trial in trials if not trial.holds and found.high_per_s in (None, trial.rate_per_s)]
     if any(trial.connections_busy for trial in failed):
@@ -273,7 +273,7 @@ def _notes(found: Found, trials: Sequence[Trial], connections: int) -> Iterator[
         yield Reason(CONNECTIONS_BUSY, text)
 
 
-def verdict_of(found: Found, trials: Sequence[Trial], error: str | None) -> Validity:
+def verdict_of(found: SearchResult, trials: Sequence[Trial], error: str | None) -> Validity:
     """A bound that is missing, and why."""
     match found.ending:
         case Ending.FOUND | Ending.NONE_HELD:

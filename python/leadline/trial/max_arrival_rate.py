@@ -18,7 +18,7 @@ from leadline.analysis.model import Reason, TestResult, Validity, Verdict
 from leadline.contract.models import RateStage, TunnelWorkload
 from leadline.errors import InputError
 from leadline.plan import TunnelTest
-from leadline.trial.capacity_search import Ending, Found, Limits
+from leadline.trial.capacity_search import Ending, Limits, SearchResult
 from leadline.trial.find_rate import verdict_of
 from leadline.trial.single import Single
 from leadline.trial.tunnel_workload import FORGOTTEN_S, GIVEN_UP_S
@@ -109,21 +109,21 @@ class FleetSearchTarget:
         """The best stretch of the storm: half of its clients, nine tenths, or all, by when so many were up."""
         return storm_rate_per_s({name: metric.value for name, metric in result.metrics.items()})
 
-    def initial_result(self, result: TestResult) -> Found | None:
+    def initial_result(self, result: TestResult) -> SearchResult | None:
         """All of them at once is the highest rate there is: where that holds, no rate will choke the server."""
         reached = self.reached_per_s(result)
         if reached is None:
             return None
         lasting_s = self.workload.clients / reached
         storm = judge_fleet(self.conditions, result, rate_per_s=reached, duration_s=lasting_s, queues=True)
-        return Found(Ending.ALL_HELD, reached, None, lasting_s) if storm.holds else None
+        return SearchResult(Ending.ALL_HELD, reached, None, lasting_s) if storm.holds else None
 
     def judge(self, result: TestResult, rate_per_s: float, duration_s: float) -> Trial:
         """Whether the conditions held, and the server kept up, for as long as its clients really took to come."""
         lasting_s = self._clients(rate_per_s, duration_s) / rate_per_s
         return judge_fleet(self.conditions, result, rate_per_s=rate_per_s, duration_s=lasting_s)
 
-    def validity(self, found: Found, trials: Sequence[Trial], error: str | None) -> Validity:
+    def validity(self, found: SearchResult, trials: Sequence[Trial], error: str | None) -> Validity:
         """What its ending says; a rate that never failed wants more clients, not a higher rate."""
         if found.ending is not Ending.ALL_HELD:
             return verdict_of(found, trials, error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leadline.cli.run_search import exit_code
-from leadline.trial.capacity_search import Ending, Found
+from leadline.trial.capacity_search import Ending, SearchResult
 
 
 @pytest.mark.parametrize(
@@ -23,5 +23,5 @@ from leadline.trial.capacity_search import Ending, Found
     ],
 )
 def test_exit_code(ending: Ending, low_per_s: float | None, code: int, capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_code(Found(ending, low_per_s, None, None), "refused") == code
+    assert exit_code(SearchResult(ending, low_per_s, None, None), "refused") == code
     assert ("refused" in capsys.readouterr().err) == (ending is Ending.FAILED)

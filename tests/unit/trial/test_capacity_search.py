@@ -16,8 +16,8 @@ from leadline.trial.capacity_search import (
     MAJORITY_OF,
     WIDTH,
     Ending,
-    Found,
     Limits,
+    SearchResult,
     Stopped,
     _Measurer,
     _next_limit,
@@ -53,7 +53,7 @@ def hard(capacity: float) -> Server:
     return Server(lambda rate, _: rate <= capacity, capacity)
 
 
-def known(found: Found) -> tuple[float, float]:
+def known(found: SearchResult) -> tuple[float, float]:
     assert found.low_per_s is not None and found.high_per_s is not None, found
     return found.low_per_s, found.high_per_s
 

@@ -8,13 +8,13 @@ import pytest
 
 from leadline.analysis.capacity import Trial
 from leadline.analysis.model import Verdict
-from leadline.trial.capacity_search import Ending, Found
+from leadline.trial.capacity_search import Ending, SearchResult
 from leadline.trial.find_rate import search_validity
 
 HELD = Trial(900.0, 10.0, True, False, 1.0, "latency_p99_us 1200", {})
 FAILED = Trial(1000.0, 10.0, False, False, 0.9, "latency_p99_us 90000 is not < 5000", {})
 BUSY = replace(FAILED, connections_busy=True)
-FOUND = Found(Ending.FOUND, 900.0, 1000.0, 10.0)
+FOUND = SearchResult(Ending.FOUND, 900.0, 1000.0, 10.0)
 
 
 def test_a_search_that_its_connections_limited_says_so() -> None:
@@ -29,14 +29,14 @@ def test_only_the_trials_that_bound_the_rate_tell() -> None:
     far = replace(BUSY, rate_per_s=2000.0)
     assert search_validity(FOUND, [far, HELD, FAILED], 20, None).notes == ()
     late = replace(FAILED, generator_limited=True)
-    open_above = Found(Ending.GENERATOR_LIMITED, 900.0, None, 10.0)
+    open_above = SearchResult(Ending.GENERATOR_LIMITED, 900.0, None, 10.0)
     assert search_validity(open_above, [far, HELD, late], 20, None).notes[0].code == "connections-busy"
     assert search_validity(FOUND, [replace(HELD, connections_busy=True), FAILED], 20, None).notes == ()
 
 
 def test_bound_above_the_generators_limit_is_in_the_reason() -> None:
     late = replace(FAILED, generator_limited=True)
-    between = Found(Ending.GENERATOR_LIMITED, 900.0, 1100.0, 1.0)
+    between = SearchResult(Ending.GENERATOR_LIMITED, 900.0, 1100.0, 1.0)
     validity = search_validity(between, [HELD, late, replace(FAILED, rate_per_s=1100.0)], 20, None)
     assert validity.verdict is Verdict.GENERATOR_LIMITED
     assert validity.reasons[0].text.startswith("at 1000/s the generator was at its limit or late, at 1100/s the server")
@@ -51,6 +51,6 @@ def test_bound_above_the_generators_limit_is_in_the_reason() -> None:
     ],
 )
 def test_the_verdict_is_the_endings(ending: Ending, low_per_s: float | None, verdict: Verdict) -> None:
-    validity = search_validity(Found(ending, low_per_s, None, None), [HELD, BUSY], 20, None)
+    validity = search_validity(SearchResult(ending, low_per_s, None, None), [HELD, BUSY], 20, None)
     assert validity.verdict is verdict
     assert [note.code for note in validity.notes] == ["connections-busy"]

@@ -14,7 +14,7 @@ from leadline.contract.models import TunnelWorkload
 from leadline.errors import InputError
 from leadline.plan import TunnelTest
 from leadline.plan.field_types import validate_input
-from leadline.trial.capacity_search import Ending, Found, search
+from leadline.trial.capacity_search import Ending, SearchResult, search
 from leadline.trial.max_arrival_rate import FleetSearchTarget, storm_rate_per_s
 from leadline.trial.tunnel_workload import Access, tunnel_workload
 
@@ -155,19 +155,19 @@ def test_a_fleet_that_cannot_make_the_server_choke_is_too_small() -> None:
     validity = asked.validity(known, [], None)
     assert validity.verdict is Verdict.UNDETERMINED
     assert "1000 clients are too few to make it choke, even all at once" in validity.reasons[0].text
-    assert asked.validity(Found(Ending.FOUND, 90.0, 91.0, 5.0), [], None).verdict is Verdict.VALID
+    assert asked.validity(SearchResult(Ending.FOUND, 90.0, 91.0, 5.0), [], None).verdict is Verdict.VALID
 
 
 def test_a_highest_rate_that_holds_says_what_kept_it_from_being_higher() -> None:
     asked = search_target(1000)
     quiet = asked.judge(result(**queue(1e9, 1000, 500.0)), 500.0, 2.0)
-    few = asked.validity(Found(Ending.ALL_HELD, 500.0, None, 2.0), [quiet], None)
+    few = asked.validity(SearchResult(Ending.ALL_HELD, 500.0, None, 2.0), [quiet], None)
     assert (few.verdict, few.reasons[0].code) == (Verdict.UNDETERMINED, "too-few-clients")
     assert few.reasons[0].text == (
         "the highest rate that was tried holds: 1000 clients come at 500/s for 2 s and not faster; give more with -n"
     )
     slow = asked.judge(result(**queue(1e9, 150, 30.0)), 30.0, 5.0)
-    other = asked.validity(Found(Ending.ALL_HELD, 30.0, None, 5.0), [slow], None)
+    other = asked.validity(SearchResult(Ending.ALL_HELD, 30.0, None, 5.0), [slow], None)
     assert other.reasons[0].text == "the highest rate that was tried holds, 10 times what all of them at once came to"
 
 
