@@ -39,7 +39,7 @@ from leadline.contract.models import (
 from leadline.plan import HttpTest
 from leadline.trial.workloads import http_workload
 
-Said = TypeVar("Said")
+ReportedEvent = TypeVar("ReportedEvent")
 Workload = HttpWorkload | TunnelWorkload | UdpWorkload
 
 _TRIAL, _TASK = "bench", "http"
@@ -149,7 +149,7 @@ def _tell(process: subprocess.Popen[str], command: Command) -> None:
     process.stdin.flush()
 
 
-def _expect(events: Iterator[Event], kind: type[Said]) -> Said:
+def _expect(events: Iterator[Event], kind: type[ReportedEvent]) -> ReportedEvent:
     for event in events:
         if isinstance(event, kind):
             return event

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import agent
-from programs import found, program, timed
+from programs import first_group, program, timed
 from rows import Rounds, Row, at_least, compared
 
 from leadline.contract.models import CryptoWorkload, Size
@@ -52,4 +52,4 @@ def _openssl(seconds: int) -> float:
     """Bytes per second of CPU time, MB/s: its own clock is the user time that it took."""
     argv = [program("openssl"), "speed", "-mr", "-evp", "aes-256-gcm", "-bytes", str(_BYTES), "-seconds", str(seconds)]
     said, _ = timed(argv)
-    return float(found(r"\+F:\d+:[^:]+:([\d.]+)", said)) / 1e6
+    return float(first_group(r"\+F:\d+:[^:]+:([\d.]+)", said)) / 1e6

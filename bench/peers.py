@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from programs import GENERATOR_CPU, found, pinned, program, run, timed
+from programs import GENERATOR_CPU, first_group, pinned, program, run, timed
 
 CONNECTIONS = 50
 PEERS = ("iperf3", "wrk", "ab", "h2load", "nginx", "openvpn")
@@ -41,20 +41,22 @@ def wrk(url: str, seconds: int, *more: str, script: Path | None = None) -> Cost:
     """wrk with one thread."""
     script_given = () if script is None else ("-s", str(script))
     said, cpu_s = timed([program("wrk"), "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", *script_given, *more, url])
-    return Cost(int(found(r"(\d+) requests in", said)), float(found(r"Requests/sec:\s+([\d.]+)", said)), cpu_s)
+    return Cost(
+        int(first_group(r"(\d+) requests in", said)), float(first_group(r"Requests/sec:\s+([\d.]+)", said)), cpu_s
+    )
 
 
 def ab(url: str, seconds: int) -> Cost:
     """ab with keep-alive."""
     said, cpu_s = timed([program("ab"), "-q", "-k", f"-c{CONNECTIONS}", "-t", str(seconds), "-n", "100000000", url])
-    requests = int(found(r"Complete requests:\s+(\d+)", said))
-    return Cost(requests, float(found(r"Requests per second:\s+([\d.]+)", said)), cpu_s)
+    requests = int(first_group(r"Complete requests:\s+(\d+)", said))
+    return Cost(requests, float(first_group(r"Requests per second:\s+([\d.]+)", said)), cpu_s)
 
 
 def h2load(url: str, seconds: int) -> Cost:
     """h2load in its HTTP/1.1 mode, with one thread."""
     said, cpu_s = timed([program("h2load"), "--h1", "-t1", f"-c{CONNECTIONS}", "-D", str(seconds), url])
-    requests = int(found(r"(\d+) succeeded", said))
+    requests = int(first_group(r"(\d+) succeeded", said))
     return Cost(requests, requests / seconds, cpu_s)
 
 
@@ -67,8 +69,8 @@ def bare_loop() -> Iterator[Callable[[str, int], Cost]]:
 
         def bare(url: str, seconds: int) -> Cost:
             said, cpu_s = timed([built, str(urlsplit(url).port), str(seconds), str(CONNECTIONS)])
-            requests = int(found(r"(\d+) answers", said))
-            return Cost(requests, requests / float(found(r"in ([\d.]+) s", said)), cpu_s)
+            requests = int(first_group(r"(\d+) answers", said))
+            return Cost(requests, requests / float(first_group(r"in ([\d.]+) s", said)), cpu_s)
 
         yield bare
 

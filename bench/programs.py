@@ -109,7 +109,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def found(pattern: str, text: str) -> str:
+def first_group(pattern: str, text: str) -> str:
     """The first group of the first match."""
     match = re.search(pattern, text)
     if match is None:

@@ -52,7 +52,7 @@ ROWS: dict[str, Callable[[Rounds], Iterator[Row]]] = {
 
 def main() -> int:
     """Run what was asked for, say what is left out, and write the document; 1 where a bound is missed."""
-    given = _given()
+    given = _arguments()
     # Thousands of connections: servers and agents inherit it.
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
@@ -78,7 +78,7 @@ def main() -> int:
     return 1 if any(row.holds is False for row in rows) else 0
 
 
-def _given() -> argparse.Namespace:
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=_positive, default=5, help="rounds per comparison; the ratio is their median")
     parser.add_argument("--seconds", type=_positive, default=2, help="length of each run")

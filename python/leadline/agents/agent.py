@@ -281,7 +281,7 @@ class Agent:
     async def _read_events(self) -> None:
         try:
             async for line, now_ns in self._channel.lines():
-                self._hear(parse_event(line), now_ns)
+                self._on_event(parse_event(line), now_ns)
         except MalformedLine as error:
             self._lose(f"it said what is not in the contract: {error}")
         except Exception as error:  # the sink's own failure, a full disk for one: nobody may wait for more
@@ -294,7 +294,7 @@ class Agent:
             else:
                 self._lose(ending)
 
-    def _hear(self, event: Event, now_ns: int) -> None:
+    def _on_event(self, event: Event, now_ns: int) -> None:
         if not self._greeting.done() and not isinstance(event, Hello):
             raise MalformedLine(f"`{event.type}` came before `hello`")
         self._sink(self.name, event)

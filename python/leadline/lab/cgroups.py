@@ -1,6 +1,6 @@
 """Control groups (v2) in which a lab's hosts run, so that all CPU of a host can be attributed to it.
 
-Owns: finding the group in which this user may make others, making them, and removing them with whatever still runs inside.
+Owns: finding the group in which this user may make others, making and removing them with what still runs inside.
 Refuses: v1, and switching controllers on: `cpu.stat` is in every v2 group without any. See cgroups(7) and the kernel's
 admin-guide/cgroup-v2.
 """

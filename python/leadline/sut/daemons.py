@@ -72,7 +72,7 @@ class Daemons:
         except TaskFailed as error:
             raise SutFailed(str(error)) from error
 
-    async def say(self, daemon: Daemon, text: str, timeout_s: float) -> int:
+    async def wait_for_output(self, daemon: Daemon, text: str, timeout_s: float) -> int:
         """When the process said `text`, ns, by its host's clock.
 
         Raises:

@@ -64,7 +64,7 @@ class Openvpn(Tunnel):
         server, clients, access = await self._write_files(site, addressing, program)
         await daemons.start(server)
         try:
-            await daemons.say(server, openvpn_log.READY, _SERVER_WITHIN_S)
+            await daemons.wait_for_output(server, openvpn_log.READY, _SERVER_WITHIN_S)
         except SutFailed as error:
             raise _named(daemons, server, error) from error
         if site.fleet is not None:

@@ -84,7 +84,7 @@ class Wireguard(Tunnel):
             site, addressing.gateway, GATEWAY_NAME, gateway_config(addressing, own, keys, outer, mtu_bytes)
         )
         await daemons.start(gateway)
-        await daemons.say(gateway, READY, _READY_WITHIN_S)
+        await daemons.wait_for_output(gateway, READY, _READY_WITHIN_S)
         if addressing.site_to_site:
             for network in addressing.of(CLIENT_LAN):
                 lab.add_route(addressing.gateway, str(network), dev=INTERFACE)

@@ -87,7 +87,7 @@ class Environment:
             for watch in watches:
                 watch.cancel()
 
-    async def roll_call(self) -> None:
+    async def sync_agents(self) -> None:
         """Hear from every agent once: what they said before has been taken in by then.
 
         Raises:

@@ -81,7 +81,7 @@ async def _stages(trial: Trial, context: RunContext) -> None:
     """Build, bring up, test, and tear down in any case."""
     event_log, label = context.event_log, trial.label
     async with _phase(event_log, label, "build"):
-        env = await unless(environment.build(trial.case, label, event_log), _asked(context.interrupt))
+        env = await unless(environment.build(trial.case, label, event_log), _stop_requested(context.interrupt))
     # Closing again does nothing: this one is for a journal that can no longer take the phase's beginning.
     async with aclosing(env):
         try:
@@ -116,7 +116,7 @@ async def _brought_up(trial: Trial, env: Environment, context: RunContext) -> As
     """Bring it up, and take it down in any case."""
     event_log, label = context.event_log, trial.label
     if env.lab is None:
-        async with _given(trial, env, context) as given:
+        async with _given_hosts(trial, env, context) as given:
             yield given
         return
     sut = create(trial.case.sut.kind, trial.case.sut.model_dump())
@@ -124,7 +124,7 @@ async def _brought_up(trial: Trial, env: Environment, context: RunContext) -> As
     try:
         async with _phase(event_log, label, "bring-up"):
             try:
-                up = await unless(sut.bring_up(site), _asked(context.interrupt), env.failure())
+                up = await unless(sut.bring_up(site), _stop_requested(context.interrupt), env.failure())
             except NobodyConnected as failure:
                 _tell_bring_up(event_log, trial, BringUp(failure.version, failure.clients, {}, ()))
                 raise
@@ -142,7 +142,7 @@ async def _brought_up(trial: Trial, env: Environment, context: RunContext) -> As
 
 
 @asynccontextmanager
-async def _given(trial: Trial, env: Environment, context: RunContext) -> AsyncIterator[_Up]:
+async def _given_hosts(trial: Trial, env: Environment, context: RunContext) -> AsyncIterator[_Up]:
     """What stands on given hosts: nothing is started, and afterwards the gateways' counters are read once more."""
     event_log, label, sut = context.event_log, trial.label, trial.case.sut
     version = sut.label if isinstance(sut, GivenSut) else ""
@@ -201,11 +201,11 @@ async def _watched(course: Coroutine[Any, Any, None], up: _Up, env: Environment,
         await unless(course, *troubles)
     except TaskFailed:
         # A client hears of its server's end sooner than we do, and does not know the cause.
-        await env.roll_call()
+        await env.sync_agents()
         raise
 
 
-async def _asked(interrupt: Interrupt) -> LeadlineError:
+async def _stop_requested(interrupt: Interrupt) -> LeadlineError:
     """What comes before a test is broken off when the user asks for the end."""
     await interrupt.asked.wait()
     return Interrupted("stopped by the user")

@@ -34,7 +34,7 @@ class TargetWatch:
     test: str
     missed: list[TargetResult] = field(default_factory=list)
 
-    def look(self, metrics: Mapping[str, Metric], generator_limited: bool, steady: bool = True) -> bool:
+    def check(self, metrics: Mapping[str, Metric], generator_limited: bool, steady: bool = True) -> bool:
         """Whether one is missed; all that are, are kept. While a load is not to go at one speed, no rate is."""
         found = (missed_so_far(target, self.test, metrics, generator_limited, steady) for target in self.targets)
         self.missed = [result for result in found if result is not None]
@@ -78,7 +78,7 @@ class Follower:
         t_ns = event.t_ns - offset_ns
         if self._next_look_ns is not None and t_ns >= self._next_look_ns and not self._interrupt.asked.is_set():
             self._next_look_ns = t_ns + _PERIOD_NS
-            self._look(t_ns)
+            self._check(t_ns)
 
     def _begin(self, t_ns: int) -> None:
         """The last host's start counts, as for the steady window."""
@@ -92,9 +92,9 @@ class Follower:
             self._histograms[name] = merge((self._histograms.get(name, EMPTY), *_readable([part.report])))
         self._data.interval_histograms.clear()
 
-    def _look(self, t_ns: int) -> None:
+    def _check(self, t_ns: int) -> None:
         metrics = figures_so_far(self._data, self._histograms)
-        if self._watch.look(metrics, self._generator_limited(), self._data.spec.steady):
+        if self._watch.check(metrics, self._generator_limited(), self._data.spec.steady):
             after_s = (t_ns - (self._data.start_at_ns or t_ns)) / 1e9
             said = "; ".join(f"{missed.target} ({missed.reason})" for missed in self._watch.missed)
             self._interrupt.ask(f"stopped after {after_s:.1f} s, as a target was missed: {said}")
