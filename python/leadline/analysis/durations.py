@@ -8,13 +8,13 @@ not hold: docs/decisions/0008-censored-latencies.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from leadline.analysis.histograms import EMPTY, NS_PER_US, Histogram, merge
+from leadline.analysis.histograms import EMPTY, NS_PER_US, Histogram, merge, rank_of
 from leadline.analysis.model import Distribution, Percentiles
 
 DISTRIBUTION_PERCENTILES = (50.0, 66.0, 75.0, 80.0, 90.0, 95.0, 98.0, 99.0, 99.9, 99.99, 99.999)
@@ -116,6 +116,13 @@ class Sample:
         values_us, weights = self._weighted()
         return float(weights[np.abs(values_us - mean_us) <= stdev_us].sum())
 
+    def percentiles(self, percentiles: Sequence[float]) -> list[Figure]:
+        """`percentile` of each; quicker than one after the other where all durations are known."""
+        if self.censored:
+            return [self.percentile(one) for one in percentiles]
+        values_us = self.completed.percentiles_us(percentiles)
+        return [Figure(value_us) for value_us in values_us or [None] * len(percentiles)]
+
     def percentile(self, percentile: float) -> Figure:
         """The duration that `percentile` (0 to 100) of all operations do not exceed."""
         if not self.censored:
@@ -132,8 +139,8 @@ class Sample:
 
     def _between(self, percentile: float, least_us: float) -> Figure:
         """Without an assumption: at least as if each had ended at its age, at most as if none would ever have."""
-        reached = np.cumsum(self.completed.counts)
-        rank = max(1, math.ceil(percentile / 100.0 * (self.count + self.censored) * (1 - 1e-12)))
+        reached = self.completed.reached
+        rank = rank_of(percentile, self.count + self.censored)
         at = int(np.searchsorted(reached, rank))
         most_us = float(self.completed.highs_ns[at]) / NS_PER_US if at < len(reached) else math.inf
         return Figure(most_us) if most_us <= least_us * _CLOSE else Figure(least_us, is_bound=True)
@@ -150,7 +157,7 @@ def distribution(metric: str, sample: Sample, asked: Iterable[float] = ()) -> Di
     """A sample's figures, µs, with percentiles beside the usual ones where some were `asked` for."""
     figures = {"min": sample.min, "mean": sample.mean, "stdev": sample.stdev, "max": sample.max}
     wanted = sorted({*DISTRIBUTION_PERCENTILES, *asked})
-    percentiles = {percentile: sample.percentile(percentile) for percentile in wanted}
+    percentiles = dict(zip(wanted, sample.percentiles(wanted), strict=True))
     named = {**figures, **{f"{percentile:g}": figure for percentile, figure in percentiles.items()}}
     return Distribution(
         metric=metric,
@@ -178,9 +185,9 @@ def curve(metric: str, sample: Sample) -> Percentiles:
     last = min(_LAST_PERCENTILE, 100.0 * (1.0 - 1.0 / count)) if count else -1.0
     points: list[tuple[float, float]] = []
     open_from: float | None = None
-    for percentile in (*_STEPS, last):
-        figure = sample.percentile(percentile)
-        if figure.value_us is not None and percentile <= last and (not points or percentile > points[-1][0]):
+    wanted = [*(step for step in _STEPS if step <= last), last]
+    for percentile, figure in zip(wanted, sample.percentiles(wanted), strict=True):
+        if figure.value_us is not None and (not points or percentile > points[-1][0]):
             points.append((percentile, figure.value_us))
             if figure.is_bound and open_from is None:
                 open_from = percentile

@@ -1,6 +1,6 @@
 """Latency histograms: decoded, added up, and only then read. Percentiles are never merged.
 
-The agent writes HdrHistogram's V2 encoding (deflated, base64); `hdrh` reads it. A histogram here is the list of its
+The agent writes HdrHistogram's V2 encoding (deflated, base64); `hdr_v2` reads it. A histogram here is the list of its
 occupied buckets, so that merging is adding counts, whatever range each was recorded with. A value stands for its bucket
 as in HdrHistogram itself: percentiles and maximum are a bucket's highest value, the minimum its lowest, the mean its
 middle; at three significant digits that is within 0.1 %.
@@ -9,42 +9,43 @@ middle; at three significant digits that is within 0.1 %.
 from __future__ import annotations
 
 import base64
-import binascii
 import math
 import struct
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from hdrh.codec import HdrCookieException, HdrHistogramSettingsException, HdrLengthException
-from hdrh.histogram import HdrHistogram
 from numpy.typing import NDArray
 
-NS_PER_US = 1000.0
+from leadline.analysis.hdr_v2 import DEFLATED_COOKIE, PLAIN_COOKIE, occupied_buckets
 
-# HdrHistogram's cookies (V2EncodingCookieBase, V2CompressedEncodingCookieBase, each with its word-size nibble).
-_PLAIN_COOKIE = 0x1C849313
-_DEFLATED_COOKIE = 0x1C849314
+NS_PER_US = 1000.0
 
 
 class DamagedHistogram(ValueError):
     """An encoded histogram cannot be read, or holds another count than it came with."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Histogram:
-    """Occupied buckets in ascending order: lowest and highest value, ns, and count."""
+    """Occupied buckets in ascending order: lowest and highest value, ns, and count. Its arrays never change."""
 
     lows_ns: NDArray[np.int64]
     highs_ns: NDArray[np.int64]
     counts: NDArray[np.int64]
 
+    @cached_property
+    def reached(self) -> NDArray[np.int64]:
+        """How many values lie in a bucket or below it, by bucket."""
+        return np.cumsum(self.counts)
+
     @property
     def count(self) -> int:
         """How many values it holds."""
-        return int(self.counts.sum())
+        return int(self.reached[-1]) if len(self.counts) else 0
 
     @property
     def min_us(self) -> float | None:
@@ -56,20 +57,20 @@ class Histogram:
         """The largest value's bucket at its highest, µs."""
         return float(self.highs_ns[-1]) / NS_PER_US if len(self.counts) else None
 
-    @property
+    @cached_property
     def mean_us(self) -> float | None:
         """Mean of the buckets' middles, µs."""
         if not len(self.counts):
             return None
         return float(np.average(self.middles_us, weights=self.counts))
 
-    @property
+    @cached_property
     def middles_us(self) -> NDArray[np.float64]:
         """Middle of each bucket, µs."""
         middles = self.lows_ns + (self.highs_ns - self.lows_ns + 1) // 2
         return middles.astype(np.float64) / NS_PER_US
 
-    @property
+    @cached_property
     def stdev_us(self) -> float | None:
         """Standard deviation of the buckets' middles, over all values (not n - 1), µs."""
         mean_us = self.mean_us
@@ -95,10 +96,15 @@ class Histogram:
         """The position of the bucket that holds a percentile, by nearest rank; None when empty."""
         if not len(self.counts):
             return None
-        reached = np.cumsum(self.counts)
-        # The product can come out a hair above a whole number; a relative 1e-12 is far below one value in any count.
-        rank = max(1, math.ceil(percentile / 100.0 * int(reached[-1]) * (1 - 1e-12)))
-        return int(np.searchsorted(reached, rank))
+        return int(np.searchsorted(self.reached, rank_of(percentile, self.count)))
+
+    def percentiles_us(self, percentiles: Sequence[float]) -> list[float] | None:
+        """`percentile_us` of each, at once; None when empty."""
+        if not len(self.counts):
+            return None
+        ranks = [rank_of(percentile, self.count) for percentile in percentiles]
+        found: list[float] = (self.highs_ns[np.searchsorted(self.reached, ranks)] / NS_PER_US).tolist()
+        return found
 
     def share_above_us(self, limit_us: float) -> float | None:
         """The share of the values whose bucket lies above a limit, µs; None when empty."""
@@ -110,24 +116,18 @@ class Histogram:
 EMPTY = Histogram(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
+def rank_of(percentile: float, count: int) -> int:
+    """The rank of a percentile among `count` values by nearest rank, from 1 on."""
+    # The product can come out a hair above a whole number; a relative 1e-12 is far below one value in any count.
+    return max(1, math.ceil(percentile / 100.0 * count * (1 - 1e-12)))
+
+
 def decode(report: Mapping[str, Any]) -> Histogram:
     """Reads a `HistogramReport` of the contract; raises `DamagedHistogram`."""
     try:
-        decoded = HdrHistogram.decode(deflated(report["hdr_v2"]))
-    except (
-        HdrCookieException,
-        HdrLengthException,
-        HdrHistogramSettingsException,
-        IndexError,
-        KeyError,
-        TypeError,
-        ValueError,
-        binascii.Error,
-        struct.error,
-        zlib.error,
-    ) as error:
+        histogram = Histogram(*occupied_buckets(report["hdr_v2"]))
+    except (KeyError, TypeError, ValueError, struct.error, zlib.error) as error:
         raise DamagedHistogram(f"a histogram cannot be read: {error}") from error
-    histogram = _occupied(decoded)
     if histogram.count != report.get("count"):
         raise DamagedHistogram(f"a histogram of {report.get('count')} values holds {histogram.count}")
     return histogram
@@ -159,25 +159,10 @@ def remainder(whole: Histogram, part: Histogram) -> Histogram:
     return Histogram(whole.lows_ns[kept], whole.highs_ns[kept], counts[kept])
 
 
-def _occupied(decoded: Any) -> Histogram:
-    """HdrHistogram's index arithmetic, backwards, for all occupied buckets at once."""
-    counters = np.frombuffer(decoded.counts, dtype=np.uint64).astype(np.int64)
-    indexes = np.flatnonzero(counters).astype(np.int64)
-    half = decoded.sub_bucket_half_count
-    buckets = (indexes >> decoded.sub_bucket_half_count_magnitude) - 1
-    sub_buckets = (indexes & (half - 1)) + half
-    lowest = buckets < 0
-    sub_buckets[lowest] -= half
-    buckets[lowest] = 0
-    shifts = buckets + decoded.unit_magnitude
-    lows = sub_buckets << shifts
-    return Histogram(lows, lows + (np.int64(1) << shifts) - 1, counters[indexes])
-
-
 def deflated(encoded: str) -> str:
     """The encoding in its deflated form, the one that HdrHistogram's logs hold and `hdrh` reads."""
     content = base64.b64decode(encoded, validate=True)
-    if len(content) < 8 or struct.unpack_from(">I", content)[0] != _PLAIN_COOKIE:
+    if len(content) < 8 or struct.unpack_from(">I", content)[0] != PLAIN_COOKIE:
         return encoded
     packed = zlib.compress(content)
-    return base64.b64encode(struct.pack(">II", _DEFLATED_COOKIE, len(packed)) + packed).decode("ascii")
+    return base64.b64encode(struct.pack(">II", DEFLATED_COOKIE, len(packed)) + packed).decode("ascii")

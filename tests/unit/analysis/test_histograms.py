@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import base64
 import statistics
+import struct
+import zlib
 
+import numpy as np
 import pytest
+from hdrh.histogram import HdrHistogram
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_journals import histogram
 
+from leadline.analysis.hdr_v2 import DEFLATED_COOKIE
 from leadline.analysis.histograms import EMPTY, DamagedHistogram, decode, merge, remainder
 
 # i times the value i² µs for i = 1..40, and one 0 ns, as the Rust crate `hdrhistogram` 7.5 encodes them with bounds of
@@ -109,3 +114,43 @@ def test_the_standard_deviation_is_that_of_the_values(values: list[int]) -> None
     wanted_us = statistics.pstdev(values) / 1000
     assert read.stdev_us == pytest.approx(wanted_us, rel=2e-3, abs=max(values) / 1000 * 1e-3)
     assert read.within_stdev is not None and 0 < read.within_stdev <= 1
+
+
+@given(VALUES_NS, st.integers(1, 3))
+@settings(max_examples=30, deadline=None)
+def test_buckets_are_those_that_the_library_decodes(values: list[int], digits: int) -> None:
+    recorded = HdrHistogram(1, 3_600_000_000_000, digits)
+    for value in values:
+        recorded.record_value(value)
+    encoded = recorded.encode().decode()
+    library = HdrHistogram.decode(encoded)
+    indexes = np.flatnonzero(np.frombuffer(library.counts, dtype=np.uint64)).tolist()
+    lows = [library.get_value_from_index(index) for index in indexes]
+    read = decode({"count": len(values), "hdr_v2": encoded})
+    assert read.lows_ns.tolist() == lows
+    assert read.highs_ns.tolist() == [library.get_highest_equivalent_value(low) for low in lows]
+    assert read.counts.tolist() == [library.get_count_at_index(index) for index in indexes]
+
+
+@given(VALUES_NS, st.lists(st.floats(0, 100), max_size=5))
+@settings(max_examples=50, deadline=None)
+def test_percentiles_read_together_equal_those_read_one_by_one(values: list[int], percentiles: list[float]) -> None:
+    read = decode(histogram("latency", values))
+    assert (read.percentiles_us(percentiles) or [None] * len(percentiles)) == [
+        read.percentile_us(percentile) for percentile in percentiles
+    ]
+
+
+@pytest.mark.parametrize(("at", "byte"), [(0, 0x1D), (7, 0xFF), (11, 1), (15, 9), (-1, 0xFF), (-2, 0xFF)], ids=str)
+def test_a_changed_byte_of_an_encoding_is_named_or_changes_its_count(at: int, byte: int) -> None:
+    content = bytearray(base64.b64decode(PLAIN))
+    content[at] = byte
+    with pytest.raises(DamagedHistogram):
+        decode({"count": 821, "hdr_v2": base64.b64encode(content).decode()})
+
+
+def test_an_encoding_that_inflates_beyond_any_histogram_is_refused() -> None:
+    packed = zlib.compress(bytes(64 * 1024 * 1024))
+    bomb = base64.b64encode(struct.pack(">II", DEFLATED_COOKIE, len(packed)) + packed).decode()
+    with pytest.raises(DamagedHistogram, match="longer than any"):
+        decode({"count": 1, "hdr_v2": bomb})
