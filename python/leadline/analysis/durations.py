@@ -121,7 +121,7 @@ class Sample:
         if self.censored:
             return [self.percentile(one) for one in percentiles]
         values_us = self.completed.percentiles_us(percentiles)
-        return [Figure(value_us) for value_us in values_us or [None] * len(percentiles)]
+        return [Figure(None) for _ in percentiles] if values_us is None else [Figure(one) for one in values_us]
 
     def percentile(self, percentile: float) -> Figure:
         """The duration that `percentile` (0 to 100) of all operations do not exceed."""
