@@ -12,7 +12,7 @@ import typer
 from leadline import __version__
 from leadline.cli import crypto, doctor, http, plan, report, results, rr, run, serve, tcp, tunnel, udp
 from leadline.cli.help_format import PanelHelpCommand
-from leadline.cli.output import print_json, say_error
+from leadline.cli.output import print_error, print_json
 from leadline.errors import LeadlineError, PlanError
 
 # typer's own, or click's in older versions of it: the ancestor of an exception that both make public.
@@ -83,9 +83,9 @@ def _failed(code: str, message: str, status: int, others: Sequence[str] = ()) ->
         error = {"code": code, "message": " ".join(message.splitlines()), "others": list(others)}
         print_json({"schema": "leadline.error/1", "error": error})
     for line in (message, *others[:_MOST_LINES]):
-        say_error(line, status)
+        print_error(line, status)
     if len(others) > _MOST_LINES:
-        say_error(f"and {len(others) - _MOST_LINES} more like these (--json has all)", status)
+        print_error(f"and {len(others) - _MOST_LINES} more like these (--json has all)", status)
     return status
 
 

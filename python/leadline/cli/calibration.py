@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from leadline.analysis.model import Ceiling
-from leadline.cli.output import say_note
+from leadline.cli.output import print_note
 from leadline.cli.progress import Progress
 from leadline.contract.models import HttpWorkload
 from leadline.trial import Interrupt, PhaseBegan
@@ -23,7 +23,7 @@ async def calibrated(load: LoadWorkload, enabled: bool, interrupt: Interrupt, pr
     def began() -> None:
         progress(PhaseBegan("", _DOING))
         if not progress.quiet and not sys.stderr.isatty():
-            say_note(_DOING)
+            print_note(_DOING)
 
     def say(text: str) -> None:
         if not progress.quiet:

@@ -9,7 +9,7 @@ import typer
 
 from leadline import __version__
 from leadline.cli import options as o
-from leadline.cli.output import check_given, print_all, print_json, say_error, write_given
+from leadline.cli.output import check_writable, print_all, print_error, print_json, write_option_file
 from leadline.errors import InputError
 
 if TYPE_CHECKING:
@@ -82,16 +82,16 @@ def _run(workload: CryptoWorkload, json: bool, profile: Path | None) -> int:
     from leadline.report.crypto import crypto_renderables
 
     if profile is not None:
-        check_given("--profile", profile)
+        check_writable("--profile", profile)
     result, folded = asyncio.run(_measured(workload, json, profile is not None))
     if json:
         print_json(document(result, workload))
     else:
         print_all(crypto_renderables(result))
     if profile is not None:
-        write_given("--profile", profile, flame_graph("leadline crypto", folded or ""))
+        write_option_file("--profile", profile, flame_graph("leadline crypto", folded or ""))
     if result.validity.verdict is Verdict.INCOMPLETE:
-        return 130 if result.figures else say_error("stopped before anything was measured", 130)
+        return 130 if result.figures else print_error("stopped before anything was measured", 130)
     return 0
 
 

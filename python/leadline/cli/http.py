@@ -90,17 +90,17 @@ def command(
     Without --rate, each connection sends its next request when the answer to the last one is there (closed loop). With
     --rate, each request is timed from when it was due (open loop).
     """
-    test, load, output = measurement(context.params)
+    test, load, output = parse_options(context.params)
     if output.find_rate is not None:
         from leadline.cli import run_search
 
-        return run_search.run(test, load, output.find_rate, output)
+        return run_search.search_request_rate(test, load, output.find_rate, output)
     from leadline.cli import run_single
 
     return run_single.run(test, load, output)
 
 
-def measurement(given: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, OutputOptions]:
+def parse_options(options: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, OutputOptions]:
     """What to measure, as whom and how it is to end, from the options by their names.
 
     Raises:
@@ -109,36 +109,36 @@ def measurement(given: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, Outpu
     from leadline.cli import http_args, single_args
     from leadline.plan import HttpTest
 
-    _check(given)
-    origin = http_args.origin_of(given["url"])
-    test = single_args.parse(HttpTest, http_args.options_of(given, origin), http_args.OPTIONS)
-    family = single_args.family(given["ipv4"], given["ipv6"])
+    _check(options)
+    origin = http_args.parse_origin(options["url"])
+    test = single_args.parse(HttpTest, http_args.test_values(options, origin), http_args.OPTIONS)
+    family = single_args.family(options["ipv4"], options["ipv6"])
     if family and test.unix_socket is not None:
         raise InputError(f"--ip{family} and --unix-socket exclude each other", hint="a Unix socket has no address")
     output = single_args.OutputOptions(
-        given["url"],
-        given["json"],
-        given["out"],
-        given["target"] or [],
-        hdr=given["hdr"],
-        format=given["output_format"],
-        stop_on_miss=given["stop_on_miss"],
-        calibrate=not given["no_calibrate"],
-        find_rate=given["find_rate"],
-        interval_ms=single_args.interval(given["interval"]),
+        options["url"],
+        options["json"],
+        options["out"],
+        options["target"] or [],
+        hdr=options["hdr"],
+        format=options["output_format"],
+        stop_on_miss=options["stop_on_miss"],
+        calibrate=not options["no_calibrate"],
+        find_rate=options["find_rate"],
+        interval_ms=single_args.interval(options["interval"]),
     )
     from leadline.trial.workloads import http_workload
 
     return test, http_workload(test, origin.host, origin.port, family), output
 
 
-def _check(given: Mapping[str, Any]) -> None:
+def _check(options: Mapping[str, Any]) -> None:
     """What the test knows nothing of, and those that end the measurement cannot see."""
-    if given["rest"] and given["script"] is None:
-        raise InputError(f"{given['rest'][0]!r} is an argument for a script, and there is none", hint="see --script")
-    if given["json"] and given["output_format"] != "text":
-        raise InputError(f"--json and --format {given['output_format']} exclude each other", hint="give one of them")
-    if given["find_rate"] is not None and given["interval"] is not None:
+    if options["rest"] and options["script"] is None:
+        raise InputError(f"{options['rest'][0]!r} is an argument for a script, and there is none", hint="see --script")
+    if options["json"] and options["output_format"] != "text":
+        raise InputError(f"--json and --format {options['output_format']} exclude each other", hint="give one of them")
+    if options["find_rate"] is not None and options["interval"] is not None:
         raise InputError("--find-rate and --interval exclude each other", hint="a search shows its trials")
-    if given["find_rate"] is not None and given["stop_on_miss"]:
+    if options["find_rate"] is not None and options["stop_on_miss"]:
         raise InputError("--find-rate and --stop-on-miss exclude each other", hint="each trial of a search is whole")

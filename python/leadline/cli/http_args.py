@@ -30,7 +30,7 @@ from leadline.plan.http_parts import (
 
 T = TypeVar("T")
 
-Given = Mapping[str, Any]
+OptionValues = Mapping[str, Any]
 """The options by their names in `leadline.cli.http.command`."""
 
 OPTIONS = {
@@ -75,32 +75,32 @@ class Origin:
         return mine == theirs
 
 
-def origin_of(url: str) -> Origin:
+def parse_origin(url: str) -> Origin:
     """Read a URL. Raises InputError."""
     hint = "write http://HOST[:PORT]/PATH"
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise InputError(f"{_shown(url)} is not a URL: {error}", hint=hint) from None
+        raise InputError(f"{_without_credentials(url)} is not a URL: {error}", hint=hint) from None
     if parts.scheme not in ("http", "https") or not host:
-        raise InputError(f"{_shown(url)} is not an http:// or https:// URL", hint=hint)
+        raise InputError(f"{_without_credentials(url)} is not an http:// or https:// URL", hint=hint)
     if "@" in parts.netloc:
-        raise InputError(f"{_shown(url)} holds credentials", hint="give them with --basic")
+        raise InputError(f"{_without_credentials(url)} holds credentials", hint="give them with --basic")
     if not host.isascii():
         raise InputError(f"{host} is not a host name in ASCII", hint="write it as xn--...")
     scheme: Literal["http", "https"] = "https" if parts.scheme == "https" else "http"
     return Origin(scheme, host, port, _target(parts))
 
 
-def options_of(given: Given, origin: Origin) -> dict[str, Any]:
+def test_values(options: OptionValues, origin: Origin) -> dict[str, Any]:
     """The test's keys and values, as `single_args.parse` takes them. Raises InputError for what cannot be read."""
-    entries = _entries(given["urls"], origin) if given["urls"] is not None else None
+    entries = _entries(options["urls"], origin) if options["urls"] is not None else None
     if entries is not None and origin.path not in ("", "/"):
         raise InputError("--urls beside a URL with a path", hint="every line has its own; write http://HOST[:PORT]")
-    proxy = _proxy(given["proxy"])
-    if given["resolve"]:
-        _check_names(given["resolve"], origin, proxy)
+    proxy = _proxy(options["proxy"])
+    if options["resolve"]:
+        _check_names(options["resolve"], origin, proxy)
     same = (
         "duration", "warmup", "number", "connections", "threads", "rate", "method", "timeout", "connect_timeout",
         "redirects", "keep_alive", "requests_per_connection", "bind", "resolve", "dns", "unix_socket", "cpus", "body",
@@ -110,17 +110,17 @@ def options_of(given: Given, origin: Origin) -> dict[str, Any]:
         "scheme": origin.scheme,
         "path": None if entries is not None else origin.path or "/",
         "urls": entries,
-        "script": _file(given["script"], "--script"),
-        "script_args": given["rest"] or None,
-        "headers": [_header(text) for text in given["header"] or []],
-        "body_file": _body_file(given["body_file"]),
-        "basic": _secret(given["basic"], "--basic"),
-        "bearer": _secret(given["bearer"], "--bearer"),
+        "script": _file(options["script"], "--script"),
+        "script_args": options["rest"] or None,
+        "headers": [_header(text) for text in options["header"] or []],
+        "body_file": _body_file(options["body_file"]),
+        "basic": _secret(options["basic"], "--basic"),
+        "bearer": _secret(options["bearer"], "--bearer"),
         "proxy": proxy,
-        "tcp": _tcp(given["tcp"]),
-        "tls": _tls(given, origin),
-        "percentiles": listed(given["percentiles"]),
-        **{key: given[key] for key in same},
+        "tcp": _tcp(options["tcp"]),
+        "tls": _tls(options, origin),
+        "percentiles": listed(options["percentiles"]),
+        **{key: options[key] for key in same},
     }
 
 
@@ -128,7 +128,7 @@ def _target(parts: SplitResult) -> str:
     """Path and query; a fragment never goes to a server."""
     query = f"?{parts.query}" if parts.query else ""
     path = parts.path or ("/" if query else "")
-    return _told(lambda: path_and_query(path + query), "the URL") if path else ""
+    return _or_input_error(lambda: path_and_query(path + query), "the URL") if path else ""
 
 
 def _header(text: str) -> HttpHeader:
@@ -137,14 +137,14 @@ def _header(text: str) -> HttpHeader:
     if not colon or not name:
         raise InputError(f"--header {text!r} has no name and colon", hint="write 'Name: value'")
     if value and is_secret_header(name):
-        held = Secret(HIDDEN, _told(lambda: one_line(value, name), "--header"))
-        return _told(lambda: HttpHeader(name=name, secret=held), "--header")
-    return _told(lambda: HttpHeader(name=name, value=value), "--header")
+        held = Secret(HIDDEN, _or_input_error(lambda: one_line(value, name), "--header"))
+        return _or_input_error(lambda: HttpHeader(name=name, secret=held), "--header")
+    return _or_input_error(lambda: HttpHeader(name=name, value=value), "--header")
 
 
 def _entries(name: str, origin: Origin) -> list[HttpEntry]:
     """The requests of a file, in order."""
-    text = _told(FileInput(name, _bytes(name, "--urls")).text, "--urls")
+    text = _or_input_error(FileInput(name, _bytes(name, "--urls")).text, "--urls")
     entries = []
     for number, line in enumerate(text.splitlines(), 1):
         content = line.partition("#")[0] if line.lstrip().startswith("#") else line.partition(" #")[0]
@@ -156,18 +156,18 @@ def _entries(name: str, origin: Origin) -> list[HttpEntry]:
 
 
 def _entry(line: str, origin: Origin, where: str, folder: Path) -> HttpEntry:
-    weight, method, url, body = _told(lambda: split_entry(line), where)
+    weight, method, url, body = _or_input_error(lambda: split_entry(line), where)
     path = url
     if not url.startswith("/"):
         try:
-            other = origin_of(url)
+            other = parse_origin(url)
         except InputError as error:
             raise InputError(f"{where}: {error.message}", hint=error.hint) from None
         if not other.is_at(origin):
             raise InputError(f"{where}: {url} is not on the server of the URL", hint="all requests go to one server")
         path = other.path or "/"
     content = None if body is None else FileInput(body, _bytes(str(folder / body), where))
-    return _told(lambda: HttpEntry(path=path, method=method, weight=weight, body=content), where)
+    return _or_input_error(lambda: HttpEntry(path=path, method=method, weight=weight, body=content), where)
 
 
 def _check_names(names: Iterable[str], origin: Origin, proxy: Secret | None) -> None:
@@ -188,14 +188,14 @@ def _secret(text: str | None, option: str) -> Secret | None:
     if text is None:
         return None
     if text.startswith("@"):
-        value = _told(FileInput(text, _bytes(text[1:], option)).text, option)
-        return Secret(text, _told(lambda: one_line(value, text), option))
-    return Secret(HIDDEN, _told(lambda: one_line(text, "it"), option))
+        value = _or_input_error(FileInput(text, _bytes(text[1:], option)).text, option)
+        return Secret(text, _or_input_error(lambda: one_line(value, text), option))
+    return Secret(HIDDEN, _or_input_error(lambda: one_line(text, "it"), option))
 
 
 def _proxy(text: str | None) -> Secret | None:
     secret = _secret(text, "--proxy") if text is None or text.startswith("@") else proxy_secret(text)
-    return None if secret is None else _told(lambda: checked_proxy(secret), "--proxy")
+    return None if secret is None else _or_input_error(lambda: checked_proxy(secret), "--proxy")
 
 
 def _body_file(name: str | None) -> FileInput | None:
@@ -214,7 +214,7 @@ def _file(name: str | None, option: str) -> FileInput | None:
 def _bytes(name: str, option: str) -> bytes:
     from leadline.plan.load import read_external_file
 
-    return _told(lambda: read_external_file(Path(name), may_be_pipe=True), option)
+    return _or_input_error(lambda: read_external_file(Path(name), may_be_pipe=True), option)
 
 
 def _tcp(texts: list[str] | None) -> dict[str, Any] | None:
@@ -239,19 +239,19 @@ def _tcp(texts: list[str] | None) -> dict[str, Any] | None:
     return found
 
 
-def _tls(given: Given, origin: Origin) -> dict[str, Any] | None:
+def _tls(options: OptionValues, origin: Origin) -> dict[str, Any] | None:
     """What was asked for of TLS; None where nothing was, so that an http URL has none to complain about."""
     asked = {
-        "verify": False if given["insecure"] else None,
-        "ca": _file(given["ca"], "--ca"),
-        "cert": _file(given["cert"], "--cert"),
-        "key": _file(given["key"], "--key"),
-        "versions": given["tls"],
-        "ciphers": _names(given["ciphers"]),
-        "alpn": _names(given["alpn"]),
-        "server_name": given["server_name"],
-        "resume": given["resume"],
-        "early_data": given["early_data"] or None,
+        "verify": False if options["insecure"] else None,
+        "ca": _file(options["ca"], "--ca"),
+        "cert": _file(options["cert"], "--cert"),
+        "key": _file(options["key"], "--key"),
+        "versions": options["tls"],
+        "ciphers": _names(options["ciphers"]),
+        "alpn": _names(options["alpn"]),
+        "server_name": options["server_name"],
+        "resume": options["resume"],
+        "early_data": options["early_data"] or None,
     }
     found = {key: value for key, value in asked.items() if value is not None}
     if found and origin.scheme == "http":
@@ -264,7 +264,7 @@ def _names(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _told(read: Callable[[], T], where: str) -> T:
+def _or_input_error(read: Callable[[], T], where: str) -> T:
     """What `read` returns; its error becomes one about `where`."""
     try:
         return read()
@@ -275,7 +275,7 @@ def _told(read: Callable[[], T], where: str) -> T:
         raise InputError(f"{where}: {text}") from None
 
 
-def _shown(url: str) -> str:
+def _without_credentials(url: str) -> str:
     """A URL for a message, without credentials."""
     return url if "@" not in url else f"{url.partition('://')[0]}://{HIDDEN}@{url.rpartition('@')[2]}"
 

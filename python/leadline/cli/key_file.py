@@ -24,7 +24,7 @@ def read_key(path: Path) -> str:
     Raises:
         InputError: the file cannot be read, is empty, or is longer than a key.
     """
-    from leadline.cli.output import say_note
+    from leadline.cli.output import print_note
 
     try:
         with path.open("rb") as file:
@@ -37,7 +37,7 @@ def read_key(path: Path) -> str:
     if len(secret) > LONGEST_KEY_BYTES:
         raise InputError(f"--key-file {path}: the key is longer than {LONGEST_KEY_BYTES} bytes", hint=_HINT)
     if mode & _OTHERS:
-        say_note(f"--key-file {path}: every user of this host can read or change it; chmod 600 {path}")
+        print_note(f"--key-file {path}: every user of this host can read or change it; chmod 600 {path}")
     return b64encode(secret).decode()
 
 

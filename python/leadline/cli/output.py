@@ -25,13 +25,13 @@ MISSED, UNDECIDED = 3, 4
 _FOR_PLOTS = ("series", "percentiles", "distributions")
 
 
-def say_error(message: str, code: int) -> int:
+def print_error(message: str, code: int) -> int:
     """One line on stderr; returns the exit code."""
     print(f"leadline: {' '.join(message.splitlines())}", file=sys.stderr)
     return code
 
 
-def say_note(message: str) -> None:
+def print_note(message: str) -> None:
     """A remark that stops nothing, on stderr."""
     print(f"leadline: {message}", file=sys.stderr)
 
@@ -55,7 +55,7 @@ def print_json(document: Any) -> None:
     sys.stdout.write("\n")
 
 
-def check_given(option: str, path: Path) -> None:
+def check_writable(option: str, path: Path) -> None:
     """Find out, before what takes long, whether a file that the user has named can be written. What it holds stays.
 
     Raises:
@@ -69,7 +69,7 @@ def check_given(option: str, path: Path) -> None:
             path.unlink()
 
 
-def write_given(option: str, path: Path, text: str) -> None:
+def write_option_file(option: str, path: Path, text: str) -> None:
     """Write a file that the user has named by an option.
 
     Raises:
@@ -127,15 +127,15 @@ def print_run(outcome: RunOutcome, folder: RunFolder, json: bool, problems: Sequ
         print_json(run_document(outcome.analysis, str(folder.path), problems))
     else:
         print_all(run_renderables(outcome.analysis))
-    say_problems(folder, problems)
+    print_problems(folder, problems)
 
 
-def say_problems(folder: RunFolder, problems: Iterable[str]) -> None:
+def print_problems(folder: RunFolder, problems: Iterable[str]) -> None:
     """What went wrong with a run, and where its page is, on stderr."""
     for problem in problems:
-        say_note(problem)
+        print_note(problem)
     if folder.report_path.exists():
-        say_note(f"report: {folder.report_path}")
+        print_note(f"report: {folder.report_path}")
 
 
 def finish_folder(folder: RunFolder) -> None:
@@ -144,7 +144,7 @@ def finish_folder(folder: RunFolder) -> None:
     from leadline.trial import conclude
 
     for problem in conclude(folder).problems:
-        say_note(problem)
+        print_note(problem)
 
 
 def run_document(analysis: RunAnalysis, folder: str, problems: Iterable[str]) -> dict[str, Any]:
@@ -176,11 +176,11 @@ def run_document(analysis: RunAnalysis, folder: str, problems: Iterable[str]) ->
     }
 
 
-def say_damage(run_id: str, analysis: RunAnalysis) -> None:
+def print_damage(run_id: str, analysis: RunAnalysis) -> None:
     """What of a run's journal could not be read, on stderr: rows that are missing cannot say so themselves."""
     for reason in (*analysis.validity.reasons, *analysis.notes):
         if reason.code in ("journal-damaged", "journal-torn"):
-            say_note(f"{run_id}: {reason.text}")
+            print_note(f"{run_id}: {reason.text}")
 
 
 def targets_code(targets: Iterable[TargetResult]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leadline.cli import options as o
-from leadline.cli.output import print_all, print_json, print_run, run_code, run_document, say_problems
+from leadline.cli.output import print_all, print_json, print_problems, print_run, run_code, run_document
 from leadline.cli.run_args import Runs, open_runs
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def command(
         codes.append(run_code(outcome.analysis, outcome.problems) if outcome.problems else 0)
         if json and len(folders) > 1:
             documents.append(run_document(outcome.analysis, str(folder.path), outcome.problems))
-            say_problems(folder, outcome.problems)
+            print_problems(folder, outcome.problems)
             continue
         if len(folders) > 1:
             print_all([_title(folder.run_id, is_first=number == 0)])

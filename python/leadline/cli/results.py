@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from leadline.cli import options as o
-from leadline.cli.output import print_all, print_json, say_damage
+from leadline.cli.output import print_all, print_damage, print_json
 from leadline.cli.run_args import Runs, open_runs
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def command(
     found = [(folder.run_id, *_rows(folder)) for folder in open_runs(runs)]
     rows = [(run_id, rows_of_run) for run_id, rows_of_run, _ in found]
     for run_id, _, analysis in found:
-        say_damage(run_id, analysis)
+        print_damage(run_id, analysis)
     everything = [row for _, rows_of_run in rows for row in rows_of_run]
     if json:
         run_ids = [run_id for run_id, _ in rows]

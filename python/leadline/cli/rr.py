@@ -65,7 +65,7 @@ def command(
         },
     )
     interval_ms = single_args.interval(interval)
-    load = single_args.aim(test, host, port, single_args.family(ipv4, ipv6), bind, key_file)
+    load = single_args.build_workload(test, host, port, single_args.family(ipv4, ipv6), bind, key_file)
     from leadline.cli import run_single
 
     return run_single.run(test, load, single_args.OutputOptions(host, json, out, target or [], interval_ms=interval_ms))

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from leadline.analysis.capacity import Conditions, Trial
 from leadline.cli.calibration import calibrated
-from leadline.cli.output import MISSED, UNDECIDED, finish_folder, print_all, print_json, say_error, say_note
+from leadline.cli.output import MISSED, UNDECIDED, finish_folder, print_all, print_error, print_json, print_note
 from leadline.cli.progress import Progress
 from leadline.cli.single_args import OutputOptions
 from leadline.contract.models import HttpWorkload, TunnelWorkload
@@ -29,14 +29,14 @@ from leadline.trial.find_rate import Answer, HttpSearchTarget, Search
 from leadline.trial.max_arrival_rate import FleetSearchTarget
 
 
-def run(test: HttpTest, workload: HttpWorkload, conditions: str, output: OutputOptions) -> int:
+def search_request_rate(test: HttpTest, workload: HttpWorkload, conditions: str, output: OutputOptions) -> int:
     """Search the highest rate of requests."""
     _check(output, "--find-rate")
     read = Conditions.read(conditions, test.name, test.kind)
     return finish(HttpSearchTarget(test, workload, read, ["leadline", *sys.argv[1:]]), output)
 
 
-def choke(test: TunnelTest, workload: TunnelWorkload, conditions: str, output: OutputOptions) -> int:
+def search_arrival_rate(test: TunnelTest, workload: TunnelWorkload, conditions: str, output: OutputOptions) -> int:
     """Search the highest rate of arriving VPN clients."""
     _check(output, "--until-choke")
     read = Conditions.read(conditions, test.name, test.kind, "--until-choke")
@@ -55,7 +55,7 @@ def finish(search_target: HttpSearchTarget | FleetSearchTarget, output: OutputOp
             [Text(""), search_report.found_rate(answer.metrics["found_rate_per_s"], reference, text, answer.validity)]
         )
     if folder is not None:
-        say_note(f"samples and report in {folder.path}")
+        print_note(f"samples and report in {folder.path}")
     return exit_code(answer.found, answer.error)
 
 
@@ -109,14 +109,14 @@ async def _searched(
                 apart=False,
             )
         elif not quiet:
-            say_note(search_report.trial_line(len(taken), trial))
+            print_note(search_report.trial_line(len(taken), trial))
 
     def stop_showing() -> None:
         for progress in shown:
             progress.stop()
 
     taken: list[Trial] = []
-    interrupt = Interrupt(lambda: say_note("stopping; once more to stop at once"), stop_showing)
+    interrupt = Interrupt(lambda: print_note("stopping; once more to stop at once"), stop_showing)
     with ExitStack() as stack:
         stack.enter_context(interrupt.signals_caught())
         folder, journal = None, None
@@ -139,7 +139,7 @@ def exit_code(found_rate: SearchResult, error: str | None) -> int:
         case Ending.INTERRUPTED:
             return 130
         case Ending.FAILED:
-            return say_error(error or "a trial failed", 1)
+            return print_error(error or "a trial failed", 1)
         case Ending.NONE_HELD:
             return MISSED
         case _:

@@ -15,15 +15,15 @@ from leadline.analysis.running_intervals import in_window
 from leadline.cli.calibration import calibrated
 from leadline.cli.output import (
     MISSED,
-    check_given,
+    check_writable,
     finish_folder,
     print_all,
+    print_error,
     print_json,
+    print_note,
     result_document,
-    say_error,
-    say_note,
     targets_code,
-    write_given,
+    write_option_file,
 )
 from leadline.cli.progress import Progress, watched
 from leadline.cli.single_args import OutputOptions
@@ -43,7 +43,7 @@ def run(test: Test, workload: LoadWorkload, output: OutputOptions) -> int:
         raise InputError("--stop-on-miss needs a --target", hint="as in --target 'latency_p99_us < 2000'")
     watch = TargetWatch(targets, test.name) if output.stop_on_miss else None
     if output.hdr is not None:
-        check_given("--hdr", output.hdr)
+        check_writable("--hdr", output.hdr)
     asked = tuple(target.metric for target in targets)
     single = Single(test, workload, ["leadline", *sys.argv[1:]], watch, server_pid=output.server_pid, asked=asked)
     single = replace(single, interval_ms=output.interval_ms)
@@ -58,9 +58,9 @@ def run(test: Test, workload: LoadWorkload, output: OutputOptions) -> int:
     else:
         _print(result, workload, output)
         for one in judged:
-            say_note(f"target {one.target}: {one.outcome} ({one.reason})")
+            print_note(f"target {one.target}: {one.outcome} ({one.reason})")
     if folder is not None:
-        say_note(f"samples and report in {folder.path}")
+        print_note(f"samples and report in {folder.path}")
     return MISSED if missed else _code(result, judged)
 
 
@@ -82,10 +82,10 @@ def _print(result: TestResult, load: LoadWorkload, output: OutputOptions) -> Non
     latency = result.distribution("latency")
     if latency is not None and latency.bounds:
         named = ", ".join(name if name.isalpha() else f"p{name}" for name in latency.bounds)
-        say_note(f"{latency.censored:,} requests had no answer; lower bounds of the latency are: {named}")
+        print_note(f"{latency.censored:,} requests had no answer; lower bounds of the latency are: {named}")
     validity = result.validity
     if validity.verdict is not Verdict.VALID:
-        say_note(f"{validity.verdict.value}: {'; '.join(reason.text for reason in validity.reasons)}")
+        print_note(f"{validity.verdict.value}: {'; '.join(reason.text for reason in validity.reasons)}")
 
 
 def _judged(told: IntervalEnded, result: TestResult) -> Interval:
@@ -113,7 +113,7 @@ async def _measured(
                 result = await measure(single, entries, journal, interrupt, observers)
         finally:
             if output.hdr is not None:
-                write_given("--hdr", output.hdr, hdr_log(entries, time.time_ns() - time.monotonic_ns()))
+                write_option_file("--hdr", output.hdr, hdr_log(entries, time.time_ns() - time.monotonic_ns()))
     finish_folder(folder)
     return result, folder
 
@@ -139,5 +139,5 @@ def _code(result: TestResult, judged: list[TargetResult]) -> int:
     if result.status == "interrupted":
         return 130
     if result.status == "failed":
-        return say_error(result.error or "the measurement failed", 1)
+        return print_error(result.error or "the measurement failed", 1)
     return targets_code(judged)

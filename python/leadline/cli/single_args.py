@@ -111,7 +111,7 @@ def family(ipv4: bool, ipv6: bool) -> Literal["v4", "v6"] | None:
     return "v6" if ipv6 else "v4" if ipv4 else None
 
 
-def aim(
+def build_workload(
     test: TcpTest | UdpTest | RrTest,
     host: str,
     port: int,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import typer
 
-from leadline.cli.output import say_note
+from leadline.cli.output import print_note
 from leadline.plan.units import looks_like_a_time
 
 MOST_THREADS = 256
@@ -28,7 +28,7 @@ def threads(most: int = MOST_THREADS, *, takes_time: bool = True) -> Callable[[s
         cpus = len(os.sched_getaffinity(0))
         if takes_time and number > cpus:
             on = "1 CPU" if cpus == 1 else f"{cpus} CPUs"
-            say_note(f"-t {number} means {number} threads, on {on}; -d/--duration is the time")
+            print_note(f"-t {number} means {number} threads, on {on}; -d/--duration is the time")
         return number
 
     return parse

@@ -29,14 +29,14 @@ class _Tunnel(PanelHelpCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the usual condition where none follows."""
-        given = list(args)
+        arguments = list(args)
         for place, argument in enumerate(args):
             following = args[place + 1] if place + 1 < len(args) else ""
             is_condition = not following.startswith("-") and any(sign in following for sign in "<>=")
             if argument == _CHOKE and not is_condition:
-                given.insert(place + 1, t.CONDITION)
+                arguments.insert(place + 1, t.CONDITION)
                 break
-        parsed: list[str] = super().parse_args(ctx, given)
+        parsed: list[str] = super().parse_args(ctx, arguments)
         return parsed
 
 
@@ -99,22 +99,22 @@ def command(
     The clients are protocol machines of one process: no TUN devices, no root. Each is `configured` once it has been
     given all that was expected and a packet came back through its tunnel; else it is `partial` or `failed`, by cause.
     """
-    given, output = measurement(context.params)
-    if len(given) > 1:
+    loads, output = parse_options(context.params)
+    if len(loads) > 1:
         from leadline.cli import tunnel_sweep
 
-        return tunnel_sweep.run(given, output)
-    test, load = given[0]
+        return tunnel_sweep.run(loads, output)
+    test, load = loads[0]
     if output.find_rate is not None:
         from leadline.cli import run_search
 
-        return run_search.choke(test, load, output.find_rate, output)
+        return run_search.search_arrival_rate(test, load, output.find_rate, output)
     from leadline.cli import run_single
 
     return run_single.run(test, load, output)
 
 
-def measurement(given: Mapping[str, Any]) -> tuple[list[tuple[TunnelTest, TunnelWorkload]], OutputOptions]:
+def parse_options(options: Mapping[str, Any]) -> tuple[list[tuple[TunnelTest, TunnelWorkload]], OutputOptions]:
     """What to measure, as whom and how it is to end, from the options by their names: a fleet for each number.
 
     Raises:
@@ -123,37 +123,38 @@ def measurement(given: Mapping[str, Any]) -> tuple[list[tuple[TunnelTest, Tunnel
     from leadline.cli import single_args, tunnel_args
     from leadline.plan import TunnelTest
 
-    _check(given)
-    choke = given["until_choke"]
-    numbers = tunnel_args.numbers_of(given["number"])
+    _check(options)
+    choke = options["until_choke"]
+    numbers = tunnel_args.client_counts(options["number"])
     if choke is not None and len(numbers) > 1:
         raise InputError("--until-choke has one number of clients", hint="the most that are connected at once")
-    given = {**given, "attempt_timeout": given["attempt_timeout"] or (_CHOKE_TIMEOUT if choke else None)}
+    options = {**options, "attempt_timeout": options["attempt_timeout"] or (_CHOKE_TIMEOUT if choke else None)}
     tests = [
-        single_args.parse(TunnelTest, tunnel_args.options_of(given, number), tunnel_args.OPTIONS) for number in numbers
+        single_args.parse(TunnelTest, tunnel_args.test_values(options, number), tunnel_args.OPTIONS)
+        for number in numbers
     ]
     tunnel_args.check_addresses(tests[0].addresses)
-    access = tunnel_args.access_of(given)
+    access = tunnel_args.read_access(options)
     from leadline.cli.key_file import give_key
     from leadline.trial.tunnel_workload import tunnel_workload
 
     output = single_args.OutputOptions(
-        str(given["file"]),
-        given["json"],
-        given["out"],
-        given["target"] or [],
+        str(options["file"]),
+        options["json"],
+        options["out"],
+        options["target"] or [],
         find_rate=choke,
-        server_pid=given["server_pid"],
+        server_pid=options["server_pid"],
     )
     loads = [(test, tunnel_workload(test, access, test.number or 1)) for test in tests]
     for _, load in loads:
-        give_key(load, given["key_file"])
+        give_key(load, options["key_file"])
     return loads, output
 
 
-def _check(given: Mapping[str, Any]) -> None:
+def _check(options: Mapping[str, Any]) -> None:
     """Who says when clients arrive."""
-    told = {"--at-once": given["at_once"], "--rate": given["rate"], _CHOKE: given["until_choke"]}
-    both = [option for option, value in told.items() if value]
+    values = {"--at-once": options["at_once"], "--rate": options["rate"], _CHOKE: options["until_choke"]}
+    both = [option for option, value in values.items() if value]
     if len(both) > 1:
         raise InputError(f"{both[0]} and {both[1]} exclude each other", hint="give one of them")

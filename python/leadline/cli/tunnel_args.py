@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from leadline.contract.models import TunnelUser
     from leadline.trial.tunnel_workload import Access, Identities
 
-Given = Mapping[str, Any]
+OptionValues = Mapping[str, Any]
 """The options by their names in `leadline.cli.tunnel.command`."""
 
 OPTIONS = {
@@ -50,7 +50,7 @@ _MOST_DIGITS = 20
 _HTTP_PORT, _TRAFFIC_DURATION, _NAME_PREFIX = 80, "10s", "client-"
 
 
-def numbers_of(text: str) -> list[int]:
+def client_counts(text: str) -> list[int]:
     """The fleets' sizes, in order. Raises InputError."""
     hint = "write 1000, or 50,100,200,400"
     found = []
@@ -69,25 +69,25 @@ def numbers_of(text: str) -> list[int]:
     return found
 
 
-def options_of(given: Given, number: int) -> dict[str, Any]:
+def test_values(options: OptionValues, number: int) -> dict[str, Any]:
     """The test's keys and values, as `single_args.parse` takes them. Raises InputError for what cannot be read."""
     same = (
         *("rate", "settled", "attempt_timeout", "retries", "duration", "threads", "first_data", "ping"),
         *("reconnect_at", "renegotiate_at", "bind"),
     )
     expect = {
-        "pools": given["expect_pool"],
-        "routes": given["expect_route"],
-        "dns": given["expect_dns"],
-        "options": given["expect_option"],
-        "echo": given["echo"],
+        "pools": options["expect_pool"],
+        "routes": options["expect_route"],
+        "dns": options["expect_dns"],
+        "options": options["expect_option"],
+        "echo": options["echo"],
     }
     return {
         "name": "tunnel",
         "number": number,
         "expect": {key: value for key, value in expect.items() if value} or None,
-        "traffic": _traffic(given),
-        **{key: given[key] for key in same},
+        "traffic": _traffic(options),
+        **{key: options[key] for key in same},
     }
 
 
@@ -105,45 +105,47 @@ def check_addresses(addresses: Iterable[str]) -> None:
                 raise InputError(f"--bind: {address}: {error.strerror or error}") from None
 
 
-def access_of(given: Given) -> Access:
+def read_access(options: OptionValues) -> Access:
     """Who the clients are. Raises InputError for a file that cannot be read, or is not what it should be."""
     from leadline.trial.tunnel_workload import Access
 
-    file: Path = given["file"]
+    file: Path = options["file"]
     folder = file.parent
     try:
-        profile = ovpn.whole(_text(file, "the profile"), lambda name: _inside(folder / name))
+        profile = ovpn.whole(_option_text(file, "the profile"), lambda name: _read_text(folder / name))
     except ovpn.ProfileProblem as problem:
         raise InputError(f"{file}: {problem}", hint=problem.hint) from None
-    users = _users(given["users"]) if given["users"] is not None else []
+    users = _users(options["users"]) if options["users"] is not None else []
     if users and "auth-user-pass" not in profile.has:
         raise InputError(f"{file} has no auth-user-pass, and --users has users for it", hint="add it to the profile")
-    return Access(profile.text, _identities(given, profile), users)
+    return Access(profile.text, _identities(options, profile), users)
 
 
-def _identities(given: Given, profile: ovpn.Profile) -> Identities:
+def _identities(options: OptionValues, profile: ovpn.Profile) -> Identities:
     from leadline.contract.models import GivenIdentities, IssuedIdentities, ProfileIdentity
 
-    if given["name_prefix"] is not None and given["ca_key"] is None:
+    if options["name_prefix"] is not None and options["ca_key"] is None:
         raise InputError("--name-prefix without --ca-key", hint="it names the certificates that are made with that")
-    if given["identities"] is not None:
-        if given["ca_key"] is not None or given["ca"] is not None:
+    if options["identities"] is not None:
+        if options["ca_key"] is not None or options["ca"] is not None:
             raise InputError("--identities and --ca-key exclude each other", hint="give one of them")
-        return GivenIdentities(identities=_pairs(given["identities"]))
-    if given["ca_key"] is None:
-        if given["ca"] is not None:
+        return GivenIdentities(identities=_pairs(options["identities"]))
+    if options["ca_key"] is None:
+        if options["ca"] is not None:
             raise InputError("--ca without --ca-key", hint="the profile's ca is what servers are checked against")
         return ProfileIdentity()
-    authority = _text(given["ca"], "--ca") if given["ca"] is not None else profile.blocks.get("ca")
+    authority = _option_text(options["ca"], "--ca") if options["ca"] is not None else profile.blocks.get("ca")
     if authority is None:
-        raise InputError(f"--ca-key, and {given['file']} has no ca", hint="give the authority's certificate with --ca")
-    key = _text(given["ca_key"], "--ca-key")
+        raise InputError(
+            f"--ca-key, and {options['file']} has no ca", hint="give the authority's certificate with --ca"
+        )
+    key = _option_text(options["ca_key"], "--ca-key")
     if "PRIVATE KEY-----" not in key or "ENCRYPTED" in key:
         raise InputError(
-            f"--ca-key {given['ca_key']} holds no private key in plain PEM", hint="openssl pkey decrypts one"
+            f"--ca-key {options['ca_key']} holds no private key in plain PEM", hint="openssl pkey decrypts one"
         )
     return IssuedIdentities(
-        authority_pem=authority, authority_key_pem=key, name_prefix=given["name_prefix"] or _NAME_PREFIX
+        authority_pem=authority, authority_key_pem=key, name_prefix=options["name_prefix"] or _NAME_PREFIX
     )
 
 
@@ -161,7 +163,7 @@ def _pairs(folder: Path) -> list[Any]:
         key = certificate.with_suffix(".key")
         if not key.exists():
             raise InputError(f"--identities {folder}: {certificate.name} has no {key.name}", hint="each has its key")
-        texts = (_text(certificate, "--identities"), _text(key, "--identities"))
+        texts = (_option_text(certificate, "--identities"), _option_text(key, "--identities"))
         taken += sum(map(len, texts))
         if taken > _MOST_SECRETS_BYTES:
             mebi = _MOST_SECRETS_BYTES >> 20
@@ -177,7 +179,7 @@ def _users(file: Path) -> list[TunnelUser]:
     from leadline.contract.models import TunnelUser
 
     found = []
-    for number, line in enumerate(_text(file, "--users").splitlines(), 1):
+    for number, line in enumerate(_option_text(file, "--users").splitlines(), 1):
         if not line.strip():
             continue
         user, colon, password = line.partition(":")
@@ -189,27 +191,27 @@ def _users(file: Path) -> list[TunnelUser]:
     return found
 
 
-def _traffic(given: Given) -> dict[str, Any] | None:
-    kind = given["traffic"]
+def _traffic(options: OptionValues) -> dict[str, Any] | None:
+    kind = options["traffic"]
     if kind is None:
         for name in ("to", "traffic_rate", "size", "traffic_duration"):
             option = f"--{name.replace('_', '-')}"
-            if given[name] is not None:
+            if options[name] is not None:
                 raise InputError(f"{option} without --traffic", hint="as in --traffic echo --traffic-rate 10/s")
-        if given["reverse"] or given["bidir"]:
+        if options["reverse"] or options["bidir"]:
             raise InputError("--reverse and --bidir are about traffic", hint="give --traffic udp or tcp too")
         return None
-    if kind != "echo" and given["to"] is None:
+    if kind != "echo" and options["to"] is None:
         raise InputError(f"--traffic {kind} needs --to", hint="the address inside of the tunnels that answers")
-    told = {
+    values = {
         "kind": kind,
-        "rate": given["traffic_rate"],
-        "packet": given["size"],
-        "direction": single_args.direction(given["reverse"], given["bidir"]),
-        "duration": given["traffic_duration"] or _TRAFFIC_DURATION,
-        **(_destination(given["to"], kind) if given["to"] is not None else {}),
+        "rate": options["traffic_rate"],
+        "packet": options["size"],
+        "direction": single_args.direction(options["reverse"], options["bidir"]),
+        "duration": options["traffic_duration"] or _TRAFFIC_DURATION,
+        **(_destination(options["to"], kind) if options["to"] is not None else {}),
     }
-    return {key: value for key, value in told.items() if value is not None}
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def _destination(text: str, kind: str) -> dict[str, Any]:
@@ -235,14 +237,14 @@ def _destination(text: str, kind: str) -> dict[str, Any]:
     return {"to": host, "port": port, "path": path or ("/" if kind == "http" else None)}
 
 
-def _text(file: Path, what: str) -> str:
+def _option_text(file: Path, what: str) -> str:
     try:
-        return _inside(file)
+        return _read_text(file)
     except ValueError as error:
         raise InputError(f"{what}: {error}", hint="name a file that can be read") from None
 
 
-def _inside(file: Path) -> str:
+def _read_text(file: Path) -> str:
     """A file's text; raises ValueError with a line for the user."""
     try:
         # What is no regular file has no size to ask for first: a device may have no end.

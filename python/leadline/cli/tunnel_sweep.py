@@ -12,7 +12,7 @@ from typing import Any
 from leadline.analysis import judge, parse_targets
 from leadline.analysis.model import Metric, Scaling, TargetResult, TestResult
 from leadline.analysis.scaling import Point, of_fleets
-from leadline.cli.output import finish_folder, print_all, print_json, result_document, say_error, say_note, targets_code
+from leadline.cli.output import finish_folder, print_all, print_json, result_document, print_error, print_note, targets_code
 from leadline.cli.progress import watched
 from leadline.cli.single_args import OutputOptions
 from leadline.contract.models import TunnelWorkload
@@ -50,12 +50,12 @@ def run(fleets: Sequence[Fleet], output: OutputOptions) -> int:
     else:
         print_all([*(measurement(one.result) for one in measured), scaling_table(scalings, "clients")])
         for one in judged:
-            say_note(f"target {one.target} of {one.case}: {one.outcome} ({one.reason})")
+            print_note(f"target {one.target} of {one.case}: {one.outcome} ({one.reason})")
     if folder is not None:
-        say_note(f"samples and report in {folder.path}")
+        print_note(f"samples and report in {folder.path}")
     if broken is not None:
         number = fleets[len(measured)][1].clients
-        return say_error(f"the fleet of {number} could not be measured: {broken}", broken.exit_code)
+        return print_error(f"the fleet of {number} could not be measured: {broken}", broken.exit_code)
     return _code(measured, judged, interrupted)
 
 
@@ -133,5 +133,5 @@ def _code(measured: Sequence[_Sized], judged: Sequence[TargetResult], interrupte
         return 130
     failed = next((one.result for one in measured if one.result.status == "failed"), None)
     if failed is not None:
-        return say_error(failed.error or "the measurement failed", 1)
+        return print_error(failed.error or "the measurement failed", 1)
     return targets_code(judged)

@@ -24,13 +24,13 @@ PEM = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 WRONG_USAGE = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
 
 
-def given(*arguments: str) -> tuple[HttpTest, HttpWorkload, OutputOptions]:
+def parsed(*arguments: str) -> tuple[HttpTest, HttpWorkload, OutputOptions]:
     command: Any = typer.main.get_command(app)
-    return http.measurement(command.commands["http"].make_context("http", list(arguments)).params)
+    return http.parse_options(command.commands["http"].make_context("http", list(arguments)).params)
 
 
 def load(*arguments: str) -> HttpWorkload:
-    return given(*arguments)[1]
+    return parsed(*arguments)[1]
 
 
 def test_without_options() -> None:
@@ -207,7 +207,7 @@ def test_a_script_as_wrk_takes_it(tmp_path: Path) -> None:
 
 
 def test_how_it_ends(tmp_path: Path) -> None:
-    output = given(URL)[2]
+    output = parsed(URL)[2]
     assert (output.calibrate, output.format, output.hdr, output.stop_on_miss, output.find_rate) == (
         True,
         "text",
@@ -216,9 +216,9 @@ def test_how_it_ends(tmp_path: Path) -> None:
         None,
     )
     options = ["--no-calibrate", "--format", "wrk", "--hdr", "x.hlog", "--target", "requests > 1", "--stop-on-miss"]
-    output = given(URL, *options)[2]
+    output = parsed(URL, *options)[2]
     assert (output.calibrate, output.format, output.hdr, output.stop_on_miss) == (False, "wrk", Path("x.hlog"), True)
-    assert given(URL, "--find-rate", "latency_p99_us < 5")[2].find_rate == "latency_p99_us < 5"
+    assert parsed(URL, "--find-rate", "latency_p99_us < 5")[2].find_rate == "latency_p99_us < 5"
 
 
 REFUSALS = [
@@ -305,7 +305,7 @@ def test_refusals(tmp_path: Path, arguments: list[str], said: str) -> None:
     (tmp_path / "pem").write_text(PEM)
     filled = [text.format(urls=tmp_path / "urls", pem=tmp_path / "pem") if "{" in text else text for text in arguments]
     with pytest.raises(InputError) as refused:
-        given(*filled)
+        parsed(*filled)
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
     assert "hunter2" not in str(refused.value)
@@ -315,13 +315,13 @@ def test_refusals(tmp_path: Path, arguments: list[str], said: str) -> None:
 @pytest.mark.parametrize("arguments", [["-c", "0"], ["--tls", "1.1"], ["--redirects", "-1"], ["--dns", "never"]])
 def test_values_that_typer_refuses(arguments: list[str]) -> None:
     with pytest.raises(WRONG_USAGE):
-        given(URL, *arguments)
+        parsed(URL, *arguments)
 
 
 def test_a_load_that_no_message_holds(tmp_path: Path) -> None:
     (tmp_path / "urls").write_text("/\n" * 30_000)
     with pytest.raises(InputError, match=r"--urls: the requests take 11\.5 MiB; at most 8 MiB"):
-        given("http://h", "--urls", str(tmp_path / "urls"))
+        parsed("http://h", "--urls", str(tmp_path / "urls"))
 
 
 def test_help_is_grouped_and_fits_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -373,7 +373,7 @@ SENT = [*SECRETS, b64encode(b"me:hunter2").decode(), b64encode(b"b0d").decode()]
     ],
 )
 def test_nothing_that_is_kept_holds_a_secret(arguments: list[str]) -> None:
-    test, made, _ = given(URL, *arguments)
+    test, made, _ = parsed(URL, *arguments)
     kept = f"{test.model_dump()} {test!r} {redacted(['leadline', 'http', URL, *arguments], test.secrets)}"
     assert "***" in kept
     assert not any(secret in kept for secret in SECRETS)
@@ -386,7 +386,7 @@ def test_only_the_secret_goes_from_a_command_line() -> None:
 
 
 def test_a_proxy_without_credentials_is_kept() -> None:
-    test, _, _ = given(URL, "--proxy", "http://proxy:3128")
+    test, _, _ = parsed(URL, "--proxy", "http://proxy:3128")
     assert redacted(["--proxy", "http://proxy:3128"], test.secrets) == ["--proxy", "http://proxy:3128"]
 
 

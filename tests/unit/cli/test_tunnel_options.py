@@ -28,25 +28,25 @@ def profile(tmp_path: Path) -> Path:
     return file
 
 
-def given(*arguments: str | Path) -> tuple[TunnelTest, TunnelWorkload, OutputOptions]:
+def parsed(*arguments: str | Path) -> tuple[TunnelTest, TunnelWorkload, OutputOptions]:
     command: Any = typer.main.get_command(app)
     context = command.commands["tunnel"].make_context("tunnel", [str(argument) for argument in arguments])
-    [(test, made)], output = tunnel.measurement(context.params)
+    [(test, made)], output = tunnel.parse_options(context.params)
     return test, made, output
 
 
 def load(*arguments: str | Path) -> TunnelWorkload:
-    return given(*arguments)[1]
+    return parsed(*arguments)[1]
 
 
 def refused(*arguments: str | Path) -> str:
     with pytest.raises(InputError) as caught:
-        given(*arguments)
+        parsed(*arguments)
     return str(caught.value)
 
 
 def test_a_profile_alone_is_one_client_as_it_says(profile: Path) -> None:
-    test, made, output = given(profile)
+    test, made, output = parsed(profile)
     assert (made.clients, made.threads, made.arrivals, made.settled, made.retries) == (1, 1, [], 0, 0)
     assert (made.attempt_ms, made.first_data_ms, made.ping_ms, made.actions, made.traffic) == (
         *(60_000, 5_000, None, [], None),
@@ -75,19 +75,19 @@ def test_arrivals_and_what_comes_later(profile: Path) -> None:
 def test_several_numbers_are_several_fleets(profile: Path) -> None:
     command: Any = typer.main.get_command(app)
     context = command.commands["tunnel"].make_context("tunnel", [str(profile), "-n", "50,100,400", "--server-pid", "7"])
-    fleets, output = tunnel.measurement(context.params)
+    fleets, output = tunnel.parse_options(context.params)
     assert [(test.number, made.clients) for test, made in fleets] == [(50, 50), (100, 100), (400, 400)]
     assert output.server_pid == 7
 
 
 def test_a_choke_has_a_usual_condition_and_shorter_attempts(profile: Path) -> None:
-    _, made, output = given(profile, "-n", "100", "--until-choke")
+    _, made, output = parsed(profile, "-n", "100", "--until-choke")
     assert output.find_rate == "connect_p99_ms < 2000 and unconfigured_ratio < 1%"
     assert made.attempt_ms == 10_000
-    assert given(profile, "-n", "100", "--until-choke", "--json")[2].json
-    _, made, output = given(profile, "-n", "100", "--until-choke", "--attempt-timeout=5s", "--ping=1s")
+    assert parsed(profile, "-n", "100", "--until-choke", "--json")[2].json
+    _, made, output = parsed(profile, "-n", "100", "--until-choke", "--attempt-timeout=5s", "--ping=1s")
     assert (output.find_rate, made.attempt_ms) == (tunnel_options.CONDITION, 5_000), "an option is no condition"
-    _, made, output = given(profile, "--until-choke", "connect_p99_ms < 500", "-n", "100", "--attempt-timeout", "3s")
+    _, made, output = parsed(profile, "--until-choke", "connect_p99_ms < 500", "-n", "100", "--attempt-timeout", "3s")
     assert (output.find_rate, made.attempt_ms) == ("connect_p99_ms < 500", 3_000)
 
 
@@ -231,11 +231,11 @@ def test_files_that_are_not_what_they_should_be(profile: Path, tmp_path: Path) -
 
 
 def test_a_test_that_is_written_down_shows_no_key(profile: Path) -> None:
-    test, made, _ = given(profile, "-n", "3", "--ca-key", profile.with_name("ca.key"))
+    test, made, _ = parsed(profile, "-n", "3", "--ca-key", profile.with_name("ca.key"))
     assert "SECRETKEY" not in test.model_dump_json() and "AUTHORITY" not in test.model_dump_json()
     assert "SECRETKEY" in made.model_dump_json(), "the agent gets it on its stdin"
 
 
 def test_a_file_without_end_is_read_up_to_the_limit() -> None:
     with pytest.raises(InputError, match=r"the profile: /dev/zero is longer than 4 MiB"):
-        tunnel_args.access_of({"file": Path("/dev/zero")})
+        tunnel_args.read_access({"file": Path("/dev/zero")})
