@@ -63,7 +63,7 @@ def test_both_languages_agree_on_version_and_line_limit() -> None:
         ('{"type": "heartbeat", "t_ns": 1, "mood": "good"}', "mood"),
     ],
 )
-def test_what_is_no_event_is_refused_in_one_line(line: str, word: str) -> None:
+def test_malformed_event_is_refused_in_one_line(line: str, word: str) -> None:
     with pytest.raises(MalformedLine, match=re.escape(word)) as caught:
         parse_event(line)
     assert "\n" not in str(caught.value)

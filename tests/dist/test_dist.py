@@ -100,7 +100,7 @@ def test_sdist_holds_every_source_file(dist: Path) -> None:
     assert {"Cargo.toml", "Cargo.lock", "setup.py", "pyproject.toml", "LICENSE"} <= packed
 
 
-def test_installed_command_tells_the_commit_and_examines_the_host(installed: Mapping[str, str], tmp_path: Path) -> None:
+def test_installed_command_prints_the_commit_and_checks_the_host(installed: Mapping[str, str], tmp_path: Path) -> None:
     version = run(["leadline", "--version"], tmp_path, installed).stdout
     assert re.fullmatch(r"leadline 0\.1\.0 \(commit [0-9a-f]{7,}(-dirty)?\)\n", version)
     assert "io_uring" in run(["leadline", "doctor"], tmp_path, installed).stdout

@@ -117,6 +117,6 @@ def test_plans_in_documents_run(document: Path, workplace: Path) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_lead_somewhere(document: Path) -> None:
+def test_links_have_a_target(document: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text(encoding="utf-8")):
         assert (document.parent / target).exists(), f"{target} does not exist"

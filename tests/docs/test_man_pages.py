@@ -54,7 +54,7 @@ def test_first_page_has_the_commands_and_the_exit_codes(folder: Path) -> None:
     assert codes[0][1] == "done" and codes[-1][1] == "interrupted"
 
 
-def test_groff_has_nothing_to_warn_of(folder: Path) -> None:
+def test_groff_prints_no_warning(folder: Path) -> None:
     groff = shutil.which("groff")
     if groff is None:
         pytest.skip("groff is not installed")

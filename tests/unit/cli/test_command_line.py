@@ -65,7 +65,7 @@ def error_text(folder: Path, *arguments: str) -> str:
         ("tests:", "tests: [", "plan.yaml:7: "),
     ],
 )
-def test_a_wrong_plan(plan: Path, right: str, wrong: str, said: str) -> None:
+def test_wrong_plan_is_refused_by_run_and_plan(plan: Path, right: str, wrong: str, said: str) -> None:
     plan.write_text(PLAN.replace(right, wrong))
     assert said in error_text(plan.parent, "run", "plan.yaml")
     assert said in error_text(plan.parent, "plan", "plan.yaml")
@@ -112,7 +112,7 @@ def test_every_mistake_of_a_plan_is_a_line_of_its_own(plan: Path) -> None:
         (["http", "http://127.0.0.1/", "-H", "nonsense"], "--header 'nonsense' has no name and colon"),
     ],
 )
-def test_a_wrong_command_line(plan: Path, arguments: list[str], said: str) -> None:
+def test_wrong_command_line_is_refused_in_one_line(plan: Path, arguments: list[str], said: str) -> None:
     assert said in error_text(plan.parent, *arguments)
 
 
@@ -129,7 +129,7 @@ def test_help_has_an_example(tmp_path: Path, command: str) -> None:
     assert f"Example: leadline {command}" in ended.stdout
 
 
-def test_a_dry_run_only_tells(plan: Path) -> None:
+def test_dry_run_prints_the_plan_and_measures_nothing(plan: Path) -> None:
     ended = leadline(plan.parent, "run", "plan.yaml", "--dry-run", "--only", "sut=route", "--set", "repeat=3")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "c01" in ended.stdout
@@ -140,7 +140,7 @@ def test_a_dry_run_only_tells(plan: Path) -> None:
     assert not (plan.parent / "runs").exists()
 
 
-def test_a_reader_that_goes_away(plan: Path) -> None:
+def test_closed_stdout_prints_no_traceback(plan: Path) -> None:
     """`leadline plan --schema | head -1`: no traceback."""
     process = subprocess.Popen([LEADLINE, "plan", "--schema"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None

@@ -51,7 +51,7 @@ def test_the_tables_fit_80_columns() -> None:
         assert part in ended.stdout.replace("undetermined", "valid")
 
 
-def test_bad_input_is_one_line() -> None:
+def test_bad_input_is_refused_in_one_line() -> None:
     for arguments, says in (
         (("--cipher", "BF-CBC"), "no cipher is called BF-CBC; there are AES-128-GCM"),
         (("--digest", "MD5"), "no digest is called MD5; there are SHA1"),
@@ -65,7 +65,7 @@ def test_bad_input_is_one_line() -> None:
         assert says in ended.stderr and len(ended.stderr.splitlines()) == 1, ended.stderr
 
 
-def test_a_file_that_is_there_is_not_lost_to_a_measurement_that_fails(tmp_path: Path) -> None:
+def test_existing_profile_survives_a_failed_measurement(tmp_path: Path) -> None:
     before = tmp_path / "before.svg"
     before.write_text("<svg/>")
     new = tmp_path / "new.svg"

@@ -37,7 +37,9 @@ def ended(run_status: str | None, **trial: Any) -> list[dict[str, Any]]:
         ("failed", [], ["load.throughput_bps > 1"], 1),
     ],
 )
-def test_run_code(status: str | None, problems: list[str], targets: list[str], code: int) -> None:
+def test_run_exit_code_follows_status_problems_and_targets(
+    status: str | None, problems: list[str], targets: list[str], code: int
+) -> None:
     assert run_code(analyse({"plan": {"targets": targets}}, ended(status)), problems) == code
 
 
@@ -45,13 +47,13 @@ def test_run_code(status: str | None, problems: list[str], targets: list[str], c
     ("outcomes", "code"),
     [(["met"], 0), (["met", "missed"], 3), (["met", "undecided"], 4), (["undecided", "missed"], 3)],
 )
-def test_targets_code(outcomes: list[str], code: int) -> None:
+def test_exit_code_follows_the_worst_target(outcomes: list[str], code: int) -> None:
     targets = tuple(TargetResult("load.lost < 1", "c01", outcome, None, "") for outcome in outcomes)
     assert run_code(dataclasses.replace(analyse({}, ended("done")), targets=targets), []) == code
     assert run_code(dataclasses.replace(analyse({}, ended("failed")), targets=targets), []) == 1
 
 
-def test_the_document_of_a_failed_trial() -> None:
+def test_document_of_a_failed_trial_has_its_error() -> None:
     error = {"code": "sut_failed", "message": "it did not come up"}
     analysis = analyse({"run_id": "r", "name": "n"}, ended("failed", status="failed", error=error))
     document = json.loads(json.dumps(run_document(analysis, "runs/r", ["disk"]), default=plain, allow_nan=False))

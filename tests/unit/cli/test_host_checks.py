@@ -25,7 +25,7 @@ tests: [{name: load, kind: tcp, duration: 1}]
 """
 
 
-def test_doctor_names_everything_with_its_use_and_its_mending() -> None:
+def test_doctor_names_each_check_with_its_use_and_its_remedy() -> None:
     ended = subprocess.run([LEADLINE, "doctor", "--json"], capture_output=True, text=True, timeout=180, check=True)
     found = {one["what"]: one for one in json.loads(ended.stdout)["findings"]}
     assert {
@@ -75,7 +75,7 @@ def test_a_clock_that_nothing_disciplines_has_no_known_error(clock: ClockQuality
     assert check.mend is not None and check.mend.startswith("sudo timedatectl set-ntp true")
 
 
-def test_a_need_of_the_kernel_is_what_trying_it_found() -> None:
+def test_kernel_check_reports_what_trying_it_found() -> None:
     lab = {"netem": Check("netem", False, "delays", "links can't have a delay", "sudo modprobe sch_netem")}
     assert is_here(Need("kernel", "netem", "lab.link.delay delays packets"), lab) is lab["netem"]
 

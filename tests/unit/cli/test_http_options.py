@@ -33,7 +33,7 @@ def load(*arguments: str) -> HttpWorkload:
     return parsed(*arguments)[1]
 
 
-def test_without_options() -> None:
+def test_url_alone_has_every_default() -> None:
     made = load(URL)
     [request] = made.requests
     assert (request.url, request.method, request.headers, request.body_base64, request.weight) == (
@@ -72,7 +72,7 @@ def test_without_options() -> None:
         ("https://example.org:8443/", "https://example.org:8443/"),
     ],
 )
-def test_urls(url: str, asked: str) -> None:
+def test_url_is_normalised(url: str, asked: str) -> None:
     assert load(url).requests[0].url == asked
 
 
@@ -86,27 +86,27 @@ def test_urls(url: str, asked: str) -> None:
         ("5/1s, 0/1m", [(5, 5, 1000), (0, 0, 60_000)], 61_000),
     ],
 )
-def test_rates(rate: str, stages: list[tuple[float, float, int]], duration_ms: int) -> None:
+def test_rate_option_becomes_stages(rate: str, stages: list[tuple[float, float, int]], duration_ms: int) -> None:
     made = load(URL, "--rate", rate)
     assert made.rate == [RateStage(from_per_s=a, to_per_s=b, duration_ms=ms) for a, b, ms in stages]
     assert made.duration_ms == duration_ms
 
 
-def test_a_request() -> None:
+def test_method_headers_and_body_reach_the_request() -> None:
     [request] = load(URL, "-X", "PURGE", "-H", "A: b", "-H", "c:d : e", "--body", "é").requests
     assert request.method == "PURGE"
     assert [(header.name, header.value) for header in request.headers] == [("A", "b"), ("c", "d : e")]
     assert b64decode(request.body_base64 or "") == "é".encode()
 
 
-def test_a_body_from_a_file_and_from_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_body_is_read_from_a_file_or_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "body").write_bytes(b"\x00\xff")
     assert load(URL, "--body-file", str(tmp_path / "body")).requests[0].body_base64 == "AP8="
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"piped")))
     assert b64decode(load(URL, "--body-file", "-").requests[0].body_base64 or "") == b"piped"
 
 
-def test_many_urls(tmp_path: Path) -> None:
+def test_url_file_becomes_weighted_requests(tmp_path: Path) -> None:
     (tmp_path / "login.json").write_text("{}")
     (tmp_path / "urls").write_text(
         "# a mix\n\n/a\nweight=3 /b#no-comment # a comment\n"
@@ -123,7 +123,7 @@ def test_many_urls(tmp_path: Path) -> None:
     assert all([(header.name, header.value) for header in request.headers] == [("A", "b")] for request in made.requests)
 
 
-def test_authorization(tmp_path: Path) -> None:
+def test_credentials_become_authorization_headers(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("Aladdin:open sesame\n")
     expected = "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="
     for basic in ("Aladdin:open sesame", f"@{tmp_path}/secret"):
@@ -133,7 +133,7 @@ def test_authorization(tmp_path: Path) -> None:
     assert header.value == "Bearer mF_9.B5f"
 
 
-def test_the_way_to_the_server() -> None:
+def test_route_options_reach_the_workload() -> None:
     made = load(
         *("http://example.org:81/", "--no-keep-alive", "--connect-timeout", "1s", "--timeout", "250ms"),
         *("--redirects", "3", "--bind", "127.0.0.2", "--bind", "::1", "--resolve", "Example.org:81:[fd00::1]"),
@@ -150,7 +150,7 @@ def test_the_way_to_the_server() -> None:
     assert load(URL, "--unix-socket", "/run/x.sock").route.unix_socket == "/run/x.sock"
 
 
-def test_socket_options() -> None:
+def test_tcp_options_reach_the_workload() -> None:
     texts = "delay fast-open congestion=bbr send-buffer=64KiB receive-buffer=1MB segment=1000 dscp=46 user-timeout=3s"
     made = load(URL, *(part for text in texts.split() for part in ("--tcp", text)))
     assert made.socket.model_dump() == {
@@ -165,7 +165,7 @@ def test_socket_options() -> None:
     }
 
 
-def test_tls(tmp_path: Path) -> None:
+def test_tls_options_reach_the_workload(tmp_path: Path) -> None:
     plain = load("https://example.org/").tls
     assert plain is not None
     assert plain.model_dump(exclude_none=True) == {
@@ -195,7 +195,7 @@ def test_tls(tmp_path: Path) -> None:
     assert (loose.verify, loose.resumption, loose.alpn) == (False, False, [])
 
 
-def test_a_script_as_wrk_takes_it(tmp_path: Path) -> None:
+def test_script_takes_arguments_as_wrk_does(tmp_path: Path) -> None:
     script = tmp_path / "some.lua"
     script.write_text("wrk.method = 'POST'")
     made = load("-s", str(script), "-t2", "-c50", "-d5s", URL, "--", "-x", "two words")
@@ -206,7 +206,7 @@ def test_a_script_as_wrk_takes_it(tmp_path: Path) -> None:
     assert load("-s", str(script), URL, "--rate", "0:5/1s").rate != []
 
 
-def test_how_it_ends(tmp_path: Path) -> None:
+def test_output_options_have_defaults_and_are_read(tmp_path: Path) -> None:
     output = parsed(URL)[2]
     assert (output.calibrate, output.format, output.hdr, output.stop_on_miss, output.find_rate) == (
         True,
@@ -297,7 +297,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("arguments", "said"), REFUSALS, ids=[said[:60] for _, said in REFUSALS])
-def test_refusals(tmp_path: Path, arguments: list[str], said: str) -> None:
+def test_wrong_option_is_refused_in_one_line(tmp_path: Path, arguments: list[str], said: str) -> None:
     (tmp_path / "urls").write_text("/a\nhttp://example.org/\n")
     (tmp_path / "urls2").write_text("weight=0 /\n")
     (tmp_path / "urls3").write_text("/ @none\n")
@@ -313,12 +313,12 @@ def test_refusals(tmp_path: Path, arguments: list[str], said: str) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["-c", "0"], ["--tls", "1.1"], ["--redirects", "-1"], ["--dns", "never"]])
-def test_values_that_typer_refuses(arguments: list[str]) -> None:
+def test_value_out_of_range_is_wrong_usage(arguments: list[str]) -> None:
     with pytest.raises(WRONG_USAGE):
         parsed(URL, *arguments)
 
 
-def test_a_load_that_no_message_holds(tmp_path: Path) -> None:
+def test_load_longer_than_a_message_is_refused(tmp_path: Path) -> None:
     (tmp_path / "urls").write_text("/\n" * 30_000)
     with pytest.raises(InputError, match=r"--urls: the requests take 11\.5 MiB; at most 8 MiB"):
         parsed("http://h", "--urls", str(tmp_path / "urls"))
@@ -372,7 +372,7 @@ SENT = [*SECRETS, b64encode(b"me:hunter2").decode(), b64encode(b"b0d").decode()]
         ["--body", "b0dy http://b0dy:b0dy@b0dy"],
     ],
 )
-def test_nothing_that_is_kept_holds_a_secret(arguments: list[str]) -> None:
+def test_dump_repr_and_command_line_hold_no_secret(arguments: list[str]) -> None:
     test, made, _ = parsed(URL, *arguments)
     kept = f"{test.model_dump()} {test!r} {redacted(['leadline', 'http', URL, *arguments], test.secrets)}"
     assert "***" in kept
@@ -380,7 +380,7 @@ def test_nothing_that_is_kept_holds_a_secret(arguments: list[str]) -> None:
     assert any(sent in made.model_dump_json() for sent in SENT)
 
 
-def test_only_the_secret_goes_from_a_command_line() -> None:
+def test_redaction_removes_only_the_secret() -> None:
     argv = ["leadline", "http", "http://h/x", "-c", "1", "--body", "x", "-d", "1s", "--json"]
     assert redacted(argv, ["x"]) == ["leadline", "http", "http://h/x", "-c", "1", "--body", "***", "-d", "1s", "--json"]
 

@@ -127,7 +127,7 @@ def test_a_limit_is_named_by_the_client_that_it_refuses(key: Path) -> None:
         (["--key-file", "/nowhere/key"], "/nowhere/key"),
     ],
 )
-def test_what_a_responder_cannot_be_is_refused_in_one_line(arguments: list[str], says: str) -> None:
+def test_impossible_responder_options_are_refused_in_one_line(arguments: list[str], says: str) -> None:
     done = run("serve", "-p", str(free_port()), *arguments)
     assert done.returncode == 2
     assert says in done.stderr

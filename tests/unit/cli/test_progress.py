@@ -62,7 +62,7 @@ def began() -> Progress:
     return progress
 
 
-def test_a_load_has_its_rate_and_below_it_how_it_does() -> None:
+def test_load_shows_its_rate_and_its_health_below() -> None:
     progress = began()
     progress(FULL)
     first, second = drawn(progress)
@@ -139,7 +139,7 @@ def test_a_fleet_has_its_clients_by_state() -> None:
         ),
     ],
 )
-def test_a_fleet_whose_time_is_over_says_whom_it_waits_for(waiting: Waiting, said: str) -> None:
+def test_overdue_fleet_shows_the_clients_it_waits_for(waiting: Waiting, said: str) -> None:
     states = {"configured": 97_000, "connecting": 1_120, "partial": 812, "failed": 999}
     progress = Progress()
     progress(TestBegan(LABEL, "tunnel", "tunnel", 0.0))
@@ -154,7 +154,7 @@ def test_a_fleet_whose_time_is_over_says_whom_it_waits_for(waiting: Waiting, sai
     assert "waiting" not in "".join(drawn(still)), "as long as it was to take"
 
 
-def test_what_is_not_known_is_not_drawn() -> None:
+def test_unknown_figures_are_not_drawn() -> None:
     progress = began()
     progress(LiveFigures(LABEL, 1.0, None, None))
     assert len(drawn(progress)) == 1
@@ -192,7 +192,7 @@ def test_without_a_terminal_nothing_is_drawn(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr() == ("", "")
 
 
-def test_what_a_script_says_is_on_stdout_unless_a_document_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_script_output_goes_to_stdout_unless_a_document_does(capsys: pytest.CaptureFixture[str]) -> None:
     progress = Progress()
     run_single._print_script_output(progress, json=False, notification=ScriptOutput(LABEL, "a line [bold]"))
     assert capsys.readouterr() == ("a line [bold]\n", "")
@@ -200,7 +200,7 @@ def test_what_a_script_says_is_on_stdout_unless_a_document_is(capsys: pytest.Cap
     assert capsys.readouterr() == ("", "a line [bold]\n")
 
 
-def test_what_is_printed_goes_to_its_file_while_the_view_is_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_redirected_stdout_gets_its_lines_while_progress_is_drawn(capsys: pytest.CaptureFixture[str]) -> None:
     progress = Progress()
     progress._console = Console(file=io.StringIO(), force_terminal=True, width=80)
     with progress:

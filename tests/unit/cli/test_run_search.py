@@ -22,6 +22,8 @@ from leadline.trial.capacity_search import Ending, SearchResult
         (Ending.FAILED, None, 1),
     ],
 )
-def test_exit_code(ending: Ending, low_per_s: float | None, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_code_follows_the_search_ending(
+    ending: Ending, low_per_s: float | None, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert exit_code(SearchResult(ending, low_per_s, None, None), "refused") == code
     assert ("refused" in capsys.readouterr().err) == (ending is Ending.FAILED)

@@ -44,7 +44,7 @@ def ports() -> tuple[str, str]:
     return str(free_port()), str(free_port())
 
 
-def test_options_are_what_requests_get_and_queries_change_it(ports: tuple[str, str]) -> None:
+def test_options_set_the_response_and_queries_override_it(ports: tuple[str, str]) -> None:
     options = ["--status", "503", "--size", "1KiB", "--chunked", "--delay", "2ms", "--shape", "uniform"]
     with serving("--http-port", ports[0], "--threads", "1", "--close-after", "2", *options) as urls:
         with pytest.raises(HTTPError) as refused:
@@ -75,7 +75,7 @@ def test_a_share_of_errors_is_exact(ports: tuple[str, str]) -> None:
     assert (codes.count(200), codes.count(500)) == (7, 3)
 
 
-def test_tls_with_a_made_certificate(ports: tuple[str, str]) -> None:
+def test_self_signed_tls_answers_requests(ports: tuple[str, str]) -> None:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with serving("--http-port", ports[0], "--https-port", ports[1]) as urls:
@@ -101,7 +101,7 @@ def test_tls_with_a_made_certificate(ports: tuple[str, str]) -> None:
         (["--shape", "bell"], "--shape"),
     ],
 )
-def test_what_cannot_be_is_one_line(options: list[str], said: str) -> None:
+def test_impossible_options_are_refused_in_one_line(options: list[str], said: str) -> None:
     ended = subprocess.run([LEADLINE, "serve", *options], capture_output=True, text=True, timeout=WITHIN_S, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr.count("\n") == 1

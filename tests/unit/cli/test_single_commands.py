@@ -62,7 +62,9 @@ def measure(server: Server, kind: str, *arguments: str) -> tuple[int, dict[str, 
         ("http", ["--rate", "100", "-n", "50", "-d", "60s"], "requests_per_s"),
     ],
 )
-def test_one_document(server: Server, kind: str, options: list[str], metric: str) -> None:
+def test_json_is_one_document_with_the_headline_metric(
+    server: Server, kind: str, options: list[str], metric: str
+) -> None:
     code, document = measure(server, kind, *options)
     assert (code, document["schema"], document["command"]) == (0, "leadline.result/1", kind)
     assert document["metrics"][metric]["value"] is not None
@@ -77,7 +79,7 @@ def test_one_document(server: Server, kind: str, options: list[str], metric: str
         (["transactions > 0", "retransmits_unknown"], None),
     ],
 )
-def test_targets(server: Server, targets: list[str], outcome: str | None) -> None:
+def test_target_outcome_decides_the_exit_code(server: Server, targets: list[str], outcome: str | None) -> None:
     """Which outcome it is may depend on how busy this machine is; the exit code follows it in any case."""
     options = [part for target in targets for part in ("--target", target)]
     if outcome is None:
@@ -90,7 +92,7 @@ def test_targets(server: Server, targets: list[str], outcome: str | None) -> Non
     assert code == (3 if "missed" in outcomes else 4 if "undecided" in outcomes else 0)
 
 
-def test_a_target_that_cannot_be_decided(server: Server) -> None:
+def test_undecided_target_exits_with_4(server: Server) -> None:
     """One datagram has no jitter."""
     code, document = measure(server, "udp", "-d", "1s", "-n", "1", "--rate", "1mbit", "--target", "jitter_us < 1")
     assert (code, document["targets"][0]["outcome"]) == (4, "undecided")
@@ -111,13 +113,13 @@ def test_a_kept_run_holds_no_secret(server: Server, tmp_path: Path) -> None:
     assert [path for path in kept if any(secret.encode() in path.read_bytes() for secret in secrets)] == []
 
 
-def test_what_only_an_agent_can_see_to_be_wrong_is_wrong_input() -> None:
+def test_input_that_the_agent_refuses_is_wrong_input() -> None:
     ended = call("http", "https://127.0.0.1:1/", "--ciphers", "TLS_NO_SUCH", "--no-calibrate")
     assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
     assert "there is no cipher suite `TLS_NO_SUCH`" in ended.stderr
 
 
-def test_nobody_answers() -> None:
+def test_refused_connection_is_one_error_with_advice() -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))  # bound, and never listening
         ended = call("tcp", "127.0.0.1", "-p", str(held.getsockname()[1]), "-d", "1s")
@@ -152,7 +154,7 @@ def await_progress(process: subprocess.Popen[str], folder: Path) -> None:
     pytest.fail(f"it ended with {process.communicate()}")
 
 
-def test_a_port_that_is_taken() -> None:
+def test_taken_port_is_refused_in_one_line() -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         held.listen()

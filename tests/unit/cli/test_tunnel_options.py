@@ -45,7 +45,7 @@ def refused(*arguments: str | Path) -> str:
     return str(caught.value)
 
 
-def test_a_profile_alone_is_one_client_as_it_says(profile: Path) -> None:
+def test_profile_alone_is_one_client(profile: Path) -> None:
     test, made, output = parsed(profile)
     assert (made.clients, made.threads, made.arrivals, made.settled, made.retries) == (1, 1, [], 0, 0)
     assert (made.attempt_ms, made.first_data_ms, made.ping_ms, made.actions, made.traffic) == (
@@ -57,7 +57,7 @@ def test_a_profile_alone_is_one_client_as_it_says(profile: Path) -> None:
     assert made.duration_ms == test.stay_ms
 
 
-def test_arrivals_and_what_comes_later(profile: Path) -> None:
+def test_arrival_and_later_event_options_reach_the_workload(profile: Path) -> None:
     made = load(
         *(profile, "-n", "1000", "--rate", "200/s", "--settled", "50", "--retries", "5", "--attempt-timeout", "10s"),
         *("--reconnect-at", "20s/5s", "--renegotiate-at", "10s", "-t", "2"),
@@ -80,7 +80,7 @@ def test_several_numbers_are_several_fleets(profile: Path) -> None:
     assert output.server_pid == 7
 
 
-def test_a_choke_has_a_usual_condition_and_shorter_attempts(profile: Path) -> None:
+def test_until_choke_has_a_default_condition_and_shorter_attempts(profile: Path) -> None:
     _, made, output = parsed(profile, "-n", "100", "--until-choke")
     assert output.find_rate == "connect_p99_ms < 2000 and unconfigured_ratio < 1%"
     assert made.attempt_ms == 10_000
@@ -91,7 +91,7 @@ def test_a_choke_has_a_usual_condition_and_shorter_attempts(profile: Path) -> No
     assert (output.find_rate, made.attempt_ms) == ("connect_p99_ms < 500", 3_000)
 
 
-def test_expectations_and_addresses(profile: Path) -> None:
+def test_expectations_and_addresses_reach_the_workload(profile: Path) -> None:
     made = load(
         *(profile, "-n", "9", "--expect-pool", "10.8.0.0/24", "--expect-route", "10.20.0.0/16"),
         *("--expect-dns", "10.8.0.1", "--expect-option", "block-outside-dns", "--echo", "10.8.0.1"),
@@ -143,7 +143,7 @@ def test_identities_and_users_come_from_files(profile: Path, tmp_path: Path) -> 
         (["http", "--to", "http://10.8.0.1/a?b=1", "--traffic-rate", "5/s"], {"kind": "http", "rate_per_s": 5.0}),
     ],
 )
-def test_traffic_inside(profile: Path, options: list[str], traffic: dict[str, Any]) -> None:
+def test_traffic_options_reach_the_workload(profile: Path, options: list[str], traffic: dict[str, Any]) -> None:
     made = load(profile, "-n", "2", "--traffic", *options, "--traffic-duration", "3s").traffic
     assert made is not None
     found = made.model_dump()
@@ -162,7 +162,7 @@ def test_traffic_inside(profile: Path, options: list[str], traffic: dict[str, An
         ("http://10.8.0.1:8080", "http://10.8.0.1:8080/"),
     ],
 )
-def test_where_requests_inside_go(profile: Path, to: str, url: str) -> None:
+def test_traffic_destination_is_parsed(profile: Path, to: str, url: str) -> None:
     made: Any = load(profile, "--traffic", "http", "--to", to).traffic
     assert (made.request.url, made.duration_ms) == (url, 10_000)
 
@@ -206,13 +206,13 @@ def test_where_requests_inside_go(profile: Path, to: str, url: str) -> None:
         (["--attempt-timeout", "5x"], "--attempt-timeout: '5x' is not a duration; write 10s, 500ms or 1m"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(profile: Path, options: list[str], said: str) -> None:
+def test_wrong_option_is_refused_in_one_line(profile: Path, options: list[str], said: str) -> None:
     text = refused(profile, *options)
     assert said in text
     assert len(text.splitlines()) == 1
 
 
-def test_files_that_are_not_what_they_should_be(profile: Path, tmp_path: Path) -> None:
+def test_wrong_file_is_refused_in_one_line(profile: Path, tmp_path: Path) -> None:
     assert "missing.ovpn: No such file or directory" in refused(tmp_path / "missing.ovpn")
     (tmp_path / "old.ovpn").write_bytes("client\n# Büro\n".encode("latin-1"))
     assert "old.ovpn is not text in UTF-8: line 2 is not" in refused(tmp_path / "old.ovpn")
@@ -230,7 +230,7 @@ def test_files_that_are_not_what_they_should_be(profile: Path, tmp_path: Path) -
     assert f"{profile}: line 2: ca: {tmp_path / 'gone.crt'}: No such file or directory" in said
 
 
-def test_a_test_that_is_written_down_shows_no_key(profile: Path) -> None:
+def test_dumped_test_shows_no_key(profile: Path) -> None:
     test, made, _ = parsed(profile, "-n", "3", "--ca-key", profile.with_name("ca.key"))
     assert "SECRETKEY" not in test.model_dump_json() and "AUTHORITY" not in test.model_dump_json()
     assert "SECRETKEY" in made.model_dump_json(), "the agent gets it on its stdin"

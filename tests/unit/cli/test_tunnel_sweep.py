@@ -43,7 +43,7 @@ def call(profile: Path, *arguments: str | Path) -> subprocess.CompletedProcess[s
     return subprocess.run([*command, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False)
 
 
-def test_what_was_measured_is_kept_when_a_later_fleet_cannot_be(profile: Path, tmp_path: Path) -> None:
+def test_results_are_kept_when_a_later_fleet_fails(profile: Path, tmp_path: Path) -> None:
     out = tmp_path / "runs"
     ended = call(profile, "-n", "2,3,400", "--json", "--out", out)
     assert ended.returncode == 2, ended.stderr
@@ -58,14 +58,14 @@ def test_what_was_measured_is_kept_when_a_later_fleet_cannot_be(profile: Path, t
     assert (folder / "report.html").exists()
 
 
-def test_a_first_fleet_that_cannot_be_measured_is_an_error_alone(profile: Path) -> None:
+def test_failed_first_fleet_is_one_error(profile: Path) -> None:
     ended = call(profile, "-n", "400,500", "--json")
     assert ended.returncode == 2
     assert json.loads(ended.stdout)["schema"] == "leadline.error/1"
 
 
 @pytest.mark.parametrize("option", [["--retries", "2"], ["--ping", "1s"]])
-def test_what_hides_a_choke_is_refused(profile: Path, option: list[str]) -> None:
+def test_options_that_hide_an_overload_are_refused(profile: Path, option: list[str]) -> None:
     ended = call(profile, "-n", "20", "--until-choke", *option)
     assert ended.returncode == 2
     assert ended.stderr.startswith(f"leadline: {option[0]} and --until-choke exclude each other")

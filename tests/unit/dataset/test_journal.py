@@ -105,7 +105,7 @@ def test_reading_from_an_entry_on_leaves_out_what_was_before(tmp_path: Path) -> 
         assert reader.damaged == 0
 
 
-def test_text_that_is_no_unicode_is_kept(tmp_path: Path) -> None:
+def test_text_with_lone_surrogates_is_kept(tmp_path: Path) -> None:
     entry = {"record": "note", "text": "a\udcffb", "nothing": None, "path": tmp_path}
     with Journal(tmp_path / "j") as journal:
         journal.append(entry)
@@ -160,9 +160,7 @@ def test_a_write_cut_short_by_the_kernel_leaves_whole_lines_only(tmp_path: Path,
 
 
 @pytest.mark.usefixtures("damaged_journals")
-def test_where_nothing_can_be_taken_back_the_next_line_begins_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_next_entry_starts_a_new_line_when_truncation_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real_write = os.write
 
     def half(fd: int, data: bytes) -> int:

@@ -148,7 +148,7 @@ MALFORMED = {"host": "gateway", "at_ns": 3_011, "event": {"type": "observation",
 
 
 @pytest.mark.usefixtures("damaged_journals")
-def test_an_event_that_lacks_what_it_promises_is_counted_and_has_no_row(tmp_path: Path) -> None:
+def test_incomplete_event_is_counted_and_has_no_row(tmp_path: Path) -> None:
     entry = {"host": "far", "at_ns": 70, "event": PROGRESS}
     assert rebuild(run_with(tmp_path, entry)) == 0
     run = run_with(tmp_path, MALFORMED, entry, MALFORMED)
@@ -156,7 +156,7 @@ def test_an_event_that_lacks_what_it_promises_is_counted_and_has_no_row(tmp_path
     assert pl.read_parquet(run.path / "samples.parquet").height == 3
 
 
-def test_such_an_event_of_our_own_journal_is_an_error(tmp_path: Path) -> None:
+def test_incomplete_event_of_our_own_journal_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(KeyError):
         rebuild(run_with(tmp_path, MALFORMED))
 

@@ -28,19 +28,19 @@ def test_a_fleet_is_one_host_with_many_clients(load: Callable[..., Plan]) -> Non
     assert isinstance(storm, TunnelTest) and storm.number == 30
 
 
-def test_a_plan_knows_how_long_its_fleet_takes_to_come(load: Callable[..., Plan]) -> None:
+def test_estimate_includes_the_fleets_arrival_time(load: Callable[..., Plan]) -> None:
     [case] = load(FLEET.replace("count: 30", "count: 500").replace("100/s", "10/s")).cases
     assert case.tests[0].expected_ms >= 50_000
 
 
 @pytest.mark.parametrize("axis", ["clients", "clients.count"])
-def test_an_axis_says_how_many(load: Callable[..., Plan], axis: str) -> None:
+def test_axis_sets_the_fleets_size(load: Callable[..., Plan], axis: str) -> None:
     plan = load(FLEET.replace(", count: 30", "") + f"axes: {{{axis}: [10, 20]}}\n")
     assert [(case.clients, case.fleet) for case in plan.cases] == [(1, 10), (1, 20)]
     assert [case.parameters for case in plan.cases] == [{axis: 10}, {axis: 20}]
 
 
-def test_a_plan_of_hosts_becomes_one_of_a_fleet(load: Callable[..., Plan]) -> None:
+def test_override_turns_hosts_into_a_fleet(load: Callable[..., Plan]) -> None:
     hosts = "name: x\nsut: {kind: openvpn}\naxes: {clients: [5, 20]}\ntests: [{name: u, kind: udp, rate: 1mbit}]\n"
     assert [case.fleet for case in load(hosts).cases] == [None, None]
     assert [case.fleet for case in load(hosts, "clients={fleet: true}").cases] == [5, 20]
@@ -57,7 +57,9 @@ def test_a_plan_of_hosts_becomes_one_of_a_fleet(load: Callable[..., Plan]) -> No
         ("0", "3: clients: 0 is not possible; at least 1"),
     ],
 )
-def test_clients_that_are_neither_hosts_nor_a_fleet(error_text: Callable[..., str], change: str, said: str) -> None:
+def test_clients_that_are_neither_hosts_nor_a_fleet_are_refused(
+    error_text: Callable[..., str], change: str, said: str
+) -> None:
     assert error_text(FLEET.replace("{fleet: true, count: 30}", change)).endswith(said)
 
 
@@ -76,5 +78,7 @@ def test_clients_that_are_neither_hosts_nor_a_fleet(error_text: Callable[..., st
         ("{fleet: true, count: 30}", "3", "tests.storm.kind: a tunnel test needs a fleet"),
     ],
 )
-def test_what_a_fleet_cannot_do(error_text: Callable[..., str], old: str, new: str, said: str) -> None:
+def test_tests_that_a_fleet_cannot_run_are_refused(
+    error_text: Callable[..., str], old: str, new: str, said: str
+) -> None:
     assert said in error_text(FLEET.replace(old, new))

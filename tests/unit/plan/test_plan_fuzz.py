@@ -153,6 +153,6 @@ def test_any_value_at_any_place_gives_a_plan_or_lines_in_our_words(
             assert one.exit_code == 2
 
 
-def test_what_is_changed_are_plans(load: Callable[..., Plan]) -> None:
+def test_base_trees_of_the_fuzzer_are_valid_plans(load: Callable[..., Plan]) -> None:
     for tree in (RICH, FLEET, GIVEN):
         assert load(json.dumps(tree, ensure_ascii=False)).cases

@@ -29,7 +29,7 @@ def http(plan: Plan, case: int = 0) -> HttpTest:
     return test
 
 
-def test_every_default(load: Load) -> None:
+def test_http_test_has_every_default(load: Load) -> None:
     test = http(load(text("connections: 1")))
     assert test == HttpTest(name="load")
     assert (test.stages, test.tls, test.tcp, test.entries[0].path) == ((), None, None, "/")
@@ -41,7 +41,7 @@ RATE = (RateStage(from_per_s=0, to_per_s=1000, duration_ms=10_000), RateStage(fr
 @pytest.mark.parametrize(
     "written", ["0:1000/10s,9/1ms", "'0:1k/10s, 9/1ms'", "[0:1000/10s, 9/1ms]", "['0:1000/10s','9/1ms']"]
 )
-def test_a_rate_in_stages_says_how_long(load: Load, written: str) -> None:
+def test_staged_rate_sets_the_duration(load: Load, written: str) -> None:
     plan = load(text(f"rate: {written}"))
     assert http(plan).rate_per_s == RATE
     assert http(plan).stages == RATE
@@ -63,7 +63,7 @@ def test_a_rate_can_be_an_axis(load: Load) -> None:
 @given(
     st.lists(st.tuples(st.integers(0, 10**6), st.integers(1, 10**6), st.integers(1, 10**5)), min_size=1, max_size=20)
 )
-def test_what_is_written_is_what_is_read(stages: list[tuple[int, int, int]]) -> None:
+def test_dumped_test_is_read_back_the_same(stages: list[tuple[int, int, int]]) -> None:
     read = read_rate(",".join(f"{first}:{last}/{ms}ms" for first, last, ms in stages))
     assert isinstance(read, tuple)
     assert [(stage.from_per_s, stage.to_per_s, stage.duration_ms) for stage in read] == stages
@@ -71,7 +71,7 @@ def test_what_is_written_is_what_is_read(stages: list[tuple[int, int, int]]) -> 
     assert peak_per_s(read) == max(max(first, last) for first, last, _ in stages)
 
 
-def test_every_key(load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_http_key_is_read(load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKEN", "t0ken")
     monkeypatch.setenv("PROXY", "http://me:pa55@proxy:3128")
     (tmp_path / "x.lua").write_text("-- nothing")
@@ -118,7 +118,7 @@ def test_every_key(load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert (test.model_dump()["bearer"], test.model_dump()["headers"][1]["secret"]) == ("$TOKEN", "@key")
 
 
-def test_urls(load: Load, tmp_path: Path) -> None:
+def test_urls_become_weighted_entries(load: Load, tmp_path: Path) -> None:
     (tmp_path / "b.json").write_text("{}")
     test = http(load(text("urls: [/a, weight=3 /b, weight=2 POST /c?d @b.json]")))
     assert [(entry.weight, entry.method, entry.path) for entry in test.entries] == [
@@ -131,7 +131,7 @@ def test_urls(load: Load, tmp_path: Path) -> None:
     assert test.model_dump()["urls"][2] == {"path": "/c?d", "method": "POST", "weight": 2, "body": "b.json"}
 
 
-def test_files_are_where_it_is_said(tmp_path: Path) -> None:
+def test_files_are_relative_to_their_plan(tmp_path: Path) -> None:
     """Relative to the file that names them, be it an inherited one; to the current folder from `--set`."""
     (tmp_path / "base").mkdir()
     (tmp_path / "base" / "body").write_text("from base")
@@ -227,7 +227,7 @@ SCHEMA: list[tuple[dict[str, Any], bool]] = [
 
 
 @pytest.mark.parametrize(("keys", "right"), SCHEMA, ids=[str(keys) for keys, _ in SCHEMA])
-def test_the_schema_tells_right_from_wrong(keys: dict[str, Any], right: bool) -> None:
+def test_schema_accepts_valid_http_tests_only(keys: dict[str, Any], right: bool) -> None:
     plan = {"name": "x", "sut": {"kind": "route"}, "tests": [{"name": "a", "kind": "http", **keys}]}
     assert jsonschema.Draft202012Validator(plan_schema()).is_valid(plan) is right
 

@@ -460,7 +460,7 @@ def test_a_misspelt_key_comes_before_what_it_makes_missing(
     assert error_text(changed(old, new)).endswith(expected)
 
 
-def test_no_such_file(tmp_path: Path) -> None:
+def test_missing_plan_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match=r"nowhere\.yaml: there is no such file; give the path of a plan in YAML"):
         load_plan(tmp_path / "nowhere.yaml")
 
@@ -494,12 +494,12 @@ def test_a_fifo_that_a_plan_refers_to_is_refused(error_text: ErrorText, tmp_path
     assert error_text(text).endswith("body is a FIFO, not a regular file")
 
 
-def test_an_anchor_may_be_used_again(load: Load, recwarn: pytest.WarningsRecorder) -> None:
+def test_yaml_anchor_can_be_reused(load: Load, recwarn: pytest.WarningsRecorder) -> None:
     assert load(SMALL + "description: &a one\nrepeat: &a 1\n").cases
     assert not recwarn.list
 
 
-def test_bytes_are_no_plan(tmp_path: Path) -> None:
+def test_binary_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "plan.yaml").write_bytes(b"name: \xff\xfe")
     with pytest.raises(PlanError, match="this is not text in UTF-8"):
         load_plan(tmp_path / "plan.yaml")

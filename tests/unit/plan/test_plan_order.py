@@ -34,7 +34,7 @@ def test_each_round_has_each_case_once_and_leaving_some_out_moves_none(
     assert schedule(some, repeat, seed) == [trial for trial in trials if trial.case.id in ids]
 
 
-def test_the_order_is_settled_for_good(load: Load) -> None:
+def test_order_of_a_seed_never_changes(load: Load) -> None:
     """Recorded figures refer to it: another Python or another version must not change it."""
     order = [trial.label for trial in schedule(expand(load(WIDE)), 2, 7)]
     assert " ".join(order) == ORDER_OF_SEED_7
@@ -43,7 +43,7 @@ def test_the_order_is_settled_for_good(load: Load) -> None:
 ORDER_OF_SEED_7 = "c03/1 c01/1 c04/1 c05/1 c06/1 c02/1 c05/2 c06/2 c03/2 c01/2 c02/2 c04/2"
 
 
-def test_rounds_differ(load: Load) -> None:
+def test_rounds_have_different_orders(load: Load) -> None:
     trials = schedule(expand(load(WIDE)), 8, 1)
     assert len({tuple(trial.case.id for trial in trials[start : start + 6]) for start in range(0, 48, 6)}) > 4
 
@@ -94,13 +94,13 @@ def test_only_picks_tests(load: Load) -> None:
         ),
     ],
 )
-def test_only_says_what_there_is(load: Load, patterns: list[str], expected: str) -> None:
+def test_only_without_a_match_lists_the_choices(load: Load, patterns: list[str], expected: str) -> None:
     with pytest.raises(InputError) as raised:
         select(expand(load(WIDE)), patterns)
     assert str(raised.value).startswith(expected.removesuffix("..."))
 
 
-def test_time_grows_with_tests_clients_and_systems(load: Load) -> None:
+def test_estimate_grows_with_tests_clients_and_systems(load: Load) -> None:
     route, openvpn, *_ = cases = expand(load(WIDE))
     assert trial_seconds(route) > 2.0
     assert trial_seconds(openvpn) > trial_seconds(route)

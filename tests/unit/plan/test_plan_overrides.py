@@ -37,7 +37,7 @@ def test_names_of_axes_hold_dots(load: Load) -> None:
     ]
 
 
-def test_null_takes_an_axis_away(load: Load) -> None:
+def test_null_removes_an_axis(load: Load) -> None:
     plan = load(SMALL + "axes: {clients: [1, 2], sut.ip: [4, 6]}", "axes.clients=null")
     assert [case.title for case in plan.cases] == ["sut.ip=4", "sut.ip=6"]
 
@@ -127,7 +127,7 @@ def test_a_mistake_in_an_inherited_plan_has_its_own_file(tmp_path: Path) -> None
         load_plan(path)
 
 
-def test_plans_that_extend_each_other_in_a_circle(tmp_path: Path) -> None:
+def test_circular_extends_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, plan="extends: b.yaml\n", b="name: b\nextends: c.yaml\n", c="extends: ./plan.yaml\n")
     expected = (
         r"c\.yaml:1: extends: the plans extend each other in a circle: plan\.yaml -> b\.yaml -> c\.yaml -> plan\.yaml"
@@ -146,6 +146,6 @@ def test_plans_that_extend_each_other_in_a_circle(tmp_path: Path) -> None:
         ("[a.yaml]", r"plan\.yaml:1: extends: this is not a path; write it as in 'extends: base\.yaml'"),
     ],
 )
-def test_what_cannot_be_extended(tmp_path: Path, source: str, expected: str) -> None:
+def test_unusable_extends_is_refused(tmp_path: Path, source: str, expected: str) -> None:
     with pytest.raises(PlanError, match=expected):
         load_plan(write(tmp_path, plan=f"extends: {source}\n"))

@@ -56,7 +56,7 @@ def test_users_come_from_their_file_or_stay_asked_for() -> None:
     assert made("auth-user-pass").text == "auth-user-pass\n"
 
 
-def test_words_are_split_as_openvpn_splits_them() -> None:
+def test_tokens_are_split_as_openvpn_splits_them() -> None:
     """A quote inside of a word is a letter, and so is a comment's mark."""
     text = "setenv FRIENDLY_NAME Bob's\nsetenv UV_X \"it's\"\nremote-cert-tls server#x\nverb 3 # it's quiet\n"
     assert made(text).text == text
@@ -97,13 +97,13 @@ def test_quoted_names_and_blocks_that_are_there_already() -> None:
         ("tls-crypt ca.crt", 1, "tls-crypt: ca.crt holds no OpenVPN Static key V1"),
     ],
 )
-def test_what_cannot_be_made_whole_is_refused_with_its_line(text: str, line: int, what: str) -> None:
+def test_profile_with_a_missing_file_is_refused_with_its_line(text: str, line: int, what: str) -> None:
     with pytest.raises(ProfileProblem) as caught:
         made(text)
     assert caught.value.line == line
     assert what in str(caught.value)
 
 
-def test_nothing_shows_what_a_profile_holds() -> None:
+def test_repr_of_a_profile_hides_its_content() -> None:
     profile = made("auth-user-pass login\nca ca.crt")
     assert "password" not in repr(profile) and "AAAA" not in repr(profile)

@@ -25,7 +25,7 @@ def valid(data: Any) -> bool:
     return bool(jsonschema.Draft202012Validator(plan_schema()).is_valid(data))
 
 
-def test_it_is_a_schema() -> None:
+def test_schema_is_valid_json_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(plan_schema())
 
 
@@ -70,7 +70,7 @@ SMALL: dict[str, Any] = {
         ({"hosts": {"gateway-a": "gw", "server": "local", "clients": ["local"]}}, False),
     ],
 )
-def test_it_tells_right_from_wrong(change: dict[str, Any], expected: bool) -> None:
+def test_schema_accepts_valid_plans_only(change: dict[str, Any], expected: bool) -> None:
     assert valid({**SMALL, **change}) is expected
 
 
@@ -86,7 +86,7 @@ def test_every_key_is_explained() -> None:
     assert silent == []
 
 
-def test_every_default_is_what_could_be_written() -> None:
+def test_every_default_is_valid_yaml_input() -> None:
     schema = plan_schema()
     for part in (schema, *schema["$defs"].values()):
         for key, value in part.get("properties", {}).items():

@@ -25,7 +25,7 @@ def refusal(**given: Any) -> tuple[str, str]:
     return ".".join(str(part) for part in (*first["loc"], *at)), first["msg"].removeprefix("Value error, ")
 
 
-def test_all_at_once_is_the_default() -> None:
+def test_default_arrival_is_all_at_once() -> None:
     test = made()
     assert (test.stages, test.settled, test.ping_every_ms, test.traffic) == ((), 0, None, None)
     assert test.stay_ms == 65_000 + 2_000, "an attempt, its first data, and some time for taking leave"
@@ -112,7 +112,7 @@ def test_addresses_are_single_networks_and_ranges() -> None:
         ({"renegotiate_at": ["1s/25h"]}, "renegotiate_at.0", "too large; at most 86400000 ms (one day)"),
     ],
 )
-def test_what_cannot_be_is_refused_where_it_stands(given: dict[str, Any], where: str, what: str) -> None:
+def test_impossible_value_is_refused_with_its_location(given: dict[str, Any], where: str, what: str) -> None:
     found, said = refusal(**given)
     assert found == where
     assert what in said

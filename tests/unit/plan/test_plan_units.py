@@ -27,12 +27,12 @@ from leadline.plan.units import UnitError
         (1e9, 10**9),
     ],
 )
-def test_rates(text: str | float, expected: int) -> None:
+def test_rate_is_parsed_to_bits_per_second(text: str | float, expected: int) -> None:
     assert units.rate_bps(text) == expected
 
 
 @pytest.mark.parametrize("text", ["20MB/s", "20MBps", "3furlong", "", "-1mbit", "0.5bit", float("nan"), True, None, {}])
-def test_refused_rates(text: str) -> None:
+def test_malformed_rate_is_refused(text: str) -> None:
     with pytest.raises(UnitError):
         units.rate_bps(text)
 
@@ -56,7 +56,7 @@ def test_refused_rates(text: str) -> None:
         ("0.25", 250_000),
     ],
 )
-def test_durations(text: str | int, expected: int) -> None:
+def test_duration_is_parsed(text: str | int, expected: int) -> None:
     assert units.duration_us(text) == expected
 
 
@@ -71,7 +71,7 @@ def test_durations(text: str | int, expected: int) -> None:
         ("1 fortnight", "is not a duration"),
     ],
 )
-def test_refused_durations(text: str | int, words: str) -> None:
+def test_malformed_duration_is_refused(text: str | int, words: str) -> None:
     with pytest.raises(UnitError, match=words):
         units.duration_us(text)
 
@@ -85,23 +85,23 @@ def test_a_part_of_a_millisecond_is_not_rounded_away() -> None:
     ("text", "expected"),
     [(64, 64), ("64", 64), ("1400B", 1400), ("128KiB", 131_072), ("128kB", 128_000), ("1MB", 10**6), ("1GiB", 2**30)],
 )
-def test_sizes(text: str | int, expected: int) -> None:
+def test_size_is_parsed_to_bytes(text: str | int, expected: int) -> None:
     assert units.size_bytes(text) == expected
 
 
 @pytest.mark.parametrize("text", ["128K", "128Kb", "1iB", "-1", "1.5", 1.5, -1])
-def test_refused_sizes(text: str | float) -> None:
+def test_malformed_size_is_refused(text: str | float) -> None:
     with pytest.raises(UnitError):
         units.size_bytes(text)
 
 
 @pytest.mark.parametrize(("text", "expected"), [("1%", 0.01), ("0.1 %", 0.001), (0.01, 0.01), ("150%", 1.5)])
-def test_shares(text: str | float, expected: float) -> None:
+def test_share_is_parsed_to_a_fraction(text: str | float, expected: float) -> None:
     assert units.fraction(text) == expected
 
 
 @pytest.mark.parametrize(("text", "expected"), [(1000, 1000.0), ("1000/s", 1000.0), ("1k", 1000.0), ("0.5/s", 0.5)])
-def test_rates_per_second(text: str | int, expected: float) -> None:
+def test_rate_per_second_is_parsed(text: str | int, expected: float) -> None:
     assert units.per_second(text) == expected
 
 

@@ -73,7 +73,7 @@ def test_an_unknown_metric_is_answered_with_the_likely_one(kind: str, word: str,
     assert suggestion(word, METRICS[kind]) == f"did you mean '{meant}'?"
 
 
-def test_what_resembles_nothing_is_answered_with_what_there_is() -> None:
+def test_unrecognisable_metric_is_answered_with_the_choices() -> None:
     assert suggestion("zzz", METRICS["tcp"]).startswith("there is ")
     assert all(name in suggestion("zzz", METRICS["tcp"]) for name in METRICS["tcp"])
 
