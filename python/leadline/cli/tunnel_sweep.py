@@ -12,7 +12,15 @@ from typing import Any
 from leadline.analysis import judge, parse_targets
 from leadline.analysis.model import Metric, Scaling, TargetResult, TestResult
 from leadline.analysis.scaling import Point, of_fleets
-from leadline.cli.output import finish_folder, print_all, print_json, result_document, print_error, print_note, targets_code
+from leadline.cli.output import (
+    finish_folder,
+    print_all,
+    print_error,
+    print_json,
+    print_note,
+    result_document,
+    targets_code,
+)
 from leadline.cli.progress import watched
 from leadline.cli.single_args import OutputOptions
 from leadline.contract.models import TunnelWorkload
