@@ -17,7 +17,7 @@ _ARRIVALS, _CLIENTS, _EXPECT, _AFTER, _TRAFFIC, _OUTPUT = (
 )
 
 CONDITION = "connect_p99_ms < 2000 and unconfigured_ratio < 1%"
-"""What a server that does not choke does."""
+"""What a server that keeps up with its arrivals does."""
 
 File = Annotated[Path, typer.Argument(help="The clients' profile, an .ovpn file.", show_default=False)]
 

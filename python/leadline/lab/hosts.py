@@ -43,13 +43,13 @@ class LabHost:
 class Lab:
     """Hosts and links; `close` it, or let the jail's end do that."""
 
-    def __init__(self, layout: Layout, run_label: str, surroundings: jail.Jail) -> None:
+    def __init__(self, layout: Layout, run_label: str, enclosing_jail: jail.Jail) -> None:
         """Use `build`."""
         self.layout = layout
         self.run_label = run_label
         self.hosts: dict[str, LabHost] = {}
-        self.cgroup_reason = surroundings.cgroup_reason
-        self._jail = surroundings
+        self.cgroup_reason = enclosing_jail.cgroup_reason
+        self._jail = enclosing_jail
         self._made: list[Path] = []  # namespaces, in order
         self._groups: list[Path] = []
         self._nsenter = shutil.which("nsenter")

@@ -1,4 +1,4 @@
-"""The rate of arriving VPN clients at which a server chokes: the load of a capacity search (`find_rate`).
+"""The rate of arriving VPN clients that overloads a server: the load of a capacity search (`find_rate`).
 
 A trial is a fleet of its own: as many clients as the rate brings in the trial's time, each of which leaves again at the
 end. A rate for which there are too few clients is not tried: a short crowd may queue and still be served in time. The
@@ -29,7 +29,7 @@ SHORTEST_FINAL_S = 2.0
 """How long they last at least: in less, what is no queue yet cannot be told from one."""
 HEADROOM = 10.0
 """The highest rate that is tried, in terms of what all at once came to: clients that come too fast queue, so a few of
-them choke a server only at a multiple of what it can do."""
+them overload a server only at a multiple of what it can do."""
 ROOM = 1.5
 """The same where clients are few: trials are no shorter than leaves room for this."""
 _LEAST_CLIENTS = 10
@@ -110,7 +110,7 @@ class FleetSearchTarget:
         return storm_rate_per_s({name: metric.value for name, metric in result.metrics.items()})
 
     def initial_result(self, result: TestResult) -> SearchResult | None:
-        """All of them at once is the highest rate there is: where that holds, no rate will choke the server."""
+        """All of them at once is the highest rate there is: where that holds, no rate will overload the server."""
         reached = self.reached_per_s(result)
         if reached is None:
             return None
