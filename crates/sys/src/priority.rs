@@ -6,13 +6,13 @@
 const LOW_PRIORITY: libc::c_int = 10;
 
 /// Let this thread's sleeps end when they are due: the kernel otherwise adds 50 µs of slack to save power.
-pub fn be_punctual() {
+pub fn minimize_timer_slack() {
     // SAFETY: PR_SET_TIMERSLACK takes a plain number and affects this thread alone.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, 0, 0, 0) };
 }
 
 /// Let this thread's work wait while threads that keep a schedule have some. What it starts from now on inherits that.
-pub fn give_way() {
+pub fn lower_priority() {
     // SAFETY: both take plain numbers; 0 is this thread, and lowering one's own priority is always allowed.
     unsafe {
         let own = libc::getpriority(libc::PRIO_PROCESS, 0);
@@ -33,7 +33,7 @@ mod tests {
     fn lowered_priority_affects_only_its_thread() {
         let before = own();
         let lowered = std::thread::spawn(|| {
-            give_way();
+            lower_priority();
             own()
         });
         assert_eq!(lowered.join().unwrap(), LOW_PRIORITY.max(before));

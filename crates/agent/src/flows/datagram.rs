@@ -11,7 +11,7 @@ use leadline_stats::Histogram;
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::net::{receive_drops, DatagramBatch};
 use leadline_sys::poll::{Interest, Poll, Ready};
-use leadline_sys::priority::be_punctual;
+use leadline_sys::priority::minimize_timer_slack;
 use leadline_transport::{DatagramReceiver, Header, HeaderKind, SideReport, HEADER_BYTES};
 
 use super::{count_error, Role, Span, WorkerReport, DRAIN_NS, TURN_NS};
@@ -77,7 +77,7 @@ pub fn drive(
     mut recorder: Option<Recorder>,
 ) -> io::Result<WorkerReport> {
     let mut worker = Worker::new(flows, work, span)?;
-    be_punctual();
+    minimize_timer_slack();
     worker.wait_for_start(signal)?;
     let mut meter = ThreadMeter::begin(thread, monotonic_ns());
     while worker.open > 0 {

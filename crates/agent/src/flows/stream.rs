@@ -10,7 +10,7 @@ use leadline_stats::Histogram;
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::net;
 use leadline_sys::poll::{Interest, Poll, Ready};
-use leadline_sys::priority::be_punctual;
+use leadline_sys::priority::minimize_timer_slack;
 use leadline_transport::SideReport;
 
 use super::{count_error, Role, Span, WorkerReport, DRAIN_NS, LONGEST_DRAIN_NS, TURN_NS};
@@ -72,7 +72,7 @@ pub fn drive(
     thread: &str,
 ) -> io::Result<WorkerReport> {
     let mut worker = Worker::new(flows, work, span)?;
-    be_punctual();
+    minimize_timer_slack();
     signal.sleep_until(span.at_ns);
     worker.flows.iter_mut().for_each(Connection::begin);
     let meter = ThreadMeter::begin(thread, monotonic_ns());

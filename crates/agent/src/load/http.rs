@@ -27,7 +27,7 @@ use std::time::Duration;
 use leadline_http::{ClosedLoop, OpenLoop, Part, Schedule};
 use leadline_stats::Histogram;
 use leadline_sys::clock::monotonic_ns;
-use leadline_sys::priority::give_way;
+use leadline_sys::priority::lower_priority;
 use leadline_sys::process::file_limit;
 use leadline_sys::usage::pin_to;
 use leadline_wire::{Blame, ErrorReport, HttpSpec, Outcome, Side};
@@ -248,7 +248,7 @@ impl RunState {
 
     /// Tells the task's progress until the last worker has handed over its last histograms.
     fn follow(&mut self, load: &HttpLoad, task: &Task) {
-        give_way();
+        lower_priority();
         loop {
             let now_ns = monotonic_ns();
             if now_ns >= self.next_ns {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::poll::{Interest, Poll, Ready as ReadySource};
-use leadline_sys::priority::be_punctual;
+use leadline_sys::priority::minimize_timer_slack;
 use leadline_transport::{Header, HeaderKind, Open, Requester, SideReport, Step, Work, HEADER_BYTES};
 use leadline_wire::{Direction, ErrorReport, Outcome, Protocol, RrSpec};
 
@@ -139,7 +139,7 @@ fn drive(
         response_bytes: spec.response_bytes as usize,
     };
     let mut errors = BTreeMap::new();
-    be_punctual();
+    minimize_timer_slack();
     signal.sleep_until(span.at_ns);
     let meter = ThreadMeter::begin(name.0, monotonic_ns());
     let mut until_ns = span.end_ns;

@@ -35,7 +35,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use leadline_sys::clock::monotonic_ns;
-use leadline_sys::priority::give_way;
+use leadline_sys::priority::lower_priority;
 use leadline_wire::{ErrorReport, LoadReport, Outcome, Side, TunnelSpec};
 
 use self::fleet::Fleet;
@@ -95,7 +95,7 @@ impl Ready for TunnelLoad {
         };
         let threads: Vec<JoinHandle<io::Result<WorkerReport>>> = workers.into_iter().map(start).collect();
         // From here on this thread counts and tells.
-        give_way();
+        lower_priority();
         let mut progress = RunProgress {
             collector: Collector::new(METRICS),
             latest: BTreeMap::new(),

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use leadline_http::tls::ServerTls;
 use leadline_http::{Behaviour, Responder, Setup, Stalls};
 use leadline_sys::clock::monotonic_ns;
-use leadline_sys::priority::be_punctual;
+use leadline_sys::priority::minimize_timer_slack;
 use leadline_sys::ring::Ring;
 
 pub use self::setup::{behaviour, tls};
@@ -127,7 +127,7 @@ fn listen_within(limits: Limits, engine: Engine, service: Service, signal: &Arc<
         let ring = rings.pop();
         let balancer = Arc::clone(&balancer);
         std::thread::Builder::new().name(format!("http-serve-{own}")).spawn(move || {
-            be_punctual();
+            minimize_timer_slack();
             let served = match ring {
                 Some(ring) => UringWorker::new(context, ring, connections).and_then(UringWorker::run),
                 None => EpollWorker::new(context).and_then(EpollWorker::run),

@@ -13,7 +13,7 @@ use leadline_http::tls::TlsClient;
 use leadline_http::{ClientConnection, ClosedLoop, Part, Schedule};
 use leadline_stats::Histogram;
 use leadline_sys::clock::monotonic_ns;
-use leadline_sys::priority::be_punctual;
+use leadline_sys::priority::minimize_timer_slack;
 use leadline_wire::ThreadReport;
 
 use super::exchange::{Capture, Source};
@@ -250,7 +250,7 @@ impl<B: IoBackend> Worker<B> {
         start_signal: &StartSignal,
         opened: mpsc::Sender<Opened>,
     ) -> io::Result<Option<WorkerReport>> {
-        be_punctual();
+        minimize_timer_slack();
         self.backend.begin()?;
         if let Some(shared) = &self.plan.tls {
             // A thread's source of random numbers takes long to begin, which is no connection's time.

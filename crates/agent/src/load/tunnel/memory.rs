@@ -12,7 +12,7 @@ impl Before {
     /// Now. The peak is counted from here on, where the kernel lets us (proc(5), `clear_refs`).
     pub fn now() -> Option<Self> {
         // What an earlier fleet left to the allocator would be taken for held, and this one for that much smaller.
-        if !memory::give_back() {
+        if !memory::trim_heap() {
             return None;
         }
         let resident_bytes = status("VmRSS:")?;

@@ -41,11 +41,11 @@ impl Register {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let mut missing = None;
         for address in assigned.addresses() {
-            if !take(&mut held.addresses, address, client, now_ns) {
+            if !claim_one(&mut held.addresses, address, client, now_ns) {
                 missing = Some("partial_address_not_unique");
             }
         }
-        if assigned.place().is_some_and(|place| !take(&mut held.places, place, client, now_ns)) {
+        if assigned.place().is_some_and(|place| !claim_one(&mut held.places, place, client, now_ns)) {
             missing = missing.or(Some("partial_peer_id_not_unique"));
         }
         missing
@@ -57,10 +57,10 @@ impl Register {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let Held { addresses, places, freed } = &mut *held;
         for address in assigned.addresses() {
-            give_back(addresses, &address, client, heard_ns, freed);
+            release_one(addresses, &address, client, heard_ns, freed);
         }
         if let Some(place) = assigned.place() {
-            give_back(places, &place, client, heard_ns, freed);
+            release_one(places, &place, client, heard_ns, freed);
         }
         self.freed.store(freed.len(), Ordering::Release);
     }
@@ -78,7 +78,7 @@ impl Register {
     }
 }
 
-fn take<K: Eq + Hash>(all: &mut HashMap<K, Holders>, what: K, client: u32, now_ns: u64) -> bool {
+fn claim_one<K: Eq + Hash>(all: &mut HashMap<K, Holders>, what: K, client: u32, now_ns: u64) -> bool {
     let holders = all.entry(what).or_insert_with(|| Holders { client, contenders: Vec::new() });
     let is_holder = holders.client == client;
     if !is_holder && !holders.contenders.iter().any(|(other, _)| *other == client) {
@@ -87,7 +87,13 @@ fn take<K: Eq + Hash>(all: &mut HashMap<K, Holders>, what: K, client: u32, now_n
     is_holder
 }
 
-fn give_back<K: Eq + Hash>(all: &mut HashMap<K, Holders>, what: &K, client: u32, heard_ns: u64, freed: &mut Vec<u32>) {
+fn release_one<K: Eq + Hash>(
+    all: &mut HashMap<K, Holders>,
+    what: &K,
+    client: u32,
+    heard_ns: u64,
+    freed: &mut Vec<u32>,
+) {
     let Some(holders) = all.get_mut(what) else { return };
     if holders.client != client {
         holders.contenders.retain(|(other, _)| *other != client);

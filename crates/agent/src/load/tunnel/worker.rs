@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use leadline_sys::clock::{monotonic_ns, sleep_until};
 use leadline_sys::poll::{Interest, Poll, Ready};
-use leadline_sys::priority::be_punctual;
+use leadline_sys::priority::minimize_timer_slack;
 use leadline_tunnel::openvpn::client::{Client as OpenVpnClient, Counters, Received};
 use leadline_tunnel::openvpn::profile::Transport;
 
@@ -147,7 +147,7 @@ impl Worker {
 
     /// The thread's whole life from the start on.
     pub fn run(mut self, signal: &ControlSignal) -> io::Result<WorkerReport> {
-        be_punctual();
+        minimize_timer_slack();
         // A thread's source of random numbers takes long to begin, which is no client's time.
         let plan = &self.fleet.plan;
         drop(OpenVpnClient::new(&plan.config, plan.identity(self.number), monotonic_ns()));
