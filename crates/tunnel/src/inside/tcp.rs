@@ -434,6 +434,6 @@ fn listen_endpoint(address: SocketAddr) -> IpListenEndpoint {
 }
 
 #[cfg(test)]
-mod crowd;
+mod shared_bottleneck;
 #[cfg(test)]
 mod tests;

@@ -36,7 +36,7 @@ pub struct ClientConfig {
     /// When keys are replaced, ns after they came into use; never where absent.
     pub renegotiate_after_ns: Option<u64>,
     /// When keys are replaced by what they have carried.
-    pub renegotiate_after: Wear,
+    pub renegotiate_after: KeyLimits,
     /// Keepalives unless the server pushes them, s.
     pub ping_s: Option<u32>,
     /// How long a silent server is waited for unless it pushes that.
@@ -53,7 +53,7 @@ pub struct ClientConfig {
 
 /// What one key may carry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wear {
+pub struct KeyLimits {
     /// Payload bytes, both ways.
     pub bytes: Option<u64>,
     /// Packets, both ways.
@@ -140,7 +140,7 @@ impl ClientConfig {
             largest_payload: usize::from(profile.tun_mtu.unwrap_or(0).max(profile.most_mtu)).max(LARGEST_PAYLOAD),
             hand_window_ns: seconds(profile.hand_window_s),
             renegotiate_after_ns: profile.reneg_s.map(seconds),
-            renegotiate_after: Wear { bytes: profile.reneg_bytes, packets: profile.reneg_packets },
+            renegotiate_after: KeyLimits { bytes: profile.reneg_bytes, packets: profile.reneg_packets },
             ping_s: profile.ping_s,
             silence: profile.ping_exit_s.map(Silence::Exit).or(restart).or(usual),
             is_stream: transport == Transport::Tcp,

@@ -33,7 +33,7 @@ pub enum Advance {
 
 /// Why a negotiation cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Broken {
+pub enum NegotiationError {
     /// TLS failed, here or there.
     Tls(TlsFailure),
     /// What came inside of TLS is no message.
@@ -65,7 +65,7 @@ pub struct Negotiation {
     has_tls_data: bool,
     /// Whether TLS's first packet repeats the wrapped key.
     wrapped_key_again: bool,
-    broken: Option<Broken>,
+    broken: Option<NegotiationError>,
 }
 
 impl Negotiation {
@@ -114,7 +114,7 @@ impl Negotiation {
             } else if self.broken.is_none() {
                 self.has_tls_data = true;
                 if let Err(failure) = self.take_tls(&payload) {
-                    self.broken = Some(Broken::Tls(failure));
+                    self.broken = Some(NegotiationError::Tls(failure));
                 }
             }
         }
@@ -135,10 +135,10 @@ impl Negotiation {
     ///
     /// # Errors
     /// Nothing more will come; an alert may still have to be sent.
-    pub fn advance(&mut self) -> Result<Option<Advance>, Broken> {
+    pub fn advance(&mut self) -> Result<Option<Advance>, NegotiationError> {
         match self.stage {
             Stage::Opening if self.peer_reset && self.reset_acknowledged() => {
-                begun(&mut self.tls, &self.maker).map_err(Broken::Tls)?;
+                begun(&mut self.tls, &self.maker).map_err(NegotiationError::Tls)?;
                 self.stage = Stage::Handshaking;
                 return Ok(Some(Advance::Opened));
             }
@@ -312,6 +312,6 @@ fn begun<'t>(tls: &'t mut Option<TlsLine>, maker: &TlsMaker) -> Result<&'t mut T
 }
 
 #[allow(clippy::needless_pass_by_value)] // as `map_err` hands it over
-fn malformed(error: MessageError) -> Broken {
-    Broken::Message(error.to_string())
+fn malformed(error: MessageError) -> NegotiationError {
+    NegotiationError::Message(error.to_string())
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 
 use super::client::{Client, Event, Output, Received};
-use super::config::{ClientConfig, Identity, Wear};
+use super::config::{ClientConfig, Identity, KeyLimits};
 use super::data::{DataCipher, Framing, LARGEST_PAYLOAD};
 use super::digest::Digest;
 use super::message::peer_info::{CompressionOffer, PeerInfo, Protocols};
@@ -140,7 +140,7 @@ impl Setup {
             largest_payload: LARGEST_PAYLOAD,
             hand_window_ns: 60_000_000_000,
             renegotiate_after_ns: None,
-            renegotiate_after: Wear::default(),
+            renegotiate_after: KeyLimits::default(),
             ping_s: None,
             silence: None,
             is_stream: false,

@@ -11,7 +11,7 @@ use super::keys::Randoms;
 use super::message::control::ControlMessage;
 use super::message::key_method::KeyMethod;
 use super::message::peer_info::{self, Protocols};
-use super::negotiation::{Advance, Broken};
+use super::negotiation::{Advance, NegotiationError};
 use super::packet::{Header, Opcode};
 use super::random;
 use super::reliable::FIRST_TIMEOUT_NS;
@@ -242,8 +242,8 @@ impl Peer {
                 Ok(Some(Advance::Keys(method))) => self.take_keys(now_ns, &method),
                 Ok(Some(Advance::Message(message))) => self.take_message(now_ns, &message),
                 Ok(None) => return,
-                Err(Broken::Tls(failure)) => self.end(failure.name),
-                Err(Broken::Message(_)) => self.end("malformed_message"),
+                Err(NegotiationError::Tls(failure)) => self.end(failure.name),
+                Err(NegotiationError::Message(_)) => self.end("malformed_message"),
             }
         }
     }

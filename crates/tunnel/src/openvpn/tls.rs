@@ -21,7 +21,7 @@ use zeroize::Zeroize;
 use super::certificate_subject::{common_name, public_key, subject};
 use super::profile::{Profile, TlsVersion, VerifyName};
 use super::role::Role;
-use super::usage::Demands;
+use super::usage::RequiredUsage;
 
 /// Where new key states get their TLS.
 #[derive(Clone)]
@@ -176,7 +176,7 @@ pub struct Trust {
     /// Groups of the key exchange, in order; all where empty.
     pub groups: Vec<NamedGroup>,
     /// What a server's certificate has to say of its use.
-    pub demands: Demands,
+    pub demands: RequiredUsage,
     /// The name that a server's certificate must have (`verify-x509-name`).
     pub name: Option<VerifyName>,
 }
@@ -189,7 +189,7 @@ impl Trust {
             versions: (profile.tls_min, profile.tls_max),
             suites: profile.tls_ciphers.clone(),
             groups: profile.tls_groups.clone(),
-            demands: Demands::of(profile),
+            demands: RequiredUsage::of(profile),
             name: profile.verify_name.clone(),
         }
     }
@@ -323,7 +323,7 @@ fn certificates(what: &str, pem: &str) -> Result<Vec<CertificateDer<'static>>, S
 #[derive(Debug)]
 struct AuthorityOnly {
     chains: Arc<WebPkiServerVerifier>,
-    demands: Demands,
+    demands: RequiredUsage,
     name: Option<VerifyName>,
 }
 

@@ -14,14 +14,14 @@ const SERVER_KEY_USAGES: u16 = 0x80 | 0x20 | 0x08;
 
 /// What a profile demands of the server's certificate beside its chain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Demands {
+pub struct RequiredUsage {
     /// Its extended key usage has to name TLS servers.
     pub server_usage: bool,
     /// It has to say its key usage, and all usages of one entry have to be among it, where there is an entry.
     pub key_usage: Option<Vec<u16>>,
 }
 
-impl Demands {
+impl RequiredUsage {
     /// What this profile says.
     pub fn of(profile: &Profile) -> Self {
         Self { server_usage: profile.server_usage, key_usage: profile.key_usage.clone() }

@@ -15,7 +15,7 @@ use leadline_wire::{
     Outcome, RateStage, TunnelAction, TunnelDeed, TunnelExpectation, TunnelIdentities, TunnelSpec, TunnelState,
 };
 
-use self::gateway::{an_address_each, Gateway, Manners};
+use self::gateway::{an_address_each, Gateway, ServerBehaviour};
 use super::prepare;
 use crate::control_signal::ControlSignal;
 use crate::events::Events;
@@ -73,7 +73,7 @@ fn states(outcome: &Outcome) -> Vec<TunnelState> {
 #[test]
 fn every_client_connects_is_verified_and_disconnects() {
     for transport in [Transport::Udp, Transport::Tcp] {
-        let gateway = Gateway::start(Manners { transport, ..Manners::default() });
+        let gateway = Gateway::start(ServerBehaviour { transport, ..ServerBehaviour::default() });
         let expect = TunnelExpectation {
             pools: vec!["10.8.0.0/16".into()],
             routes: vec!["10.9.0.0/16".into()],
@@ -111,7 +111,7 @@ fn every_client_connects_is_verified_and_disconnects() {
 
 #[test]
 fn issued_identities_give_each_client_a_certificate() {
-    let gateway = Gateway::start(Manners::default());
+    let gateway = Gateway::start(ServerBehaviour::default());
     let identities = TunnelIdentities::Issued {
         authority_pem: gateway.authority_pem.clone(),
         authority_key_pem: gateway.authority_key_pem.clone(),
@@ -123,8 +123,8 @@ fn issued_identities_give_each_client_a_certificate() {
 
 #[test]
 fn exhausted_pool_leaves_clients_partial() {
-    let gives = |client| if client < 6 { an_address_each(client) } else { Vec::new() };
-    let gateway = Gateway::start(Manners { gives, ..Manners::default() });
+    let pushed_options = |client| if client < 6 { an_address_each(client) } else { Vec::new() };
+    let gateway = Gateway::start(ServerBehaviour { pushed_options, ..ServerBehaviour::default() });
     let outcome = run(&spec(&gateway, 10));
     assert_eq!((count(&outcome, "configured"), count(&outcome, "partial")), (6, 4));
     assert_eq!(outcome.errors, errors(&[("partial_no_address", 4)]));
@@ -132,7 +132,8 @@ fn exhausted_pool_leaves_clients_partial() {
 
 #[test]
 fn shared_address_leaves_later_clients_partial() {
-    let gateway = Gateway::start(Manners { gives: |_| an_address_each(0), ..Manners::default() });
+    let gateway =
+        Gateway::start(ServerBehaviour { pushed_options: |_| an_address_each(0), ..ServerBehaviour::default() });
     let outcome = run(&spec(&gateway, 5));
     assert_eq!((count(&outcome, "configured"), count(&outcome, "partial")), (1, 4));
     assert_eq!(outcome.errors, errors(&[("partial_address_not_unique", 4)]));
@@ -140,7 +141,7 @@ fn shared_address_leaves_later_clients_partial() {
 
 #[test]
 fn each_missing_expectation_has_its_error() {
-    let gateway = Gateway::start(Manners { echoes: |_| false, ..Manners::default() });
+    let gateway = Gateway::start(ServerBehaviour { echoes: |_| false, ..ServerBehaviour::default() });
     let missing = |expect| {
         let outcome = run(&TunnelSpec { expect, first_data_ms: 300, attempt_ms: 5000, ..spec(&gateway, 3) });
         assert_eq!(states(&outcome), [TunnelState::Partial; 3]);
@@ -157,7 +158,7 @@ fn each_missing_expectation_has_its_error() {
 #[test]
 fn late_echo_reply_is_an_error_and_configures_the_client() {
     // The first echo of each client is lost, and sent again when the time for it is over.
-    let gateway = Gateway::start(Manners { loses: 1, ..Manners::default() });
+    let gateway = Gateway::start(ServerBehaviour { lost_pings: 1, ..ServerBehaviour::default() });
     let outcome = run(&TunnelSpec { first_data_ms: 50, ..spec(&gateway, 3) });
     assert_eq!(outcome.errors, errors(&[("partial_no_data", 3)]));
     let names = ["configured", "recovered", "attempts", "partial"];
@@ -169,7 +170,7 @@ fn late_echo_reply_is_an_error_and_configures_the_client() {
 #[test]
 fn first_data_timeout_is_independent_of_the_attempt_timeout() {
     // Echoes go out after 0, 0.5 and 1.5 s, and the first two are lost.
-    let gateway = Gateway::start(Manners { loses: 2, ..Manners::default() });
+    let gateway = Gateway::start(ServerBehaviour { lost_pings: 2, ..ServerBehaviour::default() });
     let outcome = run(&TunnelSpec { attempt_ms: 1000, retries: 50, ..spec(&gateway, 3) });
     assert_eq!((count(&outcome, "configured"), count(&outcome, "partial")), (3, 0));
     assert!(!outcome.errors.contains_key("partial_no_data"), "{:?}", outcome.errors);
@@ -180,7 +181,7 @@ fn first_data_timeout_is_independent_of_the_attempt_timeout() {
 #[test]
 fn unanswered_client_fails_and_recovers_on_retry() {
     // Each attempt comes from a port of its own, so that the server takes it for another client.
-    let gateway = Gateway::start(Manners { answers: |client| client >= 3, ..Manners::default() });
+    let gateway = Gateway::start(ServerBehaviour { answers: |client| client >= 3, ..ServerBehaviour::default() });
     let outcome = run(&TunnelSpec { attempt_ms: 6000, retries: 3, ..spec(&gateway, 3) });
     assert_eq!(outcome.errors, errors(&[("reset_unanswered", 3)]));
     let names = ["configured", "recovered", "attempts", "failed"];
@@ -193,7 +194,7 @@ fn unanswered_client_fails_and_recovers_on_retry() {
 #[test]
 fn connections_closed_before_an_answer_have_their_error() {
     let answers = |client| client < 4;
-    let gateway = Gateway::start(Manners { transport: Transport::Tcp, answers, ..Manners::default() });
+    let gateway = Gateway::start(ServerBehaviour { transport: Transport::Tcp, answers, ..ServerBehaviour::default() });
     let outcome = run(&spec(&gateway, 7));
     assert_eq!((count(&outcome, "configured"), count(&outcome, "failed")), (4, 3));
     assert_eq!(outcome.errors, errors(&[("closed_unanswered", 3)]));
@@ -201,7 +202,7 @@ fn connections_closed_before_an_answer_have_their_error() {
 
 #[test]
 fn refused_connection_fails_at_once() {
-    let mut gone = spec(&Gateway::start(Manners::default()), 4);
+    let mut gone = spec(&Gateway::start(ServerBehaviour::default()), 4);
     // Nobody but root listens at this port, and no connection comes from there.
     let lines = gone.profile.lines().map(|line| if line.starts_with("remote ") { "remote 127.0.0.1 1" } else { line });
     gone.profile = lines.fold(String::new(), |text, line| text + line + "\n");
@@ -216,18 +217,22 @@ fn refused_connection_fails_at_once() {
 
 #[test]
 fn shared_peer_id_is_accepted_over_tcp_only() {
-    let gateway = Gateway::start(Manners { transport: Transport::Tcp, numbers_none: true, ..Manners::default() });
+    let gateway = Gateway::start(ServerBehaviour {
+        transport: Transport::Tcp,
+        shares_peer_id: true,
+        ..ServerBehaviour::default()
+    });
     let outcome = run(&spec(&gateway, 5));
     assert_eq!((count(&outcome, "configured"), outcome.errors), (5, errors(&[])));
     assert!(outcome.tunnel.unwrap().clients.iter().all(|client| client.peer_id == Some(0)));
-    let gateway = Gateway::start(Manners { numbers_none: true, ..Manners::default() });
+    let gateway = Gateway::start(ServerBehaviour { shares_peer_id: true, ..ServerBehaviour::default() });
     let outcome = run(&spec(&gateway, 5));
     assert_eq!(outcome.errors, errors(&[("partial_peer_id_not_unique", 4)]), "over UDP it tells clients apart");
 }
 
 #[test]
 fn remote_without_an_address_of_its_family_is_skipped() {
-    let gateway = Gateway::start(Manners::default());
+    let gateway = Gateway::start(ServerBehaviour::default());
     let good = spec(&gateway, 2);
     let profile = format!("remote 127.0.0.1 {} udp6\n{}", gateway.address.port(), good.profile);
     let outcome = run(&TunnelSpec { profile, ..good.clone() });
@@ -241,7 +246,7 @@ fn remote_without_an_address_of_its_family_is_skipped() {
 
 #[test]
 fn unreachable_remote_is_skipped_or_refused_at_start() {
-    let gateway = Gateway::start(Manners::default());
+    let gateway = Gateway::start(ServerBehaviour::default());
     let good = spec(&gateway, 2);
     // No socket is given a whole network as its peer, unless it asks for that.
     let nowhere = "remote 255.255.255.255 1194";
@@ -262,7 +267,7 @@ fn unreachable_remote_is_skipped_or_refused_at_start() {
 #[test]
 fn scheduled_actions_run_once_per_connected_client() {
     for transport in [Transport::Udp, Transport::Tcp] {
-        let gateway = Gateway::start(Manners { transport, ..Manners::default() });
+        let gateway = Gateway::start(ServerBehaviour { transport, ..ServerBehaviour::default() });
         // Once the settled clients are configured the actions' time begins.
         let run_action = |what| {
             let actions = vec![TunnelAction { at_ms: 10, what, over_ms: 50 }];
@@ -292,7 +297,7 @@ fn scheduled_actions_run_once_per_connected_client() {
 
 #[test]
 fn settled_clients_ping_before_during_and_after_arrivals() {
-    let gateway = Gateway::start(Manners::default());
+    let gateway = Gateway::start(ServerBehaviour::default());
     let arrivals = vec![RateStage { from_per_s: 20.0, to_per_s: 20.0, duration_ms: 10_000 }];
     let outcome = run(&TunnelSpec { settled: 4, arrivals, ping_ms: Some(50), duration_ms: 6000, ..spec(&gateway, 12) });
     assert_eq!(outcome.errors, errors(&[]));
@@ -318,7 +323,7 @@ fn settled_clients_ping_before_during_and_after_arrivals() {
 
 #[test]
 fn pings_stop_their_set_time_after_arrivals() {
-    let gateway = Gateway::start(Manners::default());
+    let gateway = Gateway::start(ServerBehaviour::default());
     // The stay is far longer than the test runner's patience.
     let stay = TunnelSpec { settled: 2, ping_ms: Some(20), duration_ms: 86_400_000, ..spec(&gateway, 6) };
     let outcome = run(&TunnelSpec { pinged_ms: Some(1500), ..stay });
@@ -328,21 +333,21 @@ fn pings_stop_their_set_time_after_arrivals() {
 
 #[test]
 fn settling_time_is_separate_from_the_duration() {
-    let gateway = Gateway::start(Manners::default());
+    let gateway = Gateway::start(ServerBehaviour::default());
     let begun_ns = monotonic_ns();
     // Forty come up one after another, 10 ms apart: twice as long as the fleet stays from then on.
     let outcome = run(&TunnelSpec { settled: 40, duration_ms: 200, ..spec(&gateway, 41) });
     assert_eq!(states(&outcome)[..40], [TunnelState::Configured; 40]);
     assert!(monotonic_ns() - begun_ns >= 390_000_000);
     // Whoever is not up when that time is over is cut off, and the others do not come.
-    let silent = Gateway::start(Manners { answers: |_| false, ..Manners::default() });
+    let silent = Gateway::start(ServerBehaviour { answers: |_| false, ..ServerBehaviour::default() });
     let outcome = run(&TunnelSpec { settled: 1, settling_ms: 100, duration_ms: 86_400_000, ..spec(&silent, 2) });
     assert_eq!(count(&outcome, "waiting"), 1, "{:?}", outcome.counts);
 }
 
 #[test]
 fn stopped_fleet_leaves_undue_clients_waiting() {
-    let gateway = Gateway::start(Manners::default());
+    let gateway = Gateway::start(ServerBehaviour::default());
     let arrivals = vec![RateStage { from_per_s: 0.0, to_per_s: 0.2, duration_ms: 100_000 }];
     let spec = TunnelSpec { settled: 3, arrivals, ..spec(&gateway, 5) };
     let signal = Arc::<ControlSignal>::default();
@@ -364,7 +369,7 @@ fn stopped_fleet_leaves_undue_clients_waiting() {
 
 #[test]
 fn invalid_spec_is_refused_before_sockets_open() {
-    let gateway = Gateway::start(Manners::default());
+    let gateway = Gateway::start(ServerBehaviour::default());
     let refused = |spec: TunnelSpec| prepare(&spec).err().map(|error| error.code).unwrap();
     let good = spec(&gateway, 2);
     assert_eq!(refused(TunnelSpec { clients: 0, ..good.clone() }), "bad_tunnel");

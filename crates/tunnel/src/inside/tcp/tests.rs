@@ -18,7 +18,7 @@ struct Link {
     repeat: u64,
 }
 
-struct World {
+struct TestNetwork {
     now_ns: u64,
     near: Stack,
     far: Stack,
@@ -38,7 +38,7 @@ fn address(far: bool, v6: bool, port: u16) -> SocketAddr {
     SocketAddr::new(text.parse().unwrap(), port)
 }
 
-impl World {
+impl TestNetwork {
     fn new(link: Link) -> Self {
         let stack = |ipv4: &str, ipv6: &str, seed| {
             Stack::new(Some(ipv4.parse().unwrap()), Some(ipv6.parse().unwrap()), 1500, seed, 0)
@@ -48,10 +48,10 @@ impl World {
     }
 
     fn connected(link: Link, v6: bool) -> (Self, Connection, Connection) {
-        let mut world = Self::new(link);
-        let far = world.far.listen(0, address(true, v6, 5201), SMALL);
-        let near = world.near.connect(0, address(true, v6, 5201), SMALL).unwrap();
-        (world, near, far)
+        let mut network = Self::new(link);
+        let far = network.far.listen(0, address(true, v6, 5201), SMALL);
+        let near = network.near.connect(0, address(true, v6, 5201), SMALL).unwrap();
+        (network, near, far)
     }
 
     /// Everything until nothing is due at this instant, then on to the next one.
@@ -109,31 +109,31 @@ fn byte_at(place: usize) -> u8 {
 
 /// Sends so many bytes up and ends; says how long it took, and what was sent again.
 fn transfer(link: Link, v6: bool, bytes: usize) -> (u64, u64) {
-    let (mut world, near, far) = World::connected(link, v6);
+    let (mut network, near, far) = TestNetwork::connected(link, v6);
     let (mut written, mut read) = (0, 0);
-    world.until(|world| {
+    network.until(|network| {
         if written < bytes {
             let piece: Vec<u8> = (written..bytes.min(written + 4096)).map(byte_at).collect();
-            written += world.near.write(near, &piece);
+            written += network.near.write(near, &piece);
             if written == bytes {
-                world.near.close(near);
+                network.near.close(near);
             }
         }
-        world.far.read(far, |piece| {
+        network.far.read(far, |piece| {
             for (place, &byte) in (read..).zip(piece) {
                 assert_eq!(byte, byte_at(place), "byte {place}");
             }
             read += piece.len();
             piece.len()
         });
-        world.far.is_at_end(far)
+        network.far.is_at_end(far)
     });
     assert_eq!(read, bytes);
-    let took_ns = world.now_ns;
-    world.far.close(far);
-    world.until(|world| world.near.is_at_end(near) && world.far.unacknowledged(far) == 0);
-    assert_eq!((world.near.error(near), world.far.error(far)), (None, None));
-    (took_ns, world.near.retransmits(near))
+    let took_ns = network.now_ns;
+    network.far.close(far);
+    network.until(|network| network.near.is_at_end(near) && network.far.unacknowledged(far) == 0);
+    assert_eq!((network.near.error(near), network.far.error(far)), (None, None));
+    (took_ns, network.near.retransmits(near))
 }
 
 #[test]
@@ -161,114 +161,114 @@ fn lossy_link_loses_no_byte() {
 
 #[test]
 fn closed_window_reopens_after_a_lost_update() {
-    let (mut world, near, far) = World::connected(Link::default(), false);
-    world.until(|world| world.near.is_writable(near));
+    let (mut network, near, far) = TestNetwork::connected(Link::default(), false);
+    network.until(|network| network.near.is_writable(near));
     let written = std::cell::Cell::new(0);
-    world.until(|world| {
-        written.set(written.get() + world.near.fill(world.now_ns, near));
+    network.until(|network| {
+        written.set(written.get() + network.near.fill(network.now_ns, near));
         written.get() >= SMALL.receive_bytes + SMALL.send_bytes
     });
-    world.until(|world| world.near.unacknowledged(near) == SMALL.send_bytes && world.flying.is_empty());
+    network.until(|network| network.near.unacknowledged(near) == SMALL.send_bytes && network.flying.is_empty());
     // All is read at once, and the packet that says so is lost.
-    let mut read = world.far.read(far, |piece| piece.len());
-    world.far.poll(world.now_ns, &mut |_| true);
-    world.until(|world| {
-        read += world.far.read(far, |piece| piece.len());
+    let mut read = network.far.read(far, |piece| piece.len());
+    network.far.poll(network.now_ns, &mut |_| true);
+    network.until(|network| {
+        read += network.far.read(far, |piece| piece.len());
         read == written.get()
     });
 }
 
 #[test]
 fn unacknowledged_preface_delays_no_data() {
-    let (mut world, near, _) = World::connected(Link::default(), false);
-    world.until(|world| world.near.is_writable(near));
-    assert_eq!(world.near.write(near, &[1; 32]), 32);
-    assert_eq!(world.near.fill(world.now_ns, near) + 32, 14_000, "the first window");
-    assert_eq!(world.near.fill(world.now_ns, near), 0);
+    let (mut network, near, _) = TestNetwork::connected(Link::default(), false);
+    network.until(|network| network.near.is_writable(near));
+    assert_eq!(network.near.write(near, &[1; 32]), 32);
+    assert_eq!(network.near.fill(network.now_ns, near) + 32, 14_000, "the first window");
+    assert_eq!(network.near.fill(network.now_ns, near), 0);
 }
 
 #[test]
 fn idle_connection_survives_a_lost_packet() {
-    let (mut world, near, far) = World::connected(Link::default(), false);
-    world.until(|world| world.near.is_writable(near) && world.far.is_writable(far));
+    let (mut network, near, far) = TestNetwork::connected(Link::default(), false);
+    network.until(|network| network.near.is_writable(near) && network.far.is_writable(far));
     // A far end that says nothing by itself, and to which signs of life are nothing.
-    let far_handle = world.far.entry(far).handle;
-    let far_socket = world.far.sockets.get_mut::<smoltcp::socket::tcp::Socket>(far_handle);
+    let far_handle = network.far.entry(far).handle;
+    let far_socket = network.far.sockets.get_mut::<smoltcp::socket::tcp::Socket>(far_handle);
     far_socket.set_keep_alive(None);
     far_socket.set_timeout(None);
-    assert_eq!(world.near.write(near, &[1; 8000]), 8000);
-    (world.packets, world.link.lose) = (0, 3);
-    world.until(|world| {
-        if world.near.retransmits(near) > 0 {
-            world.link = Link::default();
+    assert_eq!(network.near.write(near, &[1; 8000]), 8000);
+    (network.packets, network.link.lose) = (0, 3);
+    network.until(|network| {
+        if network.near.retransmits(near) > 0 {
+            network.link = Link::default();
         }
-        world.far.read(far, |piece| piece.len());
-        world.near.unacknowledged(near) == 0
+        network.far.read(far, |piece| piece.len());
+        network.near.unacknowledged(near) == 0
     });
-    assert!(world.near.retransmits(near) > 0);
-    let since_ns = world.now_ns;
-    world.until(|world| world.now_ns > since_ns + 100_000_000_000);
-    assert_eq!(world.near.error(near), None, "its signs of life are answered");
+    assert!(network.near.retransmits(near) > 0);
+    let since_ns = network.now_ns;
+    network.until(|network| network.now_ns > since_ns + 100_000_000_000);
+    assert_eq!(network.near.error(near), None, "its signs of life are answered");
 }
 
 #[test]
 fn a_closed_port_refuses_and_silence_times_out() {
-    let mut world = World::new(Link::default());
-    let near = world.near.connect(0, address(true, false, 9), SMALL).unwrap();
-    world.until(|world| world.near.error(near).is_some());
-    assert_eq!(world.near.error(near), Some(TcpError::Refused));
-    let mut world = World::new(Link { lose: 1, ..Link::default() });
-    let near = world.near.connect(0, address(true, false, 9), SMALL).unwrap();
-    world.until(|world| world.near.error(near).is_some());
-    assert_eq!(world.near.error(near), Some(TcpError::Timeout));
-    assert!(world.now_ns >= 30_000_000_000);
+    let mut network = TestNetwork::new(Link::default());
+    let near = network.near.connect(0, address(true, false, 9), SMALL).unwrap();
+    network.until(|network| network.near.error(near).is_some());
+    assert_eq!(network.near.error(near), Some(TcpError::Refused));
+    let mut network = TestNetwork::new(Link { lose: 1, ..Link::default() });
+    let near = network.near.connect(0, address(true, false, 9), SMALL).unwrap();
+    network.until(|network| network.near.error(near).is_some());
+    assert_eq!(network.near.error(near), Some(TcpError::Timeout));
+    assert!(network.now_ns >= 30_000_000_000);
 }
 
 #[test]
 fn peer_reset_is_named() {
-    let (mut world, near, far) = World::connected(Link::default(), true);
-    world.until(|world| world.near.is_writable(near));
-    world.far.abort(far);
-    world.until(|world| world.near.error(near).is_some());
-    assert_eq!((world.near.error(near), world.far.error(far)), (Some(TcpError::Reset), None));
+    let (mut network, near, far) = TestNetwork::connected(Link::default(), true);
+    network.until(|network| network.near.is_writable(near));
+    network.far.abort(far);
+    network.until(|network| network.near.error(near).is_some());
+    assert_eq!((network.near.error(near), network.far.error(far)), (Some(TcpError::Reset), None));
 }
 
 #[test]
 fn released_connection_frees_its_slot() {
-    let mut world = World::new(Link::default());
+    let mut network = TestNetwork::new(Link::default());
     for round in 0..5u16 {
-        let far = world.far.listen(world.now_ns, address(true, false, 5201 + round), SMALL);
-        let near = world.near.connect(world.now_ns, address(true, false, 5201 + round), SMALL).unwrap();
-        world.until(|world| world.near.is_writable(near) && world.far.is_writable(far));
+        let far = network.far.listen(network.now_ns, address(true, false, 5201 + round), SMALL);
+        let near = network.near.connect(network.now_ns, address(true, false, 5201 + round), SMALL).unwrap();
+        network.until(|network| network.near.is_writable(near) && network.far.is_writable(far));
         if round % 2 == 0 {
-            world.near.close(near);
-            world.far.close(far);
+            network.near.close(near);
+            network.far.close(far);
         } else {
-            world.near.abort(near);
-            world.far.abort(far);
+            network.near.abort(near);
+            network.far.abort(far);
         }
-        world.near.release(near);
-        world.far.release(far);
-        while world.step() {}
-        assert_eq!((world.near.sockets.iter().count(), world.far.sockets.iter().count()), (0, 0), "{round}");
-        assert_eq!((world.near.connections.len(), world.far.connections.len()), (1, 1));
+        network.near.release(near);
+        network.far.release(far);
+        while network.step() {}
+        assert_eq!((network.near.sockets.iter().count(), network.far.sockets.iter().count()), (0, 0), "{round}");
+        assert_eq!((network.near.connections.len(), network.far.connections.len()), (1, 1));
     }
 }
 
 #[test]
 fn refused_packet_is_retried_in_order() {
-    let (mut world, near, _) = World::connected(Link::default(), false);
-    world.until(|world| world.near.is_writable(near));
-    world.near.fill(world.now_ns, near);
+    let (mut network, near, _) = TestNetwork::connected(Link::default(), false);
+    network.until(|network| network.near.is_writable(near));
+    network.near.fill(network.now_ns, near);
     let mut offered = Vec::new();
-    world.near.poll(world.now_ns, &mut |packet| {
+    network.near.poll(network.now_ns, &mut |packet| {
         offered.push(packet.to_vec());
         false
     });
     assert_eq!(offered.len(), 1);
-    assert!(world.near.deadline_ns(world.now_ns) > world.now_ns);
+    assert!(network.near.deadline_ns(network.now_ns) > network.now_ns);
     let mut taken = Vec::new();
-    world.near.poll(world.now_ns, &mut |packet| {
+    network.near.poll(network.now_ns, &mut |packet| {
         taken.push(packet.to_vec());
         true
     });
@@ -300,16 +300,16 @@ fn multicast_addresses_are_refused_and_tiny_mtus_connect() {
         }
     }
     for mtu in [0, 20, 40, 67, super::LEAST_MTU] {
-        let mut world = World::new(Link::default());
-        world.near = Stack::new(Some("10.8.0.2".parse().unwrap()), Some("fd00::2".parse().unwrap()), mtu, 3, 0);
+        let mut network = TestNetwork::new(Link::default());
+        network.near = Stack::new(Some("10.8.0.2".parse().unwrap()), Some("fd00::2".parse().unwrap()), mtu, 3, 0);
         for v6 in [false, true] {
-            let far = world.far.listen(0, address(true, v6, 5201), SMALL);
-            let near = world.near.connect(0, address(true, v6, 5201), SMALL).unwrap();
-            world.until(|world| world.near.is_writable(near));
-            assert_eq!(world.near.write(near, &[1; 500]), 500);
+            let far = network.far.listen(0, address(true, v6, 5201), SMALL);
+            let near = network.near.connect(0, address(true, v6, 5201), SMALL).unwrap();
+            network.until(|network| network.near.is_writable(near));
+            assert_eq!(network.near.write(near, &[1; 500]), 500);
             let mut read = 0;
-            world.until(|world| {
-                read += world.far.read(far, |piece| piece.len());
+            network.until(|network| {
+                read += network.far.read(far, |piece| piece.len());
                 read == 500
             });
         }
@@ -318,10 +318,10 @@ fn multicast_addresses_are_refused_and_tiny_mtus_connect() {
 
 #[test]
 fn unreachable_server_is_named_while_connecting() {
-    let mut world = World::new(Link::default());
-    let near = world.near.connect(0, address(true, false, 5201), SMALL).unwrap();
+    let mut network = TestNetwork::new(Link::default());
+    let near = network.near.connect(0, address(true, false, 5201), SMALL).unwrap();
     let mut first = Vec::new();
-    world.near.poll(0, &mut |packet| {
+    network.near.poll(0, &mut |packet| {
         first = packet.to_vec();
         true
     });
@@ -333,8 +333,8 @@ fn unreachable_server_is_named_while_connecting() {
     let ends = super::Ends::new("10.8.0.1".parse().unwrap(), address(false, false, 0).ip()).unwrap();
     ends.write(1, sound.len(), &mut packet);
     packet.extend_from_slice(&sound);
-    assert!(world.near.handle(1, &packet));
-    assert_eq!(world.near.error(near), Some(TcpError::Unreachable("host_unreachable")));
+    assert!(network.near.handle(1, &packet));
+    assert_eq!(network.near.error(near), Some(TcpError::Unreachable("host_unreachable")));
 }
 
 proptest! {
@@ -343,13 +343,13 @@ proptest! {
     /// Segments of a real connection, damaged anywhere behind their addresses and with their checksums made right again.
     #[test]
     fn damaged_segments_never_panic(damage in proptest::collection::vec(any::<(usize, u8)>(), 1..6), cut in 0usize..40) {
-        let (mut world, near, far) = World::connected(Link::default(), false);
-        world.until(|world| world.near.is_writable(near) && world.far.is_writable(far));
+        let (mut network, near, far) = TestNetwork::connected(Link::default(), false);
+        network.until(|network| network.near.is_writable(near) && network.far.is_writable(far));
         for round in 0..20 {
-            world.near.fill(world.now_ns, near);
-            world.far.fill(world.now_ns, far);
+            network.near.fill(network.now_ns, near);
+            network.far.fill(network.now_ns, far);
             let mut packets = Vec::new();
-            world.far.poll(world.now_ns, &mut |packet| {
+            network.far.poll(network.now_ns, &mut |packet| {
                 packets.push(packet.to_vec());
                 true
             });
@@ -361,21 +361,21 @@ proptest! {
                     packet[behind] = byte;
                 }
                 repair(&mut packet);
-                world.near.handle(world.now_ns, &packet);
+                network.near.handle(network.now_ns, &packet);
             }
-            world.near.read(near, |piece| piece.len());
-            world.near.poll(world.now_ns, &mut |_| true);
-            world.now_ns += 100_000_000;
+            network.near.read(near, |piece| piece.len());
+            network.near.poll(network.now_ns, &mut |_| true);
+            network.now_ns += 100_000_000;
         }
     }
 
     #[test]
     fn any_bytes_never_panic(mut bytes in proptest::collection::vec(any::<u8>(), 1..200), v6: bool) {
-        let (mut world, ..) = World::connected(Link::default(), v6);
-        world.step();
+        let (mut network, ..) = TestNetwork::connected(Link::default(), v6);
+        network.step();
         bytes[0] = if v6 { 0x60 } else { 0x45 };
-        world.near.handle(world.now_ns, &bytes);
-        world.near.poll(world.now_ns, &mut |_| true);
+        network.near.handle(network.now_ns, &bytes);
+        network.near.poll(network.now_ns, &mut |_| true);
     }
 }
 

@@ -14,7 +14,7 @@ use crate::openvpn::message::control::ControlMessage;
 use crate::openvpn::message::key_method::KeyMethod;
 use crate::openvpn::message::occ;
 use crate::openvpn::message::push::{Completeness, Pushed};
-use crate::openvpn::negotiation::{Advance, Broken};
+use crate::openvpn::negotiation::{Advance, NegotiationError};
 use crate::openvpn::random;
 use crate::openvpn::session::{Derivation, Shares};
 
@@ -33,10 +33,10 @@ impl Client {
                 Ok(Some(Advance::Keys(method))) => self.take_keys(now_ns, &method),
                 Ok(Some(Advance::Message(message))) => self.take_message(now_ns, message),
                 Ok(None) => return,
-                Err(Broken::Tls(TlsFailure { name, detail })) => {
+                Err(NegotiationError::Tls(TlsFailure { name, detail })) => {
                     return self.on_control_failure(now_ns, Failure { name, detail })
                 }
-                Err(Broken::Message(detail)) => {
+                Err(NegotiationError::Message(detail)) => {
                     return self.on_control_failure(now_ns, Failure { name: "malformed_message", detail });
                 }
             }

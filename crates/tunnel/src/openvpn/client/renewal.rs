@@ -1,7 +1,7 @@
 //! When a client's keys are replaced: by their age, by what they have carried, or because they end. Owns the counting; it looks
 //! at every data packet and so does no more than add and compare. Who negotiates is `client`.
 
-use crate::openvpn::config::{ClientConfig, Wear};
+use crate::openvpn::config::{ClientConfig, KeyLimits};
 
 /// Keys whose renewal came to nothing are not tried again before, ns.
 const PAUSE_NS: u64 = 10_000_000_000;
@@ -9,7 +9,7 @@ const PAUSE_NS: u64 = 10_000_000_000;
 /// The newest keys' age and load.
 pub struct Renewal {
     after_ns: Option<u64>,
-    limits: Wear,
+    limits: KeyLimits,
     bytes: u64,
     packets: u64,
     due_ns: u64,

@@ -147,7 +147,7 @@ fn delivery() -> impl Strategy<Value = Delivery> {
 }
 
 /// A packet on its way.
-struct Flying {
+struct InFlight {
     at_ns: u64,
     to: usize,
     acks: Acks,
@@ -155,15 +155,15 @@ struct Flying {
 }
 
 /// Both ends, each with something to say, over the link. Returns what each end heard, and when all was done.
-fn converse(says: [&[Vec<u8>]; 2], deliveries: &[Delivery]) -> ([Vec<Vec<u8>>; 2], u64) {
+fn exchange(messages: [&[Vec<u8>]; 2], deliveries: &[Delivery]) -> ([Vec<Vec<u8>>; 2], u64) {
     let mut ends = [Reliable::new(), Reliable::new()];
     let mut said = [0, 0];
     let mut received = [Vec::new(), Vec::new()];
-    let mut flying: Vec<Flying> = Vec::new();
+    let mut flying: Vec<InFlight> = Vec::new();
     let (mut now_ns, mut used) = (0, 0);
     loop {
         for (from, end) in ends.iter_mut().enumerate() {
-            while let Some(payload) = says[from].get(said[from]).filter(|_| end.can_send()) {
+            while let Some(payload) = messages[from].get(said[from]).filter(|_| end.can_send()) {
                 assert!(end.send(now_ns, Opcode::Control, payload));
                 said[from] += 1;
             }
@@ -180,7 +180,7 @@ fn converse(says: [&[Vec<u8>]; 2], deliveries: &[Delivery]) -> ([Vec<Vec<u8>>; 2
                 if let Delivery::Comes { after, again } = delivery {
                     for after in [Some(after), again].into_iter().flatten() {
                         let at_ns = now_ns + u64::from(after) * SECOND / 100;
-                        flying.push(Flying { at_ns, to: 1 - from, acks, packet: packet.clone() });
+                        flying.push(InFlight { at_ns, to: 1 - from, acks, packet: packet.clone() });
                     }
                 }
             }
@@ -191,7 +191,7 @@ fn converse(says: [&[Vec<u8>]; 2], deliveries: &[Delivery]) -> ([Vec<Vec<u8>>; 2
         now_ns = now_ns.max(next_ns);
         let (arrived, still): (Vec<_>, Vec<_>) = flying.into_iter().partition(|packet| packet.at_ns <= now_ns);
         flying = still;
-        for Flying { to, acks, packet, .. } in arrived {
+        for InFlight { to, acks, packet, .. } in arrived {
             ends[to].acknowledged(now_ns, &acks);
             if let Some((id, payload)) = packet {
                 let _ = ends[to].received(id, &payload);
@@ -208,7 +208,7 @@ proptest! {
         second in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..40),
         deliveries in prop::collection::vec(delivery(), 0..300),
     ) {
-        let (received, _) = converse([&first, &second], &deliveries);
+        let (received, _) = exchange([&first, &second], &deliveries);
         prop_assert_eq!(received, [second, first]);
     }
 
@@ -233,8 +233,8 @@ proptest! {
 
 #[test]
 fn third_of_packets_lost_delays_and_delivers_all() {
-    let says: Vec<_> = (0..30).map(|number| vec![number]).collect();
-    let (_, without_loss) = converse([&says, &says], &[]);
+    let messages: Vec<_> = (0..30).map(|number| vec![number]).collect();
+    let (_, without_loss) = exchange([&messages, &messages], &[]);
     // Squares modulo a prime: a loss that keeps step with the repetitions would be another link.
     let lossy: Vec<_> = (0..200u64)
         .map(|number| match number * number % 101 % 3 {
@@ -242,7 +242,7 @@ fn third_of_packets_lost_delays_and_delivers_all() {
             _ => Delivery::Comes { after: 1, again: None },
         })
         .collect();
-    let (received, with_loss) = converse([&says, &says], &lossy);
-    assert_eq!(received, [says.clone(), says]);
+    let (received, with_loss) = exchange([&messages, &messages], &lossy);
+    assert_eq!(received, [messages.clone(), messages]);
     assert!(without_loss < 2 * SECOND && with_loss >= 2 * SECOND, "{without_loss} {with_loss}");
 }

@@ -13,7 +13,7 @@ use crate::openvpn::client::Event;
 use crate::openvpn::pair::{Pki, Setup};
 use crate::openvpn::profile;
 use crate::openvpn::tls::{client_config, server_config, ClientTrust, Trust};
-use crate::openvpn::usage::Demands;
+use crate::openvpn::usage::RequiredUsage;
 
 /// An element's content, and what is behind it.
 fn element(der: &[u8]) -> (&[u8], &[u8]) {
@@ -92,7 +92,7 @@ fn netscape(types: u8) -> CustomExtension {
 fn server_certificate_must_have_the_demanded_usage() {
     let demands = |option: &str| {
         let text = format!("client\nremote 192.0.2.1\n{option}\n<ca>\n{}</ca>\n", Pki::new().authority);
-        Demands::of(&profile::parse(&text).expect("a good profile"))
+        RequiredUsage::of(&profile::parse(&text).expect("a good profile"))
     };
     let plain = certificate(|_| {});
     let usage = certificate(|it| it.key_usages = vec![KeyUsagePurpose::DigitalSignature]);

@@ -25,46 +25,46 @@ use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, 
 
 /// What a server does to each of its clients, by the number of those that came before.
 #[derive(Clone)]
-pub struct Manners {
+pub struct ServerBehaviour {
     pub transport: Transport,
     /// Options that a client is pushed.
-    pub gives: fn(u32) -> Vec<String>,
+    pub pushed_options: fn(u32) -> Vec<String>,
     /// Whether a client's first reset is answered.
     pub answers: fn(u32) -> bool,
     /// Pings inside of each client's tunnel that are lost before one is answered.
-    pub loses: u32,
+    pub lost_pings: u32,
     /// Whether pings inside of a client's tunnel are answered.
     pub echoes: fn(u32) -> bool,
     /// Whether what is answered inside is sent twice.
-    pub repeats: bool,
+    pub duplicates_replies: bool,
     /// Whether what is answered inside waits until nothing has come for a while; over UDP.
-    pub dawdles: bool,
+    pub delays_replies: bool,
     /// What a client is told in the control channel once so many of its pings have been answered; no more of them are.
-    pub says: Option<(u32, &'static str)>,
+    pub control_message: Option<(u32, &'static str)>,
     /// Users who may come in, with their passwords; anybody where empty.
     pub users: &'static [(&'static str, &'static str)],
     /// The longest packet inside that gets through.
     pub most_bytes: usize,
     /// Whether every client is given the number 0, as servers before OpenVPN 2.6 do over TCP.
-    pub numbers_none: bool,
+    pub shares_peer_id: bool,
     /// Whether clients are refused once they have renewed their keys.
     pub refuses_renewed: bool,
 }
 
-impl Default for Manners {
+impl Default for ServerBehaviour {
     fn default() -> Self {
         Self {
             transport: Transport::Udp,
-            gives: an_address_each,
+            pushed_options: an_address_each,
             answers: |_| true,
-            loses: 0,
+            lost_pings: 0,
             echoes: |_| true,
-            repeats: false,
-            dawdles: false,
-            says: None,
+            duplicates_replies: false,
+            delays_replies: false,
+            control_message: None,
             users: &[],
             most_bytes: usize::MAX,
-            numbers_none: false,
+            shares_peer_id: false,
             refuses_renewed: false,
         }
     }
@@ -101,7 +101,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    pub fn start(manners: Manners) -> Self {
+    pub fn start(behaviour: ServerBehaviour) -> Self {
         let authority_key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -119,7 +119,7 @@ impl Gateway {
         let client = issue(ExtendedKeyUsagePurpose::ClientAuth);
         let udp = net::udp_socket("127.0.0.1:0".parse().unwrap(), None, false).unwrap();
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (protocol, address) = match manners.transport {
+        let (protocol, address) = match behaviour.transport {
             Transport::Udp => ("udp", udp.local_addr().unwrap()),
             Transport::Tcp => ("tcp-client", tcp.local_addr().unwrap()),
         };
@@ -141,12 +141,16 @@ impl Gateway {
                 .map(str::to_owned)
                 .to_vec(),
             protocols: Protocols::ALL.without(Protocols::DATA_EPOCH),
-            users: manners.users.iter().map(|(user, password)| ((*user).to_owned(), (*password).to_owned())).collect(),
+            users: behaviour
+                .users
+                .iter()
+                .map(|(user, password)| ((*user).to_owned(), (*password).to_owned()))
+                .collect(),
             unix_base_s: 0,
         });
         let (seen, over) = (Arc::new(Seen::default()), Arc::new(AtomicBool::new(false)));
-        let shared = Shared { config, manners: manners.clone(), seen: Arc::clone(&seen), over: Arc::clone(&over) };
-        let thread = match manners.transport {
+        let shared = Shared { config, behaviour: behaviour.clone(), seen: Arc::clone(&seen), over: Arc::clone(&over) };
+        let thread = match behaviour.transport {
             Transport::Udp => std::thread::spawn(move || serve_datagrams(&shared, &udp)),
             Transport::Tcp => std::thread::spawn(move || serve_streams(&shared, &tcp)),
         };
@@ -172,13 +176,13 @@ impl Drop for Gateway {
 #[derive(Clone)]
 struct Shared {
     config: Arc<ServerConfig>,
-    manners: Manners,
+    behaviour: ServerBehaviour,
     seen: Arc<Seen>,
     over: Arc<AtomicBool>,
 }
 
 /// A client as the server knows it.
-struct Known {
+struct KnownClient {
     number: u32,
     /// None: its resets are not answered.
     peer: Option<Peer>,
@@ -190,7 +194,7 @@ struct Known {
     is_refusal_due: bool,
 }
 
-impl Known {
+impl KnownClient {
     fn new(shared: &Shared, number: u32) -> Self {
         shared.seen.clients.fetch_add(1, Ordering::Relaxed);
         Self { number, peer: None, lost: 0, answered: 0, held: Vec::new(), is_refusal_due: false }
@@ -202,27 +206,29 @@ impl Known {
         let is_reset = packet.first().is_some_and(|byte| byte >> 3 == 7);
         shared.seen.resets.fetch_add(u64::from(is_reset), Ordering::Relaxed);
         let mut answer = Vec::new();
-        if is_reset && (shared.manners.answers)(self.number) {
+        if is_reset && (shared.behaviour.answers)(self.number) {
             let mut copy = packet.to_vec();
             let heard =
                 self.peer.as_mut().is_some_and(|peer| matches!(peer.handle(now_ns, &mut copy), Received::Control));
             if !heard {
-                let options = (shared.manners.gives)(self.number);
-                let number = if shared.manners.numbers_none { 0 } else { self.number };
+                let options = (shared.behaviour.pushed_options)(self.number);
+                let number = if shared.behaviour.shares_peer_id { 0 } else { self.number };
                 self.peer = Peer::accept(&shared.config, options, number, now_ns, packet);
             }
         } else if let Some(peer) = &mut self.peer {
             if let Received::Payload(payload) = peer.handle(now_ns, packet) {
-                if payload.len() > shared.manners.most_bytes {
+                if payload.len() > shared.behaviour.most_bytes {
                     // As a path does whose MTU is smaller.
-                } else if self.lost < shared.manners.loses {
+                } else if self.lost < shared.behaviour.lost_pings {
                     self.lost += 1;
-                } else if shared.manners.says.is_some_and(|(after, _)| self.answered >= after) {
+                } else if shared.behaviour.control_message.is_some_and(|(after, _)| self.answered >= after) {
                     // It has said what it had to.
-                } else if (shared.manners.echoes)(self.number) && icmp::answer(payload, &mut answer) {
+                } else if (shared.behaviour.echoes)(self.number) && icmp::answer(payload, &mut answer) {
                     shared.seen.echoes.fetch_add(1, Ordering::Relaxed);
                     self.answered += 1;
-                    if let Some((_, message)) = shared.manners.says.filter(|(after, _)| *after == self.answered) {
+                    if let Some((_, message)) =
+                        shared.behaviour.control_message.filter(|(after, _)| *after == self.answered)
+                    {
                         peer.send_message(message);
                     }
                 }
@@ -231,12 +237,12 @@ impl Known {
         let mut out = Vec::new();
         if let (Some(peer), false) = (&mut self.peer, answer.is_empty()) {
             peer.send(&answer, &mut out).unwrap();
-            if shared.manners.dawdles {
+            if shared.behaviour.delays_replies {
                 self.held.push(out);
                 return;
             }
             send(&out);
-            if shared.manners.repeats {
+            if shared.behaviour.duplicates_replies {
                 send(&out);
             }
         }
@@ -256,7 +262,7 @@ impl Known {
                 PeerOutput::Event(PeerEvent::Left) => drop(shared.seen.left.fetch_add(1, Ordering::Relaxed)),
                 PeerOutput::Event(PeerEvent::Renegotiated) => {
                     shared.seen.renegotiated.fetch_add(1, Ordering::Relaxed);
-                    self.is_refusal_due = shared.manners.refuses_renewed;
+                    self.is_refusal_due = shared.behaviour.refuses_renewed;
                     // The refusal follows when the server looks at its clients again.
                     return;
                 }
@@ -271,7 +277,7 @@ const TURN: Duration = Duration::from_millis(5);
 
 fn serve_datagrams(shared: &Shared, socket: &UdpSocket) {
     socket.set_read_timeout(Some(TURN)).unwrap();
-    let mut clients: HashMap<SocketAddr, Known> = HashMap::new();
+    let mut clients: HashMap<SocketAddr, KnownClient> = HashMap::new();
     let mut packet = vec![0; 65_536];
     while !shared.over.load(Ordering::Relaxed) {
         let Ok((length, from)) = socket.recv_from(&mut packet) else {
@@ -283,7 +289,7 @@ fn serve_datagrams(shared: &Shared, socket: &UdpSocket) {
             continue;
         };
         let next = clients.len() as u32;
-        let known = clients.entry(from).or_insert_with(|| Known::new(shared, next));
+        let known = clients.entry(from).or_insert_with(|| KnownClient::new(shared, next));
         known.take(shared, &mut packet[..length], |out| drop(socket.send_to(out, from)));
     }
 }
@@ -295,7 +301,7 @@ fn serve_streams(shared: &Shared, listener: &TcpListener) {
             break;
         }
         let (shared, stream) = (shared.clone(), stream.unwrap());
-        if !(shared.manners.answers)(number) {
+        if !(shared.behaviour.answers)(number) {
             drop(stream);
             continue;
         }
@@ -314,7 +320,7 @@ fn serve_stream(shared: &Shared, mut stream: TcpStream, number: u32) {
         // Its client may have gone.
         let _ = writer.write_all(&framed);
     };
-    let (mut known, mut unframer) = (Known::new(shared, number), Unframer::default());
+    let (mut known, mut unframer) = (KnownClient::new(shared, number), Unframer::default());
     let mut bytes = vec![0; 65_536];
     while !shared.over.load(Ordering::Relaxed) {
         match stream.read(&mut bytes) {

@@ -51,8 +51,9 @@ fn echo(rate_pps: f64, packet_bytes: u32, duration_ms: u64) -> Option<TunnelTraf
 
 #[test]
 fn client_recovered_without_address_counts_as_recovered_partial() {
-    let gives = |client| if client == 3 { an_address_each(client) } else { Vec::new() };
-    let gateway = Gateway::start(Manners { answers: |client| client >= 3, gives, ..Manners::default() });
+    let pushed_options = |client| if client == 3 { an_address_each(client) } else { Vec::new() };
+    let gateway =
+        Gateway::start(ServerBehaviour { answers: |client| client >= 3, pushed_options, ..ServerBehaviour::default() });
     let outcome = run(&TunnelSpec { attempt_ms: 6000, retries: 3, ..spec(&gateway, 3) });
     let names = ["configured", "partial", "recovered", "recovered_partial"];
     assert_eq!(names.map(|name| count(&outcome, name)), [1, 2, 1, 2]);
@@ -68,7 +69,7 @@ fn client_recovered_without_address_counts_as_recovered_partial() {
 
 #[test]
 fn hand_window_timeout_has_an_explanation() {
-    let gateway = Gateway::start(Manners { answers: |_| false, ..Manners::default() });
+    let gateway = Gateway::start(ServerBehaviour { answers: |_| false, ..ServerBehaviour::default() });
     let profile = format!("{}hand-window 1\n", gateway.profile);
     let outcome = run(&TunnelSpec { profile, ..spec(&gateway, 2) });
     assert_eq!(outcome.errors, errors(&[("reset_unanswered", 2)]));
@@ -81,7 +82,7 @@ fn hand_window_timeout_has_an_explanation() {
 
 #[test]
 fn retransmits_count_when_the_fleet_is_stopped() {
-    let gateway = Gateway::start(Manners { answers: |_| false, ..Manners::default() });
+    let gateway = Gateway::start(ServerBehaviour { answers: |_| false, ..ServerBehaviour::default() });
     let profile = format!("{}tls-timeout 1\n", gateway.profile);
     let spec = TunnelSpec { profile, ..spec(&gateway, 3) };
     // Three clients' first resets, and three that were sent again.
@@ -93,7 +94,7 @@ fn retransmits_count_when_the_fleet_is_stopped() {
 
 #[test]
 fn replayed_packets_are_counted_while_clients_are_up() {
-    let gateway = Gateway::start(Manners { repeats: true, ..Manners::default() });
+    let gateway = Gateway::start(ServerBehaviour { duplicates_replies: true, ..ServerBehaviour::default() });
     let outcome = run(&spec(&gateway, 4));
     assert_eq!((count(&outcome, "configured"), count(&outcome, "packets_replayed")), (4, 4));
 }
@@ -101,7 +102,11 @@ fn replayed_packets_are_counted_while_clients_are_up() {
 #[test]
 fn traffic_ends_with_its_tunnel() {
     for transport in [Transport::Udp, Transport::Tcp] {
-        let gateway = Gateway::start(Manners { transport, says: Some((20, "RESTART")), ..Manners::default() });
+        let gateway = Gateway::start(ServerBehaviour {
+            transport,
+            control_message: Some((20, "RESTART")),
+            ..ServerBehaviour::default()
+        });
         let outcome = run(&TunnelSpec { retries: 1, traffic: echo(100.0, 100, 1000), ..spec(&gateway, 4) });
         assert_eq!(outcome.errors, errors(&[("restarted_by_server", 4), ("tunnel_broke", 4)]));
         assert_eq!((count(&outcome, "configured"), count(&outcome, "lost"), count(&outcome, "recovered")), (4, 4, 4));
@@ -117,7 +122,8 @@ fn traffic_ends_with_its_tunnel() {
 
 #[test]
 fn flows_keep_their_duration_when_all_tunnels_dropped() {
-    let gateway = Gateway::start(Manners { says: Some((20, "RESTART")), ..Manners::default() });
+    let gateway =
+        Gateway::start(ServerBehaviour { control_message: Some((20, "RESTART")), ..ServerBehaviour::default() });
     let outcome = run(&TunnelSpec { traffic: echo(100.0, 100, 20_000), ..spec(&gateway, 2) });
     assert_eq!(outcome.errors, errors(&[("restarted_by_server", 2), ("tunnel_broke", 2)]));
     for flow in &outcome.flows {
@@ -128,7 +134,7 @@ fn flows_keep_their_duration_when_all_tunnels_dropped() {
 #[test]
 fn traffic_ends_when_its_address_changes() {
     let update = "PUSH_UPDATE,ifconfig 10.8.9.9 255.255.0.0";
-    let gateway = Gateway::start(Manners { says: Some((20, update)), ..Manners::default() });
+    let gateway = Gateway::start(ServerBehaviour { control_message: Some((20, update)), ..ServerBehaviour::default() });
     let outcome = run(&TunnelSpec { traffic: echo(100.0, 100, 1000), ..spec(&gateway, 1) });
     assert_eq!(outcome.errors, errors(&[("address_changed", 1)]));
     assert_eq!((count(&outcome, "updated"), count(&outcome, "configured")), (1, 1));
@@ -137,7 +143,7 @@ fn traffic_ends_when_its_address_changes() {
 
 #[test]
 fn scheduled_reconnect_ends_traffic() {
-    let gateway = Gateway::start(Manners::default());
+    let gateway = Gateway::start(ServerBehaviour::default());
     // The actions' time and the traffic's begin with the arrivals, of which there are none: the traffic first, however late a
     // thread is.
     let actions = vec![TunnelAction { at_ms: 4000, what: TunnelDeed::Reconnect, over_ms: 0 }];
@@ -153,7 +159,8 @@ fn withdrawn_address_keeps_ping_timers_running() {
     let ends = Some(("10.8.0.2".parse().unwrap(), "10.8.0.1".parse().unwrap()));
     let (out, _rolled) = mpsc::channel();
     let (mut recorder, mut pings) = (Recorder::new(METRICS.len(), 0, out), PingTally::default());
-    let times = Fleet::new(Plan::new(&spec(&Gateway::start(Manners::default()), 1)).unwrap(), Vec::new(), 1).times();
+    let times =
+        Fleet::new(Plan::new(&spec(&Gateway::start(ServerBehaviour::default()), 1)).unwrap(), Vec::new(), 1).times();
     let (mut inner, mut packet) = (InnerTraffic::default(), Vec::new());
     inner.prove(0, 100 * SECOND_NS, ends);
     assert!(inner.can_prove());
@@ -175,7 +182,7 @@ fn withdrawn_address_keeps_ping_timers_running() {
 
 #[test]
 fn arrivals_start_after_a_quiet_time() {
-    let gateway = Gateway::start(Manners::default());
+    let gateway = Gateway::start(ServerBehaviour::default());
     for (ping_ms, quiet_ns) in [(Some(50), SECOND_NS), (Some(200), 2 * SECOND_NS), (None, 0)] {
         let plan = Plan::new(&TunnelSpec { settled: 2, ping_ms, ..spec(&gateway, 3) }).unwrap();
         let fleet = Fleet::new(plan, Vec::new(), 1);
@@ -195,7 +202,7 @@ fn arrivals_start_after_a_quiet_time() {
 
 #[test]
 fn remote_random_spreads_clients_over_servers() {
-    let gateway = Gateway::start(Manners::default());
+    let gateway = Gateway::start(ServerBehaviour::default());
     let remotes = "remote 127.0.0.1 9 udp\nremote 127.0.0.1 9 tcp-client\n";
     let named = gateway.profile.lines().filter(|line| !line.starts_with("remote ") && !line.starts_with("proto "));
     let fixed = named.fold(remotes.to_owned(), |text, line| text + line + "\n");
@@ -214,7 +221,7 @@ fn remote_random_spreads_clients_over_servers() {
 
 #[test]
 fn unsent_reset_has_no_send_time() {
-    let mut worker = worker(&spec(&Gateway::start(Manners::default()), 2));
+    let mut worker = worker(&spec(&Gateway::start(ServerBehaviour::default()), 2));
     let Some(TransportSocket::Udp { socket, .. }) = &worker.clients[0].transport else { panic!("of UDP") };
     socket2::SockRef::from(socket).shutdown(std::net::Shutdown::Write).unwrap();
     for index in 0..2 {
@@ -234,7 +241,7 @@ fn final_failures_are_not_retried() {
         ("ping_restart", Phase::Resting),
         ("auth_token_refused", Phase::Resting),
     ];
-    let mut worker = worker(&TunnelSpec { retries: 3, ..spec(&Gateway::start(Manners::default()), 6) });
+    let mut worker = worker(&TunnelSpec { retries: 3, ..spec(&Gateway::start(ServerBehaviour::default()), 6) });
     for (index, (name, phase)) in fates.into_iter().enumerate() {
         worker.begin(index, monotonic_ns(), Occasion::Arrival);
         worker.fail(index, name, "");
@@ -244,7 +251,8 @@ fn final_failures_are_not_retried() {
 
 #[test]
 fn client_is_unanswered_until_the_first_reply() {
-    let mut worker = worker(&spec(&Gateway::start(Manners { answers: |_| false, ..Manners::default() }), 1));
+    let mut worker =
+        worker(&spec(&Gateway::start(ServerBehaviour { answers: |_| false, ..ServerBehaviour::default() }), 1));
     worker.begin(0, monotonic_ns(), Occasion::Arrival);
     assert_eq!(worker.clients[0].phase, Phase::Asking);
     worker.on_event(0, monotonic_ns(), Event::Answered);
@@ -253,7 +261,7 @@ fn client_is_unanswered_until_the_first_reply() {
 
 #[test]
 fn auth_pending_extends_the_attempt() {
-    let mut worker = worker(&spec(&Gateway::start(Manners::default()), 1));
+    let mut worker = worker(&spec(&Gateway::start(ServerBehaviour::default()), 1));
     let now_ns = monotonic_ns();
     worker.begin(0, now_ns, Occasion::Arrival);
     let until_ns = now_ns + 1000 * SECOND_NS;
@@ -270,7 +278,7 @@ fn auth_pending_extends_the_attempt() {
 #[test]
 fn packets_queued_during_a_stall_are_read_before_timeouts() {
     // The first echo is lost; the answer to the second one is not looked for before its time is over.
-    let gateway = Gateway::start(Manners { loses: 1, ..Manners::default() });
+    let gateway = Gateway::start(ServerBehaviour { lost_pings: 1, ..ServerBehaviour::default() });
     let mut worker = worker(&spec(&gateway, 2));
     worker.begin(0, monotonic_ns(), Occasion::Arrival);
     while gateway.seen.echoes.load(Ordering::Relaxed) == 0 {
@@ -293,11 +301,11 @@ fn packets_queued_during_a_stall_are_read_before_timeouts() {
 
 #[test]
 fn auth_token_is_reused_until_refused() {
-    let gives = |client| [an_address_each(client), vec!["auth-token given".into()]].concat();
+    let pushed_options = |client| [an_address_each(client), vec!["auth-token given".into()]].concat();
     // The first server takes the token for a password, the second only the password itself.
     let servers: [&[(&str, &str)]; 2] = [&[("user", "password"), ("user", "given")], &[("user", "password")]];
     for (users, refused) in servers.into_iter().zip([0, 3]) {
-        let gateway = Gateway::start(Manners { users, gives, ..Manners::default() });
+        let gateway = Gateway::start(ServerBehaviour { users, pushed_options, ..ServerBehaviour::default() });
         let profile = format!("{}auth-user-pass\n", gateway.profile);
         let users = vec![TunnelUser { user: "user".into(), password: "password".into() }];
         let actions = vec![TunnelAction { at_ms: 0, what: TunnelDeed::Reconnect, over_ms: 0 }];
@@ -311,7 +319,7 @@ fn auth_token_is_reused_until_refused() {
 
 #[test]
 fn traffic_over_reneg_bytes_renews_keys() {
-    let gateway = Gateway::start(Manners::default());
+    let gateway = Gateway::start(ServerBehaviour::default());
     let profile = format!("{}reneg-bytes 20000\n", gateway.profile);
     let spec = TunnelSpec { profile, traffic: echo(100.0, 1000, 86_400_000), ..spec(&gateway, 3) };
     let outcome = run_until(&spec, &gateway, |seen| seen.renegotiated.load(Ordering::Relaxed) >= 6);
@@ -323,7 +331,7 @@ fn traffic_over_reneg_bytes_renews_keys() {
 
 #[test]
 fn source_ports_are_never_reused() {
-    let gateway = Gateway::start(Manners::default());
+    let gateway = Gateway::start(ServerBehaviour::default());
     let mut worker = worker(&spec(&gateway, 1));
     let source = |worker: &Worker| worker.clients[0].transport.as_ref().and_then(|transport| transport.local());
     // Of 28,000 ports several would come twice by chance.
@@ -338,7 +346,7 @@ fn source_ports_are_never_reused() {
 
 #[test]
 fn timer_batches_are_bounded() {
-    let gateway = Gateway::start(Manners::default());
+    let gateway = Gateway::start(ServerBehaviour::default());
     let mut worker = worker(&spec(&gateway, 100));
     for index in 0..100 {
         worker.clients[index as usize].armed_ns = 1;
@@ -351,7 +359,7 @@ fn timer_batches_are_bounded() {
 
 #[test]
 fn stopped_fleet_waits_for_outstanding_pings() {
-    let gateway = Gateway::start(Manners { dawdles: true, ..Manners::default() });
+    let gateway = Gateway::start(ServerBehaviour { delays_replies: true, ..ServerBehaviour::default() });
     let stay = TunnelSpec { ping_ms: Some(100), duration_ms: 86_400_000, ..spec(&gateway, 2) };
     // Two proving echoes and the pings that come after them, the last of which is not answered yet.
     let outcome = run_until(&stay, &gateway, |seen| seen.echoes.load(Ordering::Relaxed) >= 7);
@@ -362,7 +370,7 @@ fn stopped_fleet_waits_for_outstanding_pings() {
 
 #[test]
 fn teardown_reads_replies_queued_during_a_stall() {
-    let gateway = Gateway::start(Manners::default());
+    let gateway = Gateway::start(ServerBehaviour::default());
     let mut worker = worker(&TunnelSpec { ping_ms: Some(100), ..spec(&gateway, 2) });
     worker.begin(0, monotonic_ns(), Occasion::Arrival);
     while worker.clients[0].phase != Phase::Configured {
@@ -385,7 +393,7 @@ fn teardown_reads_replies_queued_during_a_stall() {
 #[test]
 fn stopped_fleet_reads_no_more_sockets() {
     let server = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let gateway = Gateway::start(Manners::default());
+    let gateway = Gateway::start(ServerBehaviour::default());
     let port = |address: std::net::SocketAddr| format!(" {}\n", address.port());
     let profile = gateway.profile.replace(&port(gateway.address), &port(server.local_addr().unwrap()));
     let mut worker = worker(&TunnelSpec { profile, ..spec(&gateway, 3) });

@@ -20,7 +20,8 @@ fn run_until_state(worker: &mut Worker, until: impl Fn(&Worker) -> bool) {
 
 /// Two clients of a server that gives both one address: the first is configured, the second waits for what becomes of it.
 fn with_one_address() -> (Gateway, Worker) {
-    let gateway = Gateway::start(Manners { gives: |_| an_address_each(0), ..Manners::default() });
+    let gateway =
+        Gateway::start(ServerBehaviour { pushed_options: |_| an_address_each(0), ..ServerBehaviour::default() });
     let mut worker = worker(&spec(&gateway, 2));
     for (index, phase) in [Phase::Configured, Phase::Contested].into_iter().enumerate() {
         worker.begin(index, monotonic_ns(), Occasion::Arrival);
@@ -57,7 +58,8 @@ fn address_shared_by_live_tunnels_is_an_error() {
 #[test]
 fn refused_renewal_counts_as_failed() {
     for transport in [Transport::Udp, Transport::Tcp] {
-        let gateway = Gateway::start(Manners { transport, refuses_renewed: true, ..Manners::default() });
+        let gateway =
+            Gateway::start(ServerBehaviour { transport, refuses_renewed: true, ..ServerBehaviour::default() });
         let actions = vec![TunnelAction { at_ms: 0, what: TunnelDeed::Renegotiate, over_ms: 0 }];
         let outcome = run(&TunnelSpec { actions, settled: 4, ..spec(&gateway, 4) });
         let names = ["renegotiated", "renegotiations_failed", "renegotiations_unfinished", "failed", "lost"];
@@ -70,7 +72,11 @@ fn refused_renewal_counts_as_failed() {
 #[test]
 fn rejected_push_update_reconnects_the_client() {
     let update = "PUSH_UPDATE,cipher AES-128-GCM";
-    let gateway = Gateway::start(Manners { says: Some((1, update)), gives: an_address_each, ..Manners::default() });
+    let gateway = Gateway::start(ServerBehaviour {
+        control_message: Some((1, update)),
+        pushed_options: an_address_each,
+        ..ServerBehaviour::default()
+    });
     let signal = Arc::<ControlSignal>::default();
     let (seen, stopping) = (Arc::clone(&gateway.seen), Arc::clone(&signal));
     let watch = std::thread::spawn(move || {
@@ -88,7 +94,7 @@ fn rejected_push_update_reconnects_the_client() {
 
 #[test]
 fn every_attempt_is_reported() {
-    let gateway = Gateway::start(Manners { answers: |client| client >= 2, ..Manners::default() });
+    let gateway = Gateway::start(ServerBehaviour { answers: |client| client >= 2, ..ServerBehaviour::default() });
     let actions = vec![TunnelAction { at_ms: 0, what: TunnelDeed::Reconnect, over_ms: 0 }];
     let outcome = run(&TunnelSpec { actions, settled: 2, attempt_ms: 3000, retries: 1, ..spec(&gateway, 2) });
     let rows = outcome.tunnel.unwrap().attempts;
@@ -115,7 +121,7 @@ fn every_attempt_is_reported() {
 
 #[test]
 fn blackholed_traffic_reports_the_sizes_that_pass() {
-    let gateway = Gateway::start(Manners { most_bytes: 1250, ..Manners::default() });
+    let gateway = Gateway::start(ServerBehaviour { most_bytes: 1250, ..ServerBehaviour::default() });
     let echo = |packet_bytes| TunnelTraffic::Echo { to: None, rate_pps: 50.0, packet_bytes, duration_ms: 200 };
     let sizes = |packet_bytes| {
         let outcome = run(&TunnelSpec { traffic: Some(echo(packet_bytes)), ..spec(&gateway, 2) });

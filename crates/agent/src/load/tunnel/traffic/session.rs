@@ -22,7 +22,7 @@ pub const MAX_PARTICIPANTS: usize = 64;
 /// How long after the last client has joined a session is asked for, ns, unless it is full before.
 const SETTLED_NS: u64 = 200_000_000;
 /// How often a participant looks for what its session has come to, ns.
-pub const GLANCE_NS: u64 = 50_000_000;
+pub const SESSION_POLL_NS: u64 = 50_000_000;
 /// Progress messages that are kept until somebody asks for them.
 const MAX_PENDING_PROGRESS: usize = 1024;
 /// `Slot::expected` while the server has not told.

@@ -8,7 +8,7 @@ use leadline_tunnel::inside::tcp::Stack;
 use leadline_wire::{Direction, FlowReport};
 
 use super::schedule::{row, Latency};
-use super::session::{Leader, Participant, SessionOutcome, GLANCE_NS};
+use super::session::{Leader, Participant, SessionOutcome, SESSION_POLL_NS};
 use super::{Channel, ClientContext, Figures};
 
 /// One client in its session.
@@ -52,11 +52,11 @@ impl SessionClient {
         let stack_ns = self.stack.as_mut().map_or(u64::MAX, |stack| stack.deadline_ns(now_ns));
         let leader_ns = self.leader.as_ref().map_or(u64::MAX, Leader::deadline_ns);
         // Participants look now and then for what the session has come to, but not while their flows run.
-        let glance_ns = match (self.participant.outcome(), self.participant.end_ns()) {
+        let session_poll_ns = match (self.participant.outcome(), self.participant.end_ns()) {
             (Some(_), _) => u64::MAX,
-            (None, end_ns) => end_ns.unwrap_or(0).max(now_ns + GLANCE_NS),
+            (None, end_ns) => end_ns.unwrap_or(0).max(now_ns + SESSION_POLL_NS),
         };
-        stack_ns.min(leader_ns).min(glance_ns)
+        stack_ns.min(leader_ns).min(session_poll_ns)
     }
 
     /// Whether nothing more is to come of the session for this client.

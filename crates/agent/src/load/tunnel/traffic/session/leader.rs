@@ -17,7 +17,7 @@ use leadline_transport::{ClientSession, Open, SessionError, SessionEvent, Work};
 use leadline_tunnel::inside::tcp::{Buffers, Connection, Stack};
 use leadline_wire::Direction;
 
-use super::{lock, Group, SessionOutcome, Terms, GLANCE_NS, MAX_PARTICIPANTS, SETTLED_NS, UNKNOWN};
+use super::{lock, Group, SessionOutcome, Terms, MAX_PARTICIPANTS, SESSION_POLL_NS, SETTLED_NS, UNKNOWN};
 use crate::keys;
 
 /// What the control connection holds: a report on 128 flows comes in pieces.
@@ -27,9 +27,9 @@ const INTRODUCTION_NS: u64 = 4_000_000_000;
 /// How long the server may take for each step before the start, ns.
 const STEP_NS: u64 = 20_000_000_000;
 /// How often it looks for what its participants do, ns.
-const LOOK_NS: u64 = 20_000_000;
+const PARTICIPANT_POLL_NS: u64 = 20_000_000;
 /// How far ahead of now the beginning lies at least, ns, so that all participants know of it before it comes.
-const AHEAD_NS: u64 = 3 * GLANCE_NS;
+const AHEAD_NS: u64 = 3 * SESSION_POLL_NS;
 /// How long after the end senders may take to be done, ns.
 const ENDING_NS: u64 = 1_000_000_000;
 /// How long after that the server may take for its report: what it waits for itself, and the way; ns.
@@ -46,11 +46,11 @@ pub struct Leader {
     joined: usize,
     /// Whether each slot takes part.
     participants: Vec<bool>,
-    talk: Option<Talk>,
+    control: Option<ControlConnection>,
     deadline_ns: u64,
 }
 
-struct Talk {
+struct ControlConnection {
     connection: Connection,
     session: ClientSession,
 }
@@ -70,7 +70,7 @@ impl Leader {
     /// Of this session.
     pub fn new(group: &Arc<Group>) -> Self {
         let (group, participants) = (Arc::clone(group), Vec::new());
-        Self { group, stage: Stage::Gathering, since_ns: 0, joined: 0, participants, talk: None, deadline_ns: 0 }
+        Self { group, stage: Stage::Gathering, since_ns: 0, joined: 0, participants, control: None, deadline_ns: 0 }
     }
 
     /// When `poll` has something to do besides what packets bring, ns.
@@ -89,13 +89,13 @@ impl Leader {
         if self.group.outcome.get().is_some() {
             self.stage = Stage::Over;
             self.deadline_ns = u64::MAX;
-            self.hang_up(stack);
+            self.close_control(stack);
         }
     }
 
     fn advance(&mut self, now_ns: u64, stack: &mut Stack) -> Result<(), (&'static str, String)> {
         self.receive(now_ns, stack)?;
-        self.deadline_ns = now_ns + LOOK_NS;
+        self.deadline_ns = now_ns + PARTICIPANT_POLL_NS;
         match self.stage {
             Stage::Gathering => self.gather(now_ns, stack)?,
             Stage::Introducing => self.watch_introductions(now_ns, stack)?,
@@ -112,9 +112,9 @@ impl Leader {
             }
             Stage::Asking | Stage::Ending | Stage::Over => {}
         }
-        if let Some(talk) = &mut self.talk {
-            let written = stack.write(talk.connection, talk.session.output());
-            talk.session.sent(written);
+        if let Some(control) = &mut self.control {
+            let written = stack.write(control.connection, control.session.output());
+            control.session.sent(written);
         }
         Ok(())
     }
@@ -151,30 +151,33 @@ impl Leader {
         let session = ClientSession::new(open, credentials).map_err(session_error)?;
         let connection = stack.connect(now_ns, spec.server, BUFFERS);
         let connection = connection.map_err(|error| (error.name(), format!("{}: {error}", spec.server)))?;
-        self.talk = Some(Talk { connection, session });
+        self.control = Some(ControlConnection { connection, session });
         (self.stage, self.since_ns) = (Stage::Asking, now_ns);
         Ok(())
     }
 
     /// Takes what the server has said.
     fn receive(&mut self, now_ns: u64, stack: &mut Stack) -> Result<(), (&'static str, String)> {
-        let Some(talk) = &mut self.talk else { return Ok(()) };
-        let session = &mut talk.session;
-        stack.read(talk.connection, |piece| {
+        let Some(control) = &mut self.control else { return Ok(()) };
+        let session = &mut control.session;
+        stack.read(control.connection, |piece| {
             session.receive(piece);
             piece.len()
         });
-        while let Some(event) =
-            self.talk.as_mut().map_or(Ok(None), |talk| talk.session.next_event(now_ns)).map_err(session_error)?
+        while let Some(event) = self
+            .control
+            .as_mut()
+            .map_or(Ok(None), |control| control.session.next_event(now_ns))
+            .map_err(session_error)?
         {
             self.take(now_ns, event);
         }
-        let Some(talk) = &self.talk else { return Ok(()) };
+        let Some(control) = &self.control else { return Ok(()) };
         let server = self.group.spec.server;
-        if let Some(error) = stack.error(talk.connection) {
+        if let Some(error) = stack.error(control.connection) {
             return Err((error.name(), format!("session with {server}: {error}")));
         }
-        if self.stage != Stage::Over && stack.is_at_end(talk.connection) && self.group.outcome.get().is_none() {
+        if self.stage != Stage::Over && stack.is_at_end(control.connection) && self.group.outcome.get().is_none() {
             return Err(("session_closed", format!("{server} closed the session before its report")));
         }
         Ok(())
@@ -255,16 +258,16 @@ impl Leader {
             }
             return Err(("session_not_ready", "the server waits for flows that were all introduced".to_owned()));
         }
-        self.hang_up(stack);
+        self.close_control(stack);
         self.ask(now_ns, stack)
     }
 
     fn begin(&mut self, now_ns: u64) -> Result<(), (&'static str, String)> {
         let start_ns = self.group.start_ns.load(Ordering::Acquire);
-        if let (Some(talk), 1..) = (&mut self.talk, start_ns) {
+        if let (Some(control), 1..) = (&mut self.control, start_ns) {
             let participants = lock(&self.group.terms).participants;
             let begin_ns = start_ns.max(now_ns + AHEAD_NS) + self.group.start_offset_ns(participants);
-            talk.session.begin(begin_ns).map_err(session_error)?;
+            control.session.begin(begin_ns).map_err(session_error)?;
             self.group.begin_ns.store(begin_ns, Ordering::Release);
             self.stage = Stage::Running;
         }
@@ -281,17 +284,17 @@ impl Leader {
         let counts = matches!(self.group.spec.work, Work::Udp { .. }) && self.group.spec.direction != Direction::Down;
         let sent: Vec<u64> =
             slots().filter(|_| counts).map(|(slot, _)| slot.sent_units.load(Ordering::Relaxed)).collect();
-        if let Some(talk) = &mut self.talk {
-            talk.session.end(sent).map_err(session_error)?;
+        if let Some(control) = &mut self.control {
+            control.session.end(sent).map_err(session_error)?;
         }
         self.stage = Stage::Ending;
         Ok(())
     }
 
-    fn hang_up(&mut self, stack: &mut Stack) {
-        if let Some(talk) = self.talk.take() {
-            stack.close(talk.connection);
-            stack.release(talk.connection);
+    fn close_control(&mut self, stack: &mut Stack) {
+        if let Some(control) = self.control.take() {
+            stack.close(control.connection);
+            stack.release(control.connection);
         }
     }
 }

@@ -7,9 +7,9 @@ use super::{Buffers, Connection, Stack};
 /// The link's rate, bytes per second; its queue, packets; the way each direction, ns.
 const RATE: u64 = 12_500_000;
 const QUEUE: usize = 90;
-const WAY_NS: u64 = 500_000;
+const ONE_WAY_NS: u64 = 500_000;
 
-struct Crowd {
+struct SharedBottleneck {
     near: Vec<(Stack, Connection)>,
     far: Vec<(Stack, Connection)>,
     /// Packets in the queue: whose, and their bytes; when the first has left.
@@ -24,7 +24,7 @@ struct Crowd {
 fn goodput(streams: usize, buffer: usize, length_ns: u64) -> (u64, u64, u64) {
     let up = Buffers { receive_bytes: 2048, send_bytes: buffer };
     let down = Buffers { receive_bytes: 1 << 20, send_bytes: 2048 };
-    let mut crowd = Crowd {
+    let mut shared_bottleneck = SharedBottleneck {
         near: Vec::new(),
         far: Vec::new(),
         queue: VecDeque::new(),
@@ -38,16 +38,17 @@ fn goodput(streams: usize, buffer: usize, length_ns: u64) -> (u64, u64, u64) {
         let mut far = Stack::new(Some([192, 168, 7, 1].into()), None, 1500, 77 + index as u64, 0);
         let waiting = far.listen(0, "192.168.7.1:5201".parse().unwrap(), down);
         let connection = near.connect(0, "192.168.7.1:5201".parse().unwrap(), up).unwrap();
-        crowd.near.push((near, connection));
-        crowd.far.push((far, waiting));
+        shared_bottleneck.near.push((near, connection));
+        shared_bottleneck.far.push((far, waiting));
     }
     let (mut now_ns, mut arrived) = (0u64, 0u64);
     while now_ns < length_ns {
         let mut next_ns = u64::MAX;
         for index in 0..streams {
-            let (stack, connection) = &mut crowd.near[index];
+            let (stack, connection) = &mut shared_bottleneck.near[index];
             stack.fill(now_ns, *connection);
-            let (queue, dropped, leaves_ns) = (&mut crowd.queue, &mut crowd.dropped, &mut crowd.leaves_ns);
+            let (queue, dropped, leaves_ns) =
+                (&mut shared_bottleneck.queue, &mut shared_bottleneck.dropped, &mut shared_bottleneck.leaves_ns);
             stack.poll(now_ns, &mut |packet| {
                 if queue.len() >= QUEUE {
                     *dropped += 1;
@@ -60,36 +61,36 @@ fn goodput(streams: usize, buffer: usize, length_ns: u64) -> (u64, u64, u64) {
                 true
             });
             next_ns = next_ns.min(stack.deadline_ns(now_ns));
-            let (stack, connection) = &mut crowd.far[index];
+            let (stack, connection) = &mut shared_bottleneck.far[index];
             arrived += stack.read(*connection, <[u8]>::len) as u64;
-            let flying = &mut crowd.flying;
+            let flying = &mut shared_bottleneck.flying;
             stack.poll(now_ns, &mut |packet| {
-                flying.push_back((now_ns + WAY_NS, index, false, packet.to_vec()));
+                flying.push_back((now_ns + ONE_WAY_NS, index, false, packet.to_vec()));
                 true
             });
             next_ns = next_ns.min(stack.deadline_ns(now_ns));
         }
-        next_ns = next_ns.min(crowd.flying.front().map_or(u64::MAX, |packet| packet.0));
-        if !crowd.queue.is_empty() {
-            next_ns = next_ns.min(crowd.leaves_ns);
+        next_ns = next_ns.min(shared_bottleneck.flying.front().map_or(u64::MAX, |packet| packet.0));
+        if !shared_bottleneck.queue.is_empty() {
+            next_ns = next_ns.min(shared_bottleneck.leaves_ns);
         }
         now_ns = now_ns.max(next_ns);
-        while crowd.leaves_ns <= now_ns && !crowd.queue.is_empty() {
-            let (index, packet) = crowd.queue.pop_front().unwrap();
-            crowd.flying.push_back((crowd.leaves_ns + WAY_NS, index, true, packet));
-            if let Some((_, next)) = crowd.queue.front() {
-                crowd.leaves_ns += next.len() as u64 * 1_000_000_000 / RATE;
+        while shared_bottleneck.leaves_ns <= now_ns && !shared_bottleneck.queue.is_empty() {
+            let (index, packet) = shared_bottleneck.queue.pop_front().unwrap();
+            shared_bottleneck.flying.push_back((shared_bottleneck.leaves_ns + ONE_WAY_NS, index, true, packet));
+            if let Some((_, next)) = shared_bottleneck.queue.front() {
+                shared_bottleneck.leaves_ns += next.len() as u64 * 1_000_000_000 / RATE;
             }
         }
-        crowd.flying.make_contiguous().sort_by_key(|packet| packet.0);
-        while crowd.flying.front().is_some_and(|packet| packet.0 <= now_ns) {
-            let (_, index, is_up, packet) = crowd.flying.pop_front().unwrap();
-            let (stack, _) = if is_up { &mut crowd.far[index] } else { &mut crowd.near[index] };
+        shared_bottleneck.flying.make_contiguous().sort_by_key(|packet| packet.0);
+        while shared_bottleneck.flying.front().is_some_and(|packet| packet.0 <= now_ns) {
+            let (_, index, is_up, packet) = shared_bottleneck.flying.pop_front().unwrap();
+            let (stack, _) = if is_up { &mut shared_bottleneck.far[index] } else { &mut shared_bottleneck.near[index] };
             stack.handle(now_ns, &packet);
         }
     }
-    let again = crowd.near.iter().map(|(stack, connection)| stack.retransmits(*connection)).sum();
-    (arrived, again, crowd.dropped)
+    let again = shared_bottleneck.near.iter().map(|(stack, connection)| stack.retransmits(*connection)).sum();
+    (arrived, again, shared_bottleneck.dropped)
 }
 
 #[test]
