@@ -1,6 +1,6 @@
-//! From ordinary TCP packets to one large one (receive offload). Coalesced are only packets that segmentation would give back (but for IPv4's
-//! identification): consecutive, of one flow, alike in every field that the large one has but once, with right checksums. Everything
-//! else passes by itself.
+//! From ordinary TCP packets to one large one (receive offload). Coalesced are only packets that segmentation would give back
+//! (but for IPv4's identification): consecutive, of one flow, alike in every field that the large one has but once, with right
+//! checksums. Everything else passes by itself.
 
 use super::header::{Header, Kind, HEADER_BYTES};
 use super::{

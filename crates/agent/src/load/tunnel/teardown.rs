@@ -1,5 +1,5 @@
-//! How a fleet leaves: the last answers are waited for, traffic ends, every client that is up sends its exit notification, and what is still
-//! under way is counted as unfinished. Owns the order of these and how long each may take.
+//! How a fleet leaves: the last answers are waited for, traffic ends, every client that is up sends its exit notification, and
+//! what is still under way is counted as unfinished. Owns the order of these and how long each may take.
 
 use std::io;
 

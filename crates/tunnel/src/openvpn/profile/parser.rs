@@ -1,5 +1,5 @@
-//! One option after another into a profile. Owns what each option means and what is right for it; `option_table` has those that are not
-//! read, and `validate` what holds of all of them together.
+//! One option after another into a profile. Owns what each option means and what is right for it; `option_table` has those that
+//! are not read, and `validate` what holds of all of them together.
 
 use std::collections::BTreeSet;
 
