@@ -71,10 +71,10 @@ def command(
 
 
 def _rows(folder: RunFolder) -> tuple[list[dict[str, Any]], RunAnalysis]:
-    from leadline.analysis import analyse, result_rows
-    from leadline.dataset import read_journal
+    from leadline.analysis import result_rows
+    from leadline.trial import read_findings
 
-    analysis = analyse(folder.read_manifest(), read_journal(folder.journal_path))
+    analysis = read_findings(folder)
     return [{"run": folder.run_id, **row} for row in result_rows(analysis)], analysis
 
 

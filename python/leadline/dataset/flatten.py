@@ -21,52 +21,79 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any
+from operator import itemgetter
+from typing import Any, TypeAlias
 
-Emit = Callable[[str, str, float], None]
-"""Takes metric, labels as a JSON object in a string, and value."""
+Part: TypeAlias = tuple[str, tuple[str | int, ...], tuple[str, ...]]
+"""What a record's numbers are: the prefix of their names, their labels (key and value in turn), the record's keys."""
 
-_NO_LABELS = "{}"
+_NO_LABELS = ()
 _ROW_KEYS = frozenset({"cpu", "name", "pid", "flow"})
 
 
-def observation(event: Mapping[str, Any], emit: Emit) -> None:
-    """Every number of an `observation` event."""
-    emit("observer_cpu_s", _NO_LABELS, event["observer_cpu_s"])
+def observation(event: Mapping[str, Any], values: list[Any]) -> list[Part]:
+    """Adds every number of an `observation` event to `values`; returns what they are, in the same order.
+
+    A number that is not known is None there.
+    """
+    values.append(event["observer_cpu_s"])
+    parts: list[Part] = [("", _NO_LABELS, ("observer_cpu_s",))]
     machine = event.get("machine")
     if machine:
-        _machine(machine, emit)
+        _machine(machine, parts, values)
     network = event["network"]
     for row in network["interfaces"]:
-        _numbers("interface_", row, _labels("interface", row["name"]), emit)
+        _numbers("interface_", ("interface", row["name"]), row, parts, values)
     for protocol in ("tcp", "udp"):
-        _numbers(f"{protocol}_", network.get(protocol) or {}, _NO_LABELS, emit)
-    _numbers("cgroup_", event.get("cgroup") or {}, _NO_LABELS, emit)
+        _numbers(f"{protocol}_", _NO_LABELS, network.get(protocol), parts, values)
+    _numbers("cgroup_", _NO_LABELS, event.get("cgroup"), parts, values)
     for row in event["processes"]:
-        _numbers("process_", row, _labels("process", row["name"], "pid", row["pid"]), emit)
+        _numbers("process_", ("process", row["name"], "pid", row["pid"]), row, parts, values)
+    return parts
 
 
-def progress(event: Mapping[str, Any], emit: Emit) -> None:
-    """Every counter of a `progress` event."""
+def progress(event: Mapping[str, Any], values: list[Any]) -> list[Part]:
+    """Adds every counter of a `progress` event to `values`; returns what they are, as `observation` does."""
+    parts: list[Part] = []
+    side, task = event["side"], event["task"]
     for row in event["flows"]:
-        labels = _labels("flow", row["flow"], "side", event["side"], "task", event["task"])
-        _numbers("flow_", row, labels, emit)
+        _numbers("flow_", ("flow", row["flow"], "side", side, "task", task), row, parts, values)
+    return parts
 
 
-def _machine(machine: Mapping[str, Any], emit: Emit) -> None:
+def columns(part: Part) -> tuple[tuple[str, ...], str]:
+    """The metrics of a part's numbers, and the labels that all of them have, as a JSON object in a string."""
+    prefix, labels, keys = part
+    return tuple(prefix + key for key in keys if key not in _ROW_KEYS), _labels(*labels)
+
+
+def _machine(machine: Mapping[str, Any], parts: list[Part], values: list[Any]) -> None:
     for row in machine["cpus"]:
-        _numbers("cpu_", row, _labels("cpu", row["cpu"]), emit)
-    _numbers("memory_", machine["memory"], _NO_LABELS, emit)
+        _numbers("cpu_", ("cpu", row["cpu"]), row, parts, values)
+    _numbers("memory_", _NO_LABELS, machine["memory"], parts, values)
     for resource, row in machine["pressure"].items():
-        _numbers("pressure_", row or {}, _labels("resource", resource), emit)
+        _numbers("pressure_", ("resource", resource), row, parts, values)
     for row in machine["softnet"]:
-        _numbers("softnet_", row, _labels("cpu", row["cpu"]), emit)
+        _numbers("softnet_", ("cpu", row["cpu"]), row, parts, values)
 
 
-def _numbers(prefix: str, row: Mapping[str, Any], labels: str, emit: Emit) -> None:
-    for key, value in row.items():
-        if value is not None and key not in _ROW_KEYS:
-            emit(prefix + key, labels, value)
+def _numbers(
+    prefix: str, labels: tuple[str | int, ...], row: Mapping[str, Any] | None, parts: list[Part], values: list[Any]
+) -> None:
+    if not row:
+        return
+    keys = tuple(row)
+    values += _reader(keys)(row)
+    parts.append((prefix, labels, keys))
+
+
+@lru_cache(maxsize=4096)
+def _reader(keys: tuple[str, ...]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
+    """Takes the numbers out of a record with these keys."""
+    numbers = [key for key in keys if key not in _ROW_KEYS]
+    if len(numbers) > 1:
+        return itemgetter(*numbers)
+    return lambda row: tuple(row[key] for key in numbers)
 
 
 @lru_cache(maxsize=65536)

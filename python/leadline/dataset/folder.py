@@ -1,7 +1,7 @@
 """A run's folder and its manifest: names, places, and an atomically written `run.json`. Knows no content of either.
 
 runs/20261121T195200Z-gateway-3f2a9c/
-  run.json journal.ndjson samples.parquet flows.parquet histograms.parquet results.parquet logs/ profiles/ report.html
+  run.json journal.ndjson findings.json *.parquet logs/ profiles/ report.html
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class RunFolder:
         if not path.exists():
             raise InputError(f"no run at {path}", hint="give the folder that `leadline run` printed")
         run = cls(folder)
-        if not run.manifest_path.exists() and not run.journal_path.exists():
+        if not any(path.exists() for path in (run.manifest_path, run.journal_path, run.findings_path)):
             hint = "a run folder holds run.json and journal.ndjson"
             raise InputError(f"{folder} is not a run folder", hint=hint)
         return run
@@ -82,6 +82,11 @@ class RunFolder:
     def journal_path(self) -> Path:
         """Where events are appended as they come."""
         return self.path / "journal.ndjson"
+
+    @property
+    def findings_path(self) -> Path:
+        """Where the analysis goes."""
+        return self.path / "findings.json"
 
     @property
     def logs_path(self) -> Path:

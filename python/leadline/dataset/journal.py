@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -123,12 +123,14 @@ class JournalReader:
 
     `torn` is the last line where it ends in the middle, as a kill or a power cut leaves it; `damaged` counts lines
     that hold no JSON object (garbage), or had to be freed from NUL bytes first. While it is iterated, it counts
-    what came before the entry at hand.
+    what came before the entry at hand. Each entry goes to the `takers` first: what is made of a journal beside its
+    figures needs no pass of its own.
     """
 
-    def __init__(self, path: Path, begin_byte: int = 0) -> None:
+    def __init__(self, path: Path, begin_byte: int = 0, takers: Sequence[Callable[[Entry], None]] = ()) -> None:
         self.path = path
         self._begin_byte = begin_byte
+        self._takers = tuple(takers)
         self.torn = False
         self.damaged = 0
         self._lines = 0
@@ -158,6 +160,8 @@ class JournalReader:
             elif (entry is None and content) or b"\0" in line:
                 self._count_damaged()
             if entry is not None:
+                for take in self._takers:
+                    take(entry)
                 yield entry
 
     def _skip_line(self, file: BinaryIO) -> None:

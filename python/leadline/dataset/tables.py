@@ -8,29 +8,21 @@ every language take it. What is not known is null or has no row. See `flatten` f
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import IO, Any, cast
+from typing import Any
 
 import polars as pl
 
-from leadline.dataset import atomic, flatten
+from leadline.dataset import flatten, parquet
 from leadline.dataset.clocks import HostClocks
 from leadline.dataset.folder import RunFolder
 from leadline.dataset.journal import Entry, read_journal, reads_strictly
+from leadline.dataset.parquet import ParquetFile
+from leadline.dataset.samples import SampleTable
 
-SAMPLES_SCHEMA: dict[str, Any] = {
-    "host": pl.String,
-    "trial": pl.String,
-    "t_ns": pl.Int64,
-    "metric": pl.String,
-    "labels": pl.String,
-    "value": pl.Float64,
-}
 FLOWS_SCHEMA: dict[str, Any] = {
     "host": pl.String,
     "trial": pl.String,
@@ -138,8 +130,6 @@ RESULTS_SCHEMA: dict[str, Any] = {
     "reasons": pl.String,
 }
 
-# Rows of a table that are held at a time, first as Python objects: about 100 MB at most, whatever the journal's size.
-_CHUNK_ROWS = 200_000
 _INSTANTS = ("due_ns", "start_ns", "end_ns")
 
 
@@ -151,16 +141,11 @@ def rebuild(run: RunFolder) -> int:
     Each file is written beside its place and renamed, so that a reader sees the old or the new one, whole.
     Raises `DatasetError` where the journal cannot be read or a table cannot be written.
     """
-    tables = _Tables(run.path)
-    with ExitStack() as stack:
-        for table in tables.all:
-            stack.callback(table.close)
+    with TableWriter(run.path) as tables:
         for entry in read_journal(run.journal_path):
             tables.take(entry)
-        for table in tables.all:
-            if table in tables.always or table.has_rows:
-                table.write()
-    return tables.malformed
+        tables.write()
+        return tables.malformed
 
 
 def write_results(run: RunFolder, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -176,72 +161,66 @@ def write_results(run: RunFolder, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 class _Table:
-    """Rows on their way into one parquet file. Full chunks wait in unnamed files, and stream from there."""
+    """Rows on their way into one parquet file."""
 
     def __init__(self, schema: dict[str, Any], path: Path) -> None:
         self._schema = schema
-        self._path = path
+        self._file = ParquetFile(path)
         self._rows: list[tuple[Any, ...]] = []
-        self._chunks: list[IO[bytes]] = []
-        self._files = ExitStack()
-
-    @property
-    def has_rows(self) -> bool:
-        """Whether anything was appended."""
-        return bool(self._rows or self._chunks)
+        self.has_rows = False
 
     def append(self, row: tuple[Any, ...]) -> None:
+        self.has_rows = True
         self._rows.append(row)
-        if len(self._rows) >= _CHUNK_ROWS:
-            self._set_aside()
+        if len(self._rows) >= parquet.CHUNK_ROWS:
+            self._file.add(self._frame())
 
     def write(self) -> None:
         """Make the file; the table is empty then."""
-        if not self._chunks:
-            content = _in_parquet(self._frame())
-            atomic.replace(self._path, lambda temporary: _write_bytes(temporary, content))
-            return
-        self._set_aside()
-        # By their descriptors, as they have no names: a process that is killed leaves none of them behind.
-        whole = pl.scan_parquet([f"/proc/self/fd/{chunk.fileno()}" for chunk in self._chunks], glob=False)
-        atomic.replace(self._path, lambda temporary: _stream(whole, temporary))
-        self.close()
+        self._file.write(self._frame())
 
     def close(self) -> None:
-        """Give up what is set aside."""
-        self._files.close()
-        self._chunks = []
-
-    def _set_aside(self) -> None:
-        if not self._rows:
-            return
-        try:
-            chunk = self._files.enter_context(_unnamed_file(self._path.parent))
-            self._chunks.append(chunk)
-            chunk.write(_in_parquet(self._frame()))
-            chunk.flush()
-        except OSError as error:
-            raise atomic.storage_error(self._path, error) from error
-        self._rows = []
+        """Give up what is not in the file yet."""
+        self._file.close()
 
     def _frame(self) -> pl.DataFrame:
-        return pl.DataFrame(self._rows, schema=self._schema, orient="row", strict=False)
+        rows, self._rows = self._rows, []
+        return pl.DataFrame(rows, schema=self._schema, orient="row", strict=False)
 
 
-class _Tables:
-    """Routes each entry to the table that it belongs to."""
+class TableWriter:
+    """Routes each entry to the table that it belongs to; `write` makes the files."""
 
     def __init__(self, folder: Path) -> None:
-        self.samples = _Table(SAMPLES_SCHEMA, folder / "samples.parquet")
-        self.flows = _Table(FLOWS_SCHEMA, folder / "flows.parquet")
-        self.histograms = _Table(HISTOGRAMS_SCHEMA, folder / "histograms.parquet")
-        self.clients = _Table(CLIENTS_SCHEMA, folder / "clients.parquet")
-        self.attempts = _Table(ATTEMPTS_SCHEMA, folder / "attempts.parquet")
-        self.always = (self.samples, self.flows, self.histograms)
-        self.all = (*self.always, self.clients, self.attempts)
+        self._samples = SampleTable(folder / "samples.parquet")
+        self._flows = _Table(FLOWS_SCHEMA, folder / "flows.parquet")
+        self._histograms = _Table(HISTOGRAMS_SCHEMA, folder / "histograms.parquet")
+        self._clients = _Table(CLIENTS_SCHEMA, folder / "clients.parquet")
+        self._attempts = _Table(ATTEMPTS_SCHEMA, folder / "attempts.parquet")
         self._clocks = HostClocks()
         self._trial: str | None = None
         self.malformed = 0
+        """Events that lack what their type promises: they have no rows."""
+
+    def __enter__(self) -> TableWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for table in (self._samples, self._flows, self._histograms, self._clients, self._attempts):
+            table.close()
+
+    def write(self) -> None:
+        """Make every file, each beside its place and renamed; of clients and attempts only where there are any.
+
+        Raises:
+            DatasetError: one cannot be written.
+        """
+        self._samples.write()
+        self._flows.write()
+        self._histograms.write()
+        for table in (self._clients, self._attempts):
+            if table.has_rows:
+                table.write()
 
     def take(self, entry: Entry) -> None:
         """An entry that lacks what its type promises is counted and left out."""
@@ -272,11 +251,9 @@ class _Tables:
         if kind == "finished":
             self._outcome(host, trial, event["task"], event["outcome"], offset_ns)
             return
-        rows: list[tuple[str, str, float]] = []
-        reader = flatten.observation if kind == "observation" else flatten.progress
-        reader(event, lambda *row: rows.append(row))
-        for metric, labels, value in rows:
-            self.samples.append((host, trial, t_ns, metric, labels, float(value)))
+        values: list[Any] = []
+        parts = flatten.observation(event, values) if kind == "observation" else flatten.progress(event, values)
+        self._samples.append(host, trial, t_ns, parts, values)
         for report in event.get("histograms", ()):
             self._histogram(host, trial, event["task"], report, t_ns)
 
@@ -284,75 +261,24 @@ class _Tables:
         for flow in outcome["flows"]:
             instants = {name: flow[name] - offset_ns for name in _INSTANTS if flow.get(name) is not None}
             row = {**flow, **instants, "host": host, "trial": trial, "task": task}
-            self.flows.append(tuple(row.get(name) for name in FLOWS_SCHEMA))
+            self._flows.append(tuple(row.get(name) for name in FLOWS_SCHEMA))
         for report in outcome["histograms"]:
             self._histogram(host, trial, task, report, None)
         for client in (outcome.get("tunnel") or {}).get("clients") or ():
             due_ns, first_due_ns = client["due_ns"] - offset_ns, client["first_due_ns"] - offset_ns
             due = {"due_ns": due_ns, "first_due_ns": first_due_ns}
             row = {**client, **due, "host": host, "trial": trial, "task": task}
-            self.clients.append(tuple(_plain(row.get(name)) for name in CLIENTS_SCHEMA))
+            self._clients.append(tuple(_plain(row.get(name)) for name in CLIENTS_SCHEMA))
         for attempt in (outcome.get("tunnel") or {}).get("attempts") or ():
             row = {**attempt, "due_ns": attempt["due_ns"] - offset_ns, "host": host, "trial": trial, "task": task}
-            self.attempts.append(tuple(_plain(row.get(name)) for name in ATTEMPTS_SCHEMA))
+            self._attempts.append(tuple(_plain(row.get(name)) for name in ATTEMPTS_SCHEMA))
 
     def _histogram(
         self, host: str, trial: str | None, task: str, report: dict[str, Any], interval_end_ns: int | None
     ) -> None:
-        self.histograms.append(
+        self._histograms.append(
             (host, trial, task, report["metric"], interval_end_ns, report["count"], report["hdr_v2"])
         )
-
-
-def _unnamed_file(folder: Path) -> IO[bytes]:
-    """A file that is gone when it is closed, or with the process."""
-    return TemporaryFile(dir=folder)
-
-
-def _in_parquet(frame: pl.DataFrame) -> memoryview:
-    """Through memory: polars words a full disk as a damaged file, the system call as what it is."""
-    content = io.BytesIO()
-    frame.write_parquet(content, compression="zstd")
-    return content.getbuffer()
-
-
-def _stream(rows: pl.LazyFrame, path: Path) -> None:
-    """Chunk by chunk into one file, in their order."""
-    with path.open("wb") as file:
-        sink = _Sink(file)
-        try:
-            target = cast(IO[bytes], sink)
-            rows.sink_parquet(target, compression="zstd", row_group_size=_CHUNK_ROWS, maintain_order=True)
-        except pl.exceptions.PolarsError:
-            if sink.error is not None:
-                raise sink.error from None
-            raise
-
-
-class _Sink(io.RawIOBase):
-    """Keeps the system's own error of a write that fails."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        super().__init__()
-        self._file = file
-        self.error: OSError | None = None
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any, /) -> int:
-        try:
-            return self._write_out(data)
-        except OSError as error:
-            self.error = error
-            raise
-
-    def _write_out(self, data: Any) -> int:
-        return self._file.write(data)
-
-
-def _write_bytes(path: Path, content: memoryview) -> None:
-    path.write_bytes(content)
 
 
 def _plain(value: Any) -> Any:

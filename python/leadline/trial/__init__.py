@@ -4,7 +4,7 @@
 bars, journals and JSON subscribe to them.
 
 What belongs to a whole run is imported when it is first asked for: a single measurement needs no lab, no gateways and
-no tables, and starts in a fraction of the time.
+no tables, and starts in a fraction of the time. `conclude` and `read_findings` need no lab and no gateways either.
 """
 
 from importlib import import_module
@@ -31,7 +31,8 @@ from leadline.trial.single import Single, measure
 from leadline.trial.watch import TargetWatch
 
 if TYPE_CHECKING:
-    from leadline.trial.campaign import Campaign, RunOutcome, conclude
+    from leadline.trial.campaign import Campaign
+    from leadline.trial.conclusion import RunOutcome, conclude, read_findings
 
 __all__ = [
     "Campaign",
@@ -55,10 +56,13 @@ __all__ = [
     "Waiting",
     "conclude",
     "measure",
+    "read_findings",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("Campaign", "RunOutcome", "conclude"):
+    if name == "Campaign":
         return getattr(import_module("leadline.trial.campaign"), name)
+    if name in ("RunOutcome", "conclude", "read_findings"):
+        return getattr(import_module("leadline.trial.conclusion"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,28 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from leadline import __version__
-from leadline.analysis import analyse, result_rows
-from leadline.analysis.model import RunAnalysis, TestResult
-from leadline.dataset import Journal, RunFolder, read_journal, rebuild, write_results
-from leadline.dataset.atomic import replace
+from leadline.analysis import analyse
+from leadline.analysis.model import TestResult
+from leadline.dataset import Journal, RunFolder, read_journal
 from leadline.errors import DatasetError
 from leadline.plan import Case, Plan, expected_seconds, schedule
-from leadline.report import render_html
 from leadline.trial.event_log import EventLog
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.notifications import Observer, RunBegan, RunEnded, TrialMeasured
-from leadline.trial.profile import draw_profiles
 from leadline.trial.trial_runner import RunContext, run_trial
 from leadline.trial.unforeseen import unforeseen
-
-
-@dataclass(frozen=True, slots=True)
-class RunOutcome:
-    """What is left of a run: its folder, its findings, and what could not be written."""
-
-    folder: RunFolder
-    analysis: RunAnalysis
-    problems: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,43 +117,3 @@ def _case_record(case: Case) -> dict[str, Any]:
         "link": case.link.model_dump() if case.link else None,
         "tests": [test.model_dump() for test in case.tests],
     }
-
-
-def conclude(folder: RunFolder) -> RunOutcome:
-    """Findings of a run, finished or not, from its journal; the tables and the report are written beside it.
-
-    A disk that is full, or a defect, keeps them from being written, not from being found: that is among the problems.
-    """
-    analysis = analyse(folder.read_manifest(), read_journal(folder.journal_path))
-    problems = []
-    without_rows: list[int] = []
-    drawn: dict[str, list[tuple[str, str]]] = {}
-    writers: tuple[Callable[[RunFolder], object], ...] = (
-        lambda run: _complete_manifest(run, analysis),
-        lambda run: without_rows.append(rebuild(run)),
-        lambda run: write_results(run, result_rows(analysis)),
-        lambda run: drawn.update(draw_profiles(run)),
-        lambda run: _report(run, analysis, drawn),
-    )
-    for write in writers:
-        try:
-            write(folder)
-        except DatasetError as error:
-            problems.append(str(error))
-        except Exception as error:
-            problems.append(str(unforeseen(error, folder.logs_path / "report-traceback.log")))
-    if sum(without_rows) > analysis.journal.malformed:
-        problems.append(f"{sum(without_rows)} events of the journal have no rows: they lack what their type promises")
-    return RunOutcome(folder, analysis, tuple(dict.fromkeys(problems)))
-
-
-def _complete_manifest(folder: RunFolder, analysis: RunAnalysis) -> None:
-    """Adds the hosts' fingerprints, which only the agents could tell."""
-    manifest = folder.read_manifest()
-    if manifest and analysis.hosts and manifest.get("hosts") != analysis.hosts:
-        folder.write_manifest({**manifest, "hosts": analysis.hosts})
-
-
-def _report(folder: RunFolder, analysis: RunAnalysis, drawn: Mapping[str, Sequence[tuple[str, str]]]) -> None:
-    page = render_html(analysis, drawn)
-    replace(folder.report_path, lambda path: path.write_text(page, encoding="utf-8"))

@@ -13,7 +13,7 @@ import pytest
 from leadline.dataset import RunFolder
 from leadline.errors import AgentLost, DatasetError
 from leadline.plan import load_plan
-from leadline.trial import Campaign, Interrupt, campaign, conclude, environment
+from leadline.trial import Campaign, Interrupt, conclude, conclusion, environment
 from leadline.trial.notifications import Notification, TrialEnded
 from leadline.trial.unforeseen import unforeseen
 
@@ -137,7 +137,7 @@ def test_a_page_that_cannot_be_drawn_keeps_the_tables(run: Any, monkeypatch: pyt
     def broken(*_: object) -> str:
         raise KeyError("chart")
 
-    monkeypatch.setattr(campaign, "render_html", broken)
+    monkeypatch.setattr(conclusion, "render_html", broken)
     outcome = conclude(folder)
     assert "KeyError: 'chart'" in outcome.problems[0]
     assert (folder.path / "results.parquet").exists()

@@ -1,0 +1,77 @@
+"""`leadline.findings/1`: a run's analysis as one JSON document, and back again without loss.
+
+Text, HTML and JSON are drawn from what `decode_findings` gives, so that a run's pages need its journal no longer. A
+value that is not known is null. A document of another version is refused: its figures may mean something else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+import pydantic_core
+from pydantic import TypeAdapter, ValidationError
+
+from leadline.analysis.model import RunAnalysis
+from leadline.errors import DatasetError
+
+FINDINGS_SCHEMA: Literal["leadline.findings/1"] = "leadline.findings/1"
+"""The document's name and version."""
+
+
+@dataclass(frozen=True, slots=True)
+class FindingsDocument:
+    """The findings of one run, and what they were made from."""
+
+    schema: Literal["leadline.findings/1"]
+    """Name and version of this document."""
+    analysed_by: str
+    """The version of Leadline that analysed the run."""
+    journal_bytes: int | None
+    """Length of the journal that was analysed, bytes; null where it is not known."""
+    run: RunAnalysis
+    """The analysis: everything that a table or a page shows."""
+
+
+def encode_findings(run: RunAnalysis, analysed_by: str, journal_bytes: int | None) -> bytes:
+    """The document as UTF-8 JSON on one line; NaN and infinity, which JSON lacks, become null."""
+    document = FindingsDocument(FINDINGS_SCHEMA, analysed_by, journal_bytes, run)
+    return pydantic_core.to_json(document, inf_nan_mode="null") + b"\n"
+
+
+def decode_findings(content: bytes, name: str) -> FindingsDocument:
+    """The document in `content`; `name` is what errors call it.
+
+    Raises:
+        DatasetError: it is of another version, or no such document.
+    """
+    try:
+        return _adapter().validate_json(content)
+    except ValidationError as error:
+        raise _refusal(content, name, error) from None
+
+
+def findings_json_schema() -> dict[str, Any]:
+    """The document's JSON Schema."""
+    return _adapter().json_schema(mode="validation")
+
+
+@cache
+def _adapter() -> TypeAdapter[FindingsDocument]:
+    return TypeAdapter(FindingsDocument)
+
+
+def _refusal(content: bytes, name: str, error: ValidationError) -> DatasetError:
+    hint = "`leadline report RUN` makes it again where the run's journal is"
+    try:
+        document = pydantic_core.from_json(content)
+    except ValueError:
+        return DatasetError(f"{name} holds no JSON", hint=hint)
+    schema = document.get("schema") if isinstance(document, dict) else None
+    if schema != FINDINGS_SCHEMA:
+        said = f"of schema {schema!r}" if isinstance(schema, str) else "no findings"
+        return DatasetError(f"{name} is {said}; this version reads {FINDINGS_SCHEMA}", hint=hint)
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return DatasetError(f"{name} is damaged at {where}: {first['msg']}", hint=hint)

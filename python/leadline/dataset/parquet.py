@@ -1,0 +1,127 @@
+"""One parquet file of any length, written chunk by chunk. Holds a few chunks in memory at most, whatever the length.
+
+Full chunks go into unnamed files while the caller makes the next one, and from there into the file, which appears whole
+or not at all.
+"""
+
+from __future__ import annotations
+
+import io
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any, cast
+
+import polars as pl
+
+from leadline.dataset import atomic
+
+CHUNK_ROWS = 200_000
+"""Rows of a table that are held at a time: some 20 MB as columns, some 100 MB as Python objects."""
+
+
+class ParquetFile:
+    """Frames on their way into one parquet file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._chunks: list[IO[bytes]] = []
+        self._files = ExitStack()
+        self._writer: ThreadPoolExecutor | None = None
+        self._under_way: Future[None] | None = None
+
+    def add(self, frame: pl.DataFrame) -> None:
+        """Set a chunk aside in the background. Raises `DatasetError`, also for the chunk before."""
+        if self._writer is None:
+            self._writer = self._files.enter_context(ThreadPoolExecutor(1, "parquet"))
+        self._settle()
+        self._under_way = self._writer.submit(self._set_aside, frame)
+
+    def write(self, last: pl.DataFrame) -> None:
+        """Make the file of all chunks and the last rows; nothing is held then. Raises `DatasetError`."""
+        if self._writer is None:
+            content = _in_parquet(last)
+            atomic.replace(self._path, lambda temporary: _write_bytes(temporary, content))
+            return
+        self.add(last)
+        self._settle()
+        # By their descriptors, as they have no names: a process that is killed leaves none of them behind.
+        whole = pl.scan_parquet([f"/proc/self/fd/{chunk.fileno()}" for chunk in self._chunks], glob=False)
+        atomic.replace(self._path, lambda temporary: _stream(whole, temporary))
+        self.close()
+
+    def close(self) -> None:
+        """Give up what is set aside."""
+        if self._under_way is not None:
+            wait((self._under_way,))
+        self._files.close()
+        self._chunks = []
+        self._writer = self._under_way = None
+
+    def _settle(self) -> None:
+        """Wait for the chunk before, so that no more than two are held."""
+        if self._under_way is not None:
+            self._under_way.result()
+            self._under_way = None
+
+    def _set_aside(self, frame: pl.DataFrame) -> None:
+        try:
+            chunk = _unnamed_file(self._path.parent)
+            self._chunks.append(chunk)
+            self._files.push(chunk)
+            chunk.write(_in_parquet(frame))
+            chunk.flush()
+        except OSError as error:
+            raise atomic.storage_error(self._path, error) from error
+
+
+def _unnamed_file(folder: Path) -> IO[bytes]:
+    """A file that is gone when it is closed, or with the process."""
+    return TemporaryFile(dir=folder)
+
+
+def _in_parquet(frame: pl.DataFrame) -> memoryview:
+    """Through memory: polars words a full disk as a damaged file, the system call as what it is."""
+    content = io.BytesIO()
+    frame.write_parquet(content, compression="zstd")
+    return content.getbuffer()
+
+
+def _stream(rows: pl.LazyFrame, path: Path) -> None:
+    """Chunk by chunk into one file, in their order."""
+    with path.open("wb") as file:
+        sink = _Sink(file)
+        try:
+            target = cast(IO[bytes], sink)
+            rows.sink_parquet(target, compression="zstd", row_group_size=CHUNK_ROWS, maintain_order=True)
+        except pl.exceptions.PolarsError:
+            if sink.error is not None:
+                raise sink.error from None
+            raise
+
+
+class _Sink(io.RawIOBase):
+    """Keeps the system's own error of a write that fails."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        super().__init__()
+        self._file = file
+        self.error: OSError | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return self._write_out(data)
+        except OSError as error:
+            self.error = error
+            raise
+
+    def _write_out(self, data: Any) -> int:
+        return self._file.write(data)
+
+
+def _write_bytes(path: Path, content: memoryview) -> None:
+    path.write_bytes(content)

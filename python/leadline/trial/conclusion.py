@@ -1,0 +1,152 @@
+"""From a run's journal to everything else in its folder, in one pass: findings.json, tables, flame graphs, page.
+
+A finished run, a killed one and a re-made report go through `conclude`. It needs no lab and no system under test; where
+only findings.json is left of a run, it draws the page from that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from leadline import __version__
+from leadline.analysis import analyse, result_rows
+from leadline.analysis.findings_json import FindingsDocument, decode_findings, encode_findings
+from leadline.analysis.model import RunAnalysis
+from leadline.dataset import Entry, JournalReader, RunFolder, TableWriter, read_journal, write_results
+from leadline.dataset.atomic import replace
+from leadline.errors import DatasetError
+from leadline.report import render_html
+from leadline.trial.flame_graphs import draw_flame_graph, drawn_flame_graphs
+from leadline.trial.unforeseen import unforeseen
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """What is left of a run: its folder, its findings, and what could not be written."""
+
+    folder: RunFolder
+    analysis: RunAnalysis
+    problems: tuple[str, ...]
+
+
+def conclude(folder: RunFolder) -> RunOutcome:
+    """Findings of a run, finished or not, from its journal; the tables and the report are written beside it.
+
+    A disk that is full, or a defect, keeps them from being written, not from being found: that is among the problems.
+
+    Raises:
+        DatasetError: the journal cannot be read, or is gone and findings.json is none of this version.
+    """
+    attempts = _Attempts(folder)
+    if folder.journal_path.exists() or not folder.findings_path.exists():
+        analysis = _analyse(folder, attempts)
+    else:
+        analysis = _read_document(folder).run
+    attempts.run(lambda: write_results(folder, result_rows(analysis)))
+    attempts.run(lambda: _write_report(folder, analysis))
+    return RunOutcome(folder, analysis, tuple(dict.fromkeys(attempts.problems)))
+
+
+def read_findings(folder: RunFolder) -> RunAnalysis:
+    """A run's findings: from findings.json where this version wrote it of the journal as it is, else from the journal.
+
+    Raises:
+        DatasetError: the journal cannot be read, or is gone and findings.json is none of this version.
+    """
+    if not folder.journal_path.exists() and folder.findings_path.exists():
+        return _read_document(folder).run
+    with suppress(DatasetError):
+        document = _read_document(folder)
+        if (document.analysed_by, document.journal_bytes) == (__version__, _journal_bytes(folder)):
+            return document.run
+    return analyse(folder.read_manifest(), read_journal(folder.journal_path))
+
+
+class _Attempts:
+    """Runs what may fail without harm to the rest, and keeps what the failures say."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._log = folder.logs_path / "report-traceback.log"
+        self.problems: list[str] = []
+
+    def run(self, work: Callable[[], T]) -> T | None:
+        """The work's result; None where it failed."""
+        try:
+            return work()
+        except DatasetError as error:
+            self.problems.append(str(error))
+        except Exception as error:
+            self.problems.append(str(unforeseen(error, self._log)))
+        return None
+
+
+class _Taker:
+    """Takes entries of the journal until taking one fails."""
+
+    def __init__(self, take: Callable[[Entry], None], attempts: _Attempts) -> None:
+        self._take = take
+        self._attempts = attempts
+        self.is_failed = False
+
+    def __call__(self, entry: Entry) -> None:
+        if not self.is_failed:
+            before = len(self._attempts.problems)
+            self._attempts.run(lambda: self._take(entry))
+            self.is_failed = len(self._attempts.problems) > before
+
+
+def _analyse(folder: RunFolder, attempts: _Attempts) -> RunAnalysis:
+    """The analysis, and on the same pass over the journal the tables and the flame graphs."""
+    journal_bytes = _journal_bytes(folder)
+    with TableWriter(folder.path) as tables:
+        into_tables = _Taker(tables.take, attempts)
+        into_pictures = _Taker(partial(draw_flame_graph, folder), attempts)
+        reader = JournalReader(folder.journal_path, takers=(into_tables, into_pictures))
+        analysis = analyse(folder.read_manifest(), reader)
+        attempts.run(lambda: _complete_manifest(folder, analysis))
+        if not into_tables.is_failed:
+            attempts.run(tables.write)
+        if tables.malformed > analysis.journal.malformed:
+            said = f"{tables.malformed} events of the journal have no rows: they lack what their type promises"
+            attempts.problems.append(said)
+    attempts.run(lambda: _write_findings(folder, analysis, journal_bytes))
+    return analysis
+
+
+def _complete_manifest(folder: RunFolder, analysis: RunAnalysis) -> None:
+    """Adds the hosts' fingerprints, which only the agents could tell."""
+    manifest = folder.read_manifest()
+    if manifest and analysis.hosts and manifest.get("hosts") != analysis.hosts:
+        folder.write_manifest({**manifest, "hosts": analysis.hosts})
+
+
+def _write_findings(folder: RunFolder, analysis: RunAnalysis, journal_bytes: int | None) -> None:
+    content = encode_findings(analysis, __version__, journal_bytes)
+    replace(folder.findings_path, partial(Path.write_bytes, data=content))
+
+
+def _read_document(folder: RunFolder) -> FindingsDocument:
+    try:
+        content = folder.findings_path.read_bytes()
+    except OSError as error:
+        raise DatasetError(f"cannot read {folder.findings_path}: {error.strerror or error}") from error
+    return decode_findings(content, str(folder.findings_path))
+
+
+def _journal_bytes(folder: RunFolder) -> int | None:
+    try:
+        return folder.journal_path.stat().st_size
+    except OSError:
+        return None
+
+
+def _write_report(folder: RunFolder, analysis: RunAnalysis) -> None:
+    page = render_html(analysis, drawn_flame_graphs(folder, analysis))
+    replace(folder.report_path, lambda path: path.write_text(page, encoding="utf-8"))

@@ -1,0 +1,153 @@
+"""From a journal to findings.json and from there to tables and pages, also where the journal is gone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leadline.analysis import analyse
+from leadline.analysis.findings_json import FINDINGS_SCHEMA, decode_findings, encode_findings
+from leadline.cli import report, results
+from leadline.dataset import Journal, JournalReader, RunFolder, read_journal
+from leadline.errors import DatasetError
+from leadline.trial import conclude, conclusion, read_findings
+
+sys.path[:0] = [str(Path(__file__).parents[1] / folder) for folder in ("analysis", "report")]
+
+from made_journals import EPOCH_NS, MadeRun, S  # noqa: E402
+from sample_runs import gateway_run  # noqa: E402
+
+TABLES = ("samples.parquet", "flows.parquet", "histograms.parquet", "results.parquet")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    """A run of two trials that was not concluded."""
+    made = MadeRun()
+    made.begin()
+    for number, rate in enumerate((1.0e6, 1.02e6), start=1):
+        made.begin_trial(f"c01/{number}", clients=1)
+        made.test(f"c01/{number}", rate, begin_ns=EPOCH_NS + number * 60 * S)
+        made.end_trial(f"c01/{number}")
+    made.end()
+    run = RunFolder.create(tmp_path, "made")
+    run.write_manifest({"name": "made", "run_id": run.run_id})
+    with Journal(run.journal_path) as journal:
+        for entry in made.entries:
+            journal.append(entry)
+    return run
+
+
+def test_an_analysis_survives_the_way_through_its_document(folder: RunFolder) -> None:
+    for run in (gateway_run(), conclude(folder).analysis):
+        document = decode_findings(encode_findings(run, "0.1.0", 7), "findings.json")
+        assert document.run == run
+        assert (document.schema, document.analysed_by, document.journal_bytes) == (FINDINGS_SCHEMA, "0.1.0", 7)
+
+
+def test_a_concluded_run_has_its_findings_and_what_is_unknown_is_null(folder: RunFolder) -> None:
+    outcome = conclude(folder)
+    document = json.loads(folder.findings_path.read_bytes())
+    assert document["schema"] == "leadline.findings/1"
+    assert document["journal_bytes"] == folder.journal_path.stat().st_size
+    metrics = document["run"]["trials"][0]["tests"][0]["metrics"]
+    assert metrics["throughput_bps"]["value"] == pytest.approx(8e6, rel=1e-6)
+    assert metrics["throughput_bps"]["low"] is None
+    assert read_findings(folder) == outcome.analysis
+
+
+def test_a_page_is_drawn_again_without_the_journal(folder: RunFolder, capfd: pytest.CaptureFixture[str]) -> None:
+    conclude(folder)
+    (folder.path / "profiles").mkdir()
+    (folder.path / "profiles" / "c01-1-tcp-up-gateway.svg").write_text("<svg/>")
+    assert report.command([folder.path]) == 0
+    terminal, page = capfd.readouterr().out, folder.report_path.read_text()
+    assert results.command([folder.path], as_csv=True) == 0
+    rows = capfd.readouterr().out
+    tables = [(folder.path / name).read_bytes() for name in TABLES]
+    for gone in (folder.journal_path, folder.manifest_path, folder.report_path):
+        gone.unlink()
+    assert report.command([folder.path]) == 0
+    assert capfd.readouterr().out == terminal
+    assert folder.report_path.read_text() == page
+    assert results.command([folder.path], as_csv=True) == 0
+    assert capfd.readouterr().out == rows
+    assert [(folder.path / name).read_bytes() for name in TABLES] == tables
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b'{"schema": "leadline.findings/2", "run": {}}', "is of schema 'leadline.findings/2'; this version reads"),
+        (b'{"schema": "leadline.findings/1", "analysed_by": "0.1.0", "journal_bytes": 1, "run": {}}', "damaged at run"),
+        (b"[]", "is no findings; this version reads leadline.findings/1"),
+        (b'{"schema": "lead', "holds no JSON"),
+    ],
+)
+def test_findings_of_another_version_are_refused_in_one_line(folder: RunFolder, content: bytes, said: str) -> None:
+    folder.findings_path.write_bytes(content)
+    assert read_findings(folder) == conclude(folder).analysis, "made again where the journal is"
+    folder.findings_path.write_bytes(content)
+    folder.journal_path.unlink()
+    for read in (read_findings, conclude):
+        with pytest.raises(DatasetError) as caught:
+            read(folder)
+        assert said in str(caught.value)
+        assert str(folder.findings_path) in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_findings_are_of_the_journal_as_it_is(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    conclude(folder)
+    monkeypatch.setattr(conclusion, "analyse", lambda *_: pytest.fail("the findings are there"))
+    assert read_findings(folder).status == "done"
+    monkeypatch.undo()
+    with Journal(folder.journal_path) as journal:
+        journal.append({"record": "run-end", "at_ns": 1, "status": "interrupted"})
+    assert read_findings(folder).status == "interrupted"
+
+
+def test_a_journal_is_read_once(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    passes = []
+    iterate = JournalReader.__iter__
+
+    def counted(reader: JournalReader) -> Iterator[Any]:
+        passes.append(reader.path)
+        return iterate(reader)
+
+    monkeypatch.setattr(JournalReader, "__iter__", counted)
+    assert conclude(folder).problems == ()
+    assert passes == [folder.journal_path]
+
+
+def test_tables_that_fail_leave_the_findings_and_the_page(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise DatasetError("no space left on the device")
+
+    monkeypatch.setattr("leadline.dataset.tables.TableWriter.take", full)
+    outcome = conclude(folder)
+    assert outcome.problems == ("no space left on the device",)
+    assert outcome.analysis == analyse(folder.read_manifest(), read_journal(folder.journal_path))
+    assert folder.findings_path.exists() and folder.report_path.exists()
+    assert not (folder.path / "samples.parquet").exists()
+
+
+def test_a_report_imports_neither_lab_nor_systems_under_test(folder: RunFolder) -> None:
+    program = f"""
+import sys
+from leadline.cli import app
+sys.argv = ["leadline", "report", {str(folder.path)!r}]
+status = app._status()
+roots = ("leadline.lab", "leadline.sut", "leadline.trial.campaign", "pyroute2", "cryptography")
+found = [name for name in sys.modules if name.startswith(roots)]
+print(status, found, file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1] == "0 []"
+    assert folder.findings_path.exists()
