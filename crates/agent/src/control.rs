@@ -20,7 +20,7 @@ use crate::watch::{self, Processes, Watch};
 use crate::{facts, process as process_task, profile, serve};
 
 /// Obey until `shutdown` or the end of stdin.
-pub fn obey(cgroup: Option<&Path>) -> io::Result<()> {
+pub fn run(cgroup: Option<&Path>) -> io::Result<()> {
     process::die_with_parent()?;
     process::adopt_orphans()?;
     process::ignore_interrupts();
@@ -126,7 +126,7 @@ impl Agent {
         let processes = Arc::clone(&self.processes);
         let over = Arc::new(AtomicBool::new(false));
         let raise = Arc::clone(&over);
-        let life = move || {
+        let body = move || {
             let run = AssertUnwindSafe(|| run_task(workload, &task, &processes));
             let ran =
                 catch_unwind(run).unwrap_or_else(|_| Err(system_error("this task", &io::Error::other("a defect"))));
@@ -139,7 +139,7 @@ impl Agent {
                 task.events.send(&event);
             }
         };
-        match thread::Builder::new().spawn(life) {
+        match thread::Builder::new().spawn(body) {
             Ok(thread) => drop(self.tasks.insert(key, Running { signal, over, thread })),
             Err(error) => self.refuse(Some(key.0), Some(key.1), system_error("starting a thread", &error)),
         }
@@ -199,7 +199,7 @@ fn run_task(workload: Workload, task: &Task, processes: &Processes) -> Result<Op
         Workload::Profile(spec) => profile::run(&spec, task, processes).map(Some),
         Workload::Serve(spec) => {
             let server = serve::start(&spec, &task.signal)?;
-            say_prepared(task, server.port, server.http_port, server.https_port);
+            send_prepared(task, server.port, server.http_port, server.https_port);
             // A server has no start: it answers from now on until it is stopped.
             task.signal.wait_for_stop();
             server.join();
@@ -207,11 +207,11 @@ fn run_task(workload: Workload, task: &Task, processes: &Processes) -> Result<Op
         }
         load => {
             let ready = load::prepare(load, task)?;
-            say_prepared(task, None, None, None);
+            send_prepared(task, None, None, None);
             let Some(at_ns) = task.signal.wait_for_start() else {
                 return Err(input_error("stopped", "stopped before it began"));
             };
-            say_started(at_ns, task);
+            send_started(at_ns, task);
             let outcome = ready.run(at_ns, task)?;
             let (trial, name) = (task.trial.clone(), task.name.clone());
             Ok(Some(Event::Finished { trial, task: name, t_ns: monotonic_ns(), outcome }))
@@ -219,7 +219,7 @@ fn run_task(workload: Workload, task: &Task, processes: &Processes) -> Result<Op
     }
 }
 
-fn say_prepared(task: &Task, port: Option<u16>, http_port: Option<u16>, https_port: Option<u16>) {
+fn send_prepared(task: &Task, port: Option<u16>, http_port: Option<u16>, https_port: Option<u16>) {
     let (trial, name) = (task.trial.clone(), task.name.clone());
     task.events.send(&Event::Prepared {
         trial,
@@ -233,7 +233,7 @@ fn say_prepared(task: &Task, port: Option<u16>, http_port: Option<u16>, https_po
 }
 
 /// Said a moment before the start, so that the line itself disturbs nothing after it; `t_ns` is when the load begins.
-fn say_started(at_ns: u64, task: &Task) {
+fn send_started(at_ns: u64, task: &Task) {
     let (trial, name) = (task.trial.clone(), task.name.clone());
     task.events.send(&Event::Started { trial, task: name, due_ns: at_ns, t_ns: at_ns.max(monotonic_ns()) });
 }

@@ -84,7 +84,7 @@ fn main() -> ExitCode {
             print!("{text}");
             ExitCode::SUCCESS
         }
-        Mode::Obey { cgroup } => match control::obey(cgroup.as_deref()) {
+        Mode::Obey { cgroup } => match control::run(cgroup.as_deref()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error.to_string(), 1),
         },

@@ -18,11 +18,11 @@ use crate::watch::Processes;
 
 /// The longest line that is looked at as a whole, bytes; the rest of a longer one is the next line.
 const LINE_BYTES: u64 = 4096;
-const TURN: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How long a pipe of an ended process is read on.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const PIPE_DRAIN_TIME: Duration = Duration::from_secs(1);
 
-/// Start the process and stay with it until it has ended: tells `prepared` and `output`, returns `exited`. The child is bound to
+/// Start the process and wait for its end: sends `prepared` and `output`, returns `exited`. The child is bound to
 /// the calling thread, which therefore does not return before the child has ended.
 pub fn run(spec: &ProcessSpec, task: &Task, processes: &Processes) -> Result<Event, ErrorReport> {
     // The log first: a process that runs without its log would have to be killed again.
@@ -43,10 +43,10 @@ pub fn run(spec: &ProcessSpec, task: &Task, processes: &Processes) -> Result<Eve
         https_port: None,
     });
     let ends = read_output(spec, &mut child, logs, task);
-    let result = stay(spec, &mut child, task);
+    let result = wait_for_exit(spec, &mut child, task);
     lock(processes).retain(|(_, other)| *other != pid);
     // The group has been killed and the pipes end with it; a helper in a session of its own may hold them for ever.
-    let _ = ends.recv_timeout(LAST_WORDS);
+    let _ = ends.recv_timeout(PIPE_DRAIN_TIME);
     let (status, expected) = result.map_err(|error| system_error(&format!("waiting for {}", spec.name), &error))?;
     Ok(Event::Exited {
         trial: task.trial.clone(),
@@ -71,17 +71,17 @@ fn spawn(spec: &ProcessSpec) -> Result<Child, ErrorReport> {
 }
 
 /// Wait for the end, or bring it about when the task is stopped.
-fn stay(spec: &ProcessSpec, child: &mut Child, task: &Task) -> io::Result<(ExitStatus, bool)> {
+fn wait_for_exit(spec: &ProcessSpec, child: &mut Child, task: &Task) -> io::Result<(ExitStatus, bool)> {
     let pid = child.id();
-    let (tell, ended) = mpsc::channel();
+    let (exited, ended) = mpsc::channel();
     // One thread blocks in wait(2) on the child's pid, without reaping it, while this one watches the signal.
     thread::Builder::new().spawn(move || {
         await_exit(pid);
-        let _ = tell.send(());
+        let _ = exited.send(());
     })?;
     let mut stopping: Option<Instant> = None;
     let mut killed = false;
-    while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(TURN) {
+    while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(POLL_INTERVAL) {
         let grace = if task.signal.abandoned() { Duration::ZERO } else { Duration::from_millis(spec.grace_ms.into()) };
         match stopping {
             None if task.signal.stopped() => {

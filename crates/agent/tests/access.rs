@@ -65,16 +65,16 @@ impl Control {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut control = Self { stream, decoder: FrameDecoder::default() };
         control.stream.write_all(MAGIC).unwrap();
-        control.say(&FromClient::Open { open, nonce });
+        control.send(&FromClient::Open { open, nonce });
         control
     }
 
-    fn say(&mut self, message: &FromClient) {
+    fn send(&mut self, message: &FromClient) {
         self.stream.write_all(&encode_frame(message).unwrap()).unwrap();
     }
 
     /// The next message; `None` when the server has hung up.
-    fn hear(&mut self) -> Option<FromServer> {
+    fn receive(&mut self) -> Option<FromServer> {
         let mut piece = [0; 4096];
         loop {
             if let Some(message) = self.decoder.next_message().unwrap() {
@@ -89,7 +89,7 @@ impl Control {
     }
 
     fn token(&mut self) -> u64 {
-        match self.hear() {
+        match self.receive() {
             Some(FromServer::Accepted { token, .. }) => token,
             other => panic!("{other:?}"),
         }
@@ -97,9 +97,9 @@ impl Control {
 
     /// By which name it is refused, after which nothing comes.
     fn refusal(&mut self) -> String {
-        match self.hear() {
+        match self.receive() {
             Some(FromServer::Refused(refusal)) => {
-                assert!(self.hear().is_none(), "nothing but the refusal");
+                assert!(self.receive().is_none(), "nothing but the refusal");
                 refusal.code
             }
             other => panic!("{other:?}"),
@@ -159,7 +159,7 @@ fn a_hello_from_another_address_than_the_sessions_is_not_answered() {
     other.hello(challenge.sequence);
     own.hello(challenge.sequence);
     assert_eq!(own.answer().1.kind, HeaderKind::HelloAck);
-    assert_eq!(control.hear(), Some(FromServer::Ready {}));
+    assert_eq!(control.receive(), Some(FromServer::Ready {}));
     assert_eq!(other.received(), 0, "answers come in the order of the questions");
 }
 
@@ -202,7 +202,7 @@ fn an_address_that_a_tcp_connection_has_shown_may_bring_flows() {
     assert_eq!(challenge.kind, HeaderKind::Challenge, "but not without the nonce");
     flow.hello(challenge.sequence);
     assert_eq!(flow.answer().1.kind, HeaderKind::HelloAck);
-    assert_eq!(control.hear(), Some(FromServer::Ready {}));
+    assert_eq!(control.receive(), Some(FromServer::Ready {}));
 }
 
 const KEY: &[u8] = b"a key that both know";
@@ -241,8 +241,8 @@ fn a_client_without_the_key_hears_of_nothing_but_the_refusal() {
     let endless = Open { duration_ms: u64::MAX, ..open(TCP) };
     assert_eq!(Control::asking(HERE, port, endless, None).refusal(), "key_required");
     let mut guessing = Control::asking(HERE, port, open(TCP), Some(Hex32([1; 32])));
-    assert!(matches!(guessing.hear(), Some(FromServer::Challenge { .. })));
-    guessing.say(&FromClient::Prove { proof: Hex32([2; 32]) });
+    assert!(matches!(guessing.receive(), Some(FromServer::Challenge { .. })));
+    guessing.send(&FromClient::Prove { proof: Hex32([2; 32]) });
     assert_eq!(guessing.refusal(), "wrong_key");
     for (key, code) in [(None, "key_required"), (Some(OTHER_BASE64), "wrong_key")] {
         let target = key.map_or_else(|| target("127.0.0.1", port), |key| with_key(port, key));
@@ -306,7 +306,7 @@ fn a_thousand_idle_sessions_of_one_peer_leave_another_one_served() {
     let mut refused = 0;
     for _ in 0..1000 {
         let mut control = Control::asking(ELSEWHERE, port, open(TCP), None);
-        match control.hear() {
+        match control.receive() {
             Some(FromServer::Accepted { .. }) => held.push(control),
             Some(FromServer::Refused(refusal)) => {
                 assert_eq!(refusal.code, "too_many_sessions");
@@ -373,10 +373,10 @@ fn a_session_that_begins_in_the_past_is_refused_where_there_is_a_rate_to_catch_u
     let mut preface = [0; HEADER_BYTES];
     Header { kind: HeaderKind::Stream, token, flow: 0, sequence: 0, sent_ns: 0 }.write(&mut preface);
     flow.write_all(&preface).unwrap();
-    assert_eq!(control.hear(), Some(FromServer::Ready {}));
+    assert_eq!(control.receive(), Some(FromServer::Ready {}));
     // Due since then would be 58 s of payload, all at once.
     let at_ns = leadline_sys::clock::monotonic_ns().saturating_sub(58_000_000_000);
-    control.say(&FromClient::Begin { at_ns });
+    control.send(&FromClient::Begin { at_ns });
     assert_eq!(control.refusal(), "bad_start");
     assert_eq!(flow.read(&mut [0; 1]).unwrap(), 0, "nothing was sent");
 }
@@ -407,13 +407,13 @@ fn parts_of_long_answers_are_held_to_the_rate() {
             stream
         })
         .collect();
-    assert_eq!(control.hear(), Some(FromServer::Ready {}));
-    control.say(&FromClient::Begin { at_ns: leadline_sys::clock::monotonic_ns() });
+    assert_eq!(control.receive(), Some(FromServer::Ready {}));
+    control.send(&FromClient::Begin { at_ns: leadline_sys::clock::monotonic_ns() });
     let mut part = vec![0; 100_000];
     for flow in &mut flows {
         flow.write_all(&[0]).unwrap();
         flow.read_exact(&mut part).unwrap();
     }
-    let said = std::iter::from_fn(|| control.hear()).find(|said| !matches!(said, FromServer::Progress { .. }));
-    assert!(matches!(&said, Some(FromServer::Refused(refusal)) if refusal.code == "too_fast"), "{said:?}");
+    let answer = std::iter::from_fn(|| control.receive()).find(|answer| !matches!(answer, FromServer::Progress { .. }));
+    assert!(matches!(&answer, Some(FromServer::Refused(refusal)) if refusal.code == "too_fast"), "{answer:?}");
 }

@@ -10,7 +10,7 @@ use support::{process, rr, target, tcp, udp, Agent};
 
 #[test]
 fn hello_comes_first_and_a_heartbeat_each_second() {
-    let mut agent = Agent::start_unheard();
+    let mut agent = Agent::start_without_reader();
     let first = agent.next("hello");
     let Event::Hello { pid, capabilities, .. } = first else { panic!("{first:?}") };
     assert_eq!(pid, agent.pid());
@@ -88,8 +88,8 @@ fn a_task_name_is_taken_while_its_task_lives() {
     agent.prepare("serve", &process(&["true"], &json!({})));
     assert_eq!(agent.failure().code, "task_exists");
     // Neither is an error: a task may just have ended by itself.
-    agent.say(&json!({"type": "start", "trial": "nobody", "at_ns": 0}));
-    agent.say(&json!({"type": "stop", "trial": "nobody", "task": null}));
+    agent.send(&json!({"type": "start", "trial": "nobody", "at_ns": 0}));
+    agent.send(&json!({"type": "stop", "trial": "nobody", "task": null}));
     agent.clock_works();
 }
 
@@ -105,20 +105,20 @@ fn a_taken_port_is_named_and_a_stopped_servers_is_free() {
     let port = agent.prepared("serve").1.unwrap();
     agent.prepare("other", &at(port));
     assert_eq!(agent.failure().code, "address_in_use");
-    agent.say(&json!({"type": "stop", "trial": "t", "task": "serve"}));
+    agent.send(&json!({"type": "stop", "trial": "t", "task": "serve"}));
     support::until("the port", || std::net::TcpListener::bind(("127.0.7.7", port)).ok());
 }
 
 #[test]
 fn the_network_is_told_and_the_host_observed_until_it_is_told_to_rest() {
     let mut agent = Agent::start();
-    agent.say(&json!({"type": "inspect", "id": 5}));
+    agent.send(&json!({"type": "inspect", "id": 5}));
     let view = agent.wait("the network", |event| match event {
         Event::Network { id: 5, view, .. } => Some(view.clone()),
         _ => None,
     });
     assert!(view.interfaces.iter().any(|interface| interface.name == "lo"));
-    agent.say(&json!({"type": "observe", "trial": "t", "period_ms": 20, "machine": true}));
+    agent.send(&json!({"type": "observe", "trial": "t", "period_ms": 20, "machine": true}));
     let mut times = Vec::new();
     let own = agent.pid();
     while times.len() < 3 {
@@ -131,7 +131,7 @@ fn the_network_is_told_and_the_host_observed_until_it_is_told_to_rest() {
         times.push(sample.t_ns);
     }
     assert!(times.is_sorted());
-    agent.say(&json!({"type": "observe", "trial": null, "period_ms": 0, "machine": false}));
+    agent.send(&json!({"type": "observe", "trial": null, "period_ms": 0, "machine": false}));
     agent.clock_works();
     let mut samples = 0;
     for _ in 0..3 {
@@ -163,7 +163,7 @@ fn a_process_tells_its_lines_and_its_end() {
 
     agent.prepare("p", &process(&["sleep", "1000"], &json!({})));
     agent.prepared("p");
-    agent.say(&json!({"type": "stop", "trial": "t", "task": "p"}));
+    agent.send(&json!({"type": "stop", "trial": "t", "task": "p"}));
     let end = agent.wait("its end", |event| match event {
         Event::Exited { signal, expected, .. } => Some((*signal, *expected)),
         _ => None,
@@ -185,6 +185,6 @@ fn a_daemon_that_holds_the_pipes_does_not_hide_its_starters_end() {
 fn shutdown_ends_it_in_order() {
     let mut agent = Agent::start();
     agent.serve();
-    agent.say(&json!({"type": "shutdown"}));
+    agent.send(&json!({"type": "shutdown"}));
     assert_eq!(agent.ended().0.code(), Some(0));
 }

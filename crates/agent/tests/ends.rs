@@ -67,7 +67,7 @@ fn before_a_start_that_is_far_away() {
     client.prepare("tcp", &tcp(&target, &json!({})));
     client.prepared("tcp");
     let far_ns = leadline_sys::clock::monotonic_ns() + 100_000_000_000;
-    client.say(&json!({"type": "start", "trial": "t", "at_ns": far_ns}));
+    client.send(&json!({"type": "start", "trial": "t", "at_ns": far_ns}));
     client.wait("started", |event| matches!(event, Event::Started { .. }).then_some(()));
     ends_soon(&mut client);
 }

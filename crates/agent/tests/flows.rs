@@ -47,7 +47,7 @@ fn tcp_each_way_over_both_families() {
             let changes = json!({"direction": direction, "flows": 3, "threads": 2, "duration_ms": 50_000});
             client.begin("load", &tcp(&target(host, port), &changes));
             client.all_moving(flows);
-            client.say(&json!({"type": "stop", "trial": "t", "task": null}));
+            client.send(&json!({"type": "stop", "trial": "t", "task": null}));
             let outcome = client.finished("load");
             whole(&outcome, flows);
             for flow in &outcome.flows {
@@ -176,7 +176,7 @@ fn a_stop_in_the_middle_gives_whole_figures() {
     for load in loads(port) {
         client.begin("load", &load);
         client.all_moving(if load["kind"] == "rr" { 2 } else { 4 });
-        client.say(&json!({"type": "stop", "trial": "t", "task": null}));
+        client.send(&json!({"type": "stop", "trial": "t", "task": null}));
         let outcome = client.finished("load");
         assert!(outcome.errors.is_empty(), "{load} {outcome:?}");
         for flow in &outcome.flows {
@@ -208,7 +208,7 @@ fn a_stopped_server_ends_its_sessions() {
     let (mut server, mut client, port) = pair();
     client.begin("load", &loads(port)[0]);
     client.moving();
-    server.say(&json!({"type": "stop", "trial": "t", "task": "serve"}));
+    server.send(&json!({"type": "stop", "trial": "t", "task": "serve"}));
     assert!(!client.failure().code.is_empty());
 }
 

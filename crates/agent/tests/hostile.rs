@@ -44,7 +44,7 @@ struct Control {
 impl Control {
     fn open(port: u16, open: Open) -> Self {
         let mut control = Self::asking(port, open);
-        let FromServer::Accepted { token, proof: None } = control.hear() else { panic!("not accepted") };
+        let FromServer::Accepted { token, proof: None } = control.receive() else { panic!("not accepted") };
         control.token = token;
         control
     }
@@ -54,15 +54,15 @@ impl Control {
         let server = stream.peer_addr().unwrap();
         let mut control = Self { stream, decoder: FrameDecoder::default(), server, token: 0 };
         control.stream.write_all(MAGIC).unwrap();
-        control.say(&FromClient::Open { open, nonce: None });
+        control.send(&FromClient::Open { open, nonce: None });
         control
     }
 
-    fn say(&mut self, message: &FromClient) {
+    fn send(&mut self, message: &FromClient) {
         self.stream.write_all(&encode_frame(message).unwrap()).unwrap();
     }
 
-    fn hear(&mut self) -> FromServer {
+    fn receive(&mut self) -> FromServer {
         let mut piece = [0; 4096];
         loop {
             if let Some(message) = self.decoder.next_message().unwrap() {
@@ -112,7 +112,7 @@ impl Control {
 
     fn begin_in(&mut self, ns: u64) {
         let at_ns = leadline_sys::clock::monotonic_ns() + ns;
-        self.say(&FromClient::Begin { at_ns });
+        self.send(&FromClient::Begin { at_ns });
     }
 }
 
@@ -243,14 +243,14 @@ fn sessions_out_of_order_end() {
         let _largest = control.flow(u32::MAX);
         let (_twice, _again) = (control.flow(0), control.flow(0));
         let _wrong_kind = control.hello(1);
-        control.say(&message);
+        control.send(&message);
         is_closed(&mut control.stream);
     }
     // A start that never comes, for all we know.
     let mut control = Control::open(port, open(TCP, 1));
     let _flow = control.flow(0);
-    assert_eq!(control.hear(), FromServer::Ready {});
-    control.say(&FromClient::Begin { at_ns: u64::MAX });
+    assert_eq!(control.receive(), FromServer::Ready {});
+    control.send(&FromClient::Begin { at_ns: u64::MAX });
     is_closed(&mut control.stream);
     // More than a frame may hold, after a good beginning.
     let mut control = Control::open(port, open(TCP, 1));
@@ -278,11 +278,11 @@ fn clients_that_go_away_at_any_point_leave_nothing() {
                     streams.push(control.flow(flow));
                 }
             }
-            assert_eq!(control.hear(), FromServer::Ready {});
+            assert_eq!(control.receive(), FromServer::Ready {});
             // Before the start, and in the middle of it: neither flow nor goodbye.
             control.begin_in(if direction == Direction::Up { 100_000_000_000 } else { 0 });
             if direction != Direction::Up {
-                while !matches!(control.hear(), FromServer::Progress { .. }) {}
+                while !matches!(control.receive(), FromServer::Progress { .. }) {}
             }
             if work == RR {
                 // Requests whose answers nobody reads: the server must not wait for that.
@@ -315,13 +315,13 @@ fn what_fails_at_the_server_is_in_its_report() {
     let mut victim = Victim::new();
     let mut control = Control::open(victim.port, Open { direction: Direction::Down, ..open(TCP, 1) });
     let flow = control.flow(0);
-    assert_eq!(control.hear(), FromServer::Ready {});
+    assert_eq!(control.receive(), FromServer::Ready {});
     control.begin_in(0);
     assert!(flow.peek(&mut [0; 1]).unwrap() > 0);
     // Closed with payload unread: that is a reset, long before the flow's time is over.
     drop(flow);
-    control.say(&FromClient::End { sent_units: Vec::new() });
-    let errors = until("the report", || match control.hear() {
+    control.send(&FromClient::End { sent_units: Vec::new() });
+    let errors = until("the report", || match control.receive() {
         FromServer::Report { errors, .. } => Some(errors),
         _ => None,
     });
@@ -335,7 +335,7 @@ fn hostile_numbers_in_datagrams_are_only_counted() {
     let mut victim = Victim::new();
     let mut control = Control::open(victim.port, open(UDP, 1));
     let (socket, hellos) = control.hellos(0);
-    assert_eq!(control.hear(), FromServer::Ready {});
+    assert_eq!(control.receive(), FromServer::Ready {});
     control.begin_in(0);
     let mut packet = [0; 101];
     let mut send = |token, flow, sequence, sent_ns, length: usize| {
@@ -351,13 +351,13 @@ fn hostile_numbers_in_datagrams_are_only_counted() {
     send(token, 1, 2, 0, 100);
     send(token, 0, 3, 0, 101);
     send(token, 0, 4, 0, 40);
-    until("all to be there", || match control.hear() {
+    until("all to be there", || match control.receive() {
         FromServer::Progress { flows, .. } => (flows[0].received_units >= Some(2)).then_some(()),
         _ => None,
     });
-    control.say(&FromClient::Stop {});
-    control.say(&FromClient::End { sent_units: vec![u64::MAX - 1, 5, 6] });
-    let report = until("the report", || match control.hear() {
+    control.send(&FromClient::Stop {});
+    control.send(&FromClient::End { sent_units: vec![u64::MAX - 1, 5, 6] });
+    let report = until("the report", || match control.receive() {
         FromServer::Report { flows, .. } => Some(flows),
         _ => None,
     });
@@ -380,7 +380,7 @@ fn memory_for_sessions_is_limited_together() {
     let mut held = Vec::new();
     let refused = loop {
         let mut control = Control::asking(victim.port, greedy());
-        match control.hear() {
+        match control.receive() {
             FromServer::Accepted { .. } => held.push(control),
             FromServer::Refused(refusal) => break refusal,
             other => panic!("{other:?}"),

@@ -89,7 +89,7 @@ impl Behaviour {
     ///
     /// # Errors
     /// One line that says what a value should be.
-    pub fn asked_by(mut self, query: &[u8]) -> Result<Self, &'static str> {
+    pub fn with_query(mut self, query: &[u8]) -> Result<Self, &'static str> {
         for pair in query.split(|&byte| byte == b'&') {
             let name_end = pair.iter().position(|&byte| byte == b'=').unwrap_or(pair.len());
             let (name, value) = (&pair[..name_end], pair.get(name_end + 1..).unwrap_or_default());
@@ -247,7 +247,7 @@ mod tests {
     use super::{Behaviour, DelayShape, Random, Share, Stalls};
 
     fn asked(query: &str) -> Result<Behaviour, &'static str> {
-        Behaviour::default().asked_by(query.as_bytes())
+        Behaviour::default().with_query(query.as_bytes())
     }
 
     #[test]
@@ -263,7 +263,7 @@ mod tests {
             close_after: Some(2),
         };
         assert_eq!(all, Ok(expected));
-        assert_eq!(expected.asked_by(b"chunked=0&close=0&delay=0").unwrap().close_after, None);
+        assert_eq!(expected.with_query(b"chunked=0&close=0&delay=0").unwrap().close_after, None);
         assert_eq!(asked(""), Ok(Behaviour::default()));
         let flags = asked("chunked&close").unwrap();
         assert!(flags.chunked && flags.close_after == Some(1));

@@ -5,7 +5,7 @@ use thiserror::Error;
 
 /// Why a message could not be understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
-#[error("{}", self.says())]
+#[error("{}", self.explanation())]
 pub enum Malformed {
     /// The first line of a response is not `HTTP/1.x NNN`.
     StatusLine,
@@ -116,7 +116,7 @@ impl Malformed {
     }
     /// What is wrong, as a sentence for people without its full stop: an error's example.
     #[must_use]
-    pub const fn says(self) -> &'static str {
+    pub const fn explanation(self) -> &'static str {
         match self {
             Malformed::StatusLine => "the status line is not `HTTP/1.x` and three digits",
             Malformed::RequestLine => "the request line is not a method, a target and `HTTP/1.x`, one space apart",
@@ -152,9 +152,9 @@ mod tests {
     fn every_cause_has_its_own_name_and_place() {
         let names: std::collections::BTreeSet<_> = Malformed::ALL.iter().map(|cause| cause.name()).collect();
         assert_eq!(names.len(), Malformed::ALL.len());
-        let sentences: std::collections::BTreeSet<_> = Malformed::ALL.iter().map(|cause| cause.says()).collect();
+        let sentences: std::collections::BTreeSet<_> = Malformed::ALL.iter().map(|cause| cause.explanation()).collect();
         assert_eq!(sentences.len(), Malformed::ALL.len());
-        assert!(Malformed::TooManyInterim.says().contains(&crate::INTERIM_LIMIT.to_string()));
+        assert!(Malformed::TooManyInterim.explanation().contains(&crate::INTERIM_LIMIT.to_string()));
         for (place, cause) in Malformed::ALL.iter().enumerate() {
             assert_eq!(cause.index(), place);
         }

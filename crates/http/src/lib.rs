@@ -32,7 +32,7 @@ pub use request::{FedRequest, Method, Request, RequestEvent, RequestParser};
 pub use requests::{Picker, Piece, RequestSet, RequestSetError, LONGEST_CYCLE};
 pub use responder::{Responder, Setup, Stream, BLOCKS};
 pub use response::{End, FedResponse, Response, ResponseParser, Sink, INTERIM_LIMIT};
-pub use schedule::{ClosedLoop, OpenLoop, Part, Schedule};
+pub use schedule::{ClosedLoop, OpenLoop, Schedule, ThreadShare};
 pub use server::ServerConnection;
 pub use template::{expect_no_bodies, expects_no_body, RequestTemplate, TemplateError};
 pub use url::{Url, UrlError};

@@ -13,7 +13,7 @@ pub use self::render::{Stream, BLOCKS};
 pub(crate) use self::counters::Counter;
 pub(crate) use self::render::{push_head, Answer, BodyFraming, Persistence, Rendered, PLAIN};
 
-use self::counters::Ledger;
+use self::counters::CounterTable;
 use crate::behaviour::{Behaviour, Random, Share, Stalls};
 use crate::{Malformed, Request};
 
@@ -52,7 +52,7 @@ pub struct Responder {
 #[derive(Debug)]
 struct Shared {
     setup: Setup,
-    ledger: Ledger,
+    counters: CounterTable,
     /// For each share of errors the sum of it over all requests that asked for it; whenever it passes a whole number,
     /// one is answered with an error. Shares that fall into one place share a sum, which is then still kept.
     spreads: [AtomicU64; SPREADS],
@@ -85,7 +85,7 @@ impl Responder {
     pub fn group(threads: usize, setup: Setup) -> Vec<Self> {
         let route = Route::Load(setup.behaviour);
         let spreads = [const { AtomicU64::new(0) }; SPREADS];
-        let shared = Arc::new(Shared { setup, ledger: Ledger::new(threads), spreads });
+        let shared = Arc::new(Shared { setup, counters: CounterTable::new(threads), spreads });
         (0..threads)
             .map(|own| Self {
                 own,
@@ -147,35 +147,35 @@ impl Responder {
 
     /// Counts a TLS connection that failed, by the failure's stable name.
     pub fn tls_failed(&self, name: &'static str) {
-        self.shared.ledger.tls_failed(name);
+        self.shared.counters.tls_failed(name);
     }
 
     /// Requests that arrived whole on any thread, the responder's own targets not counted.
     #[must_use]
     pub fn requests(&self) -> u64 {
-        self.shared.ledger.sum(Counter::Requests)
+        self.shared.counters.sum(Counter::Requests)
     }
 
     #[inline]
     pub(crate) fn count(&self, counter: Counter, amount: u64) {
-        self.shared.ledger.threads[self.own].add(counter, amount);
+        self.shared.counters.threads[self.own].add(counter, amount);
     }
 
     #[inline]
     pub(crate) fn count_answer(&self, status: u16) {
-        self.shared.ledger.threads[self.own].answered(status);
+        self.shared.counters.threads[self.own].answered(status);
     }
 
     pub(crate) fn count_malformed(&self, cause: Malformed) {
-        self.shared.ledger.threads[self.own].malformed(cause);
+        self.shared.counters.threads[self.own].malformed(cause);
     }
 
     /// All counters as a JSON object; times are on the responder's monotonic clock.
     pub(crate) fn stats(&self, now_ns: u64) -> String {
         let Setup { stalls, started_ns, engine, .. } = &self.shared.setup;
         let stalls = stalls.map_or(0, |stalls| stalls.begun(now_ns.saturating_sub(*started_ns)));
-        let threads = self.shared.ledger.threads.len();
-        let fields = self.shared.ledger.fields();
+        let threads = self.shared.counters.threads.len();
+        let fields = self.shared.counters.fields();
         format!(
             "{{{fields},\"stalls\":{stalls},\"threads\":{threads},\"engine\":\"{engine}\",\
              \"started_ns\":{started_ns},\"now_ns\":{now_ns}}}\n"
@@ -254,7 +254,7 @@ fn route(default: &Behaviour, target: &[u8]) -> Route {
     if path.starts_with(OWN_PREFIX) || path == OWN_PREFIX.strip_suffix(b"/").unwrap_or(OWN_PREFIX) {
         return Route::NotFound;
     }
-    default.asked_by(parts.next().unwrap_or_default()).map_or_else(Route::Unclear, Route::Load)
+    default.with_query(parts.next().unwrap_or_default()).map_or_else(Route::Unclear, Route::Load)
 }
 
 /// The path and query of a target.

@@ -79,7 +79,7 @@ impl Schedule {
 /// `threads` sends every `threads`-th; a schedule counts pieces. A piece is due when the first of its requests is, so that
 /// the requests keep the rate that was asked for; the last piece is whole though fewer requests may be left for it.
 #[derive(Clone, Copy, Debug)]
-pub struct Part {
+pub struct ThreadShare {
     /// Which thread it is, from 0.
     pub index: u64,
     /// How many there are.
@@ -88,7 +88,7 @@ pub struct Part {
     pub batch: u64,
 }
 
-impl Part {
+impl ThreadShare {
     /// How many of this thread's pieces begin among the first `requests` of the load.
     fn pieces(self, requests: u64) -> u64 {
         let pieces = requests.div_ceil(self.batch.max(1));
@@ -108,9 +108,9 @@ pub struct ClosedLoop {
 impl ClosedLoop {
     /// In `[start_ns, start_ns + duration_ns)`, and this part of `number` requests where that is set.
     #[must_use]
-    pub fn new(start_ns: u64, duration_ns: u64, number: Option<u64>, part: Part) -> Self {
+    pub fn new(start_ns: u64, duration_ns: u64, number: Option<u64>, share: ThreadShare) -> Self {
         let end_ns = start_ns.saturating_add(duration_ns);
-        Self { start_ns, end_ns, total: number.map_or(u64::MAX, |number| part.pieces(number)), taken: 0 }
+        Self { start_ns, end_ns, total: number.map_or(u64::MAX, |number| share.pieces(number)), taken: 0 }
     }
 
     /// See [`Schedule::take`].
@@ -131,7 +131,7 @@ pub struct OpenLoop {
     arrivals: Arrivals,
     start_ns: u64,
     end_ns: u64,
-    part: Part,
+    share: ThreadShare,
     total: u64,
     taken: u64,
     next_due_ns: u64,
@@ -141,15 +141,15 @@ impl OpenLoop {
     /// Requests due in `[start_ns, start_ns + duration_ns)`, and no more than `number` over all threads. Where the stages
     /// end before that time, so do the requests.
     #[must_use]
-    pub fn new(stages: Stages, start_ns: u64, duration_ns: u64, number: Option<u64>, part: Part) -> Self {
+    pub fn new(stages: Stages, start_ns: u64, duration_ns: u64, number: Option<u64>, share: ThreadShare) -> Self {
         let all = stages.count_within(duration_ns).min(number.unwrap_or(u64::MAX));
-        let Part { index, threads, batch } = part;
+        let ThreadShare { index, threads, batch } = share;
         let arrivals = stages.every(index.saturating_mul(batch), threads.saturating_mul(batch));
         Self {
             start_ns,
             end_ns: start_ns.saturating_add(duration_ns),
-            part,
-            total: part.pieces(all),
+            share,
+            total: share.pieces(all),
             taken: 0,
             next_due_ns: start_ns.saturating_add(arrivals.due_ns()),
             stages,
@@ -174,7 +174,7 @@ impl OpenLoop {
     #[must_use]
     pub fn due_count(&self, now_ns: u64) -> u64 {
         let Some(elapsed_ns) = now_ns.checked_sub(self.start_ns) else { return 0 };
-        self.part.pieces(self.stages.due_count(elapsed_ns)).min(self.total)
+        self.share.pieces(self.stages.due_count(elapsed_ns)).min(self.total)
     }
 }
 
@@ -183,11 +183,11 @@ mod tests {
     use leadline_pace::{Stage, Stages};
     use proptest::prelude::*;
 
-    use super::{ClosedLoop, OpenLoop, Part, Schedule};
+    use super::{ClosedLoop, OpenLoop, Schedule, ThreadShare};
 
     /// One request a piece.
-    fn part(index: u64, threads: u64) -> Part {
-        Part { index, threads, batch: 1 }
+    fn share(index: u64, threads: u64) -> ThreadShare {
+        ThreadShare { index, threads, batch: 1 }
     }
 
     fn constant(per_s: f64) -> Stages {
@@ -196,20 +196,20 @@ mod tests {
 
     #[test]
     fn a_closed_loop_is_due_when_a_connection_is_free() {
-        let mut closed = Schedule::Closed(ClosedLoop::new(8, 992, Some(3), part(0, 2)));
+        let mut closed = Schedule::Closed(ClosedLoop::new(8, 992, Some(3), share(0, 2)));
         assert_eq!(closed.take(7, 7), None, "it has not begun");
         assert_eq!(closed.take(10, 7), Some(8));
         assert_eq!(closed.take(20, 15), Some(15));
-        assert_eq!((closed.left(), Schedule::Closed(ClosedLoop::new(0, 9, None, part(0, 1))).left()), (0, u64::MAX));
+        assert_eq!((closed.left(), Schedule::Closed(ClosedLoop::new(0, 9, None, share(0, 1))).left()), (0, u64::MAX));
         assert_eq!(closed.take(30, 25), None, "the other thread has the third one");
         assert_eq!(closed.next_due_ns(), None);
         assert_eq!(closed.due_count(30), 2);
-        assert_eq!(ClosedLoop::new(0, 1000, None, part(0, 1)).take(1000, 5), None, "the time is over");
+        assert_eq!(ClosedLoop::new(0, 1000, None, share(0, 1)).take(1000, 5), None, "the time is over");
     }
 
     #[test]
     fn an_open_loop_keeps_its_due_times_when_it_falls_behind() {
-        let mut open = OpenLoop::new(constant(1000.0), 5_000_000, 10_000_000, None, part(0, 1));
+        let mut open = OpenLoop::new(constant(1000.0), 5_000_000, 10_000_000, None, share(0, 1));
         assert_eq!(open.take(4_999_999), None);
         assert_eq!(open.due_count(4_999_999), 0);
         assert_eq!(open.take(5_000_000), Some(5_000_000));
@@ -227,7 +227,7 @@ mod tests {
     fn a_pause_is_waited_out() {
         let stages = [(0.0, 5_000_000), (1000.0, 2_000_000), (0.0, 5_000_000), (1000.0, 1_000_000)];
         let stages = stages.map(|(per_s, duration_ns)| Stage { from_per_s: per_s, to_per_s: per_s, duration_ns });
-        let mut open = Schedule::Open(OpenLoop::new(Stages::new(stages).unwrap(), 100, u64::MAX, None, part(0, 1)));
+        let mut open = Schedule::Open(OpenLoop::new(Stages::new(stages).unwrap(), 100, u64::MAX, None, share(0, 1)));
         assert_eq!(
             (open.take(4_999_999, 0), open.next_due_ns(), open.due_count(4_999_999)),
             (None, Some(5_000_100), 0)
@@ -239,17 +239,18 @@ mod tests {
 
     #[test]
     fn a_paced_number_takes_up_as_many_gaps() {
-        let mut open = Schedule::Open(OpenLoop::new(constant(1000.0), 5_000_000, 10_000_000, Some(2), part(0, 1)));
+        let mut open = Schedule::Open(OpenLoop::new(constant(1000.0), 5_000_000, 10_000_000, Some(2), share(0, 1)));
         assert_eq!(open.following_ns(), Some(5_000_000));
         assert!(open.take(6_000_000, 0).is_some() && open.take(6_000_000, 0).is_some());
         assert_eq!((open.next_due_ns(), open.following_ns()), (None, Some(7_000_000)));
-        assert_eq!(Schedule::Closed(ClosedLoop::new(0, 1000, None, part(0, 1))).following_ns(), None);
+        assert_eq!(Schedule::Closed(ClosedLoop::new(0, 1000, None, share(0, 1))).following_ns(), None);
     }
 
     #[test]
     fn a_rate_and_a_number_count_requests_whatever_leaves_in_one_piece() {
         let all = |number, threads, batch, stages: &Stages| -> Vec<u64> {
-            let open = |index| OpenLoop::new(stages.clone(), 0, 1_000_000_000, number, Part { index, threads, batch });
+            let open =
+                |index| OpenLoop::new(stages.clone(), 0, 1_000_000_000, number, ThreadShare { index, threads, batch });
             let mut due: Vec<u64> = (0..threads)
                 .flat_map(|index| {
                     let mut open = open(index);
@@ -268,14 +269,14 @@ mod tests {
             let due = all(None, threads, 10, &Stages::new([half(20.0), half(100.0)]).unwrap());
             assert_eq!(due, [0, 500, 600, 700, 800, 900].map(|due_ms| due_ms * 1_000_000));
         }
-        let closed = |index| ClosedLoop::new(0, 1000, Some(12), Part { index, threads: 2, batch: 5 });
+        let closed = |index| ClosedLoop::new(0, 1000, Some(12), ThreadShare { index, threads: 2, batch: 5 });
         assert_eq!([0, 1].map(|index| Schedule::Closed(closed(index)).left()), [2, 1]);
     }
 
     proptest! {
         #[test]
         fn the_threads_share_every_request_and_no_more(all in 0u64..10_000, threads in 1u64..40) {
-            prop_assert_eq!((0..threads).map(|index| part(index, threads).pieces(all)).sum::<u64>(), all);
+            prop_assert_eq!((0..threads).map(|index| share(index, threads).pieces(all)).sum::<u64>(), all);
         }
 
         #[test]
@@ -291,7 +292,7 @@ mod tests {
             let duration_ns = 1_000_000;
             let mut due = Vec::new();
             for index in 0..threads {
-                let mut open = OpenLoop::new(stages.clone(), 0, duration_ns, number, Part { index, threads, batch });
+                let mut open = OpenLoop::new(stages.clone(), 0, duration_ns, number, ThreadShare { index, threads, batch });
                 while let Some(due_ns) = open.take(duration_ns - 1) {
                     due.push(due_ns);
                 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use leadline_script::{load, Origin, Outside, Program, ThreadScript};
+use leadline_script::{load, Network, Origin, Program, ThreadScript};
 
 const COUNTER: &str = r#"
 local served = 0
@@ -31,7 +31,7 @@ const ROUNDS: u32 = 1_000_000;
 
 struct Nowhere;
 
-impl Outside for Nowhere {
+impl Network for Nowhere {
     fn lookup(&self, _: &str, _: &str) -> Result<Vec<std::net::SocketAddr>, String> {
         Err("no names here".to_owned())
     }

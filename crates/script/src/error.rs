@@ -13,7 +13,7 @@ impl ScriptError {
     /// `chunk` is what Lua calls the script, `during` the function that was called, or nothing while the file ran.
     pub(crate) fn from_lua(error: &mlua::Error, chunk: &str, during: &str) -> Self {
         let (message, trace) = parts(error);
-        Self::told(&message, &trace, chunk, during)
+        Self::describe(&message, &trace, chunk, during)
     }
 
     /// A problem that this crate found rather than Lua.
@@ -21,7 +21,7 @@ impl ScriptError {
         Self(format!("{chunk}: {problem}"))
     }
 
-    fn told(message: &str, trace: &str, chunk: &str, during: &str) -> Self {
+    fn describe(message: &str, trace: &str, chunk: &str, during: &str) -> Self {
         let position = format!("{chunk}:");
         let mut line = without_own_place(one_line(message));
         if !line.contains(&position) {
@@ -86,14 +86,14 @@ fn place_in(step: &str, position: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn told(text: &str, during: &str) -> String {
+    fn describe(text: &str, during: &str) -> String {
         ScriptError::from_lua(&mlua::Error::RuntimeError(text.to_owned()), "a.lua", during).to_string()
     }
 
     #[test]
     fn a_position_in_the_message_is_kept() {
         assert_eq!(
-            told("a.lua:3: no\nstack traceback:\n\t[C]: in ?\n\ta.lua:3: in x", "request()"),
+            describe("a.lua:3: no\nstack traceback:\n\t[C]: in ?\n\ta.lua:3: in x", "request()"),
             "a.lua:3: no (in request())"
         );
     }
@@ -102,12 +102,12 @@ mod tests {
     fn an_error_elsewhere_is_placed_where_the_script_was() {
         let text =
             "bad argument\nstack traceback:\n\t[C]: in 'len'\n\t(wrk):9: in 'format'\n\ta.lua:7: in f\n\ta.lua:8: in g";
-        assert_eq!(told(text, ""), "a.lua:7: bad argument");
+        assert_eq!(describe(text, ""), "a.lua:7: bad argument");
     }
 
     #[test]
     fn many_lines_become_one() {
-        assert_eq!(told("a.lua:1: one\n\ntwo\r\nthree", ""), "a.lua:1: one; two; three");
-        assert_eq!(told("", ""), "a.lua: an error without a message");
+        assert_eq!(describe("a.lua:1: one\n\ntwo\r\nthree", ""), "a.lua:1: one; two; three");
+        assert_eq!(describe("", ""), "a.lua: an error without a message");
     }
 }

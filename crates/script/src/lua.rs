@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use mlua::{FromLuaMulti, Function, IntoLuaMulti, Lua, LuaString, Table, Value};
 
 use crate::error::OWN_CHUNK;
-use crate::program::{Origin, Output, Outside, Program};
+use crate::program::{Network, Origin, Output, Program};
 use crate::ScriptError;
 
 const API: &str = include_str!("prelude/api.lua");
@@ -29,13 +29,13 @@ impl State {
         program: &Program,
         origin: &Origin,
         output: &Output,
-        outside: &Arc<dyn Outside>,
+        network: &Arc<dyn Network>,
     ) -> Result<Self, ScriptError> {
         #[expect(clippy::disallowed_methods, reason = "the script is a program that its user starts")]
         let lua = leadline_sys::lua::lua_state();
         let chunk = chunk_name(&program.name);
         let ended = Arc::new(OnceLock::new());
-        let entries = prepare(&lua, origin, output, outside, &ended)
+        let entries = prepare(&lua, origin, output, network, &ended)
             .map_err(|error| ScriptError::from_lua(&error, &chunk, "Leadline's own part"))?;
         let state = Self { lua, entries, chunk, ended };
         let file = state.lua.load(&program.source).set_name(format!("@{}", state.chunk)).into_function();
@@ -110,7 +110,7 @@ fn prepare(
     lua: &Lua,
     origin: &Origin,
     output: &Output,
-    outside: &Arc<dyn Outside>,
+    network: &Arc<dyn Network>,
     ended: &Arc<OnceLock<String>>,
 ) -> mlua::Result<Table> {
     let native = lua.create_table()?;
@@ -132,7 +132,7 @@ fn prepare(
             Ok(why)
         })?,
     )?;
-    addresses(lua, &native, origin, outside)?;
+    addresses(lua, &native, origin, network)?;
     let own = format!("={OWN_CHUNK}");
     lua.load(STREAMS).set_name(&own).call::<()>(&native)?;
     lua.load(API).set_name(&own).call(&native)
@@ -159,7 +159,7 @@ fn fields(lua: &Lua, origin: &Origin) -> mlua::Result<Table> {
 }
 
 /// Addresses are told apart by their text, which this side can read back; an interface's number (`%2`) is part of it.
-fn addresses(lua: &Lua, native: &Table, origin: &Origin, outside: &Arc<dyn Outside>) -> mlua::Result<()> {
+fn addresses(lua: &Lua, native: &Table, origin: &Origin, network: &Arc<dyn Network>) -> mlua::Result<()> {
     native.set("shown", lua.create_function(|_, text: String| Ok(parse(&text).map(shown)))?)?;
     let known: Vec<String> = origin.addresses.iter().map(SocketAddr::to_string).collect();
     let (host, service) = (origin.host.clone(), origin.service());
@@ -168,19 +168,19 @@ fn addresses(lua: &Lua, native: &Table, origin: &Origin, outside: &Arc<dyn Outsi
         Ok(asked_for_ours.then(|| known.clone()))
     });
     native.set("origin_addresses", ours?)?;
-    let world = Arc::clone(outside);
+    let connects = Arc::clone(network);
     native.set(
         "connect",
-        lua.create_function(move |_, text: String| Ok(parse(&text).is_some_and(|address| world.connect(address))))?,
+        lua.create_function(move |_, text: String| Ok(parse(&text).is_some_and(|address| connects.connect(address))))?,
     )?;
-    let world = Arc::clone(outside);
+    let lookups = Arc::clone(network);
     native.set(
         "lookup",
         lua.create_function(move |lua, (host, service): (Value, Value)| {
             let (Some(host), service) = (text(&host), text(&service).unwrap_or_else(|| "0".to_owned())) else {
                 return Ok((Value::Nil, Some(format!("lookup: a host name expected, got {}", host.type_name()))));
             };
-            match world.lookup(&host, &service) {
+            match lookups.lookup(&host, &service) {
                 Ok(found) => {
                     let found = found.iter().map(SocketAddr::to_string);
                     Ok((Value::Table(lua.create_sequence_from(found)?), None))

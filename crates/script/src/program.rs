@@ -45,8 +45,8 @@ impl Origin {
     }
 }
 
-/// The world outside, for `wrk.lookup` and `wrk.connect`.
-pub trait Outside: Send + Sync {
+/// Name lookups and connections of this host, for `wrk.lookup` and `wrk.connect`.
+pub trait Network: Send + Sync {
     /// The addresses of a host and a service (a name or a number).
     ///
     /// # Errors

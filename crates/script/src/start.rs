@@ -8,7 +8,7 @@ use mlua::Lua;
 use crate::lua::State;
 use crate::main_state::Main;
 use crate::pipeline;
-use crate::program::{Origin, Output, Outside, Program};
+use crate::program::{Network, Origin, Output, Program};
 use crate::thread::{request_into, thread_calls, Kind, Shared, ThreadScript};
 use crate::ScriptError;
 
@@ -21,9 +21,9 @@ pub fn load(
     origin: &Origin,
     threads: usize,
     output: Output,
-    outside: Arc<dyn Outside>,
+    network: Arc<dyn Network>,
 ) -> Result<(Main, Vec<ThreadScript>), ScriptError> {
-    let new_state = || State::run(program, origin, &output, &outside);
+    let new_state = || State::run(program, origin, &output, &network);
     let main = new_state()?;
     main.enter::<()>("resolve", (origin.host.as_str(), origin.service()), "wrk.resolve()")?;
     let mut scripts: Vec<ThreadScript> = Vec::with_capacity(threads);

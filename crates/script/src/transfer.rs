@@ -31,7 +31,7 @@ impl Transfer<'_> {
             Value::Boolean(flag) => Ok(Value::Boolean(*flag)),
             Value::Integer(number) => Ok(Value::Integer(*number)),
             Value::Number(number) => Ok(Value::Number(*number)),
-            Value::String(text) => self.to.create_string(text.as_bytes()).map(Value::String).map_err(told),
+            Value::String(text) => self.to.create_string(text.as_bytes()).map(Value::String).map_err(error_text),
             Value::Table(table) => self.table(table).map(Value::Table),
             other => Err(format!("cannot transfer '{}' to thread", other.type_name())),
         }
@@ -49,10 +49,10 @@ impl Transfer<'_> {
             return Err(format!("cannot transfer tables more than {DEEPEST} deep to thread"));
         }
         self.open.push(identity);
-        let copy = self.to.create_table().map_err(told)?;
+        let copy = self.to.create_table().map_err(error_text)?;
         for pair in table.pairs::<Value, Value>() {
-            let (key, value) = pair.map_err(told)?;
-            copy.raw_set(self.value(&key)?, self.value(&value)?).map_err(told)?;
+            let (key, value) = pair.map_err(error_text)?;
+            copy.raw_set(self.value(&key)?, self.value(&value)?).map_err(error_text)?;
         }
         self.open.pop();
         self.copies.insert(identity, copy.clone());
@@ -61,6 +61,6 @@ impl Transfer<'_> {
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]
-fn told(error: mlua::Error) -> String {
+fn error_text(error: mlua::Error) -> String {
     error.to_string()
 }

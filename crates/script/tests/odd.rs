@@ -48,8 +48,8 @@ fn an_error_in_what_the_script_called_is_placed_in_the_script() {
         refused("function request() return wrk.format('GET', '/', 'headers') end"),
         "test.lua: attempt to index local 'headers' (a string value) (in request())"
     );
-    let told = refused("function init()\n string.rep() end");
-    assert!(told.starts_with("test.lua:2: bad argument #1 to 'rep'"), "{told}");
+    let refusal = refused("function init()\n string.rep() end");
+    assert!(refusal.starts_with("test.lua:2: bad argument #1 to 'rep'"), "{refusal}");
     assert_eq!(refused("\nwrk.lookup('nowhere', 80)"), "test.lua:2: unable to resolve nowhere:80: no such name");
 }
 

@@ -141,7 +141,7 @@ impl ClientSession {
     /// The session is over then.
     pub fn next_event(&mut self, now_ns: u64) -> Result<Option<SessionEvent>, SessionError> {
         while let Some(message) = self.decoder.next_message()? {
-            if let Some(event) = self.hear(now_ns, message)? {
+            if let Some(event) = self.handle_message(now_ns, message)? {
                 return Ok(Some(event));
             }
         }
@@ -154,7 +154,7 @@ impl ClientSession {
     /// Never in practice: the message is short.
     pub fn begin(&mut self, at_ns: u64) -> Result<(), SessionError> {
         let offset_ns = self.offset_ns();
-        self.say(&FromClient::Begin { at_ns: at_ns.saturating_add_signed(offset_ns) })
+        self.send(&FromClient::Begin { at_ns: at_ns.saturating_add_signed(offset_ns) })
     }
 
     /// Says that the client's senders are done, and how many units each upward flow has sent.
@@ -162,7 +162,7 @@ impl ClientSession {
     /// # Errors
     /// As `begin`.
     pub fn end(&mut self, sent_units: Vec<u64>) -> Result<(), SessionError> {
-        self.say(&FromClient::End { sent_units })
+        self.send(&FromClient::End { sent_units })
     }
 
     /// Ends the server's senders before their time.
@@ -170,17 +170,17 @@ impl ClientSession {
     /// # Errors
     /// As `begin`.
     pub fn stop(&mut self) -> Result<(), SessionError> {
-        self.say(&FromClient::Stop {})
+        self.send(&FromClient::Stop {})
     }
 
-    fn hear(&mut self, now_ns: u64, message: FromServer) -> Result<Option<SessionEvent>, SessionError> {
+    fn handle_message(&mut self, now_ns: u64, message: FromServer) -> Result<Option<SessionEvent>, SessionError> {
         match (self.stage, message) {
             (Stage::Asking, FromServer::Challenge { nonce }) => {
                 let (key, transcript) = self.secret.as_mut().ok_or(SessionError::OutOfTurn)?;
                 transcript.server = nonce;
                 let proof = key.client_proof(transcript);
                 self.stage = Stage::Proving;
-                self.say(&FromClient::Prove { proof })?;
+                self.send(&FromClient::Prove { proof })?;
                 Ok(None)
             }
             (Stage::Asking | Stage::Proving, FromServer::Accepted { token, proof }) => {
@@ -232,7 +232,7 @@ impl ClientSession {
 
     fn ask(&mut self, id: u32, now_ns: u64) -> Result<(), SessionError> {
         self.stage = Stage::Comparing { id, asked_ns: now_ns };
-        self.say(&FromClient::Clock { id })
+        self.send(&FromClient::Clock { id })
     }
 
     /// RFC 5905, section 8: theta = ((T2 - T1) + (T3 - T4)) / 2, its error at most half of the round trip.
@@ -254,7 +254,7 @@ impl ClientSession {
         server_ns.saturating_add_signed(self.offset_ns().saturating_neg())
     }
 
-    fn say(&mut self, message: &FromClient) -> Result<(), SessionError> {
+    fn send(&mut self, message: &FromClient) -> Result<(), SessionError> {
         self.outgoing.extend(encode_frame(message)?);
         Ok(())
     }
@@ -283,7 +283,7 @@ mod tests {
     }
 
     /// What the client has said since the last call.
-    fn said(session: &mut ClientSession) -> Vec<FromClient> {
+    fn sent_messages(session: &mut ClientSession) -> Vec<FromClient> {
         let bytes = session.output().to_vec();
         session.sent(bytes.len());
         let mut decoder = FrameDecoder::default();
@@ -302,11 +302,11 @@ mod tests {
 
     fn granted() -> ClientSession {
         let mut session = ClientSession::new(open(), None).unwrap();
-        assert_eq!(said(&mut session), [FromClient::Open { open: open(), nonce: None }]);
+        assert_eq!(sent_messages(&mut session), [FromClient::Open { open: open(), nonce: None }]);
         assert_eq!(tell(&mut session, 0, &FromServer::Accepted { token: 9, proof: None }).unwrap(), None);
         let mut now_ns = 0;
         for id in 0..CLOCK_EXCHANGES {
-            assert_eq!(said(&mut session), [FromClient::Clock { id }]);
+            assert_eq!(sent_messages(&mut session), [FromClient::Clock { id }]);
             // The way there takes 1 µs; the way back as long the third time, and longer else.
             let received_ns = AHEAD_NS + now_ns + 1000;
             now_ns += if id == 2 { 2000 } else { 9000 };
@@ -325,9 +325,9 @@ mod tests {
         session.begin(500).unwrap();
         session.end(vec![3]).unwrap();
         let expected = [FromClient::Begin { at_ns: AHEAD_NS + 500 }, FromClient::End { sent_units: vec![3] }];
-        assert_eq!(said(&mut session), expected);
-        let told = tell(&mut session, 0, &FromServer::Progress { t_ns: AHEAD_NS + 70, flows: Vec::new() }).unwrap();
-        assert_eq!(told, Some(SessionEvent::Progress { t_ns: 70, flows: Vec::new() }));
+        assert_eq!(sent_messages(&mut session), expected);
+        let event = tell(&mut session, 0, &FromServer::Progress { t_ns: AHEAD_NS + 70, flows: Vec::new() }).unwrap();
+        assert_eq!(event, Some(SessionEvent::Progress { t_ns: 70, flows: Vec::new() }));
         let row = SideReport { start_ns: Some(AHEAD_NS + 1), end_ns: Some(AHEAD_NS + 2), ..SideReport::default() };
         let load = LoadReport {
             side: Side::Local,
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_out_of_turn_ends_the_session() {
+    fn a_message_out_of_turn_ends_the_session() {
         let mut session = ClientSession::new(open(), None).unwrap();
         assert!(matches!(tell(&mut session, 0, &FromServer::Ready {}), Err(SessionError::OutOfTurn)));
         let mut session = granted();

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_out_of_turn_ends_the_connection() {
+    fn a_message_out_of_turn_ends_the_connection() {
         let proof = FromClient::Prove { proof: SERVER };
         for messages in [vec![proof.clone()], vec![FromClient::Stop {}], vec![FromClient::Begin { at_ns: 0 }]] {
             for key in [None, Some(key("k"))] {

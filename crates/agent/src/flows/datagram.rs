@@ -82,7 +82,7 @@ pub fn drive(
     let mut meter = ThreadMeter::begin(thread, monotonic_ns());
     while worker.open > 0 {
         // What a receiver waits in silence after its last datagram is no part of its account.
-        if worker.turn(signal, recorder.as_mut())? {
+        if worker.run_once(signal, recorder.as_mut())? {
             meter.go_on();
         } else {
             meter.rest(monotonic_ns());
@@ -161,7 +161,7 @@ impl Worker {
     }
 
     /// Returns whether anything moved.
-    fn turn(&mut self, signal: &ControlSignal, mut recorder: Option<&mut Recorder>) -> io::Result<bool> {
+    fn run_once(&mut self, signal: &ControlSignal, mut recorder: Option<&mut Recorder>) -> io::Result<bool> {
         let now = monotonic_ns();
         let stopped = signal.stopped();
         if stopped || now >= self.span.end_ns {

@@ -77,7 +77,7 @@ pub fn drive(
     worker.flows.iter_mut().for_each(Connection::begin);
     let meter = ThreadMeter::begin(thread, monotonic_ns());
     while worker.open > 0 {
-        worker.turn(signal)?;
+        worker.run_once(signal)?;
     }
     Ok(WorkerReport {
         thread: meter.end(monotonic_ns()),
@@ -131,7 +131,7 @@ impl Worker {
         })
     }
 
-    fn turn(&mut self, signal: &ControlSignal) -> io::Result<()> {
+    fn run_once(&mut self, signal: &ControlSignal) -> io::Result<()> {
         let now = monotonic_ns();
         if now >= self.span.end_ns || signal.stopped() {
             self.end_senders(now.min(self.span.end_ns));
@@ -180,7 +180,7 @@ impl Worker {
         let result = match (flow.flow.role, self.work.paced) {
             (Role::Send, None) => flow.send(&self.block, self.span.end_ns),
             (Role::Send, Some(blocks)) => {
-                flow.room.found(woke_ns);
+                flow.send_buffer.drained(woke_ns);
                 let late = self.late.get_or_insert_default();
                 flow.send_due(&self.block[..blocks.block_bytes], blocks.pace, self.span, &self.poll, late)
             }
@@ -243,7 +243,7 @@ struct Connection {
     open: bool,
     /// Not watched: a paced flow whose next block is not due yet.
     resting: bool,
-    room: Room,
+    send_buffer: SendBuffer,
     /// Whole blocks sent, and bytes sent of the next one.
     blocks: u64,
     partial: usize,
@@ -260,7 +260,7 @@ impl Connection {
             flow,
             open: true,
             resting: false,
-            room: Room::default(),
+            send_buffer: SendBuffer::default(),
             blocks: 0,
             partial: 0,
             start_ns: None,
@@ -299,11 +299,11 @@ impl Connection {
             }
             let begins = self.partial == 0;
             if !self.write(&block[self.partial..], now)? {
-                self.room.lost();
+                self.send_buffer.filled();
                 break;
             }
             if begins {
-                late.record(self.room.late_ns(now, due_ns));
+                late.record(self.send_buffer.late_ns(now, due_ns));
             }
         }
         Ok(Progress::More)
@@ -379,17 +379,17 @@ impl Connection {
 /// Whether a paced flow's socket has room. While it is full a block waits for the path or the receiver; late by the
 /// sender's own doing it is only from the moment that there was room again.
 #[derive(Default)]
-struct Room {
+struct SendBuffer {
     full: bool,
     since_ns: u64,
 }
 
-impl Room {
-    fn lost(&mut self) {
+impl SendBuffer {
+    fn filled(&mut self) {
         self.full = true;
     }
 
-    fn found(&mut self, now_ns: u64) {
+    fn drained(&mut self, now_ns: u64) {
         if std::mem::take(&mut self.full) {
             self.since_ns = now_ns;
         }
@@ -484,14 +484,14 @@ mod tests {
 
     #[test]
     fn time_without_room_is_not_the_senders_own() {
-        let mut room = Room::default();
-        assert_eq!(room.late_ns(150, 100), 50);
-        room.lost();
-        room.found(400);
-        assert_eq!((room.late_ns(410, 200), room.late_ns(450, 440)), (10, 10));
+        let mut send_buffer = SendBuffer::default();
+        assert_eq!(send_buffer.late_ns(150, 100), 50);
+        send_buffer.filled();
+        send_buffer.drained(400);
+        assert_eq!((send_buffer.late_ns(410, 200), send_buffer.late_ns(450, 440)), (10, 10));
         // It woke for another reason: there was room all the time.
-        room.found(900);
-        assert_eq!(room.late_ns(910, 450), 460);
+        send_buffer.drained(900);
+        assert_eq!(send_buffer.late_ns(910, 450), 460);
     }
 
     #[test]

@@ -30,7 +30,7 @@ const OPENED_PACKETS: usize = 256;
 
 /// One figure.
 #[derive(Clone, Copy)]
-enum What {
+enum Measurement {
     Seal(DataOptions, u32),
     Open(DataOptions, u32),
     Cipher(DataCipher, u32),
@@ -41,7 +41,7 @@ enum What {
 
 struct ReadyCrypto {
     spec: CryptoSpec,
-    figures: Vec<What>,
+    figures: Vec<Measurement>,
     bench: Option<HandshakeBench>,
 }
 
@@ -66,13 +66,13 @@ pub fn prepare(spec: CryptoSpec) -> Result<Box<dyn Ready>, ErrorReport> {
 }
 
 /// What is measured, in order.
-fn figures(spec: &CryptoSpec) -> Result<Vec<What>, ErrorReport> {
+fn figures(spec: &CryptoSpec) -> Result<Vec<Measurement>, ErrorReport> {
     let digests = spec.digests.iter().map(|name| Digest::from_name(name).ok_or_else(|| unknown("digest", name)));
     let digests: Vec<Digest> = digests.collect::<Result<_, _>>()?;
     let mut figures = Vec::new();
     for name in &spec.ciphers {
         if name.eq_ignore_ascii_case(TRIPLE_DES) {
-            figures.extend(spec.sizes.iter().map(|size| What::TripleDes(*size)));
+            figures.extend(spec.sizes.iter().map(|size| Measurement::TripleDes(*size)));
             continue;
         }
         let cipher = DataCipher::from_name(name).ok_or_else(|| unknown("cipher", name))?;
@@ -84,15 +84,15 @@ fn figures(spec: &CryptoSpec) -> Result<Vec<What>, ErrorReport> {
                 largest_payload: LARGEST_PAYLOAD,
                 ..DataOptions::new(cipher)
             };
-            figures.extend(spec.sizes.iter().map(|size| What::Seal(options, *size)));
-            figures.extend(spec.sizes.iter().map(|size| What::Open(options, *size)));
+            figures.extend(spec.sizes.iter().map(|size| Measurement::Seal(options, *size)));
+            figures.extend(spec.sizes.iter().map(|size| Measurement::Open(options, *size)));
         }
-        figures.extend(spec.sizes.iter().map(|size| What::Cipher(cipher, *size)));
+        figures.extend(spec.sizes.iter().map(|size| Measurement::Cipher(cipher, *size)));
     }
     for digest in digests {
-        figures.extend(spec.sizes.iter().map(|size| What::Hmac(digest, *size)));
+        figures.extend(spec.sizes.iter().map(|size| Measurement::Hmac(digest, *size)));
     }
-    figures.extend(spec.handshakes.then_some(What::Handshake));
+    figures.extend(spec.handshakes.then_some(Measurement::Handshake));
     Ok(figures)
 }
 
@@ -137,43 +137,43 @@ impl Ready for ReadyCrypto {
 }
 
 impl ReadyCrypto {
-    fn measure(&self, what: What, task: &Task) -> Result<Vec<CryptoReport>, String> {
+    fn measure(&self, what: Measurement, task: &Task) -> Result<Vec<CryptoReport>, String> {
         let mut watch = Stopwatch::new(self.spec.duration_ms);
         let spread = self.spec.spread_bytes as usize;
         let going_on = |watch: &Stopwatch| !watch.is_done() && !task.signal.stopped();
-        let told = |error: DataError| error.to_string();
+        let text = |error: DataError| error.to_string();
         match what {
-            What::Seal(options, size) => {
-                let mut packets = Packets::new(&options, size, spread, 1).map_err(told)?;
+            Measurement::Seal(options, size) => {
+                let mut packets = Packets::new(&options, size, spread, 1).map_err(text)?;
                 while going_on(&watch) {
-                    packets.renew_keys().map_err(told)?;
-                    watch.time(|| packets.seal_piece(piece(size))).map_err(told)?;
+                    packets.renew_keys().map_err(text)?;
+                    watch.time(|| packets.seal_piece(piece(size))).map_err(text)?;
                 }
                 Ok(vec![watch.report("seal", algorithm(&options), Some(size))])
             }
-            What::Open(options, size) => {
+            Measurement::Open(options, size) => {
                 let fewest = (OPENED_BYTES / size as usize).clamp(1, OPENED_PACKETS);
-                let mut packets = Packets::new(&options, size, spread, fewest).map_err(told)?;
+                let mut packets = Packets::new(&options, size, spread, fewest).map_err(text)?;
                 while going_on(&watch) {
-                    packets.renew_keys().map_err(told)?;
-                    packets.seal_lap().map_err(told)?;
+                    packets.renew_keys().map_err(text)?;
+                    packets.seal_lap().map_err(text)?;
                     while going_on(&watch) && !packets.is_opened() {
-                        watch.time(|| packets.open_piece(piece(size))).map_err(told)?;
+                        watch.time(|| packets.open_piece(piece(size))).map_err(text)?;
                     }
                 }
                 Ok(vec![watch.report("open", algorithm(&options), Some(size))])
             }
-            What::Cipher(cipher, size) => {
-                let raw = RawCipher::cipher(cipher).map_err(told)?;
+            Measurement::Cipher(cipher, size) => {
+                let raw = RawCipher::cipher(cipher).map_err(text)?;
                 raw_figure(raw, ("cipher", cipher.name()), size, spread, &mut watch, &going_on)
             }
-            What::TripleDes(size) => {
+            Measurement::TripleDes(size) => {
                 raw_figure(RawCipher::triple_des(), ("cipher", TRIPLE_DES), size, spread, &mut watch, &going_on)
             }
-            What::Hmac(digest, size) => {
+            Measurement::Hmac(digest, size) => {
                 raw_figure(RawCipher::hmac(digest), ("hmac", digest.name()), size, spread, &mut watch, &going_on)
             }
-            What::Handshake => {
+            Measurement::Handshake => {
                 self.bench.as_ref().map_or(Ok(Vec::new()), |bench| handshakes(bench, self.spec.duration_ms, &going_on))
             }
         }

@@ -24,7 +24,7 @@ use std::sync::{mpsc, Arc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use leadline_http::{ClosedLoop, OpenLoop, Part, Schedule};
+use leadline_http::{ClosedLoop, OpenLoop, Schedule, ThreadShare};
 use leadline_stats::Histogram;
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::priority::lower_priority;
@@ -98,7 +98,7 @@ impl HttpLoad {
         engine: (Engine, Option<String>),
     ) -> Result<Box<dyn Ready>, ErrorReport> {
         let (out, rolled) = mpsc::channel();
-        let (said, opened) = mpsc::channel();
+        let (report_opened, opened) = mpsc::channel();
         let mut thread_scripts = scripts.as_mut().and_then(|scripts| scripts.threads.take()).map(Vec::into_iter);
         let mut load = Self {
             counters: counters(backends.len() as u32),
@@ -130,16 +130,16 @@ impl HttpLoad {
                 number,
                 connections: (load.spec.connections as usize - number).div_ceil(count),
             });
-            let (start_signal, said) = (Arc::clone(&load.start_signal), said.clone());
+            let (start_signal, report_opened) = (Arc::clone(&load.start_signal), report_opened.clone());
             let cpu = (!load.spec.cpus.is_empty()).then(|| load.spec.cpus[number % load.spec.cpus.len()]);
             load.threads.push(std::thread::spawn(move || {
                 if let Some(cpu) = cpu {
                     pin_to(cpu).map_err(|error| io::Error::other(format!("pinning to CPU {cpu}: {error}")))?;
                 }
-                worker.run_thread(&start_signal, said)
+                worker.run_thread(&start_signal, report_opened)
             }));
         }
-        drop(said);
+        drop(report_opened);
         load.await_opened(&opened)?;
         Ok(Box::new(load))
     }
@@ -159,7 +159,7 @@ impl HttpLoad {
         let Failures { counts, examples } = all.swap_remove(0).failures;
         let (code, _) = counts.into_iter().max_by_key(|(_, count)| *count).unwrap_or(("connect_timeout".to_owned(), 0));
         let message =
-            examples.get(&code).cloned().unwrap_or_else(|| format!("connecting to {}: {code}", self.plan.way));
+            examples.get(&code).cloned().unwrap_or_else(|| format!("connecting to {}: {code}", self.plan.route));
         Err(ErrorReport { blame: Blame::Peer, code, message })
     }
 }
@@ -181,7 +181,7 @@ impl Ready for HttpLoad {
             schedule: self.schedule(span.at_ns),
         });
         let mut state = RunState::new(&self, span.at_ns);
-        state.follow(&self, task);
+        state.watch(&self, task);
         let reports = std::mem::take(&mut self.threads).into_iter().map(JoinHandle::join);
         let reports = reports.map(|report| report.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         let reports: Vec<Option<WorkerReport>> = reports.collect::<io::Result<_>>().map_err(failed)?;
@@ -205,10 +205,10 @@ impl HttpLoad {
         let (number, batch) = (self.spec.number, u64::from(self.batch));
         let (threads, stages) = (self.counters.len() as u64, self.plan.stages.clone());
         Arc::new(move |index| {
-            let part = Part { index: index as u64, threads, batch };
+            let share = ThreadShare { index: index as u64, threads, batch };
             match &stages {
-                Some(stages) => Schedule::Open(OpenLoop::new(stages.clone(), at_ns, duration_ns, number, part)),
-                None => Schedule::Closed(ClosedLoop::new(at_ns, duration_ns, number, part)),
+                Some(stages) => Schedule::Open(OpenLoop::new(stages.clone(), at_ns, duration_ns, number, share)),
+                None => Schedule::Closed(ClosedLoop::new(at_ns, duration_ns, number, share)),
             }
         })
     }
@@ -233,8 +233,8 @@ impl RunState {
     fn new(load: &HttpLoad, at_ns: u64) -> Self {
         let interval_ns = u64::from(load.spec.interval_ms.max(1)) * 1_000_000;
         let mut collector = Collector::new(METRICS);
-        if let Destination::Known(_, Some(found)) = &load.plan.way.destination {
-            collector.record(Metric::Dns as usize, found.took_ns);
+        if let Destination::Resolved(_, Some(lookup)) = &load.plan.route.destination {
+            collector.record(Metric::Dns as usize, lookup.took_ns);
         }
         Self {
             collector,
@@ -247,12 +247,12 @@ impl RunState {
     }
 
     /// Tells the task's progress until the last worker has handed over its last histograms.
-    fn follow(&mut self, load: &HttpLoad, task: &Task) {
+    fn watch(&mut self, load: &HttpLoad, task: &Task) {
         lower_priority();
         loop {
             let now_ns = monotonic_ns();
             if now_ns >= self.next_ns {
-                self.tell(load, task, now_ns);
+                self.report_progress(load, task, now_ns);
                 self.next_ns += ((now_ns - self.next_ns) / self.interval_ns + 1) * self.interval_ns;
             }
             match load.rolled.recv_timeout(Duration::from_nanos(self.next_ns.saturating_sub(now_ns))) {
@@ -263,7 +263,7 @@ impl RunState {
         }
     }
 
-    fn tell(&mut self, load: &HttpLoad, task: &Task, now_ns: u64) {
+    fn report_progress(&mut self, load: &HttpLoad, task: &Task, now_ns: u64) {
         let flows = load.counters.iter().zip(0..).map(|(counters, flow)| counters.progress(flow, true)).collect();
         for (counters, answered) in load.counters.iter().zip(&mut self.answered) {
             let now = counters.received_units();

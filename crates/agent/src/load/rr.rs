@@ -131,8 +131,8 @@ fn drive(
         poll.add(&flow.socket, index as u64, Interest::Read)?;
     }
     let timeout_ns = u64::from(spec.timeout_ms) * 1_000_000;
-    let mut flows: Vec<Asking> = flows.into_iter().map(|flow| Asking::new(flow, timeout_ns)).collect();
-    let mut wire = Exchange {
+    let mut flows: Vec<RequestFlow> = flows.into_iter().map(|flow| RequestFlow::new(flow, timeout_ns)).collect();
+    let mut buffers = SharedBuffers {
         token,
         request: vec![0; spec.request_bytes as usize],
         response: vec![0; spec.response_bytes.max(HEADER_BYTES as u32) as usize + 1],
@@ -155,7 +155,8 @@ fn drive(
         if now >= sweep_ns || signal.abandoned() {
             sweep_ns = now + TURN_NS;
             for (index, flow) in flows.iter_mut().enumerate().filter(|(_, flow)| flow.open) {
-                let due_ns = flow.look_after(now, signal.abandoned(), &mut wire, &mut recorder, until_ns, &mut errors);
+                let due_ns =
+                    flow.handle_timeout(now, signal.abandoned(), &mut buffers, &mut recorder, until_ns, &mut errors);
                 sweep_ns = sweep_ns.min(due_ns);
                 flow.watch(&poll, index as u64)?;
             }
@@ -170,8 +171,8 @@ fn drive(
         for source in &ready {
             let flow = &mut flows[source.token as usize];
             if flow.open {
-                flow.hear(&mut wire, &mut recorder, &mut errors);
-                sweep_ns = sweep_ns.min(flow.advance(&mut wire, until_ns, &mut errors));
+                flow.on_readable(&mut buffers, &mut recorder, &mut errors);
+                sweep_ns = sweep_ns.min(flow.advance(&mut buffers, until_ns, &mut errors));
                 open -= usize::from(!flow.open);
             }
             flow.watch(&poll, source.token)?;
@@ -184,14 +185,14 @@ fn drive(
 }
 
 /// Buffers and framing that a thread's flows share.
-struct Exchange {
+struct SharedBuffers {
     token: u64,
     request: Vec<u8>,
     response: Vec<u8>,
     response_bytes: usize,
 }
 
-struct Asking {
+struct RequestFlow {
     flow: RrFlow,
     machine: Requester,
     open: bool,
@@ -208,7 +209,7 @@ struct Asking {
     closed_ns: Option<u64>,
 }
 
-impl Asking {
+impl RequestFlow {
     fn new(flow: RrFlow, timeout_ns: u64) -> Self {
         Self {
             flow,
@@ -224,11 +225,11 @@ impl Asking {
     }
 
     /// Give up what took too long, and go on; returns when to look again.
-    fn look_after(
+    fn handle_timeout(
         &mut self,
         now: u64,
         abandoned: bool,
-        wire: &mut Exchange,
+        buffers: &mut SharedBuffers,
         recorder: &mut Recorder,
         until_ns: u64,
         errors: &mut BTreeMap<String, u64>,
@@ -248,7 +249,7 @@ impl Asking {
         if abandoned {
             self.close();
         }
-        self.advance(wire, until_ns, errors)
+        self.advance(buffers, until_ns, errors)
     }
 
     fn close(&mut self) {
@@ -257,7 +258,7 @@ impl Asking {
     }
 
     /// Send the next request if none is under way and `until_ns` has not come; returns when to look again.
-    fn advance(&mut self, wire: &mut Exchange, until_ns: u64, errors: &mut BTreeMap<String, u64>) -> u64 {
+    fn advance(&mut self, buffers: &mut SharedBuffers, until_ns: u64, errors: &mut BTreeMap<String, u64>) -> u64 {
         if !self.open {
             return u64::MAX;
         }
@@ -265,7 +266,7 @@ impl Asking {
             // What is under way at the end is waited for, up to its own time-out: leaving it out would flatter the tail.
             Step::AwaitUntil(instant) => {
                 if self.unwritten > 0 {
-                    self.write_rest(wire, errors);
+                    self.write_rest(buffers, errors);
                 }
                 return instant;
             }
@@ -275,11 +276,11 @@ impl Asking {
                     self.close();
                     return u64::MAX;
                 }
-                match self.flow.send(wire, sequence, now) {
+                match self.flow.send(buffers, sequence, now) {
                     Ok(unwritten) => {
                         self.unwritten = unwritten;
                         self.machine.handle_sent(now);
-                        self.flow.counters.sent(wire.request.len() as u64, 1);
+                        self.flow.counters.sent(buffers.request.len() as u64, 1);
                         self.start_ns.get_or_insert(now);
                         if let Step::AwaitUntil(instant) = self.machine.poll() {
                             return instant;
@@ -310,18 +311,23 @@ impl Asking {
     }
 
     /// The request goes on: its time runs since its first byte.
-    fn write_rest(&mut self, wire: &Exchange, errors: &mut BTreeMap<String, u64>) {
+    fn write_rest(&mut self, buffers: &SharedBuffers, errors: &mut BTreeMap<String, u64>) {
         let RrSocket::Tcp(stream) = &self.flow.socket else { return };
-        match write_some(stream, &wire.request[wire.request.len() - self.unwritten..]) {
+        match write_some(stream, &buffers.request[buffers.request.len() - self.unwritten..]) {
             Ok(unwritten) => self.unwritten = unwritten,
             Err(error) => self.fail(&error, errors),
         }
     }
 
-    fn hear(&mut self, wire: &mut Exchange, recorder: &mut Recorder, errors: &mut BTreeMap<String, u64>) {
+    fn on_readable(
+        &mut self,
+        buffers: &mut SharedBuffers,
+        recorder: &mut Recorder,
+        errors: &mut BTreeMap<String, u64>,
+    ) {
         let answered = match &self.flow.socket {
-            RrSocket::Tcp(stream) => read_stream(stream, wire, &mut self.partial),
-            RrSocket::Udp(socket) => read_datagram(socket, wire),
+            RrSocket::Tcp(stream) => read_stream(stream, buffers, &mut self.partial),
+            RrSocket::Udp(socket) => read_datagram(socket, buffers),
         };
         let now = monotonic_ns();
         match answered {
@@ -330,7 +336,7 @@ impl Asking {
                 let due_ns = self.machine.sent_ns().unwrap_or(now);
                 if let Some(took_ns) = self.machine.handle_response(now, sequence) {
                     recorder.record(LATENCY, due_ns, took_ns);
-                    self.flow.counters.received(wire.response_bytes as u64, 1);
+                    self.flow.counters.received(buffers.response_bytes as u64, 1);
                     self.last_ns = Some(now);
                 }
             }
@@ -367,13 +373,13 @@ impl Asking {
 
 impl RrFlow {
     /// Returns how much of the request had no room, bytes.
-    fn send(&self, wire: &mut Exchange, sequence: u64, now: u64) -> io::Result<usize> {
+    fn send(&self, buffers: &mut SharedBuffers, sequence: u64, now: u64) -> io::Result<usize> {
         match &self.socket {
-            RrSocket::Tcp(stream) => write_some(stream, &wire.request),
+            RrSocket::Tcp(stream) => write_some(stream, &buffers.request),
             RrSocket::Udp(socket) => {
-                Header { kind: HeaderKind::Request, token: wire.token, flow: self.id, sequence, sent_ns: now }
-                    .write(&mut wire.request);
-                socket.send(&wire.request).map(|_| 0)
+                Header { kind: HeaderKind::Request, token: buffers.token, flow: self.id, sequence, sent_ns: now }
+                    .write(&mut buffers.request);
+                socket.send(&buffers.request).map(|_| 0)
             }
         }
     }
@@ -394,12 +400,16 @@ fn write_some(mut stream: &TcpStream, mut bytes: &[u8]) -> io::Result<usize> {
 }
 
 /// `Some(None)`: a response is complete; it is the outstanding one, for a connection answers in order.
-fn read_stream(mut stream: &TcpStream, wire: &mut Exchange, partial: &mut usize) -> io::Result<Option<Option<u64>>> {
-    let room = wire.response_bytes - *partial;
-    match stream.read(&mut wire.response[..room]) {
+fn read_stream(
+    mut stream: &TcpStream,
+    buffers: &mut SharedBuffers,
+    partial: &mut usize,
+) -> io::Result<Option<Option<u64>>> {
+    let room = buffers.response_bytes - *partial;
+    match stream.read(&mut buffers.response[..room]) {
         Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
         Ok(read) => {
-            *partial = (*partial + read) % wire.response_bytes;
+            *partial = (*partial + read) % buffers.response_bytes;
             Ok((*partial == 0).then_some(None))
         }
         Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
@@ -408,10 +418,10 @@ fn read_stream(mut stream: &TcpStream, wire: &mut Exchange, partial: &mut usize)
 }
 
 /// `Some(Some(sequence))`: a response to that request.
-fn read_datagram(socket: &UdpSocket, wire: &mut Exchange) -> io::Result<Option<Option<u64>>> {
-    match socket.recv(&mut wire.response) {
-        Ok(read) => Ok(match Header::parse(&wire.response[..read]) {
-            Ok(header) if header.kind == HeaderKind::Response && header.token == wire.token => {
+fn read_datagram(socket: &UdpSocket, buffers: &mut SharedBuffers) -> io::Result<Option<Option<u64>>> {
+    match socket.recv(&mut buffers.response) {
+        Ok(read) => Ok(match Header::parse(&buffers.response[..read]) {
+            Ok(header) if header.kind == HeaderKind::Response && header.token == buffers.token => {
                 Some(Some(header.sequence))
             }
             _ => None,

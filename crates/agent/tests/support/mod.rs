@@ -24,14 +24,14 @@ pub struct Agent {
 impl Agent {
     /// Start one and see its hello.
     pub fn start() -> Self {
-        let mut agent = Self::start_unheard();
+        let mut agent = Self::start_without_reader();
         let first = agent.next("hello");
         assert!(matches!(first, Event::Hello { protocol: leadline_wire::PROTOCOL_VERSION, .. }), "{first:?}");
         agent
     }
 
     /// Start one; its first event is still to come.
-    pub fn start_unheard() -> Self {
+    pub fn start_without_reader() -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_leadline-agent"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -59,12 +59,12 @@ impl Agent {
         self.stdin.as_mut().unwrap().write_all(bytes).unwrap();
     }
 
-    pub fn say(&mut self, command: &Value) {
+    pub fn send(&mut self, command: &Value) {
         self.write(format!("{command}\n").as_bytes());
     }
 
     pub fn prepare(&mut self, task: &str, workload: &Value) {
-        self.say(&json!({"type": "prepare", "trial": "t", "task": task, "workload": workload}));
+        self.send(&json!({"type": "prepare", "trial": "t", "task": task, "workload": workload}));
     }
 
     /// The next event of any kind.
@@ -93,7 +93,7 @@ impl Agent {
     }
 
     pub fn clock_works(&mut self) {
-        self.say(&json!({"type": "clock", "id": 77}));
+        self.send(&json!({"type": "clock", "id": 77}));
         self.wait("the clock", |event| matches!(event, Event::Clock { id: 77, .. }).then_some(()));
     }
 
@@ -122,7 +122,7 @@ impl Agent {
     pub fn begin(&mut self, task: &str, workload: &Value) {
         self.prepare(task, workload);
         self.prepared(task);
-        self.say(&json!({"type": "start", "trial": "t", "at_ns": 0}));
+        self.send(&json!({"type": "start", "trial": "t", "at_ns": 0}));
     }
 
     pub fn finished(&mut self, wanted: &str) -> Outcome {

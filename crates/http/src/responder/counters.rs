@@ -104,12 +104,12 @@ fn add(value: &AtomicU64, amount: u64) {
 
 /// The counters of all threads.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub(crate) struct CounterTable {
     pub(crate) threads: Box<[Counters]>,
     tls_failures: Mutex<BTreeMap<&'static str, u64>>,
 }
 
-impl Ledger {
+impl CounterTable {
     pub(crate) fn new(threads: usize) -> Self {
         Self { threads: (0..threads).map(|_| Counters::default()).collect(), tls_failures: Mutex::default() }
     }
@@ -162,7 +162,7 @@ fn push_object<K: std::fmt::Display>(text: &mut String, name: &str, counts: impl
 
 #[cfg(test)]
 mod tests {
-    use super::{Counter, Ledger};
+    use super::{Counter, CounterTable};
     use crate::Malformed;
 
     #[test]
@@ -174,17 +174,17 @@ mod tests {
 
     #[test]
     fn sums_are_over_all_threads() {
-        let ledger = Ledger::new(2);
-        for counters in &ledger.threads {
-            counters.add(Counter::Requests, 3);
-            counters.answered(503);
-            counters.malformed(Malformed::FieldLine);
+        let counters = CounterTable::new(2);
+        for thread in &counters.threads {
+            thread.add(Counter::Requests, 3);
+            thread.answered(503);
+            thread.malformed(Malformed::FieldLine);
         }
         for outside in [0, 199, 600, u16::MAX] {
-            ledger.threads[0].answered(outside);
+            counters.threads[0].answered(outside);
         }
-        ledger.tls_failed("tls_malformed");
-        let fields = ledger.fields();
+        counters.tls_failed("tls_malformed");
+        let fields = counters.fields();
         for field in [
             "\"requests\":6,",
             "\"status_5xx\":2,",

@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use leadline_script::{load, Main, Origin, Outside, Program, ScriptError, ThreadScript};
+use leadline_script::{load, Main, Network, Origin, Program, ScriptError, ThreadScript};
 
 /// A world with one name; of its addresses only those that are listed answer.
 pub struct World {
@@ -14,7 +14,7 @@ pub struct World {
     pub asked: Mutex<Vec<String>>,
 }
 
-impl Outside for World {
+impl Network for World {
     fn lookup(&self, host: &str, service: &str) -> Result<Vec<SocketAddr>, String> {
         self.asked.lock().unwrap().push(format!("lookup {host} {service}"));
         let found = self.names.iter().find(|(name, _)| *name == host);
@@ -98,8 +98,8 @@ pub fn try_load(source: &str, args: &[&str], origin: &Origin, threads: usize) ->
     let printed = Arc::new(Mutex::new(String::new()));
     let sink = Arc::clone(&printed);
     let output = Arc::new(move |text: &str| sink.lock().unwrap().push_str(text));
-    let outside: Arc<dyn Outside> = world.clone();
-    let (main, threads) = load(&program, origin, threads, output, outside)?;
+    let network: Arc<dyn Network> = world.clone();
+    let (main, threads) = load(&program, origin, threads, output, network)?;
     Ok(Loaded { main, threads, world, printed })
 }
 

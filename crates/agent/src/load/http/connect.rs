@@ -30,13 +30,13 @@ impl<B: IoBackend> Worker<B> {
         // From here on it counts as opening, also where its socket fails at once.
         self.connections[index].state = ConnectionState::Connecting { since_ns };
         self.next_sweep_ns = self.next_sweep_ns.min(since_ns + self.plan.connect_timeout_ns);
-        match (&self.source.address(), &self.plan.way.destination) {
+        match (&self.source.address(), &self.plan.route.destination) {
             (Some(address), _) => self.connect_to(index, &Remote::Inet(*address), since_ns),
-            (None, Destination::Known(remote, _)) => {
+            (None, Destination::Resolved(remote, _)) => {
                 let remote = remote.clone();
                 self.connect_to(index, &remote, since_ns);
             }
-            (None, Destination::Asked(_)) => {
+            (None, Destination::PerConnection(_)) => {
                 let connection = &mut self.connections[index];
                 connection.state = ConnectionState::Resolving { since_ns };
                 if let Some(resolver) = &mut self.resolver {
@@ -48,26 +48,26 @@ impl<B: IoBackend> Worker<B> {
 
     /// Takes up the addresses that have been found.
     pub fn take_resolved(&mut self) {
-        while let Some(found) = self.resolver.as_mut().and_then(super::resolver::Resolver::answer) {
-            let connection = &self.connections[found.index];
-            if connection.epoch != found.epoch || !matches!(connection.state, ConnectionState::Resolving { .. }) {
+        while let Some(lookup) = self.resolver.as_mut().and_then(super::resolver::Resolver::answer) {
+            let connection = &self.connections[lookup.index];
+            if connection.epoch != lookup.epoch || !matches!(connection.state, ConnectionState::Resolving { .. }) {
                 continue;
             }
-            match found.address {
+            match lookup.address {
                 Ok(address) => {
-                    self.recorder.record(Metric::Dns as usize, u64::MAX, found.took_ns);
-                    self.connect_to(found.index, &Remote::Inet(address), monotonic_ns());
+                    self.recorder.record(Metric::Dns as usize, u64::MAX, lookup.took_ns);
+                    self.connect_to(lookup.index, &Remote::Inet(address), monotonic_ns());
                 }
-                Err(message) => self.not_connected(found.index, "unknown_host", || message),
+                Err(message) => self.not_connected(lookup.index, "unknown_host", || message),
             }
         }
     }
 
     fn connect_to(&mut self, index: usize, remote: &Remote, since_ns: u64) {
-        let way = &self.plan.way;
-        let from = (!way.binds.is_empty()).then(|| way.binds[self.next_bind % way.binds.len()]);
+        let route = &self.plan.route;
+        let from = (!route.binds.is_empty()).then(|| route.binds[self.next_bind % route.binds.len()]);
         self.next_bind = self.next_bind.wrapping_add(1);
-        let begun = connect::begin(remote, from, &way.options);
+        let begun = connect::begin(remote, from, &route.options);
         match begun.and_then(|socket| self.backend.connect(index, socket)) {
             Ok(()) => self.connections[index].state = ConnectionState::Connecting { since_ns },
             Err(error) => {
@@ -80,14 +80,14 @@ impl<B: IoBackend> Worker<B> {
     pub fn connected(&mut self, index: usize, since_ns: u64, at_ns: u64) {
         let stamped = index % STAMPED_EVERY == 0 && self.ask_for_stamps(index);
         if let Err(error) = self.backend.connected(index, stamped) {
-            let way = self.plan.way.to_string();
-            return self.not_connected(index, failure_name(&error), || format!("connecting to {way}: {error}"));
+            let route = self.plan.route.to_string();
+            return self.not_connected(index, failure_name(&error), || format!("connecting to {route}: {error}"));
         }
         self.tally.connections_opened += 1;
         self.recorder.record(Metric::Connect as usize, self.phase_due_ns(since_ns), at_ns.saturating_sub(since_ns));
         let now_ns = monotonic_ns();
         let plan = std::sync::Arc::clone(&self.plan);
-        if let Some(request) = &plan.way.proxy_request {
+        if let Some(request) = &plan.route.proxy_request {
             self.connections[index].proxy = Some(Box::new(ResponseParser::new(true)));
             self.connections[index].state = ConnectionState::Handshaking { since_ns: now_ns };
             self.send_handshake(index, request);
@@ -183,7 +183,7 @@ impl<B: IoBackend> Worker<B> {
         let bytes = backend.received();
         let Some(parser) = &mut connections[index].proxy else { return };
         match parser.feed(bytes) {
-            Err(cause) => self.not_connected(index, "proxy_malformed", || cause.says().to_owned()),
+            Err(cause) => self.not_connected(index, "proxy_malformed", || cause.explanation().to_owned()),
             Ok(fed) => match fed.response {
                 None => {}
                 Some(response) if response.status / 100 != 2 => {
@@ -191,7 +191,9 @@ impl<B: IoBackend> Worker<B> {
                 }
                 // The server behind it speaks only once it has been spoken to.
                 Some(_) if fed.consumed < bytes.len() => {
-                    self.not_connected(index, "proxy_malformed", || Malformed::UnsolicitedBytes.says().to_owned());
+                    self.not_connected(index, "proxy_malformed", || {
+                        Malformed::UnsolicitedBytes.explanation().to_owned()
+                    });
                 }
                 Some(_) => {
                     self.connections[index].proxy = None;
@@ -248,8 +250,8 @@ impl<B: IoBackend> Worker<B> {
             ConnectionState::Handshaking { .. } => "tls_timeout",
             _ => "connect_timeout",
         };
-        let (way, limit_ms) = (self.plan.way.to_string(), self.plan.connect_timeout_ns / 1_000_000);
-        self.not_connected(index, name, || format!("{way} did not answer within {limit_ms} ms"));
+        let (route, limit_ms) = (self.plan.route.to_string(), self.plan.connect_timeout_ns / 1_000_000);
+        self.not_connected(index, name, || format!("{route} did not answer within {limit_ms} ms"));
     }
 
     /// An idle connection is gone. It is opened anew, but not at once: a server that hangs up on whoever comes would

@@ -146,7 +146,7 @@ impl<B: IoBackend> Worker<B> {
                 }
                 Err(cause) => {
                     self.counters.received(length as u64, 0);
-                    return self.fail(index, cause.name(), || cause.says().to_owned());
+                    return self.fail(index, cause.name(), || cause.explanation().to_owned());
                 }
             }
             if length == 0 || at >= self.backend.received().len() || self.connections[index].epoch != epoch {
@@ -190,15 +190,16 @@ impl<B: IoBackend> Worker<B> {
             self.counters.sent(0, 1);
         }
         self.tally.last_ns = Some(answer.timing.done_ns);
-        self.failures.count(Malformed::UnsolicitedBytes.name(), 1, || Malformed::UnsolicitedBytes.says().to_owned());
+        self.failures
+            .count(Malformed::UnsolicitedBytes.name(), 1, || Malformed::UnsolicitedBytes.explanation().to_owned());
         self.reopen(index, None);
     }
 
     /// The server ends the connection before it has answered the whole batch.
     fn on_early_close(&mut self, index: usize, answer: &Answer) {
         self.record_age(index, answer.timing.done_ns);
-        let says = "the server ended the connection before it had answered all pipelined requests";
-        self.failures.count("closed_early", u64::from(answer.left), || says.to_owned());
+        let message = "the server ended the connection before it had answered all pipelined requests";
+        self.failures.count("closed_early", u64::from(answer.left), || message.to_owned());
         self.reopen(index, Some(answer.timing.done_ns));
     }
 
@@ -241,7 +242,7 @@ impl<B: IoBackend> Worker<B> {
                 }
                 Err(cause) => {
                     self.counters.received(rest.len() as u64, 0);
-                    self.fail(index, cause.name(), || cause.says().to_owned());
+                    self.fail(index, cause.name(), || cause.explanation().to_owned());
                 }
             }
         }
@@ -420,9 +421,9 @@ impl<B: IoBackend> Worker<B> {
             }
             Closed::Early(outstanding) => {
                 self.tally.last_ns = Some(monotonic_ns());
-                let says = "the server hung up before it had answered";
+                let message = "the server hung up before it had answered";
                 let name = broken.unwrap_or("closed_early");
-                self.failures.count(name, u64::from(outstanding.requests), || says.to_owned());
+                self.failures.count(name, u64::from(outstanding.requests), || message.to_owned());
             }
         }
         self.reopen(index, None);

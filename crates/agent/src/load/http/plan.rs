@@ -25,8 +25,8 @@ pub struct Plan {
     pub payload: Arc<[u8]>,
     /// What each was made from, for those that follow from it.
     pub sources: Vec<RequestSource>,
-    /// The way to the server.
-    pub way: Way,
+    /// How connections reach the server.
+    pub route: Route,
     /// TLS, where it is spoken.
     pub tls: Option<ClientTls>,
     /// How long each step of opening a connection may take, ns.
@@ -55,8 +55,8 @@ pub struct RequestSource {
     pub is_proxied: bool,
 }
 
-/// The way to the server.
-pub struct Way {
+/// How connections reach the server.
+pub struct Route {
     /// Where connections go.
     pub destination: Destination,
     /// Local addresses that they take in turn.
@@ -70,13 +70,13 @@ pub struct Way {
 /// Where connections go.
 pub enum Destination {
     /// To what was found before the start.
-    Known(Remote, Option<Found>),
+    Resolved(Remote, Option<Lookup>),
     /// To what a name means each time.
-    Asked(Name),
+    PerConnection(Name),
 }
 
 /// What asking for a name gave.
-pub struct Found {
+pub struct Lookup {
     /// How long it took, ns.
     pub took_ns: u64,
     /// Its addresses besides the one that connections go to.
@@ -101,11 +101,11 @@ impl Name {
     }
 }
 
-impl std::fmt::Display for Way {
+impl std::fmt::Display for Route {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.destination {
-            Destination::Known(remote, _) => remote.fmt(formatter),
-            Destination::Asked(name) => write!(formatter, "{}:{}", name.host, name.port),
+            Destination::Resolved(remote, _) => remote.fmt(formatter),
+            Destination::PerConnection(name) => write!(formatter, "{}:{}", name.host, name.port),
         }
     }
 }
@@ -146,7 +146,7 @@ impl Plan {
         Ok(Self {
             payload: requests.payload().into(),
             requests,
-            way: way(spec, origin, proxy.as_ref())?,
+            route: route(spec, origin, proxy.as_ref())?,
             tls: origin.is_https.then(|| tls(spec.tls.as_ref(), origin, spec.connections)).transpose()?,
             sources,
             connect_timeout_ns: u64::from(timeouts.connect_ms) * 1_000_000,
@@ -217,7 +217,7 @@ impl Proxy {
     }
 }
 
-fn way(spec: &HttpSpec, origin: &Url, proxy: Option<&Proxy>) -> Result<Way, ErrorReport> {
+fn route(spec: &HttpSpec, origin: &Url, proxy: Option<&Proxy>) -> Result<Route, ErrorReport> {
     let route = &spec.route;
     let binds = route.bind.iter().map(|text| parse_bind(Some(text)));
     let binds = binds.filter_map(Result::transpose).collect::<Result<Vec<_>, _>>()?;
@@ -226,10 +226,10 @@ fn way(spec: &HttpSpec, origin: &Url, proxy: Option<&Proxy>) -> Result<Way, Erro
         Some(_) if proxy.is_some() => {
             return Err(input_error("bad_http", "a proxy is not reached over unix_socket; give one of them"));
         }
-        Some(path) => Destination::Known(Remote::Unix(PathBuf::from(path)), None),
+        Some(path) => Destination::Resolved(Remote::Unix(PathBuf::from(path)), None),
         None => destination(spec, towards)?,
     };
-    Ok(Way {
+    Ok(Route {
         destination,
         binds,
         options: options(spec)?,
@@ -265,14 +265,14 @@ fn destination(spec: &HttpSpec, url: &Url) -> Result<Destination, ErrorReport> {
     };
     if let Some(address) = literal {
         let to = Name { host: address.to_string(), ..name };
-        return Ok(Destination::Known(Remote::Inet(to.look_up()?), None));
+        return Ok(Destination::Resolved(Remote::Inet(to.look_up()?), None));
     }
     let began_ns = monotonic_ns();
     let (address, others) = resolve_all(&name.host, name.port, name.ip_version)?;
-    let found = Found { took_ns: monotonic_ns() - began_ns, others };
+    let lookup = Lookup { took_ns: monotonic_ns() - began_ns, others };
     Ok(match spec.route.dns {
-        DnsPolicy::Run => Destination::Known(Remote::Inet(address), Some(found)),
-        DnsPolicy::Connection => Destination::Asked(name),
+        DnsPolicy::Run => Destination::Resolved(Remote::Inet(address), Some(lookup)),
+        DnsPolicy::Connection => Destination::PerConnection(name),
     })
 }
 

@@ -291,6 +291,6 @@ fn flow_report(plan: &Plan, at_ns: u64, flow: u32, report: &WorkerReport, counte
         rtt_mean_us: report.tcp.rtt_mean_us,
         congestion: report.tcp.congestion.clone(),
         local: None,
-        remote: Some(plan.way.to_string()),
+        remote: Some(plan.route.to_string()),
     }
 }

@@ -10,7 +10,7 @@ use leadline_sys::clock::monotonic_ns;
 use super::plan::{Destination, Name};
 
 /// How often answers are looked for while some are awaited, ns.
-const LOOK_NS: u64 = 500_000;
+const POLL_NS: u64 = 500_000;
 
 /// An answer.
 pub struct Resolved {
@@ -23,7 +23,7 @@ pub struct Resolved {
     pub took_ns: u64,
 }
 
-struct Question {
+struct Query {
     index: usize,
     epoch: u32,
     /// The answer is of no use from then on, ns.
@@ -32,19 +32,19 @@ struct Question {
 
 /// What a connection has asked.
 #[derive(Default)]
-struct Asked {
+struct PendingQuery {
     /// Whether the thread has a question of it.
     is_out: bool,
     /// What it has asked since, which the thread gets once it is done with the former.
-    next: Option<Question>,
+    next: Option<Query>,
 }
 
 /// One worker's resolver; its thread ends with it.
 pub struct Resolver {
-    questions: Sender<Question>,
+    queries: Sender<Query>,
     answers: Receiver<Resolved>,
     /// By connection.
-    asked: Vec<Asked>,
+    pending: Vec<PendingQuery>,
     /// Questions that the thread has: one of each connection at most.
     awaited: usize,
 }
@@ -52,35 +52,35 @@ pub struct Resolver {
 impl Resolver {
     /// Where connections go to a name that is asked for each time.
     pub fn of(destination: &Destination, connections: usize) -> Option<Self> {
-        let Destination::Asked(name) = destination else { return None };
+        let Destination::PerConnection(name) = destination else { return None };
         let name: Name = name.clone();
-        Some(Self::asking(connections, move || name.look_up().map_err(|error| error.message)))
+        Some(Self::with(connections, move || name.look_up().map_err(|error| error.message)))
     }
 
-    fn asking(connections: usize, look_up: impl Fn() -> Result<SocketAddr, String> + Send + 'static) -> Self {
-        let (questions, asked) = mpsc::channel::<Question>();
-        let (tell, answers) = mpsc::channel();
+    fn with(connections: usize, look_up: impl Fn() -> Result<SocketAddr, String> + Send + 'static) -> Self {
+        let (queries, received) = mpsc::channel::<Query>();
+        let (replies, answers) = mpsc::channel();
         std::thread::spawn(move || {
-            for Question { index, epoch, until_ns } in asked {
+            for Query { index, epoch, until_ns } in received {
                 let began_ns = monotonic_ns();
                 // Its connection has given up by then; looking up all the same would keep those waiting that have not.
                 let address = if began_ns < until_ns { look_up() } else { Err("it was asked for too late".to_owned()) };
                 let took_ns = monotonic_ns() - began_ns;
-                if tell.send(Resolved { index, epoch, address, took_ns }).is_err() {
+                if replies.send(Resolved { index, epoch, address, took_ns }).is_err() {
                     return;
                 }
             }
         });
-        Self { questions, answers, asked: (0..connections).map(|_| Asked::default()).collect(), awaited: 0 }
+        Self { queries, answers, pending: (0..connections).map(|_| PendingQuery::default()).collect(), awaited: 0 }
     }
 
     /// Ask for a connection; the answer is of no use after `until_ns`. What the connection asked before gets none any more.
     pub fn ask(&mut self, index: usize, epoch: u32, until_ns: u64) {
-        let question = Question { index, epoch, until_ns };
-        if self.asked[index].is_out {
-            self.asked[index].next = Some(question);
+        let query = Query { index, epoch, until_ns };
+        if self.pending[index].is_out {
+            self.pending[index].next = Some(query);
         } else {
-            self.pass_on(question);
+            self.forward(query);
         }
     }
 
@@ -89,30 +89,30 @@ impl Resolver {
         loop {
             let answer = self.answers.try_recv().ok()?;
             self.awaited -= 1;
-            let asked = &mut self.asked[answer.index];
-            asked.is_out = false;
-            match asked.next.take() {
+            let pending = &mut self.pending[answer.index];
+            pending.is_out = false;
+            match pending.next.take() {
                 // The connection began again while it waited for this one.
-                Some(next) => self.pass_on(next),
+                Some(next) => self.forward(next),
                 None => return Some(answer),
             }
         }
     }
 
     /// When to look for answers again, ns.
-    pub fn look_again_ns(&self, now_ns: u64) -> u64 {
+    pub fn next_poll_ns(&self, now_ns: u64) -> u64 {
         if self.awaited > 0 {
-            now_ns + LOOK_NS
+            now_ns + POLL_NS
         } else {
             u64::MAX
         }
     }
 
-    fn pass_on(&mut self, question: Question) {
-        let index = question.index;
+    fn forward(&mut self, query: Query) {
+        let index = query.index;
         // The thread ends only when this does.
-        if self.questions.send(question).is_ok() {
-            self.asked[index].is_out = true;
+        if self.queries.send(query).is_ok() {
+            self.pending[index].is_out = true;
             self.awaited += 1;
         }
     }
@@ -135,7 +135,7 @@ mod tests {
         let (resume, hangs) = mpsc::channel::<()>();
         let lookups = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&lookups);
-        let resolver = Resolver::asking(CONNECTIONS, move || {
+        let resolver = Resolver::with(CONNECTIONS, move || {
             count.fetch_add(1, Ordering::Relaxed);
             let _ = hangs.recv();
             Ok(ADDRESS)
@@ -145,14 +145,14 @@ mod tests {
 
     /// Every answer until none is awaited.
     fn answers(resolver: &mut Resolver) -> Vec<Resolved> {
-        let mut found = Vec::new();
-        while resolver.look_again_ns(0) != u64::MAX {
+        let mut resolved = Vec::new();
+        while resolver.next_poll_ns(0) != u64::MAX {
             match resolver.answer() {
-                Some(answer) => found.push(answer),
+                Some(answer) => resolved.push(answer),
                 None => std::thread::yield_now(),
             }
         }
-        found
+        resolved
     }
 
     #[test]
@@ -161,14 +161,14 @@ mod tests {
         // Each connection gives up and asks again a thousand times.
         for epoch in 1..=1000 {
             (0..CONNECTIONS).for_each(|index| resolver.ask(index, epoch, u64::MAX));
-            assert!(resolver.awaited <= CONNECTIONS, "{} questions", resolver.awaited);
+            assert!(resolver.awaited <= CONNECTIONS, "{} queries", resolver.awaited);
         }
         drop(resume);
-        let mut found: Vec<(usize, u32)> =
+        let mut resolved: Vec<(usize, u32)> =
             answers(&mut resolver).into_iter().map(|one| (one.index, one.epoch)).collect();
-        found.sort_unstable();
-        assert_eq!(found, [(0, 1000), (1, 1000), (2, 1000)]);
-        assert_eq!(lookups.load(Ordering::Relaxed), 2 * CONNECTIONS, "the first question of each, and the last");
+        resolved.sort_unstable();
+        assert_eq!(resolved, [(0, 1000), (1, 1000), (2, 1000)]);
+        assert_eq!(lookups.load(Ordering::Relaxed), 2 * CONNECTIONS, "the first query of each, and the last");
     }
 
     #[test]
@@ -177,9 +177,9 @@ mod tests {
         drop(resume);
         for epoch in 1..=2 {
             (0..CONNECTIONS).for_each(|index| resolver.ask(index, epoch, u64::MAX));
-            let found = answers(&mut resolver);
-            assert_eq!(found.iter().map(|one| one.index).collect::<Vec<_>>(), [0, 1, 2]);
-            assert!(found.iter().all(|one| one.epoch == epoch && one.address == Ok(ADDRESS)));
+            let resolved = answers(&mut resolver);
+            assert_eq!(resolved.iter().map(|one| one.index).collect::<Vec<_>>(), [0, 1, 2]);
+            assert!(resolved.iter().all(|one| one.epoch == epoch && one.address == Ok(ADDRESS)));
         }
         assert_eq!(lookups.load(Ordering::Relaxed), 2 * CONNECTIONS);
     }
@@ -188,8 +188,8 @@ mod tests {
     fn a_question_that_comes_too_late_is_not_looked_up() {
         let (mut resolver, _resume, lookups) = hanging();
         resolver.ask(0, 1, 0);
-        let found = answers(&mut resolver);
-        assert!(matches!(&found[..], [Resolved { index: 0, epoch: 1, address: Err(_), .. }]));
+        let resolved = answers(&mut resolver);
+        assert!(matches!(&resolved[..], [Resolved { index: 0, epoch: 1, address: Err(_), .. }]));
         assert_eq!(lookups.load(Ordering::Relaxed), 0);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leadline_http::{RequestSet, RequestTemplate};
-use leadline_script::{Main, Origin, Outside, Program, Summary, ThreadScript};
+use leadline_script::{Main, Network, Origin, Program, Summary, ThreadScript};
 use leadline_stats::Histogram;
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::connect::Remote;
@@ -93,7 +93,7 @@ impl LoadScripts {
         let HttpScript { name, source, args } = script.clone();
         let printed = Arc::new(ScriptOutput { task: task.clone(), line: Mutex::default() });
         let printer = Arc::clone(&printed);
-        let output = Arc::new(move |text: &str| printer.say(text));
+        let output = Arc::new(move |text: &str| printer.write(text));
         let origin = origin(spec, plan)?;
         let (main, scripts) =
             leadline_script::load(&Program { name, source, args }, &origin, threads, output, Arc::new(HostNetwork))
@@ -107,8 +107,8 @@ impl LoadScripts {
         });
         let threads = match constant {
             Some(bytes) => {
-                if let (Some(address), Destination::Known(Remote::Inet(known), _)) =
-                    (first_address, &mut plan.way.destination)
+                if let (Some(address), Destination::Resolved(Remote::Inet(known), _)) =
+                    (first_address, &mut plan.route.destination)
                 {
                     *known = address;
                 }
@@ -155,9 +155,9 @@ fn origin(spec: &HttpSpec, plan: &Plan) -> Result<Origin, ErrorReport> {
         method: source.method.clone(),
         headers: source.headers.clone(),
         body: source.body.as_deref().map(<[u8]>::to_vec),
-        addresses: match &plan.way.destination {
-            Destination::Known(Remote::Inet(address), found) if spec.route.proxy.is_none() => {
-                let others = found.iter().flat_map(|found| &found.others);
+        addresses: match &plan.route.destination {
+            Destination::Resolved(Remote::Inet(address), lookup) if spec.route.proxy.is_none() => {
+                let others = lookup.iter().flat_map(|lookup| &lookup.others);
                 std::iter::once(address).chain(others).copied().collect()
             }
             _ => Vec::new(),
@@ -198,12 +198,12 @@ struct ScriptOutput {
 const LINE_BYTES: usize = 4096;
 
 impl ScriptOutput {
-    fn say(&self, text: &str) {
+    fn write(&self, text: &str) {
         let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
         for piece in text.split_inclusive('\n') {
             line.push_str(piece);
             if line.ends_with('\n') || line.len() >= LINE_BYTES {
-                self.tell(&std::mem::take(&mut *line));
+                self.send_line(&std::mem::take(&mut *line));
             }
         }
     }
@@ -211,11 +211,11 @@ impl ScriptOutput {
     fn finish(&self) {
         let line = std::mem::take(&mut *self.line.lock().unwrap_or_else(PoisonError::into_inner));
         if !line.is_empty() {
-            self.tell(&line);
+            self.send_line(&line);
         }
     }
 
-    fn tell(&self, line: &str) {
+    fn send_line(&self, line: &str) {
         self.task.events.send(&Event::Output {
             trial: self.task.trial.clone(),
             task: self.task.name.clone(),
@@ -231,7 +231,7 @@ struct HostNetwork;
 /// How long a script's own connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-impl Outside for HostNetwork {
+impl Network for HostNetwork {
     fn lookup(&self, host: &str, service: &str) -> Result<Vec<SocketAddr>, String> {
         let port = match service {
             "http" => 80,

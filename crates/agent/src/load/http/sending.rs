@@ -54,8 +54,8 @@ impl<B: IoBackend> Worker<B> {
                 };
                 let mixed = (batch.requests > 1).then(|| expect_no_bodies(&request));
                 if let Some(None) = mixed {
-                    let says = "of more than 64 requests in one piece all or none may be HEAD";
-                    self.script_failed(says, batch.requests);
+                    let message = "of more than 64 requests in one piece all or none may be HEAD";
+                    self.script_failed(message, batch.requests);
                 } else {
                     let Connection { machine, epoch, .. } = &mut self.connections[index];
                     machine.begin(due_ns, wanted_ns, batch);

@@ -10,7 +10,7 @@ use std::io;
 use std::sync::{mpsc, Arc};
 
 use leadline_http::tls::TlsClient;
-use leadline_http::{ClientConnection, ClosedLoop, Part, Schedule};
+use leadline_http::{ClientConnection, ClosedLoop, Schedule, ThreadShare};
 use leadline_stats::Histogram;
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::priority::minimize_timer_slack;
@@ -190,7 +190,7 @@ impl<B: IoBackend> Worker<B> {
     /// A worker whose connections are all unused.
     pub fn new(parts: Parts<B>) -> Self {
         let Parts { plan, backend, source, recorder, counters, snapshots, number, connections } = parts;
-        let resolver = Resolver::of(&plan.way.destination, connections);
+        let resolver = Resolver::of(&plan.route.destination, connections);
         let captures = source.captures() || plan.redirects > 0;
         let connection = |_| Connection {
             state: ConnectionState::Unused,
@@ -221,7 +221,12 @@ impl<B: IoBackend> Worker<B> {
             up: 0,
             resolver,
             // Nothing is due before the load has begun.
-            schedule: Schedule::Closed(ClosedLoop::new(u64::MAX, 0, None, Part { index: 0, threads: 1, batch: 1 })),
+            schedule: Schedule::Closed(ClosedLoop::new(
+                u64::MAX,
+                0,
+                None,
+                ThreadShare { index: 0, threads: 1, batch: 1 },
+            )),
             source,
             recorder,
             begun: Vec::with_capacity(QUEUED),
@@ -380,7 +385,7 @@ impl<B: IoBackend> Worker<B> {
             until_ns = until_ns.min(*ready_ns);
         }
         if let Some(resolver) = &self.resolver {
-            until_ns = until_ns.min(resolver.look_again_ns(now_ns));
+            until_ns = until_ns.min(resolver.next_poll_ns(now_ns));
         }
         self.await_completions(until_ns)
     }

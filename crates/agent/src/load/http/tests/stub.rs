@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-use leadline_http::{ClosedLoop, Part, Schedule};
+use leadline_http::{ClosedLoop, Schedule, ThreadShare};
 use leadline_stats::Histogram;
 use leadline_wire::HttpScript;
 use socket2::Socket;
@@ -212,8 +212,8 @@ fn play(backend: StubBackend, spec: HttpSpec, script: Option<&str>) -> Played {
     });
     let at_ns = clock::monotonic_ns();
     let span = Span { at_ns, end_ns: u64::MAX / 2 };
-    let part = Part { index: 0, threads: 1, batch };
-    let schedule = Arc::new(move |_| Schedule::Closed(ClosedLoop::new(at_ns, u64::MAX / 2, number, part)));
+    let share = ThreadShare { index: 0, threads: 1, batch };
+    let schedule = Arc::new(move |_| Schedule::Closed(ClosedLoop::new(at_ns, u64::MAX / 2, number, share)));
     let start_signal = StartSignal::default();
     start_signal.give(Begin { span, warm_until_ns: 0, signal, schedule });
     let report = worker.run_thread(&start_signal, mpsc::channel().0).unwrap().unwrap();
@@ -285,7 +285,7 @@ fn what_is_queued_is_handed_over_before_the_standing_is_told() {
 
 #[test]
 fn a_redirect_that_comes_before_its_request_left_is_an_answer() {
-    const ELSEWHERE: &[u8] = b"HTTP/1.1 302 Found\r\nLocation: /b\r\nContent-Length: 0\r\n\r\n";
+    const ELSEWHERE: &[u8] = b"HTTP/1.1 302 Lookup\r\nLocation: /b\r\nContent-Length: 0\r\n\r\n";
     let spec = || HttpSpec { redirects: 5, ..stub_spec(Some(1)) };
     // Of the request nothing is known to have left: what is left of it would be read as part of the next.
     let early = StubBackend { promises: false, ..StubBackend::new(vec![vec![(Completion::Received, ELSEWHERE)]]) };

@@ -187,9 +187,9 @@ fn a_connection_ends_after_its_requests(engine: Engine) {
 fn redirects_are_followed_within_limits(engine: Engine) {
     let (address, heard) = answering(|head| match head.split(' ').nth(1) {
         Some("/end") => OK.to_owned(),
-        Some("/a") => "HTTP/1.1 302 Found\r\nLocation: b\r\nContent-Length: 3\r\n\r\nsee".to_owned(),
+        Some("/a") => "HTTP/1.1 302 Lookup\r\nLocation: b\r\nContent-Length: 3\r\n\r\nsee".to_owned(),
         Some("/b") => "HTTP/1.1 301 Moved\r\nLocation: /end\r\nContent-Length: 0\r\n\r\n".to_owned(),
-        _ => "HTTP/1.1 302 Found\r\nLocation: http://elsewhere.example/\r\nContent-Length: 0\r\n\r\n".to_owned(),
+        _ => "HTTP/1.1 302 Lookup\r\nLocation: http://elsewhere.example/\r\nContent-Length: 0\r\n\r\n".to_owned(),
     });
     for (target, redirects, followed, status) in
         [("/a", 0, 0, "status_3xx"), ("/a", 1, 1, "status_3xx"), ("/a", 5, 2, "status_2xx"), ("/x", 5, 0, "status_3xx")]
