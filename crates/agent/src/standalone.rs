@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_others_reach_is_warned_of_in_one_line_that_says_what_they_can_do() {
+    fn an_exposed_server_gets_one_warning_that_states_the_risk() {
         let key = Key::create("exposed");
         let warned = |arguments: &[&str]| spec_and_warnings(arguments).unwrap().1;
         for quiet in [
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_told_with_what_could() {
+    fn impossible_options_are_refused_with_the_possible_ones() {
         let cases: [(&[&str], &str); 8] = [
             (&["--delay", "5"], "5ms"),
             (&["--shape", "bell"], "exponential"),

@@ -234,7 +234,7 @@ fn tests_with_the_key_are_served() {
 }
 
 #[test]
-fn a_client_without_the_key_hears_of_nothing_but_the_refusal() {
+fn a_client_without_the_key_receives_only_the_refusal() {
     let (mut server, mut client) = (Agent::start(), Agent::start());
     let port = serve(&mut server, &json!({"key": KEY_BASE64}));
     // Before any limit applies: this one would be too long, too.
@@ -254,7 +254,7 @@ fn a_client_without_the_key_hears_of_nothing_but_the_refusal() {
 }
 
 #[test]
-fn what_was_recorded_of_one_session_opens_no_other() {
+fn a_replayed_session_is_refused() {
     let mut server = Agent::start();
     let port = serve(&mut server, &json!({"key": KEY_BASE64}));
     let credentials = Credentials { key: SharedKey::new(KEY).unwrap(), nonce: Hex32([1; 32]) };
@@ -327,7 +327,7 @@ fn a_thousand_idle_sessions_of_one_peer_leave_another_one_served() {
 }
 
 #[test]
-fn who_has_asked_for_nothing_by_then_is_closed() {
+fn an_idle_connection_is_closed_after_max_idle() {
     let mut server = Agent::start();
     let port = serve(&mut server, &limits(&json!({"idle_ms": 50})));
     let mut silent = TcpStream::connect((HERE, port)).unwrap();
@@ -382,7 +382,7 @@ fn a_session_that_begins_in_the_past_is_refused_where_there_is_a_rate_to_catch_u
 }
 
 #[test]
-fn answers_are_held_to_the_rate_however_rarely_progress_is_asked_for() {
+fn answers_keep_to_the_rate_with_rare_progress_reports() {
     let (mut server, mut client) = (Agent::start(), Agent::start());
     let port = serve(&mut server, &limits(&json!({"rate_bps": 10_000_000})));
     let asked = json!({"duration_ms": 5000, "response_bytes": 1 << 20, "interval_ms": 50_000});

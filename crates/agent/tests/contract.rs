@@ -25,7 +25,7 @@ fn hello_comes_first_and_a_heartbeat_each_second() {
 }
 
 #[test]
-fn what_is_no_command_is_refused_by_name_and_nothing_dies() {
+fn an_invalid_command_is_refused_by_name() {
     let mut agent = Agent::start();
     let wrong: [&[u8]; 8] = [
         b"\n",
@@ -47,7 +47,7 @@ fn what_is_no_command_is_refused_by_name_and_nothing_dies() {
 }
 
 #[test]
-fn a_line_over_the_limit_is_refused_whole() {
+fn a_line_over_the_limit_is_refused_entirely() {
     let mut agent = Agent::start();
     agent.write(&vec![b'x'; LINE_LIMIT_BYTES + 5]);
     // The rest of that line must not count as a command.
@@ -110,7 +110,7 @@ fn a_taken_port_is_named_and_a_stopped_servers_is_free() {
 }
 
 #[test]
-fn the_network_is_told_and_the_host_observed_until_it_is_told_to_rest() {
+fn network_is_reported_and_the_host_observed_until_stopped() {
     let mut agent = Agent::start();
     agent.send(&json!({"type": "inspect", "id": 5}));
     let view = agent.wait("the network", |event| match event {
@@ -144,7 +144,7 @@ fn the_network_is_told_and_the_host_observed_until_it_is_told_to_rest() {
 }
 
 #[test]
-fn a_process_tells_its_lines_and_its_end() {
+fn a_process_reports_its_lines_and_its_exit() {
     let mut agent = Agent::start();
     let script = "echo one; echo two >&2; echo $WORD; exit 7";
     let changes = json!({"env": {"WORD": "three"}, "report": ["one", "three"]});
@@ -172,7 +172,7 @@ fn a_process_tells_its_lines_and_its_end() {
 }
 
 #[test]
-fn a_daemon_that_holds_the_pipes_does_not_hide_its_starters_end() {
+fn a_daemon_holding_the_pipes_does_not_delay_its_parents_exit() {
     let mut agent = Agent::start();
     let script = "setsid sleep 1000 & echo $!";
     agent.prepare("p", &process(&["sh", "-c", script], &json!({})));
@@ -182,7 +182,7 @@ fn a_daemon_that_holds_the_pipes_does_not_hide_its_starters_end() {
 }
 
 #[test]
-fn shutdown_ends_it_in_order() {
+fn shutdown_ends_the_agent_in_order() {
     let mut agent = Agent::start();
     agent.serve();
     agent.send(&json!({"type": "shutdown"}));

@@ -40,7 +40,7 @@ fn whole(outcome: &Outcome, flows: usize) {
 }
 
 #[test]
-fn tcp_each_way_over_both_families() {
+fn tcp_in_each_direction_over_both_families() {
     let (_server, mut client, port) = pair();
     for host in HOSTS {
         for (direction, flows) in [("up", 3), ("down", 3), ("both", 6)] {
@@ -59,7 +59,7 @@ fn tcp_each_way_over_both_families() {
 }
 
 #[test]
-fn paced_tcp_keeps_its_rate_and_tells_how_late_it_was() {
+fn paced_tcp_keeps_its_rate_and_reports_lateness() {
     let (_server, mut client, port) = pair();
     let changes = json!({"direction": "both", "flows": 2, "rate_bps": 4_000_000, "block_bytes": 1000,
         "duration_ms": 4000});
@@ -74,7 +74,7 @@ fn paced_tcp_keeps_its_rate_and_tells_how_late_it_was() {
 }
 
 #[test]
-fn udp_each_way_over_both_families() {
+fn udp_in_each_direction_over_both_families() {
     // A sender that changes its CPU can overtake its own datagrams, which wait in a queue of the CPU that it had before.
     assert!((0..1024).any(|cpu| leadline_sys::usage::pin_to(cpu).is_ok()));
     let (_server, mut client, port) = pair();
@@ -117,7 +117,7 @@ fn udp_ends_at_its_number_paced_or_not() {
 }
 
 #[test]
-fn what_a_sender_cannot_keep_up_with_is_unsent_and_not_sent_late() {
+fn datagrams_beyond_capacity_are_unsent_and_not_late() {
     let (_server, mut client, port) = pair();
     let changes = json!({"rate_pps": 20e6, "flows": 2, "duration_ms": 300});
     let outcome = client.run(&udp(&target("127.0.0.1", port), &changes));
@@ -144,7 +144,7 @@ fn rr_over_both_protocols_and_families_counts_each_transaction() {
 }
 
 #[test]
-fn rr_with_more_than_a_socket_holds() {
+fn rr_messages_larger_than_the_socket_buffer() {
     let (_server, mut client, port) = pair();
     let size = 9 << 20;
     let changes =
@@ -171,7 +171,7 @@ fn loads(port: u16) -> Vec<Value> {
 }
 
 #[test]
-fn a_stop_in_the_middle_gives_whole_figures() {
+fn a_stop_in_the_middle_gives_complete_figures() {
     let (_server, mut client, port) = pair();
     for load in loads(port) {
         client.begin("load", &load);
@@ -213,7 +213,7 @@ fn a_stopped_server_ends_its_sessions() {
 }
 
 #[test]
-fn a_server_that_talks_nonsense_is_a_named_failure() {
+fn a_protocol_violation_of_the_server_is_a_named_failure() {
     let long_frame = [0xff; 8].to_vec();
     let no_message = [&[0, 0, 0, 2][..], b"{}"].concat();
     let out_of_turn = [&[0, 0, 0, 15][..], br#"{"say":"ready"}"#].concat();
@@ -240,7 +240,7 @@ fn a_server_that_talks_nonsense_is_a_named_failure() {
 }
 
 #[test]
-fn who_is_stopped_while_it_waits_for_a_server_goes_on_waiting() {
+fn a_sigstop_while_waiting_for_a_server_is_survived() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut client = Agent::start();
     client.prepare("load", &tcp(&target_of(listener.local_addr().unwrap()), &json!({})));
@@ -259,7 +259,7 @@ fn who_is_stopped_while_it_waits_for_a_server_goes_on_waiting() {
 }
 
 #[test]
-fn a_servers_limits_are_told_by_name() {
+fn server_limits_are_refused_by_name() {
     let (mut server, mut client) = (Agent::start(), Agent::start());
     let target = target("127.0.0.1", server.serve_with(1000, 2));
     let cases = [

@@ -168,7 +168,7 @@ impl Victim {
 }
 
 #[test]
-fn garbage_at_the_door() {
+fn garbage_on_the_session_port_is_dropped() {
     let mut victim = Victim::new();
     let port = victim.port;
     let giant = [MAGIC, &u32::MAX.to_be_bytes(), b"{"].concat();
@@ -294,7 +294,7 @@ fn clients_that_go_away_at_any_point_leave_nothing() {
 }
 
 #[test]
-fn a_client_that_floods_and_does_not_read_is_held_up_alone() {
+fn a_flooding_client_delays_only_itself() {
     let mut victim = Victim::new();
     let mut control = Control::open(victim.port, open(TCP, 1));
     control.stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
@@ -311,7 +311,7 @@ fn a_client_that_floods_and_does_not_read_is_held_up_alone() {
 }
 
 #[test]
-fn what_fails_at_the_server_is_in_its_report() {
+fn server_side_errors_are_in_its_report() {
     let mut victim = Victim::new();
     let mut control = Control::open(victim.port, Open { direction: Direction::Down, ..open(TCP, 1) });
     let flow = control.flow(0);

@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_keeps_the_instants_of_what_it_follows_from() {
+    fn a_redirect_keeps_the_instants_of_its_first_request() {
         let mut connection = connection();
         connection.begin(5, 6, ONE);
         connection.sent(30);
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_promised_and_not_sent_is_taken_back() {
+    fn promised_bytes_that_were_not_sent_are_taken_back() {
         let mut connection = connection();
         connection.take_back(1);
         assert!(connection.is_idle());
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_nobody_asked_for() {
+    fn unsolicited_bytes_are_malformed() {
         let mut connection = connection();
         assert_eq!(connection.receive(OK, 1, &mut ()), Err(Malformed::UnsolicitedBytes));
         connection.begin(0, 0, ONE);

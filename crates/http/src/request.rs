@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_waits_is_told() {
+    fn a_request_with_expect_gets_a_continue() {
         let head = "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n";
         let mut parser = RequestParser::default();
         let fed = parser.feed(head.as_bytes()).unwrap();

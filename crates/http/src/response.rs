@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_is_left() {
+    fn bytes_after_a_response_are_left() {
         let text = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhiHTTP/1.1 200 OK\r\n";
         assert_eq!(one(text), Ok((whole(200, true, 2), text.len() - 17)));
     }

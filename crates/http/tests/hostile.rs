@@ -40,7 +40,7 @@ fn endless(start: &str, part: &str, piece: usize) -> (Result<Option<Response>, M
 }
 
 #[test]
-fn endless_things_are_named_early_and_held_in_bounds() {
+fn endless_input_is_refused_early_and_bounded() {
     let ok = "HTTP/1.1 200 OK\r\n";
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     let long_value = format!("{ok}X: ");
@@ -142,7 +142,7 @@ fn a_response_that_is_cut_off_anywhere_is_early() {
 }
 
 #[test]
-fn wrong_lengths_are_told() {
+fn wrong_lengths_are_malformed() {
     let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     let cases = [
         ("4\r\nhello\r\n0\r\n\r\n", Malformed::ChunkEnd),
@@ -164,7 +164,7 @@ fn wrong_lengths_are_told() {
 }
 
 #[test]
-fn a_body_longer_than_said_ends_where_it_says_and_its_rest_is_no_response() {
+fn a_body_ends_at_its_content_length_and_the_rest_is_malformed() {
     let text = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello, world\r\n";
     let mut parser = ResponseParser::new(false);
     let fed = parser.feed(text).unwrap();

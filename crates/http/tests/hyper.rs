@@ -337,7 +337,7 @@ proptest! {
     }
 
     #[test]
-    fn odd_responses_read_alike(head in head(), body in body(), method in method()) {
+    fn unusual_responses_read_alike(head in head(), body in body(), method in method()) {
         compare((head + &body).as_bytes(), method)?;
     }
 

@@ -16,7 +16,7 @@ use tls_pair::{certificate, client_options, raw_server_config, server_options, s
 const VERSIONS: [TlsVersion; 2] = [TlsVersion::V1_2, TlsVersion::V1_3];
 
 #[test]
-fn a_full_handshake_and_data_both_ways() {
+fn a_full_handshake_carries_data_in_both_directions() {
     let (server, pem) = ServerTls::self_signed(&strings(&["example.test"])).unwrap();
     let alpn = strings(&["h2", "http/1.1"]);
     let client = ClientTls::new(&TlsOptions { alpn: &alpn, ..client_options(&pem) }).unwrap();
@@ -38,7 +38,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn data_arrives_whole_however_it_is_cut(
+    fn data_arrives_complete_over_any_split(
         first in proptest::collection::vec(1_usize..3_000, 1..6),
         second in proptest::collection::vec(1_usize..60_000, 1..6),
         lengths in proptest::collection::vec(0_usize..70_000, 1..4),
@@ -177,7 +177,7 @@ fn resumption_can_be_off_on_either_side() {
 }
 
 #[test]
-fn each_suite_can_be_asked_for() {
+fn each_cipher_suite_can_be_selected() {
     // The generated certificate is of ECDSA, so that suites that authenticate by RSA have no chance.
     for suite in cipher_suite_names().into_iter().filter(|name| !name.contains("_RSA_")) {
         let (server, pem) = ServerTls::self_signed(&strings(&["example.test"])).unwrap();
@@ -191,7 +191,7 @@ fn each_suite_can_be_asked_for() {
 }
 
 #[test]
-fn names_can_be_addresses() {
+fn server_names_can_be_addresses() {
     let (server, pem) = ServerTls::self_signed(&strings(&["192.0.2.7"])).unwrap();
     for server_name in ["localhost", "127.0.0.1", "::1", "[::1]", "192.0.2.7"] {
         let client = ClientTls::new(&TlsOptions { server_name, ..client_options(&pem) }).unwrap();
@@ -200,7 +200,7 @@ fn names_can_be_addresses() {
 }
 
 #[test]
-fn without_verification_any_certificate_will_do() {
+fn without_verification_any_certificate_is_accepted() {
     let other = certificate();
     for newest in VERSIONS {
         let (server, _) = ServerTls::self_signed(&[]).unwrap();
@@ -211,7 +211,7 @@ fn without_verification_any_certificate_will_do() {
 }
 
 #[test]
-fn a_client_certificate_is_given_when_asked_for() {
+fn a_client_certificate_is_sent_on_request() {
     let (generated, own) = (certificate(), self_signed_certificate(&[]).unwrap());
     for newest in VERSIONS {
         // As a client's, the generated certificate is of the wrong purpose: what counts here is that it is shown.
@@ -255,7 +255,7 @@ fn a_second_hello_is_a_full_handshake() {
 }
 
 #[test]
-fn keys_are_renewed_when_the_server_wants_it() {
+fn a_key_update_of_the_server_is_followed() {
     let generated = certificate();
     let client = ClientTls::new(&client_options(&generated.certificate_pem)).unwrap();
     let mut server = RawServer::new(Arc::new(raw_server_config(&generated)));
@@ -308,7 +308,7 @@ fn early_data_arrives_before_the_handshake_ends() {
 }
 
 #[test]
-fn early_data_beyond_what_the_server_allows_waits() {
+fn early_data_beyond_the_server_limit_waits() {
     for size in [20_000, 999, 1_000, 1_001] {
         let (client, server, _) = early(1_000);
         let mut pair = Pair::new(&client, &server);

@@ -58,7 +58,7 @@ fn flood_both(pieces: impl Fn(u8) -> Box<dyn Iterator<Item = Vec<u8>>>) -> [(usi
 }
 
 #[test]
-fn an_endless_handshake_message_in_tiny_records() {
+fn an_endless_handshake_message_in_tiny_records_is_refused() {
     let ended = flood_both(|hello| {
         let header = record(22, &[hello, 0, 0xff, 0xff]);
         Box::new(std::iter::once(header).chain(std::iter::repeat_with(|| record(22, &[0]))))
@@ -70,7 +70,7 @@ fn an_endless_handshake_message_in_tiny_records() {
 }
 
 #[test]
-fn a_handshake_message_that_says_it_is_huge() {
+fn a_handshake_message_with_a_huge_length_is_refused() {
     for (sent, failure) in flood_both(|hello| Box::new(std::iter::repeat(record(22, &[hello, 0xff, 0xff, 0xff, 0])))) {
         assert_eq!(failure.name, "tls_too_large");
         assert!(sent < 100, "{sent}");
@@ -98,7 +98,7 @@ fn the_largest_record_that_never_ends_and_one_that_is_too_large() {
 }
 
 #[test]
-fn records_that_lead_nowhere_before_the_keys() {
+fn useless_records_before_the_keys_are_bounded() {
     let (change_cipher_spec, warning, empty) = (record(20, &[1]), record(21, &[1, 90]), record(22, &[]));
     for nothing in [change_cipher_spec, warning, empty] {
         for (sent, failure) in flood_both(|_| Box::new(std::iter::repeat(nothing.clone()))) {

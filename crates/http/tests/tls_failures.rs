@@ -62,7 +62,7 @@ fn year(number: i32) -> impl Fn(&mut rcgen::CertificateParams) {
 }
 
 #[test]
-fn certificates_that_are_no_good() {
+fn invalid_certificates_fail_by_name() {
     let (generated, other) = (certificate(), special_certificate("example.test", |_| ()));
     let distrusting = client_options(&other.certificate_pem);
     assert_eq!(
@@ -105,7 +105,7 @@ fn an_authority_as_a_server_is_trusted_only_for_its_own_names_and_time() {
 }
 
 #[test]
-fn nothing_in_common() {
+fn parameters_without_overlap_fail_by_name() {
     let generated = certificate();
     let (old, new) = VERSIONS.into();
     let server = ServerOptions { newest: old, ..server_options(&generated) };
@@ -133,7 +133,7 @@ fn nothing_in_common() {
 }
 
 #[test]
-fn a_demanded_client_certificate_that_is_missing_or_unknown() {
+fn a_missing_or_unknown_client_certificate_fails_by_name() {
     let (generated, authority, stranger) =
         (certificate(), tls_pair::client_certificate(), tls_pair::client_certificate());
     for newest in VERSIONS {
@@ -148,7 +148,7 @@ fn a_demanded_client_certificate_that_is_missing_or_unknown() {
 }
 
 #[test]
-fn the_end_of_the_connection_says_where_it_was() {
+fn an_early_end_is_named_by_its_phase() {
     let generated = certificate();
     let server = ServerTls::new(&server_options(&generated)).unwrap();
     let client = ClientTls::new(&client_options(&generated.certificate_pem)).unwrap();
@@ -173,7 +173,7 @@ fn the_end_of_the_connection_says_where_it_was() {
 }
 
 #[test]
-fn what_arrived_before_a_failure_can_be_read() {
+fn data_received_before_a_failure_can_be_read() {
     for newest in VERSIONS {
         let generated = certificate();
         let server = ServerTls::new(&server_options(&generated)).unwrap();
@@ -204,7 +204,7 @@ fn what_arrived_before_a_failure_can_be_read() {
 }
 
 #[test]
-fn what_is_no_tls_is_named_and_answered_with_an_alert() {
+fn non_tls_bytes_fail_by_name_and_get_an_alert() {
     let generated = certificate();
     let client = ClientTls::new(&client_options(&generated.certificate_pem)).unwrap();
     let mut connection = TlsClient::new(&client).unwrap();
@@ -245,7 +245,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn noise_never_harms(
+    fn random_bytes_never_panic(
         pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..400), 0..6),
         kind in 20_u8..25,
         framed in any::<bool>(),
@@ -320,7 +320,7 @@ proptest! {
 }
 
 #[test]
-fn setting_up_says_what_is_wrong_in_one_line() {
+fn bad_setups_fail_in_one_line() {
     let generated = certificate();
     let other = self_signed_certificate(&[]).unwrap();
     let base = client_options(&generated.certificate_pem);

@@ -6,7 +6,7 @@ use leadline_http::tls::{ClientTls, TlsOptions, TlsSetupError};
 use tls_pair::client_options;
 
 #[test]
-fn the_hosts_own_roots_or_one_line_that_says_there_are_none() {
+fn host_roots_load_or_fail_in_one_line() {
     let options = TlsOptions { ca_pem: None, ..client_options("") };
     std::env::remove_var("SSL_CERT_DIR");
     std::env::set_var("SSL_CERT_FILE", "/nonexistent");

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_absent_and_not_zero() {
+    fn missing_counters_are_absent_and_not_zero() {
         let nowhere = Some(PathBuf::from("/proc/self/no-such-folder"));
         let paths = CgroupPaths { v2: nowhere.clone(), v1_cpuacct: nowhere.clone(), v1_memory: nowhere };
         let sample = Observer::open(&paths).sample(5, false, &[]);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dear_is_read_each_second_and_absent_between() {
+    fn expensive_counters_are_read_once_a_second() {
         let mut observer = Observer::open(&CgroupPaths::default());
         let own = [("own".to_owned(), std::process::id())];
         let mut is_whole = |at_ms: u64| {

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_longer_than_the_buffer_is_read_whole() {
+    fn a_file_longer_than_the_buffer_is_read_to_its_end() {
         let path = std::env::temp_dir().join(format!("leadline-reread-{}", std::process::id()));
         let content: Vec<u8> = (0..BUFFER_BYTES * 2 + 7).map(|index| (index % 251) as u8).collect();
         std::fs::write(&path, &content).unwrap();

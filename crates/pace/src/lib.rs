@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_is_none_is_refused() {
+    fn an_invalid_rate_is_refused() {
         for rate in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e-7] {
             assert_eq!(Pace::per_second(rate), None, "{rate}");
         }

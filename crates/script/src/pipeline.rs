@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_is_named_with_its_place() {
+    fn malformed_requests_are_refused_with_their_position() {
         assert_eq!(wrong(""), ("the request is incomplete", 1, 1));
         assert_eq!(wrong("hello\n"), ("no request line", 1, 1));
         assert_eq!(wrong("GET / HTTP/1.1\r\nHost\r\n\r\n"), ("no header field", 2, 1));

@@ -31,7 +31,7 @@ fn without_any_function_the_request_is_constant() {
 }
 
 #[test]
-fn host_is_what_the_url_names() {
+fn host_header_comes_from_the_url() {
     for (host, port, expected) in [
         ("shop.test", None, "Host: shop.test"),
         ("shop.test", Some(80), "Host: shop.test:80"),
@@ -48,7 +48,7 @@ fn host_is_what_the_url_names() {
 }
 
 #[test]
-fn format_takes_wrks_fields_for_what_is_nil() {
+fn format_uses_wrk_fields_for_nil_arguments() {
     let mut load = loaded(
         "local n = 0
          function request()
@@ -172,7 +172,7 @@ fn another_host_can_be_resolved() {
 }
 
 #[test]
-fn lookup_and_connect_reach_the_world() {
+fn lookup_and_connect_use_the_network() {
     let source = "local found = wrk.lookup('shop.test', 80)
                   print(#found, tostring(found[3]), type(found[1]), wrk.connect(found[1]), wrk.connect(found[2]))
                   print(pcall(wrk.lookup, 'nowhere', 'http'))
@@ -239,7 +239,7 @@ fn a_response_arrives_as_it_is() {
 }
 
 #[test]
-fn responses_with_many_fields_arrive_whole() {
+fn responses_with_many_fields_arrive_complete() {
     let mut load = loaded(
         "function response(_, headers)
             local sum, count = 0, 0
@@ -266,7 +266,7 @@ fn delays_are_whole_milliseconds() {
 }
 
 #[test]
-fn thread_one_says_what_kind_of_script_it_is() {
+fn thread_one_determines_the_kind_of_script() {
     let source = "local n = 0
                   function setup(thread) n = n + 1; thread:set('id', n) end
                   function init()
@@ -325,7 +325,7 @@ fn done_sees_the_summary_and_both_statistics() {
 }
 
 #[test]
-fn what_is_printed_goes_to_the_output() {
+fn printed_text_goes_to_the_output() {
     let load = try_load(
         "print() print(nil, nil) print(1, 'a', true)
          io.write('b', 2, '\\n') io.stdout:write('c\\n') io.stderr:write('d\\n') io.output():write('e\\n')

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_end_does_not_wipe_out_what_was_before() {
+    fn a_steady_end_keeps_earlier_jitter() {
         let mut jitter = Jitter::default();
         for n in 0..2000u64 {
             let step = if n < 1000 { (n % 2) * 16_000 } else { 0 };

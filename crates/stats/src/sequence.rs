@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_window_remembers_what_it_promises() {
+    fn a_small_window_covers_its_stated_length() {
         let mut tracker = SequenceTracker::with_window(100);
         tracker.record(0);
         tracker.record(127);

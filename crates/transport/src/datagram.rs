@@ -128,7 +128,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(kind in kinds(), token: u64, flow: u32, sequence: u64, sent_ns: u64) {
+        fn datagram_headers_round_trip(kind in kinds(), token: u64, flow: u32, sequence: u64, sent_ns: u64) {
             let header = Header { kind, token, flow, sequence, sent_ns };
             let mut bytes = [0xffu8; HEADER_BYTES + 3];
             header.write(&mut bytes);

@@ -452,7 +452,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_secret_is_in_no_debug_output() {
+    fn secrets_are_not_in_debug_output() {
         let spec = TunnelSpec {
             profile: "<key>\nSECRET-KEY\n</key>".into(),
             clients: 3,

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_servers_errors_are_told_apart_and_none_is_lost() {
+    fn server_errors_keep_a_prefix_of_their_own() {
         let counted = |name: &str, count| BTreeMap::from([(name.to_owned(), count)]);
         let mut errors = counted("timeout", 2);
         add_errors(&mut errors, "peer_", counted("timeout", 3));

@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_whose_turn_comes_later_sends_as_many_later() {
+    fn a_flow_with_an_offset_sends_as_many_datagrams_later() {
         let (span, report) = sender_after(work(Some(4.0), None), 30_000_000);
         let (sent, unsent) = (report.flows[0].sent_units.unwrap(), report.flows[0].unsent_units.unwrap_or(0));
         // Who may not run in the end leaves the last one unsent, and says so.
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sent_is_an_error_each_and_not_sent() {
+    fn each_failed_send_counts_as_one_error() {
         let too_long = DatagramWork { datagram_bytes: 70_000, ..work(Some(1000.0), Some(5)) };
         let (_, report) = one_sender(too_long);
         assert_eq!(report.errors, BTreeMap::from([("message_too_long".to_owned(), 5)]));

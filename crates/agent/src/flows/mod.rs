@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flows_are_dealt_out_evenly() {
+    fn flows_are_distributed_evenly() {
         assert_eq!(deal_out(vec![1, 2, 3, 4, 5], 2), [vec![1, 3, 5], vec![2, 4]]);
         assert_eq!(deal_out(vec![1], 4), [vec![1]]);
     }

@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_no_schedule_keeps_is_refused() {
+    fn a_rate_beyond_the_schedule_is_refused() {
         assert_eq!(PacedBlocks::new(0, 1000), None);
         assert_eq!(PacedBlocks::new(u64::MAX, 1), None);
         assert_eq!(PacedBlocks::new(0, 0), None);
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_again_before_the_start_is_not_the_tests() {
+    fn retransmits_before_the_start_are_not_counted() {
         let mut kernel = KernelView { before: Some(7), ..KernelView::default() };
         assert_eq!(kernel.retransmits(), None);
         kernel.take(100, 7);

@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn every_figure_is_there_and_counts_what_it_did() {
+    fn every_figure_reports_its_operations() {
         let mut spec = spec(&["aes-256-gcm", "AES-128-CBC", "DES-EDE3-CBC"], &["SHA1", "SHA256"], &[1, 1400]);
         spec.handshakes = true;
         let reports = run(spec);
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn little_memory_does_not_cut_what_is_timed() {
+    fn little_memory_does_not_shorten_the_timed_span() {
         // One packet of 1400 bytes fits: the clock is looked at before and after many all the same.
         let reports = run(CryptoSpec { spread_bytes: 2048, ..spec(&["AES-256-GCM"], &[], &[1400]) });
         let done: Vec<u64> = reports.iter().map(|report| report.operations).collect();
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn taking_down_what_was_made_is_not_timed() {
+    fn dropping_results_is_not_timed() {
         struct Made<'d>(&'d std::cell::Cell<bool>);
         impl Drop for Made<'_> {
             fn drop(&mut self) {
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_measured_is_refused_with_what_can() {
+    fn unknown_algorithms_are_refused_with_the_known_ones() {
         let refused = |spec: CryptoSpec| prepare(spec).err().map(|error| error.message).unwrap_or_default();
         assert!(refused(spec(&["BF-CBC"], &[], &[64])).contains("no cipher is called BF-CBC; there are AES-128-GCM"));
         assert!(refused(spec(&[], &["MD5"], &[64])).contains("there are SHA1, SHA256"));

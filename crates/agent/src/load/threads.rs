@@ -372,7 +372,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_has_not_told_is_unknown_and_not_zero() {
+    fn unreported_kernel_figures_are_unknown_and_not_zero() {
         let counters = FlowCounters::default();
         let unknown = counters.progress(3, false);
         assert_eq!((unknown.missing_units, unknown.retransmits, unknown.rtt_us), (None, None, None));
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_word_replaces_those_that_were_not_heard() {
+    fn the_latest_value_replaces_untaken_ones() {
         let latest = Latest::default();
         assert_eq!(latest.take(), None);
         (1..=3).for_each(|value| latest.publish(value));
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_thread_does_in_its_last_silence_is_in_neither_time() {
+    fn the_last_silence_counts_in_neither_cpu_nor_wall_time() {
         let spin = |seconds: f64| {
             let until = leadline_sys::usage::thread_cpu_s() + seconds;
             while leadline_sys::usage::thread_cpu_s() < until {}

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_may_ask_for_is_bounded() {
+    fn requests_beyond_the_limits_are_refused() {
         assert_eq!(code(&open(TCP)), "granted");
         assert_eq!(code(&Open { flows: 9, ..open(TCP) }), "too_many_flows");
         assert_eq!(code(&Open { duration_ms: 10_001, ..open(TCP) }), "too_long");
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn congestion_control_is_chosen_among_what_is_there() {
+    fn congestion_control_must_be_available() {
         let asks = |name: &str| code(&Open { congestion: Some(name.to_owned()), ..open(TCP) });
         assert_eq!(asks(&net::available_congestion()[0]), "granted");
         for name in ["", "no-such", "reno cubic", "../reno"] {

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_port_is_one_that_all_addresses_have_free() {
+    fn an_automatic_port_is_free_on_all_addresses() {
         let addresses = ["127.0.0.1", "127.0.0.2"].map(|text| parse_address(text).unwrap());
         let (asked, held) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
         let bind = |at: SocketAddr| {

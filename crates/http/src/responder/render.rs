@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn every_answer_is_what_it_says() {
+    fn every_answer_parses_as_its_head_states() {
         for body_bytes in [0, 1, 12, 4096, 4097, 8191, 8192, 8193, 65_536, 65_537, 1_000_000] {
             for chunked in [false, true] {
                 for status in [200, 204, 206, 304, 404, 500, 599] {

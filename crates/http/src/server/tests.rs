@@ -85,7 +85,7 @@ fn a_continue_does_not_overtake_an_answer() {
 }
 
 #[test]
-fn what_waits_is_bounded_and_goes_on_later() {
+fn pending_answers_are_bounded_and_resume() {
     let (mut server, mut responder) = (ServerConnection::default(), plain());
     let many = 3 * MOST_WAITING;
     server.receive(&mut responder, 0, get("/?delay=1ms").repeat(many).as_bytes());
@@ -125,7 +125,7 @@ fn a_share_of_errors_is_exact_and_its_bodies_are_the_same() {
 }
 
 #[test]
-fn connections_close_after_so_many_answers() {
+fn connections_close_after_their_number_of_answers() {
     let behaviour = Behaviour { close_after: Some(3), ..Behaviour::default() };
     let (mut server, mut responder) = (ServerConnection::default(), responder(behaviour));
     server.receive(&mut responder, 0, GET.repeat(5).as_bytes());
@@ -199,7 +199,7 @@ fn drawn_delays_are_waited_for() {
 }
 
 #[test]
-fn counters_say_what_happened() {
+fn counters_count_each_outcome() {
     let (mut server, mut responder) = (ServerConnection::default(), plain());
     let stream = [get("/?errors=1"), get("/?delay=1ms&status=302"), get("/"), get("/_leadline/stats")].concat();
     server.receive(&mut responder, 0, stream.as_bytes());

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_contradicts_is_refused_with_what_there_is() {
+    fn contradicting_tls_options_are_refused_with_the_possible_ones() {
         let asked = |oldest, newest, suite: &str| negotiable(oldest, newest, &[suite.to_owned()]).err().unwrap();
         let unknown = asked(TlsVersion::V1_2, TlsVersion::V1_3, "RC4-MD5").to_string();
         assert!(unknown.contains("`RC4-MD5`") && unknown.contains("TLS_AES_128_GCM_SHA256"), "{unknown}");

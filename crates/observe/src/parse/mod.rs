@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_whole_fields() {
+    fn numbers_must_fill_their_field() {
         assert_eq!(decimal(b"18446744073709551615"), Some(u64::MAX));
         for wrong in [&b""[..], b"-1", b"+1", b"1.0", b"18446744073709551616", b"0x1"] {
             assert_eq!(decimal(wrong), None);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_is_a_whole_word() {
+    fn a_label_must_match_a_whole_word() {
         assert_eq!(labelled(b"usage_usec_x 1\nusage_usec 2\n", b"usage_usec"), Some(2));
         assert_eq!(labelled(b"usage_usec x\n", b"usage_usec"), None);
     }

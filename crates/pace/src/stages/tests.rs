@@ -106,7 +106,7 @@ fn stages_that_take_no_time_are_none() {
 }
 
 #[test]
-fn what_is_no_curve_is_refused() {
+fn invalid_stages_are_refused() {
     for per_s in [-1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1.000_001e12, 1e-7] {
         for (from, to) in [(per_s, 1.0), (1.0, per_s)] {
             let refused = Stages::new([stage(1.0, 1.0, 1), stage(from, to, 1)]);

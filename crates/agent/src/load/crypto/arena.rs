@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_of_sealing_is_whole_however_little_memory_there_is() {
+    fn a_sealing_batch_is_complete_with_little_memory() {
         let mut packets = Packets::new(&DataOptions::new(DataCipher::Aes256Gcm), 1400, 2048, 1).unwrap();
         assert_eq!(packets.payloads.count(), 1);
         assert_eq!(packets.seal_piece(700), Ok(700));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_memory_is_held_than_twice_the_spread() {
+    fn memory_stays_below_twice_the_spread() {
         const SPREAD: usize = 1 << 20;
         let options = DataOptions { digest: Some(Digest::Sha512), ..DataOptions::new(DataCipher::Aes256Cbc) };
         for size in [1, 64, 1400] {

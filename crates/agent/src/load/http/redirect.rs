@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_followed() {
+    fn redirects_that_are_not_followed() {
         for (status, location, why) in [
             (304, "/z", "no redirect"),
             (300, "/z", "a choice for a person"),

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_server_that_hangs_has_one_question_of_each_connection() {
+    fn a_hanging_name_server_gets_one_query_per_connection() {
         let (mut resolver, resume, lookups) = hanging();
         // Each connection gives up and asks again a thousand times.
         for epoch in 1..=1000 {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn each_connection_has_an_answer_of_its_own() {
+    fn each_connection_gets_its_own_answer() {
         let (mut resolver, resume, lookups) = hanging();
         drop(resume);
         for epoch in 1..=2 {
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_comes_too_late_is_not_looked_up() {
+    fn an_expired_query_is_not_looked_up() {
         let (mut resolver, _resume, lookups) = hanging();
         resolver.ask(0, 1, 0);
         let resolved = answers(&mut resolver);

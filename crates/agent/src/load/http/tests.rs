@@ -29,27 +29,27 @@ macro_rules! on_both_engines {
     };
 }
 
-mod fates;
+mod outcomes;
+mod routes;
 mod stub;
-mod ways;
 
 on_both_engines!(
     client_and_server_count_the_same_in_a_closed_loop,
     client_and_server_count_the_same_when_time_ends_the_load,
     an_open_loop_sends_what_is_due,
-    what_falls_due_just_before_the_end_is_sent,
-    long_bodies_both_ways,
-    what_was_due_and_never_sent_is_told,
-    a_stopped_load_returns_what_it_has,
-    each_misbehaviour_has_its_name,
+    requests_due_just_before_the_end_are_sent,
+    long_bodies_in_both_directions_arrive_complete,
+    requests_due_and_never_sent_are_counted_unsent,
+    a_stopped_load_returns_partial_figures,
+    each_server_misbehaviour_has_its_error_name,
     a_server_that_closes_after_each_answer_is_no_error,
-    a_server_that_hangs_up_unannounced,
+    unannounced_closes_count_as_reset_or_closed_early,
     no_connection_is_opened_that_no_request_is_left_for,
-    more_connections_than_fit_into_a_batch,
+    more_connections_than_one_batch_all_open,
     a_server_that_falls_silent_does_not_shorten_the_load,
-    what_waits_for_a_connection_is_not_late,
+    a_request_that_waits_for_a_connection_is_not_late,
     a_paced_number_of_requests_takes_up_as_many_gaps,
-    connections_that_cannot_be_had_again_are_told,
+    connections_that_cannot_reopen_are_counted_down,
 );
 
 fn spec(server: SocketAddr, number: Option<u64>) -> HttpSpec {
@@ -215,7 +215,7 @@ fn an_open_loop_sends_what_is_due(engine: Engine) {
     signal.stop();
 }
 
-fn what_falls_due_just_before_the_end_is_sent(engine: Engine) {
+fn requests_due_just_before_the_end_are_sent(engine: Engine) {
     // The second request falls due a quarter of a microsecond before the end, which no wait ends in time for.
     let (address, signal) = responder();
     let two = HttpSpec { rate: rate(20.0001), duration_ms: 50, threads: 1, ..spec(address, None) };
@@ -231,7 +231,7 @@ fn what_falls_due_just_before_the_end_is_sent(engine: Engine) {
     signal.stop();
 }
 
-fn long_bodies_both_ways(engine: Engine) {
+fn long_bodies_in_both_directions_arrive_complete(engine: Engine) {
     let (address, signal) = responder();
     let post = HttpRequest {
         method: "POST".to_owned(),
@@ -246,7 +246,7 @@ fn long_bodies_both_ways(engine: Engine) {
     signal.stop();
 }
 
-fn what_was_due_and_never_sent_is_told(engine: Engine) {
+fn requests_due_and_never_sent_are_counted_unsent(engine: Engine) {
     // One connection whose first answer never comes; the server ends the load once all requests have fallen due.
     const FALL_DUE_NS: u64 = 1_000_000;
     let signal = Arc::new(ControlSignal::default());
@@ -295,7 +295,7 @@ fn a_server_that_falls_silent_does_not_shorten_the_load(engine: Engine) {
     });
 }
 
-fn what_waits_for_a_connection_is_not_late(engine: Engine) {
+fn a_request_that_waits_for_a_connection_is_not_late(engine: Engine) {
     // All requests but the first fall due before the first answer. Only a stall of this machine that is half as long
     // as the server's would make one late.
     const STALL_NS: u64 = 2_000_000_000;
@@ -322,7 +322,7 @@ fn a_paced_number_of_requests_takes_up_as_many_gaps(engine: Engine) {
     signal.stop();
 }
 
-fn connections_that_cannot_be_had_again_are_told(engine: Engine) {
+fn connections_that_cannot_reopen_are_counted_down(engine: Engine) {
     let (listener, address) = listener();
     std::thread::spawn(move || {
         let (mut socket, _) = listener.accept().unwrap();
@@ -334,7 +334,7 @@ fn connections_that_cannot_be_had_again_are_told(engine: Engine) {
     assert!(outcome.errors["connection_refused"] > 0);
 }
 
-fn a_stopped_load_returns_what_it_has(engine: Engine) {
+fn a_stopped_load_returns_partial_figures(engine: Engine) {
     let (address, responder_gate) = responder();
     let signal = Arc::new(ControlSignal::default());
     signal.stop();
@@ -343,7 +343,7 @@ fn a_stopped_load_returns_what_it_has(engine: Engine) {
     responder_gate.stop();
 }
 
-fn each_misbehaviour_has_its_name(engine: Engine) {
+fn each_server_misbehaviour_has_its_error_name(engine: Engine) {
     let closes = server(|mut socket| {
         read_request(&mut socket);
         let _ = socket.shutdown(Shutdown::Write);
@@ -417,7 +417,7 @@ fn no_connection_is_opened_that_no_request_is_left_for(engine: Engine) {
     signal.stop();
 }
 
-fn a_server_that_hangs_up_unannounced(engine: Engine) {
+fn unannounced_closes_count_as_reset_or_closed_early(engine: Engine) {
     let rude = server(|mut socket| {
         read_request(&mut socket);
         let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
@@ -443,7 +443,7 @@ fn a_server_that_hangs_up_unannounced(engine: Engine) {
     }
 }
 
-fn more_connections_than_fit_into_a_batch(engine: Engine) {
+fn more_connections_than_one_batch_all_open(engine: Engine) {
     let (address, signal) = responder();
     let outcome = run(engine, HttpSpec { connections: 300, ..spec(address, Some(20_000)) });
     assert_eq!((outcome.counts["responses"], outcome.counts["connections_opened"]), (20_000, 300));

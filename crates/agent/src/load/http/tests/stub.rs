@@ -274,7 +274,7 @@ fn a_request_is_sent_when_it_is_handed_to_the_kernel() {
 }
 
 #[test]
-fn what_is_queued_is_handed_over_before_the_standing_is_told() {
+fn queued_requests_are_flushed_before_a_snapshot() {
     // A thread tells how it stands after its first turn, in which the first answer has let the second request begin.
     let answers = vec![vec![(Completion::Received, OK)], vec![(Completion::Received, OK)]];
     let backend = StubBackend::new(answers);
@@ -299,7 +299,7 @@ fn a_redirect_that_comes_before_its_request_left_is_an_answer() {
 }
 
 #[test]
-fn an_answer_with_more_behind_it_has_one_fate() {
+fn an_answer_with_excess_bytes_is_counted_once() {
     let more = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok and more";
     let played = play(StubBackend::new(vec![vec![(Completion::Received, more)]]), stub_spec(Some(1)), None);
     assert_eq!(played.counts(), [1, 1, 0, 0, 0, 1]);
@@ -319,7 +319,7 @@ fn an_answer_with_more_behind_it_has_one_fate() {
 }
 
 #[test]
-fn an_answer_that_a_script_fails_at_has_one_fate() {
+fn an_answer_that_fails_the_script_is_counted_once() {
     let sent = || vec![(Completion::Sent(ALL_BYTES), b"".as_slice()), (Completion::Received, OK)];
     let response = "function response() error('no') end";
     let played = play(StubBackend::new(vec![sent(), sent()]), stub_spec(Some(2)), Some(response));

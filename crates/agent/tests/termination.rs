@@ -42,12 +42,12 @@ fn stubborn(agent: &mut Agent) -> Vec<u32> {
 }
 
 #[test]
-fn with_nothing_to_do() {
+fn an_idle_agent_ends_with_its_input() {
     ends_soon(&mut Agent::start());
 }
 
 #[test]
-fn in_the_middle_of_a_load_on_either_side() {
+fn ends_during_a_load_on_either_side() {
     let (mut server, mut client) = (Agent::start(), Agent::start());
     let target = target("127.0.0.1", server.serve());
     client.begin("tcp", &tcp(&target, &json!({"duration_ms": 50_000, "direction": "both"})));
@@ -61,7 +61,7 @@ fn in_the_middle_of_a_load_on_either_side() {
 }
 
 #[test]
-fn before_a_start_that_is_far_away() {
+fn ends_before_a_distant_start() {
     let (mut server, mut client) = (Agent::start(), Agent::start());
     let target = target("127.0.0.1", server.serve());
     client.prepare("tcp", &tcp(&target, &json!({})));
@@ -73,7 +73,7 @@ fn before_a_start_that_is_far_away() {
 }
 
 #[test]
-fn with_children_that_do_not_want_to() {
+fn ends_with_children_that_ignore_signals() {
     let mut agent = Agent::start();
     let pids = stubborn(&mut agent);
     ends_soon(&mut agent);
@@ -82,7 +82,7 @@ fn with_children_that_do_not_want_to() {
 }
 
 #[test]
-fn when_nobody_hears_it_any_more() {
+fn ends_when_its_output_is_closed() {
     // A reader that goes away: the agent finds out with its next heartbeat.
     let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_leadline-agent"))
         .stdin(std::process::Stdio::piped())
@@ -108,7 +108,7 @@ fn killed_outright_its_children_die() {
 }
 
 #[test]
-fn while_a_server_keeps_a_preparation_waiting() {
+fn ends_while_a_server_delays_preparation() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut agent = Agent::start();
     agent.prepare("tcp", &tcp(&target_of(silent.local_addr().unwrap()), &json!({})));
@@ -117,7 +117,7 @@ fn while_a_server_keeps_a_preparation_waiting() {
 }
 
 #[test]
-fn while_a_connection_attempt_is_unanswered() {
+fn ends_during_an_unanswered_connect() {
     let full = TcpListener::bind("127.0.0.1:0").unwrap();
     // Shortens the queue, which the standard library cannot.
     socket2::SockRef::from(&full).listen(0).unwrap();

@@ -1,5 +1,4 @@
-//! Ways to a server and what is sent on them: Unix sockets, names, local addresses, proxies, TLS; connections that are opened
-//! as needed, and anew; redirects; scripts. Over both engines, against servers of a few lines that count.
+//! Routes to a server and what is sent over them: Unix sockets, names, local addresses, proxies, TLS; connections that are opened//! as needed, and anew; redirects; scripts. Over both engines, against servers of a few lines that count.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -12,17 +11,17 @@ use leadline_wire::{HttpScript, Resolution, TlsSpec, TlsVersion};
 use super::*;
 
 on_both_engines!(
-    a_unix_socket,
-    names_and_local_addresses,
+    requests_go_over_a_unix_socket,
+    names_resolve_and_local_addresses_rotate,
     an_open_loop_opens_connections_as_it_needs_them,
     a_connection_ends_after_its_requests,
     redirects_are_followed_within_limits,
-    a_proxy_gets_whole_urls,
+    a_proxy_gets_absolute_urls,
     tls_through_a_proxy_and_without,
-    a_certificate_that_nobody_vouches_for,
+    an_untrusted_certificate_is_refused,
     a_script_with_batches_sees_each_answer,
-    a_script_that_mixes_head_with_others,
-    a_script_that_says_the_same_needs_no_script,
+    a_script_may_mix_head_with_other_methods,
+    a_constant_script_runs_as_a_plan,
     a_script_ends_its_thread,
     the_first_of_each_failure_is_kept,
 );
@@ -70,7 +69,7 @@ fn ok(_: &str) -> String {
     OK.to_owned()
 }
 
-fn a_unix_socket(engine: Engine) {
+fn requests_go_over_a_unix_socket(engine: Engine) {
     let path = std::env::temp_dir().join(format!("leadline-http-{}-{}", engine.name(), std::process::id()));
     let _ = std::fs::remove_file(&path);
     let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
@@ -92,7 +91,7 @@ fn a_unix_socket(engine: Engine) {
     assert_accounted(&outcome);
 }
 
-fn names_and_local_addresses(engine: Engine) {
+fn names_resolve_and_local_addresses_rotate(engine: Engine) {
     let (listener, address) = listener();
     let from: Arc<Mutex<Vec<SocketAddr>>> = Arc::default();
     let seen = Arc::clone(&from);
@@ -206,7 +205,7 @@ fn redirects_are_followed_within_limits(engine: Engine) {
     }
 }
 
-fn a_proxy_gets_whole_urls(engine: Engine) {
+fn a_proxy_gets_absolute_urls(engine: Engine) {
     let (proxy, heard) = answering(ok);
     let mut proxied = spec(proxy, Some(10));
     proxied.requests[0].url = "http://behind.example:81/x?y".to_owned();
@@ -333,7 +332,7 @@ fn refusal(engine: Engine, spec: HttpSpec) -> (String, String) {
     (error.code, error.message)
 }
 
-fn a_certificate_that_nobody_vouches_for(engine: Engine) {
+fn an_untrusted_certificate_is_refused(engine: Engine) {
     let (address, certificate_pem) = secure();
     let (_, another_pem) = ServerTls::self_signed(&["localhost".to_owned()]).unwrap();
     let mut sealed = spec(address, Some(1));
@@ -377,7 +376,7 @@ fn a_script_with_batches_sees_each_answer(engine: Engine) {
     assert_accounted(&outcome);
 }
 
-fn a_script_that_mixes_head_with_others(engine: Engine) {
+fn a_script_may_mix_head_with_other_methods(engine: Engine) {
     let (address, _) = answering(|head| {
         let body = if head.starts_with("HEAD ") { "" } else { "hello" };
         format!("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n{body}")
@@ -390,7 +389,7 @@ fn a_script_that_mixes_head_with_others(engine: Engine) {
     assert_eq!((outcome.counts["responses"], outcome.counts["body_bytes"]), (30, 20 * 5));
 }
 
-fn a_script_that_says_the_same_needs_no_script(engine: Engine) {
+fn a_constant_script_runs_as_a_plan(engine: Engine) {
     let (address, heard) = answering(ok);
     let outcome =
         run(engine, scripted(address, Some(50), "wrk.method = 'POST'; wrk.body = 'x=1'; wrk.headers['A'] = 'b'"));
@@ -450,7 +449,7 @@ fn the_kernels_stamps_are_compared_with_ours() {
 }
 
 #[test]
-fn what_cannot_be_is_said_in_a_line() {
+fn impossible_settings_are_refused_in_one_line() {
     let (address, signal) = responder();
     let code = |spec: HttpSpec| refusal(Engine::Epoll, spec).0;
     let mut bad = spec(address, None);

@@ -1,4 +1,4 @@
-//! Scripts that fail, that mean harm, or that nobody would write. Each ends in one clear line, none in a panic.
+//! Scripts that fail, that are hostile, or that are unusual. Each ends in one clear line, none in a panic.
 
 mod common;
 
@@ -38,7 +38,7 @@ fn errors_of_each_callback_name_it() {
 }
 
 #[test]
-fn an_error_in_what_the_script_called_is_placed_in_the_script() {
+fn an_error_in_a_called_function_is_located_in_the_script() {
     assert_eq!(
         refused("\n\nfunction request() local r = wrk.format('GET', '/', 'headers') return r end"),
         "test.lua:3: attempt to index local 'headers' (a string value) (in request())"
@@ -65,7 +65,7 @@ fn errors_that_are_no_strings_are_one_line_too() {
 }
 
 #[test]
-fn a_request_has_to_be_one() {
+fn a_request_must_be_a_valid_request() {
     for (given, problem) in [
         ("nil", "request() has to return a request as a string, got nil"),
         ("{}", "request() has to return a request as a string, got table"),
@@ -88,7 +88,7 @@ fn a_request_has_to_be_one() {
 }
 
 #[test]
-fn leaving_ends_the_load() {
+fn os_exit_ends_the_load() {
     assert_eq!(refused("\nos.exit(1)"), "test.lua:2: the script called os.exit(1)");
     assert_eq!(refused("os.exit()"), "test.lua:1: the script called os.exit()");
     assert_eq!(refused("pcall(os.exit, true)"), "test.lua: the script called os.exit(true)");
@@ -98,7 +98,7 @@ fn leaving_ends_the_load() {
 }
 
 #[test]
-fn a_response_may_change_what_is_sent_next() {
+fn a_response_may_change_the_next_request() {
     let mut load = loaded(
         "function request() return wrk.format() end
          function response(_, headers)
@@ -135,7 +135,7 @@ fn values_travel_between_threads() {
 }
 
 #[test]
-fn what_cannot_travel_is_named() {
+fn values_that_cannot_cross_threads_are_refused_by_name() {
     let setup = |body: &str| refused(&format!("function setup(thread)\n {body} end"));
     let place = "test.lua:2: ";
     let end = " (in setup())";
@@ -153,7 +153,7 @@ fn what_cannot_travel_is_named() {
 }
 
 #[test]
-fn a_value_may_format_a_request_to_say_what_it_is() {
+fn a_tostring_may_call_wrk_format() {
     let load = loaded(
         "function init()
             local odd = setmetatable({}, { __tostring = function() return #wrk.format('GET', '/inner') .. '' end })

@@ -9,7 +9,7 @@ use super::*;
 
 on_both_engines!(
     a_rate_counts_requests_and_not_the_pieces_that_they_leave_in,
-    an_answer_that_is_longer_than_it_says_fails_its_request,
+    an_answer_longer_than_its_content_length_fails_its_request,
     a_chain_of_redirects_goes_on_from_its_last_request,
 );
 
@@ -27,7 +27,7 @@ fn a_rate_counts_requests_and_not_the_pieces_that_they_leave_in(engine: Engine) 
     signal.stop();
 }
 
-fn an_answer_that_is_longer_than_it_says_fails_its_request(engine: Engine) {
+fn an_answer_longer_than_its_content_length_fails_its_request(engine: Engine) {
     let babbles = server(|mut socket| {
         read_request(&mut socket);
         let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok and more");
