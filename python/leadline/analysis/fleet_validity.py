@@ -79,12 +79,12 @@ def gaps(data: TestData) -> Iterator[tuple[Verdict, Reason]]:
         text = f"{unfinished} of {len(rows)} clients were still on their way up when the fleet's time was over"
         yield Verdict.INCOMPLETE, Reason("clients-unfinished", text)
     missing = Counter(row["state"] for row in rows if row["state"] != "configured")
-    if missing and data.spec.kind != "tunnel":
+    if missing and not data.spec.connects_clients:
         text = f"{len(rows) - missing.total()} of {len(rows)} clients connected"
         kinds = ", ".join(f"{count} {state}" for state, count in sorted(missing.items()))
         yield Verdict.INCOMPLETE, Reason("clients-missing", f"{text}; {kinds}")
     yield from _vanished(data)
-    if data.spec.kind == "tunnel" and not rows and data.status == "done" and data.load_outcomes():
+    if data.spec.connects_clients and not rows and data.status == "done" and data.load_outcomes():
         yield Verdict.INCOMPLETE, Reason("no-clients-reported", "the agent told nothing of its clients")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from leadline.analysis.durations import Figure, Sample
 from leadline.analysis.flows import Flow
@@ -18,21 +18,22 @@ from leadline.analysis.test_data import TestData
 from leadline.analysis.test_spec import TestSpec
 from leadline.analysis.window import rate_columns, rate_per_s
 from leadline.plan.percentiles import histogram_of, percentile_of
+from leadline.registry import KINDS
 
 CENSORED = "_censored"
 """Ends the name of a histogram of ages: of operations that had not ended when they were given up, or at the end."""
 LATENCY_PERCENTILES = ("p50", "p90", "p99", "p999")
 
-PRIMARY = {
-    "tcp": "throughput_bps",
-    "udp": "throughput_bps",
-    "rr": "transactions_per_s",
-    "http": "requests_per_s",
-    "tunnel": "handshakes_per_s",
-}
-"""The figure that stands for a test: what repeats are compared by."""
+_BIT_RATE, _MICROSECONDS = "bit/s", "us"
 
-_BIT_RATE, _RATE, _COUNT, _BYTES, _MICROSECONDS, _RATIO = "bit/s", "1/s", "count", "bytes", "us", "ratio"
+
+class CostKind(Protocol):
+    """What this module needs of a kind of test."""
+
+    def operations(self, spec: TestSpec, flows: Sequence[Flow], clients: int) -> float | None:
+        """What the CPU time of the generator is divided by: datagrams, transactions, bytes; None where not known.
+        `clients` of a fleet are configured.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,25 +92,13 @@ def merged_histograms(data: TestData) -> Histograms:
 
 def _is_carrier(data: TestData, outcome: Mapping[str, object]) -> bool:
     """Whether a fleet's tunnels carried a test of another kind."""
-    return data.spec.kind != "tunnel" and outcome.get("tunnel") is not None
+    return not data.spec.connects_clients and outcome.get("tunnel") is not None
 
 
 def _carried(metric: str) -> str | None:
     """A fleet's histogram by the name that a load without tunnels has for it; None for those of connecting."""
     kind, found = metric.removesuffix(CENSORED), {"latency": "latency", "service": "service", "traffic_late": "late"}
     return f"{found[kind]}{metric.removeprefix(kind)}" if kind in found else None
-
-
-def figures(data: TestData, flows: Sequence[Flow], window: Window | None, histograms: Histograms) -> dict[str, Metric]:
-    """Every metric of a tcp, udp or rr test, unknown ones as None; those of http are in `requests`."""
-    spec, rates = data.spec, window_rates(data.spec, flows, window)
-    match spec.kind:
-        case "udp":
-            return _udp(spec, flows, window, rates)
-        case "rr":
-            return _transactions(flows, rates, histograms)
-        case _:
-            return _tcp(spec, flows, window, rates)
 
 
 def window_rates(spec: TestSpec, flows: Sequence[Flow], window: Window | None) -> dict[str, float | None]:
@@ -189,7 +178,8 @@ def generator_cost(data: TestData, flows: Sequence[Flow], histograms: Histograms
     spun_s = sum(thread.get("spun_s") or 0.0 for thread in threads)
     fleets = (found.outcome.get("tunnel") for found in data.load_outcomes())
     clients = sum(row["state"] == "configured" for fleet in fleets if fleet for row in fleet["clients"])
-    units = _moved_units(data.spec, flows, clients)
+    kind: CostKind = KINDS.find(data.spec.kind)
+    units = kind.operations(data.spec, flows, clients)
     return Generator(
         cpu_s=cpu_s,
         wall_s=max(report["wall_s"] for report in reports),
@@ -247,23 +237,10 @@ def counter(data: TestData, name: str) -> int | None:
     return sum(known) if known else None
 
 
-def _tcp(
+def throughput(
     spec: TestSpec, flows: Sequence[Flow], window: Window | None, rates: Mapping[str, float | None]
 ) -> dict[str, Metric]:
-    round_trips = [flow.report["rtt_mean_us"] for flow in flows if flow.report and flow.report.get("rtt_mean_us")]
-    return {
-        **_throughput(spec, flows, window, rates),
-        "retransmits": _reported(flows, "retransmits", _COUNT),
-        "rtt_mean_us": Metric(sum(round_trips) / len(round_trips) if round_trips else None, _MICROSECONDS),
-        "sent_bytes": Metric(sum_of_flows(flows, lambda flow: flow.sent_bytes), _BYTES),
-        "received_bytes": Metric(sum_of_flows(flows, received_bytes), _BYTES),
-    }
-
-
-def _throughput(
-    spec: TestSpec, flows: Sequence[Flow], window: Window | None, rates: Mapping[str, float | None]
-) -> dict[str, Metric]:
-    """The sum, and where both sides send each direction's."""
+    """Bits per second: the sum, and where both sides send that of each direction."""
     found = {"throughput_bps": Metric(rates["throughput_bps"], _BIT_RATE)}
     if spec.direction == "both":
         for direction in ("up", "down"):
@@ -271,45 +248,6 @@ def _throughput(
             rate = rate_per_s(curves, window)
             found[f"throughput_{direction}_bps"] = Metric(None if rate is None else 8.0 * rate, _BIT_RATE)
     return found
-
-
-def _udp(
-    spec: TestSpec, flows: Sequence[Flow], window: Window | None, rates: Mapping[str, float | None]
-) -> dict[str, Metric]:
-    sent, lost = sum_of_flows(flows, lambda flow: flow.sent_units), _reported(flows, "lost", _COUNT)
-    jitters = [flow.report["jitter_us"] for flow in flows if flow.report and flow.report.get("jitter_us") is not None]
-    ratio = lost.value / sent if lost.value is not None and sent else None
-    return {
-        **_throughput(spec, flows, window, rates),
-        "packets_per_s": Metric(rates["packets_per_s"], _RATE),
-        "sent": Metric(sent, _COUNT),
-        "received": Metric(sum_of_flows(flows, received_units), _COUNT),
-        "lost": lost,
-        "lost_ratio": Metric(ratio, _RATIO),
-        "duplicates": _reported(flows, "duplicates", _COUNT),
-        "reordered": _reported(flows, "reordered", _COUNT),
-        "jitter_us": Metric(sum(jitters) / len(jitters) if jitters else None, _MICROSECONDS),
-    }
-
-
-def _transactions(
-    flows: Sequence[Flow], rates: Mapping[str, float | None], histograms: Histograms
-) -> dict[str, Metric]:
-    return {
-        "transactions": Metric(sum_of_flows(flows, received_units), _COUNT),
-        "transactions_per_s": Metric(rates["transactions_per_s"], _RATE),
-        **times("latency", histograms.sample("latency"), ("min", "mean", *LATENCY_PERCENTILES, "max")),
-    }
-
-
-def _moved_units(spec: TestSpec, flows: Sequence[Flow], clients: int) -> float | None:
-    if spec.kind == "tcp":
-        return sum_of_flows(flows, lambda flow: flow.sent_bytes)
-    if spec.kind == "tunnel" and not spec.carries:
-        return clients
-    if spec.kind == "udp":
-        return sum_of_flows(flows, lambda flow: flow.sent_units)
-    return sum_of_flows(flows, received_units)
 
 
 def received_bytes(flow: Flow) -> float | None:
@@ -322,8 +260,15 @@ def received_units(flow: Flow) -> float | None:
     return flow.delivered_units.total if flow.delivered_units is not None and flow.evidence != "sender" else None
 
 
-def _reported(flows: Sequence[Flow], name: str, unit: str) -> Metric:
-    return Metric(sum_of_flows(flows, lambda flow: flow.report.get(name) if flow.report else None), unit)
+def reported(flows: Sequence[Flow], name: str) -> Metric:
+    """A count of the flows' reports, added up."""
+    return Metric(sum_of_flows(flows, lambda flow: flow.report.get(name) if flow.report else None), "count")
+
+
+def mean_reported_us(flows: Sequence[Flow], name: str) -> Metric:
+    """The mean of a time that flows' reports have."""
+    times_us = [flow.report[name] for flow in flows if flow.report and flow.report.get(name) is not None]
+    return Metric(sum(times_us) / len(times_us) if times_us else None, _MICROSECONDS)
 
 
 def sum_of_flows(flows: Sequence[Flow], read: Callable[[Flow], float | None]) -> float | None:

@@ -9,15 +9,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from leadline.analysis import stability, validity
-from leadline.analysis.metrics import PRIMARY
 from leadline.analysis.model import Metric, Reason, Summary, TestResult, Validity, Verdict
 from leadline.analysis.scaling import t_quantile
+from leadline.registry import KINDS
 
 LEAST_REPEATS = 2
 """How many repeats that came to their end still make a figure where others did not."""
+
+
+class PrimaryKind(Protocol):
+    """What this module needs of a kind of test."""
+
+    @property
+    def primary(self) -> str:
+        """The figure that stands for a test: what repeats are compared by."""
 
 
 def summarise(
@@ -82,7 +90,8 @@ def _validity(done: Sequence[TestResult], failed: int, limit: float, kind: str) 
     verdict = validity.worst(result.validity.verdict for result in done)
     reasons = list(_merged([result.validity.reasons for result in done]))
     notes = tuple(_merged([result.validity.notes for result in done]))
-    primary = PRIMARY.get(kind, "")
+    measured: PrimaryKind = KINDS.find(kind)
+    primary = measured.primary
     values = [metric.value for result in done if (metric := result.metrics.get(primary)) and metric.value is not None]
     disagreement = stability.between_repeats(values, limit, primary)
     if disagreement is not None:

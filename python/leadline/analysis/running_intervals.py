@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from leadline.analysis.durations import Figure, Sample
 from leadline.analysis.histograms import DamagedHistogram, Histogram, decode, merge
 from leadline.analysis.metrics import CENSORED
 from leadline.analysis.model import Interval, Window
 from leadline.analysis.test_spec import TestSpec
+from leadline.registry import KINDS
 
 NS_PER_S = 1e9
 # Both sides tell every 100 ms, the peer over the network: this long after an interval's end its readings are there.
@@ -29,6 +31,60 @@ _FINAL_SHARE = 0.5
 
 Key = tuple[str, int, str]
 """Host, flow and side."""
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalGrowth:
+    """What the counters of all flows grew by in one interval."""
+
+    by_counter: Mapping[tuple[str, str], float | None]
+    """By side (`local`, `peer`) and counter; None where no flow has it."""
+    seconds: float
+    round_trip_us: float | None
+    """Mean over the flows at the interval's end."""
+
+    def both_sides(self, name: str) -> float | None:
+        """A counter of both sides, added up."""
+        return _sum(*(self.by_counter[side, name] for side in ("local", "peer")))
+
+    def rate(self, side: str, name: str, factor: float = 1.0) -> float | None:
+        """A counter of one side, per second."""
+        return _rate(self.by_counter[side, name], self.seconds, factor)
+
+
+class IntervalKind(Protocol):
+    """What this module needs of a kind of test."""
+
+    def interval_values(self, spec: TestSpec, growth: IntervalGrowth) -> dict[str, float | None]:
+        """The figures of an interval, but latencies."""
+
+
+def throughput(spec: TestSpec, growth: IntervalGrowth) -> dict[str, float | None]:
+    """Bits per second that arrived: the sum, and where both sides send those of each direction."""
+    down, up = (growth.rate(side, "received_bytes", 8.0) for side in ("local", "peer"))
+    both = {"throughput_up_bps": up, "throughput_down_bps": down} if spec.direction == "both" else {}
+    return {"throughput_bps": _sum(up, down), **both}
+
+
+def answers(name: str, growth: IntervalGrowth) -> dict[str, float | None]:
+    """Answers per second, by the name that the kind has for them, and their bits per second."""
+    return {
+        name: growth.rate("local", "received_units"),
+        "throughput_bps": growth.rate("local", "received_bytes", 8.0),
+    }
+
+
+def datagrams(growth: IntervalGrowth) -> dict[str, float | None]:
+    """Datagrams per second that arrived, and those that did not."""
+    received, missing = growth.both_sides("received_units"), growth.both_sides("missing_units")
+    # One that was missing before and has come late makes the count fall.
+    lost = None if missing is None else max(0.0, missing)
+    due = None if lost is None or received is None else lost + received
+    return {
+        "packets_per_s": _rate(received, growth.seconds),
+        "lost": lost,
+        "lost_ratio": lost / due if lost is not None and due else None,
+    }
 
 
 class RunningIntervals:
@@ -89,27 +145,9 @@ class RunningIntervals:
         grown = {
             (side, name): self._growth(side, name, begin_ns, end_ns) for side in ("local", "peer") for name in _COUNTERS
         }
-        seconds = (end_ns - begin_ns) / NS_PER_S
-        down, up = (_rate(grown[side, "received_bytes"], seconds, 8.0) for side in ("local", "peer"))
-        if self._spec.counts_units:
-            name = "transactions_per_s" if self._spec.kind == "rr" else "requests_per_s"
-            return {name: _rate(grown["local", "received_units"], seconds), "throughput_bps": down}
-        both = {"throughput_up_bps": up, "throughput_down_bps": down} if self._spec.direction == "both" else {}
-        found: dict[str, float | None] = {"throughput_bps": _sum(up, down), **both}
-        if self._spec.kind == "tcp":
-            retransmits = _sum(*(grown[side, "retransmits"] for side in ("local", "peer")))
-            return {**found, "retransmits": retransmits, "rtt_mean_us": self._round_trip_us(end_ns)}
-        received = _sum(*(grown[side, "received_units"] for side in ("local", "peer")))
-        missing = _sum(*(grown[side, "missing_units"] for side in ("local", "peer")))
-        # One that was missing before and has come late makes the count fall.
-        lost = None if missing is None else max(0.0, missing)
-        due = None if lost is None or received is None else lost + received
-        return {
-            **found,
-            "packets_per_s": _rate(received, seconds),
-            "lost": lost,
-            "lost_ratio": lost / due if lost is not None and due else None,
-        }
+        kind: IntervalKind = KINDS.find(self._spec.kind)
+        growth = IntervalGrowth(grown, (end_ns - begin_ns) / NS_PER_S, self._round_trip_us(end_ns))
+        return kind.interval_values(self._spec, growth)
 
     def _growth(self, side: str, name: str, begin_ns: int, end_ns: int) -> float | None:
         """Of all flows whose side tells the counter."""

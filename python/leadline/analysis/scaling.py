@@ -15,9 +15,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from leadline.analysis.model import Growth, Metric, RunAnalysis, Scaling, Validity, Verdict
 from leadline.analysis.validity import SHORT_WINDOWS
+from leadline.registry import KINDS
 
 CONFIDENCE = 0.95
 LINEAR_WITHIN = 0.1
@@ -30,20 +32,14 @@ BEND = 0.3
 """How far the exponent of the upper half may be from that of the lower before a straight line misleads."""
 AXES = ("clients", "clients.count")
 """Axes of a plan whose values are numbers of clients."""
-_OF_FLEETS = (
-    ("connect_p50_ms", "ms"),
-    ("connect_p99_ms", "ms"),
-    ("connect_max_ms", "ms"),
-    ("server_cpu_s", "s"),
-    ("server_memory_bytes", "bytes"),
-    ("memory_bytes", "bytes"),
-)
-_OF_OTHERS = {
-    "tcp": (("throughput_bps", "bit/s"),),
-    "udp": (("throughput_bps", "bit/s"),),
-    "rr": (("transactions_per_s", "1/s"), ("latency_p99_us", "us")),
-    "http": (("requests_per_s", "1/s"), ("latency_p99_us", "us")),
-}
+
+
+class ScalingKind(Protocol):
+    """What this module needs of a kind of test."""
+
+    @property
+    def scaling(self) -> tuple[tuple[str, str], ...]:
+        """The figures that grow with a number of clients, and their units."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +51,10 @@ class Point:
     validity: Validity
 
 
-def of_fleets(measured: Sequence[Point]) -> tuple[Scaling, ...]:
-    """What a fleet's size does to connecting and to the server, as far as it was measured."""
-    return _fits(_OF_FLEETS, measured)
+def of_kind(name: str, measured: Sequence[Point]) -> tuple[Scaling, ...]:
+    """How the figures of a kind of test grow with the number of clients, as far as it was measured."""
+    kind: ScalingKind = KINDS.find(name)
+    return _fits(kind.scaling, measured)
 
 
 def of_run(analysis: RunAnalysis) -> dict[str, tuple[Scaling, ...]]:
@@ -82,9 +79,8 @@ def of_run(analysis: RunAnalysis) -> dict[str, tuple[Scaling, ...]]:
             groups.setdefault(key, []).append((test.kind, point))
     found = {}
     for key, rows in groups.items():
-        figures = _OF_FLEETS if rows[0][0] == "tunnel" else _OF_OTHERS.get(rows[0][0], ())
         if len({point.number for _, point in rows}) > 1:
-            found[key] = _fits(figures, [point for _, point in rows])
+            found[key] = of_kind(rows[0][0], [point for _, point in rows])
     return found
 
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
-from leadline.analysis import fleet_validity, host_metrics, metrics, requests, tunnels, validity, window
 from leadline.analysis import histograms as hdr
+from leadline.analysis import host_metrics, metrics, tunnels, validity, window
 from leadline.analysis.durations import Sample, curve
 from leadline.analysis.flows import Flow, build_flows
 from leadline.analysis.histograms import DamagedHistogram
 from leadline.analysis.model import Distribution, Generator, Interval, Metric, Percentiles, Series, TestResult, Window
 from leadline.analysis.test_data import TestData
 from leadline.plan.targets import has_metric
-
-# Order of the latency curves; the first is the one that pages show by default.
-_FLEETS = (*tunnels.STEPS, *tunnels.LATER, *tunnels.PINGS)
-_CURVES = tuple(dict.fromkeys(("latency", *_FLEETS, "service", "late", *requests.PHASES)))
+from leadline.registry import KINDS
 
 # Completed, and ages of what was not.
 _LATENCIES = ("latency", f"latency{metrics.CENSORED}")
@@ -25,13 +23,35 @@ _LATENCIES = ("latency", f"latency{metrics.CENSORED}")
 _MOST_INTERVAL_HISTOGRAMS = 4000
 
 
+class FiguresKind(Protocol):
+    """What this module needs of a kind of test."""
+
+    @property
+    def curves(self) -> tuple[str, ...]:
+        """The histograms whose percentiles are drawn; the first is the one that pages show by default."""
+
+    def window(self, data: TestData, flows: Sequence[Flow]) -> tuple[Window | None, tuple[Series, ...]]:
+        """The time that rates are taken over, and lines of its own to draw."""
+
+    def figures(
+        self, data: TestData, flows: Sequence[Flow], steady: Window | None, histograms: metrics.Histograms
+    ) -> dict[str, Metric]:
+        """Every metric, unknown ones as None."""
+
+    def distributions(
+        self, data: TestData, steady: Window | None, histograms: metrics.Histograms
+    ) -> tuple[Distribution, ...]:
+        """How times spread, where the kind shows more of them than percentiles."""
+
+    def generator(self, data: TestData, cost: Generator) -> Generator:
+        """What generating cost, with what the kind knows better."""
+
+
 def analyse_test(data: TestData) -> TestResult:
     """Figures, verdict, intervals, tables and curves of one test; works on whatever is there of a test cut short."""
     flows = build_flows(data)
-    steady = window.steady_window(flows, data.spec.warmup_ns, data.start_at_ns)
-    lines: tuple[Series, ...] = ()
-    if data.spec.kind == "tunnel" and not data.spec.carries:
-        steady, lines = tunnels.storm_window(data), tunnels.arrivals(data)
+    kind: FiguresKind = KINDS.find(data.spec.kind)
+    steady, lines = kind.window(data, flows)
     merged = _with_backlog(data, flows, metrics.merged_histograms(data))
     intervals = _with_latency(data, steady, window.intervals(flows, steady, data.spec))
     return TestResult(
@@ -45,15 +65,15 @@ def analyse_test(data: TestData) -> TestResult:
         metrics=_figures(data, flows, steady, merged),
         validity=validity.assess(data, flows, steady, merged),
         window=steady,
-        generator=_generator(data, flows, merged),
+        generator=_generator(kind, data, flows, merged),
         errors=metrics.error_counts(data),
         intervals=intervals,
         clients=metrics.client_statistics(flows, steady, _through_a_fleet(data)),
         server=host_metrics.server_statistics(data, steady),
-        percentiles=_curves(merged),
+        percentiles=_curves(kind, merged),
         series=(*lines, *host_metrics.series(data, steady)),
         error_examples=metrics.error_examples(data),
-        distributions=_distributions(data, steady, merged),
+        distributions=kind.distributions(data, steady, merged),
         fleet=tunnels.findings(data),
     )
 
@@ -76,47 +96,25 @@ def _with_backlog(data: TestData, flows: Sequence[Flow], merged: metrics.Histogr
 def _figures(
     data: TestData, flows: Sequence[Flow], steady: Window | None, merged: metrics.Histograms
 ) -> dict[str, Metric]:
-    found = _figures_of_kind(data, flows, steady, merged)
+    kind: FiguresKind = KINDS.find(data.spec.kind)
+    found = kind.figures(data, flows, steady, merged)
     asked = [name for name in (*data.spec.asked, *data.asked) if name not in found and has_metric(data.spec.kind, name)]
     return {**found, **metrics.asked_percentiles(asked, merged)}
-
-
-def _figures_of_kind(
-    data: TestData, flows: Sequence[Flow], steady: Window | None, merged: metrics.Histograms
-) -> dict[str, Metric]:
-    match data.spec.kind:
-        case "http":
-            return requests.http_figures(data, flows, steady, merged)
-        case "tunnel":
-            return tunnels.tunnel_figures(data, flows, steady, merged)
-        case _:
-            return metrics.figures(data, flows, steady, merged)
-
-
-def _distributions(data: TestData, steady: Window | None, merged: metrics.Histograms) -> tuple[Distribution, ...]:
-    match data.spec.kind:
-        case "http":
-            return requests.distributions(data, steady, merged)
-        case "tunnel":
-            return tunnels.distributions(merged)
-        case _:
-            return ()
 
 
 def _through_a_fleet(data: TestData) -> bool:
     return any(found.outcome.get("tunnel") for found in data.load_outcomes())
 
 
-def _generator(data: TestData, flows: Sequence[Flow], merged: metrics.Histograms) -> Generator | None:
-    """A fleet's busiest thread is told of its busiest stretch."""
+def _generator(
+    kind: FiguresKind, data: TestData, flows: Sequence[Flow], merged: metrics.Histograms
+) -> Generator | None:
     cost = metrics.generator_cost(data, flows, merged)
-    if cost is None or data.spec.kind != "tunnel":
-        return cost
-    return replace(cost, busiest_thread=fleet_validity.busiest_stretch(data) or cost.busiest_thread)
+    return None if cost is None else kind.generator(data, cost)
 
 
-def _curves(merged: metrics.Histograms) -> tuple[Percentiles, ...]:
-    samples = {name: merged.sample(name) for name in _CURVES}
+def _curves(kind: FiguresKind, merged: metrics.Histograms) -> tuple[Percentiles, ...]:
+    samples = {name: merged.sample(name) for name in kind.curves}
     return tuple(curve(name, sample) for name, sample in samples.items() if sample.count or sample.censored)
 
 

@@ -207,7 +207,7 @@ class TestData:
             self.progress.setdefault((key, event["side"]), []).append(point)
         if event.get("standing") is not None:
             self.standings[(host, event["task"])] = event["standing"]
-            if self.spec.kind == "tunnel":
+            if self.spec.connects_clients:
                 told = self.accounts_told.setdefault((host, event["task"]), [])
                 told.append((t_ns, event["standing"]["threads"]))
         for report in event["histograms"]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
+
+from leadline.registry import KINDS
 
 _NS_PER_MS = 1_000_000
 _DEFAULT_INTERVAL_MS = 100
-_PACED_BLOCK_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,10 @@ class TestSpec:
     steady: bool
     # Whether an http test's requests go over TLS.
     tls: bool
+    # Whether answers to its own operations are what it counts first, rather than bits that one side sends.
+    counts_units: bool = False
+    # Whether a fleet's clients themselves are measured, and not only what they carry.
+    connects_clients: bool = False
     # Clients of a fleet that connect before the others.
     settled: int = 0
     # What load a fleet carries (echo | udp | tcp | http), and the time between two sends of one client, s.
@@ -46,87 +51,67 @@ class TestSpec:
         return self.send_gap_s is not None
 
     @property
-    def counts_units(self) -> bool:
-        """Whether answers to its own operations are what it counts first, rather than bits that one side sends."""
-        return self.kind in ("rr", "http") or self.inside in ("echo", "http")
-
-    @property
     def carries(self) -> bool:
         """Whether a fleet carries load."""
         return self.inside is not None
 
+    @property
+    def idle(self) -> bool:
+        """Whether no payload is to flow."""
+        return self.connects_clients and not self.carries
+
     @classmethod
     def read(cls, test: Mapping[str, Any]) -> TestSpec:
         """Takes a plan's test (`TcpTest` ...) or a workload of the contract (`TcpSpec` ...), dumped by field names."""
-        inside = (test.get("traffic") or None) if test.get("kind") == "tunnel" else None
-        return cls(
+        kind = str(test.get("kind") or "tcp")
+        common = cls(
             name=str(test.get("name") or test.get("kind") or "test"),
-            kind=str(test.get("kind") or "tcp"),
-            direction=str((inside or test).get("direction") or "up"),
-            duration_ns=_duration_ns(test),
-            warmup_ns=_ns(test.get("warmup_ms")) or 0,
-            interval_ns=_ns(test.get("interval_ms")) or _DEFAULT_INTERVAL_MS * _NS_PER_MS,
+            kind=kind,
+            direction=str(test.get("direction") or "up"),
+            duration_ns=nanoseconds(test.get("duration_ms")),
+            warmup_ns=nanoseconds(test.get("warmup_ms")) or 0,
+            interval_ns=nanoseconds(test.get("interval_ms")) or _DEFAULT_INTERVAL_MS * _NS_PER_MS,
             number=test.get("number"),
             connections=test.get("connections"),
-            send_gap_s=_send_gap_s(test),
-            # A fleet carries its load at one rate, however it arrives.
-            steady=inside is not None or len({rate for stage in _stages(test) for rate in stage}) < 2,
+            send_gap_s=None,
+            steady=True,
             tls=test.get("scheme") == "https" or test.get("tls") is not None,
-            settled=int(test.get("settled") or 0),
-            inside=str(inside.get("kind") or "udp") if inside is not None else None,
-            inside_gap_s=_inside_gap_s(test),
-            asked=_asked(test),
         )
+        reader: SpecReader = KINDS.find(kind)
+        return reader.read_spec(test, common)
 
 
-def _ns(milliseconds: Any) -> int | None:
+class SpecReader(Protocol):
+    """What this module needs of a kind of test."""
+
+    def read_spec(self, test: Mapping[str, Any], common: TestSpec) -> TestSpec:
+        """The parameters that the kind has beside those that all kinds share."""
+
+
+def nanoseconds(milliseconds: Any) -> int | None:
+    """A duration of a record in ns; None where it has none."""
     return round(milliseconds * _NS_PER_MS) if isinstance(milliseconds, int | float) else None
 
 
-def _asked(test: Mapping[str, Any]) -> tuple[str, ...]:
-    """Percentiles that the test lists, of the times that its kind has a spread of."""
-    families = {"rr": ("latency",), "http": ("latency", "service")}.get(str(test.get("kind")), ())
-    return tuple(f"{family}_{name}_us" for family in families for name in test.get("percentiles") or ())
+def asked_percentiles(test: Mapping[str, Any], histograms: Iterable[str]) -> tuple[str, ...]:
+    """The metrics of the percentiles that a test lists, of each of these histograms."""
+    return tuple(f"{histogram}_{name}_us" for histogram in histograms for name in test.get("percentiles") or ())
 
 
-def _duration_ns(test: Mapping[str, Any]) -> int | None:
-    """Of a fleet that of its traffic: it stays as long as its clients take."""
-    if test.get("kind") == "tunnel":
-        return _ns((test.get("traffic") or {}).get("duration_ms"))
-    return _ns(test.get("duration_ms"))
-
-
-def _inside_gap_s(test: Mapping[str, Any]) -> float | None:
-    """A plan's traffic has a rate, a workload's one in packets or requests."""
-    traffic = test.get("traffic") if test.get("kind") == "tunnel" else None
-    rate = next((rate for key in ("rate_per_s", "rate_pps") if (rate := (traffic or {}).get(key))), None)
-    return 1.0 / float(rate) if rate else None
-
-
-def _send_gap_s(test: Mapping[str, Any]) -> float | None:
-    """A plan gives a client's rate, a workload a flow's."""
-    kind = test.get("kind")
-    if kind in ("http", "tunnel"):
-        highest = max((rate for stage in _stages(test) for rate in stage), default=0.0)
-        return 1.0 / highest if highest else None
-    if kind == "udp" and test.get("rate_pps"):
-        return 1.0 / float(test["rate_pps"])
-    if kind == "udp" and test.get("rate_bps"):
-        bits = 8.0 * float(test.get("packet_bytes") or test.get("datagram_bytes") or 1400)
-        return bits * float(test.get("flows") or 1) / float(test["rate_bps"])
-    if kind == "tcp" and test.get("rate_bps"):
-        bits_per_s = float(test["rate_bps"]) / float(test.get("flows") or 1)
-        # A paced block is no longer than 10 ms of its rate.
-        block_bytes = min(float(test.get("block_bytes") or 128 * 1024), max(1.0, bits_per_s / 8.0 * _PACED_BLOCK_S))
-        return 8.0 * block_bytes / bits_per_s
-    return None
-
-
-def _stages(test: Mapping[str, Any]) -> list[tuple[float, float]]:
-    """First and last rate of each stage of an http or tunnel test: a plan's (one number, or stages) or a workload's
-    (stages)."""
-    keys = {"http": ("rate_per_s", "rate"), "tunnel": ("rate_per_s", "arrivals")}.get(str(test.get("kind")), ())
+def stages(test: Mapping[str, Any], *keys: str) -> list[tuple[float, float]]:
+    """First and last rate of each stage under the first of the keys that is there: one number, or stages."""
     given = next((test[key] for key in keys if key in test), None)
     if isinstance(given, int | float):
         return [(float(given), float(given))]
     return [(float(stage["from_per_s"]), float(stage["to_per_s"])) for stage in given or ()]
+
+
+def shortest_gap_s(found: Iterable[tuple[float, float]]) -> float | None:
+    """The time between two operations where the stages' rate is highest; None for as fast as possible."""
+    highest = max((rate for stage in found for rate in stage), default=0.0)
+    return 1.0 / highest if highest else None
+
+
+def is_steady(found: Iterable[tuple[float, float]]) -> bool:
+    """Whether stages have one rate."""
+    return len({rate for stage in found for rate in stage}) < 2

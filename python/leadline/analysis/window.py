@@ -9,14 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 
 from leadline.analysis.flows import Curve, Flow
 from leadline.analysis.model import Interval, Window
 from leadline.analysis.test_spec import TestSpec
+from leadline.registry import KINDS
 
 NS_PER_S = 1e9
+
+RateColumn = tuple[str, float, list[Curve]]
+"""A rate's name, the factor on its counter, and the flows' counters."""
 
 # More than any chart or table shows; beyond, neighbouring intervals are joined, which loses no count.
 MOST_INTERVALS = 20_000
@@ -74,19 +79,27 @@ def intervals(flows: Sequence[Flow], window: Window | None, spec: TestSpec) -> t
     return tuple(found)
 
 
-def rate_columns(spec: TestSpec, flows: Sequence[Flow]) -> list[tuple[str, float, list[Curve]]]:
-    """The rates that a kind of test has: name, factor on the counter, and the counters; the leading one first."""
-    throughput = ("throughput_bps", 8.0, byte_curves(flows))
-    match spec.kind:
-        case "rr":
-            return [("transactions_per_s", 1.0, unit_curves(flows)), throughput]
-        case "http":
-            return [("requests_per_s", 1.0, unit_curves(flows)), throughput]
-        case "udp" | "tunnel":
-            packets = ("packets_per_s", 1.0, unit_curves(flows))
-            return [packets, throughput] if spec.counts_units else [throughput, packets]
-        case _:
-            return [throughput]
+def rate_columns(spec: TestSpec, flows: Sequence[Flow]) -> list[RateColumn]:
+    """The rates that a kind of test has; the leading one first."""
+    kind: RateKind = KINDS.find(spec.kind)
+    return kind.rate_columns(spec, flows)
+
+
+class RateKind(Protocol):
+    """What this module needs of a kind of test."""
+
+    def rate_columns(self, spec: TestSpec, flows: Sequence[Flow]) -> list[RateColumn]:
+        """The rates that it has; the leading one first."""
+
+
+def throughput_column(flows: Sequence[Flow]) -> RateColumn:
+    """Bits per second that were delivered."""
+    return "throughput_bps", 8.0, byte_curves(flows)
+
+
+def units_column(name: str, flows: Sequence[Flow]) -> RateColumn:
+    """Datagrams or answers per second that were delivered, by the name that the kind has for them."""
+    return name, 1.0, unit_curves(flows)
 
 
 def _edges(start_ns: int, end_ns: int, step_ns: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

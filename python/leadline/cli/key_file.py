@@ -5,12 +5,8 @@ from __future__ import annotations
 import stat
 from base64 import b64encode
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from leadline.errors import InputError
-
-if TYPE_CHECKING:
-    from leadline.trial.workloads import LoadWorkload
 
 LONGEST_KEY_BYTES = 4096
 _HINT = "openssl rand -base64 32 makes one"
@@ -39,23 +35,3 @@ def read_key(path: Path) -> str:
     if mode & _OTHERS:
         print_note(f"--key-file {path}: every user of this host can read or change it; chmod 600 {path}")
     return b64encode(secret).decode()
-
-
-def give_key(load: LoadWorkload, path: Path | None) -> None:
-    """Have the load show the key of this file to its responder.
-
-    Raises:
-        InputError: as `read_key`; or the load has no session that asks for one.
-    """
-    if path is None:
-        return
-    from leadline.contract.models import HttpWorkload, TunnelTcp, TunnelUdp, TunnelWorkload
-
-    if isinstance(load, TunnelWorkload):
-        if not isinstance(load.traffic, TunnelUdp | TunnelTcp):
-            raise InputError(
-                "--key-file is for --traffic udp and tcp", hint="a responder asks for its key in sessions alone"
-            )
-        load.traffic.key = read_key(path)
-    elif not isinstance(load, HttpWorkload):
-        load.target.key = read_key(path)

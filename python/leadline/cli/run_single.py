@@ -30,13 +30,13 @@ from leadline.cli.single_args import OutputOptions
 from leadline.contract.models import HttpWorkload
 from leadline.dataset import Journal, RunFolder
 from leadline.errors import InputError
-from leadline.plan import Test
+from leadline.plan import BaseTest
 from leadline.report import HttpRequested, ab_text, hdr_log, interval_line, measurement, wrk_text
 from leadline.trial import IntervalEnded, Notification, ScriptOutput, Single, TargetWatch, measure
 from leadline.trial.workloads import LoadWorkload
 
 
-def run(test: Test, workload: LoadWorkload, output: OutputOptions) -> int:
+def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions) -> int:
     """Measure, print, and say how it ended."""
     targets = parse_targets(output.targets, {test.name: test.kind})
     if output.stop_on_miss and not targets:

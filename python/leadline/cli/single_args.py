@@ -18,7 +18,7 @@ from leadline.errors import InputError
 from leadline.plan.field_types import validate_input
 
 if TYPE_CHECKING:
-    from leadline.plan import RrTest, TcpTest, UdpTest
+    from leadline.plan import BaseTest
     from leadline.trial.workloads import LoadWorkload
 
 SHORTEST_INTERVAL_MS = 100
@@ -112,7 +112,7 @@ def family(ipv4: bool, ipv6: bool) -> Literal["v4", "v6"] | None:
 
 
 def build_workload(
-    test: TcpTest | UdpTest | RrTest,
+    test: BaseTest,
     host: str,
     port: int,
     family: Literal["v4", "v6"] | None,
@@ -122,13 +122,8 @@ def build_workload(
     """The load on a server, with what only a command line knows: the address family as given, the local address, the
     file with the server's key.
     """
-    from leadline.cli.key_file import give_key
-    from leadline.contract.models import HttpWorkload
-    from leadline.trial.workloads import workload
+    from leadline.cli.key_file import read_key
+    from leadline.trial.workloads import Server, workload
 
-    load = workload(test, host, port=port)
-    if not isinstance(load, HttpWorkload):  # which is made with them
-        load.target.ip_version = family
-        load.bind = bind
-    give_key(load, key_file)
-    return load
+    key = None if key_file is None else read_key(key_file)
+    return workload(test, Server(host, port, key, bind, family or "any"))

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -135,7 +136,6 @@ def parse_options(options: Mapping[str, Any]) -> tuple[list[tuple[TunnelTest, Tu
     ]
     tunnel_args.check_addresses(tests[0].addresses)
     access = tunnel_args.read_access(options)
-    from leadline.cli.key_file import give_key
     from leadline.trial.tunnel_workload import tunnel_workload
 
     output = single_args.OutputOptions(
@@ -147,9 +147,23 @@ def parse_options(options: Mapping[str, Any]) -> tuple[list[tuple[TunnelTest, Tu
         server_pid=options["server_pid"],
     )
     loads = [(test, tunnel_workload(test, access, test.number or 1)) for test in tests]
-    for _, load in loads:
-        give_key(load, options["key_file"])
+    if options["key_file"] is not None:
+        _show_key([load for _, load in loads], options["key_file"])
     return loads, output
+
+
+def _show_key(loads: Sequence[TunnelWorkload], path: Path) -> None:
+    """Have the load inside show the key of this file to its responder."""
+    from leadline.cli.key_file import read_key
+    from leadline.contract.models import TunnelTcp, TunnelUdp
+
+    key = None
+    for load in loads:
+        if not isinstance(load.traffic, TunnelUdp | TunnelTcp):
+            raise InputError(
+                "--key-file is for --traffic udp and tcp", hint="a responder asks for its key in sessions alone"
+            )
+        load.traffic.key = key = key or read_key(path)
 
 
 def _check(options: Mapping[str, Any]) -> None:

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from leadline.cli import single_args
 from leadline.errors import InputError
 from leadline.plan import ovpn
+from leadline.plan.clients import MOST_CLIENTS
 from leadline.plan.regular_files import NotRegular, read_bounded
-from leadline.plan.tunnel import MOST_CLIENTS
 
 if TYPE_CHECKING:
     from leadline.contract.models import TunnelUser

@@ -11,7 +11,7 @@ from typing import Any
 
 from leadline.analysis import judge, parse_targets
 from leadline.analysis.model import Metric, Scaling, TargetResult, TestResult
-from leadline.analysis.scaling import Point, of_fleets
+from leadline.analysis.scaling import Point, of_kind
 from leadline.cli.output import (
     finish_folder,
     print_all,
@@ -52,7 +52,7 @@ def run(fleets: Sequence[Fleet], output: OutputOptions) -> int:
     if broken is not None and not measured:
         raise broken
     judged = [judge(target, one.case, [one.result]) for target in targets for one in measured]
-    scalings = of_fleets([Point(one.clients, one.result.metrics, one.result.validity) for one in measured])
+    scalings = of_kind("tunnel", [Point(one.clients, one.result.metrics, one.result.validity) for one in measured])
     if output.json:
         print_json({**_document(measured, scalings, judged, output), "error": None if broken is None else str(broken)})
     else:

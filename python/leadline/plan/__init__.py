@@ -7,6 +7,7 @@ test's model.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from leadline.plan.base_test import BaseTest
 from leadline.plan.estimate import expected_seconds, needs, trial_seconds
 from leadline.plan.hosts import HostAddress, Hosts, LabSpec, LinkSpec, Topology
 from leadline.plan.http import HttpTest
@@ -14,9 +15,9 @@ from leadline.plan.limits import Limits
 from leadline.plan.model import Case, Need, Plan, Trial
 from leadline.plan.order import expand, schedule, select
 from leadline.plan.sut import GivenSut, OpenvpnSut, RouteSut, Sut, WireguardSut
-from leadline.plan.targets import METRICS, Target
+from leadline.plan.targets import Target
 from leadline.plan.tunnel import TunnelTest
-from leadline.plan.workloads import RrTest, TcpTest, Test, UdpTest
+from leadline.plan.workloads import RrTest, TcpTest, UdpTest
 
 if TYPE_CHECKING:
     from leadline.plan.description import CaseLine, PlanDescription, TestLine, describe
@@ -34,7 +35,7 @@ _WHOLE_PLANS = {
 """What is imported late, and from which module."""
 
 __all__ = [
-    "METRICS",
+    "BaseTest",
     "Case",
     "CaseLine",
     "GivenSut",
@@ -53,7 +54,6 @@ __all__ = [
     "Sut",
     "Target",
     "TcpTest",
-    "Test",
     "TestLine",
     "Topology",
     "Trial",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Self
 
 from pydantic import Field
 from pydantic_core import PydanticCustomError
@@ -24,8 +24,15 @@ RESERVED_NAMES = frozenset({"setup", "build", "bring-up", "tear-down"})
 """Phases of a trial; a test of the same name could not be told from one in a journal."""
 
 
+Conflict = tuple[str, str, str | None]
+"""A key of a test, what is wrong with it, and what would be right."""
+
+
 class BaseTest(PlanModel):
-    """The frame."""
+    """The parameters that every kind of test has. A kind adds its own, and overrides what it does differently."""
+
+    if TYPE_CHECKING:
+        kind: str  # A field of each kind's model, behind those of this one.
 
     name: Label
     """Names the test in tables, targets and `--set tests.NAME.key=value`."""
@@ -52,6 +59,33 @@ class BaseTest(PlanModel):
         """How long it may take."""
         return self.duration_ms
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Texts that stand in nothing that is kept."""
+        return ()
+
+    @property
+    def needs_https(self) -> bool:
+        """Whether the run's server answers this test over TLS."""
+        return False
+
+    @property
+    def needs_fleet(self) -> bool:
+        """Whether only a fleet's clients can do it."""
+        return False
+
+    def with_fleet(self, clients: int) -> Self:
+        """The test of a fleet of this many clients, where the test itself does not give the number."""
+        return self
+
+    def fleet_conflicts(self, clients: int) -> Iterator[Conflict]:
+        """Keys that a fleet of this many clients cannot obey."""
+        yield "kind", f"a fleet's clients carry no {self.kind} tests", "there is tunnel, udp and tcp"
+
+    def server_conflicts(self) -> Iterator[Conflict]:
+        """Keys that the run's own server cannot obey."""
+        yield from ()
+
     @rule
     def _fits(self) -> Iterator[PydanticCustomError]:
         if self.name in RESERVED_NAMES:
@@ -64,3 +98,11 @@ class BaseTest(PlanModel):
                 at=("warmup",),
                 hint="the duration includes the warm-up",
             )
+
+
+def carried_conflicts(test: BaseTest, flows: int) -> Iterator[Conflict]:
+    """Keys of a test with flows that a fleet carries through its tunnels: each client has one flow."""
+    if test.clients is not None:
+        yield "clients", "a fleet's clients all take part", "leave it out"
+    if flows != 1:
+        yield "flows", "a fleet's clients have one flow each", "leave it out, and give the fleet more clients"

@@ -7,7 +7,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from leadline.plan.field_types import Count, PlanModel, within
-from leadline.plan.tunnel import MOST_CLIENTS
+
+MOST_CLIENTS = 100_000
+"""VPN clients of a fleet at most."""
 
 
 def _true(value: bool) -> bool:

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from leadline.plan.clients import FleetClients, PlanClients
+from leadline.plan.base_test import BaseTest
+from leadline.plan.clients import MOST_CLIENTS, FleetClients, PlanClients
 from leadline.plan.field_types import DURATION_PATTERN, Items, PeriodMs, PlanModel, SomeItems, rule, validation_error
 from leadline.plan.hosts import SMALLEST_IPV6_MTU_BYTES, Hosts, LabSpec, Topology
-from leadline.plan.http import HttpTest
+from leadline.plan.kinds import AnyTest
 from leadline.plan.limits import Limits
 from leadline.plan.sut import GivenSut, OpenvpnSut, Sut
-from leadline.plan.tunnel import MOST_CLIENTS, TunnelTest, conflicts
-from leadline.plan.workloads import TcpTest, Test, UdpTest
+from leadline.registry import KINDS
 
 
 class Observe(PlanModel):
@@ -81,7 +82,7 @@ class PointSpec(PlanModel):
     """Hosts that exist; instead of `lab`."""
     sut: Sut
     """The system under test."""
-    tests: SomeItems[Test]
+    tests: SomeItems[AnyTest]
     """What is measured in every case, in this order."""
 
     @property
@@ -96,13 +97,10 @@ class PointSpec(PlanModel):
         return self.clients.count if isinstance(self.clients, FleetClients) else None
 
     @property
-    def counted_tests(self) -> tuple[Test, ...]:
+    def counted_tests(self) -> tuple[BaseTest, ...]:
         """The tests, each of a fleet's with how many clients it has: the plan's where the test does not say."""
         fleet = self.fleet
-        return tuple(
-            test.counted(fleet) if isinstance(test, TunnelTest) and test.number is None and fleet else test
-            for test in self.tests
-        )
+        return tuple(test.with_fleet(fleet) for test in self.tests) if fleet else self.tests
 
     @rule
     def _hosts_fit(self) -> Iterator[PydanticCustomError]:
@@ -159,14 +157,10 @@ class PointSpec(PlanModel):
             yield validation_error(text, at=at, hint=hint)
 
     @rule
-    def _https_is_unverified(self) -> Iterator[PydanticCustomError]:
+    def _the_server_obeys(self) -> Iterator[PydanticCustomError]:
         for index, test in enumerate(self.tests):
-            if isinstance(test, HttpTest) and test.scheme == "https" and (test.tls is None or test.tls.verify):
-                yield validation_error(
-                    "the run's own server has a certificate that was made for the run, and no authority vouches for it",
-                    at=("tests", index, "scheme"),
-                    hint="say so: tls: {verify: false}",
-                )
+            for key, text, hint in test.server_conflicts():
+                yield validation_error(text, at=("tests", index, key), hint=hint)
 
     @rule
     def _ipv6_fits(self) -> Iterator[PydanticCustomError]:
@@ -186,8 +180,9 @@ def _fleet_conflicts(point: PointSpec) -> Iterator[tuple[tuple[str | int, ...], 
     """What a fleet cannot do, and what only a fleet can: where, what, and what would be right."""
     if not isinstance(point.clients, FleetClients):
         for index, test in enumerate(point.tests):
-            if isinstance(test, TunnelTest):
-                yield ("tests", index, "kind"), "a tunnel test needs a fleet", "give clients: {fleet: true, count: N}"
+            if test.needs_fleet:
+                text = f"a {test.kind} test needs a fleet"
+                yield ("tests", index, "kind"), text, "give clients: {fleet: true, count: N}"
         return
     if point.clients.count is None:
         yield ("clients",), "how many clients the fleet has is not said", "give count, or an axis of clients"
@@ -196,29 +191,8 @@ def _fleet_conflicts(point: PointSpec) -> Iterator[tuple[tuple[str | int, ...], 
     if point.hosts is not None or point.topology != "remote-access":
         yield ("clients",), "a fleet is in the lab's remote-access topology", "leave out hosts and topology"
     for index, test in enumerate(point.tests):
-        for key, text, hint in _not_for_a_fleet(test, point.clients.count or MOST_CLIENTS):
+        for key, text, hint in test.fleet_conflicts(point.clients.count or MOST_CLIENTS):
             yield ("tests", index, key), text, hint
-
-
-def _not_for_a_fleet(test: Test, clients: int) -> Iterator[tuple[str, str, str | None]]:
-    """The keys of a test that a fleet's clients cannot obey."""
-    if isinstance(test, TunnelTest):
-        if test.number is not None and test.number > clients:
-            yield "number", f"{test.number} is more than the fleet has ({clients})", None
-        yield from conflicts(test if test.number is not None else test.counted(clients))
-        return
-    if not isinstance(test, UdpTest | TcpTest):
-        yield "kind", f"a fleet's clients carry no {test.kind} tests", "there is tunnel, udp and tcp"
-        return
-    if test.clients is not None:
-        yield "clients", "a fleet's clients all take part", "leave it out"
-    if test.flows != 1:
-        yield "flows", "a fleet's clients have one flow each", "leave it out, and give the fleet more clients"
-    if isinstance(test, TcpTest) and (test.rate_bps is not None or test.congestion is not None):
-        key = "rate" if test.rate_bps is not None else "congestion"
-        yield key, "TCP inside of a fleet's tunnels goes as fast as it can, by its own congestion control", None
-    if isinstance(test, UdpTest) and test.number is not None:
-        yield "number", "a fleet's datagrams end with the duration", "leave it out"
 
 
 class PlanDocument(PlanFrame, PointSpec):
@@ -231,12 +205,26 @@ POINT_KEYS = frozenset(PointSpec.model_fields)
 """Top-level keys that belong to `PointSpec`."""
 
 
+def follow_kinds() -> None:
+    """Make the models again where kinds of test were added or removed since they were made."""
+    if KINDS.version:
+        _rebuild(KINDS.version)
+
+
+@cache
+def _rebuild(version: int) -> None:
+    """Once for each version of the registry."""
+    for model in (PointSpec, PlanDocument):
+        model.model_rebuild(force=True)
+
+
 def plan_schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of a plan's YAML, for editors and checks.
 
     A schema cannot see axes: it lets every value of a matrix point be a placeholder, and leaves `sut` and `name` and
     `tests` to `load_plan` where axes or `extends` may supply them.
     """
+    follow_kinds()
     schema = PlanDocument.model_json_schema(by_alias=True, mode="validation")
     definitions: dict[str, Any] = schema["$defs"]
     for title, definition in [("plan", schema), *definitions.items()]:

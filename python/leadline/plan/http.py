@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_serializer, fi
 from pydantic_core import PydanticCustomError
 
 from leadline.plan import rate
-from leadline.plan.base_test import BaseTest
+from leadline.plan.base_test import BaseTest, Conflict
 from leadline.plan.external_inputs import HIDDEN, MOST_BYTES, FileContent, FileInput, FileText, SecretText
 from leadline.plan.field_types import (
     DurationMs,
@@ -175,8 +175,19 @@ class HttpTest(BaseTest):
         hidden = (secret.value for secret in secrets if secret is not None and secret.value != secret.shown)
         return (*hidden, self.body or "")
 
+    @property
+    def needs_https(self) -> bool:
+        """Whether the scheme is https."""
+        return self.scheme == "https"
 
-def _conflicts(test: HttpTest) -> Iterator[tuple[str, str, str | None]]:
+    def server_conflicts(self) -> Iterator[Conflict]:
+        """No authority signed the certificate of the run's server."""
+        if self.scheme == "https" and (self.tls is None or self.tls.verify):
+            text = "the run's own server has a certificate that was made for the run, and no authority vouches for it"
+            yield "scheme", text, "say so: tls: {verify: false}"
+
+
+def _conflicts(test: HttpTest) -> Iterator[Conflict]:
     """Keys that exclude each other: where, what, and what would be right."""
     given = {name for name in test.model_fields_set if getattr(test, name) != type(test).model_fields[name].default}
     for first, others, hint in _EXCLUSIVE:

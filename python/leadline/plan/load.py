@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from leadline.errors import PlanError
-from leadline.plan.document import FRAME_KEYS, POINT_KEYS, PlanDocument, PlanFrame, PointSpec
+from leadline.plan.document import FRAME_KEYS, POINT_KEYS, PlanDocument, PlanFrame, PointSpec, follow_kinds
 from leadline.plan.external_inputs import MOST_BYTES, ExternalReader, PlanText
 from leadline.plan.field_types import validate_input
 from leadline.plan.hosts import LabSpec
@@ -28,8 +28,9 @@ from leadline.plan.problems import Problems
 from leadline.plan.regular_files import NotRegular, read_bounded, read_regular
 from leadline.plan.source import Mark, Node, did_you_mean, inherit, name_of, nearest, parse_plan_text, plain
 from leadline.plan.sut import GivenSut
-from leadline.plan.targets import METRICS, Target, read_target
+from leadline.plan.targets import Target, read_target
 from leadline.plan.validation_errors import plan_errors
+from leadline.registry import KINDS
 
 
 def load_plan(path: Path, overrides: Sequence[str] = (), targets: Sequence[str] = ()) -> Plan:
@@ -39,6 +40,7 @@ def load_plan(path: Path, overrides: Sequence[str] = (), targets: Sequence[str] 
     Raises:
         PlanError: the first mistake, with file and line, or the override that made it; all further ones in it.
     """
+    follow_kinds()
     problems = Problems()
     text = read_plan_text(path)
     root = _inherited(parse_plan_text(text, str(path), problems), path, (), problems)
@@ -287,7 +289,7 @@ def _kinds_as_written(root: Node) -> dict[str, str]:
     kinds = {}
     for test in root.at(("tests",)).items:
         name, kind = name_of(test), test.at(("kind",)).value
-        if name is None or not isinstance(kind, str) or kind not in METRICS:
+        if name is None or not isinstance(kind, str) or kind not in KINDS:
             return {}
         kinds[name] = kind
     return kinds

@@ -16,11 +16,11 @@ from typing import Any
 
 from leadline.errors import PlanError
 from leadline.plan.hosts import LinkSpec
+from leadline.plan.kinds import plan_kinds
 from leadline.plan.problems import Problems
 from leadline.plan.source import Location, Node, did_you_mean, name_of, plain, walk
 from leadline.plan.sut import Sut
 from leadline.plan.validation_errors import keys_of, kinds_of
-from leadline.plan.workloads import Test
 
 Point = dict[str, Node]
 """Axis to value."""
@@ -111,7 +111,7 @@ class _Names:
 
     @classmethod
     def of(cls, root: Node) -> _Names:
-        suts, tests = kinds_of(Sut), kinds_of(Test)
+        suts, tests = kinds_of(Sut), {kind.name: kind.model for kind in plan_kinds()}
         paths = [
             "clients",
             "clients.count",

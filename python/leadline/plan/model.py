@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from leadline.plan.base_test import BaseTest
 from leadline.plan.hosts import Hosts, LinkSpec, Topology
 from leadline.plan.limits import Limits
 from leadline.plan.sut import Sut
 from leadline.plan.targets import Target
-from leadline.plan.workloads import Test
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Case:
     hosts: Hosts | None
     """Given hosts; None where the lab makes them."""
     sut: Sut
-    tests: tuple[Test, ...]
+    tests: tuple[BaseTest, ...]
     profile: bool = False
     """Whether the system under test's call stacks are sampled."""
 

@@ -1,4 +1,4 @@
-"""Targets of a plan: `TEST.METRIC < VALUE`, and the names of the figures that each kind of test gives.
+"""Targets of a plan: `TEST.METRIC < VALUE`. The kinds of test have the names of the figures.
 
 A value may carry a unit where the metric's name ends in one. Judging is `analysis`' work. Pure.
 """
@@ -12,87 +12,10 @@ from dataclasses import dataclass
 
 from leadline.errors import PlanError
 from leadline.plan import units
+from leadline.plan.kinds import metrics_of
 from leadline.plan.percentiles import histogram_of
 from leadline.plan.source import Node, did_you_mean
 from leadline.plan.target_words import read_value, suggestion
-
-_LATENCIES = tuple(f"latency_{name}_us" for name in ("min", "mean", "p50", "p90", "p99", "p999", "max"))
-_SPREAD = ("min", "mean", "stdev", "p50", "p75", "p90", "p95", "p99", "p999", "p9999", "p99999", "max")
-_PHASES = ("dns", "connect", "tls_full", "tls_resumed", "first_byte", "transfer")
-_STEPS = ("connect", "answer", "tls", "keys", "push", "first_data", "reconnect", "recovered", "renegotiate")
-_DATAGRAMS = ("throughput_bps", "packets_per_s", "sent", "received", "lost", "lost_ratio")
-_PINGS = ("ping_before", "ping_during", "ping_after")
-_TIMES = ("min", "mean", "p50", "p90", "p99", "max")
-METRICS: Mapping[str, tuple[str, ...]] = {
-    "tcp": ("throughput_bps", "retransmits", "rtt_mean_us"),
-    "udp": (*_DATAGRAMS, "duplicates", "reordered", "jitter_us"),
-    "rr": ("transactions", "transactions_per_s", *_LATENCIES),
-    "http": (
-        "requests",
-        "requests_per_s",
-        "requests_due",
-        "requests_sent",
-        "unanswered",
-        "unsent",
-        "error_ratio",
-        *(f"status_{digit}xx" for digit in range(1, 6)),
-        "redirects",
-        "bytes_sent",
-        "bytes_received",
-        "body_bytes",
-        "transfer_bps",
-        "connections_opened",
-        "handshakes_full",
-        "handshakes_resumed",
-        *(f"latency_{name}_us" for name in _SPREAD),
-        "latency_samples",
-        "latency_censored",
-        "latency_within_stdev_ratio",
-        *(f"service_{name}_us" for name in _SPREAD),
-        *(f"late_{name}_us" for name in ("p50", "p99", "max")),
-        *(f"{phase}_{name}_us" for phase in _PHASES for name in ("mean", "p50", "p99", "max")),
-        "kernel_wait_p99_us",
-    ),
-    "tunnel": (
-        "clients",
-        "configured",
-        "partial",
-        "failed",
-        "failed_ratio",
-        "unconfigured_ratio",
-        "handshakes_per_s",
-        *(f"{step}_{name}_ms" for step in _STEPS for name in _TIMES),
-        "attempts",
-        "retransmits",
-        "recovered",
-        "recovered_partial",
-        "reconnects_begun",
-        "returned",
-        "tunnels_lost",
-        "renegotiations_asked",
-        "renegotiated",
-        "renegotiations_unfinished",
-        "renegotiations_failed",
-        "actions_skipped",
-        *(f"late_{name}_us" for name in ("p50", "p99", "max")),
-        *(f"{ping}_{name}_ms" for ping in _PINGS for name in _TIMES),
-        "pings_sent",
-        "pings_lost",
-        "pings_unsent",
-        *(f"pings_lost_{when}" for when in ("before", "during", "after")),
-        "memory_bytes",
-        "memory_per_client_bytes",
-        "server_cpu_s",
-        "server_cpu_per_client_ms",
-        "server_memory_bytes",
-        "server_memory_per_client_bytes",
-        *_DATAGRAMS,
-        *_LATENCIES,
-        "sends_late_p99_us",
-        "sends_late_ratio",
-    ),
-}
-"""What can be a target, by kind of test."""
 
 OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
@@ -119,8 +42,8 @@ class Target:
 
 
 def has_metric(kind: str, metric: str) -> bool:
-    """Whether a kind of test has a figure of this name: one of `METRICS`, or any percentile of what it has p99 of."""
-    known = METRICS.get(kind, ())
+    """Whether a kind of test has a figure of this name: one of its metrics, or any percentile of what it has p99 of."""
+    known = metrics_of(kind)
     asked = histogram_of(metric)
     return metric in known or (asked is not None and asked.sibling in known)
 
@@ -145,7 +68,7 @@ def read_target(node: Node, kinds: Mapping[str, str]) -> Target:
     if test is not None and test not in kinds:
         raise _error(node, text, f"unknown test '{test}'", did_you_mean(test, kinds))
     meant = [kinds[test]] if test else list(kinds.values())
-    known = [name for kind in meant for name in METRICS[kind]]
+    known = [name for kind in meant for name in metrics_of(kind)]
     if not any(has_metric(kind, metric) for kind in meant):
         of_test = f" of a {kinds[test]} test" if test else ""
         raise _error(node, text, f"unknown metric '{metric}'{of_test}", suggestion(metric, known))

@@ -14,7 +14,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, mod
 from pydantic_core import PydanticCustomError
 
 from leadline.plan import rate, units
-from leadline.plan.base_test import BaseTest
+from leadline.plan.base_test import BaseTest, Conflict
+from leadline.plan.clients import MOST_CLIENTS
 from leadline.plan.field_types import (
     DURATION_PATTERN,
     DurationMs,
@@ -27,7 +28,6 @@ from leadline.plan.field_types import (
 )
 from leadline.plan.rate import PerSecondOrStages, Stages
 
-MOST_CLIENTS = 100_000
 MOST_ADDRESSES = 65_536
 _BACKOFF_S = (1, 300)
 """What a client that failed waits before it tries again: at first, and at most, twice as long each time."""
@@ -247,6 +247,21 @@ class TunnelTest(BaseTest):
         for at, text, hint in conflicts(self):
             yield validation_error(text, at=(at,), hint=hint)
 
+    @property
+    def needs_fleet(self) -> bool:
+        """A fleet's clients are what is measured."""
+        return True
+
+    def with_fleet(self, clients: int) -> TunnelTest:
+        """All of the fleet's clients, where the test does not say how many."""
+        return self if self.number is not None else self.counted(clients)
+
+    def fleet_conflicts(self, clients: int) -> Iterator[Conflict]:
+        """More clients than the fleet has, and keys that exclude each other with that number."""
+        if self.number is not None and self.number > clients:
+            yield "number", f"{self.number} is more than the fleet has ({clients})", None
+        yield from conflicts(self.with_fleet(clients))
+
     def counted(self, clients: int) -> TunnelTest:
         """The same of so many clients."""
         return self.model_copy(update={"number": clients})
@@ -318,7 +333,7 @@ class TunnelTest(BaseTest):
         return tuple(address for text in self.bind for address in addresses_of(text))
 
 
-def conflicts(test: TunnelTest) -> Iterator[tuple[str, str, str | None]]:
+def conflicts(test: TunnelTest) -> Iterator[Conflict]:
     """Keys that exclude each other: where, what, and what would be right."""
     if test.number is not None and test.settled >= test.number:
         yield "settled", f"{test.settled} settled clients of {test.number} leave none to arrive", "settle fewer"

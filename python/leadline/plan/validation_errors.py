@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from leadline.errors import PlanError
 from leadline.plan.clients import CLIENTS_TAGS
+from leadline.plan.open_union import OpenUnion
 from leadline.plan.source import Location, Mark, Node, did_you_mean, name_of, nearest, walk
 
 
@@ -162,7 +163,9 @@ def _field(model: type[BaseModel], key: str) -> Any:
 def _models_in(annotation: object) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [model for argument in get_args(annotation) for model in _models_in(argument)]
+    arguments = get_args(annotation)
+    union = next((argument for argument in arguments if isinstance(argument, OpenUnion)), None)
+    return list(union.models()) if union else [model for argument in arguments for model in _models_in(argument)]
 
 
 def _label(location: Location, root: Node) -> str:

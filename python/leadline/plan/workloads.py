@@ -1,7 +1,6 @@
 """The tests that a plan can hold, as parameters only; `trial` maps them to what an agent runs.
 
-Rates and flows count per client. A new workload belongs here (a model with its `kind`, added to `Test`), in
-`crates/wire`, and with its figures' names in `leadline.plan.targets`.
+Rates and flows count per client.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from leadline.plan.base_test import BaseTest
+from leadline.plan.base_test import BaseTest, Conflict, carried_conflicts
 from leadline.plan.field_types import (
     Count,
     DurationMs,
@@ -25,8 +24,6 @@ from leadline.plan.field_types import (
     validation_error,
     within,
 )
-from leadline.plan.http import HttpTest
-from leadline.plan.tunnel import TunnelTest
 
 SMALLEST_UDP_PAYLOAD_BYTES = 40
 """The measuring header: session, flow, sequence number, and when the datagram was due and sent."""
@@ -56,6 +53,13 @@ class TcpTest(BaseTest):
     congestion: str | None = None
     """Congestion control by the kernel's name; the host's default where null."""
 
+    def fleet_conflicts(self, clients: int) -> Iterator[Conflict]:
+        """All clients take part with one flow each, and TCP has no pace of its own inside."""
+        yield from carried_conflicts(self, self.flows)
+        if self.rate_bps is not None or self.congestion is not None:
+            key = "rate" if self.rate_bps is not None else "congestion"
+            yield key, "TCP inside of a fleet's tunnels goes as fast as it can, by its own congestion control", None
+
 
 class UdpTest(BaseTest):
     """Paced, numbered datagrams; loss, order and jitter are counted where they arrive."""
@@ -71,6 +75,12 @@ class UdpTest(BaseTest):
     """UDP payload of each datagram."""
     number: Total | None = None
     """Datagrams per flow, after which it ends before its duration does."""
+
+    def fleet_conflicts(self, clients: int) -> Iterator[Conflict]:
+        """All clients take part with one flow each, for as long as the test lasts."""
+        yield from carried_conflicts(self, self.flows)
+        if self.number is not None:
+            yield "number", "a fleet's datagrams end with the duration", "leave it out"
 
 
 class RrTest(BaseTest):
@@ -117,6 +127,3 @@ class RrTest(BaseTest):
                 yield validation_error(
                     f"{size} is too large for a datagram; at most {LARGEST_UDP_PAYLOAD_BYTES} bytes", at=(key,)
                 )
-
-
-Test = Annotated[TcpTest | UdpTest | RrTest | HttpTest | TunnelTest, Field(discriminator="kind")]

@@ -47,7 +47,7 @@ def test_charts(test: TestResult) -> dict[str, Any]:
     axes: list[list[float | None]] = []
     plots = [
         _plot(unit, together, axes)
-        for unit in sorted(by_unit, key=partial(_place, figures.kind_of(test.kind, test.metrics).rate))
+        for unit in sorted(by_unit, key=partial(_place, figures.table_of(test.kind, test.metrics).rate))
         for together in (_alike(by_unit[unit]) if unit == "B" else [by_unit[unit]])
     ]
     return {

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from leadline.analysis.model import Distribution, Metric, RunAnalysis, Verdict
+from leadline.registry import KINDS
 from leadline.report import quantities
 
 
@@ -25,22 +26,34 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of test: the figure that leads, then the others in order of interest."""
+class FigureTable:
+    """The figures of a kind of test: the one that leads, then the others in order of interest."""
 
     title: str
     rate: Figure
     others: tuple[Figure, ...]
 
 
-def kind_of(name: str, metrics: Mapping[str, Metric]) -> Kind:
+class TabledKind(Protocol):
+    """What this module needs of a kind of test."""
+
+    def table(self, metrics: Mapping[str, Metric]) -> FigureTable:
+        """The figures that tables have columns of."""
+
+
+def table_of(kind: str, metrics: Mapping[str, Metric]) -> FigureTable:
     """The figures of a kind; for a kind that is not known here, its metrics in alphabetical order."""
-    known = _KINDS.get(name)
-    if known is not None:
-        return known
+    known: TabledKind = KINDS.find(kind)
+    return known.table(metrics) if kind in KINDS else plain_table(kind, metrics)
+
+
+def plain_table(title: str, metrics: Mapping[str, Metric]) -> FigureTable:
+    """Metrics in alphabetical order, by their own names."""
     plain = [Figure(metric, metric, partial(quantities.metric, unit=found.unit)) for metric, found in metrics.items()]
     plain.sort(key=lambda figure: figure.metric)
-    return Kind(name, plain[0], tuple(plain[1:])) if plain else Kind(name, Figure("", name, quantities.count), ())
+    if not plain:
+        return FigureTable(title, Figure("", title, quantities.count), ())
+    return FigureTable(title, plain[0], tuple(plain[1:]))
 
 
 def written(figure: Figure, metrics: Mapping[str, Metric], verdict: Verdict) -> str:
@@ -107,53 +120,7 @@ def _natural(case: str) -> tuple[str, int]:
     return letters, int(digits) if digits else -1
 
 
-def _latency(percentile: str, title: str) -> Figure:
-    return Figure(f"latency_{percentile}_us", title, quantities.microseconds)
-
-
-def _milliseconds(value: float | None) -> str:
-    return quantities.metric(value, "ms")
-
-
-_KINDS: dict[str, Kind] = {
-    "tcp": Kind(
-        "TCP throughput",
-        Figure("throughput_bps", "throughput", quantities.bit_rate, capacity=True),
-        (
-            Figure("retransmits", "retransmits", quantities.count),
-            Figure("rtt_mean_us", "mean RTT", quantities.microseconds),
-        ),
-    ),
-    "udp": Kind(
-        "UDP throughput and loss",
-        Figure("throughput_bps", "throughput", quantities.bit_rate, capacity=True),
-        (
-            Figure("lost_ratio", "lost", quantities.share),
-            Figure("packets_per_s", "packets", quantities.per_second, capacity=True),
-            Figure("jitter_us", "jitter", quantities.microseconds),
-            Figure("reordered", "reordered", quantities.count),
-        ),
-    ),
-    "rr": Kind(
-        "request-response",
-        Figure("transactions_per_s", "transactions", quantities.per_second, capacity=True),
-        (_latency("p50", "p50"), _latency("p90", "p90"), _latency("p99", "p99"), _latency("p999", "p99.9")),
-    ),
-    "http": Kind(
-        "HTTP requests",
-        Figure("requests_per_s", "requests", quantities.per_second, capacity=True),
-        (_latency("p50", "p50"), _latency("p90", "p90"), _latency("p99", "p99"), _latency("p999", "p99.9")),
-    ),
-    "tunnel": Kind(
-        "VPN clients connected",
-        Figure("handshakes_per_s", "handshakes", quantities.per_second, capacity=True),
-        (
-            Figure("configured", "configured", quantities.count),
-            Figure("partial", "partial", quantities.count),
-            Figure("failed", "failed", quantities.count),
-            Figure("connect_p50_ms", "p50", _milliseconds),
-            Figure("connect_p99_ms", "p99", _milliseconds),
-            Figure("throughput_bps", "throughput", quantities.bit_rate, capacity=True),
-        ),
-    ),
-}
+def latency_figures() -> tuple[Figure, ...]:
+    """The percentiles of the latency that tables have columns of."""
+    percentiles = {"p50": "p50", "p90": "p90", "p99": "p99", "p999": "p99.9"}
+    return tuple(Figure(f"latency_{name}_us", title, quantities.microseconds) for name, title in percentiles.items())

@@ -6,21 +6,22 @@ Arranges what `analysis` found; computes no figure of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 from rich.text import Text
 
 from leadline.analysis.model import Interval, Metric, TestResult, Verdict
+from leadline.registry import KINDS
 from leadline.report import figures, quantities, verdicts
 from leadline.report.text import TONES
 
-# What stands beside the leading figure, by kind.
-_BESIDE = {
-    "tcp": ("retransmits", "rtt_mean_us"),
-    "udp": ("lost_ratio", "jitter_us"),
-    "rr": ("latency_p50_us", "latency_p99_us"),
-    "http": ("latency_p50_us", "latency_p99_us"),
-    "tunnel": ("configured", "failed", "connect_p99_ms"),
-}
+
+class HeadlinedKind(Protocol):
+    """What this module needs of a kind of test."""
+
+    @property
+    def headline(self) -> tuple[str, ...]:
+        """The figures that stand beside the leading one."""
 
 
 def test_headline(result: TestResult) -> Text:
@@ -31,12 +32,13 @@ def test_headline(result: TestResult) -> Text:
         )
     verdict = result.validity.verdict
     wording = verdicts.WORDINGS[verdict]
-    kind = figures.kind_of(result.kind, result.metrics)
-    leading = figures.written(kind.rate, result.metrics, verdict)
-    known = {figure.metric: figure for figure in kind.others}
+    kind: HeadlinedKind = KINDS.find(result.kind)
+    table = figures.table_of(result.kind, result.metrics)
+    leading = figures.written(table.rate, result.metrics, verdict)
+    known = {figure.metric: figure for figure in table.others}
     beside = [
         f"{known[name].title} {figures.written(known[name], result.metrics, verdict)}"
-        for name in _BESIDE.get(result.kind, ())
+        for name in kind.headline
         if name in known and name in result.metrics
     ]
     parts = [leading, directions(result.metrics, verdict), ", ".join(beside)]

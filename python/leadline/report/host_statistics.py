@@ -19,6 +19,7 @@ from leadline.analysis.model import (
     TestResult,
     TrialResult,
 )
+from leadline.plan.kinds import metrics_of
 from leadline.report import figures, quantities
 
 
@@ -106,7 +107,7 @@ def fleet_rows(analysis: RunAnalysis) -> list[FleetRow]:
     """One row per case and test that was one of a fleet's clients."""
     rows = []
     for (case, test), results in _by_test(analysis).items():
-        if not any(result.kind == "tunnel" for result in results):
+        if not any("configured" in metrics_of(result.kind) for result in results):
             continue
         causes: Counter[str] = Counter()
         for result in results:

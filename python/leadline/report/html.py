@@ -12,12 +12,14 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
+from typing import Protocol
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from leadline.analysis.model import RunAnalysis, TestResult, Validity
-from leadline.report import charts, figures, http_summary, quantities, tunnel_summary, verdicts, views
+from leadline.registry import KINDS
+from leadline.report import charts, figures, quantities, verdicts, views
 
 FlameGraphs = Mapping[str, Sequence[tuple[str, str]]]
 """By test, as in "c01/1/tcp-up": the host that was sampled, and the picture's place beside the page."""
@@ -83,20 +85,26 @@ def _environment() -> Environment:
     return environment
 
 
+class PagedKind(Protocol):
+    """What this module needs of a kind of test."""
+
+    def phase_rows(self, result: TestResult) -> list[tuple[str, tuple[str, ...]]]:
+        """Steps or phases of its operations, each with count, mean, p50, p99 and maximum."""
+
+    def client_rows(self, result: TestResult) -> list[tuple[str, str]]:
+        """What became of a fleet's clients; an empty name continues the one before."""
+
+
 def _phases(test: TestResult) -> list[tuple[str, tuple[str, ...]]]:
-    """A fleet's steps, or a request's phases; both with count, mean, p50, p99 and maximum."""
-    if test.kind != "tunnel":
-        return http_summary.phase_rows(test)
-    return [(title, (*cells[:3], *cells[4:])) for title, cells in tunnel_summary.step_rows(test)]
+    kind: PagedKind = KINDS.find(test.kind)
+    return kind.phase_rows(test)
 
 
 def _fleet(test: TestResult) -> list[tuple[str, list[str]]]:
     """What became of a fleet's clients, and why, as the terminal says it: names, each with its lines."""
-    if test.kind != "tunnel":
-        return []
+    kind: PagedKind = KINDS.find(test.kind)
     found: list[tuple[str, list[str]]] = []
-    others = tunnel_summary.other_errors(test) if test.errors else []
-    for name, line in (*tunnel_summary.tunnel_rows(test), *others):
+    for name, line in kind.client_rows(test):
         if name or not found:
             found.append((name, []))
         found[-1][1].append(line)

@@ -5,6 +5,9 @@ A rendering only; whether the measurement may be believed was decided by `analys
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Protocol
+
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -12,37 +15,48 @@ from rich.text import Text
 
 from leadline.analysis.model import Generator, Metric, TestResult
 from leadline.plan.percentiles import histogram_of
+from leadline.registry import KINDS
 from leadline.report import figures, quantities, verdicts
 from leadline.report.headlines import directions
-from leadline.report.http_summary import engine_rows, error_rows, http_rows, http_times
+from leadline.report.http_summary import engine_rows
 from leadline.report.text import TONES, verdict_block
-from leadline.report.tunnel_summary import other_errors, tunnel_rows, tunnel_times
 
-# What `cpu_ns_per_unit` counts.
-_UNITS = {"tcp": "byte", "udp": "datagram", "rr": "transaction", "http": "request", "tunnel": "client"}
+
+class SummarisedKind(Protocol):
+    """What this module needs of a kind of test."""
+
+    @property
+    def operation(self) -> str:
+        """What the generator's CPU time is divided by."""
+
+    def figure_rows(self, result: TestResult) -> list[tuple[str, str]]:
+        """What was measured, but times, as pairs of a name and a line."""
+
+    def failure_rows(self, result: TestResult) -> list[tuple[str, str]]:
+        """What failed, as pairs of a name and a line."""
+
+    def time_tables(self, result: TestResult) -> list[RenderableType]:
+        """The tables of times."""
 
 
 def measurement(result: TestResult) -> RenderableType:
     """The headline, every other figure, the latency's spread, what generating cost, errors, and the verdict."""
-    kind = figures.kind_of(result.kind, result.metrics)
+    kind: SummarisedKind = KINDS.find(result.kind)
+    table = figures.table_of(result.kind, result.metrics)
     verdict = result.validity.verdict
     headline = Text.assemble(
-        (figures.written(kind.rate, result.metrics, verdict), f"bold {TONES[verdicts.WORDINGS[verdict].tone]}"),
-        f"  {kind.title}",
+        (figures.written(table.rate, result.metrics, verdict), f"bold {TONES[verdicts.WORDINGS[verdict].tone]}"),
+        f"  {table.title}",
         f" ({both})" if (both := directions(result.metrics, verdict)) else "",
         (f"  {_length(result)}", "dim"),
     )
     parts: list[RenderableType] = [headline, Text("")]
-    if result.kind == "http":
-        rows = http_rows(result) + _generator_rows(result.generator, result.kind) + error_rows(result)
-        tables = http_times(result)
-    elif result.kind == "tunnel":
-        rows = tunnel_rows(result) + _generator_rows(result.generator, result.kind) + other_errors(result)
-        tables = tunnel_times(result)
-    else:
-        rows = _figure_rows(result, kind) + _generator_rows(result.generator, result.kind) + error_rows(result)
-        timed = any(metric.startswith("latency_") for metric in result.metrics)
-        tables = [_latency_table(result.metrics)] if timed else []
+    rows = [
+        *kind.figure_rows(result),
+        *_generator_rows(result.generator, kind.operation),
+        *kind.failure_rows(result),
+    ]
+    tables = kind.time_tables(result)
     parts.append(_pairs(rows))
     if tables:
         parts += [Text(""), *tables]
@@ -52,19 +66,22 @@ def measurement(result: TestResult) -> RenderableType:
     return Group(*parts, verdict_block(result.validity))
 
 
-def _figure_rows(result: TestResult, kind: figures.Kind) -> list[tuple[str, str]]:
-    """The kind's own figures first, then whatever else was measured, latencies left to their table."""
+def figure_rows(result: TestResult, names: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The figures of the kind's table first, then whatever else was measured, latencies left to their table. `names`
+    are those of figures in words, where they are not the metrics' own.
+    """
+    kind = figures.table_of(result.kind, result.metrics)
     verdict = result.validity.verdict
     listed = [figure for figure in kind.others if not figure.metric.startswith("latency_")]
     rows = [(figure.title, figures.written(figure, result.metrics, verdict)) for figure in listed]
     shown = {kind.rate.metric, "throughput_up_bps", "throughput_down_bps", *(figure.metric for figure in listed)}
     for name, metric in result.metrics.items():
         if name not in shown and not name.startswith("latency_"):
-            rows.append((_spoken(name, result.kind), quantities.metric(metric.value, metric.unit)))
+            rows.append((names.get(name) or _spoken(name), quantities.metric(metric.value, metric.unit)))
     return rows
 
 
-def _generator_rows(generator: Generator | None, kind: str) -> list[tuple[str, str]]:
+def _generator_rows(generator: Generator | None, operation: str) -> list[tuple[str, str]]:
     if generator is None:
         return [("generator", "what it cost is not known")]
     cpu = f"{quantities.seconds(generator.cpu_s)} of CPU in {quantities.seconds(generator.wall_s)}"
@@ -74,10 +91,16 @@ def _generator_rows(generator: Generator | None, kind: str) -> list[tuple[str, s
     late = f"sends late by p99 {quantities.microseconds(generator.late_p99_us)}"
     nanoseconds = generator.cpu_ns_per_unit
     each = quantities.microseconds(nanoseconds / 1e3 if nanoseconds is not None else None)
-    rows = [("generator", f"{cpu}, {busiest}"), ("", f"{late}, {each} of CPU per {_UNITS.get(kind, 'operation')}")]
+    rows = [("generator", f"{cpu}, {busiest}"), ("", f"{late}, {each} of CPU per {operation}")]
     if generator.ceiling_per_s is not None:
         rows.append(("", f"its ceiling for such requests is {quantities.per_second(generator.ceiling_per_s)}"))
     return rows + engine_rows(generator)
+
+
+def latency_tables(result: TestResult) -> list[RenderableType]:
+    """The latency's table, where there is a latency."""
+    timed = any(metric.startswith("latency_") for metric in result.metrics)
+    return [_latency_table(result.metrics)] if timed else []
 
 
 def _latency_table(metrics: dict[str, Metric]) -> RenderableType:
@@ -117,10 +140,8 @@ def _length(result: TestResult) -> str:
     return f"over {quantities.seconds(result.window.length_s)}{cut}"
 
 
-def _spoken(metric: str, kind: str) -> str:
+def _spoken(metric: str) -> str:
     """`bytes_received` as `bytes received`; the unit that ends a name goes, since the value states it."""
-    if kind == "udp" and metric in ("sent", "received", "lost"):
-        return f"datagrams {metric}"
     for unit in ("_per_s", "_bps", "_us", "_ms", "_ratio"):
         metric = metric.removesuffix(unit)
     return metric.replace("_", " ")

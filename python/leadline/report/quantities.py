@@ -149,3 +149,8 @@ def _rounded_exponent(value: float, digits: int) -> int:
 
 def _known(value: float | None) -> TypeGuard[float]:
     return value is not None and math.isfinite(value)
+
+
+def milliseconds(value: float | None) -> str:
+    """A time of a metric in ms."""
+    return metric(value, "ms")

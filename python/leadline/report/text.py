@@ -270,7 +270,7 @@ class _FiguresTable:
 
 def _figure_cells(summary: Summary) -> list[Text]:
     verdict = summary.validity.verdict
-    kind = figures.kind_of(summary.kind, summary.metrics)
+    kind = figures.table_of(summary.kind, summary.metrics)
     others = {figure.title: figure for figure in kind.others}
     lead = summary.metrics.get(kind.rate.metric)
     interval = quantities.plus_minus(lead.value, lead.low, lead.high) if lead is not None else ""

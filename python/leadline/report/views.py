@@ -105,7 +105,7 @@ def figure_tables(analysis: RunAnalysis) -> list[FigureTable]:
     for test in dict.fromkeys(summary.test for summary in analysis.summaries):
         found = {summary.case: summary for summary in analysis.summaries if summary.test == test}
         summaries = [found[case] for case in cases if case in found]
-        kind = figures.kind_of(summaries[0].kind, summaries[0].metrics)
+        kind = figures.table_of(summaries[0].kind, summaries[0].metrics)
         longest = _longest(summaries, kind.rate.metric)
         rows = []
         for summary in summaries:
@@ -175,7 +175,7 @@ def started(analysis: RunAnalysis) -> str:
 
 def headline(test: TestResult) -> str:
     """A test's leading figure with what it counts: `18.4 Gbit/s throughput`."""
-    kind = figures.kind_of(test.kind, test.metrics)
+    kind = figures.table_of(test.kind, test.metrics)
     return f"{figures.written(kind.rate, test.metrics, test.validity.verdict)} {kind.rate.title}"
 
 
@@ -200,7 +200,7 @@ def error_examples(test: TestResult) -> list[tuple[str, str, str]]:
     return [(name, f"{count:,}", test.error_examples[name]) for name, count in named if name in test.error_examples]
 
 
-def _figure_row(summary: Summary, kind: figures.Kind, parameters: tuple[str, ...], longest: float) -> FigureRow:
+def _figure_row(summary: Summary, kind: figures.FigureTable, parameters: tuple[str, ...], longest: float) -> FigureRow:
     verdict = summary.validity.verdict
     lead = summary.metrics.get(kind.rate.metric, Metric(None, ""))
     return FigureRow(

@@ -21,7 +21,7 @@ from leadline.contract.models import Observation
 from leadline.errors import InputError, LeadlineError
 from leadline.lab import topology
 from leadline.lab.hosts import Lab
-from leadline.plan import Case, HttpTest
+from leadline.plan import Case
 from leadline.plan.hosts import GATEWAYS, HostAddress
 from leadline.sut import Site
 from leadline.trial.event_log import EventLog
@@ -127,7 +127,7 @@ async def build(case: Case, label: str, event_log: EventLog) -> Environment:
             event_log.record("given-hosts", trial=label, gateways=_on_one_stack(env, own))
         bind = _bind(env, own[SERVER])
         longest_ms = max(test.longest_ms for test in case.tests) + _PROBE_MS
-        https = any(isinstance(test, HttpTest) and test.scheme == "https" for test in case.tests)
+        https = any(test.needs_https for test in case.tests)
         serving = serve_everything(bind, longest_ms, https=https, key=env.key)
         await env.agents[SERVER].prepare(f"{label}/setup", SERVE_TASK, serving)
     except BaseException:

@@ -6,8 +6,7 @@ Pure; the one place that knows both a gateway's keys for a fleet and the tests o
 from __future__ import annotations
 
 from leadline.contract.models import IssuedIdentities, TunnelWorkload
-from leadline.errors import LeadlineError
-from leadline.plan import TcpTest, Test, TunnelTest, UdpTest
+from leadline.plan import BaseTest, TunnelTest
 from leadline.plan.tunnel import TunnelExpected, TunnelLoad
 from leadline.sut import FleetAccess
 from leadline.trial.tunnel_workload import Access, tunnel_workload
@@ -17,34 +16,15 @@ _RETRIES = 2
 """Of the clients that carry a load: it begins when all have had their time to come up."""
 
 
-def fleet_workload(test: Test, access: FleetAccess, clients: int, server: str) -> TunnelWorkload:
-    """What the fleet does in a test; its load goes to the run's server.
-
-    Raises:
-        LeadlineError: a kind of test that a fleet cannot do, which no plan holds.
-    """
-    if isinstance(test, TunnelTest):
-        asked = test.model_copy(update={"expect": _filled(test.expect, access)})
-        return tunnel_workload(asked, _who(access), test.number or clients, server)
-    return tunnel_workload(_carrying(test, access, clients), _who(access), clients, server)
+def measured(test: TunnelTest, access: FleetAccess, clients: int, server: str) -> TunnelWorkload:
+    """What the fleet does in a test of its clients; the load that they carry goes to the run's server."""
+    asked = test.model_copy(update={"expect": _filled(test.expect, access)})
+    return tunnel_workload(asked, _who(access), test.number or clients, server)
 
 
-def _carrying(test: Test, access: FleetAccess, clients: int) -> TunnelTest:
-    """All clients at once, and the test's load once they are up."""
-    if isinstance(test, UdpTest):
-        rate = None if test.rate_bps is None else test.rate_bps / 8 / test.packet_bytes
-        load = TunnelLoad(
-            kind="udp",
-            rate_per_s=rate,
-            packet_bytes=test.packet_bytes,
-            direction=test.direction,
-            duration_ms=test.duration_ms,
-        )
-    elif isinstance(test, TcpTest):
-        load = TunnelLoad(kind="tcp", direction=test.direction, duration_ms=test.duration_ms)
-    else:
-        raise LeadlineError(f"{test.name}: a fleet's clients carry no {test.kind} tests")
-    return TunnelTest(
+def carried(test: BaseTest, load: TunnelLoad, access: FleetAccess, clients: int, server: str) -> TunnelWorkload:
+    """What the fleet does in a test of another kind: all clients connect at once, and carry its load then."""
+    fleet = TunnelTest(
         name=test.name,
         number=clients,
         threads=test.threads,
@@ -54,6 +34,7 @@ def _carrying(test: Test, access: FleetAccess, clients: int) -> TunnelTest:
         expect=_expected(access),
         traffic=load,
     )
+    return tunnel_workload(fleet, _who(access), clients, server)
 
 
 def _filled(asked: TunnelExpected, access: FleetAccess) -> TunnelExpected:

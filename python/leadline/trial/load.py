@@ -12,23 +12,20 @@ from functools import partial
 from leadline.agents import Agent, ClockComparison, Event, start_instant
 from leadline.analysis import TestSpec
 from leadline.analysis.running_intervals import RunningIntervals
-from leadline.contract.models import OutputLine, TunnelWorkload
+from leadline.contract.models import OutputLine
 from leadline.errors import AgentLost, LeadlineError, TaskFailed
 from leadline.trial.event_log import EventLog
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.interval_follower import IntervalFollower
 from leadline.trial.live_metrics import LiveMetrics
 from leadline.trial.notifications import ScriptOutput
-from leadline.trial.tunnel_workload import longest_ms
 from leadline.trial.watch import Follower, TargetWatch
-from leadline.trial.workloads import LoadWorkload
+from leadline.trial.workloads import LoadWorkload, kind_of
 
 TASK = "load"
 # After its duration a load still drains what is under way (the agents give up after 5 s) and reports.
 _REPORT_WITHIN_S = 30.0
 _PREPARE_S = 30.0
-# A key, a signature and a TLS configuration take a fraction of a millisecond, on a busy host some of them.
-_PER_IDENTITY_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +65,7 @@ async def run(
         start_at_ns = instants[first] - clocks[first].offset_ns
         hosts = list(load.workloads)
         event_log.record("test-begin", label=load.label, test=load.test, hosts=hosts, start_at_ns=start_at_ns)
-        longest_s = max(_longest_ms(work) for work in load.workloads.values()) / 1000
+        longest_s = max(kind_of(work).longest_ms(work) for work in load.workloads.values()) / 1000
         live = LiveMetrics(load.label, start_at_ns, len(ready), event_log, longest_s)
         stack.callback(event_log.listen(live.on_event))
         if load.watch is not None:
@@ -105,8 +102,8 @@ async def _prepare(load: Load, agents: Mapping[str, Agent]) -> list[str]:
     hosts = list(load.workloads)
     prepared = await asyncio.gather(
         *(
-            agents[host].prepare(load.label, TASK, load.workloads[host], timeout_s=_prepare_s(load.workloads[host]))
-            for host in hosts
+            agents[host].prepare(load.label, TASK, work, timeout_s=_PREPARE_S + kind_of(work).preparation_s(work))
+            for host, work in load.workloads.items()
         ),
         return_exceptions=True,
     )
@@ -118,15 +115,6 @@ async def _prepare(load: Load, agents: Mapping[str, Agent]) -> list[str]:
     if not ready:
         raise failures[0]
     return ready
-
-
-def _prepare_s(work: LoadWorkload) -> float:
-    """A fleet makes its certificates before it is ready."""
-    return _PREPARE_S + (work.clients * _PER_IDENTITY_S if isinstance(work, TunnelWorkload) else 0.0)
-
-
-def _longest_ms(work: LoadWorkload) -> int:
-    return longest_ms(work) if isinstance(work, TunnelWorkload) else work.duration_ms
 
 
 def _pass_on(label: str, event_log: EventLog, host: str, event: Event) -> None:

@@ -16,7 +16,7 @@ from leadline.agents import Agent, Launch, agent_binary
 from leadline.analysis import analyse
 from leadline.analysis.model import Ceiling, TestResult
 from leadline.errors import LeadlineError
-from leadline.plan import HttpTest, Test
+from leadline.plan import BaseTest
 from leadline.plan.external_inputs import redacted
 from leadline.trial import load, server_process
 from leadline.trial.event_log import EventLog, EventSink
@@ -33,7 +33,7 @@ HERE = "this host"
 class Single:
     """What is to be measured."""
 
-    test: Test
+    test: BaseTest
     workload: LoadWorkload
     argv: Sequence[str]
     watch: TargetWatch | None = None
@@ -55,7 +55,7 @@ class Single:
 
     def manifest(self, run_id: str = "") -> dict[str, Any]:
         """The measurement as a plan of one case, without the secrets that it was given."""
-        secrets = self.test.secrets if isinstance(self.test, HttpTest) else ()
+        secrets = self.test.secrets
         return {
             "schema": "leadline.run/1",
             "run_id": run_id,

@@ -11,18 +11,17 @@ from typing import Any
 
 from leadline.agents.asyncio_tools import unless
 from leadline.errors import AgentError, DatasetError, LeadlineError, MissingBinary, SutFailed, TaskFailed
-from leadline.plan import GivenSut, HttpTest, Test, Trial, TunnelTest
+from leadline.plan import BaseTest, GivenSut, Trial
 from leadline.sut import BringUp, ClientState, FleetAccess, NobodyConnected, SystemUnderTest, create
 from leadline.trial import environment, load
 from leadline.trial.environment import Environment
 from leadline.trial.event_log import EventLog
-from leadline.trial.fleet_tests import fleet_workload
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.notifications import PhaseBegan, TestBegan, TestEnded, TrialBegan, TrialEnded
 from leadline.trial.profile import profiled
 from leadline.trial.tunnel_workload import FORGOTTEN_S
 from leadline.trial.unforeseen import unforeseen
-from leadline.trial.workloads import LoadWorkload, workload
+from leadline.trial.workloads import LoadWorkload, Server, fleet_workload, workload
 
 
 class Interrupted(LeadlineError):
@@ -155,7 +154,7 @@ async def _given_hosts(trial: Trial, env: Environment, context: RunContext) -> A
             await environment.observe_once_more(env, f"{label}/tear-down", context.observe_period_ms, event_log)
 
 
-async def _test(test: Test, label: str, up: _Up, env: Environment, context: RunContext) -> None:
+async def _test(test: BaseTest, label: str, up: _Up, env: Environment, context: RunContext) -> None:
     """One test on the clients that came up; a failure of it is a failure of the trial."""
     event_log, name = context.event_log, f"{label}/{test.name}"
     wanted = list(env.clients)[: test.clients] if test.clients else list(env.clients)
@@ -168,10 +167,8 @@ async def _test(test: Test, label: str, up: _Up, env: Environment, context: RunC
     workloads: dict[str, LoadWorkload]
     if up.fleet is not None and env.case.fleet is not None:
         workloads = {able[0]: fleet_workload(test, up.fleet, env.case.fleet, address)}
-    elif isinstance(test, TunnelTest):
-        raise LeadlineError(f"{test.name}: a tunnel test needs a fleet", hint="give the plan clients: {fleet: true}")
     else:
-        workloads = {client: workload(test, address, key=env.key) for client in able}
+        workloads = {client: workload(test, Server(address, key=env.key)) for client in able}
     await environment.observe(env, name, context.observe_period_ms, event_log)
     event_log.notify(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
     status, error = "done", None
@@ -257,7 +254,7 @@ def _named(failure: Exception, trial: Trial, logs: Path) -> LeadlineError:
     other = next((one for one in found if not isinstance(one, LeadlineError)), None)
     if other is None:
         return next(one for one in found if isinstance(one, LeadlineError))
-    secrets = [secret for test in trial.case.tests if isinstance(test, HttpTest) for secret in test.secrets]
+    secrets = [secret for test in trial.case.tests for secret in test.secrets]
     log = logs / f"{trial.label.replace('/', '-')}-traceback.log"
     return unforeseen(failure, log, cause=other, secrets=secrets)
 

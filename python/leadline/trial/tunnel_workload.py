@@ -81,11 +81,6 @@ def tunnel_workload(test: TunnelTest, access: Access, clients: int, inside: str 
     )
 
 
-def longest_ms(load: TunnelWorkload) -> int:
-    """How long a fleet may take in all: its stay begins once the settled ones are up."""
-    return load.duration_ms + load.settling_ms
-
-
 def _actions(test: TunnelTest) -> list[TunnelAction]:
     """In the order of their times."""
     reconnects = [_action(moment, "reconnect") for moment in test.reconnect_at]

@@ -1,9 +1,10 @@
-"""A plan's test as what an agent runs. Pure; the one place that knows both vocabularies."""
+"""A plan's test as what an agent runs, through its kind. Pure."""
 
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from leadline.contract.models import (
     Cpu,
@@ -27,8 +28,12 @@ from leadline.contract.models import (
     TunnelWorkload,
     UdpWorkload,
 )
-from leadline.plan import HttpTest, RrTest, TcpTest, UdpTest
+from leadline.plan import BaseTest, HttpTest
 from leadline.plan.http_parts import HttpEntry, HttpTcp, HttpTls
+from leadline.registry import KINDS
+
+if TYPE_CHECKING:
+    from leadline.sut import FleetAccess
 
 SESSION_PORT = 5201
 HTTP_PORT = 8080
@@ -70,59 +75,71 @@ def serve_everything(bind: list[str], longest_ms: int, *, https: bool = False, k
     )
 
 
-ServedTest = TcpTest | UdpTest | RrTest | HttpTest
-"""Tests between a client and a server; a fleet's clients have a gateway, and `tunnel_workload` makes theirs."""
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where the server of a run or of a command is, as a client reaches it."""
+
+    host: str
+    """An address or a name."""
+    port: int = SESSION_PORT
+    """Of the control session."""
+    key: str | None = field(default=None, repr=False)
+    """In base64, where the server asks for one."""
+
+    bind: str | None = None
+    """The client's own address; the host's choice where None."""
+    family: Literal["v4", "v6", "any"] | None = None
+    """How the name is resolved: to the first address of whichever version with `any`; as the test says where None."""
+
+    def target(self, ip: int) -> Target:
+        """The server for a load over this version of IP."""
+        version = ip_version(ip) if self.family is None else None if self.family == "any" else self.family
+        return Target(host=self.host, port=self.port, ip_version=version, key=self.key)
 
 
-def workload(
-    test: ServedTest, host: str, *, port: int = SESSION_PORT, key: str | None = None
-) -> TcpWorkload | UdpWorkload | RrWorkload | HttpWorkload:
-    """What one client does in a test against the server at `host` (an address or a name), which may ask for a key."""
-    version: Literal["v4", "v6"] = "v6" if test.ip == 6 else "v4"
-    target = Target(host=host, port=port, ip_version=version, key=key)
-    match test:
-        case TcpTest():
-            return TcpWorkload(
-                target=target,
-                flows=test.flows,
-                threads=test.threads,
-                direction=test.direction,
-                duration_ms=test.duration_ms,
-                warmup_ms=test.warmup_ms,
-                block_bytes=test.block_bytes,
-                rate_bps=None if test.rate_bps is None else round(test.rate_bps / test.flows),
-                congestion=test.congestion,
-                interval_ms=test.interval_ms,
-            )
-        case UdpTest():
-            return UdpWorkload(
-                target=target,
-                flows=test.flows,
-                threads=test.threads,
-                direction=test.direction,
-                duration_ms=test.duration_ms,
-                number=test.number,
-                warmup_ms=test.warmup_ms,
-                datagram_bytes=test.packet_bytes,
-                rate_pps=None if test.rate_bps is None else test.rate_bps / test.flows / 8 / test.packet_bytes,
-                interval_ms=test.interval_ms,
-            )
-        case RrTest():
-            return RrWorkload(
-                target=target,
-                protocol=test.protocol,
-                flows=test.flows,
-                threads=test.threads,
-                duration_ms=test.duration_ms,
-                number=test.number,
-                warmup_ms=test.warmup_ms,
-                request_bytes=test.request_bytes,
-                response_bytes=test.response_bytes,
-                timeout_ms=test.timeout_ms,
-                interval_ms=test.interval_ms,
-            )
-        case HttpTest():
-            return http_workload(test, host, HTTPS_PORT if test.scheme == "https" else HTTP_PORT, version)
+def ip_version(ip: int) -> Literal["v4", "v6"]:
+    """A plan's version of IP in an agent's words."""
+    return "v6" if ip == 6 else "v4"
+
+
+class LoadKind(Protocol):
+    """What this package needs of a kind of test."""
+
+    def workload(self, test: Any, server: Server) -> LoadWorkload:
+        """What one client does in a test against a server."""
+
+    def fleet_workload(self, test: Any, access: FleetAccess, clients: int, server: str) -> TunnelWorkload:
+        """What a fleet of this many clients does in a test; its load goes to the run's server."""
+
+    def preparation_s(self, workload: Any) -> float:
+        """How long an agent may take beyond the usual time until it is ready."""
+
+    def longest_ms(self, workload: Any) -> int:
+        """How long a load may take in all."""
+
+
+def kind_of(test: BaseTest | LoadWorkload) -> LoadKind:
+    """The kind of a plan's test, or of an agent's workload."""
+    found: LoadKind = KINDS.get(test.kind)
+    return found
+
+
+def workload(test: BaseTest, server: Server) -> LoadWorkload:
+    """What one client does in a test against a server.
+
+    Raises:
+        LeadlineError: a client by itself cannot do it.
+    """
+    return kind_of(test).workload(test, server)
+
+
+def fleet_workload(test: BaseTest, access: FleetAccess, clients: int, server: str) -> TunnelWorkload:
+    """What a fleet does in a test; its load goes to the run's server.
+
+    Raises:
+        LeadlineError: a kind of test that a fleet cannot do, which no plan holds.
+    """
+    return kind_of(test).fleet_workload(test, access, clients, server)
 
 
 def http_workload(test: HttpTest, host: str, port: int | None, ip_version: Literal["v4", "v6"] | None) -> HttpWorkload:

@@ -24,7 +24,7 @@ from made_journals import (
 )
 
 from leadline.analysis import TestData, analyse_test
-from leadline.plan.targets import METRICS
+from leadline.plan.kinds import metrics_of
 
 END_NS = EPOCH_NS + 10 * S
 PHASES = ("dns", "connect", "tls_full", "tls_resumed", "first_byte", "transfer")
@@ -36,7 +36,7 @@ def values(data: TestData) -> dict[str, float | None]:
 
 def test_every_figure_of_a_target_is_there_and_unknown_ones_are_null() -> None:
     found = values(steady_test("http"))
-    assert set(METRICS["http"]) == set(found)
+    assert set(metrics_of("http")) == set(found)
     assert found["requests"] == 10_000
     known = {"requests", "requests_per_s", "bytes_sent", "bytes_received", "transfer_bps"}
     counted = {"latency_samples", "latency_censored"}
@@ -233,6 +233,6 @@ def test_percentiles_that_were_asked_for_are_there_by_their_names() -> None:
     found = analyse_test(replace(data, asked=asked)).metrics
     assert found["latency_p10_us"].value == pytest.approx(10_000, rel=2e-3)
     assert found["service_p25_us"].value is None
-    assert set(found) - set(METRICS["http"]) == {"latency_p10_us", "service_p25_us"}
+    assert set(found) - set(metrics_of("http")) == {"latency_p10_us", "service_p25_us"}
     listed = analyse_test(replace(data, spec=replace(data.spec, asked=("latency_p995_us",)))).metrics
     assert listed["latency_p995_us"].value == pytest.approx(100_000, rel=2e-3)

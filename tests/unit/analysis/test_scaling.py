@@ -11,7 +11,7 @@ from made_journals import EPOCH_NS, MS, S, finished
 
 from leadline.analysis import analyse
 from leadline.analysis.model import Growth, Metric, Reason, Validity, Verdict
-from leadline.analysis.scaling import Point, fit, of_fleets
+from leadline.analysis.scaling import Point, fit, of_kind
 
 VALID = Validity(Verdict.VALID)
 NUMBERS = (50, 100, 200, 400, 800)
@@ -159,7 +159,7 @@ def test_figures_that_nobody_measured_are_left_out() -> None:
         Point(number, {"connect_p50_ms": Metric(2.0 * number, "ms"), "server_cpu_s": Metric(None, "s")}, VALID)
         for number in (1, 2)
     ]
-    assert [one.metric for one in of_fleets(measured)] == ["connect_p50_ms"]
+    assert [one.metric for one in of_kind("tunnel", measured)] == ["connect_p50_ms"]
 
 
 def test_points_that_say_nothing_of_the_server_are_left_out_and_named() -> None:
@@ -176,7 +176,7 @@ def test_points_that_say_nothing_of_the_server_are_left_out_and_named() -> None:
         )
         for number in (50, 100, 200, 400, 800, 1600)
     ]
-    [found] = of_fleets(measured)
+    [found] = of_kind("tunnel", measured)
     assert [number for number, _ in found.points] == [50, 100, 200, 400]
     assert found.growth is Growth.LINEAR
     assert found.notes[0] == (
@@ -189,7 +189,7 @@ def test_a_lower_bound_is_no_point_of_a_fit() -> None:
         Point(number, {"connect_p99_ms": Metric(float(number), "ms", censored=number == 400)}, VALID)
         for number in (50, 100, 200, 400)
     ]
-    [found] = of_fleets(measured)
+    [found] = of_kind("tunnel", measured)
     assert [number for number, _ in found.points] == [50, 100, 200]
     assert "left out, as only a lower bound is known: at 400" in found.notes
 
@@ -200,7 +200,7 @@ def test_clients_that_failed_are_named_where_they_did() -> None:
         metrics = {name: Metric(float(count), "count") for name, count in counts.items()}
         return Point(number, {**metrics, "connect_p50_ms": Metric(float(number), "ms")}, VALID)
 
-    [found] = of_fleets([point(200, 0, 0), point(400, 0, 0), point(800, 300, 12)])
+    [found] = of_kind("tunnel", [point(200, 0, 0), point(400, 0, 0), point(800, 300, 12)])
     assert [number for number, _ in found.points] == [200, 400, 800]
     assert found.notes[0] == "the figures are of clients that came up; not configured were 312 of 800"
 

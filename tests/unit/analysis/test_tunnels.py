@@ -11,7 +11,7 @@ from made_journals import EPOCH_NS, MS, S, flow, histogram, load, progress, test
 from leadline.analysis import TestData, analyse_test
 from leadline.analysis.model import Verdict
 from leadline.analysis.tunnels import arrivals, storm_window
-from leadline.plan.targets import METRICS
+from leadline.plan.kinds import metrics_of
 
 
 def values(data: TestData) -> dict[str, float | None]:
@@ -155,7 +155,7 @@ def carrying(**changes: Any) -> TestData:
 
 def test_traffic_has_the_names_that_it_has_without_tunnels() -> None:
     figures = values(carrying())
-    assert set(figures) == set(METRICS["tunnel"])
+    assert set(figures) == set(metrics_of("tunnel"))
     assert figures["throughput_bps"] == pytest.approx(2 * 900_000 * 8 / 10)
     assert figures["packets_per_s"] == pytest.approx(180)
     assert (figures["sent"], figures["received"], figures["lost"]) == (2000, 1800, 200)

@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small_plan import SMALL
 
-from leadline.plan import LinkSpec, OpenvpnSut, Plan, RouteSut, UdpTest, WireguardSut, expand
-from leadline.plan.workloads import HttpTest
+from leadline.plan import HttpTest, LinkSpec, OpenvpnSut, Plan, RouteSut, UdpTest, WireguardSut, expand
 
 Load = Callable[..., Plan]
 ErrorText = Callable[..., str]

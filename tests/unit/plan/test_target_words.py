@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leadline.plan.kinds import metrics_of, plan_kinds
 from leadline.plan.target_words import read_value, suggestion
-from leadline.plan.targets import METRICS
 from leadline.plan.units import UnitError
 
 
@@ -32,7 +32,7 @@ from leadline.plan.units import UnitError
     ],
 )
 def test_a_value_has_the_metrics_unit_or_one_of_its_kind(metric: str, written: str, expected: float) -> None:
-    assert read_value(written, metric, METRICS["udp"]) == expected
+    assert read_value(written, metric, metrics_of("udp")) == expected
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_value_has_the_metrics_unit_or_one_of_its_kind(metric: str, written: s
 )
 def test_a_value_of_another_kind_is_refused(metric: str, written: str, said: str) -> None:
     with pytest.raises(UnitError) as refused:
-        read_value(written, metric, METRICS["udp"])
+        read_value(written, metric, metrics_of("udp"))
     assert str(refused.value).startswith(said)
 
 
@@ -70,17 +70,17 @@ def test_a_value_of_another_kind_is_refused(metric: str, written: str, said: str
     ],
 )
 def test_an_unknown_metric_is_answered_with_the_likely_one(kind: str, word: str, meant: str) -> None:
-    assert suggestion(word, METRICS[kind]) == f"did you mean '{meant}'?"
+    assert suggestion(word, metrics_of(kind)) == f"did you mean '{meant}'?"
 
 
 def test_unrecognisable_metric_is_answered_with_the_choices() -> None:
-    assert suggestion("zzz", METRICS["tcp"]).startswith("there is ")
-    assert all(name in suggestion("zzz", METRICS["tcp"]) for name in METRICS["tcp"])
+    assert suggestion("zzz", metrics_of("tcp")).startswith("there is ")
+    assert all(name in suggestion("zzz", metrics_of("tcp")) for name in metrics_of("tcp"))
 
 
-@given(st.text(max_size=12), st.sampled_from([name for names in METRICS.values() for name in names]))
+@given(st.text(max_size=12), st.sampled_from([name for kind in plan_kinds() for name in kind.metrics]))
 def test_any_text_is_a_value_or_refused(written: str, metric: str) -> None:
     try:
-        assert isinstance(read_value(written, metric, METRICS["http"]), int | float)
+        assert isinstance(read_value(written, metric, metrics_of("http")), int | float)
     except UnitError as error:
         assert "\n" not in str(error)

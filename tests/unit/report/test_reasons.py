@@ -11,6 +11,7 @@ from rich.console import Console, RenderableType
 from sample_runs import GENERATOR_LIMITED, UNSTABLE, gateway_run, many_trials, one_result
 
 import leadline.analysis
+import leadline.kinds
 from leadline.analysis.model import Reason, Validity, Verdict
 from leadline.report import measurement, run_renderables
 from leadline.report.reasons import ADVICE, MOST_IN_FULL, why_not_valid
@@ -93,29 +94,31 @@ def test_a_single_measurement_has_advice_too() -> None:
     assert ADVICE["thread-saturated"] in flat(shown(measurement(result)))
 
 
-def codes_in(source: Path) -> set[str]:
-    """The codes of reasons that a module makes: the first arguments of Reason(), and of what makes one for it."""
-    tree = ast.parse(source.read_text())
+def codes_in(sources: list[Path]) -> set[str]:
+    """The codes of reasons that modules make: the first arguments of Reason(), and of what makes one for it."""
+    nodes = [node for source in sources for node in ast.walk(ast.parse(source.read_text()))]
     constants = {
         node.targets[0].id: node.value.value
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Assign)
         and isinstance(node.targets[0], ast.Name)
         and isinstance(node.value, ast.Constant)
     }
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Reason", "incomplete"):
             [code, *_] = node.args
             if isinstance(code, ast.Constant):
                 found.add(str(code.value))
-            elif isinstance(code, ast.Name) and code.id in constants:
-                found.add(str(constants[code.id]))
+            name = code.id if isinstance(code, ast.Name) else code.attr if isinstance(code, ast.Attribute) else ""
+            if name in constants:
+                found.add(str(constants[name]))
     return found
 
 
 def test_every_reason_against_a_result_has_advice() -> None:
-    made = set().union(*(codes_in(path) for path in Path(leadline.analysis.__file__).parent.glob("*.py")))
+    sources = [Path(package.__file__).parent.rglob("*.py") for package in (leadline.analysis, leadline.kinds)]
+    made = codes_in([path for paths in sources for path in paths])
     assert {"gateway-not-crossed", "hosts-without-figures", "journal-damaged", "sends-late"} <= made
     # What others name by a variable is in the modules that define it.
     assert made - set(ADVICE) - WITHOUT_ADVICE == set()

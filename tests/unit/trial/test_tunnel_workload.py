@@ -10,8 +10,8 @@ from leadline.contract.models import TunnelWorkload
 from leadline.plan import TunnelTest
 from leadline.plan.field_types import validate_input
 from leadline.sut import FleetAccess
-from leadline.trial.fleet_tests import fleet_workload
-from leadline.trial.tunnel_workload import Access, longest_ms, tunnel_workload
+from leadline.trial.tunnel_workload import Access, tunnel_workload
+from leadline.trial.workloads import fleet_workload, kind_of
 
 GATEWAY = FleetAccess("client\n", "CERTIFICATE", "KEY", pools=("10.8.0.0/16",), routes=("10.20.0.0/16",))
 
@@ -46,7 +46,8 @@ def test_a_stay_is_that_of_the_clients_that_come(settled: int) -> None:
     ],
 )
 def test_the_controller_waits_for_as_long_as_the_fleet_may_take(given: dict[str, Any]) -> None:
-    assert longest_ms(made(100, **given)) == asked(number=100, **given).longest_ms
+    load = made(100, **given)
+    assert kind_of(load).longest_ms(load) == asked(number=100, **given).longest_ms
 
 
 def test_settled_clients_have_the_time_of_all_their_attempts() -> None:

@@ -9,28 +9,28 @@ import pytest
 from leadline.contract.models import HttpWorkload, RrWorkload, TcpWorkload, UdpWorkload
 from leadline.plan import HttpTest, RrTest, TcpTest, UdpTest
 from leadline.plan.field_types import validate_input
-from leadline.trial.workloads import serve_everything, workload
+from leadline.trial.workloads import Server, serve_everything, workload
 
 
 def test_a_rate_is_shared_by_the_flows() -> None:
     given: dict[str, Any] = {"name": "t", "flows": 4, "duration": "2s"}
-    tcp = workload(validate_input(TcpTest, given | {"rate": "10mbit"}), "10.82.0.2")
+    tcp = workload(validate_input(TcpTest, given | {"rate": "10mbit"}), Server("10.82.0.2"))
     assert isinstance(tcp, TcpWorkload)
     assert (tcp.rate_bps, tcp.flows, tcp.duration_ms) == (2_500_000, 4, 2000)
-    udp = workload(validate_input(UdpTest, given | {"rate": "8mbit", "packet": 1000}), "10.82.0.2")
+    udp = workload(validate_input(UdpTest, given | {"rate": "8mbit", "packet": 1000}), Server("10.82.0.2"))
     assert isinstance(udp, UdpWorkload)
     assert (udp.rate_pps, udp.datagram_bytes) == (250.0, 1000)
 
 
 def test_without_a_rate_as_fast_as_it_goes() -> None:
-    tcp = workload(validate_input(TcpTest, {"name": "t", "duration": "1s"}), "10.82.0.2")
+    tcp = workload(validate_input(TcpTest, {"name": "t", "duration": "1s"}), Server("10.82.0.2"))
     assert isinstance(tcp, TcpWorkload)
     assert tcp.rate_bps is None
 
 
 @pytest.mark.parametrize(("protocol", "least"), [("tcp", 1), ("udp", 40)])
 def test_a_request_has_room_for_the_measuring_header(protocol: str, least: int) -> None:
-    rr = workload(validate_input(RrTest, {"name": "r", "protocol": protocol, "duration": "1s"}), "10.82.0.2")
+    rr = workload(validate_input(RrTest, {"name": "r", "protocol": protocol, "duration": "1s"}), Server("10.82.0.2"))
     assert isinstance(rr, RrWorkload)
     assert (rr.request_bytes, rr.response_bytes) == (least, least)
 
@@ -43,7 +43,7 @@ def test_a_request_has_room_for_the_measuring_header(protocol: str, least: int) 
     ],
 )
 def test_addresses_in_urls(host: str, ip: int, url: str, version: str) -> None:
-    http = workload(validate_input(HttpTest, {"name": "h", "duration": "1s", "ip": ip}), host)
+    http = workload(validate_input(HttpTest, {"name": "h", "duration": "1s", "ip": ip}), Server(host))
     assert isinstance(http, HttpWorkload)
     assert (http.requests[0].url, http.ip_version) == (url, version)
 
@@ -57,14 +57,14 @@ def test_the_server_answers_for_as_long_as_it_is_told() -> None:
 
 def test_a_key_is_the_servers_and_every_sessions() -> None:
     assert serve_everything(["10.82.0.2"], 12_000, key="a2V5").key == "a2V5"
-    load = workload(validate_input(TcpTest, {"name": "t"}), "10.82.0.2", key="a2V5")
+    load = workload(validate_input(TcpTest, {"name": "t"}), Server("10.82.0.2", key="a2V5"))
     assert isinstance(load, TcpWorkload)
     assert load.target.key == "a2V5"
 
 
 def test_https_has_its_own_port_and_listener() -> None:
     given = {"name": "h", "scheme": "https", "tls": {"verify": False}}
-    http = workload(validate_input(HttpTest, given), "fd82::2")
+    http = workload(validate_input(HttpTest, given), Server("fd82::2"))
     assert isinstance(http, HttpWorkload)
     assert http.requests[0].url == "https://[fd82::2]:8443/"
     assert http.tls is not None
@@ -75,7 +75,7 @@ def test_https_has_its_own_port_and_listener() -> None:
 
 def test_requests_of_a_plan_share_method_and_headers() -> None:
     given = {"name": "h", "urls": ["/a", "weight=2 PUT /b"], "method": "HEAD", "headers": [{"name": "A", "value": "b"}]}
-    http = workload(validate_input(HttpTest, given), "10.82.0.2")
+    http = workload(validate_input(HttpTest, given), Server("10.82.0.2"))
     assert isinstance(http, HttpWorkload)
     assert [(request.method, request.url, request.weight) for request in http.requests] == [
         ("HEAD", "http://10.82.0.2:8080/a", 1),

@@ -1,0 +1,409 @@
+"""The rules that kinds of test are judged by: each yields what it finds in a test's evidence, or notes.
+
+`rules_of` joins those that all kinds share with a kind's own, in the order in which a reader meets them. The thresholds
+are in `validity`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from leadline.analysis import crossing, fleet_validity, host_metrics, stability, validity
+from leadline.analysis.flows import Flow
+from leadline.analysis.metrics import busy_s, counter, error_counts, generators_late_p99_us
+from leadline.analysis.model import Ceiling, Reason, Verdict, Window
+from leadline.analysis.test_data import TestData
+from leadline.analysis.validity import Evidence, Finding, Rules, late_allowed_us
+from leadline.analysis.window import rate_columns, rate_per_s
+from leadline.registry import KINDS
+
+LoadReport = Mapping[str, Any]
+"""A `LoadReport` of the contract."""
+Rule = Callable[[Evidence], Iterable[Finding]]
+Note = Callable[[Evidence], Iterable[Reason]]
+
+
+def rules_of(
+    *, limits: Sequence[Rule], breaks: Sequence[Rule] = (), required: Sequence[Rule] = (), notes: Sequence[Note] = ()
+) -> Rules:
+    """The rules of a kind: its own are `breaks` (flows that ended too soon), `limits` (of the hosts that send and
+    answer), `required` (what has to be known) and `notes`; the others are those of all kinds.
+    """
+    return Rules(
+        findings=(
+            *(whole, connections_lost, *breaks, gateway_crossed, fleet_whole),
+            *(*limits, near_ceiling, even_rate, journal_readable, generator_known),
+            *(*required, machine_not_saturated),
+        ),
+        notes=(shared_cpus, undone, *notes, clocks_compared, receiver_totals, damaged_histograms, open_latencies),
+    )
+
+
+def whole(evidence: Evidence) -> Iterator[Finding]:
+    """Clients that are missing, flows that never began, windows that are too short."""
+    data, flows, window = evidence.data, evidence.flows, evidence.window
+
+    def incomplete(code: str, text: str) -> Finding:
+        return Verdict.INCOMPLETE, Reason(code, text)
+
+    bring_up = data.bring_up
+    if bring_up is not None and (bring_up.partial or bring_up.failed):
+        whole = bring_up.connected + bring_up.partial + bring_up.failed
+        missing = f"{bring_up.partial} only partly configured, {bring_up.failed} failed"
+        yield incomplete("clients-missing", f"{bring_up.connected} of {whole} clients connected; {missing}")
+    if data.status != "done":
+        how = "was interrupted" if data.status == "interrupted" else data.status
+        yield incomplete("ended-early", f"the test {how}{f': {data.error}' if data.error else ''}")
+    silent = sorted(set(data.hosts) - {found.host for found in data.outcomes})
+    if silent and data.status == "done":
+        yield incomplete("hosts-without-figures", f"no figures from {_some(silent)}")
+    never = [flow for flow in flows if flow.start_ns is None]
+    if (never or not flows) and not data.spec.idle:
+        named = _some(sorted({flow.key.host for flow in never})) if never else "any host"
+        yield incomplete(validity.NOT_STARTED, f"{len(never)} of {len(flows)} flows never moved a byte, on {named}")
+    if window is None or data.spec.idle:
+        return
+    length_ns = window.end_ns - window.start_ns
+    if length_ns <= 0:
+        yield incomplete(validity.NO_WINDOW, "the flows never ran all at once after the warm-up")
+    elif length_ns < validity.SHORTEST_WINDOW_INTERVALS * data.spec.interval_ns:
+        text = (
+            f"the steady window is {length_ns / 1e9:.3g} s, under two intervals of {data.spec.interval_ns / 1e9:.3g} s"
+        )
+        yield incomplete(validity.SHORT_WINDOW, text)
+    elif data.spec.number is None and data.spec.duration_ns is not None:
+        planned_ns = data.spec.duration_ns - data.spec.warmup_ns
+        if length_ns < validity.SHORTEST_WINDOW_SHARE * planned_ns:
+            text = f"the steady window is {length_ns / 1e9:.3g} s of {planned_ns / 1e9:.3g} s that were planned"
+            yield incomplete(validity.SHORT_WINDOW, text)
+
+
+def connections_lost(evidence: Evidence) -> Iterator[Finding]:
+    """Connections that could not be opened again."""
+    lost = counter(evidence.data, "connections_down")
+    if lost:
+        errors = errors_by_name(evidence.data)
+        text = f"{lost} connections were down at the end and could not be opened again ({errors})"
+        yield Verdict.INCOMPLETE, Reason("connections-lost", text)
+
+
+def broken_off(is_done: Callable[[TestData, Flow], bool] = lambda data, flow: False) -> Rule:
+    """Flows that an error ended for good before their time; `is_done` says of a flow that it had done all it was to."""
+
+    def find(evidence: Evidence) -> Iterator[Finding]:
+        data, flows = evidence.data, evidence.flows
+        if data.status != "done":
+            return  # what was stopped is right to end early
+        failed = {(found.host, found.task) for found in data.load_outcomes() if found.outcome["errors"]}
+        early = [
+            flow
+            for flow in flows
+            if (flow.key.host, flow.key.task) in failed and _ended_early(data, flow) and not is_done(data, flow)
+        ]
+        if early:
+            named = _some(sorted({flow.key.host for flow in early}))
+            text = f"{len(early)} of {len(flows)} flows broke off before their end, on {named}"
+            yield Verdict.INCOMPLETE, Reason("flows-broken-off", f"{text} ({errors_by_name(data)})")
+
+    return find
+
+
+def _ended_early(data: TestData, flow: Flow) -> bool:
+    """Whether a flow stopped before its time was over."""
+    if flow.start_ns is None or flow.end_ns is None or flow.due_ns is None or data.spec.duration_ns is None:
+        return False
+    slack_ns = validity.SHORTEST_WINDOW_INTERVALS * data.spec.interval_ns
+    return flow.end_ns < flow.due_ns + data.spec.duration_ns - slack_ns
+
+
+def operations_ended(data: TestData, flow: Flow) -> int:
+    """How many operations of the flow's task were answered or failed."""
+    found = next(found for found in data.load_outcomes() if (found.host, found.task) == (flow.key.host, flow.key.task))
+    answered = sum(row.get("received_units") or 0 for row in found.outcome["flows"])
+    return int(answered + sum(found.outcome["errors"].values()))
+
+
+def errors_by_name(data: TestData) -> str:
+    """Errors by name, the most frequent first."""
+    counts = sorted(error_counts(data).items(), key=lambda item: -item[1])
+    return ", ".join(f"{count} x {name}" for name, count in counts) or "no error was counted"
+
+
+def gateway_crossed(evidence: Evidence) -> Iterator[Finding]:
+    """Payload that a given gateway did not forward."""
+    yield from crossing.findings(evidence.data, evidence.flows)
+
+
+def fleet_whole(evidence: Evidence) -> Iterator[Finding]:
+    """Clients of a fleet that are missing."""
+    yield from fleet_validity.gaps(evidence.data)
+
+
+def busy_threads(evidence: Evidence) -> Iterator[Finding]:
+    """Limits of the clients, who generate, and of the server, which answers."""
+    yield from _limits_of_hosts(evidence, server_generates=False)
+
+
+def busy_threads_by_direction(evidence: Evidence) -> Iterator[Finding]:
+    """The same, where the server generates the payload that comes down."""
+    yield from _limits_of_hosts(evidence, server_generates=evidence.data.spec.direction == "down")
+
+
+def _limits_of_hosts(evidence: Evidence, *, server_generates: bool) -> Iterator[Finding]:
+    for found in evidence.data.load_outcomes():
+        own, far = found.outcome["generator"], found.outcome.get("receiver")
+        roles = [(Verdict.GENERATOR_LIMITED, own, found.host)]
+        if far is not None:
+            roles.append((Verdict.RECEIVER_LIMITED, far, f"the server that {found.host} used"))
+        if server_generates:
+            swapped = {
+                Verdict.GENERATOR_LIMITED: Verdict.RECEIVER_LIMITED,
+                Verdict.RECEIVER_LIMITED: Verdict.GENERATOR_LIMITED,
+            }
+            roles = [(swapped[verdict], load, where) for verdict, load, where in reversed(roles)]
+        for verdict, load, where in roles:
+            yield from ((verdict, reason) for reason in thread_limits(load, where))
+            if verdict is Verdict.RECEIVER_LIMITED and load.get("socket_drops"):
+                text = f"{load['socket_drops']} datagrams arrived and were dropped by the socket on {where}"
+                yield verdict, Reason("receiver-socket-drops", text)
+
+
+def thread_limits(load: LoadReport, where: str) -> Iterator[Reason]:
+    """The one thread that had least to spare, if it had next to nothing."""
+    busiest, starved = 0.0, (0.0, 0.0)
+    for thread in load["threads"]:
+        if thread["wall_s"] <= 0:
+            continue
+        busy = busy_s(thread) / thread["wall_s"]
+        waiting = (thread.get("runnable_wait_s") or 0.0) / thread["wall_s"]
+        busiest = max(busiest, busy)
+        starved = max(starved, (busy + waiting, waiting))
+    if busiest >= validity.SATURATED_BUSY:
+        yield Reason("thread-saturated", f"the busiest thread on {where} was on a CPU {busiest:.0%} of the time")
+    elif starved[0] >= validity.STARVED_BUSY_AND_WAITING:
+        text = f"a thread on {where} wanted a CPU {starved[0]:.0%} of the time and waited for one {starved[1]:.0%}"
+        yield Reason("thread-starved", text)
+
+
+def late_sends(evidence: Evidence) -> Iterator[Finding]:
+    """Paced sends that were late at whichever side sent, by the direction."""
+    data, late_us = evidence.data, []
+    if data.spec.direction != "down":
+        late_us.append(generators_late_p99_us(data, evidence.histograms))
+    if data.spec.direction != "up":
+        receivers = (found.outcome.get("receiver") or {} for found in data.load_outcomes())
+        late_us += [load.get("late_p99_us") for load in receivers]
+    yield from too_late(evidence, max((late for late in late_us if late is not None), default=None))
+
+
+def too_late(evidence: Evidence, late_us: float | None) -> Iterator[Finding]:
+    """A lateness at p99 that is more than the pace allows."""
+    spec = evidence.data.spec
+    allowed_us = late_allowed_us(spec)
+    if spec.paced and late_us is not None and late_us > allowed_us:
+        text = f"sends were late by {late_us / 1e3:.3g} ms at p99; {allowed_us / 1e3:.3g} ms are allowed"
+        yield Verdict.GENERATOR_LIMITED, Reason("sends-late", text)
+
+
+def unsent_by_flows(evidence: Evidence) -> Iterator[Finding]:
+    """Operations that were never sent, of flows that each have a pace."""
+    yield from _unsent(evidence, len(evidence.flows))
+
+
+def unsent_by_hosts(evidence: Evidence) -> Iterator[Finding]:
+    """Operations that were never sent, of hosts that each have a pace."""
+    yield from _unsent(evidence, len(evidence.data.load_outcomes()))
+
+
+def _unsent(evidence: Evidence, pacers: int) -> Iterator[Finding]:
+    data = evidence.data
+    gap_us = (data.spec.send_gap_s or 0.0) * 1e6
+    # What no connection was free for waited for the peer.
+    unsent = (counter(data, "unsent") or 0) - (counter(data, "unsent_while_busy") or 0)
+    # What fell due in the last moment may still have been on its way out, once per pacer, without any being late.
+    if data.spec.paced and unsent > pacers * (1 + late_allowed_us(data.spec) / gap_us):
+        yield Verdict.GENERATOR_LIMITED, Reason("unsent", f"{unsent} operations that were due were never sent")
+
+
+def near_ceiling(evidence: Evidence) -> Iterator[Finding]:
+    """A rate that this generator could hardly have exceeded, by the ceiling that was measured before."""
+    rate, ceiling = primary_rate_per_s(evidence), evidence.data.ceiling
+    if rate is None or ceiling is None or rate < validity.NEAR_CEILING * ceiling.per_s or had_spare_time(evidence.data):
+        return
+    share = f"{rate / ceiling.per_s:.0%} of what this generator can do ({written(ceiling)})"
+    yield Verdict.GENERATOR_LIMITED, Reason("near-ceiling", f"{rate:.4g} requests/s are {share}")
+
+
+def primary_rate_per_s(evidence: Evidence) -> float | None:
+    """Operations per second."""
+    spec = evidence.data.spec
+    kind: PrimaryKind = KINDS.find(spec.kind)
+    columns = rate_columns(spec, evidence.flows)
+    return next((rate_per_s(curves, evidence.window) for name, _, curves in columns if name == kind.primary), None)
+
+
+class PrimaryKind(Protocol):
+    """What this module needs of a kind of test, beside its rules."""
+
+    @property
+    def primary(self) -> str:
+        """The figure that stands for a test."""
+
+
+def had_spare_time(data: TestData) -> bool:
+    """Whether even the busiest generating thread is known to have had time to spare, waiting for a CPU counted in."""
+    threads = [thread for found in data.load_outcomes() for thread in found.outcome["generator"]["threads"]]
+    wanted = [
+        (busy_s(thread) + (thread.get("runnable_wait_s") or 0.0)) / thread["wall_s"]
+        for thread in threads
+        if thread["wall_s"] > 0
+    ]
+    return bool(wanted) and max(wanted) < validity.CEILING_BUSY
+
+
+def written(ceiling: Ceiling) -> str:
+    """A ceiling in words."""
+    return f"{'about ' if ceiling.extrapolated else ''}{ceiling.per_s:.4g}/s against a null responder"
+
+
+def even_rate(evidence: Evidence) -> Iterator[Finding]:
+    """Intervals whose rates differ."""
+    yield from stability.within_test(evidence.data, evidence.flows, evidence.window)
+
+
+def journal_readable(evidence: Evidence) -> Iterator[Finding]:
+    """Lines that could not be read."""
+    if evidence.data.unreadable_lines:
+        text = f"{evidence.data.unreadable_lines:,} lines of the journal could not be read in this trial"
+        yield Verdict.UNDETERMINED, Reason(validity.JOURNAL_DAMAGED, f"{text}: its figures may be too low")
+
+
+def generator_known(evidence: Evidence) -> Iterator[Finding]:
+    """Generators that did not report their threads."""
+    if evidence.data.status != "done":
+        return
+    outcomes = evidence.data.load_outcomes()
+    without_threads = sorted({found.host for found in outcomes if not found.outcome["generator"]["threads"]})
+    if without_threads:
+        text = f"no thread figures from {_some(without_threads)}: whether the generator was the limit is not known"
+        yield Verdict.UNDETERMINED, Reason("no-generator-figures", text)
+
+
+def receiver_known(evidence: Evidence) -> Iterator[Finding]:
+    """Receivers that did not report their threads, or what arrived."""
+    data, flows = evidence.data, evidence.flows
+    if data.status != "done":
+        return
+    silent = sorted({found.host for found in data.load_outcomes() if not _answering_figures(found.outcome)})
+    if silent:
+        text = f"no figures of the answering side for {_some(silent)}: whether it was the limit is not known"
+        yield Verdict.UNDETERMINED, Reason("no-receiver-figures", text)
+    unheard = sum(1 for flow in flows if flow.evidence == "sender" and flow.start_ns is not None)
+    if unheard:
+        text = f"the receiver did not tell what arrived for {unheard} of {len(flows)} flows: what was sent is shown"
+        yield Verdict.UNDETERMINED, Reason("sender-side-figure", text)
+
+
+def _answering_figures(outcome: Mapping[str, Any]) -> bool:
+    far = outcome.get("receiver")
+    return far is not None and bool(far["threads"])
+
+
+def shared_cpus(evidence: Evidence) -> Iterator[Reason]:
+    """Hosts of one machine."""
+    data = evidence.data
+    host = host_metrics.gateway_of(data) or next(iter(data.hosts), None)
+    together = host_metrics.neighbours(data, host)
+    if len(together) > 1:
+        yield _shared_cpus(data, host, together, evidence.window)
+
+
+def clocks_compared(evidence: Evidence) -> Iterator[Reason]:
+    """Clocks of several machines that are known loosely."""
+    data = evidence.data
+    loose = {name: bound for name, bound in data.clock_bounds_ns.items() if bound > validity.CLOCK_BOUND_NS}
+    if loose and len({facts.get("boot_id") for facts in data.facts.values()}) > 1:
+        text = f"clocks are compared to within {max(loose.values()) / 1e6:.3g} ms only ({_some(sorted(loose))})"
+        yield Reason("unsynchronised-clock", text)
+
+
+def receiver_totals(evidence: Evidence) -> Iterator[Reason]:
+    """Flows whose receiver counted, and did not say when."""
+    if evidence.data.spec.counts_units or evidence.data.spec.connects_clients:
+        return
+    whole_only = sum(1 for flow in evidence.flows if flow.evidence == "receiver-total")
+    if whole_only:
+        text = f"{whole_only} flows have the receiver's count at their end only: an even rate is taken for the window"
+        yield Reason("counters-missing", text)
+
+
+def damaged_histograms(evidence: Evidence) -> Iterator[Reason]:
+    """Histograms that are left out."""
+    damaged = evidence.histograms.damaged
+    if damaged:
+        yield Reason("counters-missing", f"{damaged} histograms could not be read and are left out")
+
+
+def open_latencies(evidence: Evidence) -> Iterator[Reason]:
+    """That not even a p99 is known: what the lower bounds come from. A single slow request opens a maximum only."""
+    latency = evidence.histograms.sample("latency")
+    if latency.percentile(99.0).is_bound:
+        text = f"{latency.censored:,} of {latency.censored + latency.count:,} requests or transactions had no answer"
+        yield Reason(validity.LATENCY_BOUND, f"{text}: latencies with ≥ are at least that")
+
+
+def undone(evidence: Evidence) -> Iterator[Reason]:
+    """Operations that failed, had no answer, or waited for a connection."""
+    data = evidence.data
+    if error_counts(data):
+        yield Reason("errors", f"{sum(error_counts(data).values())} operations failed: {errors_by_name(data)}")
+    unanswered, long = counter(data, "unanswered") or 0, counter(data, "unanswered_over_1s") or 0
+    if data.spec.inside == "echo":
+        # They are the lost ones, each of which the figures have.
+        unanswered = 0
+    if long or _is_many(unanswered, counter(data, "requests_sent")):
+        text = f"{unanswered} requests had no answer when the time was over, {long} of them for more than a second"
+        yield Reason("unanswered", f"{text}; their latency is at least their age then")
+    late, unsent = counter(data, "due_while_busy") or 0, counter(data, "unsent_while_busy") or 0
+    due = counter(data, "requests_due")
+    if _is_many(late + unsent, due) or unsent > validity.WAITING_FEW:
+        text = f"no connection was free when {late + unsent} of {due} requests fell due, and {unsent} were never sent"
+        yield Reason(validity.CONNECTIONS_BUSY, f"{text}: they waited for the server, which their latency shows")
+
+
+def _is_many(count: int, whole: int | None) -> bool:
+    return count > max(validity.WAITING_FEW, validity.WAITING_SHARE * (whole or 0))
+
+
+def machine_not_saturated(evidence: Evidence) -> Iterator[Finding]:
+    """Hosts of one machine that have used it up: whichever of them was the limit, none had its CPUs to itself."""
+    data, window = evidence.data, evidence.window
+    host = host_metrics.gateway_of(data) or next(iter(data.hosts), None)
+    if data.spec.paced or window is None or len(host_metrics.neighbours(data, host)) < 2:
+        return
+    samples = host_metrics.machine_samples(data, host)
+    busy = host_metrics.busy_percent(host_metrics.cpu_percent(samples, window), samples)
+    cpus = samples[-1].cpus if samples else None
+    if busy is not None and cpus and busy >= 100 * cpus * validity.SATURATED_BUSY:
+        text = (
+            f"the machine that the hosts share was {busy / cpus:.0f} % busy: what its gateway can do alone is not known"
+        )
+        yield Verdict.UNDETERMINED, Reason("machine-saturated", text)
+
+
+def _shared_cpus(data: TestData, host: str | None, together: set[str], window: Window | None) -> Reason:
+    samples = host_metrics.machine_samples(data, host)
+    used = host_metrics.cpu_percent(samples, window) if window is not None else {}
+    cpus = samples[-1].cpus if samples else data.facts.get(host or "", {}).get("cpus")
+    text = f"{len(together)} hosts are on one machine and share its {cpus or 'unknown number of'} CPUs"
+    busy = host_metrics.busy_percent(used, samples)
+    if busy is not None and cpus:
+        text += f", which were {busy / cpus:.0f} % busy"
+    return Reason("shared-cpus", text)
+
+
+def _some(names: Sequence[str]) -> str:
+    """At most three names in full."""
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"

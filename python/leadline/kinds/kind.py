@@ -1,0 +1,175 @@
+"""What a kind of test is made of, with what most kinds have in common as the default.
+
+A subclass gives its name, its model, its figures and its mapping to an agent's workload, and overrides what it does
+differently. Modules that measure or draw are imported where they are used: a command line that asks for help needs
+none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from leadline.errors import LeadlineError
+from leadline.plan.base_test import BaseTest
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from leadline.analysis.flows import Flow
+    from leadline.analysis.metrics import Histograms
+    from leadline.analysis.model import Distribution, Generator, Metric, Series, TestResult, Window
+    from leadline.analysis.running_intervals import IntervalGrowth
+    from leadline.analysis.test_data import TestData
+    from leadline.analysis.test_spec import TestSpec
+    from leadline.analysis.validity import Rules
+    from leadline.analysis.window import RateColumn
+    from leadline.contract.models import TunnelWorkload
+    from leadline.report.figures import FigureTable
+    from leadline.sut import FleetAccess
+    from leadline.trial.workloads import LoadWorkload, Server
+
+Test = TypeVar("Test", bound=BaseTest)
+
+
+class Kind(Generic[Test]):
+    """One kind of test."""
+
+    name: str
+    """The value of `kind` in a plan."""
+    model: type[Test]
+    """The test's parameters."""
+    metrics: tuple[str, ...] = ()
+    """The names of its figures: what can be a target."""
+    primary: str = "throughput_bps"
+    """The figure that stands for a test: what repeats are compared by."""
+    scaling: tuple[tuple[str, str], ...] = ()
+    """The figures that grow with a number of clients, and their units."""
+    headline: tuple[str, ...] = ()
+    """The figures that stand beside the leading one in a line."""
+    operation: str = "operation"
+    """What the generator's CPU time is divided by."""
+    curves: tuple[str, ...] = ("latency", "service", "late")
+    """The histograms whose percentiles are drawn; the first is the one that pages show by default."""
+    figure_names: Mapping[str, str] = {}
+    """Names of figures in words, where they are not the metrics' own."""
+
+    # What it is mapped to.
+
+    def workload(self, test: Test, server: Server) -> LoadWorkload:
+        """What one client does in a test against a server.
+
+        Raises:
+            LeadlineError: a client by itself cannot do it.
+        """
+        raise NotImplementedError
+
+    def fleet_workload(self, test: Test, access: FleetAccess, clients: int, server: str) -> TunnelWorkload:
+        """What a fleet of this many clients does in a test; its load goes to the run's server.
+
+        Raises:
+            LeadlineError: a fleet cannot do it, and no plan has such a test.
+        """
+        raise LeadlineError(f"{test.name}: a fleet's clients carry no {test.kind} tests")
+
+    def preparation_s(self, workload: Any) -> float:
+        """How long an agent may take beyond the usual time until it is ready."""
+        return 0.0
+
+    def longest_ms(self, workload: Any) -> int:
+        """How long a load may take in all."""
+        return int(workload.duration_ms)
+
+    # What its figures are.
+
+    def read_spec(self, test: Mapping[str, Any], common: TestSpec) -> TestSpec:
+        """The parameters that the kind has beside those that all kinds share."""
+        return common
+
+    def window(self, data: TestData, flows: Sequence[Flow]) -> tuple[Window | None, tuple[Series, ...]]:
+        """The time that rates are taken over, and lines of its own to draw."""
+        from leadline.analysis.window import steady_window
+
+        return steady_window(flows, data.spec.warmup_ns, data.start_at_ns), ()
+
+    def rate_columns(self, spec: TestSpec, flows: Sequence[Flow]) -> list[RateColumn]:
+        """The rates that it has; the leading one first."""
+        from leadline.analysis.window import throughput_column
+
+        return [throughput_column(flows)]
+
+    def interval_values(self, spec: TestSpec, growth: IntervalGrowth) -> dict[str, float | None]:
+        """The figures of an interval, but latencies."""
+        from leadline.analysis.running_intervals import throughput
+
+        return throughput(spec, growth)
+
+    def figures(
+        self, data: TestData, flows: Sequence[Flow], steady: Window | None, histograms: Histograms
+    ) -> dict[str, Metric]:
+        """Every metric, unknown ones as None."""
+        from leadline.analysis.metrics import throughput, window_rates
+
+        return throughput(data.spec, flows, steady, window_rates(data.spec, flows, steady))
+
+    def distributions(self, data: TestData, steady: Window | None, histograms: Histograms) -> tuple[Distribution, ...]:
+        """How times spread, where the kind shows more of them than percentiles."""
+        return ()
+
+    def operations(self, spec: TestSpec, flows: Sequence[Flow], clients: int) -> float | None:
+        """What the CPU time of the generator is divided by: datagrams, transactions, bytes; None where not known.
+        `clients` of a fleet are configured.
+        """
+        from leadline.analysis.metrics import received_units, sum_of_flows
+
+        return sum_of_flows(flows, received_units)
+
+    def generator(self, data: TestData, cost: Generator) -> Generator:
+        """What generating cost, with what the kind knows better."""
+        return cost
+
+    def rules(self) -> Rules:
+        """How its tests are judged."""
+        from leadline.analysis import rules
+
+        return rules.rules_of(
+            breaks=(rules.broken_off(),),
+            limits=(rules.busy_threads, rules.late_sends, rules.unsent_by_flows),
+            required=(rules.receiver_known,),
+        )
+
+    # How it is shown.
+
+    def table(self, metrics: Mapping[str, Metric]) -> FigureTable:
+        """The figures that tables have columns of."""
+        from leadline.report.figures import plain_table
+
+        return plain_table(self.name, metrics)
+
+    def figure_rows(self, result: TestResult) -> list[tuple[str, str]]:
+        """What was measured, but times, as pairs of a name and a line."""
+        from leadline.report.measurement import figure_rows
+
+        return figure_rows(result, self.figure_names)
+
+    def failure_rows(self, result: TestResult) -> list[tuple[str, str]]:
+        """What failed, as pairs of a name and a line."""
+        from leadline.report.http_summary import error_rows
+
+        return error_rows(result)
+
+    def time_tables(self, result: TestResult) -> list[RenderableType]:
+        """The tables of times."""
+        from leadline.report.measurement import latency_tables
+
+        return latency_tables(result)
+
+    def phase_rows(self, result: TestResult) -> list[tuple[str, tuple[str, ...]]]:
+        """Steps or phases of its operations, each with count, mean, p50, p99 and maximum."""
+        from leadline.report.http_summary import phase_rows
+
+        return phase_rows(result)
+
+    def client_rows(self, result: TestResult) -> list[tuple[str, str]]:
+        """What became of a fleet's clients, as pairs of a name and a line; an empty name continues the one before."""
+        return []

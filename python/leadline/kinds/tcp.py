@@ -1,0 +1,130 @@
+"""Bulk TCP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from leadline.kinds.kind import Kind
+from leadline.plan.workloads import TcpTest
+
+if TYPE_CHECKING:
+    from leadline.analysis.flows import Flow
+    from leadline.analysis.metrics import Histograms
+    from leadline.analysis.model import Metric, Window
+    from leadline.analysis.running_intervals import IntervalGrowth
+    from leadline.analysis.test_data import TestData
+    from leadline.analysis.test_spec import TestSpec
+    from leadline.analysis.validity import Rules
+    from leadline.contract.models import TcpWorkload, TunnelWorkload
+    from leadline.report.figures import FigureTable
+    from leadline.sut import FleetAccess
+    from leadline.trial.workloads import Server
+
+_PACED_BLOCK_S = 0.01
+"""A paced block is no longer than this at its rate."""
+
+
+class Tcp(Kind[TcpTest]):
+    """One stream of bytes per flow, as fast as TCP goes or at a rate."""
+
+    name = "tcp"
+    model = TcpTest
+    metrics = ("throughput_bps", "retransmits", "rtt_mean_us")
+    scaling = (("throughput_bps", "bit/s"),)
+    headline = ("retransmits", "rtt_mean_us")
+    operation = "byte"
+
+    def workload(self, test: TcpTest, server: Server) -> TcpWorkload:
+        """Each flow has its share of the rate."""
+        from leadline.contract.models import TcpWorkload
+
+        return TcpWorkload(
+            target=server.target(test.ip),
+            bind=server.bind,
+            flows=test.flows,
+            threads=test.threads,
+            direction=test.direction,
+            duration_ms=test.duration_ms,
+            warmup_ms=test.warmup_ms,
+            block_bytes=test.block_bytes,
+            rate_bps=None if test.rate_bps is None else round(test.rate_bps / test.flows),
+            congestion=test.congestion,
+            interval_ms=test.interval_ms,
+        )
+
+    def fleet_workload(self, test: TcpTest, access: FleetAccess, clients: int, server: str) -> TunnelWorkload:
+        """One stream per client."""
+        from leadline.plan.tunnel import TunnelLoad
+        from leadline.trial.fleet_tests import carried
+
+        load = TunnelLoad(kind="tcp", direction=test.direction, duration_ms=test.duration_ms)
+        return carried(test, load, access, clients, server)
+
+    def read_spec(self, test: Mapping[str, Any], common: TestSpec) -> TestSpec:
+        """A plan gives a client's rate, a workload a flow's."""
+        if not test.get("rate_bps"):
+            return common
+        bits_per_s = float(test["rate_bps"]) / float(test.get("flows") or 1)
+        block_bytes = min(float(test.get("block_bytes") or 128 * 1024), max(1.0, bits_per_s / 8.0 * _PACED_BLOCK_S))
+        return replace(common, send_gap_s=8.0 * block_bytes / bits_per_s)
+
+    def interval_values(self, spec: TestSpec, growth: IntervalGrowth) -> dict[str, float | None]:
+        """Throughput, retransmits and round-trip time."""
+        from leadline.analysis.running_intervals import throughput
+
+        return {
+            **throughput(spec, growth),
+            "retransmits": growth.both_sides("retransmits"),
+            "rtt_mean_us": growth.round_trip_us,
+        }
+
+    def figures(
+        self, data: TestData, flows: Sequence[Flow], steady: Window | None, histograms: Histograms
+    ) -> dict[str, Metric]:
+        """Throughput, and what the kernels say of the connections."""
+        from leadline.analysis import metrics as m
+        from leadline.analysis.model import Metric
+
+        round_trips = [flow.report["rtt_mean_us"] for flow in flows if flow.report and flow.report.get("rtt_mean_us")]
+        return {
+            **m.throughput(data.spec, flows, steady, m.window_rates(data.spec, flows, steady)),
+            "retransmits": m.reported(flows, "retransmits"),
+            "rtt_mean_us": Metric(sum(round_trips) / len(round_trips) if round_trips else None, "us"),
+            "sent_bytes": Metric(m.sum_of_flows(flows, lambda flow: flow.sent_bytes), "bytes"),
+            "received_bytes": Metric(m.sum_of_flows(flows, m.received_bytes), "bytes"),
+        }
+
+    def operations(self, spec: TestSpec, flows: Sequence[Flow], clients: int) -> float | None:
+        """Bytes that were sent."""
+        from leadline.analysis.metrics import sum_of_flows
+
+        return sum_of_flows(flows, lambda flow: flow.sent_bytes)
+
+    def rules(self) -> Rules:
+        """The server generates what comes down."""
+        from leadline.analysis import rules
+
+        return rules.rules_of(
+            breaks=(rules.broken_off(),),
+            limits=(rules.busy_threads_by_direction, rules.late_sends, rules.unsent_by_flows),
+            required=(rules.receiver_known,),
+        )
+
+    def table(self, metrics: Mapping[str, Metric]) -> FigureTable:
+        """Throughput first."""
+        from leadline.report import quantities
+        from leadline.report.figures import Figure, FigureTable
+
+        return FigureTable(
+            "TCP throughput",
+            Figure("throughput_bps", "throughput", quantities.bit_rate, capacity=True),
+            (
+                Figure("retransmits", "retransmits", quantities.count),
+                Figure("rtt_mean_us", "mean RTT", quantities.microseconds),
+            ),
+        )
+
+
+KIND = Tcp()

@@ -1,0 +1,241 @@
+"""A fleet of VPN clients: how they connect, and what they carry then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from leadline.errors import LeadlineError
+from leadline.kinds.kind import Kind
+from leadline.plan.tunnel import TunnelTest
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from leadline.analysis.flows import Flow
+    from leadline.analysis.metrics import Histograms
+    from leadline.analysis.model import Distribution, Generator, Metric, Series, TestResult, Window
+    from leadline.analysis.running_intervals import IntervalGrowth
+    from leadline.analysis.test_data import TestData
+    from leadline.analysis.test_spec import TestSpec
+    from leadline.analysis.validity import Rules
+    from leadline.analysis.window import RateColumn
+    from leadline.contract.models import TunnelWorkload
+    from leadline.report.figures import FigureTable
+    from leadline.sut import FleetAccess
+    from leadline.trial.workloads import Server
+
+_STEPS = ("connect", "answer", "tls", "keys", "push", "first_data", "reconnect", "recovered", "renegotiate")
+_DATAGRAMS = ("throughput_bps", "packets_per_s", "sent", "received", "lost", "lost_ratio")
+_PINGS = ("ping_before", "ping_during", "ping_after")
+_TIMES = ("min", "mean", "p50", "p90", "p99", "max")
+_LATENCIES = tuple(f"latency_{name}_us" for name in ("min", "mean", "p50", "p90", "p99", "p999", "max"))
+_METRICS = (
+    "clients",
+    "configured",
+    "partial",
+    "failed",
+    "failed_ratio",
+    "unconfigured_ratio",
+    "handshakes_per_s",
+    *(f"{step}_{name}_ms" for step in _STEPS for name in _TIMES),
+    "attempts",
+    "retransmits",
+    "recovered",
+    "recovered_partial",
+    "reconnects_begun",
+    "returned",
+    "tunnels_lost",
+    "renegotiations_asked",
+    "renegotiated",
+    "renegotiations_unfinished",
+    "renegotiations_failed",
+    "actions_skipped",
+    *(f"late_{name}_us" for name in ("p50", "p99", "max")),
+    *(f"{ping}_{name}_ms" for ping in _PINGS for name in _TIMES),
+    "pings_sent",
+    "pings_lost",
+    "pings_unsent",
+    *(f"pings_lost_{when}" for when in ("before", "during", "after")),
+    "memory_bytes",
+    "memory_per_client_bytes",
+    "server_cpu_s",
+    "server_cpu_per_client_ms",
+    "server_memory_bytes",
+    "server_memory_per_client_bytes",
+    *_DATAGRAMS,
+    *_LATENCIES,
+    "sends_late_p99_us",
+    "sends_late_ratio",
+)
+_PER_IDENTITY_S = 0.01
+"""A key, a signature and a TLS configuration take a fraction of a millisecond, on a busy host some of them."""
+
+
+class Tunnel(Kind[TunnelTest]):
+    """VPN clients arrive, are checked, and may carry load."""
+
+    name = "tunnel"
+    model = TunnelTest
+    metrics = _METRICS
+    primary = "handshakes_per_s"
+    scaling = (
+        ("connect_p50_ms", "ms"),
+        ("connect_p99_ms", "ms"),
+        ("connect_max_ms", "ms"),
+        ("server_cpu_s", "s"),
+        ("server_memory_bytes", "bytes"),
+        ("memory_bytes", "bytes"),
+    )
+    headline = ("configured", "failed", "connect_p99_ms")
+    operation = "client"
+    curves = ("latency", *_STEPS, *_PINGS, "service", "late")
+
+    def workload(self, test: TunnelTest, server: Server) -> TunnelWorkload:
+        """A single client host has no profile to connect with."""
+        raise LeadlineError(f"{test.name}: a tunnel test needs a fleet", hint="give the plan clients: {fleet: true}")
+
+    def fleet_workload(self, test: TunnelTest, access: FleetAccess, clients: int, server: str) -> TunnelWorkload:
+        """The test's own number of clients, or all."""
+        from leadline.trial.fleet_tests import measured
+
+        return measured(test, access, clients, server)
+
+    def preparation_s(self, workload: TunnelWorkload) -> float:
+        """A fleet makes its certificates before it is ready."""
+        return workload.clients * _PER_IDENTITY_S
+
+    def longest_ms(self, workload: TunnelWorkload) -> int:
+        """The stay begins once the settled clients are up."""
+        return workload.duration_ms + workload.settling_ms
+
+    def read_spec(self, test: Mapping[str, Any], common: TestSpec) -> TestSpec:
+        """A plan's traffic has a rate, a workload's one in packets or requests."""
+        from leadline.analysis import test_spec as t
+
+        stages = t.stages(test, "rate_per_s", "arrivals")
+        traffic = test.get("traffic") or None
+        rate = next((rate for key in ("rate_per_s", "rate_pps") if (rate := (traffic or {}).get(key))), None)
+        inside = str(traffic.get("kind") or "udp") if traffic is not None else None
+        return replace(
+            common,
+            direction=str((traffic or test).get("direction") or "up"),
+            # A fleet stays as long as its clients take.
+            duration_ns=t.nanoseconds((traffic or {}).get("duration_ms")),
+            send_gap_s=t.shortest_gap_s(stages),
+            # A fleet carries its load at one rate, however it arrives.
+            steady=traffic is not None or t.is_steady(stages),
+            counts_units=inside in ("echo", "http"),
+            connects_clients=True,
+            settled=int(test.get("settled") or 0),
+            inside=inside,
+            inside_gap_s=1.0 / float(rate) if rate else None,
+        )
+
+    def window(self, data: TestData, flows: Sequence[Flow]) -> tuple[Window | None, tuple[Series, ...]]:
+        """Of a fleet that carries nothing, the time in which it connected."""
+        from leadline.analysis import tunnels
+
+        if data.spec.carries:
+            return super().window(data, flows)
+        return tunnels.storm_window(data), tunnels.arrivals(data)
+
+    def rate_columns(self, spec: TestSpec, flows: Sequence[Flow]) -> list[RateColumn]:
+        """Bits and packets inside; what is counted first leads."""
+        from leadline.analysis.window import throughput_column, units_column
+
+        columns = [throughput_column(flows), units_column("packets_per_s", flows)]
+        return columns[::-1] if spec.counts_units else columns
+
+    def interval_values(self, spec: TestSpec, growth: IntervalGrowth) -> dict[str, float | None]:
+        """Of the load inside."""
+        from leadline.analysis.running_intervals import answers, datagrams, throughput
+
+        if spec.counts_units:
+            return answers("requests_per_s", growth)
+        return {**throughput(spec, growth), **datagrams(growth)}
+
+    def figures(
+        self, data: TestData, flows: Sequence[Flow], steady: Window | None, histograms: Histograms
+    ) -> dict[str, Metric]:
+        """How many clients came how far, how long each step took, and what they carried."""
+        from leadline.analysis.tunnels import tunnel_figures
+
+        return tunnel_figures(data, flows, steady, histograms)
+
+    def distributions(self, data: TestData, steady: Window | None, histograms: Histograms) -> tuple[Distribution, ...]:
+        """Of every histogram that was fed."""
+        from leadline.analysis.tunnels import distributions
+
+        return distributions(histograms)
+
+    def operations(self, spec: TestSpec, flows: Sequence[Flow], clients: int) -> float | None:
+        """Packets or requests inside, clients of a fleet that carries nothing."""
+        return super().operations(spec, flows, clients) if spec.carries else clients
+
+    def generator(self, data: TestData, cost: Generator) -> Generator:
+        """A storm is over before the mean of its threads says much: their busiest stretch counts."""
+        from leadline.analysis.fleet_validity import busiest_stretch
+
+        return replace(cost, busiest_thread=busiest_stretch(data) or cost.busiest_thread)
+
+    def rules(self) -> Rules:
+        """A fleet is judged by its busiest stretch, and by what it carried."""
+        from leadline.analysis import rules
+        from leadline.kinds.tunnel import rules as own
+
+        return rules.rules_of(
+            limits=(own.fleet_limits, own.late_arrivals, own.behind_the_gateway),
+            required=(own.receiver_known,),
+            notes=(own.fleet_notes,),
+        )
+
+    def table(self, metrics: Mapping[str, Metric]) -> FigureTable:
+        """Handshakes first, then end states and times."""
+        from leadline.report import quantities
+        from leadline.report.figures import Figure, FigureTable
+
+        return FigureTable(
+            "VPN clients connected",
+            Figure("handshakes_per_s", "handshakes", quantities.per_second, capacity=True),
+            (
+                Figure("configured", "configured", quantities.count),
+                Figure("partial", "partial", quantities.count),
+                Figure("failed", "failed", quantities.count),
+                Figure("connect_p50_ms", "p50", quantities.milliseconds),
+                Figure("connect_p99_ms", "p99", quantities.milliseconds),
+                Figure("throughput_bps", "throughput", quantities.bit_rate, capacity=True),
+            ),
+        )
+
+    def figure_rows(self, result: TestResult) -> list[tuple[str, str]]:
+        """What became of the clients, and what they carried."""
+        from leadline.report.tunnel_summary import tunnel_rows
+
+        return tunnel_rows(result)
+
+    def failure_rows(self, result: TestResult) -> list[tuple[str, str]]:
+        """Errors that are no client's end."""
+        from leadline.report.tunnel_summary import other_errors
+
+        return other_errors(result)
+
+    def time_tables(self, result: TestResult) -> list[RenderableType]:
+        """The times of each step."""
+        from leadline.report.tunnel_summary import tunnel_times
+
+        return tunnel_times(result)
+
+    def phase_rows(self, result: TestResult) -> list[tuple[str, tuple[str, ...]]]:
+        """Steps, without their p90."""
+        from leadline.report.tunnel_summary import step_rows
+
+        return [(title, (*cells[:3], *cells[4:])) for title, cells in step_rows(result)]
+
+    def client_rows(self, result: TestResult) -> list[tuple[str, str]]:
+        """As the terminal has them."""
+        return [*self.figure_rows(result), *(self.failure_rows(result) if result.errors else [])]
+
+
+KIND = Tunnel()

@@ -1,0 +1,177 @@
+"""Paced, numbered datagrams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from leadline.kinds.kind import Kind
+from leadline.plan.workloads import UdpTest
+
+if TYPE_CHECKING:
+    from leadline.analysis.flows import Flow
+    from leadline.analysis.metrics import Histograms
+    from leadline.analysis.model import Metric, Window
+    from leadline.analysis.running_intervals import IntervalGrowth
+    from leadline.analysis.test_data import TestData
+    from leadline.analysis.test_spec import TestSpec
+    from leadline.analysis.validity import Evidence, Finding, Rules
+    from leadline.analysis.window import RateColumn
+    from leadline.contract.models import TunnelWorkload, UdpWorkload
+    from leadline.report.figures import FigureTable
+    from leadline.sut import FleetAccess
+    from leadline.trial.workloads import Server
+
+_PUSHBACK_SHARE = 0.01
+"""Sends refused by the own host's socket: below one in a hundred it is the queue's ordinary breathing."""
+
+
+class Udp(Kind[UdpTest]):
+    """Datagrams at a rate; loss, order and jitter are counted where they arrive."""
+
+    name = "udp"
+    model = UdpTest
+    metrics = (
+        *("throughput_bps", "packets_per_s", "sent", "received", "lost", "lost_ratio"),
+        *("duplicates", "reordered", "jitter_us"),
+    )
+    scaling = (("throughput_bps", "bit/s"),)
+    headline = ("lost_ratio", "jitter_us")
+    operation = "datagram"
+    figure_names: Mapping[str, str] = {
+        "sent": "datagrams sent",
+        "received": "datagrams received",
+        "lost": "datagrams lost",
+    }
+
+    def workload(self, test: UdpTest, server: Server) -> UdpWorkload:
+        """Each flow has its share of the rate, in datagrams."""
+        from leadline.contract.models import UdpWorkload
+
+        return UdpWorkload(
+            target=server.target(test.ip),
+            bind=server.bind,
+            flows=test.flows,
+            threads=test.threads,
+            direction=test.direction,
+            duration_ms=test.duration_ms,
+            number=test.number,
+            warmup_ms=test.warmup_ms,
+            datagram_bytes=test.packet_bytes,
+            rate_pps=None if test.rate_bps is None else test.rate_bps / test.flows / 8 / test.packet_bytes,
+            interval_ms=test.interval_ms,
+        )
+
+    def fleet_workload(self, test: UdpTest, access: FleetAccess, clients: int, server: str) -> TunnelWorkload:
+        """One flow per client, at the whole rate."""
+        from leadline.plan.tunnel import TunnelLoad
+        from leadline.trial.fleet_tests import carried
+
+        load = TunnelLoad(
+            kind="udp",
+            rate_per_s=None if test.rate_bps is None else test.rate_bps / 8 / test.packet_bytes,
+            packet_bytes=test.packet_bytes,
+            direction=test.direction,
+            duration_ms=test.duration_ms,
+        )
+        return carried(test, load, access, clients, server)
+
+    def read_spec(self, test: Mapping[str, Any], common: TestSpec) -> TestSpec:
+        """A plan gives a client's rate in bits, a workload a flow's in datagrams."""
+        if test.get("rate_pps"):
+            return replace(common, send_gap_s=1.0 / float(test["rate_pps"]))
+        if not test.get("rate_bps"):
+            return common
+        bits = 8.0 * float(test.get("packet_bytes") or test.get("datagram_bytes") or 1400)
+        return replace(common, send_gap_s=bits * float(test.get("flows") or 1) / float(test["rate_bps"]))
+
+    def rate_columns(self, spec: TestSpec, flows: Sequence[Flow]) -> list[RateColumn]:
+        """Bits, then datagrams."""
+        from leadline.analysis.window import throughput_column, units_column
+
+        return [throughput_column(flows), units_column("packets_per_s", flows)]
+
+    def interval_values(self, spec: TestSpec, growth: IntervalGrowth) -> dict[str, float | None]:
+        """Throughput, datagrams and loss."""
+        from leadline.analysis.running_intervals import datagrams, throughput
+
+        return {**throughput(spec, growth), **datagrams(growth)}
+
+    def figures(
+        self, data: TestData, flows: Sequence[Flow], steady: Window | None, histograms: Histograms
+    ) -> dict[str, Metric]:
+        """Throughput, and the fate of the datagrams."""
+        from leadline.analysis import metrics as m
+        from leadline.analysis.model import Metric
+
+        rates = m.window_rates(data.spec, flows, steady)
+        sent, lost = m.sum_of_flows(flows, lambda flow: flow.sent_units), m.reported(flows, "lost")
+        jitters = [
+            flow.report["jitter_us"] for flow in flows if flow.report and flow.report.get("jitter_us") is not None
+        ]
+        return {
+            **m.throughput(data.spec, flows, steady, rates),
+            "packets_per_s": Metric(rates["packets_per_s"], "1/s"),
+            "sent": Metric(sent, "count"),
+            "received": Metric(m.sum_of_flows(flows, m.received_units), "count"),
+            "lost": lost,
+            "lost_ratio": Metric(lost.value / sent if lost.value is not None and sent else None, "ratio"),
+            "duplicates": m.reported(flows, "duplicates"),
+            "reordered": m.reported(flows, "reordered"),
+            "jitter_us": Metric(sum(jitters) / len(jitters) if jitters else None, "us"),
+        }
+
+    def operations(self, spec: TestSpec, flows: Sequence[Flow], clients: int) -> float | None:
+        """Datagrams that were sent."""
+        from leadline.analysis.metrics import sum_of_flows
+
+        return sum_of_flows(flows, lambda flow: flow.sent_units)
+
+    def rules(self) -> Rules:
+        """The server generates what comes down, and a flow may have its number of datagrams."""
+        from leadline.analysis import rules
+
+        return rules.rules_of(
+            breaks=(
+                rules.broken_off(
+                    lambda data, flow: data.spec.number is not None and (flow.sent_units or 0) >= data.spec.number
+                ),
+            ),
+            limits=(rules.busy_threads_by_direction, pushback, rules.late_sends, rules.unsent_by_flows),
+            required=(rules.receiver_known,),
+        )
+
+    def table(self, metrics: Mapping[str, Metric]) -> FigureTable:
+        """Throughput first, then loss."""
+        from leadline.report import quantities
+        from leadline.report.figures import Figure, FigureTable
+
+        return FigureTable(
+            "UDP throughput and loss",
+            Figure("throughput_bps", "throughput", quantities.bit_rate, capacity=True),
+            (
+                Figure("lost_ratio", "lost", quantities.share),
+                Figure("packets_per_s", "packets", quantities.per_second, capacity=True),
+                Figure("jitter_us", "jitter", quantities.microseconds),
+                Figure("reordered", "reordered", quantities.count),
+            ),
+        )
+
+
+def pushback(evidence: Evidence) -> Iterator[Finding]:
+    """Sends that the own host's socket refused."""
+    from leadline.analysis.model import Reason, Verdict
+
+    if evidence.data.spec.direction == "down":
+        return
+    for found in evidence.data.load_outcomes():
+        sends = sum(flow.get("sent_units") or 0 for flow in found.outcome["flows"])
+        refused = found.outcome["generator"]["pushback"]
+        if refused and refused >= _PUSHBACK_SHARE * (sends + refused):
+            share = refused / (sends + refused)
+            text = f"the socket on {found.host} refused {share:.1%} of the sends: its own host could take no more"
+            yield Verdict.GENERATOR_LIMITED, Reason("pushback", text)
+
+
+KIND = Udp()

@@ -1,0 +1,14 @@
+"""A kind of test that this version does not know: a journal of another version may have one."""
+
+from leadline.kinds.kind import Kind
+from leadline.plan.base_test import BaseTest
+
+
+class Unknown(Kind[BaseTest]):
+    """What was moved is all that can be said of it."""
+
+    name = "unknown"
+    model = BaseTest
+
+
+KIND = Unknown()

@@ -1,0 +1,42 @@
+"""What a plan needs of a kind of test: its model, and the names of its figures. The kinds register themselves."""
+
+from __future__ import annotations
+
+from typing import Annotated, Protocol
+
+from leadline.plan.base_test import BaseTest
+from leadline.plan.open_union import OpenUnion
+from leadline.registry import KINDS
+
+
+class PlanKind(Protocol):
+    """A kind of test, as plans see it."""
+
+    @property
+    def name(self) -> str:
+        """The value of `kind` in a plan."""
+
+    @property
+    def model(self) -> type[BaseTest]:
+        """The test's parameters."""
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The names of its figures: what can be a target."""
+
+
+def plan_kinds() -> list[PlanKind]:
+    """All kinds, in the order in which plans list them."""
+    return [KINDS.get(name) for name in KINDS.names]
+
+
+def metrics_of(kind: str) -> tuple[str, ...]:
+    """The names of a kind's figures; none for a kind that there is not."""
+    if kind not in KINDS:
+        return ()
+    found: PlanKind = KINDS.get(kind)
+    return found.metrics
+
+
+AnyTest = Annotated[BaseTest, OpenUnion(lambda: [kind.model for kind in plan_kinds()])]
+"""A test of any kind, as a field of a plan."""
