@@ -17,17 +17,37 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from leadline.analysis.flows import Flow
-    from leadline.analysis.metrics import Histograms
+
+    # mypy compares a kind with what each module needs of one.
+    from leadline.analysis.metrics import CostKind, Histograms
     from leadline.analysis.model import Distribution, Generator, Metric, Series, TestResult, Window
-    from leadline.analysis.running_intervals import IntervalGrowth
+    from leadline.analysis.repeats import PrimaryKind
+    from leadline.analysis.running_intervals import IntervalGrowth, IntervalKind
+    from leadline.analysis.scaling import ScalingKind
+    from leadline.analysis.test_analysis import FiguresKind
     from leadline.analysis.test_data import TestData
-    from leadline.analysis.test_spec import TestSpec
-    from leadline.analysis.validity import Rules
-    from leadline.analysis.window import RateColumn
+    from leadline.analysis.test_spec import SpecReader, TestSpec
+    from leadline.analysis.validity import JudgedKind, Rules
+    from leadline.analysis.window import RateColumn, RateKind
     from leadline.contract.models import TunnelWorkload
-    from leadline.report.figures import FigureTable
+    from leadline.plan.kinds import PlanKind
+    from leadline.report.figures import FigureTable, TabledKind
+    from leadline.report.headlines import HeadlinedKind
+    from leadline.report.html import PagedKind
+    from leadline.report.measurement import SummarisedKind
     from leadline.sut import FleetAccess
-    from leadline.trial.workloads import LoadWorkload, Server
+    from leadline.trial.workloads import LoadKind, LoadWorkload, Server
+
+    def _in_analysis(
+        kind: Kind[BaseTest],
+    ) -> tuple[CostKind, PrimaryKind, IntervalKind, ScalingKind, FiguresKind, SpecReader, JudgedKind, RateKind]:
+        return kind, kind, kind, kind, kind, kind, kind, kind
+
+    def _in_other_packages(
+        kind: Kind[BaseTest],
+    ) -> tuple[PlanKind, TabledKind, HeadlinedKind, PagedKind, SummarisedKind, LoadKind]:
+        return kind, kind, kind, kind, kind, kind
+
 
 Test = TypeVar("Test", bound=BaseTest)
 

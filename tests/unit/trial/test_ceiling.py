@@ -23,14 +23,14 @@ from leadline.trial import ceiling as calibration
 from leadline.trial.ceiling import aimed_at, ceiling_for, ceiling_of, host_fingerprint, key_of, shape_of
 from leadline.trial.ceiling_cache import MOST_ENTRIES, OLDEST_S, CeilingCache
 from leadline.trial.interrupt import Interrupt
-from leadline.trial.workloads import workload
+from leadline.trial.workloads import Server, workload
 
 NOW_S = 1_800_000_000.0
 
 
 def load(url: str = "http://localhost:81/some/path?size=100&delay=5", **changes: Any) -> HttpWorkload:
     test = validate_input(HttpTest, {"name": "http", "duration": "9s", "connections": 20, "threads": 2})
-    made = workload(test, "server.example")
+    made = workload(test, Server("server.example"))
     assert isinstance(made, HttpWorkload)
     made.requests[0].url = url
     return made.model_copy(update=changes)
