@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from leadline.analysis.model import Ceiling, ClientBringUp
@@ -18,6 +19,9 @@ CPU_KINDS = ("user", "system", "softirq", "irq", "steal", "iowait", "idle")
 
 DEFAULT_STABILITY_SPREAD = StabilityLimit().spread
 """How far repeats or intervals may differ, as a share of their mean, where no plan says otherwise."""
+
+
+_CPU_ACCOUNTS = itemgetter(*(f"{kind}_s" for kind in CPU_KINDS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ class HostSample:
         memory = machine["memory"] if machine else None
         return cls(
             t_ns=event["t_ns"] - offset_ns,
-            cpu_s=tuple(sum(cpu[f"{kind}_s"] for cpu in cpus) for kind in CPU_KINDS) if cpus else None,
+            cpu_s=tuple(map(sum, zip(*map(_CPU_ACCOUNTS, cpus), strict=True))) if cpus else None,
             cpus=len(cpus) if cpus else None,
             memory_used_bytes=memory["total_bytes"] - memory["available_bytes"] if memory else None,
             cgroup_s=cgroup["usage_s"] if cgroup else None,

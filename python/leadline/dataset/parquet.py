@@ -7,6 +7,7 @@ or not at all.
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,7 +23,7 @@ CHUNK_ROWS = 200_000
 
 
 class ParquetFile:
-    """Frames on their way into one parquet file."""
+    """Chunks on their way into one parquet file: functions that make their frames, called on a thread of its own."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -31,17 +32,17 @@ class ParquetFile:
         self._writer: ThreadPoolExecutor | None = None
         self._under_way: Future[None] | None = None
 
-    def add(self, frame: pl.DataFrame) -> None:
-        """Set a chunk aside in the background. Raises `DatasetError`, also for the chunk before."""
+    def add(self, make: Callable[[], pl.DataFrame]) -> None:
+        """Have a chunk made and set aside in the background. Raises what the chunk before raised: `DatasetError`."""
         if self._writer is None:
             self._writer = self._files.enter_context(ThreadPoolExecutor(1, "parquet"))
         self._settle()
-        self._under_way = self._writer.submit(self._set_aside, frame)
+        self._under_way = self._writer.submit(self._set_aside, make)
 
-    def write(self, last: pl.DataFrame) -> None:
+    def write(self, last: Callable[[], pl.DataFrame]) -> None:
         """Make the file of all chunks and the last rows; nothing is held then. Raises `DatasetError`."""
         if self._writer is None:
-            content = _in_parquet(last)
+            content = _in_parquet(last())
             atomic.replace(self._path, lambda temporary: _write_bytes(temporary, content))
             return
         self.add(last)
@@ -65,12 +66,12 @@ class ParquetFile:
             self._under_way.result()
             self._under_way = None
 
-    def _set_aside(self, frame: pl.DataFrame) -> None:
+    def _set_aside(self, make: Callable[[], pl.DataFrame]) -> None:
         try:
             chunk = _unnamed_file(self._path.parent)
             self._chunks.append(chunk)
             self._files.push(chunk)
-            chunk.write(_in_parquet(frame))
+            chunk.write(_in_parquet(make()))
             chunk.flush()
         except OSError as error:
             raise atomic.storage_error(self._path, error) from error

@@ -6,7 +6,7 @@ is kept once. Only a chunk's columns become strings, all at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -46,19 +46,19 @@ class SampleTable:
         """
         self._chunk.append(host, trial, t_ns, tuple(parts), np.array(values, dtype=np.float64))
         if self._chunk.rows >= parquet.CHUNK_ROWS:
-            self._file.add(self._frame())
+            self._file.add(self._take_chunk())
 
     def write(self) -> None:
         """Make the file; the table is empty then. Raises `DatasetError`."""
-        self._file.write(self._frame())
+        self._file.write(self._take_chunk())
 
     def close(self) -> None:
         """Give up what is not in the file yet."""
         self._file.close()
 
-    def _frame(self) -> pl.DataFrame:
+    def _take_chunk(self) -> Callable[[], pl.DataFrame]:
         chunk, self._chunk = self._chunk, _Chunk()
-        return chunk.frame()
+        return chunk.frame
 
 
 class _Names:

@@ -9,8 +9,9 @@ every language take it. What is not known is null or has no row. See `flatten` f
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -173,19 +174,19 @@ class _Table:
         self.has_rows = True
         self._rows.append(row)
         if len(self._rows) >= parquet.CHUNK_ROWS:
-            self._file.add(self._frame())
+            self._file.add(self._take_rows())
 
     def write(self) -> None:
         """Make the file; the table is empty then."""
-        self._file.write(self._frame())
+        self._file.write(self._take_rows())
 
     def close(self) -> None:
         """Give up what is not in the file yet."""
         self._file.close()
 
-    def _frame(self) -> pl.DataFrame:
+    def _take_rows(self) -> Callable[[], pl.DataFrame]:
         rows, self._rows = self._rows, []
-        return pl.DataFrame(rows, schema=self._schema, orient="row", strict=False)
+        return partial(pl.DataFrame, rows, schema=self._schema, orient="row", strict=False)
 
 
 class TableWriter:

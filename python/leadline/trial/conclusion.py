@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from leadline import __version__
 from leadline.analysis import analyse, result_rows
@@ -23,8 +22,6 @@ from leadline.errors import DatasetError
 from leadline.report import render_html
 from leadline.trial.flame_graphs import draw_flame_graph, drawn_flame_graphs
 from leadline.trial.unforeseen import unforeseen
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +73,17 @@ class _Attempts:
         self._log = folder.logs_path / "report-traceback.log"
         self.problems: list[str] = []
 
-    def run(self, work: Callable[[], T]) -> T | None:
-        """The work's result; None where it failed."""
+    def run(self, work: Callable[[], object]) -> None:
+        """Do the work; a failure is a problem."""
         try:
-            return work()
-        except DatasetError as error:
-            self.problems.append(str(error))
+            work()
         except Exception as error:
-            self.problems.append(str(unforeseen(error, self._log)))
-        return None
+            self.note(error)
+
+    def note(self, error: Exception) -> None:
+        """Keep what a failure says."""
+        told = error if isinstance(error, DatasetError) else unforeseen(error, self._log)
+        self.problems.append(str(told))
 
 
 class _Taker:
@@ -96,10 +95,13 @@ class _Taker:
         self.is_failed = False
 
     def __call__(self, entry: Entry) -> None:
-        if not self.is_failed:
-            before = len(self._attempts.problems)
-            self._attempts.run(lambda: self._take(entry))
-            self.is_failed = len(self._attempts.problems) > before
+        if self.is_failed:
+            return
+        try:
+            self._take(entry)
+        except Exception as error:
+            self.is_failed = True
+            self._attempts.note(error)
 
 
 def _analyse(folder: RunFolder, attempts: _Attempts) -> RunAnalysis:

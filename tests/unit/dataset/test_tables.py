@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -227,9 +228,9 @@ def test_a_table_of_many_chunks_is_the_same_and_leaves_nothing_beside_it(
     held: list[int] = []
     add = parquet.ParquetFile.add
 
-    def noted(file: parquet.ParquetFile, frame: pl.DataFrame) -> None:
-        held.append(frame.height)
-        add(file, frame)
+    def noted(file: parquet.ParquetFile, make: Callable[[], pl.DataFrame]) -> None:
+        held.append(make().height)
+        add(file, make)
 
     monkeypatch.setattr(parquet, "CHUNK_ROWS", 7)
     monkeypatch.setattr(parquet.ParquetFile, "add", noted)
