@@ -34,7 +34,7 @@ async def main(spec: dict[str, Any], folder: Path) -> dict[str, Any]:
 
     async def start(host: str) -> None:
         launch = Launch((*lab.launch_prefix(host), str(agent_binary())), hello_within_s=30)
-        agents[host] = await Agent.start(host, launch, sink=lambda name, event: heard.append((name, event)))
+        agents[host] = await Agent.start(host, launch, sink=lambda name, event, _line: heard.append((name, event)))
 
     try:
         await asyncio.gather(*(start(host) for host in lab.hosts))

@@ -41,7 +41,9 @@ from leadline.contract.models import (
 )
 from leadline.errors import AgentLost, MissingBinary, TaskFailed
 
-Sink = Callable[[str, Event], None]
+Sink = Callable[[str, Event, bytes], None]
+"""Takes the host's name, an event, and the line that the agent wrote it as, without its end."""
+
 T = TypeVar("T")
 Reply = TypeVar("Reply", ClockReply, NetworkReply)
 
@@ -76,7 +78,8 @@ class Agent:
 
     @classmethod
     async def start(cls, name: str, launch: Launch, *, sink: Sink) -> Agent:
-        """Start the process and wait for its greeting. `sink` sees every event, in order, with the host's name.
+        """Start the process and wait for its greeting. `sink` sees every event, in order, with the host's name
+        and the agent's own line.
 
         Raises:
             MissingBinary: the first program of the command is not here.
@@ -281,7 +284,7 @@ class Agent:
     async def _read_events(self) -> None:
         try:
             async for line, now_ns in self._channel.lines():
-                self._on_event(parse_event(line), now_ns)
+                self._on_event(parse_event(line), bytes(line), now_ns)
         except MalformedLine as error:
             self._lose(f"it said what is not in the contract: {error}")
         except Exception as error:  # the sink's own failure, a full disk for one: nobody may wait for more
@@ -294,10 +297,10 @@ class Agent:
             else:
                 self._lose(ending)
 
-    def _on_event(self, event: Event, now_ns: int) -> None:
+    def _on_event(self, event: Event, line: bytes, now_ns: int) -> None:
         if not self._greeting.done() and not isinstance(event, Hello):
             raise MalformedLine(f"`{event.type}` came before `hello`")
-        self._sink(self.name, event)
+        self._sink(self.name, event, line)
         match event:
             case Heartbeat():
                 self._beats += 1

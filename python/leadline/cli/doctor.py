@@ -56,7 +56,7 @@ async def _agent() -> list[Check]:
     from leadline.agents import Agent, Launch, agent_binary
     from leadline.cli.host_checks import capability_check, clock_check
 
-    agent = await Agent.start("this host", Launch((str(agent_binary()),)), sink=lambda _host, _event: None)
+    agent = await Agent.start("this host", Launch((str(agent_binary()),)), sink=lambda *_: None)
     try:
         found = agent.hello.capabilities
         return [clock_check(agent.hello.host.clock), *(capability_check(one) for one in found)]

@@ -29,7 +29,7 @@ from leadline.errors import LeadlineError
 from leadline.plan import TunnelTest
 from leadline.report import measurement, scaling_table
 from leadline.trial import Single, measure
-from leadline.trial.event_log import EventLog
+from leadline.trial.event_log import EntryList, EventLog
 from leadline.trial.tunnel_workload import FORGOTTEN_S
 
 Fleet = tuple[TunnelTest, TunnelWorkload]
@@ -96,7 +96,7 @@ async def _measured(
                 output.out, fleets[0][0].name, lambda run_id: {**singles[0].manifest(run_id), "cases": cases}
             )
             journal = stack.enter_context(Journal(folder.journal_path))
-        event_log = EventLog(journal if journal is not None else [])
+        event_log = EventLog(journal if journal is not None else EntryList([]))
         for single in singles:
             if measured:
                 await interrupt.pause(FORGOTTEN_S)

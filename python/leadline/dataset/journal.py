@@ -57,19 +57,14 @@ class Journal:
 
     def append(self, entry: Mapping[str, Any]) -> None:
         """Adds one line. Raises `DatasetError` when the disk is full or failing; the journal stays readable."""
-        line = _encode(entry) + b"\n"
-        if self._torn:
-            line = b"\n" + line
-        written = 0
-        try:
-            while written < len(line):
-                written += os.write(self._fd, line[written:])
-        except OSError as error:
-            self._take_back(written)
-            raise storage_error(self._path, error) from error
-        self._torn = False
+        self._write(_encode(entry) + b"\n")
         if entry.get("record") in _DURABLE:
             self._synchronise()
+
+    def append_event(self, host: str, at_ns: int, line: bytes) -> None:
+        """Adds an agent's event as the agent wrote it: one JSON object on a line. Raises as `append` does."""
+        envelope = b'{"host":%b,"at_ns":%d,"event":' % (pydantic_core.to_json(host), at_ns)
+        self._write(envelope + line.strip() + b"}\n")
 
     @property
     def size_bytes(self) -> int:
@@ -93,6 +88,18 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _write(self, line: bytes) -> None:
+        if self._torn:
+            line = b"\n" + line
+        written = 0
+        try:
+            while written < len(line):
+                written += os.write(self._fd, line[written:])
+        except OSError as error:
+            self._take_back(written)
+            raise storage_error(self._path, error) from error
+        self._torn = False
 
     def _synchronise(self) -> None:
         try:

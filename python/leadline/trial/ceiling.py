@@ -27,7 +27,7 @@ from leadline.contract.models import HttpRequest, HttpRoute, HttpWorkload, Serve
 from leadline.errors import LeadlineError
 from leadline.trial import load as loads
 from leadline.trial.ceiling_cache import CeilingCache
-from leadline.trial.event_log import EventLog
+from leadline.trial.event_log import EntryList, EventLog
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.workloads import PLAIN_ANSWER
 
@@ -108,11 +108,11 @@ async def calibrate(load: HttpWorkload, interrupt: Interrupt) -> TestResult | No
         LeadlineError: an agent could not be started, or the load broke off.
     """
     entries: list[dict[str, Any]] = []
-    event_log = EventLog(entries)
+    event_log = EventLog(EntryList(entries))
     event_log.record("trial-begin", trial=_TRIAL, case="c01", repeat=1, parameters={})
     async with AsyncExitStack() as stack:
         launch = Launch((str(agent_binary()),))
-        responder = await Agent.start(_RESPONDER, launch, sink=lambda host, event: None)
+        responder = await Agent.start(_RESPONDER, launch, sink=lambda *_: None)
         stack.push_async_callback(responder.close)
         secure = load.tls is not None and load.requests[0].url.startswith("https:")
         ready = await responder.prepare("calibration", "serve", _serve(load, secure))

@@ -48,7 +48,7 @@ async def measure_crypto(
     """
     machine: list[MachineSample] = []
 
-    def on_event(_host: str, event: Event) -> None:
+    def on_event(_host: str, event: Event, _line: bytes) -> None:
         if isinstance(event, ObservationEvent) and event.machine is not None:
             machine.append(event.machine)
         elif isinstance(event, Progress):

@@ -8,8 +8,11 @@ samples are lost is no figure.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
+
+import pydantic_core
 
 from leadline.agents import Event
 from leadline.contract.models import Heartbeat
@@ -21,6 +24,29 @@ class EventSink(Protocol):
 
     def append(self, entry: dict[str, Any], /) -> None:
         """Take one entry."""
+
+    def append_event(self, host: str, at_ns: int, line: bytes, /) -> None:
+        """Take an agent's event as the line that the agent wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryList:
+    """A list that takes entries, and passes each on to a journal where there is one."""
+
+    entries: list[dict[str, Any]]
+    journal: EventSink | None = None
+
+    def append(self, entry: dict[str, Any], /) -> None:
+        """Take one entry."""
+        if self.journal is not None:
+            self.journal.append(entry)
+        self.entries.append(entry)
+
+    def append_event(self, host: str, at_ns: int, line: bytes, /) -> None:
+        """Take an agent's event, as an entry that a journal would give back."""
+        if self.journal is not None:
+            self.journal.append_event(host, at_ns, line)
+        self.entries.append({"host": host, "at_ns": at_ns, "event": pydantic_core.from_json(line)})
 
 
 class EventLog:
@@ -42,12 +68,11 @@ class EventLog:
         """Append one record of the controller to the journal."""
         self._sink.append({"record": record, "at_ns": time.monotonic_ns(), **fields})
 
-    def on_event(self, host: str, event: Event) -> None:
-        """Append one event of an agent to the journal, then pass it to the listeners."""
+    def on_event(self, host: str, event: Event, line: bytes) -> None:
+        """Append one event of an agent to the journal, as its `line` came, then pass it to the listeners."""
         # A heartbeat says "alive" to the fleet, and nothing to a reader of figures.
         if not isinstance(event, Heartbeat):
-            line: Mapping[str, Any] = event.model_dump(mode="python")
-            self._sink.append({"host": host, "at_ns": time.monotonic_ns(), "event": line})
+            self._sink.append_event(host, time.monotonic_ns(), line)
         for listener in self._listeners:
             listener(host, event)
 

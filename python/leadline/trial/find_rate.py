@@ -20,7 +20,7 @@ from leadline.contract.models import HttpWorkload, RateStage
 from leadline.errors import InputError, LeadlineError
 from leadline.plan import HttpTest
 from leadline.trial.capacity_search import Ending, Limits, SearchResult, Stopped, search
-from leadline.trial.event_log import EventLog, EventSink
+from leadline.trial.event_log import EntryList, EventLog, EventSink
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.notifications import Observer
 from leadline.trial.single import Single, measure
@@ -192,7 +192,7 @@ class Search:
         Raises:
             LeadlineError: the load without a rate failed, or came to nothing: there is nothing to search.
         """
-        event_log = EventLog(self.sink if self.sink is not None else [])
+        event_log = EventLog(self.sink if self.sink is not None else EntryList([]))
         event_log.record("run-begin", find_rate=self.search_target.conditions.text)
         status = "failed"
         try:

@@ -19,7 +19,7 @@ from leadline.errors import LeadlineError
 from leadline.plan import BaseTest
 from leadline.plan.external_inputs import redacted
 from leadline.trial import load, server_process
-from leadline.trial.event_log import EventLog, EventSink
+from leadline.trial.event_log import EntryList, EventLog, EventSink
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.notifications import Observer, TestBegan, TestEnded
 from leadline.trial.watch import TargetWatch
@@ -80,7 +80,7 @@ async def measure(
     Raises:
         LeadlineError: it could not be begun, or broke off; an interrupted one gives what it had.
     """
-    event_log = EventLog(_Both(entries, sink) if sink is not None else entries, observers)
+    event_log = EventLog(EntryList(entries, sink), observers)
     trial, test = f"{single.case}/1", single.test
     name = f"{trial}/{test.name}"
     event_log.record("trial-begin", trial=trial, case=single.case, repeat=1, parameters=dict(single.parameters))
@@ -110,15 +110,3 @@ async def measure(
     if failure is not None:
         raise failure
     return analyse(single.manifest(), entries).trials[0].tests[0]
-
-
-@dataclass(frozen=True, slots=True)
-class _Both:
-    """A list for the figures, and a journal for the user."""
-
-    entries: list[dict[str, Any]]
-    sink: EventSink
-
-    def append(self, entry: dict[str, Any], /) -> None:
-        self.sink.append(entry)
-        self.entries.append(entry)

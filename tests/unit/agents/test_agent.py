@@ -38,7 +38,7 @@ async def play(heard: list[tuple[str, Event]]) -> AsyncIterator[Play]:
 
     async def start(part: str, **options: float) -> Agent:
         agent = await Agent.start(
-            "gateway", launch(part, **options), sink=lambda host, event: heard.append((host, event))
+            "gateway", launch(part, **options), sink=lambda host, event, _line: heard.append((host, event))
         )
         agents.append(agent)
         return agent
@@ -131,7 +131,7 @@ async def test_a_program_that_cannot_be_started(tmp_path: Path) -> None:
     (tmp_path / "agent").write_text("no program")
     (tmp_path / "agent").chmod(0o755)
     with pytest.raises(AgentLost, match=r"agent on gateway is lost: .*/agent cannot be started: Exec format error"):
-        await Agent.start("gateway", Launch((str(tmp_path / "agent"),)), sink=lambda host, event: None)
+        await Agent.start("gateway", Launch((str(tmp_path / "agent"),)), sink=lambda *_: None)
 
 
 async def test_failure_waits_for_the_loss(play: Play) -> None:
@@ -164,7 +164,7 @@ async def test_agent_without_greeting_is_lost(play: Play) -> None:
 
 async def test_missing_agent_binary_is_named() -> None:
     with pytest.raises(MissingBinary, match="/nonexistent/leadline-agent is not installed"):
-        await Agent.start("gateway", Launch(("/nonexistent/leadline-agent",)), sink=lambda host, event: None)
+        await Agent.start("gateway", Launch(("/nonexistent/leadline-agent",)), sink=lambda *_: None)
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ async def test_our_own_standstill_is_not_taken_for_its_silence(play: Play, monke
 
 
 async def test_a_sink_that_fails_ends_every_wait_with_its_own_error() -> None:
-    def full(host: str, event: Event) -> None:
+    def full(_host: str, event: Event, _line: bytes) -> None:
         if event.type == "prepared":
             raise OSError(28, "No space left on device")
 

@@ -30,7 +30,7 @@ async def agent(heard: list[Event]) -> AsyncIterator[Agent]:
         binary = agent_binary()
     except MissingBinary as error:
         pytest.skip(str(error))
-    started = await Agent.start("here", Launch((str(binary),), 30), sink=lambda host, event: heard.append(event))
+    started = await Agent.start("here", Launch((str(binary),), 30), sink=lambda host, event, _line: heard.append(event))
     yield started
     await started.close()
 

@@ -12,7 +12,7 @@ from hdrh.histogram import HdrHistogram
 from leadline.analysis import TestSpec, parse_targets
 from leadline.contract.models import FlowProgress, HistogramReport, Progress, Standing, Started, ThreadReport
 from leadline.trial import Interrupt, LiveFigures, Notification, TargetWatch
-from leadline.trial.event_log import EventLog
+from leadline.trial.event_log import EntryList, EventLog
 from leadline.trial.live_metrics import BusyThreads, LiveMetrics
 from leadline.trial.watch import Follower
 
@@ -48,7 +48,7 @@ def progress(t_ns: int, answered: int, *reports: HistogramReport, stands: Standi
 def live_figures(*events: Progress, hosts: int = 1) -> LiveFigures:
     """What is told after the last of these, half a second after a start that lies in the past."""
     told: list[Notification] = []
-    live = LiveMetrics(LABEL, time.monotonic_ns() - 3600 * S, hosts, EventLog([], (told.append,)), 3700.0)
+    live = LiveMetrics(LABEL, time.monotonic_ns() - 3600 * S, hosts, EventLog(EntryList([]), (told.append,)), 3700.0)
     for event in events:
         live._told_s = 0.0
         live.on_event("here", event)
@@ -85,7 +85,7 @@ def test_latencies_of_a_server_that_stands_still_go_away() -> None:
 
 def test_each_hosts_latencies_are_recent_by_its_own_clock() -> None:
     told: list[Notification] = []
-    live = LiveMetrics(LABEL, time.monotonic_ns() - 3600 * S, 2, EventLog([], (told.append,)), 3700.0)
+    live = LiveMetrics(LABEL, time.monotonic_ns() - 3600 * S, 2, EventLog(EntryList([]), (told.append,)), 3700.0)
     live.on_event("here", progress(BEGAN_NS, 100, histogram("latency", [1_000_000])))
     live._told_s = 0.0
     live.on_event("there", progress(BEGAN_NS + 900 * S, 100, histogram("latency", [3_000_000])))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from leadline.errors import InputError
-from leadline.trial.event_log import EventLog
+from leadline.trial.event_log import EntryList, EventLog
 from leadline.trial.server_process import read, watched
 
 
@@ -47,7 +47,7 @@ def test_a_process_that_is_gone_is_not_known(tmp_path: Path) -> None:
 
 async def test_readings_are_written_down_from_first_to_last() -> None:
     entries: list[dict[str, Any]] = []
-    with watched(os.getpid(), EventLog(entries), "c01/1/tunnel"):
+    with watched(os.getpid(), EventLog(EntryList(entries)), "c01/1/tunnel"):
         await asyncio.sleep(0)
         sum(range(200_000))
     await asyncio.sleep(0)
@@ -59,8 +59,8 @@ async def test_readings_are_written_down_from_first_to_last() -> None:
 
 async def test_no_process_writes_nothing_and_a_wrong_one_is_refused() -> None:
     entries: list[dict[str, Any]] = []
-    with watched(None, EventLog(entries), "x"):
+    with watched(None, EventLog(EntryList(entries)), "x"):
         pass
     assert entries == []
-    with pytest.raises(InputError, match="no such process"), watched(2**22 + 1, EventLog(entries), "x"):
+    with pytest.raises(InputError, match="no such process"), watched(2**22 + 1, EventLog(EntryList(entries)), "x"):
         pass
