@@ -22,6 +22,7 @@ from leadline.lab import jail
 from leadline.lab.hosts import Lab
 from leadline.lab.topology import LinkSpec, remote_access, site_to_site
 from leadline.sut import NobodyConnected, Site, create
+from leadline.trial.lab_site import site_of
 from leadline.trial.workloads import PLAIN_ANSWER
 
 
@@ -44,7 +45,16 @@ async def main(spec: dict[str, Any], folder: Path) -> dict[str, Any]:
         )
         serve = await agents["server"].prepare("c01/1/setup", "serve", bind)
         assert serve.port is not None
-        site = Site(lab, agents, folder, "c01/1", layout.clients, serve.port, server, folder / "logs")
+        site = site_of(
+            lab,
+            agents,
+            label="c01/1",
+            clients=layout.clients,
+            serve_port=serve.port,
+            server_address=server,
+            folder=folder,
+            logs=folder / "logs",
+        )
         said = await _up_and_down(spec, site, heard)
         said["left"] = await _left_interfaces(agents)
         return said

@@ -82,13 +82,21 @@ class Lab:
 
         Takes the place of a route to the same network. Raises LabError when the host can't reach `via`.
         """
-        try:
-            network = ipaddress.ip_network(destination)
-        except ValueError as error:
-            raise LabError(f"{destination} is no network: {error}") from None
+        network = _network(destination)
         if via is None and dev is None:
             raise LabError(f"a route to {destination} needs a neighbour or a device")
-        self._do(self._inside, host, netlink_ops.add_route, str(network), via, dev)
+        self._do(self._inside, host, netlink_ops.add_route, network, via, dev)
+
+    def remove_route(self, host: str, destination: str) -> None:
+        """Remove `host`'s route to a network; does nothing where it has none. Raises LabError where it is refused."""
+        self._do(self._inside, host, netlink_ops.remove_route, _network(destination))
+
+    def set_sysctl(self, host: str, name: str, value: int | str) -> None:
+        """Set a value of `host`'s network by its path below /proc/sys: net/ipv4/ip_forward.
+
+        Raises LabError where the kernel has no such value or refuses this one.
+        """
+        self._do(self._inside, host, netlink_ops.set_sysctl, name, value)
 
     def forward(self, host: str) -> None:
         """Have `host` pass packets on, IPv4 and IPv6."""
@@ -186,6 +194,13 @@ class Lab:
         if self._worker is None:
             raise LabError("this lab is closed")
         return self._worker.submit(function, *arguments, **keywords).result()
+
+
+def _network(text: str) -> str:
+    try:
+        return str(ipaddress.ip_network(text))
+    except ValueError as error:
+        raise LabError(f"{text} is no network: {error}") from None
 
 
 def _addresses(

@@ -132,6 +132,27 @@ def add_route(destination: str, via: str | None, device: str | None) -> None:
         route.route("replace", family=family, dst=destination, **where)
 
 
+def remove_route(destination: str) -> None:
+    """Remove the route to a destination; none to remove is no error."""
+    with _netlink(f"remove the route to {destination}") as route:
+        try:
+            route.route("del", family=10 if ":" in destination else 2, dst=destination)
+        except NetlinkError as error:
+            if error.code != errno.ESRCH:
+                raise
+
+
+def set_sysctl(name: str, value: int | str) -> None:
+    """Write a value below /proc/sys. Only what belongs to a network namespace is a host's own: /proc/sys/net."""
+    path = Path("/proc/sys") / name
+    if not name.startswith("net/") or ".." in path.parts:
+        raise LabError(f"{name} is not a setting of a host's network", hint="give a path such as net/ipv4/ip_forward")
+    try:
+        path.write_text(str(value))
+    except OSError as error:
+        raise LabError(f"{path} can't be set to {value}: {error.strerror}") from error
+
+
 def forward() -> None:
     """Let this host pass packets on."""
     _set_all({"ipv4/ip_forward": 1, "ipv6/conf/all/forwarding": 1})

@@ -1,23 +1,20 @@
-"""Where a tunnel lies in each topology: who holds its ends, which networks are behind them, which addresses it has.
+"""Where a tunnel lies in a trial's topology: its ends, the networks behind them, the addresses that it may use. Pure.
 
-Pure: it reads the names of the lab's hosts and its addressing plan, and changes nothing.
+`trial` makes it from what it knows of the hosts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
 
 from leadline.errors import EnvironmentLimit
-from leadline.lab import topology
-from leadline.lab.hosts import Lab
 
 Network = IPv4Network | IPv6Network
 
-POOL: dict[int, Network] = {network.version: network for network in topology.VPN_POOL}
-SERVER_LAN: dict[int, Network] = {network.version: network for network in topology.SERVER_LAN}
-CLIENT_LAN: dict[int, Network] = {network.version: network for network in topology.CLIENT_LAN}
+GATEWAY_NUMBER = 1
+"""A network's gateway has its first address, in the lab and in the tunnels."""
 _FIRST_CLIENT: dict[int, int] = {4: 0x100, 6: 0x10000}
 """Addresses of fixed tunnel clients are counted from here, as on the WAN: 10.83.1.0 and fd83::1:0."""
 
@@ -32,20 +29,18 @@ class TunnelClient:
     """The host that holds the tunnel's end: the client itself, or its site's gateway."""
     number: int
     """From 1."""
+    outer: Mapping[int, str] = field(default_factory=dict)
+    """The holding host's address on the WAN by IP version."""
 
     @property
     def behind(self) -> bool:
         """Whether a network of its own lies behind this end."""
         return self.client != self.host
 
-    def address(self, version: int) -> str:
-        """Its address in the pool where the tunnel's kind has fixed ones."""
-        return str(POOL[version][_FIRST_CLIENT[version] + self.number])
-
 
 @dataclass(frozen=True, slots=True)
 class Addressing:
-    """The tunnel in this topology."""
+    """The tunnel in this topology. A network of an IP version that the hosts lack is absent."""
 
     gateway: str
     """The host that holds the tunnel's server end, next to the load's server."""
@@ -54,37 +49,35 @@ class Addressing:
     clients: tuple[TunnelClient, ...]
     forwarding: tuple[str, ...]
     """The hosts that have to forward."""
-    versions: tuple[int, ...]
-    """The IP versions that the lab's hosts have; a kernel may lack IPv6."""
+    pool: Mapping[int, Network]
+    """Networks inside of the tunnel."""
+    server_lan: Mapping[int, Network]
+    """The networks of the load's server."""
+    client_lan: Mapping[int, Network]
+    """The networks behind the client's end of a site-to-site tunnel."""
+    link_mtu_bytes: int
+    """The smallest MTU on the way."""
+
+    @property
+    def versions(self) -> tuple[int, ...]:
+        """The IP versions that the hosts have; a kernel may lack IPv6."""
+        return tuple(sorted(self.outer))
 
     @property
     def site_to_site(self) -> bool:
         """Whether the tunnel joins two networks."""
         return any(client.behind for client in self.clients)
 
-    def of(self, networks: Mapping[int, Network]) -> tuple[Network, ...]:
-        """The networks of the versions that are there."""
-        return tuple(networks[version] for version in self.versions)
-
-
-def addressing_of(lab: Lab, clients: Sequence[str]) -> Addressing:
-    """Read the topology from the lab's layout."""
-    site_to_site = lab.layout.topology == "site-to-site"
-    gateway = "gateway-b" if site_to_site else "gateway"
-    ends = tuple(
-        TunnelClient(client, "gateway-a" if site_to_site else client, number)
-        for number, client in enumerate(clients[:1] if site_to_site else clients, 1)
-    )
-    forwarding = ("gateway-a", gateway) if site_to_site else (gateway,)
-    outer = lab.hosts[gateway].addresses["wan"]
-    return Addressing(gateway, outer, ends, forwarding, tuple(sorted(outer)))
+    def client_address(self, client: TunnelClient, version: int) -> str:
+        """A client's address in the pool where the tunnel's kind has fixed ones."""
+        return str(self.pool[version][_FIRST_CLIENT[version] + client.number])
 
 
 def outer_address(addressing: Addressing, version: int) -> str:
     """The gateway's WAN address of this version.
 
     Raises:
-        EnvironmentLimit: the lab's hosts have none.
+        EnvironmentLimit: the hosts have none.
     """
     if version not in addressing.outer:
         raise EnvironmentLimit(
@@ -94,5 +87,5 @@ def outer_address(addressing: Addressing, version: int) -> str:
 
 
 def gateway_address(network: Network) -> str:
-    """The first address of a network: the lab gives it to the network's gateway, and so do the tunnels."""
-    return str(network[topology.GATEWAY_ON_LAN])
+    """The address of a network's gateway."""
+    return str(network[GATEWAY_NUMBER])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -45,7 +45,7 @@ class Hooks:
 
     explain: Callable[[ClientPlan], str | None]
     """Why this client is not (wholly) connected, from what the daemons said."""
-    configure: Callable[[ClientPlan], None] = lambda plan: None
+    configure: Callable[[ClientPlan], Awaitable[None]] | None = None
     """What the process leaves to others once it is ready: routes."""
 
 
@@ -124,25 +124,26 @@ async def _connect_one(
     site: Site, daemons: Daemons, plan: ClientPlan, hooks: Hooks, within_s: float
 ) -> tuple[ClientState, dict[int, str]]:
     """One client's state before any traffic, and the addresses that it holds in the tunnel."""
-    agent = daemons.agent(plan.daemon)
+    host = site.hosts[plan.daemon.host]
     try:
         started = await daemons.start(plan.daemon)
-        line = await agent.output(site.setup, plan.daemon.name, plan.ready, within_s)
+        line = await host.output(plan.daemon.name, plan.ready, within_s)
     except SutFailed as error:
         return ClientState(plan.client, "failed", None, cause=error.message), {}
     except TaskFailed as error:
         known = hooks.explain(plan)
         cause = f"no answer in {within_s:.0f} s" if error.code == "timeout" else error.message
-        cause = f"{cause}{daemons.last_words(plan.daemon)}"
+        cause = f"{cause}{await daemons.last_words(plan.daemon)}"
         # It would go on trying, and load the gateway, while others are measured.
         await daemons.stop(plan.daemon)
         return ClientState(plan.client, "failed", None, cause=known or cause), {}
     time_s = (line.t_ns - started.t_ns) / 1e9
-    hooks.configure(plan)
-    view = await agent.inspect()
+    if hooks.configure is not None:
+        await hooks.configure(plan)
+    view = await host.network()
     settled_by = time.monotonic() + plan.settles_s
     while expectation.missing(view, plan.expected) and time.monotonic() < settled_by:
-        view = await agent.inspect()
+        view = await host.network()
     held = expectation.addresses(view, plan.expected)
     lacking = expectation.missing(view, plan.expected)
     if lacking:

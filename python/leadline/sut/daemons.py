@@ -1,6 +1,6 @@
-"""The processes of a system under test on its hosts: started through their agents, watched, read, stopped.
+"""The processes of a system under test on its hosts: started, watched, read, stopped.
 
-Knows no particular daemon. Files are named in a process's arguments, secrets never are.
+Knows no particular daemon, and acts through `HostOps` alone.
 """
 
 from __future__ import annotations
@@ -8,18 +8,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from leadline.agents import Agent
+from leadline.agents.host_ops import GRACE_MS, HostProcess
 from leadline.agents.tasks import ending
-from leadline.contract.models import Prepared, ProcessWorkload
+from leadline.contract.models import Prepared
 from leadline.errors import AgentError, AgentLost, LeadlineError, SutFailed, TaskFailed
 from leadline.sut.model import Site
 
-GRACE_MS = 3000
 _TAIL_LINES = 4
 _WORDS_LINES = 40
 """How far back a line that names an error is looked for: a stack trace may follow it."""
@@ -28,16 +25,11 @@ _NAMES_AN_ERROR = re.compile(r"panic|fatal|error|exception|cannot|unknown|invali
 
 
 @dataclass(frozen=True, slots=True)
-class Daemon:
-    """One process to run."""
+class Daemon(HostProcess):
+    """One process of a system under test."""
 
     host: str
-    name: str
-    """Task name and the name in observations."""
-    argv: tuple[str, ...]
-    log: Path
-    report: tuple[str, ...]
-    """Lines that contain one of these are told."""
+    """Where it runs."""
 
 
 class Daemons:
@@ -47,10 +39,6 @@ class Daemons:
         self._site = site
         self._running: dict[tuple[str, str], Daemon] = {}
 
-    def agent(self, daemon: Daemon) -> Agent:
-        """The agent on the daemon's host."""
-        return self._site.agents[daemon.host]
-
     async def start(self, daemon: Daemon) -> Prepared:
         """Start the process.
 
@@ -58,17 +46,9 @@ class Daemons:
             SutFailed: it cannot be started.
             AgentLost: the host's agent is gone.
         """
-        workload = ProcessWorkload(
-            name=daemon.name,
-            argv=list(daemon.argv),
-            env={},
-            log=str(daemon.log),
-            report=list(daemon.report),
-            grace_ms=GRACE_MS,
-        )
         self._running[daemon.host, daemon.name] = daemon
         try:
-            return await self.agent(daemon).prepare(self._site.setup, daemon.name, workload)
+            return await self._site.hosts[daemon.host].start(daemon)
         except TaskFailed as error:
             raise SutFailed(str(error)) from error
 
@@ -80,23 +60,23 @@ class Daemons:
             AgentLost: the host's agent is gone.
         """
         try:
-            line = await self.agent(daemon).output(self._site.setup, daemon.name, text, timeout_s)
+            line = await self._site.hosts[daemon.host].output(daemon.name, text, timeout_s)
         except TaskFailed as error:
-            raise SutFailed(f"{error}{self.log_end(daemon)}") from error
+            raise SutFailed(f"{error}{await self.log_end(daemon)}") from error
         return line.t_ns
 
     def reported(self, daemon: Daemon) -> list[str]:
-        """The lines that it has told so far."""
-        return [line.line for line in self.agent(daemon).lines(self._site.setup, daemon.name)]
+        """The lines that it has reported so far."""
+        return self._site.hosts[daemon.host].lines(daemon.name)
 
-    def log_end(self, daemon: Daemon) -> str:
-        """The last lines of its log, to be put after a message; of what it told, where the log is out of reach."""
-        lines = tail(daemon.log) or self.reported(daemon)[-_TAIL_LINES:]
+    async def log_end(self, daemon: Daemon) -> str:
+        """The last lines of its log, to be put after a message; of what it reported, where the log cannot be read."""
+        lines = await self._log_lines(daemon, _TAIL_LINES) or self.reported(daemon)[-_TAIL_LINES:]
         return f"; its log ends: {' | '.join(line.strip() for line in lines)}" if lines else "; it logged nothing"
 
-    def last_words(self, daemon: Daemon) -> str:
+    async def last_words(self, daemon: Daemon) -> str:
         """The last line of its log that names an error, else its last line, to be put after a message."""
-        lines = tail(daemon.log, _WORDS_LINES) or self.reported(daemon)
+        lines = await self._log_lines(daemon, _WORDS_LINES) or self.reported(daemon)
         words = next((line for line in reversed(lines) if _NAMES_AN_ERROR.search(line)), lines[-1] if lines else "")
         shown = "".join(character for character in words if character.isprintable()).strip()
         return f"; it said: {shown[:_WORDS_CHARACTERS]}" if shown else ""
@@ -119,10 +99,10 @@ class Daemons:
         """Stop one process and wait for its end; one that is gone, or whose agent is, is none of our business."""
         if self._running.pop((daemon.host, daemon.name), None) is None:
             return
-        agent = self.agent(daemon)
+        host = self._site.hosts[daemon.host]
         with contextlib.suppress(AgentError):
-            await agent.stop(self._site.setup, daemon.name)
-            await agent.exited(self._site.setup, daemon.name, timeout_s=2 * GRACE_MS / 1000)
+            await host.stop(daemon.name)
+            await host.exited(daemon.name, 2 * GRACE_MS / 1000)
 
     async def stop_all(self) -> None:
         """Stop every process at once, and wait for all."""
@@ -130,12 +110,15 @@ class Daemons:
 
     async def _ended_unasked(self, daemon: Daemon) -> LeadlineError:
         try:
-            exited = await self.agent(daemon).exited(self._site.setup, daemon.name)
+            exited = await self._site.hosts[daemon.host].exited(daemon.name)
         except (AgentLost, TaskFailed) as error:
             return error
         if exited.expected:
             await asyncio.get_running_loop().create_future()
-        return SutFailed(f"{daemon.name} on {daemon.host} {ending(exited)}{self.log_end(daemon)}")
+        return SutFailed(f"{daemon.name} on {daemon.host} {ending(exited)}{await self.log_end(daemon)}")
+
+    async def _log_lines(self, daemon: Daemon, count: int) -> list[str]:
+        return await self._site.hosts[daemon.host].last_lines(daemon.log, count)
 
 
 class Tunnel:
@@ -152,12 +135,3 @@ class Tunnel:
         """Stop both ends; their routes go with their interfaces."""
         if self.daemons is not None:
             await self.daemons.stop_all()
-
-
-def tail(path: Path, lines: int = _TAIL_LINES) -> list[str]:
-    """The file's last lines that are not empty; none where it cannot be read."""
-    try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            return list(deque((line.rstrip("\n") for line in file if line.strip()), maxlen=lines))
-    except OSError:
-        return []

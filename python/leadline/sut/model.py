@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from leadline.agents import Agent
+from leadline.agents.host_ops import HostOps
+from leadline.dataset.private_files import private_folder
 from leadline.errors import LeadlineError, SutFailed
-from leadline.lab.hosts import Lab
-from leadline.sut.private_files import private_folder
+from leadline.sut.addressing import Addressing
 
 Connection = Literal["connected", "partial", "failed"]
 
@@ -19,9 +20,12 @@ Connection = Literal["connected", "partial", "failed"]
 class Site:
     """The hosts of one trial and where its files go."""
 
-    lab: Lab
+    hosts: Mapping[str, HostOps]
+    """Each host by name: what can be done on it."""
     agents: Mapping[str, Agent]
-    """By host name; every host of the lab has one."""
+    """Each host's agent, which sends the traffic that proves a client connected."""
+    addressing: Addressing
+    """Where a tunnel lies between the hosts."""
     folder: Path
     """For keys and configurations, mode 700."""
     label: str
@@ -40,7 +44,7 @@ class Site:
     @property
     def setup(self) -> str:
         """The label of the processes' own trial."""
-        return f"{self.label}/setup"
+        return setup_label(self.label)
 
     def files(self, kind: str) -> Path:
         """This trial's folder for the keys and configurations of a system, made with mode 700."""
@@ -55,6 +59,11 @@ class Site:
     @property
     def _file_label(self) -> str:
         return self.label.replace("/", "-")
+
+
+def setup_label(trial: str) -> str:
+    """The label of what a trial has running besides its tests."""
+    return f"{trial}/setup"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,26 +6,19 @@ Owns the order of things; `openvpn_config` renders the files, `openvpn_log` read
 from __future__ import annotations
 
 import datetime
-import shutil
 from pathlib import Path
 
+from leadline.agents.host_ops import HostOps
+from leadline.dataset.private_files import private_folder
 from leadline.errors import MissingBinary, SutFailed
-from leadline.lab.hosts import Lab
 from leadline.plan import ovpn
 from leadline.plan.sut import OpenvpnClient, OpenvpnSut
 from leadline.sut import openvpn_log, openvpn_program
-from leadline.sut.addressing import (
-    CLIENT_LAN,
-    POOL,
-    SERVER_LAN,
-    Addressing,
-    addressing_of,
-    gateway_address,
-    outer_address,
-)
+from leadline.sut.addressing import gateway_address, outer_address
 from leadline.sut.client_bringup import ClientPlan, Hooks, connect, unless_dead
 from leadline.sut.daemons import Daemon, Daemons, Tunnel
 from leadline.sut.expectation import Expectation
+from leadline.sut.forwarding import forward
 from leadline.sut.model import BringUp, FleetAccess, NobodyConnected, Site
 from leadline.sut.openvpn_config import (
     INTERFACE,
@@ -38,7 +31,6 @@ from leadline.sut.openvpn_config import (
 )
 from leadline.sut.openvpn_program import OpenvpnProgram
 from leadline.sut.pki import Pki, issue
-from leadline.sut.private_files import private_folder, write_private
 
 SERVER_NAME, CLIENT_NAME = "openvpn-server", "openvpn-client"
 _SERVER_WITHIN_S = 15.0
@@ -56,27 +48,26 @@ class Openvpn(Tunnel):
 
     async def bring_up(self, site: Site) -> BringUp:
         """Make the keys, start the server, then all clients at once."""
-        lab, addressing = site.lab, addressing_of(site.lab, site.clients)
-        program = await openvpn_program.find(self.parameters.binary)
+        gateway = site.hosts[site.addressing.gateway]
+        program = await openvpn_program.find(gateway, self.parameters.binary)
         daemons = self.daemons = Daemons(site)
-        for host in addressing.forwarding:
-            lab.forward(host)
-        server, clients, access = await self._write_files(site, addressing, program)
+        await forward(site)
+        server, clients, access = await self._write_files(site, program)
         await daemons.start(server)
         try:
             await daemons.wait_for_output(server, openvpn_log.READY, _SERVER_WITHIN_S)
         except SutFailed as error:
-            raise _named(daemons, server, error) from error
+            raise await _named(daemons, server, error) from error
         if site.fleet is not None:
             # Whether its clients can connect is what the tests measure; no process of OpenVPN is started for them.
             return BringUp(program.version, [], dict(site.server_address), (SERVER_NAME,), access)
         hooks = Hooks(
             explain=lambda plan: _explain(daemons, server, plan),
-            configure=lambda plan: _route_site(lab, addressing, plan),
+            configure=lambda plan: _route_site(site, plan),
         )
         version = program.version
         if self.parameters.client is not None:
-            client = await openvpn_program.describe_client(self.parameters.client.command[0])
+            client = await openvpn_program.describe_client(gateway, self.parameters.client.command[0])
             version = f"{version}; clients: {client}"
         try:
             states = await unless_dead(daemons, server, connect(site, daemons, clients, hooks))
@@ -86,22 +77,23 @@ class Openvpn(Tunnel):
         return BringUp(version, states, dict(site.server_address), (SERVER_NAME, CLIENT_NAME))
 
     async def _write_files(
-        self, site: Site, addressing: Addressing, program: OpenvpnProgram
+        self, site: Site, program: OpenvpnProgram
     ) -> tuple[Daemon, list[ClientPlan], FleetAccess | None]:
         """Keys and configurations of all ends; nothing runs yet."""
-        folder = site.files("openvpn")
+        addressing, folder = site.addressing, site.files("openvpn")
+        gateway = site.hosts[addressing.gateway]
         hosts = [end.host for end in addressing.clients]
         pki = issue(folder / "pki", addressing.gateway, hosts, now=datetime.datetime.now(datetime.UTC))
-        control, controls = await self._control_keys(program, folder, hosts)
-        pool = {version: POOL[version] for version in addressing.versions}
+        control, controls = await self._control_keys(gateway, program, folder, hosts)
         pushed = [
             network
-            for network in route_networks(self.parameters, addressing.of(SERVER_LAN))
+            for network in route_networks(self.parameters, tuple(addressing.server_lan.values()))
             if network.version in addressing.versions
         ]
-        networks = Networks(pool, pushed, addressing.of(CLIENT_LAN) if addressing.site_to_site else ())
+        behind = tuple(addressing.client_lan.values()) if addressing.site_to_site else ()
+        networks = Networks(addressing.pool, pushed, behind)
         if addressing.site_to_site:
-            write_private(private_folder(folder / "ccd") / hosts[0], client_directory_entry(networks))
+            await gateway.write_file(private_folder(folder / "ccd") / hosts[0], client_directory_entry(networks))
         outer = outer_address(addressing, self.parameters.ip)
         text = server_config(
             self.parameters,
@@ -112,35 +104,35 @@ class Openvpn(Tunnel):
             clients=site.fleet or len(hosts),
             folder=folder,
         )
-        server = _daemon(site, program, addressing.gateway, SERVER_NAME, text)
+        server = await _daemon(site, program, addressing.gateway, SERVER_NAME, text)
         if site.fleet is not None:
             carrier = hosts[0]
             keys = Keys(pki.authority, pki.clients[carrier], controls[carrier])
             text = client_config(self.parameters, program, keys, remote=outer)
             return server, [], _fleet_access(text, pki, networks)
-        expected = Expectation(INTERFACE, pool, tuple(pushed))
+        expected = Expectation(INTERFACE, addressing.pool, tuple(pushed))
         plans = []
         for end in addressing.clients:
             keys = Keys(pki.authority, pki.clients[end.host], controls[end.host])
             text = client_config(self.parameters, program, keys, remote=outer)
             if self.parameters.client is None:
-                daemon = _daemon(site, program, end.host, CLIENT_NAME, text)
+                daemon = await _daemon(site, program, end.host, CLIENT_NAME, text)
                 plans.append(ClientPlan(end.client, daemon, openvpn_log.READY, expected))
             else:
-                daemon = _foreign(site, self.parameters.client, end.host, text)
+                daemon = await _foreign(site, self.parameters.client, end.host, text)
                 plans.append(
                     ClientPlan(end.client, daemon, self.parameters.client.ready, expected, settles_s=_SETTLES_S)
                 )
         return server, plans, None
 
     async def _control_keys(
-        self, program: OpenvpnProgram, folder: Path, hosts: list[str]
+        self, gateway: HostOps, program: OpenvpnProgram, folder: Path, hosts: list[str]
     ) -> tuple[Path | None, dict[str, Path | None]]:
         match self.parameters.control:
             case "none":
                 return None, dict.fromkeys(hosts)
             case "tls-crypt-v2":
-                server, clients = await openvpn_program.wrapped_keys(program, folder, hosts)
+                server, clients = await openvpn_program.wrapped_keys(gateway, program, folder, hosts)
                 return server, dict(clients)
             case _:
                 shared = openvpn_program.static_key(folder)
@@ -158,25 +150,25 @@ def _fleet_access(config: str, pki: Pki, networks: Networks) -> FleetAccess:
     )
 
 
-def _daemon(site: Site, program: OpenvpnProgram, host: str, name: str, config: str) -> Daemon:
-    file = write_private(site.files("openvpn") / f"{host}.conf", config)
+async def _daemon(site: Site, program: OpenvpnProgram, host: str, name: str, config: str) -> Daemon:
+    file = await site.hosts[host].write_file(site.files("openvpn") / f"{host}.conf", config)
     argv = (program.path, "--config", str(file))
-    return Daemon(host, name, argv, site.log_file("openvpn", host), openvpn_log.REPORT)
+    return Daemon(name, argv, site.log_file("openvpn", host), openvpn_log.REPORT, host)
 
 
-def _foreign(site: Site, client: OpenvpnClient, host: str, config: str) -> Daemon:
+async def _foreign(site: Site, client: OpenvpnClient, host: str, config: str) -> Daemon:
     """Another implementation: its configuration is one file, without what it does not know.
 
     Raises:
         MissingBinary: its program is not here.
     """
-    program = shutil.which(client.command[0])
+    program = await site.hosts[host].find_program(client.command[0])
     if program is None:
         raise MissingBinary(client.command[0], hint="install it, or choose other cases with --only")
     lines = [line for line in config.splitlines() if line.split(maxsplit=1)[0] not in client.without]
-    file = write_private(site.files("openvpn") / f"{host}.conf", _whole("\n".join(lines)).text)
+    file = await site.hosts[host].write_file(site.files("openvpn") / f"{host}.conf", _whole("\n".join(lines)).text)
     argv = (program, *(word.replace("{config}", str(file)) for word in client.command[1:]))
-    return Daemon(host, CLIENT_NAME, argv, site.log_file("openvpn", host), (*openvpn_log.REPORT, client.ready))
+    return Daemon(CLIENT_NAME, argv, site.log_file("openvpn", host), (*openvpn_log.REPORT, client.ready), host)
 
 
 def _whole(config: str) -> ovpn.Profile:
@@ -184,12 +176,13 @@ def _whole(config: str) -> ovpn.Profile:
     return ovpn.whole(config, lambda name: Path(name).read_text(encoding="ascii"))
 
 
-def _route_site(lab: Lab, addressing: Addressing, plan: ClientPlan) -> None:
-    """The daemon routes its own host; a client behind it has to be told of its gateway."""
+async def _route_site(site: Site, plan: ClientPlan) -> None:
+    """The daemon routes its own host; a client behind it needs a route to its gateway."""
     if plan.daemon.host == plan.client:
         return
-    for version in addressing.versions:
-        lab.add_route(plan.client, str(SERVER_LAN[version]), via=gateway_address(CLIENT_LAN[version]))
+    for version, network in site.addressing.server_lan.items():
+        near = gateway_address(site.addressing.client_lan[version])
+        await site.hosts[plan.client].add_route(str(network), via=near)
 
 
 def _explain(daemons: Daemons, server: Daemon, plan: ClientPlan) -> str | None:
@@ -204,7 +197,7 @@ def _explain(daemons: Daemons, server: Daemon, plan: ClientPlan) -> str | None:
     return openvpn_log.cause(openvpn_log.of_client(said, plan.daemon.host)) or openvpn_log.cause(own)
 
 
-def _named(daemons: Daemons, server: Daemon, error: SutFailed) -> SutFailed:
+async def _named(daemons: Daemons, server: Daemon, error: SutFailed) -> SutFailed:
     """The error of a server that did not come up, with its cause in front where the log tells."""
     cause = openvpn_log.cause(daemons.reported(server))
-    return SutFailed(f"{server.name} on {server.host}: {cause}{daemons.log_end(server)}") if cause else error
+    return SutFailed(f"{server.name} on {server.host}: {cause}{await daemons.log_end(server)}") if cause else error

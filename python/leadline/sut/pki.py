@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from leadline.sut.private_files import private_folder, write_private
+from leadline.dataset.private_files import private_folder, write_private
 
 # Generous both ways: the measured hosts' wall clocks may differ by hours, and a run may last days.
 _BEFORE = datetime.timedelta(days=2)

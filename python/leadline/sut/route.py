@@ -6,8 +6,9 @@ import asyncio
 
 from leadline.errors import LeadlineError
 from leadline.plan.sut import RouteSut
-from leadline.sut.addressing import CLIENT_LAN, SERVER_LAN, addressing_of, gateway_address
+from leadline.sut.addressing import gateway_address
 from leadline.sut.client_bringup import confirm
+from leadline.sut.forwarding import forward
 from leadline.sut.model import BringUp, ClientState, Site
 
 
@@ -21,19 +22,17 @@ class Route:
 
     async def bring_up(self, site: Site) -> BringUp:
         """Forward on the gateways, route on the clients, and see traffic through."""
-        lab, addressing = site.lab, addressing_of(site.lab, site.clients)
-        for host in addressing.forwarding:
-            lab.forward(host)
+        hosts, addressing = site.hosts, site.addressing
+        await forward(site)
         for version in addressing.versions:
-            server_lan, client_lan = str(SERVER_LAN[version]), CLIENT_LAN[version]
+            server_lan, client_lan = str(addressing.server_lan[version]), addressing.client_lan[version]
             for end in addressing.clients:
-                lab.add_route(end.host, server_lan, via=addressing.outer[version])
+                await hosts[end.host].add_route(server_lan, via=addressing.outer[version])
                 if end.behind:
-                    lab.add_route(end.client, server_lan, via=gateway_address(client_lan))
-                    near = lab.hosts[end.host].addresses["wan"][version]
-                    lab.add_route(addressing.gateway, str(client_lan), via=near)
+                    await hosts[end.client].add_route(server_lan, via=gateway_address(client_lan))
+                    await hosts[addressing.gateway].add_route(str(client_lan), via=end.outer[version])
         states = await confirm(site, [ClientState(end.client, "connected", None) for end in addressing.clients])
-        kernel = site.agents[addressing.gateway].hello.host.kernel
+        kernel = hosts[addressing.gateway].facts.kernel
         return BringUp(f"Linux {kernel}", states, dict(site.server_address), ())
 
     async def failure(self) -> LeadlineError:

@@ -13,24 +13,13 @@ from dataclasses import dataclass
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from leadline.agents import agent_binary
-from leadline.lab.hosts import Lab
 from leadline.plan.sut import WireguardSut
-from leadline.sut.addressing import (
-    CLIENT_LAN,
-    POOL,
-    SERVER_LAN,
-    Addressing,
-    TunnelClient,
-    addressing_of,
-    gateway_address,
-    outer_address,
-)
+from leadline.sut.addressing import Addressing, TunnelClient, gateway_address, outer_address
 from leadline.sut.client_bringup import ClientPlan, Hooks, connect, unless_dead
 from leadline.sut.daemons import Daemon, Daemons, Tunnel
 from leadline.sut.expectation import Expectation
+from leadline.sut.forwarding import forward
 from leadline.sut.model import BringUp, Site
-from leadline.sut.private_files import write_private
 
 INTERFACE = "wg0"
 PORT = 51820
@@ -71,33 +60,30 @@ class Wireguard(Tunnel):
 
     async def bring_up(self, site: Site) -> BringUp:
         """Start the gateway's end, then all clients' at once."""
-        lab, addressing = site.lab, addressing_of(site.lab, site.clients)
+        addressing = site.addressing
         daemons = self.daemons = Daemons(site)
-        for host in addressing.forwarding:
-            lab.forward(host)
+        await forward(site)
         own, keys = KeyPair.generate(), {end.host: KeyPair.generate() for end in addressing.clients}
         outer = outer_address(addressing, self.parameters.ip)
-        link_mtu_bytes = min(port.mtu for link in lab.layout.links for port in (link.a, link.b))
-        mtu_bytes = max(_LEAST_MTU_BYTES, link_mtu_bytes - _OVERHEAD_BYTES[self.parameters.ip])
+        mtu_bytes = max(_LEAST_MTU_BYTES, addressing.link_mtu_bytes - _OVERHEAD_BYTES[self.parameters.ip])
 
-        gateway = _daemon(
+        gateway = await _daemon(
             site, addressing.gateway, GATEWAY_NAME, gateway_config(addressing, own, keys, outer, mtu_bytes)
         )
         await daemons.start(gateway)
         await daemons.wait_for_output(gateway, READY, _READY_WITHIN_S)
         if addressing.site_to_site:
-            for network in addressing.of(CLIENT_LAN):
-                lab.add_route(addressing.gateway, str(network), dev=INTERFACE)
-        pools = {version: POOL[version] for version in addressing.versions}
-        expected = Expectation(INTERFACE, pools, addressing.of(SERVER_LAN))
+            for network in addressing.client_lan.values():
+                await site.hosts[addressing.gateway].add_route(str(network), dev=INTERFACE)
+        expected = Expectation(INTERFACE, addressing.pool, tuple(addressing.server_lan.values()))
         plans = [
-            ClientPlan(end.client, _daemon(site, end.host, CLIENT_NAME, config), READY, expected)
+            ClientPlan(end.client, await _daemon(site, end.host, CLIENT_NAME, config), READY, expected)
             for end in addressing.clients
             for config in [client_config(addressing, end, keys[end.host], own, outer=outer, mtu_bytes=mtu_bytes)]
         ]
-        hooks = Hooks(explain=lambda plan: None, configure=lambda plan: _add_routes(lab, addressing, plan))
+        hooks = Hooks(explain=lambda plan: None, configure=lambda plan: _add_routes(site, plan))
         states = await unless_dead(daemons, gateway, connect(site, daemons, plans, hooks))
-        version = f"leadline-agent {site.agents[addressing.gateway].hello.agent_version} (boringtun)"
+        version = f"leadline-agent {site.hosts[addressing.gateway].agent_version} (boringtun)"
         return BringUp(version, states, dict(site.server_address), (GATEWAY_NAME, CLIENT_NAME))
 
 
@@ -110,8 +96,11 @@ def gateway_config(
             "public_key": clients[end.host].public,
             "endpoint": None,
             "allowed_ips": [
-                *(f"{end.address(version)}/{POOL[version].max_prefixlen}" for version in addressing.versions),
-                *(str(network) for network in addressing.of(CLIENT_LAN) if end.behind),
+                *(
+                    f"{addressing.client_address(end, version)}/{pool.max_prefixlen}"
+                    for version, pool in addressing.pool.items()
+                ),
+                *(str(network) for network in addressing.client_lan.values() if end.behind),
             ],
             "keepalive_s": None,
         }
@@ -123,7 +112,7 @@ def gateway_config(
         "private_key": own.private,
         "listen_port": PORT,
         "listen_address": outer,
-        "addresses": [f"{gateway_address(pool)}/{pool.prefixlen}" for pool in addressing.of(POOL)],
+        "addresses": [f"{gateway_address(pool)}/{pool.prefixlen}" for pool in addressing.pool.values()],
         "peers": peers,
     }
 
@@ -138,27 +127,33 @@ def client_config(
         "private_key": own.private,
         "listen_port": None,
         "listen_address": "::" if ":" in outer else "0.0.0.0",
-        "addresses": [f"{end.address(version)}/{POOL[version].prefixlen}" for version in addressing.versions],
+        "addresses": [
+            f"{addressing.client_address(end, version)}/{pool.prefixlen}" for version, pool in addressing.pool.items()
+        ],
         "peers": [
             {
                 "public_key": gateway.public,
                 "endpoint": f"[{outer}]:{PORT}" if ":" in outer else f"{outer}:{PORT}",
-                "allowed_ips": [str(network) for network in (*addressing.of(POOL), *addressing.of(SERVER_LAN))],
+                "allowed_ips": [
+                    str(network) for network in (*addressing.pool.values(), *addressing.server_lan.values())
+                ],
                 "keepalive_s": None,
             }
         ],
     }
 
 
-def _daemon(site: Site, host: str, name: str, config: dict[str, object]) -> Daemon:
-    file = write_private(site.files("wireguard") / f"{host}.json", json.dumps(config, indent=1))
-    argv = (str(agent_binary()), "wireguard", str(file))
-    return Daemon(host, name, argv, site.log_file("wireguard", host), (READY,))
+async def _daemon(site: Site, host: str, name: str, config: dict[str, object]) -> Daemon:
+    ops = site.hosts[host]
+    file = await ops.write_file(site.files("wireguard") / f"{host}.json", json.dumps(config, indent=1))
+    argv = (ops.agent_program, "wireguard", str(file))
+    return Daemon(name, argv, site.log_file("wireguard", host), (READY,), host)
 
 
-def _add_routes(lab: Lab, addressing: Addressing, plan: ClientPlan) -> None:
-    for version in addressing.versions:
-        network = str(SERVER_LAN[version])
-        lab.add_route(plan.daemon.host, network, dev=INTERFACE)
+async def _add_routes(site: Site, plan: ClientPlan) -> None:
+    addressing = site.addressing
+    for version, network in addressing.server_lan.items():
+        await site.hosts[plan.daemon.host].add_route(str(network), dev=INTERFACE)
         if plan.daemon.host != plan.client:
-            lab.add_route(plan.client, network, via=gateway_address(CLIENT_LAN[version]))
+            near = gateway_address(addressing.client_lan[version])
+            await site.hosts[plan.client].add_route(str(network), via=near)

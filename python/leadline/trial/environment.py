@@ -25,6 +25,7 @@ from leadline.plan import Case
 from leadline.plan.hosts import GATEWAYS, HostAddress
 from leadline.sut import Site
 from leadline.trial.event_log import EventLog
+from leadline.trial.lab_site import site_of
 from leadline.trial.workloads import SESSION_PORT, serve_everything
 
 SERVER = "server"
@@ -65,9 +66,9 @@ class Environment:
         """The environment as a system under test sees it; only a lab has one."""
         if self.lab is None:
             raise InputError("given hosts are measured as they are", hint="use sut: {kind: given} with hosts")
-        return Site(
-            lab=self.lab,
-            agents=self.agents,
+        return site_of(
+            self.lab,
+            self.agents,
             folder=folder,
             label=self.label,
             clients=self.clients,

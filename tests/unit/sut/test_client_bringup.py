@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sites import POOL, SERVER_LAN, site_of
 
 from leadline.contract.models import (
     Exited,
@@ -21,7 +22,6 @@ from leadline.contract.models import (
     RrWorkload,
 )
 from leadline.errors import AgentLost, SutFailed, TaskFailed
-from leadline.sut.addressing import POOL, SERVER_LAN
 from leadline.sut.client_bringup import ClientPlan, Hooks, connect, unless_dead
 from leadline.sut.daemons import Daemon, Daemons
 from leadline.sut.expectation import Expectation
@@ -84,11 +84,10 @@ class FakeAgent:
 
 def setting(tmp_path: Path, *agents: FakeAgent) -> tuple[Site, Daemons, list[ClientPlan]]:
     by_host: Any = {agent.host: agent for agent in agents}
-    lab: Any = None
-    site = Site(lab, by_host, tmp_path, "c01/1", tuple(by_host), 5201, {4: "10.82.0.2"})
+    site = site_of(by_host, tmp_path, list(by_host))
     expected = Expectation("tun0", POOL, tuple(SERVER_LAN.values()))
     plans = [
-        ClientPlan(host, Daemon(host, "client", ("vpn",), tmp_path / f"{host}.log", ("up",)), "up", expected)
+        ClientPlan(host, Daemon("client", ("vpn",), tmp_path / f"{host}.log", ("up",), host), "up", expected)
         for host in by_host
     ]
     return site, Daemons(site), plans
@@ -100,8 +99,12 @@ up: Callable[..., Any] = connect
 
 async def test_connected_with_the_time_by_the_hosts_clock(tmp_path: Path) -> None:
     configured: list[str] = []
+
+    async def configure(plan: ClientPlan) -> None:
+        configured.append(plan.client)
+
     site, daemons, plans = setting(tmp_path, FakeAgent("client1"))
-    hooks = Hooks(explain=lambda plan: None, configure=lambda plan: configured.append(plan.client))
+    hooks = Hooks(explain=lambda plan: None, configure=configure)
     [state] = await up(site, daemons, plans, hooks)
     assert (state.host, state.state, state.time_s, state.missing) == ("client1", "connected", 0.2, ())
     assert configured == ["client1"]

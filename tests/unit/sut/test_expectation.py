@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from sites import POOL, SERVER_LAN
+
 from leadline.contract.models import InterfaceView, NetworkView, RouteView
-from leadline.sut.addressing import POOL, SERVER_LAN
 from leadline.sut.expectation import Expectation, addresses, missing, shared
 
 EXPECTED = Expectation("tun0", POOL, tuple(SERVER_LAN.values()))

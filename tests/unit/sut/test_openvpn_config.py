@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
+from sites import CLIENT_LAN, POOL, SERVER_LAN
 
 from leadline.plan.field_types import validate_input
 from leadline.plan.sut import OpenvpnSut
-from leadline.sut.addressing import CLIENT_LAN, POOL, SERVER_LAN
 from leadline.sut.openvpn_config import (
     Keys,
     Networks,

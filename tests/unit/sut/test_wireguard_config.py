@@ -6,13 +6,12 @@ import base64
 from dataclasses import replace
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from sites import ADDRESSING, CLIENTS, ipv4_alone
 
-from leadline.sut.addressing import Addressing, TunnelClient
+from leadline.sut.addressing import TunnelClient
 from leadline.sut.wireguard import KeyPair, client_config, gateway_config
 
 OWN = KeyPair("private-g", "public-g")
-CLIENTS = tuple(TunnelClient(f"client{number}", f"client{number}", number) for number in (1, 2))
-ADDRESSING = Addressing("gateway", {4: "10.81.0.1", 6: "fd81::1"}, CLIENTS, ("gateway",), (4, 6))
 KEYS = {"client1": KeyPair("private-1", "public-1"), "client2": KeyPair("private-2", "public-2")}
 
 
@@ -84,7 +83,7 @@ def test_between_sites_the_clients_network_belongs_to_its_gateway() -> None:
 
 
 def test_a_lab_without_ipv6() -> None:
-    addressing = replace(ADDRESSING, versions=(4,), outer={4: "10.81.0.1"})
+    addressing = ipv4_alone(ADDRESSING)
     config = client_config(addressing, CLIENTS[0], KEYS["client1"], OWN, outer="10.81.0.1", mtu_bytes=1440)
     assert config["addresses"] == ["10.83.1.1/16"]
     assert ":" not in str(gateway_config(addressing, OWN, KEYS, "10.81.0.1", 1440)["addresses"])

@@ -24,15 +24,15 @@ def private_folder(path: Path) -> Path:
     return path
 
 
-def write_private(path: Path, content: bytes | str) -> Path:
-    """Write a new file with mode 600 from its first byte on; an older one of that name is replaced, never reopened.
+def write_private(path: Path, content: bytes | str, *, mode: int = 0o600) -> Path:
+    """Write a new file with its mode from its first byte on; an older one of that name is replaced, never reopened.
 
     Raises:
         DatasetError: there is no room for it, or no right to it.
     """
     try:
         path.unlink(missing_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content.encode() if isinstance(content, str) else content)
     except OSError as error:

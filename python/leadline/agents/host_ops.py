@@ -1,0 +1,214 @@
+"""What a system under test may do on a host, whoever carries it out: files, commands, processes, routes, settings.
+
+`HostOps` is the interface. `AgentOps` is the part of it that a host's agent carries out, alike for every kind of host.
+`leadline.agents.local_ops` adds this machine's files and commands, `leadline.lab.host_ops` the network of a lab's host.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from leadline.agents.agent import Agent
+from leadline.contract.models import Exited, HostFacts, NetworkView, OutputLine, Prepared, ProcessWorkload
+
+GRACE_MS = 3000
+"""How long a process may take to end once it is asked to; then it is killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """How a command ended."""
+
+    status: int
+    """Exit status; negative where a signal ended it, by its number."""
+    output: str
+    """Standard output and standard error, in the order in which they came."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostProcess:
+    """A process to run on a host for some time."""
+
+    name: str
+    """Task name, and the name in observations."""
+    argv: tuple[str, ...]
+    """Files are named in it; secrets never are."""
+    log: Path
+    """Where its output goes."""
+    report: tuple[str, ...]
+    """Lines of its output that contain one of these are passed on."""
+
+
+class HostOps(Protocol):
+    """One host, as a system under test acts on it. Everything here happens on that host."""
+
+    @property
+    def name(self) -> str:
+        """The host's name in the trial."""
+
+    @property
+    def facts(self) -> HostFacts:
+        """What the host says of itself: its kernel among others."""
+
+    @property
+    def agent_version(self) -> str:
+        """The version of the agent that runs there."""
+
+    @property
+    def agent_program(self) -> str:
+        """The path of the agent's program, which also has embedded gateways."""
+
+    # Files and commands.
+
+    async def write_file(self, path: Path, content: bytes | str, *, mode: int = 0o600) -> Path:
+        """Write a new file with this mode from its first byte on; an older one of that name is replaced.
+
+        Raises:
+            DatasetError: there is no room for it, or no right to it.
+        """
+
+    async def read_file(self, path: Path) -> str:
+        """A file's text, as the host sees it: /proc/net/dev is that of its own network.
+
+        Raises:
+            SutFailed: it cannot be read.
+        """
+
+    async def last_lines(self, path: Path, count: int) -> list[str]:
+        """The last lines of a file that are not empty; none where it cannot be read."""
+
+    async def find_program(self, name: str) -> str | None:
+        """The path of a program by name or path; None where the host has none that can be executed."""
+
+    async def run(self, *argv: str, within_s: float = 10.0) -> Completed:
+        """Run a command to its end.
+
+        Raises:
+            MissingBinary: it cannot be started.
+            SutFailed: it does not end in time.
+        """
+
+    # Processes.
+
+    async def start(self, process: HostProcess) -> Prepared:
+        """Start a process, and pass on what it reports.
+
+        Raises:
+            TaskFailed: it cannot be started.
+            AgentLost: the host's agent is gone.
+        """
+
+    async def output(self, process: str, containing: str, within_s: float) -> OutputLine:
+        """The first reported line of a process that contains the text, also if already said.
+
+        Raises:
+            TaskFailed: the process ended first (code `exited`), or did not say it in time (code `timeout`).
+            AgentLost: the host's agent is gone.
+        """
+
+    def lines(self, process: str) -> list[str]:
+        """The lines that a process has reported so far."""
+
+    async def exited(self, process: str, within_s: float | None = None) -> Exited:
+        """How a process ended, once it did; waits without limit by default.
+
+        Raises:
+            TaskFailed: it could not be started, or (code `timeout`) runs on.
+            AgentLost: the host's agent is gone.
+        """
+
+    async def stop(self, process: str) -> None:
+        """Ask a process to end.
+
+        Raises:
+            AgentLost: the host's agent is gone.
+        """
+
+    # The network.
+
+    async def network(self) -> NetworkView:
+        """Interfaces, addresses and routes as they are now.
+
+        Raises:
+            AgentLost: the host's agent is gone.
+        """
+
+    async def add_route(self, destination: str, *, via: str | None = None, dev: str | None = None) -> None:
+        """Send packets for a network (10.82.0.0/24, fd82::/64) to a neighbour or a device, in place of a route that the
+        host has to that network.
+
+        Raises:
+            LabError: the host cannot reach `via`, or has no such device.
+        """
+
+    async def remove_route(self, destination: str) -> None:
+        """Take the route to a network away; does nothing where the host has none.
+
+        Raises:
+            LabError: the host refuses it.
+        """
+
+    async def set_sysctl(self, name: str, value: int | str) -> None:
+        """Set a value below /proc/sys, by its path: net/ipv4/ip_forward.
+
+        Raises:
+            LabError: the kernel has no such value, or refuses this one.
+        """
+
+
+class AgentOps:
+    """What an agent carries out: processes, and a look at the network."""
+
+    def __init__(self, agent: Agent, trial: str) -> None:
+        """`trial` labels the processes."""
+        self._agent = agent
+        self._trial = trial
+
+    @property
+    def name(self) -> str:
+        """The host's name in the trial."""
+        return self._agent.name
+
+    @property
+    def facts(self) -> HostFacts:
+        """As the agent said them when it started."""
+        return self._agent.hello.host
+
+    @property
+    def agent_version(self) -> str:
+        """As the agent said it when it started."""
+        return self._agent.hello.agent_version
+
+    async def start(self, process: HostProcess) -> Prepared:
+        """See `HostOps`."""
+        workload = ProcessWorkload(
+            name=process.name,
+            argv=list(process.argv),
+            env={},
+            log=str(process.log),
+            report=list(process.report),
+            grace_ms=GRACE_MS,
+        )
+        return await self._agent.prepare(self._trial, process.name, workload)
+
+    async def output(self, process: str, containing: str, within_s: float) -> OutputLine:
+        """See `HostOps`."""
+        return await self._agent.output(self._trial, process, containing, within_s)
+
+    def lines(self, process: str) -> list[str]:
+        """See `HostOps`."""
+        return [line.line for line in self._agent.lines(self._trial, process)]
+
+    async def exited(self, process: str, within_s: float | None = None) -> Exited:
+        """See `HostOps`."""
+        return await self._agent.exited(self._trial, process, within_s)
+
+    async def stop(self, process: str) -> None:
+        """See `HostOps`."""
+        await self._agent.stop(self._trial, process)
+
+    async def network(self) -> NetworkView:
+        """See `HostOps`."""
+        return await self._agent.inspect()

@@ -1,0 +1,69 @@
+"""A lab as a system under test sees it: its hosts as `HostOps`, and where a tunnel lies in its topology.
+
+Only names and addresses are read here; nothing is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from leadline.agents import Agent
+from leadline.lab import topology
+from leadline.lab.host_ops import LabHostOps
+from leadline.lab.hosts import Lab
+from leadline.sut.addressing import Addressing, Network, TunnelClient
+from leadline.sut.model import Site, setup_label
+
+
+def site_of(
+    lab: Lab,
+    agents: Mapping[str, Agent],
+    *,
+    label: str,
+    clients: Sequence[str],
+    serve_port: int,
+    server_address: Mapping[int, str],
+    folder: Path,
+    logs: Path | None = None,
+    fleet: int | None = None,
+) -> Site:
+    """The site of a trial in a lab, each of whose hosts has an agent."""
+    return Site(
+        hosts={name: LabHostOps(lab, name, agents[name], setup_label(label)) for name in lab.hosts},
+        agents=agents,
+        addressing=addressing_of(lab, clients),
+        folder=folder,
+        label=label,
+        clients=tuple(clients),
+        serve_port=serve_port,
+        server_address=server_address,
+        logs=logs,
+        fleet=fleet,
+    )
+
+
+def addressing_of(lab: Lab, clients: Sequence[str]) -> Addressing:
+    """Where a tunnel lies, by the lab's layout."""
+    site_to_site = lab.layout.topology == "site-to-site"
+    gateway = "gateway-b" if site_to_site else "gateway"
+    outer = lab.hosts[gateway].addresses["wan"]
+    holders = {client: "gateway-a" if site_to_site else client for client in (clients[:1] if site_to_site else clients)}
+    return Addressing(
+        gateway=gateway,
+        outer=outer,
+        clients=tuple(
+            TunnelClient(client, holder, number, lab.hosts[holder].addresses["wan"])
+            for number, (client, holder) in enumerate(holders.items(), 1)
+        ),
+        forwarding=("gateway-a", gateway) if site_to_site else (gateway,),
+        pool=_known(topology.VPN_POOL, outer),
+        server_lan=_known(topology.SERVER_LAN, outer),
+        client_lan=_known(topology.CLIENT_LAN, outer),
+        link_mtu_bytes=min(port.mtu for link in lab.layout.links for port in (link.a, link.b)),
+    )
+
+
+def _known(networks: Sequence[Network], outer: Mapping[int, str]) -> dict[int, Network]:
+    """Of the networks, those of the versions that the hosts have."""
+    return {network.version: network for network in networks if network.version in outer}
