@@ -43,6 +43,14 @@ def painted(browser: WebDriver, at_least: int) -> int:
     )
 
 
+def open_everything(browser: WebDriver, cases: int) -> None:
+    """Opens every case, waits for what they hold, and opens that."""
+    opening = "document.querySelectorAll('details').forEach((one) => { one.open = true; });"
+    browser.execute_script(opening)
+    wait_for(browser, f"return document.querySelectorAll('.case > .trial:first-of-type').length >= {cases}")
+    browser.execute_script(opening)
+
+
 def test_opens_from_a_file_without_errors_or_requests(open_page: Open) -> None:
     browser = open_page(render_html(gateway_run()))
     assert painted(browser, 1)
@@ -109,7 +117,7 @@ def test_dark_mode_changes_page_and_charts(open_page: Open) -> None:
 def test_a_narrow_window_does_not_scroll_sideways(open_page: Open, width: int) -> None:
     browser = open_page(render_html(gateway_run()), width=width)
     painted(browser, 20)
-    browser.execute_script("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    open_everything(browser, cases=3)
     painted(browser, 100)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
 
@@ -150,10 +158,39 @@ def test_hostile_strings_are_inert(open_page: Open) -> None:
 def test_two_hundred_trials_open_quickly_and_draw_only_what_is_open(open_page: Open) -> None:
     browser = open_page(render_html(many_trials(200)))
     assert painted(browser, 4) == 4
-    assert browser.execute_script("return document.querySelectorAll('details.trial').length") >= 200
+    trials = "return document.querySelectorAll('.case > .trial').length"
+    assert browser.execute_script(trials) == 5
     link = "document.querySelector('a[href=\"#case-c40\"]').click();"
     browser.execute_script(link)
-    assert wait_for(browser, "return document.getElementById('case-c40').open")
+    assert wait_for(browser, "return document.querySelectorAll('#case-c40 > .trial').length") == 5
+    assert browser.execute_script(trials) == 10, "the other cases stay packed"
+    browser.execute_script("document.querySelector('#case-c40 > .trial > summary').click()")
+    assert painted(browser, 8) == 8
+
+
+def test_case_that_is_opened_again_is_not_drawn_twice(open_page: Open) -> None:
+    browser = open_page(render_html(many_trials(200)))
+    painted(browser, 4)
+    toggle = "document.querySelector('.case > summary').click()"
+    for _ in range(2):
+        browser.execute_script(toggle)
+    assert wait_for(browser, "return document.querySelector('.case').open")
+    assert browser.execute_script("return document.querySelectorAll('.case > .trial').length") == 5
+    assert painted(browser, 4) == 4
+
+
+def test_printed_page_has_the_summary_of_every_case_and_what_is_open(open_page: Open) -> None:
+    browser = open_page(render_html(many_trials(200)))
+    painted(browser, 4)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        text = browser.find_element(By.TAG_NAME, "body").text
+        assert all(f"c{number:02}" in text for number in range(1, 41))
+        assert browser.execute_script("return document.querySelectorAll('.figures tbody tr').length") == 40
+        assert "Repeat 1" in text
+        assert painted(browser, 4) == 4
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
 def test_tables_and_plots_are_named_for_those_who_do_not_see_them(open_page: Open) -> None:

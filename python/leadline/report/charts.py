@@ -5,12 +5,16 @@ Chooses, groups and thins samples; the drawing is `static/report.js`. Nothing is
 
 from __future__ import annotations
 
+import base64
 import json
 import math
+import zlib
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
+import pydantic_core
 from markupsafe import Markup
 
 from leadline.analysis.model import Percentiles, Series, TestResult, Window
@@ -18,6 +22,15 @@ from leadline.report import figures, quantities
 
 MOST_LINES = 8
 MOST_POINTS = 1200
+"""Of a line, however few there are on a page."""
+
+# A page of many tests has fewer points to a line, so that its size stays bounded: about this many numbers, and at least
+# so many to a line.
+_MOST_NUMBERS = 1_000_000
+_LEAST_POINTS = 50
+_LINES_PER_TEST = 10
+_DIGITS_OVER_TIME = 3
+_DIGITS_OF_CURVES = 4
 
 # Units as `analysis` may spell them -> the unit that a plot's axis states, and the plot's title.
 _PLOTS: dict[str, tuple[str, str]] = {
@@ -37,16 +50,24 @@ _ORDER = ("clients", "bit/s", "/s", "%", "B")
 _MOST_UNEQUAL = 20.0
 
 
-def test_charts(test: TestResult) -> dict[str, Any]:
-    """Everything to draw of one test: its plots over time on one axis, what was cut off, and its latency curves."""
+def points_per_line(tests: int) -> int:
+    """How many points each line may have on a page of this many tests."""
+    return min(MOST_POINTS, max(_LEAST_POINTS, _MOST_NUMBERS // (_LINES_PER_TEST * max(1, tests))))
+
+
+def test_charts(test: TestResult, most_points: int = MOST_POINTS) -> dict[str, Any]:
+    """Everything to draw of one test: its plots over time on one axis, what was cut off, and its latency curves.
+
+    An axis is its first instant and then the steps, all in ms: neighbouring steps are alike, and pack well.
+    """
     lines = [*_interval_lines(test), *test.series]
     by_unit: dict[str, list[Series]] = {}
     for line in lines:
         if any(value is not None for value in line.values):
             by_unit.setdefault(_PLOTS.get(line.unit, (line.unit, line.unit))[0], []).append(line)
-    axes: list[list[float | None]] = []
+    axes: list[list[int]] = []
     plots = [
-        _plot(unit, together, axes)
+        _plot(unit, together, axes, most_points)
         for unit in sorted(by_unit, key=partial(_place, figures.table_of(test.kind, test.metrics).rate))
         for together in (_alike(by_unit[unit]) if unit == "B" else [by_unit[unit]])
     ]
@@ -74,10 +95,15 @@ def curve(name: str, percentiles: Percentiles, group: int | None = None) -> dict
         elif percentiles.count > 0:
             last = points[-1][0] if points else 0.0
             points.append((max(last, math.log10(percentiles.count)), value))
-    drawn = [(round(x, 4), _rounded(y)) for x, y in points if math.isfinite(y) and y > 0]
+    drawn = [(round(x, 4), _rounded(y, _DIGITS_OF_CURVES)) for x, y in points if math.isfinite(y) and y > 0]
     if percentiles.open_from is not None:
         name = f"{name}, ≥ from p{percentiles.open_from:.4g}"
     return {"name": name, "group": group, "x": [x for x, _ in drawn], "y": [y for _, y in drawn]}
+
+
+def packed(data: object) -> Markup:
+    """`data` as JSON, deflated, in base64: what a page unpacks when it is needed. NaN and infinity become null."""
+    return Markup(base64.b64encode(zlib.compress(pydantic_core.to_json(data, inf_nan_mode="null"), 9)).decode("ascii"))
 
 
 def embedded(data: object) -> Markup:
@@ -103,10 +129,10 @@ def _alike(lines: list[Series]) -> list[list[Series]]:
     return groups
 
 
-def _plot(unit: str, lines: list[Series], axes: list[list[float | None]]) -> dict[str, Any]:
+def _plot(unit: str, lines: list[Series], axes: list[list[int]], most_points: int) -> dict[str, Any]:
     """One plot; equal time axes are stored once. The lines with the highest peaks are kept where there are too many."""
     kept = sorted(lines, key=_peak, reverse=True)[:MOST_LINES] if len(lines) > MOST_LINES else lines
-    factor = max(math.ceil(len(line.t_s) / MOST_POINTS) for line in kept)
+    factor = max(math.ceil(len(line.t_s) / most_points) for line in kept)
     notes = []
     if len(kept) < len(lines):
         notes.append(f"{len(lines) - len(kept)} lines with lower peaks are not drawn")
@@ -114,12 +140,13 @@ def _plot(unit: str, lines: list[Series], axes: list[list[float | None]]) -> dic
         notes.append(f"each point is the mean of {factor} samples")
     drawn = []
     for line in kept:
-        times = [round(t, 3) for t in _thinned(line.t_s, factor) if t is not None]
-        if times not in axes:
-            axes.append(list(times))
+        times = [round(t * 1000) for t in _thinned(line.t_s, factor) if t is not None]
+        steps = [*times[:1], *(after - before for before, after in pairwise(times))]
+        if steps not in axes:
+            axes.append(steps)
         name = f"{line.host}: {line.label}" if line.host else line.label
-        values = [_rounded(value) for value in _thinned(line.values, factor)]
-        drawn.append({"name": name, "axis": axes.index(list(times)), "values": values})
+        values = [_rounded(value, _DIGITS_OVER_TIME) for value in _thinned(line.values, factor)]
+        drawn.append({"name": name, "axis": axes.index(steps), "values": values})
     title = next((title for known, title in _PLOTS.values() if known == unit), unit)
     return {"unit": unit, "title": title, "notes": notes, "spoken": _spoken(unit, kept), "lines": drawn}
 
@@ -183,11 +210,11 @@ def _thinned(values: Sequence[float | None], factor: int) -> list[float | None]:
     return [sum(group) / len(group) if group else None for group in known]
 
 
-def _rounded(value: float | None) -> float | None:
-    """Four significant digits: more than a chart can show, and a third of the page's size."""
+def _rounded(value: float | None, digits: int) -> float | None:
+    """The value with this many significant digits: as many as the page writes, and a third of its size."""
     if value is None or not math.isfinite(value):
         return None
-    short = float(f"{value:.4g}")
+    short = float(f"{value:.{digits}g}")
     return int(short) if short.is_integer() else short
 
 

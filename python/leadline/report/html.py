@@ -30,6 +30,7 @@ _MOST_OPEN_CASES = 4
 def render_html(analysis: RunAnalysis, flame_graphs: FlameGraphs | None = None) -> str:
     """The whole report as one HTML document; flame graphs are files beside it, which it links."""
     sections = views.case_sections(analysis)
+    packed = _packed_cases(analysis, sections, flame_graphs or {})
     scripts = _scripts()
     return (
         _environment()
@@ -43,17 +44,32 @@ def render_html(analysis: RunAnalysis, flame_graphs: FlameGraphs | None = None) 
             tables=views.figure_tables(analysis),
             scalings=views.scaling_tables(analysis),
             sections=sections,
+            packed=packed,
             open_cases=len(sections) if len(sections) <= _MOST_OPEN_CASES else 1,
             result_reasons=views.reasons_of_results(analysis),
             host_groups=views.host_groups(analysis),
             observer_costs=views.observer_costs(analysis),
             plan_link=_plan_link(analysis),
-            flame_graphs=flame_graphs or {},
             policy=_policy(scripts),
             scripts=[Markup(script) for script in scripts],
             styles=Markup(_static("vendor/uplot/uPlot.min.css") + _static("report.css")),
         )
     )
+
+
+def _packed_cases(
+    analysis: RunAnalysis, sections: Sequence[views.CaseSection], flame_graphs: FlameGraphs
+) -> dict[str, Markup]:
+    """What each case shows when it is opened, by case: its markup, and by trial and test what the charts draw."""
+    template = _environment().get_template("case.html")
+    points = charts.points_per_line(sum(len(trial.tests) for trial in analysis.trials))
+    packed = {}
+    for section in sections:
+        is_first = section is sections[0]
+        markup = template.render(section=section, is_first_case=is_first, flame_graphs=flame_graphs)
+        drawn = [[charts.test_charts(test, points) for test in trial.tests] for trial in section.trials]
+        packed[section.case] = charts.packed({"markup": markup, "trials": drawn})
+    return packed
 
 
 @cache
@@ -71,7 +87,6 @@ def _environment() -> Environment:
         memory=quantities.memory,
         fixed=quantities.fixed,
         embedded=charts.embedded,
-        trial_charts=lambda trial: [charts.test_charts(test) for test in trial.tests],
     )
     environment.globals.update(
         words=verdicts,

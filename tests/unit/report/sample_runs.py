@@ -113,6 +113,35 @@ def many_trials(number: int = 200) -> RunAnalysis:
     )
 
 
+def many_cases(number: int = 100) -> RunAnalysis:
+    """The gateway run's trials, which have four tests of 10 s, over and over as cases of three repeats."""
+    trials = []
+    for index in range(number):
+        case, gateway = f"c{index + 1:03}", list(_GATEWAYS)[index % len(_GATEWAYS)]
+        for repeat in (1, 2, 3):
+            made = _trial(case, gateway, repeat)
+            tests = tuple(
+                replace(
+                    test,
+                    parameters={"sut": gateway, "copy": index},
+                    series=tuple(
+                        replace(line, values=_uneven(line.values, index + 7 * repeat)) for line in test.series
+                    ),
+                )
+                for test in made.tests
+            )
+            trials.append(replace(made, tests=tests))
+    return gateway_run(name="cases", trials=tuple(trials), summaries=_summaries(trials), targets=())
+
+
+def _uneven(values: tuple[float | None, ...], seed: int) -> tuple[float | None, ...]:
+    """Values that pack no better than measured ones: each up to a tenth off, in no order."""
+    return tuple(
+        None if value is None else value * (1 + (math.sin((step + seed) * 12.9898) * 43758.5453 % 1 - 0.5) / 5)
+        for step, value in enumerate(values)
+    )
+
+
 def one_result(kind: str = "http", **changes: Any) -> TestResult:
     """One test, as the single-test commands measure it."""
     return replace(_test("", 1, kind, kind, "route"), parameters={}, server=None, clients=None, **changes)

@@ -9,7 +9,8 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
-from sample_runs import gateway_run, many_trials
+from packed_pages import cases_of, with_open_cases
+from sample_runs import gateway_run, many_cases, many_trials
 
 from leadline.analysis.model import Interval, Metric, Percentiles, Series, Window
 from leadline.report import charts, render_html, views
@@ -18,7 +19,7 @@ HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u2028\
 
 
 class Page(HTMLParser):
-    """Collects the text that a reader sees, elements with their attributes, and the content of scripts."""
+    """Collects the text that a reader sees with every case open, elements with their attributes, and scripts."""
 
     def __init__(self, markup: str) -> None:
         super().__init__()
@@ -26,7 +27,7 @@ class Page(HTMLParser):
         self.texts: list[str] = []
         self.scripts: list[tuple[str | None, str]] = []
         self._within: str | None = None
-        self.feed(markup)
+        self.feed(with_open_cases(markup))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))
@@ -132,10 +133,44 @@ def test_a_run_that_left_nothing_still_makes_a_page() -> None:
     assert "No host told what it is." in text
 
 
-def test_many_trials_stay_a_page_of_reasonable_size() -> None:
-    markup = render_html(many_trials(200))
-    assert markup.count('class="trial"') >= 200
-    assert len(markup) < 4_000_000
+def test_page_holds_each_case_packed_and_shows_its_summary() -> None:
+    page = render_html(many_trials(200))
+    assert page.count('class="case"') == 40
+    assert page.count('class="test"') == 0
+    cases = cases_of(page)
+    assert [len(case["trials"]) for case in cases] == [5] * 40
+    assert all(case["markup"].count('class="trial"') == 5 for case in cases)
+    assert all(test["plots"] for case in cases for trial in case["trials"] for test in trial)
+
+
+def test_page_of_a_hundred_cases_is_under_three_megabytes() -> None:
+    run = many_cases(100)
+    assert sum(len(trial.tests) for trial in run.trials) == 1200
+    assert len(render_html(run)) < 3_000_000
+
+
+def test_lines_have_fewer_points_where_a_page_has_many_tests() -> None:
+    assert charts.points_per_line(1) == charts.MOST_POINTS
+    assert charts.points_per_line(0) == charts.MOST_POINTS
+    assert charts.points_per_line(1000) == 100
+    assert charts.points_per_line(10**6) == 50
+    drawn = charts.test_charts(gateway_run().trials[0].tests[0], 60)
+    assert {plot["notes"][-1] for plot in drawn["plots"]} == {"each point is the mean of 2 samples"}
+    assert max(len(line["values"]) for plot in drawn["plots"] for line in plot["lines"]) <= 60
+
+
+def test_axes_are_a_first_instant_and_steps() -> None:
+    base = gateway_run().trials[0].tests[0]
+    line = Series("cpu user", "machine", "percent", (-0.5, 0.1, 0.2004, 0.3), (1.0, 2.0, None, 0.12345))
+    drawn = charts.test_charts(replace(base, series=(line,), intervals=()))
+    assert drawn["axes"] == [[-500, 600, 100, 100]]
+    assert drawn["plots"][0]["lines"][0]["values"] == [1, 2, None, 0.123]
+
+
+def test_what_is_packed_survives_the_way_through_the_page() -> None:
+    data = {"markup": HOSTILE, "trials": [1.5, None, float("nan"), float("inf")]}
+    page = f'<script type="application/octet-stream">{charts.packed(data)}</script>'
+    assert cases_of(page) == [{"markup": HOSTILE, "trials": [1.5, None, None, None]}]
 
 
 def test_embedded_data_survives_the_way_through_the_page() -> None:

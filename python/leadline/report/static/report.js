@@ -1,5 +1,6 @@
 // Draws the report's charts with uPlot, each when it first comes into view: a trial when it is opened, a comparison at once.
-// Reads only the JSON that stands in the page; writes text through textContent, never markup.
+// Reads only what stands in the page. A case is packed there and unpacked when it is opened; its markup was escaped when the
+// page was made, and the page's policy runs no script in it. Other text is written through textContent, never as markup.
 (() => {
   "use strict";
   const UNKNOWN = "–";
@@ -13,6 +14,8 @@
   };
   const plots = new Set();
   const drawn = new Set();
+  const unpacked = new Set();
+  const chartsOf = new Map();
 
   // ---- quantities ------------------------------------------------------------------------------------------------
 
@@ -169,7 +172,7 @@
   }
 
   function drawOverTime(parent, test, plotData, together, first, last) {
-    const tables = plotData.lines.map((one) => [test.axes[one.axis], one.values]);
+    const tables = plotData.lines.map((one) => [instants(test.axes[one.axis]), one.values]);
     // Every plot of a test spans the same time: its ends are added as points without a value.
     const data = uPlot.join([[test.span, test.span.map(() => undefined)], ...tables]);
     data.splice(1, 1);
@@ -261,12 +264,42 @@
     return list;
   }
 
-  function drawTrial(details) {
+  // An axis is its first instant and then the steps, all in ms.
+  function instants(steps) {
+    let now = 0;
+    return steps.map((step) => { now += step; return now / 1000; });
+  }
+
+  // JSON, deflated, in base64.
+  async function unpack(text) {
+    const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+    const inflated = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+    return JSON.parse(await new Response(inflated).text());
+  }
+
+  async function drawCase(details) {
     const source = details.querySelector(":scope > script");
-    if (!source || drawn.has(details)) return;
+    if (!source || unpacked.has(details)) return;
+    unpacked.add(details);
+    try {
+      const content = await unpack(source.textContent), template = document.createElement("template");
+      template.innerHTML = content.markup;
+      template.content.querySelectorAll("details.trial").forEach((trial, index) => chartsOf.set(trial, content.trials[index]));
+      details.append(template.content);
+      drawVisible(details);
+    } catch (error) {
+      const said = document.createElement("p");
+      said.className = "alarm";
+      said.textContent = `This browser cannot unpack the case: ${error.message}`;
+      details.append(said);
+    }
+  }
+
+  function drawTrial(details) {
+    if (!chartsOf.has(details) || drawn.has(details)) return;
     drawn.add(details);
     const holders = details.querySelectorAll(":scope > .test > .charts");
-    JSON.parse(source.textContent).forEach((test, index) => {
+    chartsOf.get(details).forEach((test, index) => {
       const part = holders[index], together = `${drawn.size}-${index}`;
       test.plots.forEach((one, place) => drawOverTime(part, test, one, together, place === 0, place === test.plots.length - 1));
       if (test.curves.length) drawCurves(figure(part, "Latency by percentile", "logarithmic", []), test.curves);
@@ -279,7 +312,8 @@
   const visible = (details) => details.open && !details.parentElement.closest("details:not([open])");
 
   function drawVisible(root) {
-    for (const details of [root, ...root.querySelectorAll("details.trial")]) {
+    for (const details of [root, ...root.querySelectorAll("details")]) {
+      if (details.matches?.("details.case[open]")) drawCase(details);
       if (details.matches?.("details.trial") && visible(details)) drawTrial(details);
     }
   }
