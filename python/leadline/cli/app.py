@@ -5,13 +5,14 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from leadline import __version__
-from leadline.cli import crypto, doctor, http, plan, report, results, rr, run, serve, tcp, tunnel, udp
+from leadline.cli import crypto, doctor, plan, report, results, run, serve
 from leadline.cli.help_format import PanelHelpCommand
+from leadline.cli.kind_command import add_commands as add_kinds
 from leadline.cli.output import print_error, print_json
 from leadline.errors import LeadlineError, PlanError
 
@@ -27,8 +28,15 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for module in (run, plan, http, tcp, udp, rr, tunnel, crypto, serve, results, report, doctor):
-    app.command(module.NAME, cls=getattr(module, "CLASS", PanelHelpCommand), epilog=module.EXAMPLE)(module.command)
+
+def _add_commands(*modules: Any) -> None:
+    for module in modules:
+        app.command(module.NAME, cls=getattr(module, "CLASS", PanelHelpCommand), epilog=module.EXAMPLE)(module.command)
+
+
+_add_commands(run, plan)
+add_kinds(app)
+_add_commands(crypto, serve, results, report, doctor)
 
 
 def _print_version(is_asked: bool) -> None:

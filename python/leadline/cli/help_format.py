@@ -6,7 +6,8 @@ Only draws what the options say of themselves. A value without a name of its own
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from typer.core import TyperCommand
 
@@ -19,6 +20,20 @@ class PanelHelpCommand(TyperCommand):
         for parameter in self.params:
             if parameter.metavar is None and not getattr(parameter, "is_flag", False):
                 parameter.metavar = _value_name(parameter)
+
+    bare_values: ClassVar[Mapping[str, str]] = {}
+    """Options whose value may be left out, and what they stand for without one, which the parser has no word for."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the usual value where none follows: each value of such an option is a condition."""
+        complete = list(args)
+        for place, argument in reversed(list(enumerate(args))):
+            following = args[place + 1] if place + 1 < len(args) else ""
+            is_condition = not following.startswith("-") and any(sign in following for sign in "<>=")
+            if argument in self.bare_values and not is_condition:
+                complete.insert(place + 1, self.bare_values[argument])
+        parsed: list[str] = super().parse_args(ctx, complete)
+        return parsed
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Arguments, then every panel in the order of its first option."""

@@ -25,9 +25,6 @@ SHORTEST_INTERVAL_MS = 100
 
 Model = TypeVar("Model", bound=BaseModel)
 
-# Keys of a plan that an option has another name for.
-_OPTIONS = {"packet": "size", "block": "size", "request": "size", "flows": "parallel", "ip": "ipv6"}
-
 
 @dataclass(frozen=True, slots=True)
 class OutputOptions:
@@ -54,7 +51,7 @@ class OutputOptions:
     """A server's process on this host, whose cost is counted too."""
 
 
-def parse(model: type[Model], options: Mapping[str, Any], names: Mapping[str, str] = _OPTIONS) -> Model:
+def parse(model: type[Model], options: Mapping[str, Any], names: Mapping[str, str]) -> Model:
     """A test from the command line's options; they obey the same rules as a plan's keys. `names` tells which keys are
     options of another name.
 
@@ -71,11 +68,6 @@ def parse(model: type[Model], options: Mapping[str, Any], names: Mapping[str, st
         option = names.get(where, where.replace("_", "-").replace(".", " "))
         text = first["msg"].removeprefix("Value error, ")
         raise InputError(f"--{option}: {text}" if where else text, hint=context.get("hint")) from None
-
-
-def listed(text: str | None) -> list[str] | None:
-    """An option's list, `1,25,99.95`; None where it was not given."""
-    return None if text is None else [part.strip() for part in text.split(",")]
 
 
 def interval(text: str | None) -> int | None:
@@ -95,13 +87,6 @@ def interval(text: str | None) -> int | None:
     if length_ms < SHORTEST_INTERVAL_MS:
         raise InputError(f"--interval: {text} is too short", hint=f"counters are read every {SHORTEST_INTERVAL_MS}ms")
     return length_ms
-
-
-def direction(reverse: bool, bidirectional: bool) -> str:
-    """`-R` and `--bidir` as a plan says it."""
-    if reverse and bidirectional:
-        raise InputError("--reverse and --bidir exclude each other", hint="--bidir has both directions")
-    return "both" if bidirectional else "down" if reverse else "up"
 
 
 def family(ipv4: bool, ipv6: bool) -> Literal["v4", "v6"] | None:

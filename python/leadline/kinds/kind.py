@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from leadline.errors import LeadlineError
 from leadline.plan.base_test import BaseTest
+from leadline.plan.options import Command
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from leadline.analysis.test_spec import SpecReader, TestSpec
     from leadline.analysis.validity import JudgedKind, Rules
     from leadline.analysis.window import RateColumn, RateKind
+    from leadline.cli.kind_command import CommandedKind
     from leadline.contract.models import TunnelWorkload
     from leadline.plan.kinds import PlanKind
     from leadline.report.figures import FigureTable, TabledKind
@@ -45,8 +47,8 @@ if TYPE_CHECKING:
 
     def _in_other_packages(
         kind: Kind[BaseTest],
-    ) -> tuple[PlanKind, TabledKind, HeadlinedKind, PagedKind, SummarisedKind, LoadKind]:
-        return kind, kind, kind, kind, kind, kind
+    ) -> tuple[PlanKind, TabledKind, HeadlinedKind, PagedKind, SummarisedKind, LoadKind, CommandedKind]:
+        return kind, kind, kind, kind, kind, kind, kind
 
 
 Test = TypeVar("Test", bound=BaseTest)
@@ -73,6 +75,17 @@ class Kind(Generic[Test]):
     """The histograms whose percentiles are drawn; the first is the one that pages show by default."""
     figure_names: Mapping[str, str] = {}
     """Names of figures in words, where they are not the metrics' own."""
+
+    command: Command | None = None
+    """Its command of `leadline`; None where it has none."""
+
+    # What its command does.
+
+    def run_command(self, values: Mapping[str, Any]) -> int:
+        """Measure what the options ask for, by their names, print it, and return the exit code."""
+        from leadline.cli.kind_command import measure_with_session
+
+        return measure_with_session(self, values)
 
     # What it is mapped to.
 

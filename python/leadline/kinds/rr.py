@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from leadline.kinds.kind import Kind
+from leadline.plan import options as o
+from leadline.plan.options import Command, Option
 from leadline.plan.workloads import RrTest
 
 if TYPE_CHECKING:
@@ -35,6 +37,42 @@ class Rr(Kind[RrTest]):
     scaling = (("transactions_per_s", "1/s"), ("latency_p99_us", "us"))
     headline = ("latency_p50_us", "latency_p99_us")
     operation = "transaction"
+    command = Command(
+        "Measure the latency of request and response, one outstanding per flow.",
+        "Example: leadline rr 192.0.2.7 --udp -l 64 --response 64 -d 10s",
+        position=4,
+        options=(
+            o.HOST,
+            o.DURATION,
+            o.WARMUP,
+            o.NUMBER,
+            o.FLOWS,
+            o.THREADS,
+            Option(
+                ("--udp",),
+                "Over UDP instead of TCP (at least 40 bytes each way).",
+                key="protocol",
+                type=bool,
+                default=False,
+                value="udp",
+            ),
+            Option(
+                ("-l", "--size"),
+                "Request payload, bytes; the protocol's minimum unless given.",
+                key="request",
+                metavar="SIZE",
+            ),
+            Option(("--response",), "Response payload, bytes.", key="response", metavar="SIZE"),
+            Option(
+                ("--timeout",),
+                "After this a transaction counts as an error; over TCP it ends its flow.",
+                key="timeout",
+                default="1s",
+                metavar="TIME",
+            ),
+            *(*o.SESSION, o.INTERVAL, o.JSON, o.OUT, o.PERCENTILES, o.targets("latency_p99_us < 2000")),
+        ),
+    )
 
     def workload(self, test: RrTest, server: Server) -> RrWorkload:
         """The flows share the number of transactions."""

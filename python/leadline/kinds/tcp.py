@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from leadline.kinds.kind import Kind
+from leadline.plan import options as o
+from leadline.plan.options import Command, Option
 from leadline.plan.workloads import TcpTest
 
 if TYPE_CHECKING:
@@ -35,6 +37,23 @@ class Tcp(Kind[TcpTest]):
     scaling = (("throughput_bps", "bit/s"),)
     headline = ("retransmits", "rtt_mean_us")
     operation = "byte"
+    command = Command(
+        "Measure TCP throughput to or from a server.",
+        "Example: leadline tcp 192.0.2.7 -P 4 -d 10s --warmup 1s",
+        position=2,
+        options=(
+            *(o.HOST, o.DURATION, o.WARMUP, o.FLOWS, o.THREADS, o.REVERSE, o.BIDIRECTIONAL),
+            Option(
+                ("--rate",),
+                "Payload bits per second: 100mbit; as fast as possible unless given.",
+                key="rate",
+                metavar="RATE",
+            ),
+            Option(("-l", "--size"), "Bytes per write and read.", key="block", default="128KiB", metavar="SIZE"),
+            Option(("--congestion",), "Congestion control, by the kernel's name.", key="congestion", metavar="NAME"),
+            *(*o.SESSION, o.INTERVAL, o.JSON, o.OUT, o.targets("throughput_bps > 100mbit")),
+        ),
+    )
 
     def workload(self, test: TcpTest, server: Server) -> TcpWorkload:
         """Each flow has its share of the rate."""

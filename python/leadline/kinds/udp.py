@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from leadline.kinds.kind import Kind
+from leadline.plan import options as o
+from leadline.plan.options import Command, Option
 from leadline.plan.workloads import UdpTest
 
 if TYPE_CHECKING:
@@ -39,6 +41,28 @@ class Udp(Kind[UdpTest]):
     scaling = (("throughput_bps", "bit/s"),)
     headline = ("lost_ratio", "jitter_us")
     operation = "datagram"
+    command = Command(
+        "Measure UDP throughput, loss, order and jitter; each is counted where the datagrams arrive.",
+        "Example: leadline udp 192.0.2.7 --rate 100mbit -l 1400 -d 10s",
+        position=3,
+        options=(
+            *(o.HOST, o.DURATION, o.WARMUP, o.NUMBER, o.FLOWS, o.THREADS, o.REVERSE, o.BIDIRECTIONAL),
+            Option(
+                ("--rate",),
+                "Bits of UDP payload per second, all flows: 20mbit; as fast as possible unless given.",
+                key="rate",
+                metavar="RATE",
+            ),
+            Option(
+                ("-l", "--size"),
+                "UDP payload of each datagram, bytes (40 to 65507).",
+                key="packet",
+                default="1400",
+                metavar="SIZE",
+            ),
+            *(*o.SESSION, o.INTERVAL, o.JSON, o.OUT, o.targets("lost_ratio < 0.1%")),
+        ),
+    )
     figure_names: Mapping[str, str] = {
         "sent": "datagrams sent",
         "received": "datagrams received",

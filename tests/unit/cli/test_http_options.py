@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import typer
 
-from leadline.cli import http
 from leadline.cli.app import app
 from leadline.cli.single_args import OutputOptions
 from leadline.contract.models import HttpWorkload, RateStage
 from leadline.errors import InputError
+from leadline.kinds.http.command import parse_options
 from leadline.plan import HttpTest
 from leadline.plan.external_inputs import redacted
 
@@ -26,7 +26,7 @@ WRONG_USAGE = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ 
 
 def parsed(*arguments: str) -> tuple[HttpTest, HttpWorkload, OutputOptions]:
     command: Any = typer.main.get_command(app)
-    return http.parse_options(command.commands["http"].make_context("http", list(arguments)).params)
+    return parse_options(command.commands["http"].make_context("http", list(arguments)).params)
 
 
 def load(*arguments: str) -> HttpWorkload:

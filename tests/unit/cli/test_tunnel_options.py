@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import typer
 
-from leadline.cli import tunnel, tunnel_args, tunnel_options
 from leadline.cli.app import app
 from leadline.cli.single_args import OutputOptions
 from leadline.contract.models import ProfileIdentity, TunnelWorkload
 from leadline.errors import InputError
+from leadline.kinds.tunnel import args, options
+from leadline.kinds.tunnel.command import parse_options
 from leadline.plan import TunnelTest
 
 CA = "-----BEGIN CERTIFICATE-----\nAUTHORITY\n-----END CERTIFICATE-----\n"
@@ -31,7 +32,7 @@ def profile(tmp_path: Path) -> Path:
 def parsed(*arguments: str | Path) -> tuple[TunnelTest, TunnelWorkload, OutputOptions]:
     command: Any = typer.main.get_command(app)
     context = command.commands["tunnel"].make_context("tunnel", [str(argument) for argument in arguments])
-    [(test, made)], output = tunnel.parse_options(context.params)
+    [(test, made)], output = parse_options(context.params)
     return test, made, output
 
 
@@ -75,7 +76,7 @@ def test_arrival_and_later_event_options_reach_the_workload(profile: Path) -> No
 def test_several_numbers_are_several_fleets(profile: Path) -> None:
     command: Any = typer.main.get_command(app)
     context = command.commands["tunnel"].make_context("tunnel", [str(profile), "-n", "50,100,400", "--server-pid", "7"])
-    fleets, output = tunnel.parse_options(context.params)
+    fleets, output = parse_options(context.params)
     assert [(test.number, made.clients) for test, made in fleets] == [(50, 50), (100, 100), (400, 400)]
     assert output.server_pid == 7
 
@@ -86,7 +87,7 @@ def test_until_choke_has_a_default_condition_and_shorter_attempts(profile: Path)
     assert made.attempt_ms == 10_000
     assert parsed(profile, "-n", "100", "--until-choke", "--json")[2].json
     _, made, output = parsed(profile, "-n", "100", "--until-choke", "--attempt-timeout=5s", "--ping=1s")
-    assert (output.find_rate, made.attempt_ms) == (tunnel_options.CONDITION, 5_000), "an option is no condition"
+    assert (output.find_rate, made.attempt_ms) == (options.CONDITION, 5_000), "an option is no condition"
     _, made, output = parsed(profile, "--until-choke", "connect_p99_ms < 500", "-n", "100", "--attempt-timeout", "3s")
     assert (output.find_rate, made.attempt_ms) == ("connect_p99_ms < 500", 3_000)
 
@@ -238,4 +239,4 @@ def test_dumped_test_shows_no_key(profile: Path) -> None:
 
 def test_a_file_without_end_is_read_up_to_the_limit() -> None:
     with pytest.raises(InputError, match=r"the profile: /dev/zero is longer than 4 MiB"):
-        tunnel_args.read_access({"file": Path("/dev/zero")})
+        args.read_access({"file": Path("/dev/zero")})

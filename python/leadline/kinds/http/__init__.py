@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from leadline.kinds.http.options import COMMAND
 from leadline.kinds.kind import Kind
 from leadline.plan.http import HttpTest
 
@@ -64,7 +65,14 @@ class Http(Kind[HttpTest]):
     scaling = (("requests_per_s", "1/s"), ("latency_p99_us", "us"))
     headline = ("latency_p50_us", "latency_p99_us")
     operation = "request"
+    command = COMMAND
     curves = ("latency", "connect", "service", "late", "dns", "tls_full", "tls_resumed", "first_byte", "transfer")
+
+    def run_command(self, values: Mapping[str, Any]) -> int:
+        """As `leadline http` does."""
+        from leadline.kinds.http.command import run
+
+        return run(values)
 
     def workload(self, test: HttpTest, server: Server) -> HttpWorkload:
         """Requests of the run's server, at the port of the test's scheme."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadline.errors import LeadlineError
 from leadline.kinds.kind import Kind
+from leadline.kinds.tunnel.options import COMMAND
 from leadline.plan.tunnel import TunnelTest
 
 if TYPE_CHECKING:
@@ -90,7 +91,14 @@ class Tunnel(Kind[TunnelTest]):
     )
     headline = ("configured", "failed", "connect_p99_ms")
     operation = "client"
+    command = COMMAND
     curves = ("latency", *_STEPS, *_PINGS, "service", "late")
+
+    def run_command(self, values: Mapping[str, Any]) -> int:
+        """As `leadline tunnel` does."""
+        from leadline.kinds.tunnel.command import run
+
+        return run(values)
 
     def workload(self, test: TunnelTest, server: Server) -> TunnelWorkload:
         """A single client host has no profile to connect with."""

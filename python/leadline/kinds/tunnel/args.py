@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from leadline.cli import single_args
 from leadline.errors import InputError
 from leadline.plan import ovpn
 from leadline.plan.clients import MOST_CLIENTS
@@ -22,26 +21,7 @@ if TYPE_CHECKING:
     from leadline.trial.tunnel_workload import Access, Identities
 
 OptionValues = Mapping[str, Any]
-"""The options by their names in `leadline.cli.tunnel.command`."""
-
-OPTIONS = {
-    "rate_per_s": "rate",
-    "number": "number",
-    "expect.pools": "expect-pool",
-    "expect.routes": "expect-route",
-    "expect.dns": "expect-dns",
-    "expect.options": "expect-option",
-    "expect.echo": "echo",
-    "traffic": "traffic",
-    "traffic.to": "to",
-    "traffic.port": "to",
-    "traffic.path": "to",
-    "traffic.rate": "traffic-rate",
-    "traffic.packet": "size",
-    "traffic.direction": "reverse",
-    "traffic.duration": "traffic-duration",
-}
-"""Options that have another name than the plan's key."""
+"""The options by their names in `leadline.kinds.tunnel.options`."""
 
 # A workload goes to the agent in one line of at most 16 MiB; what is left over is for the rest of it.
 _MOST_SECRETS_BYTES = 12 << 20
@@ -67,28 +47,6 @@ def client_counts(text: str) -> list[int]:
     if len(set(found)) < len(found):
         raise InputError("--number: a number stands there twice", hint=hint)
     return found
-
-
-def test_values(options: OptionValues, number: int) -> dict[str, Any]:
-    """The test's keys and values, as `single_args.parse` takes them. Raises InputError for what cannot be read."""
-    same = (
-        *("rate", "settled", "attempt_timeout", "retries", "duration", "threads", "first_data", "ping"),
-        *("reconnect_at", "renegotiate_at", "bind"),
-    )
-    expect = {
-        "pools": options["expect_pool"],
-        "routes": options["expect_route"],
-        "dns": options["expect_dns"],
-        "options": options["expect_option"],
-        "echo": options["echo"],
-    }
-    return {
-        "name": "tunnel",
-        "number": number,
-        "expect": {key: value for key, value in expect.items() if value} or None,
-        "traffic": _traffic(options),
-        **{key: options[key] for key in same},
-    }
 
 
 def check_addresses(addresses: Iterable[str]) -> None:
@@ -191,7 +149,8 @@ def _users(file: Path) -> list[TunnelUser]:
     return found
 
 
-def _traffic(options: OptionValues) -> dict[str, Any] | None:
+def traffic(options: OptionValues) -> dict[str, Any] | None:
+    """The load inside as the test has it; None without one. Raises InputError for options that exclude each other."""
     kind = options["traffic"]
     if kind is None:
         for name in ("to", "traffic_rate", "size", "traffic_duration"):
@@ -207,7 +166,7 @@ def _traffic(options: OptionValues) -> dict[str, Any] | None:
         "kind": kind,
         "rate": options["traffic_rate"],
         "packet": options["size"],
-        "direction": single_args.direction(options["reverse"], options["bidir"]),
+        "direction": _direction(options["reverse"], options["bidir"]),
         "duration": options["traffic_duration"] or _TRAFFIC_DURATION,
         **(_destination(options["to"], kind) if options["to"] is not None else {}),
     }
@@ -257,3 +216,10 @@ def _read_text(file: Path) -> str:
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ValueError(f"{file} is not text in UTF-8: line {line} is not") from None
+
+
+def _direction(reverse: bool, bidirectional: bool) -> str:
+    """`-R` and `--bidir` as a plan says it."""
+    if reverse and bidirectional:
+        raise InputError("--reverse and --bidir exclude each other", hint="--bidir has both directions")
+    return "both" if bidirectional else "down" if reverse else "up"

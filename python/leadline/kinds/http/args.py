@@ -1,4 +1,4 @@
-"""From what stands on the command line of `leadline http` to the test that a plan would hold.
+"""How values are written on the command line of `leadline http`: what each of them is in a test.
 
 Owns how options are written: headers, URL files, secrets, socket and TLS options. Which values exclude each other is
 left to `leadline.plan.http`, whose errors are reported by the options' names.
@@ -7,7 +7,7 @@ left to `leadline.plan.http`, whose errors are reported by the options' names.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -15,7 +15,6 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import ValidationError
 
-from leadline.cli.single_args import listed
 from leadline.errors import InputError
 from leadline.plan.external_inputs import HIDDEN, MOST_BYTES, FileInput, Secret, one_line
 from leadline.plan.http_parts import (
@@ -29,27 +28,6 @@ from leadline.plan.http_parts import (
 )
 
 T = TypeVar("T")
-
-OptionValues = Mapping[str, Any]
-"""The options by their names in `leadline.cli.http.command`."""
-
-OPTIONS = {
-    "script_args": "script",
-    "rate_per_s": "rate",
-    "basic": "basic",
-    "headers": "header",
-    "tls.verify": "insecure",
-    "tls.versions": "tls",
-    "tls.cert": "cert",
-    "tls.key": "key",
-    "tls.ca": "ca",
-    "tls.ciphers": "ciphers",
-    "tls.alpn": "alpn",
-    "tls.server_name": "server-name",
-    "tls.resume": "resume",
-    "tls.early_data": "early-data",
-}
-"""Options that have another name than the plan's key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,42 +71,16 @@ def parse_origin(url: str) -> Origin:
     return Origin(scheme, host, port, _target(parts))
 
 
-def test_values(options: OptionValues, origin: Origin) -> dict[str, Any]:
-    """The test's keys and values, as `single_args.parse` takes them. Raises InputError for what cannot be read."""
-    entries = _entries(options["urls"], origin) if options["urls"] is not None else None
-    if entries is not None and origin.path not in ("", "/"):
-        raise InputError("--urls beside a URL with a path", hint="every line has its own; write http://HOST[:PORT]")
-    proxy = _proxy(options["proxy"])
-    if options["resolve"]:
-        _check_names(options["resolve"], origin, proxy)
-    same = (
-        "duration", "warmup", "number", "connections", "threads", "rate", "method", "timeout", "connect_timeout",
-        "redirects", "keep_alive", "requests_per_connection", "bind", "resolve", "dns", "unix_socket", "cpus", "body",
-    )  # fmt: skip
-    return {
-        "name": "http",
-        "scheme": origin.scheme,
-        "path": None if entries is not None else origin.path or "/",
-        "urls": entries,
-        "script": _file(options["script"], "--script"),
-        "script_args": options["rest"] or None,
-        "headers": [_header(text) for text in options["header"] or []],
-        "body_file": _body_file(options["body_file"]),
-        "basic": _secret(options["basic"], "--basic"),
-        "bearer": _secret(options["bearer"], "--bearer"),
-        "proxy": proxy,
-        "tcp": _tcp(options["tcp"]),
-        "tls": _tls(options, origin),
-        "percentiles": listed(options["percentiles"]),
-        **{key: options[key] for key in same},
-    }
-
-
 def _target(parts: SplitResult) -> str:
     """Path and query; a fragment never goes to a server."""
     query = f"?{parts.query}" if parts.query else ""
     path = parts.path or ("/" if query else "")
     return _or_input_error(lambda: path_and_query(path + query), "the URL") if path else ""
+
+
+def headers(texts: list[str]) -> list[HttpHeader]:
+    """Each `Name: value`. Raises InputError."""
+    return [_header(text) for text in texts]
 
 
 def _header(text: str) -> HttpHeader:
@@ -142,7 +94,7 @@ def _header(text: str) -> HttpHeader:
     return _or_input_error(lambda: HttpHeader(name=name, value=value), "--header")
 
 
-def _entries(name: str, origin: Origin) -> list[HttpEntry]:
+def entries(name: str, origin: Origin) -> list[HttpEntry]:
     """The requests of a file, in order."""
     text = _or_input_error(FileInput(name, _bytes(name, "--urls")).text, "--urls")
     entries = []
@@ -170,7 +122,7 @@ def _entry(line: str, origin: Origin, where: str, folder: Path) -> HttpEntry:
     return _or_input_error(lambda: HttpEntry(path=path, method=method, weight=weight, body=content), where)
 
 
-def _check_names(names: Iterable[str], origin: Origin, proxy: Secret | None) -> None:
+def check_names(names: Iterable[str], origin: Origin, proxy: Secret | None) -> None:
     """A name that nobody asks for is a mistake; connections go to the proxy where there is one."""
     host, port = origin.host, origin.effective_port
     if proxy is not None:
@@ -183,7 +135,7 @@ def _check_names(names: Iterable[str], origin: Origin, proxy: Secret | None) -> 
             raise InputError(f"--resolve {name}: that is not {whose} name", hint=f"write {host}:{port}:ADDRESS")
 
 
-def _secret(text: str | None, option: str) -> Secret | None:
+def secret(text: str | None, option: str) -> Secret | None:
     """What was given itself, or stands in `@FILE`."""
     if text is None:
         return None
@@ -193,21 +145,24 @@ def _secret(text: str | None, option: str) -> Secret | None:
     return Secret(HIDDEN, _or_input_error(lambda: one_line(text, "it"), option))
 
 
-def _proxy(text: str | None) -> Secret | None:
-    secret = _secret(text, "--proxy") if text is None or text.startswith("@") else proxy_secret(text)
-    return None if secret is None else _or_input_error(lambda: checked_proxy(secret), "--proxy")
+def proxy(text: str | None) -> Secret | None:
+    """A proxy's URL, or the one that stands in `@FILE`. Raises InputError."""
+    given = secret(text, "--proxy") if text is None or text.startswith("@") else proxy_secret(text)
+    return None if given is None else _or_input_error(lambda: checked_proxy(given), "--proxy")
 
 
-def _body_file(name: str | None) -> FileInput | None:
+def body_file(name: str | None) -> FileInput | None:
+    """A file's content; that of stdin for `-`. Raises InputError."""
     if name != "-":
-        return _file(name, "--body-file")
+        return file(name, "--body-file")
     content = sys.stdin.buffer.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
         raise InputError("--body-file -: stdin holds too much", hint=f"at most {MOST_BYTES // 2**20} MiB")
     return FileInput(name, content)
 
 
-def _file(name: str | None, option: str) -> FileInput | None:
+def file(name: str | None, option: str) -> FileInput | None:
+    """A file's content. Raises InputError."""
     return None if name is None else FileInput(name, _bytes(name, option))
 
 
@@ -217,7 +172,7 @@ def _bytes(name: str, option: str) -> bytes:
     return _or_input_error(lambda: read_external_file(Path(name), may_be_pipe=True), option)
 
 
-def _tcp(texts: list[str] | None) -> dict[str, Any] | None:
+def tcp_options(texts: list[str] | None) -> dict[str, Any] | None:
     """`delay`, `send-buffer=64KiB`, as the plan's keys."""
     if not texts:
         return None
@@ -239,28 +194,8 @@ def _tcp(texts: list[str] | None) -> dict[str, Any] | None:
     return found
 
 
-def _tls(options: OptionValues, origin: Origin) -> dict[str, Any] | None:
-    """What was asked for of TLS; None where nothing was, so that an http URL has none to complain about."""
-    asked = {
-        "verify": False if options["insecure"] else None,
-        "ca": _file(options["ca"], "--ca"),
-        "cert": _file(options["cert"], "--cert"),
-        "key": _file(options["key"], "--key"),
-        "versions": options["tls"],
-        "ciphers": _names(options["ciphers"]),
-        "alpn": _names(options["alpn"]),
-        "server_name": options["server_name"],
-        "resume": options["resume"],
-        "early_data": options["early_data"] or None,
-    }
-    found = {key: value for key, value in asked.items() if value is not None}
-    if found and origin.scheme == "http":
-        option = OPTIONS[f"tls.{next(iter(found))}"]
-        raise InputError(f"--{option} with an http:// URL", hint="TLS is for https:// URLs")
-    return found or None
-
-
-def _names(text: str | None) -> list[str] | None:
+def names(text: str | None) -> list[str] | None:
+    """Names with commas between them."""
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 

@@ -1,0 +1,104 @@
+"""The command of a kind of test: its parameters from the kind's rows of options, and the usual measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from inspect import Parameter, Signature
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
+
+import typer
+
+from leadline.cli.help_format import PanelHelpCommand
+from leadline.cli.thread_count import threads
+from leadline.plan.options import Command, Option
+from leadline.registry import KINDS
+
+if TYPE_CHECKING:
+    from leadline.plan import BaseTest
+
+
+class CommandedKind(Protocol):
+    """What this module needs of a kind of test."""
+
+    @property
+    def name(self) -> str:
+        """The command's name."""
+
+    @property
+    def model(self) -> type[BaseTest]:
+        """The test's parameters."""
+
+    @property
+    def command(self) -> Command | None:
+        """Its options; None where it has no command."""
+
+    def run_command(self, values: Mapping[str, Any]) -> int:
+        """Measure what the options ask for, by their names, print it, and return the exit code."""
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Give `leadline` the commands of all kinds."""
+    kinds: list[CommandedKind] = [KINDS.get(name) for name in KINDS.names]
+    commands = [(kind, kind.command) for kind in kinds if kind.command is not None]
+    for kind, command in sorted(commands, key=lambda one: one[1].position):
+        app.command(kind.name, cls=_parser(command), epilog=command.examples)(_function(kind, command))
+
+
+def _parser(command: Command) -> type[PanelHelpCommand]:
+    bare = {option.flags[-1]: option.bare for option in command.options if option.bare is not None}
+    return type("KindCommand", (PanelHelpCommand,), {"bare_values": bare}) if bare else PanelHelpCommand
+
+
+def _function(kind: CommandedKind, command: Command) -> Callable[..., int]:
+    """A function with a parameter for each option, as typer wants one."""
+
+    def run(**values: Any) -> int:
+        return kind.run_command(values)
+
+    parameters = [_parameter(option) for option in command.options]
+    run.__doc__ = command.summary
+    run.__dict__["__signature__"] = Signature(parameters, return_annotation=int)
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def _parameter(option: Option) -> Parameter:
+    of = option.type
+    base = list[str] if of is list else Literal[of] if isinstance(of, tuple) else of
+    shown: dict[str, Any] = {"help": option.help, "metavar": option.metavar, "rich_help_panel": option.panel}
+    if not option.flags:
+        declared = typer.Argument(**shown, show_default=False)
+    else:
+        limits: dict[str, Any] = {"min": option.least, "max": option.most}
+        if option.counts_threads:
+            limits = {"parser": threads()}
+        declared = typer.Option(option.flags[0], *option.flags[1:], **shown, **limits)
+    annotation: Any = base if option.required or option.default is not None else base | None
+    return Parameter(
+        option.name,
+        Parameter.POSITIONAL_OR_KEYWORD,
+        default=Parameter.empty if option.required else option.default,
+        annotation=Annotated[annotation, declared],
+    )
+
+
+def measure_with_session(kind: CommandedKind, values: Mapping[str, Any]) -> int:
+    """One measurement against a server at `host` that opens a session."""
+    from leadline.cli import single_args
+    from leadline.plan.options import test_values
+
+    assert kind.command is not None, "a kind without a command is not commanded"
+    given = test_values(kind.command.options, values)
+    test = single_args.parse(kind.model, {"name": kind.name, **given}, kind.command.flags)
+    output = single_args.OutputOptions(
+        values["host"],
+        values["json"],
+        values["out"],
+        values["target"] or [],
+        interval_ms=single_args.interval(values["interval"]),
+    )
+    family = single_args.family(values["ipv4"], values["ipv6"])
+    load = single_args.build_workload(test, values["host"], values["port"], family, values["bind"], values["key_file"])
+    from leadline.cli import run_single
+
+    return run_single.run(test, load, output)

@@ -1,0 +1,86 @@
+"""What `leadline http` does with its options: one measurement, or a search for the rate that a server holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from leadline.cli import single_args
+from leadline.errors import InputError
+from leadline.kinds.http import args
+from leadline.kinds.http.options import COMMAND, OPTIONS
+from leadline.plan import HttpTest
+from leadline.plan.options import test_values
+
+if TYPE_CHECKING:
+    from leadline.cli.single_args import OutputOptions
+    from leadline.contract.models import HttpWorkload
+
+
+def run(options: Mapping[str, Any]) -> int:
+    """Measure what the options ask for, by their names, print it, and return the exit code."""
+    test, load, output = parse_options(options)
+    if output.find_rate is not None:
+        from leadline.cli import run_search
+
+        return run_search.search_request_rate(test, load, output.find_rate, output)
+    from leadline.cli import run_single
+
+    return run_single.run(test, load, output)
+
+
+def parse_options(options: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, OutputOptions]:
+    """What to measure, as whom and how it is to end, from the options by their names.
+
+    Raises:
+        InputError: the first thing that is wrong.
+    """
+    _check(options)
+    origin = args.parse_origin(options["url"])
+    test = single_args.parse(HttpTest, _test_values(options, origin), COMMAND.flags)
+    family = single_args.family(options["ipv4"], options["ipv6"])
+    if family and test.unix_socket is not None:
+        raise InputError(f"--ip{family} and --unix-socket exclude each other", hint="a Unix socket has no address")
+    output = single_args.OutputOptions(
+        options["url"],
+        options["json"],
+        options["out"],
+        options["target"] or [],
+        hdr=options["hdr"],
+        format=options["output_format"],
+        stop_on_miss=options["stop_on_miss"],
+        calibrate=not options["no_calibrate"],
+        find_rate=options["find_rate"],
+        interval_ms=single_args.interval(options["interval"]),
+    )
+    from leadline.trial.workloads import http_workload
+
+    return test, http_workload(test, origin.host, origin.port, family), output
+
+
+def _check(options: Mapping[str, Any]) -> None:
+    """What the test knows nothing of, and those that end the measurement cannot see."""
+    if options["rest"] and options["script"] is None:
+        raise InputError(f"{options['rest'][0]!r} is an argument for a script, and there is none", hint="see --script")
+    if options["json"] and options["output_format"] != "text":
+        raise InputError(f"--json and --format {options['output_format']} exclude each other", hint="give one of them")
+    if options["find_rate"] is not None and options["interval"] is not None:
+        raise InputError("--find-rate and --interval exclude each other", hint="a search shows its trials")
+    if options["find_rate"] is not None and options["stop_on_miss"]:
+        raise InputError("--find-rate and --stop-on-miss exclude each other", hint="each trial of a search is whole")
+
+
+def _test_values(options: Mapping[str, Any], origin: args.Origin) -> dict[str, Any]:
+    """The test's keys and values. Raises InputError for what cannot be read."""
+    entries = args.entries(options["urls"], origin) if options["urls"] is not None else None
+    if entries is not None and origin.path not in ("", "/"):
+        raise InputError("--urls beside a URL with a path", hint="every line has its own; write http://HOST[:PORT]")
+    proxy = args.proxy(options["proxy"])
+    if options["resolve"]:
+        args.check_names(options["resolve"], origin, proxy)
+    found = test_values(OPTIONS, options)
+    if "tls" in found and origin.scheme == "http":
+        flag = COMMAND.flags[f"tls.{next(iter(found['tls']))}"]
+        raise InputError(f"--{flag} with an http:// URL", hint="TLS is for https:// URLs")
+    path = None if entries is not None else origin.path or "/"
+    return {"name": "http", "scheme": origin.scheme, "path": path, "urls": entries, "proxy": proxy, **found}

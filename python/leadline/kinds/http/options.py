@@ -1,0 +1,323 @@
+"""The options of `leadline http`, in the groups of its `--help`: one row each, with the key of the test that it sets.
+
+What the values mean and which exclude each other is said by the model; `args` has how values are written.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from leadline.kinds.http import args
+from leadline.plan.options import Command, Option, listed
+
+_LOAD, _REQUEST, _CONNECTION, _TLS, _OUTPUT = "Load", "Request", "Connection", "TLS", "Output"
+
+OPTIONS = (
+    Option((), "http:// or https://HOST[:PORT]/PATH", required=True, metavar="URL", parameter="url"),
+    Option(
+        (),
+        "After --: what the script's init() gets.",
+        key="script_args",
+        type=list,
+        metavar="ARGUMENTS",
+        parameter="rest",
+    ),
+    Option(
+        ("-c", "--connections"),
+        "Connections; with --rate as many at most.",
+        key="connections",
+        type=int,
+        default=10,
+        least=1,
+        panel=_LOAD,
+    ),
+    Option(
+        ("-t", "--threads"),
+        "Generating threads, 1 to 256; no time, which is -d.",
+        key="threads",
+        type=int,
+        default=1,
+        metavar="N",
+        counts_threads=True,
+        panel=_LOAD,
+    ),
+    Option(
+        ("-d", "--duration"),
+        "How long, warm-up included: 500ms, 1m; 10 is 10 seconds. 10s unless --rate has stages.",
+        key="duration",
+        metavar="TIME",
+        panel=_LOAD,
+    ),
+    Option(("-n", "--number"), "End after N requests.", key="number", type=int, least=1, panel=_LOAD),
+    Option(
+        ("--rate",),
+        "Requests per second, timed from when they were due, or stages: 0:1000/10s,1000/60s. Else a closed loop.",
+        key="rate",
+        metavar="RATE",
+        panel=_LOAD,
+    ),
+    Option(
+        ("--find-rate",),
+        "Find the highest rate over the connections of -c for which this holds, as in "
+        "'latency_p99_us < 5000 and error_ratio < 0.001'.",
+        metavar="'METRIC < VALUE'",
+        panel=_LOAD,
+    ),
+    Option(
+        ("--warmup",),
+        "Leading time that is kept but not counted.",
+        key="warmup",
+        default="0s",
+        metavar="TIME",
+        panel=_LOAD,
+    ),
+    Option(
+        ("-s", "--script"),
+        "Lua script for wrk.",
+        key="script",
+        metavar="FILE",
+        panel=_LOAD,
+        read=partial(args.file, option="--script"),
+    ),
+    Option(("--cpus",), "Pin the threads to these CPUs: 0,2-3.", key="cpus", metavar="LIST", panel=_LOAD),
+    Option(("-X", "--method"), "Request method.", key="method", default="GET", metavar="METHOD", panel=_REQUEST),
+    Option(
+        ("-H", "--header"),
+        "'Name: value'; repeatable.",
+        key="headers",
+        type=list,
+        metavar="'NAME: VALUE'",
+        panel=_REQUEST,
+        read=args.headers,
+    ),
+    Option(("--body",), "Request body.", key="body", metavar="TEXT", panel=_REQUEST),
+    Option(
+        ("--body-file",),
+        "Request body; - is stdin.",
+        key="body_file",
+        metavar="FILE",
+        panel=_REQUEST,
+        read=args.body_file,
+    ),
+    Option(
+        ("--urls",),
+        "Requests that take turns, one a line: [weight=N] [METHOD] URL [@BODYFILE]; # begins a comment.",
+        metavar="FILE",
+        panel=_REQUEST,
+    ),
+    Option(
+        ("--basic",),
+        "Basic authentication; @FILE holds it.",
+        key="basic",
+        metavar="USER:PASSWORD",
+        panel=_REQUEST,
+        read=partial(args.secret, option="--basic"),
+    ),
+    Option(
+        ("--bearer",),
+        "Bearer authentication; @FILE holds it.",
+        key="bearer",
+        metavar="TOKEN",
+        panel=_REQUEST,
+        read=partial(args.secret, option="--bearer"),
+    ),
+    Option(
+        ("--timeout",),
+        "After this a request counts as an error.",
+        key="timeout",
+        default="5s",
+        metavar="TIME",
+        panel=_REQUEST,
+    ),
+    Option(
+        ("--redirects",),
+        "Redirects to follow within the origin.",
+        key="redirects",
+        type=int,
+        default=0,
+        least=0,
+        most=100,
+        panel=_REQUEST,
+    ),
+    Option(
+        ("--keep-alive/--no-keep-alive",),
+        "More than one request per connection.",
+        key="keep_alive",
+        type=bool,
+        default=True,
+        panel=_CONNECTION,
+    ),
+    Option(
+        ("--requests-per-connection",),
+        "Open a new connection after N requests.",
+        key="requests_per_connection",
+        type=int,
+        least=1,
+        panel=_CONNECTION,
+    ),
+    Option(
+        ("--connect-timeout",),
+        "For TCP, the proxy and TLS, each.",
+        key="connect_timeout",
+        default="5s",
+        metavar="TIME",
+        panel=_CONNECTION,
+    ),
+    Option(("-4", "--ipv4"), "IPv4 only.", type=bool, default=False, panel=_CONNECTION),
+    Option(("-6", "--ipv6"), "IPv6 only.", type=bool, default=False, panel=_CONNECTION),
+    Option(
+        ("--bind",),
+        "Local address; repeated, they take turns.",
+        key="bind",
+        type=list,
+        metavar="ADDR",
+        panel=_CONNECTION,
+    ),
+    Option(
+        ("--resolve",),
+        "Address of a name that is not asked for; repeatable.",
+        key="resolve",
+        type=list,
+        metavar="HOST:PORT:ADDR",
+        panel=_CONNECTION,
+    ),
+    Option(
+        ("--dns",),
+        "Ask for names once, or for each connection.",
+        key="dns",
+        type=("run", "connection"),
+        default="run",
+        panel=_CONNECTION,
+    ),
+    Option(
+        ("--unix-socket",), "Connect to it, whatever the URL.", key="unix_socket", metavar="PATH", panel=_CONNECTION
+    ),
+    Option(("--proxy",), "http://[USER:PASSWORD@]HOST:PORT; @FILE holds it.", metavar="URL", panel=_CONNECTION),
+    Option(
+        ("--tcp",),
+        "Socket option; repeatable: delay, fast-open, congestion=, send-buffer=, receive-buffer=, segment=, "
+        "dscp=, user-timeout=.",
+        key="tcp",
+        type=list,
+        metavar="NAME[=VALUE]",
+        panel=_CONNECTION,
+        read=args.tcp_options,
+    ),
+    Option(
+        ("--insecure",), "Take any certificate.", key="tls.verify", type=bool, default=False, panel=_TLS, value=False
+    ),
+    Option(
+        ("--ca",),
+        "Certificates to trust instead of the host's.",
+        key="tls.ca",
+        metavar="FILE",
+        panel=_TLS,
+        read=partial(args.file, option="--ca"),
+    ),
+    Option(
+        ("--cert",),
+        "Client certificate, PEM.",
+        key="tls.cert",
+        metavar="FILE",
+        panel=_TLS,
+        read=partial(args.file, option="--cert"),
+    ),
+    Option(
+        ("--key",),
+        "Its private key, PEM.",
+        key="tls.key",
+        metavar="FILE",
+        panel=_TLS,
+        read=partial(args.file, option="--key"),
+    ),
+    Option(
+        ("--tls",),
+        "Versions to offer; both unless given.",
+        key="tls.versions",
+        type=("1.2", "1.3", "1.2-1.3"),
+        panel=_TLS,
+    ),
+    Option(
+        ("--ciphers",),
+        "Suites by IANA names, with commas.",
+        key="tls.ciphers",
+        metavar="NAME,...",
+        panel=_TLS,
+        read=args.names,
+    ),
+    Option(
+        ("--alpn",),
+        "Protocols to offer; http/1.1 unless given.",
+        key="tls.alpn",
+        metavar="NAME,...",
+        panel=_TLS,
+        read=args.names,
+    ),
+    Option(("--server-name",), "Ask for this name, not the URL's.", key="tls.server_name", metavar="NAME", panel=_TLS),
+    Option(
+        ("--resume/--no-resume",), "Resume sessions; done unless switched off.", key="tls.resume", type=bool, panel=_TLS
+    ),
+    Option(
+        ("--early-data",),
+        "First request with the handshake (0-RTT).",
+        key="tls.early_data",
+        type=bool,
+        default=False,
+        panel=_TLS,
+        value=True,
+    ),
+    Option(
+        ("--percentiles",),
+        "Percentiles beside the usual ones: 1,25,99.95.",
+        key="percentiles",
+        metavar="LIST",
+        panel=_OUTPUT,
+        read=listed,
+    ),
+    Option(
+        ("--target",),
+        "Exit 3 unless it holds, as in 'latency_p99_us < 2000'; repeatable.",
+        type=list,
+        metavar="'METRIC < VALUE'",
+        panel=_OUTPUT,
+    ),
+    Option(("--stop-on-miss",), "End as soon as a target is missed.", type=bool, default=False, panel=_OUTPUT),
+    Option(
+        ("--format",),
+        "Print the summary as wrk or ab does.",
+        type=("text", "wrk", "ab"),
+        default="text",
+        panel=_OUTPUT,
+        parameter="output_format",
+    ),
+    Option(
+        ("-i", "--interval"), "Print the figures of each interval of this length: 1s.", metavar="TIME", panel=_OUTPUT
+    ),
+    Option(("--json",), "One JSON document; progress stays on stderr.", type=bool, default=False, panel=_OUTPUT),
+    Option(("--out",), "Keep every sample in a new run folder here.", type=Path, metavar="DIR", panel=_OUTPUT),
+    Option(("--hdr",), "Latencies as an HdrHistogram log.", type=Path, metavar="FILE", panel=_OUTPUT),
+    Option(("--no-calibrate",), "Do not measure the generator's own ceiling.", type=bool, default=False, panel=_OUTPUT),
+)
+
+COMMAND = Command(
+    """\
+Measure requests per second and latency of an HTTP server.
+
+Without --rate, each connection sends its next request when the answer to the last one is there (closed loop). With
+--rate, each request is timed from when it was due (open loop).
+""",
+    """\
+Example: leadline http http://192.0.2.7:8080/ -c 50 -d 10s
+
+    leadline http http://192.0.2.7/ --rate 1000 --target 'latency_p99_us < 5000'
+    leadline http http://192.0.2.7/ --rate 0:5000/30s,5000/60s -c 1000
+    leadline http https://192.0.2.7/ --insecure --no-resume --no-keep-alive
+    leadline http http://192.0.2.7/ -X POST -H 'Content-Type: text/json' --body '{}'
+    leadline http http://192.0.2.7/ --urls mix.txt -t 2 -c 200
+    leadline http -s script.lua -t 2 -c 50 -d 5s http://192.0.2.7/ -- argument
+""",
+    position=1,
+    options=OPTIONS,
+    names={"rate_per_s": "rate", "script_args": "script"},
+)

@@ -1,0 +1,96 @@
+"""What `leadline tunnel` does with its options: one fleet, several in turn, or a search for the rate of arrivals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from leadline.cli import single_args
+from leadline.errors import InputError
+from leadline.kinds.tunnel import args
+from leadline.kinds.tunnel.options import COMMAND, OPTIONS
+from leadline.plan import TunnelTest
+from leadline.plan.options import test_values
+
+if TYPE_CHECKING:
+    from leadline.cli.single_args import OutputOptions
+    from leadline.contract.models import TunnelWorkload
+
+_CHOKE = "--until-choke"
+_CHOKE_TIMEOUT = "10s"
+
+
+def run(options: Mapping[str, Any]) -> int:
+    """Measure what the options ask for, by their names, print it, and return the exit code."""
+    loads, output = parse_options(options)
+    if len(loads) > 1:
+        from leadline.kinds.tunnel import sweep
+
+        return sweep.run(loads, output)
+    test, load = loads[0]
+    if output.find_rate is not None:
+        from leadline.cli import run_search
+
+        return run_search.search_arrival_rate(test, load, output.find_rate, output)
+    from leadline.cli import run_single
+
+    return run_single.run(test, load, output)
+
+
+def parse_options(options: Mapping[str, Any]) -> tuple[list[tuple[TunnelTest, TunnelWorkload]], OutputOptions]:
+    """What to measure, as whom and how it is to end, from the options by their names: a fleet for each number.
+
+    Raises:
+        InputError: the first thing that is wrong.
+    """
+    _check(options)
+    choke = options["until_choke"]
+    numbers = args.client_counts(options["number"])
+    if choke is not None and len(numbers) > 1:
+        raise InputError("--until-choke has one number of clients", hint="the most that are connected at once")
+    options = {**options, "attempt_timeout": options["attempt_timeout"] or (_CHOKE_TIMEOUT if choke else None)}
+    tests = [single_args.parse(TunnelTest, _test_values(options, number), COMMAND.flags) for number in numbers]
+    args.check_addresses(tests[0].addresses)
+    access = args.read_access(options)
+    from leadline.trial.tunnel_workload import tunnel_workload
+
+    output = single_args.OutputOptions(
+        str(options["file"]),
+        options["json"],
+        options["out"],
+        options["target"] or [],
+        find_rate=choke,
+        server_pid=options["server_pid"],
+    )
+    loads = [(test, tunnel_workload(test, access, test.number or 1)) for test in tests]
+    if options["key_file"] is not None:
+        _show_key([load for _, load in loads], options["key_file"])
+    return loads, output
+
+
+def _show_key(loads: Sequence[TunnelWorkload], path: Path) -> None:
+    """Have the load inside show the key of this file to its responder."""
+    from leadline.cli.key_file import read_key
+    from leadline.contract.models import TunnelTcp, TunnelUdp
+
+    key = None
+    for load in loads:
+        if not isinstance(load.traffic, TunnelUdp | TunnelTcp):
+            raise InputError(
+                "--key-file is for --traffic udp and tcp", hint="a responder asks for its key in sessions alone"
+            )
+        load.traffic.key = key = key or read_key(path)
+
+
+def _check(options: Mapping[str, Any]) -> None:
+    """Who says when clients arrive."""
+    values = {"--at-once": options["at_once"], "--rate": options["rate"], _CHOKE: options["until_choke"]}
+    both = [option for option, value in values.items() if value]
+    if len(both) > 1:
+        raise InputError(f"{both[0]} and {both[1]} exclude each other", hint="give one of them")
+
+
+def _test_values(options: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """The test's keys and values. Raises InputError for what cannot be read."""
+    return {"name": "tunnel", "number": number, "traffic": args.traffic(options), **test_values(OPTIONS, options)}
