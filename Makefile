@@ -88,8 +88,9 @@ fuzz: ## random bytes for each parser that reads from the network, FUZZ_SECONDS=
 contract: $(VENV)/.installed ## renew the schema and the models after a change in crates/wire
 	$(STATIC) PYTHON=$(PYTHON) contract/generate.sh
 
-reference: $(VENV)/.installed ## renew docs/reference/commands.md after a change of options
+reference: $(VENV)/.installed ## renew docs/reference after a change of options or of findings.json
 	$(VENV)/bin/typer leadline.cli.app utils docs --name leadline --output docs/reference/commands.md >/dev/null
+	$(PYTHON) scripts/findings_reference.py docs/reference
 
 # man(1) looks beside each folder of PATH: with .venv/bin in it, `man leadline-tcp` finds these.
 man: $(VENV)/.installed ## man pages of the command and its subcommands, in .venv/share/man

@@ -26,7 +26,7 @@ MOST_POINTS = 1200
 
 # A page of many tests has fewer points to a line, so that its size stays bounded: about this many numbers, and at least
 # so many to a line.
-_MOST_NUMBERS = 1_000_000
+_MOST_NUMBERS = 1_500_000
 _LEAST_POINTS = 50
 _LINES_PER_TEST = 10
 _DIGITS_OVER_TIME = 3

@@ -152,7 +152,7 @@ def test_page_of_a_hundred_cases_is_under_three_megabytes() -> None:
 def test_lines_have_fewer_points_where_a_page_has_many_tests() -> None:
     assert charts.points_per_line(1) == charts.MOST_POINTS
     assert charts.points_per_line(0) == charts.MOST_POINTS
-    assert charts.points_per_line(1000) == 100
+    assert charts.points_per_line(1000) == 150
     assert charts.points_per_line(10**6) == 50
     drawn = charts.test_charts(gateway_run().trials[0].tests[0], 60)
     assert {plot["notes"][-1] for plot in drawn["plots"]} == {"each point is the mean of 2 samples"}
