@@ -6,6 +6,7 @@
 
 mod behaviour;
 mod body;
+pub mod client;
 mod connection;
 mod error;
 mod fields;

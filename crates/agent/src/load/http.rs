@@ -1,17 +1,14 @@
 //! HTTP load: what is asked for becomes a `plan`, and a thread for each group of connections. `worker` drives one thread's
-//! connections over an `io_backend` (io_uring or epoll): `connect` brings them up, `sending` sends requests, `exchange` takes their
-//! answers, `scripted` lets a script do so. `start_signal` lets the threads go, `shutdown` counts what is left and parts from
-//! the server, `report` makes their figures one outcome.
+//! connections, which are a machine of `leadline_http::client`, over an `io_backend` (io_uring or epoll); `effects` is how the
+//! machine acts; `scripted` lets a script make its requests. `start_signal` lets the threads go, `shutdown` parts from the
+//! server, `report` makes their figures one outcome.
 
-mod connect;
-mod exchange;
+mod effects;
 mod io_backend;
 mod plan;
-mod redirect;
 pub mod report;
 mod resolver;
 mod scripted;
-mod sending;
 mod shutdown;
 mod start_signal;
 #[cfg(test)]
@@ -24,6 +21,7 @@ use std::sync::{mpsc, Arc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use leadline_http::client::{Metric, Source};
 use leadline_http::{ClosedLoop, OpenLoop, Schedule, ThreadShare};
 use leadline_stats::Histogram;
 use leadline_sys::clock::monotonic_ns;
@@ -32,20 +30,19 @@ use leadline_sys::process::file_limit;
 use leadline_sys::usage::pin_to;
 use leadline_wire::{Blame, ErrorReport, HttpSpec, Outcome, Side};
 
-use self::exchange::Source;
 use self::io_backend::{Engine, IoBackend, IoBackends};
 use self::plan::{Destination, Plan};
 use self::report::{Failures, Snapshot, WorkerReport};
 use self::scripted::LoadScripts;
 use self::start_signal::{Begin, Opened, StartSignal};
-use self::worker::{Metric, Parts, Worker, METRICS};
+use self::worker::{Parts, Worker};
 use super::session_runner::span;
 use super::threads::{Collector, FlowCounters, Latest, Recorder, Rolled};
 use super::{Ready, Task};
 use crate::events::{input_error, system_error};
 use crate::flows::counters;
 
-/// StartSignal the threads and have them open their connections.
+/// Start the threads and have them open their connections.
 pub fn prepare(spec: HttpSpec, task: &Task) -> Result<Box<dyn Ready>, ErrorReport> {
     prepare_with(spec, Engine::forced(), task)
 }
@@ -65,7 +62,7 @@ fn prepare_with(spec: HttpSpec, forced: Option<Engine>, task: &Task) -> Result<B
             format!("{} connections need more descriptors than `ulimit -n` ({limit}) allows", spec.connections);
         return Err(input_error("too_many_open_files", message));
     }
-    match IoBackends::new(&plan.payload, &sizes, forced).map_err(failed)? {
+    match IoBackends::new(&plan.settings.payload, &sizes, forced).map_err(failed)? {
         IoBackends::IoUring(backends) => HttpLoad::open(spec, plan, scripts, backends, (Engine::IoUring, None)),
         IoBackends::Epoll(backends, reason) => {
             HttpLoad::open(spec, plan, scripts, backends, (Engine::Epoll, Some(reason)))
@@ -116,7 +113,7 @@ impl HttpLoad {
         for (number, backend) in backends.into_iter().enumerate() {
             let script = thread_scripts.as_mut().and_then(Iterator::next);
             let source = script.map_or_else(
-                || Source::Fixed(load.plan.requests.picker(number as u64, count as u64)),
+                || Source::Fixed(load.plan.settings.requests.picker(number as u64, count as u64)),
                 |script| Source::Script(Box::new(script)),
             );
             load.batch = source.batch();
@@ -124,7 +121,7 @@ impl HttpLoad {
                 plan: Arc::clone(&load.plan),
                 backend,
                 source,
-                recorder: Recorder::new(METRICS.len(), 0, out.clone()),
+                recorder: Recorder::new(Metric::NAMES.len(), 0, out.clone()),
                 counters: Arc::clone(&load.counters[number]),
                 snapshots: Arc::clone(&load.snapshots[number]),
                 number,
@@ -232,7 +229,7 @@ struct RunState {
 impl RunState {
     fn new(load: &HttpLoad, at_ns: u64) -> Self {
         let interval_ns = u64::from(load.spec.interval_ms.max(1)) * 1_000_000;
-        let mut collector = Collector::new(METRICS);
+        let mut collector = Collector::new(Metric::NAMES);
         if let Destination::Resolved(_, Some(lookup)) = &load.plan.route.destination {
             collector.record(Metric::Dns as usize, lookup.took_ns);
         }

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base64::prelude::{Engine as _, BASE64_STANDARD};
+use leadline_http::client::{RequestSource, Settings};
 use leadline_http::tls::{ClientTls, TlsOptions, TlsVersion};
-use leadline_http::{RequestSet, RequestTemplate, Url};
+use leadline_http::{RequestSet, Url};
 use leadline_pace::{Stage, Stages};
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::connect::{self, Remote, TcpOptions};
@@ -19,40 +20,12 @@ use crate::load::session::{parse_bind, resolve_all, resolve_host};
 
 /// See the file's head.
 pub struct Plan {
-    /// The requests.
-    pub requests: RequestSet,
-    /// All their bytes.
-    pub payload: Arc<[u8]>,
-    /// What each was made from, for those that follow from it.
-    pub sources: Vec<RequestSource>,
+    /// Requests, limits and TLS, as the connections know them.
+    pub settings: Arc<Settings>,
     /// How connections reach the server.
     pub route: Route,
-    /// TLS, where it is spoken.
-    pub tls: Option<ClientTls>,
-    /// How long each step of opening a connection may take, ns.
-    pub connect_timeout_ns: u64,
-    /// How long a request may take, ns.
-    pub response_timeout_ns: u64,
-    /// Requests after which a connection is closed.
-    pub requests_per_connection: u64,
-    /// Redirects that are followed.
-    pub redirects: u32,
     /// When requests are due; as fast as answers come where absent.
     pub stages: Option<Stages>,
-}
-
-/// A request as it was asked for, or as a redirect asks for it.
-pub struct RequestSource {
-    /// Where it goes.
-    pub url: Url,
-    /// Its method.
-    pub method: String,
-    /// Its header fields, those that the whole load adds included.
-    pub headers: Vec<(String, String)>,
-    /// Its body.
-    pub body: Option<Arc<[u8]>>,
-    /// Whether its target is absolute, as a proxy wants it.
-    pub is_proxied: bool,
 }
 
 /// How connections reach the server.
@@ -63,8 +36,6 @@ pub struct Route {
     pub binds: Vec<IpAddr>,
     /// Their options.
     pub options: TcpOptions,
-    /// What a proxy is asked before all else.
-    pub proxy_request: Option<Vec<u8>>,
 }
 
 /// Where connections go.
@@ -139,38 +110,40 @@ impl Plan {
                 format!("{other} is on another server than {origin}; one load has one"),
             ));
         }
+        let templates = sources
+            .iter()
+            .zip(&spec.requests)
+            .map(|(source, request)| source.template().map(|template| (template, request.weight)));
         let templates =
-            sources.iter().zip(&spec.requests).map(|(source, request)| Ok((source.template()?, request.weight)));
-        let requests = RequestSet::new(templates.collect::<Result<Vec<_>, ErrorReport>>()?)
-            .map_err(|error| input_error("bad_request", error.to_string()))?;
-        Ok(Self {
+            templates.collect::<Result<Vec<_>, _>>().map_err(|error| input_error("bad_request", error.to_string()))?;
+        let requests = RequestSet::new(templates).map_err(|error| input_error("bad_request", error.to_string()))?;
+        let route = route(spec, origin, proxy.as_ref())?;
+        let settings = Settings {
             payload: requests.payload().into(),
             requests,
-            route: route(spec, origin, proxy.as_ref())?,
+            server: route.to_string(),
+            proxy_request: proxy.as_ref().filter(|_| origin.is_https).map(|proxy| proxy.connect_request(origin)),
             tls: origin.is_https.then(|| tls(spec.tls.as_ref(), origin, spec.connections)).transpose()?,
-            sources,
             connect_timeout_ns: u64::from(timeouts.connect_ms) * 1_000_000,
             response_timeout_ns: u64::from(timeouts.response_ms) * 1_000_000,
-            requests_per_connection: spec.requests_per_connection.unwrap_or(u64::MAX),
+            requests_per_connection: spec.requests_per_connection,
             redirects: spec.redirects,
-            stages: stages(spec)?,
-        })
-    }
-}
-
-impl RequestSource {
-    /// Its bytes.
-    pub fn template(&self) -> Result<RequestTemplate, ErrorReport> {
-        let headers = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let absolute;
-        let url = if self.is_proxied {
-            absolute = Url { target: self.url.absolute(), ..self.url.clone() };
-            &absolute
-        } else {
-            &self.url
+            is_open_loop: !spec.rate.is_empty(),
+            sources,
         };
-        let template = RequestTemplate::new(&self.method, url, headers, self.body.as_deref());
-        template.map_err(|error| input_error("bad_request", error.to_string()))
+        Ok(Self { settings: Arc::new(settings), route, stages: stages(spec)? })
+    }
+
+    /// Sends this request again and again, instead of those that were asked for, and connects to `address` where that is
+    /// given.
+    pub fn replace_requests(&mut self, requests: RequestSet, address: Option<SocketAddr>) {
+        if let (Some(address), Destination::Resolved(Remote::Inet(known), _)) = (address, &mut self.route.destination) {
+            *known = address;
+        }
+        let server = self.route.to_string();
+        let settings = Arc::make_mut(&mut self.settings);
+        (settings.payload, settings.server) = (requests.payload().into(), server);
+        settings.requests = requests;
     }
 }
 
@@ -229,12 +202,7 @@ fn route(spec: &HttpSpec, origin: &Url, proxy: Option<&Proxy>) -> Result<Route, 
         Some(path) => Destination::Resolved(Remote::Unix(PathBuf::from(path)), None),
         None => destination(spec, towards)?,
     };
-    Ok(Route {
-        destination,
-        binds,
-        options: options(spec)?,
-        proxy_request: proxy.filter(|_| origin.is_https).map(|proxy| proxy.connect_request(origin)),
-    })
+    Ok(Route { destination, binds, options: options(spec)? })
 }
 
 fn options(spec: &HttpSpec) -> Result<TcpOptions, ErrorReport> {

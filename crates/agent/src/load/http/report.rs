@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use leadline_http::client::{Tally, STATUS_CLASSES};
 use leadline_stats::Histogram;
 use leadline_sys::net;
 use leadline_wire::{Direction, FlowReport, LoadReport, Outcome, Side, Standing, ThreadReport};
@@ -88,44 +89,6 @@ pub struct Snapshot {
     pub thread: ThreadReport,
 }
 
-/// A worker's own counts.
-#[derive(Clone, Default)]
-pub struct Tally {
-    /// Requests whose last byte was out and whose answer was not in when the time was over.
-    pub unanswered: u64,
-    /// Those of them that had been out for longer than a second.
-    pub unanswered_long: u64,
-    /// Requests that were due and not out whole when the time was over.
-    pub unsent: u64,
-    /// Those of them that waited for the server: no connection was free, or the socket did not take them.
-    pub unsent_while_busy: u64,
-    /// Those of them that were too many to take the age of each.
-    pub unsent_without_age: u64,
-    /// Requests that were sent, and fell due while no connection was free.
-    pub due_while_busy: u64,
-    /// Connections that could not be had again by the end.
-    pub connections_down: u64,
-    /// Bytes of bodies.
-    pub body_bytes: u64,
-    /// Connections that came up.
-    pub connections_opened: u64,
-    /// TLS handshakes that authenticated, and that resumed a session.
-    pub tls_full: u64,
-    pub tls_resumed: u64,
-    /// Redirects that were followed.
-    pub redirects: u64,
-    /// Requests that the socket did not take at once.
-    pub pushback: u64,
-    /// Responses by their status code's first digit.
-    pub status: [u64; 10],
-    /// When the first request was sent, ns.
-    pub first_sent_ns: Option<u64>,
-    /// When the last request ended, answered or not, ns.
-    pub last_ns: Option<u64>,
-    /// When no more was tried, ns.
-    pub end_ns: Option<u64>,
-}
-
 /// The open connections' TCP figures.
 #[derive(Default)]
 pub struct TcpSummary {
@@ -133,19 +96,6 @@ pub struct TcpSummary {
     rtt_mean_us: Option<f64>,
     congestion: Option<String>,
 }
-
-const STATUS_NAMES: [&str; 10] = [
-    "status_0xx",
-    "status_1xx",
-    "status_2xx",
-    "status_3xx",
-    "status_4xx",
-    "status_5xx",
-    "status_6xx",
-    "status_7xx",
-    "status_8xx",
-    "status_9xx",
-];
 
 impl TcpSummary {
     /// Asks the kernel for each connection.
@@ -266,7 +216,7 @@ fn worker_counts(tally: &Tally, due: u64, counters: &FlowCounters) -> Vec<(&'sta
     if tally.redirects > 0 {
         counts.push(("redirects", tally.redirects));
     }
-    counts.extend(STATUS_NAMES.into_iter().zip(tally.status).filter(|(_, count)| *count > 0));
+    counts.extend(STATUS_CLASSES.into_iter().zip(tally.status).filter(|(_, count)| *count > 0));
     counts
 }
 

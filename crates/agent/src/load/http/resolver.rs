@@ -99,13 +99,9 @@ impl Resolver {
         }
     }
 
-    /// When to look for answers again, ns.
-    pub fn next_poll_ns(&self, now_ns: u64) -> u64 {
-        if self.awaited > 0 {
-            now_ns + POLL_NS
-        } else {
-            u64::MAX
-        }
+    /// When to look for answers again, ns; `None` where none is awaited.
+    pub fn next_poll_ns(&self, now_ns: u64) -> Option<u64> {
+        (self.awaited > 0).then_some(now_ns + POLL_NS)
     }
 
     fn forward(&mut self, query: Query) {
@@ -146,7 +142,7 @@ mod tests {
     /// Every answer until none is awaited.
     fn answers(resolver: &mut Resolver) -> Vec<Resolved> {
         let mut resolved = Vec::new();
-        while resolver.next_poll_ns(0) != u64::MAX {
+        while resolver.next_poll_ns(0).is_some() {
             match resolver.answer() {
                 Some(answer) => resolved.push(answer),
                 None => std::thread::yield_now(),

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use leadline_http::client::{Capture, Script};
 use leadline_http::{RequestSet, RequestTemplate};
 use leadline_script::{Main, Network, Origin, Program, Summary, ThreadScript};
 use leadline_stats::Histogram;
@@ -12,7 +13,6 @@ use leadline_sys::clock::monotonic_ns;
 use leadline_sys::connect::Remote;
 use leadline_wire::{ErrorReport, Event, HttpScript, HttpSpec, Outcome};
 
-use super::exchange::Capture;
 use super::plan::{Destination, Plan};
 use crate::events::input_error;
 use crate::load::Task;
@@ -20,29 +20,24 @@ use crate::load::Task;
 /// One thread's script.
 pub struct Scripted(ThreadScript);
 
-impl Scripted {
-    /// Requests that it makes at a time.
-    pub fn batch(&self) -> u32 {
+impl Script for Scripted {
+    fn batch(&self) -> u32 {
         self.0.batch()
     }
 
-    /// Whether it looks at answers.
-    pub fn wants_answers(&self) -> bool {
+    fn wants_responses(&self) -> bool {
         self.0.has_response()
     }
 
-    /// Where it wants its thread's connections to go.
-    pub fn address(&self) -> Option<SocketAddr> {
+    fn address(&self) -> Option<SocketAddr> {
         self.0.address()
     }
 
-    /// Whether it wants its thread to end.
-    pub fn stopped(&self) -> bool {
+    fn has_stopped(&self) -> bool {
         self.0.stopped()
     }
 
-    /// Fills an empty `out` with the next request, or batch.
-    pub fn request(&mut self, out: &mut Vec<u8>) -> Result<(), String> {
+    fn request(&mut self, out: &mut Vec<u8>) -> Result<(), String> {
         match self.0.constant() {
             Some(bytes) => {
                 out.extend_from_slice(bytes);
@@ -52,8 +47,7 @@ impl Scripted {
         }
     }
 
-    /// How long to wait before it, ms.
-    pub fn delay_ms(&mut self) -> Result<u64, String> {
+    fn delay_ms(&mut self) -> Result<u64, String> {
         if self.0.has_delay() {
             self.0.delay_ms().map_err(|error| error.to_string())
         } else {
@@ -61,15 +55,14 @@ impl Scripted {
         }
     }
 
-    /// Shows it an answer.
-    pub fn response(&mut self, status: u16, answer: &Capture) -> Result<(), String> {
+    fn on_response(&mut self, status: u16, response: &Capture) -> Result<(), String> {
         if !self.0.has_response() {
             return Ok(());
         }
-        if answer.is_cut {
+        if response.is_cut() {
             return Err("an answer was longer than the 64 MiB that a script is shown".to_owned());
         }
-        self.0.response(status, answer.fields(), &answer.body).map_err(|error| error.to_string())
+        self.0.response(status, response.fields(), response.body()).map_err(|error| error.to_string())
     }
 }
 
@@ -107,14 +100,9 @@ impl LoadScripts {
         });
         let threads = match constant {
             Some(bytes) => {
-                if let (Some(address), Destination::Resolved(Remote::Inet(known), _)) =
-                    (first_address, &mut plan.route.destination)
-                {
-                    *known = address;
-                }
-                plan.requests = RequestSet::new([(RequestTemplate::from_bytes(bytes), 1)])
+                let requests = RequestSet::new([(RequestTemplate::from_bytes(bytes), 1)])
                     .map_err(|error| input_error("bad_script", error.to_string()))?;
-                plan.payload = plan.requests.payload().into();
+                plan.replace_requests(requests, first_address);
                 None
             }
             None => Some(scripts.into_iter().map(Scripted).collect()),
@@ -134,7 +122,7 @@ impl LoadScripts {
 }
 
 fn origin(spec: &HttpSpec, plan: &Plan) -> Result<Origin, ErrorReport> {
-    let Some((request, source)) = spec.requests.first().zip(plan.sources.first()) else {
+    let Some((request, source)) = spec.requests.first().zip(plan.settings.sources.first()) else {
         return Err(input_error("bad_http", "a script needs a URL"));
     };
     let url = &source.url;

@@ -1,4 +1,5 @@
-//! Routes to a server and what is sent over them: Unix sockets, names, local addresses, proxies, TLS; connections that are opened//! as needed, and anew; redirects; scripts. Over both engines, against servers of a few lines that count.
+//! Routes to a server and what is sent over them: Unix sockets, names, local addresses, proxies, TLS; connections that
+//! are opened as needed, and again; redirects; scripts. Over both engines, against servers of a few lines that count.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

@@ -7,18 +7,18 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
+use leadline_http::client::{Metric, Script, Source};
 use leadline_http::{ClosedLoop, Schedule, ThreadShare};
 use leadline_stats::Histogram;
 use leadline_wire::HttpScript;
 use socket2::Socket;
 
-use super::super::exchange::Source;
 use super::super::io_backend::{Completion, Detached, IoBackend};
 use super::super::plan::Plan;
 use super::super::report::WorkerReport;
 use super::super::scripted::LoadScripts;
 use super::super::start_signal::{Begin, StartSignal};
-use super::super::worker::{Metric, Parts, Worker, METRICS};
+use super::super::worker::{Parts, Worker};
 use super::*;
 use crate::flows::Span;
 use crate::load::threads::{Collector, FlowCounters, Recorder};
@@ -187,7 +187,7 @@ fn play(backend: StubBackend, spec: HttpSpec, script: Option<&str>) -> Played {
     let spec = HttpSpec { connections: 1, threads: 1, ..spec };
     let spec = HttpSpec { requests: vec![HttpRequest { url, ..spec.requests[0].clone() }], ..spec };
     let mut plan = Plan::new(&spec).unwrap();
-    let (mut source, mut batch) = (Source::Fixed(plan.requests.picker(0, 1)), 1);
+    let (mut source, mut batch) = (Source::Fixed(plan.settings.requests.picker(0, 1)), 1);
     let mut scripts = None;
     if let Some(text) = script {
         let script = HttpScript { name: "test.lua".to_owned(), source: text.to_owned(), args: Vec::new() };
@@ -204,7 +204,7 @@ fn play(backend: StubBackend, spec: HttpSpec, script: Option<&str>) -> Played {
         plan: Arc::new(plan),
         backend,
         source,
-        recorder: Recorder::new(METRICS.len(), 0, out),
+        recorder: Recorder::new(Metric::NAMES.len(), 0, out),
         counters: Arc::clone(&counters),
         snapshots: Arc::default(),
         number: 0,
@@ -218,7 +218,7 @@ fn play(backend: StubBackend, spec: HttpSpec, script: Option<&str>) -> Played {
     start_signal.give(Begin { span, warm_until_ns: 0, signal, schedule });
     let report = worker.run_thread(&start_signal, mpsc::channel().0).unwrap().unwrap();
     drop(scripts);
-    let mut collector = Collector::new(METRICS);
+    let mut collector = Collector::new(Metric::NAMES);
     rolled.iter().for_each(|one| collector.take(one));
     Played { report, counters, collector }
 }
@@ -285,7 +285,7 @@ fn queued_requests_are_flushed_before_a_snapshot() {
 
 #[test]
 fn a_redirect_that_comes_before_its_request_left_is_an_answer() {
-    const ELSEWHERE: &[u8] = b"HTTP/1.1 302 Lookup\r\nLocation: /b\r\nContent-Length: 0\r\n\r\n";
+    const ELSEWHERE: &[u8] = b"HTTP/1.1 302 Found\r\nLocation: /b\r\nContent-Length: 0\r\n\r\n";
     let spec = || HttpSpec { redirects: 5, ..stub_spec(Some(1)) };
     // Of the request nothing is known to have left: what is left of it would be read as part of the next.
     let early = StubBackend { promises: false, ..StubBackend::new(vec![vec![(Completion::Received, ELSEWHERE)]]) };

@@ -3,9 +3,8 @@
 
 use std::sync::Arc;
 
-use leadline_http::RequestTemplate;
-
-use super::plan::RequestSource;
+use super::settings::RequestSource;
+use crate::RequestTemplate;
 
 /// Header fields that tell of a body. RFC 9110, 15.4: "If the request method has been changed to GET or HEAD, remove
 /// content-specific header fields, including (but not limited to)" these.
@@ -49,7 +48,7 @@ pub fn next(source: &RequestSource, status: u16, location: &[u8]) -> Option<(Req
 
 #[cfg(test)]
 mod tests {
-    use leadline_http::Url;
+    use crate::Url;
 
     use super::*;
 

@@ -1,0 +1,189 @@
+//! What a worker's connections do to the world: sockets over the thread's backend, counters, histograms. Owns the names of
+//! the system's errors and which local address a connection takes; decides nothing about requests.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use leadline_http::client::{Attempt, Detached, Effects, Failure, Metric, Opening, SocketUse};
+use leadline_http::Timing;
+use leadline_stats::Histogram;
+use leadline_sys::clock::{monotonic_ns, realtime_ns};
+use leadline_sys::connect::{self, Remote};
+use socket2::Socket;
+
+use super::io_backend::IoBackend;
+use super::plan::{Destination, Plan};
+use super::report::Failures;
+use super::resolver::Resolver;
+use crate::load::threads::{FlowCounters, Recorder};
+
+/// One connection of this many receives with the kernel's stamps.
+const STAMPED_EVERY: usize = 64;
+
+/// See the file's head.
+pub struct WorkerEffects<B> {
+    /// How connections reach the server.
+    pub plan: Arc<Plan>,
+    /// Sockets.
+    pub backend: B,
+    /// Looks names up, where each connection does so.
+    pub resolver: Option<Resolver>,
+    /// Histograms.
+    pub recorder: Recorder,
+    /// Counters that the task's thread reads.
+    pub counters: Arc<FlowCounters>,
+    /// Failures by name.
+    pub failures: Failures,
+    /// How late paced requests were sent, from when they were due and a connection was free.
+    pub late: Option<Histogram>,
+    /// Sockets of requests that are outstanding at the end.
+    pub kept: Vec<Socket>,
+    /// Which local address the next connection takes.
+    pub next_bind: usize,
+}
+
+impl<B: IoBackend> WorkerEffects<B> {
+    /// Records how long bytes waited that the kernel stamped: what it had long before we read it is the generator's delay
+    /// and not the server's. They were read at `at_ns`, which is `due_ns` unless nothing is warm-up yet.
+    pub fn compare_with_stamp(&mut self, stamp_ns: u64, at_ns: u64, due_ns: Option<u64>) {
+        let since_reading_ns = monotonic_ns().saturating_sub(at_ns);
+        let waited_ns = realtime_ns().saturating_sub(stamp_ns).saturating_sub(since_reading_ns);
+        self.record(Metric::KernelWait, due_ns, waited_ns);
+    }
+
+    fn connect(&mut self, index: usize, remote: &Remote) -> Result<(), Failure> {
+        let route = &self.plan.route;
+        let from = (!route.binds.is_empty()).then(|| route.binds[self.next_bind % route.binds.len()]);
+        self.next_bind = self.next_bind.wrapping_add(1);
+        connect::begin(remote, from, &route.options)
+            .and_then(|socket| self.backend.connect(index, socket))
+            .map_err(|error| connect_failure(&error, remote))
+    }
+}
+
+impl<B: IoBackend> Effects for WorkerEffects<B> {
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        monotonic_ns()
+    }
+
+    fn open(&mut self, attempt: Attempt) -> Result<Opening, Failure> {
+        let Attempt { index, epoch, give_up_ns, address } = attempt;
+        let remote = match (address, &self.plan.route.destination) {
+            (Some(address), _) => Remote::Inet(address),
+            (None, Destination::Resolved(remote, _)) => remote.clone(),
+            (None, Destination::PerConnection(_)) => {
+                if let Some(resolver) = &mut self.resolver {
+                    resolver.ask(index, epoch, give_up_ns);
+                }
+                return Ok(Opening::Resolving);
+            }
+        };
+        self.connect(index, &remote).map(|()| Opening::Connecting)
+    }
+
+    fn take_up(&mut self, index: usize) -> Result<(), Failure> {
+        let socket = self.backend.socket(index).filter(|_| index % STAMPED_EVERY == 0);
+        let stamped = socket.is_some_and(|socket| connect::stamp_received(socket).is_ok());
+        self.backend.connected(index, stamped).map_err(|error| connect_failure(&error, &self.plan.route))
+    }
+
+    #[inline]
+    fn send(&mut self, index: usize, piece: Range<usize>) -> Result<usize, Failure> {
+        self.backend.send(index, piece).map_err(failure)
+    }
+
+    #[inline]
+    fn send_copy(&mut self, index: usize, bytes: &[u8]) -> Result<usize, Failure> {
+        self.backend.send_copy(index, bytes).map_err(failure)
+    }
+
+    #[inline]
+    fn handed_over_ns(&self) -> Option<u64> {
+        self.backend.handed_over_ns()
+    }
+
+    #[inline]
+    fn received(&self) -> &[u8] {
+        self.backend.received()
+    }
+
+    fn detach(&mut self, index: usize, then: SocketUse) -> Option<Detached> {
+        let detached = self.backend.detach(index)?;
+        if then == SocketUse::Keep {
+            self.kept.push(detached.socket);
+        }
+        Some(Detached { unsent_bytes: detached.unsent_bytes, taken_bytes: detached.taken_bytes })
+    }
+
+    #[inline]
+    fn count_sent(&mut self, bytes: u64, requests: u64) {
+        self.counters.sent(bytes, requests);
+    }
+
+    fn take_back(&mut self, bytes: u64, requests: u64) {
+        self.counters.not_sent(bytes, requests);
+    }
+
+    #[inline]
+    fn count_received(&mut self, bytes: u64, responses: u64) {
+        self.counters.received(bytes, responses);
+    }
+
+    fn count_failure(&mut self, name: &'static str, requests: u64, detail: impl FnOnce() -> String) {
+        self.failures.count(name, requests, detail);
+    }
+
+    fn keep_example(&mut self, name: &'static str, detail: impl FnOnce() -> String) {
+        self.failures.example(name, detail);
+    }
+
+    #[inline]
+    fn record(&mut self, metric: Metric, due_ns: Option<u64>, value_ns: u64) {
+        self.recorder.record(metric as usize, due_ns.unwrap_or(u64::MAX), value_ns);
+    }
+
+    #[inline]
+    fn record_late(&mut self, due_ns: u64, late_ns: u64) {
+        let place = Histogram::place(late_ns);
+        self.recorder.record_at(Metric::Late as usize, due_ns, place);
+        if let Some(all) = &mut self.late {
+            all.record_at(place);
+        }
+    }
+
+    #[inline]
+    fn record_response(&mut self, timing: &Timing) {
+        let service = Histogram::place(timing.done_ns.saturating_sub(timing.sent_ns));
+        let transfer_ns = timing.done_ns - timing.first_ns;
+        // Most responses come in one piece.
+        let first_byte = match transfer_ns {
+            0 => service,
+            _ => Histogram::place(timing.first_ns.saturating_sub(timing.sent_ns)),
+        };
+        let mut record = |metric, place| self.recorder.record_at(metric as usize, timing.due_ns, place);
+        record(Metric::Latency, Histogram::place(timing.done_ns.saturating_sub(timing.due_ns)));
+        record(Metric::Service, service);
+        record(Metric::FirstByte, first_byte);
+        record(Metric::Transfer, Histogram::place(transfer_ns));
+    }
+}
+
+/// An error of the system as a connection counts it.
+#[cold]
+pub fn failure(error: io::Error) -> Failure {
+    Failure { name: failure_name(&error), detail: error.to_string() }
+}
+
+fn connect_failure(error: &io::Error, to: &impl std::fmt::Display) -> Failure {
+    Failure { name: failure_name(error), detail: format!("connecting to {to}: {error}") }
+}
+
+/// The name under which an error of the system is counted.
+fn failure_name(error: &io::Error) -> &'static str {
+    match crate::events::error_code(error) {
+        "connection_reset" | "broken_pipe" | "connection_aborted" => "reset",
+        name => name,
+    }
+}

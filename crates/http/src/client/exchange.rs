@@ -1,0 +1,259 @@
+//! Taking responses, in clear or through TLS. Owns what each is counted as, so that each request ends in one way, and what
+//! follows from it: the next request, a redirect, or the connection's end.
+
+use super::connection::Connection;
+use super::effects::{Effects, SocketUse};
+use super::redirect;
+use super::shared::Shared;
+use super::source::{Script, Source};
+use super::tally::STATUS_CLASSES;
+use crate::{Answer, Batch, Closed, Malformed};
+
+/// Where the bytes of responses are.
+#[derive(Clone, Copy)]
+enum Bytes<'b> {
+    /// As they were received.
+    Received,
+    /// Plaintext that TLS made of them.
+    Plain(&'b [u8]),
+}
+
+impl Bytes<'_> {
+    /// Those from `at` on.
+    #[inline]
+    fn after<'s>(&'s self, at: usize, effects: &'s impl Effects) -> &'s [u8] {
+        match self {
+            Bytes::Received => &effects.received()[at..],
+            Bytes::Plain(bytes) => &bytes[at..],
+        }
+    }
+}
+
+impl Connection {
+    /// Bytes came.
+    #[inline]
+    pub(super) fn receive(&mut self, at_ns: u64, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
+        if self.tls.is_some() {
+            self.unseal(at_ns, shared, effects);
+        } else {
+            self.feed(Bytes::Received, at_ns, shared, effects);
+        }
+    }
+
+    /// Takes the bytes of responses, as long as the connection stands; says whether it still does.
+    #[inline]
+    fn feed(
+        &mut self,
+        bytes: Bytes<'_>,
+        at_ns: u64,
+        shared: &mut Shared<impl Script>,
+        effects: &mut impl Effects,
+    ) -> bool {
+        let epoch = self.epoch;
+        let mut at = 0;
+        loop {
+            let rest = bytes.after(at, effects);
+            let length = rest.len();
+            if length == 0 {
+                return true;
+            }
+            let fed = match &mut self.capture {
+                None => self.exchange.receive(rest, at_ns, &mut ()),
+                Some(capture) => self.exchange.receive(rest, at_ns, &mut **capture),
+            };
+            match fed {
+                Ok((used, answer)) => {
+                    at += used;
+                    effects.count_received(used as u64, 0);
+                    if let Some(answer) = answer {
+                        self.on_response(&answer, used < length, shared, effects);
+                    }
+                    if self.epoch != epoch {
+                        return false;
+                    }
+                }
+                Err(cause) => {
+                    effects.count_received(length as u64, 0);
+                    self.fail(cause.name(), || cause.explanation().to_owned(), shared, effects);
+                    return false;
+                }
+            }
+        }
+    }
+
+    /// Takes a response. Nothing more is begun here while more bytes of the same piece are left.
+    #[inline]
+    fn on_response(
+        &mut self,
+        answer: &Answer,
+        is_more: bool,
+        shared: &mut Shared<impl Script>,
+        effects: &mut impl Effects,
+    ) {
+        if answer.left > 0 {
+            self.count_response(answer, shared, effects);
+            if !answer.goes_on() {
+                self.on_early_close(answer, shared, effects);
+            }
+            return;
+        }
+        if is_more {
+            return self.on_excess_bytes(answer, shared, effects);
+        }
+        if shared.settings.redirects > 0 && self.follow(answer, shared, effects) {
+            return;
+        }
+        self.count_response(answer, shared, effects);
+        self.served += u64::from(self.exchange.batch_requests());
+        let is_used_up = shared.settings.requests_per_connection.is_some_and(|limit| self.served >= limit);
+        if answer.goes_on() && !is_used_up {
+            self.next(answer.timing.done_ns, answer.timing.done_ns, shared, effects);
+        } else {
+            self.reopen(Some(answer.timing.done_ns), shared, effects);
+        }
+    }
+
+    /// More came than was asked for. What of it is the response cannot be known, so that the request has none, and the
+    /// connection cannot be trusted any further.
+    fn on_excess_bytes(&mut self, answer: &Answer, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
+        if !answer.was_sent {
+            effects.count_sent(0, 1);
+        }
+        shared.tally.last_ns = Some(answer.timing.done_ns);
+        let cause = Malformed::UnsolicitedBytes;
+        effects.count_failure(cause.name(), 1, || cause.explanation().to_owned());
+        self.reopen(None, shared, effects);
+    }
+
+    /// The server ends the connection before it has answered the whole batch.
+    fn on_early_close(&mut self, answer: &Answer, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
+        self.record_age(answer.timing.done_ns, effects);
+        let says = "the server ended the connection before it had answered all pipelined requests";
+        effects.count_failure("closed_early", u64::from(answer.left), || says.to_owned());
+        self.reopen(Some(answer.timing.done_ns), shared, effects);
+    }
+
+    /// Takes ciphertext. Plaintext is copied once, which spares a borrow that would last too long.
+    fn unseal(&mut self, at_ns: u64, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
+        let Some(tls) = &mut self.tls else { return };
+        let mut plain = std::mem::take(&mut shared.plain);
+        plain.clear();
+        let was_handshaking = tls.is_handshaking();
+        let taken = tls.receive_with(effects.received(), |bytes| plain.extend_from_slice(bytes));
+        let mut reply = std::mem::take(&mut shared.out);
+        reply.clear();
+        if tls.has_output() {
+            tls.take_output(&mut reply);
+        }
+        let (is_handshaking, is_over) = (tls.is_handshaking(), tls.peer_closed());
+        if !reply.is_empty() {
+            // That it cannot be sent shows when the connection ends.
+            let _ = self.send_records(&reply, effects);
+        }
+        shared.out = reply;
+        if was_handshaking && !is_handshaking {
+            let since_ns = self.exchange.outstanding_since_ns().unwrap_or(at_ns);
+            self.count_handshake(since_ns, at_ns, shared, effects);
+        }
+        let still_stands = self.feed(Bytes::Plain(&plain), at_ns, shared, effects);
+        shared.plain = plain;
+        if !still_stands {
+            return;
+        }
+        match taken {
+            Err(failure) => self.fail(failure.name, || failure.detail, shared, effects),
+            Ok(()) if is_over => self.ended(at_ns, shared, effects),
+            Ok(()) => {}
+        }
+    }
+
+    /// Counts a response, unless the script that looks at it fails: then that is what became of its request.
+    #[inline]
+    fn count_response(&mut self, answer: &Answer, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
+        if !answer.was_sent {
+            effects.count_sent(0, 1);
+        }
+        shared.tally.last_ns = Some(answer.timing.done_ns);
+        if let Source::Script(script) = &mut shared.source {
+            let status = answer.response.status;
+            if let Some(Err(error)) = self.capture.as_deref().map(|capture| script.on_response(status, capture)) {
+                return shared.script_failed(&error, 1, effects);
+            }
+            if script.has_stopped() {
+                shared.stopped_ns = Some(answer.timing.done_ns);
+            }
+        }
+        effects.count_received(0, 1);
+        let status = answer.response.status;
+        shared.tally.body_bytes += answer.response.body_bytes;
+        shared.tally.status[usize::from(status / 100) % 10] += 1;
+        if status >= 400 {
+            self.keep_bad_status(status, shared, effects);
+        }
+        effects.record_response(&answer.timing);
+    }
+
+    /// Keeps the first example of each class.
+    fn keep_bad_status(&self, status: u16, shared: &Shared<impl Script>, effects: &mut impl Effects) {
+        let sources = &shared.settings.sources;
+        let source = self.redirected.as_deref().or_else(|| sources.get(self.request as usize).or(sources.last()));
+        let Some(source) = source else { return };
+        effects.keep_example(STATUS_CLASSES[usize::from(status / 100) % 10], || {
+            format!("{} {}: {status}", source.method, source.url.target)
+        });
+    }
+
+    /// Follows a redirect if that was asked for; says whether it did.
+    #[inline]
+    fn follow(&mut self, answer: &Answer, shared: &mut Shared<impl Script>, effects: &mut impl Effects) -> bool {
+        if self.redirects_left == 0 || answer.response.status / 100 != 3 || !answer.goes_on() {
+            return false;
+        }
+        let Some(location) = self.capture.as_ref().and_then(|capture| capture.field("location")) else {
+            return false;
+        };
+        // RFC 9110, 10.2.2: a relative reference is resolved against the URI of the request that was redirected.
+        let source = self.redirected.as_deref().unwrap_or(&shared.settings.sources[self.request as usize]);
+        let Some((source, next)) = redirect::next(source, answer.response.status, location) else { return false };
+        let batch = Batch { bytes: next.bytes().len(), requests: 1, expects_no_body: next.expects_no_body() };
+        shared.tally.redirects += 1;
+        shared.tally.body_bytes += answer.response.body_bytes;
+        self.redirects_left -= 1;
+        self.redirected = Some(Box::new(source));
+        self.exchange.follow(batch);
+        // It has been counted with the request that it follows from.
+        effects.take_back(0, 1);
+        self.send_whole(next.bytes(), shared, effects);
+        true
+    }
+
+    /// The peer has ended the connection.
+    pub(super) fn ended(&mut self, at_ns: u64, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
+        self.detach(SocketUse::Close, shared, effects);
+        let closed = match &mut self.tls {
+            // Unless the peer has said that nothing follows, what ends with the connection may have been cut.
+            Some(tls) if self.exchange.outstanding_since_ns().is_some() => match tls.end() {
+                Err(failure) => return self.fail(failure.name, || failure.detail, shared, effects),
+                Ok(()) => self.exchange.ended(at_ns),
+            },
+            _ => self.exchange.ended(at_ns),
+        };
+        match closed {
+            Closed::Idle => self.lost_idle(shared, effects),
+            Closed::Answered(answer) => {
+                self.count_response(&answer, shared, effects);
+                if answer.left > 0 {
+                    return self.on_early_close(&answer, shared, effects);
+                }
+                self.reopen(Some(at_ns), shared, effects);
+            }
+            Closed::Early(outstanding) => {
+                shared.tally.last_ns = Some(effects.now_ns());
+                let says = "the server hung up before it had answered";
+                let name = self.broken.unwrap_or("closed_early");
+                effects.count_failure(name, u64::from(outstanding.requests), || says.to_owned());
+                self.reopen(None, shared, effects);
+            }
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The machine in virtual time, against a world that each test plays: servers are functions, every effect is kept, and the
+//! clock stands still until the next thing happens. So counts and times are exact.
+
+mod ending;
+mod fates;
+mod life;
+mod world;
+
+use std::sync::Arc;
+
+use leadline_pace::{Stage, Stages};
+
+use self::world::{Reaction, World};
+use super::{ConnectionPool, Metric, RequestSource, Script, Settings, Source, Tally};
+use crate::{ClosedLoop, OpenLoop, RequestSet, Schedule, ThreadShare, Url};
+
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1_000_000_000;
+/// When loads begin: their connections are open by then.
+const START_NS: u64 = SECOND;
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// A script of fixed functions; each is given how often it was called before.
+struct TestScript {
+    batch: u32,
+    calls: u64,
+    request: fn(u64) -> Result<String, String>,
+    delay_ms: fn(u64) -> Result<u64, String>,
+    response: fn(u16, &[u8]) -> Result<(), String>,
+}
+
+impl TestScript {
+    /// A script that makes `batch` GET requests at a time.
+    fn gets(batch: u32) -> Self {
+        const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        let request = |_| Ok(GET.to_owned());
+        Self { batch, calls: 0, request, delay_ms: |_| Ok(0), response: |_, _| Ok(()) }
+    }
+}
+
+impl Script for TestScript {
+    fn batch(&self) -> u32 {
+        self.batch
+    }
+
+    fn wants_responses(&self) -> bool {
+        true
+    }
+
+    fn address(&self) -> Option<std::net::SocketAddr> {
+        None
+    }
+
+    fn has_stopped(&self) -> bool {
+        false
+    }
+
+    fn request(&mut self, out: &mut Vec<u8>) -> Result<(), String> {
+        for _ in 0..self.batch {
+            out.extend_from_slice((self.request)(self.calls)?.as_bytes());
+            self.calls += 1;
+        }
+        Ok(())
+    }
+
+    fn delay_ms(&mut self) -> Result<u64, String> {
+        (self.delay_ms)(self.calls)
+    }
+
+    fn on_response(&mut self, status: u16, response: &super::Capture) -> Result<(), String> {
+        (self.response)(status, response.body())
+    }
+}
+
+/// One GET request to `http://a/`, with time limits of 1 s for connecting and 10 s for responses.
+fn settings() -> Settings {
+    settings_of(&["http://a/"])
+}
+
+fn settings_of(urls: &[&str]) -> Settings {
+    let source = |url: &&str| RequestSource {
+        url: Url::parse(url).unwrap(),
+        method: "GET".to_owned(),
+        headers: Vec::new(),
+        body: None,
+        is_proxied: false,
+    };
+    let sources: Vec<RequestSource> = urls.iter().map(source).collect();
+    let requests = RequestSet::new(sources.iter().map(|source| (source.template().unwrap(), 1))).unwrap();
+    Settings {
+        payload: requests.payload().into(),
+        requests,
+        sources,
+        server: "a:80".to_owned(),
+        proxy_request: None,
+        tls: None,
+        connect_timeout_ns: SECOND,
+        response_timeout_ns: 10 * SECOND,
+        requests_per_connection: None,
+        redirects: 0,
+        is_open_loop: false,
+    }
+}
+
+/// A load on a pool of connections.
+struct Load {
+    pool: ConnectionPool<TestScript>,
+    world: World,
+    is_open_loop: bool,
+    batch: u64,
+    end_ns: u64,
+}
+
+/// What a load leaves.
+struct Ended {
+    due: u64,
+    tally: Tally,
+    world: World,
+}
+
+impl Load {
+    fn new(settings: Settings, connections: usize, world: World) -> Self {
+        let picker = settings.requests.picker(0, 1);
+        Self::with_source(settings, connections, Source::Fixed(picker), world)
+    }
+
+    fn scripted(settings: Settings, script: TestScript, world: World) -> Self {
+        Self::with_source(settings, 1, Source::Script(Box::new(script)), world)
+    }
+
+    fn with_source(settings: Settings, connections: usize, source: Source<TestScript>, mut world: World) -> Self {
+        let (is_open_loop, batch) = (settings.is_open_loop, u64::from(source.batch()));
+        world.payload = Arc::clone(&settings.payload);
+        let pool = ConnectionPool::new(Arc::new(settings), source, connections);
+        Self { pool, world, is_open_loop, batch, end_ns: 0 }
+    }
+
+    /// Opens the connections, then lets this many requests fall due within `duration_ns`; as many as there is time for where
+    /// `number` is absent.
+    fn run(mut self, number: Option<u64>, duration_ns: u64) -> Ended {
+        assert!(!self.is_open_loop, "an open loop has a rate");
+        let share = ThreadShare { index: 0, threads: 1, batch: self.batch };
+        self.open();
+        self.pool.begin(Schedule::Closed(ClosedLoop::new(START_NS, duration_ns, number, share)));
+        self.finish(START_NS + duration_ns)
+    }
+
+    /// The same at a rate.
+    fn run_at_rate(mut self, per_s: f64, number: Option<u64>, duration_ns: u64) -> Ended {
+        assert!(self.is_open_loop, "a closed loop has no rate");
+        let share = ThreadShare { index: 0, threads: 1, batch: self.batch };
+        let stage = Stage { from_per_s: per_s, to_per_s: per_s, duration_ns };
+        let stages = Stages::new([stage]).unwrap();
+        self.open();
+        self.pool.begin(Schedule::Open(OpenLoop::new(stages, START_NS, duration_ns, number, share)));
+        self.finish(START_NS + duration_ns)
+    }
+
+    /// Tries each connection that is opened at the beginning.
+    fn open(&mut self) {
+        self.pool.open_first(&mut self.world);
+        self.turn_until(START_NS, |_| false);
+    }
+
+    fn finish(mut self, end_ns: u64) -> Ended {
+        self.turn_until(end_ns, ConnectionPool::is_done);
+        let now_ns = self.world.now_ns;
+        if now_ns >= end_ns && self.pool.may_catch_up(end_ns) {
+            self.pool.catch_up(end_ns, &mut self.world);
+            self.world.hand_over();
+            self.pool.note_handed_over(&mut self.world);
+        }
+        self.end_ns = end_ns;
+        let due = self.pool.count_unsent(now_ns, end_ns, &mut self.world);
+        self.pool.count_outstanding(now_ns, &mut self.world);
+        Ended { due, tally: self.pool.into_parts().0, world: self.world }
+    }
+
+    /// A worker's loop, over the world's events.
+    fn turn_until(&mut self, until_ns: u64, is_over: impl Fn(&ConnectionPool<TestScript>) -> bool) {
+        let Self { pool, world, .. } = self;
+        for _ in 0..1_000_000 {
+            if is_over(pool) || world.now_ns >= until_ns {
+                return;
+            }
+            if pool.is_check_due(world.now_ns) {
+                pool.check_deadlines(world.now_ns, world);
+            }
+            let next_ns = pool.run_once(world.now_ns, world);
+            world.hand_over();
+            pool.note_handed_over(world);
+            let at_ns = [next_ns, world.next_event_ns()].into_iter().flatten().fold(until_ns, u64::min);
+            world.now_ns = at_ns.max(world.now_ns);
+            while let Some((index, input)) = world.next_event() {
+                pool.handle(index, world.now_ns, input, world);
+            }
+        }
+        panic!("the load does not come to an end");
+    }
+}
+
+impl Ended {
+    /// Requests: due, sent, answered, unanswered, unsent, failed; each has one fate.
+    fn counts(&self) -> [u64; 6] {
+        let failed = self.world.failures.values().sum();
+        self.counts_with(failed)
+    }
+
+    /// The same, where this many of the failures are those of requests.
+    fn counts_with(&self, failed: u64) -> [u64; 6] {
+        let Self { due, tally, world } = self;
+        let counts = [*due, world.sent, world.responses, tally.unanswered, tally.unsent, failed];
+        assert_eq!(counts[0], counts[2..].iter().sum::<u64>(), "each request has one fate: {counts:?}");
+        counts
+    }
+
+    /// The values of a metric.
+    fn values(&self, metric: Metric) -> Vec<u64> {
+        self.world.recorded.iter().filter(|one| one.0 == metric).map(|one| one.2).collect()
+    }
+
+    fn failures(&self) -> Vec<(&'static str, u64)> {
+        self.world.failures.iter().map(|(name, count)| (*name, *count)).collect()
+    }
+}
+
+/// A server that gives each request this response, after 1 ms.
+fn says(response: &'static str) -> World {
+    World::new(move |_| vec![Reaction::says(MS, response)])
+}

@@ -1,0 +1,219 @@
+//! What requests are counted as: whatever a server does with them, each has one fate.
+
+use super::world::{Asked, Sending, What};
+use super::*;
+
+/// More than anything that is sent here.
+const ALL_BYTES: usize = 1 << 20;
+
+/// A load of nine requests over two connections.
+fn nine(server: impl FnMut(&Asked<'_>) -> Vec<Reaction> + 'static) -> Ended {
+    Load::new(settings(), 2, World::new(server)).run(Some(9), 200 * SECOND)
+}
+
+/// A load of batches of three requests over one connection; the server is asked once for each batch.
+fn threes(number: Option<u64>, world: World) -> Ended {
+    let script = TestScript::gets(3);
+    Load::scripted(settings(), script, World { is_raw: true, ..world }).run(number, SECOND)
+}
+
+#[test]
+fn each_misbehaviour_is_counted_by_its_name() {
+    let cut = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc";
+    let bad = "HTTP/1.1 200 OK\r\nContent-Length: nine\r\n\r\n";
+    for (name, reactions) in [
+        ("closed_early", vec![Reaction::hangs_up(MS)]),
+        ("closed_early", vec![Reaction::says(MS, cut), Reaction::hangs_up(2 * MS)]),
+        ("reset", vec![Reaction(MS, What::Breaks("reset"))]),
+        ("malformed_content_length", vec![Reaction::says(MS, bad)]),
+        ("response_timeout", vec![]),
+    ] {
+        let ended = nine(move |_| reactions.clone());
+        assert_eq!(ended.failures(), [(name, 9)]);
+        assert_eq!(ended.counts(), [9, 9, 0, 0, 0, 9], "{name}");
+        assert!(ended.tally.connections_opened >= 9, "a failed connection is opened again");
+        let aged = if name == "response_timeout" { vec![10 * SECOND; 9] } else { Vec::new() };
+        assert_eq!(ended.values(Metric::LatencyCensored), aged, "{name}");
+        assert_eq!(ended.values(Metric::ServiceCensored), aged, "{name}");
+        assert!(ended.values(Metric::Latency).is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn a_server_that_closes_after_each_response_is_no_failure() {
+    let announced = "HTTP/1.1 503 Busy\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno";
+    for reactions in [
+        vec![Reaction::says(MS, announced)],
+        vec![Reaction::says(MS, "HTTP/1.0 503 Busy\r\n\r\nno"), Reaction::hangs_up(2 * MS)],
+    ] {
+        let ended = nine(move |_| reactions.clone());
+        assert_eq!(ended.counts(), [9, 9, 9, 0, 0, 0]);
+        assert_eq!((ended.tally.status[5], ended.tally.body_bytes), (9, 18));
+        assert_eq!(ended.world.examples, [("status_5xx", "GET /: 503".to_owned())].into());
+    }
+}
+
+#[test]
+fn a_server_that_hangs_up_unannounced_fails_what_was_outstanding() {
+    let rude = |asked: &Asked<'_>| match asked.number {
+        0 => vec![Reaction::says(MS, OK)],
+        _ => vec![Reaction(MS, What::Breaks("reset"))],
+    };
+    // The second request is out when the connection breaks behind the first one's response.
+    let hasty = |asked: &Asked<'_>| match asked.number {
+        0 => vec![Reaction::says(MS, OK), Reaction(MS, What::Breaks("reset"))],
+        _ => Vec::new(),
+    };
+    for world in [World::new(rude), World::new(hasty)] {
+        let ended = Load::new(settings(), 1, world).run(Some(40), SECOND);
+        assert_eq!(ended.counts(), [40, 40, 20, 0, 0, 20]);
+        assert_eq!(ended.failures(), [("reset", 20)]);
+    }
+}
+
+#[test]
+fn a_batch_that_is_answered_in_part_fails_the_rest() {
+    let hangs_up = World::new(|_| vec![Reaction::says(MS, OK), Reaction::hangs_up(2 * MS)]);
+    let ended = threes(Some(3), hangs_up);
+    assert_eq!((ended.counts(), ended.failures()), ([3, 3, 1, 0, 0, 2], vec![("closed_early", 2)]));
+    // So it is where the response says that it is the last.
+    let last = says("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+    let ended = threes(Some(3), last);
+    assert_eq!((ended.counts(), ended.failures()), ([3, 3, 1, 0, 0, 2], vec![("closed_early", 2)]));
+    assert_eq!(ended.values(Metric::LatencyCensored), [MS; 2]);
+}
+
+#[test]
+fn a_response_with_more_behind_it_fails_its_request() {
+    let ended = Load::new(settings(), 1, says("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok and more"));
+    let ended = ended.run(Some(1), SECOND);
+    assert_eq!(ended.counts(), [1, 1, 0, 0, 0, 1]);
+    assert_eq!(ended.failures(), [("malformed_unsolicited_bytes", 1)]);
+    assert!(ended.values(Metric::Latency).is_empty());
+    assert_eq!(ended.tally.status, [0; 10]);
+    // Of a batch, the responses before it stand.
+    let four = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".repeat(4);
+    let world = World::new(move |_| vec![Reaction::says(MS, &four)]);
+    assert_eq!(threes(Some(3), world).counts(), [3, 3, 2, 0, 0, 1]);
+}
+
+#[test]
+fn a_response_that_a_script_fails_at_has_one_fate() {
+    let fails = TestScript { response: |_, _| Err("no".to_owned()), ..TestScript::gets(1) };
+    let ended = Load::scripted(settings(), fails, says(OK)).run(Some(2), SECOND);
+    assert_eq!((ended.counts(), ended.failures()), ([1, 1, 0, 0, 0, 1], vec![("script_error", 1)]));
+    assert!(ended.values(Metric::Latency).is_empty());
+    // The first request is wanted when the connection is up, the second with the first one's response.
+    let delay_ms = |calls| if calls > 0 { Err("no".to_owned()) } else { Ok(0) };
+    let fails = TestScript { delay_ms, ..TestScript::gets(1) };
+    let ended = Load::scripted(settings(), fails, says(OK)).run(Some(2), SECOND);
+    assert_eq!((ended.counts(), ended.failures()), ([2, 1, 1, 0, 0, 1], vec![("script_error", 1)]));
+    let request = |calls| if calls > 0 { Err("no".to_owned()) } else { Ok("GET / HTTP/1.1\r\n\r\n".to_owned()) };
+    let fails = TestScript { request, ..TestScript::gets(1) };
+    let ended = Load::scripted(settings(), fails, says(OK)).run(Some(2), SECOND);
+    assert_eq!((ended.counts(), ended.failures()), ([2, 1, 1, 0, 0, 1], vec![("script_error", 1)]));
+}
+
+#[test]
+fn a_script_lets_its_connection_wait() {
+    let waits = TestScript { delay_ms: |_| Ok(20), ..TestScript::gets(1) };
+    let ended = Load::scripted(settings(), waits, says(OK)).run(Some(3), SECOND);
+    assert_eq!(ended.counts(), [3, 3, 3, 0, 0, 0]);
+    // The wait is no part of a latency: a request is due when its wait is over.
+    assert_eq!(ended.values(Metric::Latency), [MS; 3]);
+    assert_eq!(ended.tally.last_ns, Some(START_NS + 43 * MS));
+}
+
+#[test]
+fn requests_that_the_kernel_has_when_their_connection_breaks_are_sent_and_failed() {
+    for reaction in [Reaction::hangs_up(MS), Reaction(MS, What::Breaks("reset"))] {
+        let world = World::new(move |_| vec![reaction.clone()]);
+        let ended = threes(Some(3), World { sending: Sending::Silent(ALL_BYTES), ..world });
+        assert_eq!(ended.counts(), [3, 3, 0, 0, 0, 3]);
+    }
+}
+
+#[test]
+fn a_failed_send_waits_for_what_the_server_said_before_it_hung_up() {
+    let refuses = |then: Vec<Reaction>| {
+        let reactions: Vec<Reaction> = std::iter::once(Reaction(MS, What::TakesBack(7))).chain(then).collect();
+        Load::new(settings(), 1, World::new(move |_| reactions.clone())).run(Some(1), SECOND)
+    };
+    let silent = refuses(vec![Reaction::hangs_up(2 * MS)]);
+    assert_eq!((silent.counts(), silent.failures()), ([1, 0, 0, 0, 0, 1], vec![("reset", 1)]));
+    let answered = refuses(vec![Reaction::says(2 * MS, OK), Reaction::hangs_up(3 * MS)]);
+    assert_eq!(answered.counts(), [1, 1, 1, 0, 0, 0]);
+}
+
+#[test]
+fn a_request_is_sent_when_it_is_handed_to_the_kernel() {
+    const QUEUE_NS: u64 = 40 * MS;
+    let world = World { queue_ns: QUEUE_NS, ..says(OK) };
+    let ended = Load::new(settings(), 1, world).run(Some(2), SECOND);
+    assert_eq!(ended.counts(), [2, 2, 2, 0, 0, 0]);
+    assert_eq!(ended.values(Metric::Late), [QUEUE_NS; 2]);
+    assert_eq!(ended.values(Metric::Service), [MS; 2]);
+    assert_eq!(ended.values(Metric::Latency), [QUEUE_NS + MS; 2]);
+}
+
+#[test]
+fn a_response_in_pieces_has_a_transfer_time() {
+    let (head, body) = OK.split_at(OK.len() - 1);
+    let world = World::new(move |_| vec![Reaction::says(MS, head), Reaction::says(3 * MS, body)]);
+    let ended = Load::new(settings(), 1, world).run(Some(1), SECOND);
+    let values = [Metric::Service, Metric::FirstByte, Metric::Transfer].map(|metric| ended.values(metric));
+    assert_eq!(values, [vec![3 * MS], vec![MS], vec![2 * MS]]);
+}
+
+#[test]
+fn redirects_are_followed_within_limits() {
+    let server = |asked: &Asked<'_>| {
+        let (status, location) = match asked.line().as_str() {
+            "GET /end" => return vec![Reaction::says(MS, OK)],
+            "GET /a" => (302, "b"),
+            "GET /b" => (301, "/end"),
+            _ => (302, "http://elsewhere.example/"),
+        };
+        let head = format!("HTTP/1.1 {status} X\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n");
+        vec![Reaction::says(MS, head)]
+    };
+    for (url, redirects, followed, class) in
+        [("http://a/a", 0, 0, 3), ("http://a/a", 1, 1, 3), ("http://a/a", 5, 2, 2), ("http://a/x", 5, 0, 3)]
+    {
+        let settings = Settings { redirects, ..settings_of(&[url]) };
+        let ended = Load::new(settings, 2, World::new(server)).run(Some(30), SECOND);
+        assert_eq!(ended.counts(), [30, 30, 30, 0, 0, 0], "{url} {redirects}");
+        assert_eq!((ended.tally.status[class], ended.tally.redirects), (30, 30 * followed));
+        assert_eq!(ended.world.asked.len() as u64, 30 * (1 + followed));
+        // A request's latency lasts until its last response.
+        assert_eq!(ended.values(Metric::Latency), [(1 + followed) * MS; 30]);
+    }
+}
+
+#[test]
+fn a_redirect_that_comes_before_its_request_left_is_a_response() {
+    let server = |asked: &Asked<'_>| match asked.line().as_str() {
+        "GET /b" => vec![Reaction::says(MS, OK)],
+        _ => vec![Reaction::says(MS, "HTTP/1.1 302 Found\r\nLocation: /b\r\nContent-Length: 0\r\n\r\n")],
+    };
+    // Of the first request nothing is known to have left: what is left of it would be read as part of the next. One that
+    // has left is followed, and both are one request.
+    for (sending, redirects) in [(Sending::Silent(0), 0), (Sending::Told(0), 1)] {
+        let settings = Settings { redirects: 5, ..settings() };
+        let ended = Load::new(settings, 1, World { sending, ..World::new(server) }).run(Some(1), SECOND);
+        assert_eq!((ended.counts(), ended.tally.redirects), ([1, 1, 1, 0, 0, 0], redirects));
+    }
+}
+
+#[test]
+fn requests_take_turns_and_the_first_failure_of_each_name_is_kept() {
+    let server = |asked: &Asked<'_>| match asked.line().as_str() {
+        "GET /bad" => vec![Reaction::says(MS, "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n")],
+        _ => vec![Reaction::says(MS, "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n")],
+    };
+    let settings = settings_of(&["http://a/bad", "http://a/busy"]);
+    let ended = Load::new(settings, 1, World::new(server)).run(Some(40), SECOND);
+    assert_eq!((ended.counts(), ended.failures()), ([40, 40, 20, 0, 0, 20], vec![("malformed_content_length", 20)]));
+    assert_eq!(ended.world.examples["status_5xx"], "GET /busy: 503");
+    assert!(!ended.world.examples["malformed_content_length"].is_empty());
+}
