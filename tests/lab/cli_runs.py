@@ -24,6 +24,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from in_process import leadline
 from waiting import WITHIN_S, free_port, until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -150,7 +151,7 @@ class Run:
     @functools.cached_property
     def rows(self) -> list[dict[str, Any]]:
         """What `leadline results --json` prints."""
-        done = call("results", self.folder, "--json")
+        done = leadline("results", self.folder, "--json")
         assert done.returncode == 0, done.stderr
         document = json.loads(done.stdout)
         assert document["schema"] == "leadline.results/1"
@@ -172,7 +173,7 @@ class Run:
 
     def report(self) -> dict[str, Any]:
         """What `leadline report --json` prints."""
-        done = call("report", self.folder, "--json")
+        done = leadline("report", self.folder, "--json")
         assert done.returncode == 0, done.stderr
         document: dict[str, Any] = json.loads(done.stdout)
         return document

@@ -18,6 +18,7 @@ from typing import Any
 import cli_runs as cli
 import pytest
 
+from in_process import leadline
 from waiting import free_port
 
 pytestmark = pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed")
@@ -118,7 +119,7 @@ def test_search_without_json_prints_rows_and_a_headline(server: cli.Server) -> N
 
 def test_unreachable_latency_target_ends_without_a_rate(server: cli.Server) -> None:
     """An answer takes 10 ms at any rate."""
-    done = cli.call(*command(server, "latency_p50_us < 5000", "--json"))
+    done = leadline(*command(server, "latency_p50_us < 5000", "--json"))
     found = json.loads(done.stdout)
     assert found["metrics"]["found_rate_per_s"]["value"] is None
     assert (found["ending"], done.returncode) in (("none-held", 3), ("generator-limited", 4), ("budget", 4))
@@ -140,14 +141,14 @@ def test_unreachable_latency_target_ends_without_a_rate(server: cli.Server) -> N
 def test_wrong_search_option_is_one_line_on_stderr(
     server: cli.Server, conditions: str, options: tuple[str, ...], code: int, says: str
 ) -> None:
-    done = cli.call(*command(server, conditions, *options))
+    done = leadline(*command(server, conditions, *options))
     assert done.returncode == code
     (line,) = done.stderr.splitlines()
     assert says in line
 
 
 def test_search_of_closed_port_fails_with_error_document() -> None:
-    done = cli.call(*command(cli.Server(free_port(), free_port())), "--json")
+    done = leadline(*command(cli.Server(free_port(), free_port())), "--json")
     assert done.returncode == 1
     assert "refused" in done.stderr and json.loads(done.stdout)["schema"] == "leadline.error/1"
 

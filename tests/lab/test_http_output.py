@@ -22,6 +22,7 @@ import pytest
 from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
+from in_process import leadline
 from waiting import free_port, until
 
 NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:{cli.SYSTEM_FOLDERS}")
@@ -204,7 +205,7 @@ def test_an_interrupted_load_leaves_its_log(nginx: str, tmp_path: Path) -> None:
 
 
 def test_a_log_that_cannot_be_written_is_told_before_the_load(nginx: str, tmp_path: Path) -> None:
-    done = cli.call("http", nginx + "/", "-d", "600s", "--hdr", str(tmp_path / "none" / "out.hlog"))
+    done = leadline("http", nginx + "/", "-d", "600s", "--hdr", str(tmp_path / "none" / "out.hlog"))
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "--hdr" in done.stderr and "No such file" in done.stderr
 

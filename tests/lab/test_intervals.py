@@ -10,6 +10,8 @@ from itertools import pairwise
 import cli_runs as cli
 import pytest
 
+from in_process import leadline
+
 KINDS = {
     "tcp": (["--rate", "10mbit"], r"[\d.]+ [kM]bit/s  retransmits \d+, RTT [\d.]+ [µm]s"),
     "udp": (["--rate", "1mbit"], r"[\d.]+ [kM]bit/s  [\d.]+ k?/s  lost \d+ \([\d.]+ %\)"),
@@ -67,6 +69,6 @@ def test_rows_of_the_document_add_up_to_no_more_than_arrived(server: cli.Server,
     ],
 )
 def test_wrong_interval_is_one_line_on_stderr(options: list[str], said: str) -> None:
-    done = cli.call(*options)
+    done = leadline(*options)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert said in done.stderr

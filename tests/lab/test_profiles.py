@@ -10,6 +10,8 @@ from pathlib import Path
 import cli_runs as cli
 import pytest
 
+from in_process import leadline
+
 pytestmark = pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed")
 
 QUICK = ("--cipher", "AES-256-GCM", "--digest", "SHA256", "-l", "1400", "--no-handshakes", "-d", "200ms")
@@ -69,7 +71,7 @@ tests:
     # Drawn again from the journal alone.
     before = picture.read_bytes()
     picture.unlink()
-    assert cli.call("report", run.folder).returncode == 0
+    assert leadline("report", run.folder).returncode == 0
     assert picture.read_bytes() == before
 
 

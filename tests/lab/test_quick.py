@@ -16,6 +16,7 @@ from typing import Any
 import cli_runs as cli
 import pytest
 
+from in_process import leadline
 from waiting import free_port, on_one_cpu, until
 
 pytestmark = pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed")
@@ -67,7 +68,7 @@ def arguments(server: cli.Server, kind: str, host: str = LOOPBACK[4]) -> list[st
 
 def document(*command: str) -> dict[str, Any]:
     with on_one_cpu():
-        done = cli.call(*command, "--json")
+        done = leadline(*command, "--json")
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -194,7 +195,7 @@ def test_out_leaves_a_run_that_results_and_report_take(server: cli.Server, kind:
     assert page.startswith("<!doctype html>") or page.startswith("<!DOCTYPE html>")
     for name in ("run.json", "journal.ndjson", "samples.parquet", "flows.parquet", "results.parquet"):
         assert (folder / name).stat().st_size > 0, name
-    plain = cli.call("results", folder)
+    plain = leadline("results", folder)
     assert plain.returncode == 0 and PRIMARY[kind] in plain.stdout
 
 
@@ -207,7 +208,7 @@ def test_without_json_there_is_a_table_and_the_verdict(server: cli.Server) -> No
 def test_targets_decide_the_code(server: cli.Server) -> None:
     """A busy machine may make a result less than valid; then it is undecided, and the code says that."""
     for target, wanted in (("transactions > 1", "met"), ("transactions < 1", "missed")):
-        done = cli.call(*arguments(server, "rr"), "-d", "1s", "--json", "--target", target)
+        done = leadline(*arguments(server, "rr"), "-d", "1s", "--json", "--target", target)
         found = json.loads(done.stdout)
         outcome = wanted if found["validity"]["verdict"] == "valid" else "undecided"
         assert found["targets"][0]["outcome"] == outcome
@@ -219,7 +220,7 @@ def test_targets_decide_the_code(server: cli.Server) -> None:
 
 def fails(code: int, *command: str) -> str:
     """The one line that a command fails with."""
-    done = cli.call(*command, "--json")
+    done = leadline(*command, "--json")
     assert done.returncode == code, (command, done.returncode, done.stderr)
     (line,) = done.stderr.splitlines()
     told = json.loads(done.stdout)

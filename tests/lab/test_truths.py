@@ -25,6 +25,7 @@ import cli_runs as cli
 import polars as pl
 import pytest
 
+from in_process import leadline
 from leadline.analysis.stability import CHANGE_POINT, INTERVALS_DISAGREE
 from waiting import free_port, on_one_cpu, until
 
@@ -207,7 +208,7 @@ def test_lost_doubled_and_swapped_datagrams_are_each_counted_apart() -> None:
 
 def measure(*arguments: str) -> dict[str, Any]:
     """A quick command's document."""
-    done = cli.call(*arguments, "--json")
+    done = leadline(*arguments, "--json")
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     return document

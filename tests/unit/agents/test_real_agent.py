@@ -16,6 +16,8 @@ from leadline.contract.models import ProcessWorkload, RrWorkload, ServeWorkload,
 from leadline.errors import AgentLost, MissingBinary, TaskFailed
 from leadline.trial.workloads import PLAIN_ANSWER
 
+pytestmark = pytest.mark.agent
+
 SERVE = ServeWorkload(bind=["127.0.0.1"], port=0, http_port=None, answer=PLAIN_ANSWER, longest_ms=60_000, most_flows=4)
 
 

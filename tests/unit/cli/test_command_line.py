@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import in_process
 
 LEADLINE = Path(sys.executable).with_name("leadline")
 PLAN = """\
@@ -31,13 +32,10 @@ def plan(tmp_path: Path) -> Path:
 
 
 def leadline(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The real command, with a temp folder that it must leave empty."""
+    """The command, with a temp folder that it must leave empty."""
     scratch = folder / "scratch"
     scratch.mkdir(exist_ok=True)
-    environment = {"PATH": os.environ["PATH"], "TMPDIR": str(scratch)}
-    ended = subprocess.run(
-        [LEADLINE, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
+    ended = in_process.leadline(*arguments, folder=folder, variables={"TMPDIR": str(scratch)})
     assert list(scratch.iterdir()) == []
     return ended
 

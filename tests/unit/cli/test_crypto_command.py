@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
-LEADLINE = str(Path(sys.executable).with_name("leadline"))
+import pytest
+
+from in_process import leadline
+
+pytestmark = pytest.mark.agent
+
 QUICK = ("-d", "2ms", "--spread", "64KiB")
 
 
-def crypto(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([LEADLINE, "crypto", *arguments], capture_output=True, text=True, timeout=120, check=False)
+def crypto(*arguments: str) -> CompletedProcess[str]:
+    return leadline("crypto", *arguments)
 
 
 def test_the_document_has_every_figure() -> None:

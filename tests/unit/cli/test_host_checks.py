@@ -5,18 +5,16 @@ figures.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from in_process import leadline
 from leadline.cli import host_checks
 from leadline.cli.host_checks import Check, capability_check, clock_check, is_here
 from leadline.contract.models import Capability, ClockQuality
 from leadline.plan import Need
 
-LEADLINE = str(Path(sys.executable).with_name("leadline"))
 PLAN = """\
 name: delayed
 lab: {link: {delay: 5ms, rate: 10mbit, loss: 1%}}
@@ -25,8 +23,10 @@ tests: [{name: load, kind: tcp, duration: 1}]
 """
 
 
+@pytest.mark.agent
 def test_doctor_names_each_check_with_its_use_and_its_remedy() -> None:
-    ended = subprocess.run([LEADLINE, "doctor", "--json"], capture_output=True, text=True, timeout=180, check=True)
+    ended = leadline("doctor", "--json")
+    assert ended.returncode == 0, ended.stderr
     found = {one["what"]: one for one in json.loads(ended.stdout)["findings"]}
     assert {
         *("lab", "user namespaces", "netem", "tbf", "nftables", "openvpn", "ssh", "perf", "open files"),
@@ -37,15 +37,16 @@ def test_doctor_names_each_check_with_its_use_and_its_remedy() -> None:
     assert all(one["mend"] for one in found.values() if one["works"] is False)
 
 
+@pytest.mark.agent
 def test_a_plan_says_of_each_need_whether_it_is_here(tmp_path: Path) -> None:
     (tmp_path / "plan.yaml").write_text(PLAN)
-    argv = [LEADLINE, "plan", "plan.yaml", "--json"]
-    ended = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=180, check=True)
+    ended = leadline("plan", "plan.yaml", "--json", folder=tmp_path)
+    assert ended.returncode == 0, ended.stderr
     needs = {one["name"]: one for one in json.loads(ended.stdout)["needs"]}
     assert {"leadline-agent", "root or user namespaces", "netem", "tbf", "nftables", "no-such-openvpn"} <= set(needs)
     assert needs["leadline-agent"]["here"] is True
     assert (needs["no-such-openvpn"]["here"], needs["no-such-openvpn"]["mend"]) == (False, "install it")
-    doctor = subprocess.run([LEADLINE, "doctor", "--json"], capture_output=True, text=True, timeout=180, check=True)
+    doctor = leadline("doctor", "--json")
     found = {one["what"]: one["works"] for one in json.loads(doctor.stdout)["findings"]}
     assert {name: needs[name]["here"] for name in ("netem", "tbf", "nftables")} == {
         name: found[name] for name in ("netem", "tbf", "nftables")

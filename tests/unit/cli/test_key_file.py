@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from in_process import leadline
 from leadline.cli.key_file import LONGEST_KEY_BYTES, read_key
 from leadline.errors import InputError
 from waiting import WITHIN_S, free_port
@@ -78,17 +79,14 @@ def serving(key: Path, *options: str) -> Iterator[str]:
             process.wait(timeout=WITHIN_S)
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([LEADLINE, *arguments], capture_output=True, text=True, timeout=WITHIN_S, check=False)
-
-
+@pytest.mark.agent
 def test_commands_with_the_key_are_served_and_write_it_nowhere(key: Path, tmp_path: Path) -> None:
     with serving(key) as port:
         out = tmp_path / "runs"
         number = ("-n", "20", "-d", "60s")
         for command in (["rr", *number], ["rr", "--udp", *number], ["udp", "--rate", "1mbit", "-d", "300ms"]):
             given = ["127.0.0.1", "-p", port, "--key-file", str(key), "--json", "--out", str(out)]
-            done = run(command[0], *given, *command[1:])
+            done = leadline(command[0], *given, *command[1:])
             assert done.returncode == 0, done.stderr
             assert json.loads(done.stdout)["command"] == command[0]
             assert SECRET not in done.stdout + done.stderr
@@ -98,20 +96,22 @@ def test_commands_with_the_key_are_served_and_write_it_nowhere(key: Path, tmp_pa
         assert not any(shown in content for content in kept)
 
 
+@pytest.mark.agent
 def test_without_the_key_a_command_prints_why_in_one_line(key: Path, tmp_path: Path) -> None:
     other = written(tmp_path / "other", b"another key")
     with serving(key) as port:
         for given, says in ([], "asks for its key"), (["--key-file", str(other)], "not this responder's"):
-            done = run("tcp", "127.0.0.1", "-p", port, "-d", "100ms", *given)
+            done = leadline("tcp", "127.0.0.1", "-p", port, "-d", "100ms", *given)
             assert done.returncode == 1
             lines = [line for line in done.stderr.splitlines() if says in line]
             assert len(lines) == 1, done.stderr
             assert "Traceback" not in done.stderr
 
 
+@pytest.mark.agent
 def test_a_limit_is_named_by_the_client_that_it_refuses(key: Path) -> None:
     with serving(key, "--max-rate", "10mbit") as port:
-        done = run("udp", "127.0.0.1", "-p", port, "--key-file", str(key), "--rate", "20mbit", "-d", "100ms")
+        done = leadline("udp", "127.0.0.1", "-p", port, "--key-file", str(key), "--rate", "20mbit", "-d", "100ms")
         assert done.returncode == 1
         assert "this server allows a session 10000000 bit/s" in done.stderr
 
@@ -124,16 +124,24 @@ def test_a_limit_is_named_by_the_client_that_it_refuses(key: Path) -> None:
         (["--max-rate", "fast"], "not a rate"),
         (["--max-rate", "0"], "allows nothing"),
         (["--max-idle", "soon"], "--max-idle"),
-        (["--key-file", "/nowhere/key"], "/nowhere/key"),
     ],
 )
 def test_impossible_responder_options_are_refused_in_one_line(arguments: list[str], says: str) -> None:
-    done = run("serve", "-p", str(free_port()), *arguments)
+    done = leadline("serve", "-p", str(free_port()), *arguments)
     assert done.returncode == 2
     assert says in done.stderr
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.agent
+def test_missing_key_file_of_a_responder_is_named_in_one_line() -> None:
+    argv = [LEADLINE, "serve", "-p", str(free_port()), "--key-file", "/nowhere/key"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=WITHIN_S, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "/nowhere/key" in done.stderr
+
+
+@pytest.mark.agent
 def test_an_open_responder_warns_in_one_line_and_starts() -> None:
     port = str(free_port())
     argv = [LEADLINE, "serve", "--bind", "0.0.0.0", "--no-http", "-p", port]

@@ -17,6 +17,7 @@ from urllib.error import HTTPError
 
 import pytest
 
+from in_process import leadline
 from waiting import WITHIN_S, free_port
 
 LEADLINE = str(Path(sys.executable).with_name("leadline"))
@@ -44,6 +45,7 @@ def ports() -> tuple[str, str]:
     return str(free_port()), str(free_port())
 
 
+@pytest.mark.agent
 def test_options_set_the_response_and_queries_override_it(ports: tuple[str, str]) -> None:
     options = ["--status", "503", "--size", "1KiB", "--chunked", "--delay", "2ms", "--shape", "uniform"]
     with serving("--http-port", ports[0], "--threads", "1", "--close-after", "2", *options) as urls:
@@ -62,6 +64,7 @@ def test_options_set_the_response_and_queries_override_it(ports: tuple[str, str]
     assert (stats["requests"], stats["delayed"], stats["threads"]) == (2, 1, 1)
 
 
+@pytest.mark.agent
 def test_a_share_of_errors_is_exact(ports: tuple[str, str]) -> None:
     with serving("--http-port", ports[0], "--errors", "0.3") as urls:
         codes = []
@@ -75,6 +78,7 @@ def test_a_share_of_errors_is_exact(ports: tuple[str, str]) -> None:
     assert (codes.count(200), codes.count(500)) == (7, 3)
 
 
+@pytest.mark.agent
 def test_self_signed_tls_answers_requests(ports: tuple[str, str]) -> None:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -102,12 +106,13 @@ def test_self_signed_tls_answers_requests(ports: tuple[str, str]) -> None:
     ],
 )
 def test_impossible_options_are_refused_in_one_line(options: list[str], said: str) -> None:
-    ended = subprocess.run([LEADLINE, "serve", *options], capture_output=True, text=True, timeout=WITHIN_S, check=False)
+    ended = leadline("serve", *options)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr.count("\n") == 1
     assert said in ended.stderr
 
 
+@pytest.mark.agent
 @pytest.mark.parametrize("option", ["--port", "--http-port"])
 def test_a_taken_port_names_the_option_that_gives_another(option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:

@@ -14,7 +14,10 @@ from typing import Any
 
 import pytest
 
+from in_process import leadline
 from waiting import WITHIN_S, free_port
+
+pytestmark = pytest.mark.agent
 
 LEADLINE = str(Path(sys.executable).with_name("leadline"))
 
@@ -39,16 +42,12 @@ def server() -> Iterator[Server]:
         process.wait(WITHIN_S)
 
 
-def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([LEADLINE, *arguments], capture_output=True, text=True, timeout=WITHIN_S, check=False)
-
-
 def measure(server: Server, kind: str, *arguments: str) -> tuple[int, dict[str, Any]]:
     """Exit code and document of a measurement."""
     where = ["127.0.0.1", "-p", str(server.port)]
     if kind == "http":
         where = [f"http://127.0.0.1:{server.http_port}/"]
-    ended = call(kind, *where, "--json", *arguments)
+    ended = leadline(kind, *where, "--json", *arguments)
     return ended.returncode, json.loads(ended.stdout)
 
 
@@ -83,7 +82,7 @@ def test_target_outcome_decides_the_exit_code(server: Server, targets: list[str]
     """Which outcome it is may depend on how busy this machine is; the exit code follows it in any case."""
     options = [part for target in targets for part in ("--target", target)]
     if outcome is None:
-        assert call("rr", "127.0.0.1", *options).returncode == 2
+        assert leadline("rr", "127.0.0.1", *options).returncode == 2
         return
     code, document = measure(server, "rr", "-d", "1s", *options)
     outcomes = {target["outcome"] for target in document["targets"]}
@@ -114,7 +113,7 @@ def test_a_kept_run_holds_no_secret(server: Server, tmp_path: Path) -> None:
 
 
 def test_input_that_the_agent_refuses_is_wrong_input() -> None:
-    ended = call("http", "https://127.0.0.1:1/", "--ciphers", "TLS_NO_SUCH", "--no-calibrate")
+    ended = leadline("http", "https://127.0.0.1:1/", "--ciphers", "TLS_NO_SUCH", "--no-calibrate")
     assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
     assert "there is no cipher suite `TLS_NO_SUCH`" in ended.stderr
 
@@ -122,7 +121,7 @@ def test_input_that_the_agent_refuses_is_wrong_input() -> None:
 def test_refused_connection_is_one_error_with_advice() -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))  # bound, and never listening
-        ended = call("tcp", "127.0.0.1", "-p", str(held.getsockname()[1]), "-d", "1s")
+        ended = leadline("tcp", "127.0.0.1", "-p", str(held.getsockname()[1]), "-d", "1s")
     assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (1, "", 1)
     assert "connection refused; is `leadline serve` running there" in ended.stderr
 
@@ -140,7 +139,7 @@ def test_ctrl_c_keeps_what_was_measured(server: Server, tmp_path: Path) -> None:
     assert document["metrics"]["received_bytes"]["value"] > 0
     assert document["validity"]["verdict"] == "incomplete"
     [folder] = tmp_path.iterdir()
-    assert json.loads(call("results", str(folder), "--json").stdout)["rows"]
+    assert json.loads(leadline("results", str(folder), "--json").stdout)["rows"]
 
 
 def await_progress(process: subprocess.Popen[str], folder: Path) -> None:
@@ -159,6 +158,7 @@ def test_taken_port_is_refused_in_one_line() -> None:
         held.bind(("127.0.0.1", 0))
         held.listen()
         port = held.getsockname()[1]
-        ended = call("serve", "--bind", "127.0.0.1", "-p", str(port))
+        argv = [LEADLINE, "serve", "--bind", "127.0.0.1", "-p", str(port)]
+        ended = subprocess.run(argv, capture_output=True, text=True, timeout=WITHIN_S, check=False)
     assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
     assert f"127.0.0.1:{port}: Address already in use" in ended.stderr

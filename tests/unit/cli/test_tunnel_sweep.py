@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from in_process import leadline
 from leadline.sut import pki
 
 LEADLINE = str(Path(sys.executable).with_name("leadline"))
@@ -43,6 +44,7 @@ def call(profile: Path, *arguments: str | Path) -> subprocess.CompletedProcess[s
     return subprocess.run([*command, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.agent
 def test_results_are_kept_when_a_later_fleet_fails(profile: Path, tmp_path: Path) -> None:
     out = tmp_path / "runs"
     ended = call(profile, "-n", "2,3,400", "--json", "--out", out)
@@ -58,6 +60,7 @@ def test_results_are_kept_when_a_later_fleet_fails(profile: Path, tmp_path: Path
     assert (folder / "report.html").exists()
 
 
+@pytest.mark.agent
 def test_failed_first_fleet_is_one_error(profile: Path) -> None:
     ended = call(profile, "-n", "400,500", "--json")
     assert ended.returncode == 2
@@ -66,7 +69,7 @@ def test_failed_first_fleet_is_one_error(profile: Path) -> None:
 
 @pytest.mark.parametrize("option", [["--retries", "2"], ["--ping", "1s"]])
 def test_options_that_hide_an_overload_are_refused(profile: Path, option: list[str]) -> None:
-    ended = call(profile, "-n", "20", "--until-choke", *option)
+    ended = leadline("tunnel", profile, "-n", "20", "--until-choke", *option)
     assert ended.returncode == 2
     assert ended.stderr.startswith(f"leadline: {option[0]} and --until-choke exclude each other")
     assert len(ended.stderr.splitlines()) == 1

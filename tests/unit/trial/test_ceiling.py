@@ -345,6 +345,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[HttpWork
     return ask
 
 
+@pytest.mark.agent
 async def test_a_ceiling_is_measured_once(asked: Callable[[HttpWorkload], Any], tmp_path: Path) -> None:
     found, times, said = await asked(load())
     assert found is not None and found.per_s > 0 and times == 1 and said == []
@@ -377,6 +378,7 @@ async def test_a_script_that_does_more_than_requests_is_not_run(
     assert await ceiling_for(given, Interrupt(), lambda: pytest.fail("it began"), pytest.fail) is None
 
 
+@pytest.mark.agent
 @pytest.mark.parametrize(
     "way",
     [{"unix_socket": "/run/socket"}, {"proxy": "http://proxy:3128"}, {"dns": "connection"}],
@@ -395,6 +397,7 @@ async def test_ways_that_no_calibration_goes_have_no_ceiling(
     assert await ceiling_for(given, Interrupt(), lambda: pytest.fail("it began"), pytest.fail) is None
 
 
+@pytest.mark.agent
 async def test_what_cannot_be_run_is_told_and_unknown(asked: Callable[[HttpWorkload], Any]) -> None:
     broken = load()
     broken.requests[0].method = "NOT A METHOD"
@@ -403,6 +406,7 @@ async def test_what_cannot_be_run_is_told_and_unknown(asked: Callable[[HttpWorkl
     assert len(said) == 1 and "ceiling is not known" in said[0]
 
 
+@pytest.mark.agent
 async def test_a_host_that_has_no_address_is_not_calibrated_for(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -411,6 +415,7 @@ async def test_a_host_that_has_no_address_is_not_calibrated_for(
     assert await ceiling_for(given, Interrupt(), lambda: pytest.fail("it began"), pytest.fail) is None
 
 
+@pytest.mark.agent
 async def test_an_interrupt_is_not_kept_waiting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     interrupt = Interrupt()
@@ -418,12 +423,14 @@ async def test_an_interrupt_is_not_kept_waiting(monkeypatch: pytest.MonkeyPatch,
     assert await ceiling_for(load(), interrupt, lambda: pytest.fail("it began"), pytest.fail) is None
 
 
+@pytest.mark.agent
 def test_the_host_is_told_by_what_makes_it_fast() -> None:
     found = host_fingerprint()
     assert found["cpus"] == len(os.sched_getaffinity(0))
     assert all(found.values())
 
 
+@pytest.mark.agent
 def test_a_host_that_forbids_io_uring_is_another(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     setting, keys = tmp_path / "io_uring_disabled", []
     monkeypatch.setattr(calibration, "IO_URING_SETTING", setting)
