@@ -18,7 +18,7 @@ HTTP_SERVERS := nginx-light haproxy apache2-bin nodejs tinyproxy openssl wrk
 FUZZ_SECONDS := 30
 DIST := dist
 
-.PHONY: help man build build-checked demo test test-rust test-python lint format bench dist fuzz contract reference lock clean system-packages
+.PHONY: help man build build-checked demo check test test-all test-rust test-python test-tools lint format bench dist fuzz contract reference lock clean system-packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -43,20 +43,37 @@ demo: build ## run examples/gateway.yaml on hosts made here
 	@scripts/packages openvpn
 	$(VENV)/bin/leadline run examples/gateway.yaml
 
-test: build-checked ## every test: Rust, Python, contract, lab, browser
-	@scripts/packages openvpn openssh-client linux-perf chromium chromium-driver $(HTTP_SERVERS)
+check: $(VENV)/.installed ## in a minute: linters, types, protocol crates, and the Python tests that start no agent
+	$(VENV)/bin/ruff format --check --quiet python tests bench setup.py
+	$(VENV)/bin/ruff check --quiet python tests bench setup.py
+	cargo fmt --all --check
+	$(PYTHON) -m mypy
+	$(STATIC) cargo test --profile checked --quiet $(MACHINES:%=--package leadline-%)
+	$(PYTHON) -m pytest --quiet $(WORKERS) -m "not agent" tests/unit tests/contract
+
+test: build-checked test-tools ## every kind of test: Rust, Python, contract, lab, browser; of matrices a selection
 	$(MAKE) --no-print-directory test-rust test-python
+
+test-all: build-checked test-tools ## the same with every combination, and searches to their end
+	$(MAKE) --no-print-directory test-rust test-python SELECTION=
+
+test-tools:
+	@scripts/packages openvpn openssh-client linux-perf chromium chromium-driver $(HTTP_SERVERS)
 
 test-rust:
 	$(STATIC) cargo test --profile checked --quiet --workspace
 
-# Most of these tests wait: for loads to end, for servers, for timeouts; so several run side by side, each file's on one
-# worker. Those whose truth needs a CPU to themselves run after them, alone.
+# Crates that touch no network.
+MACHINES := http pace script stats tls transport tunnel wire
+# Most of these tests wait: for loads to end, for servers, for timeouts; so several run side by side. tests/conftest.py says
+# which of them stay together and which begin first. Those whose truth needs a CPU to themselves run after them, alone.
 TEST_WORKERS := 5
+WORKERS = -n $(TEST_WORKERS) --dist loadgroup --no-loadscope-reorder
+SELECTION := and not full_matrix
 
 test-python:
-	$(STATIC) $(PYTHON) -m pytest --quiet -n $(TEST_WORKERS) --dist loadfile -m "not exclusive"
-	$(STATIC) $(PYTHON) -m pytest --quiet -m exclusive || [ $$? = 5 ]
+	$(STATIC) $(PYTHON) -m pytest --quiet $(WORKERS) -m "not exclusive $(SELECTION)"
+	$(STATIC) $(PYTHON) -m pytest --quiet -m "exclusive $(SELECTION)" || [ $$? = 5 ]
 
 dist: $(VENV)/.installed ## what users install: a wheel, an sdist and the agent alone, in DIST=dist
 	$(STATIC) scripts/dist $(PYTHON) $(DIST)

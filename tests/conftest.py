@@ -1,5 +1,8 @@
 """For all tests: what the commands keep for later (ceilings of the generator) is kept apart from the user's own, no
-example of a property has to be quick, and a journal that Leadline wrote has no line that Leadline cannot read."""
+example of a property has to be quick, and a journal that Leadline wrote has no line that Leadline cannot read.
+
+Owns how tests are dealt out to the workers of `make test`: in which order, and which of them stay together.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,26 @@ settings.load_profile("no-deadline")
 
 # For the commands that tests start as for what they call; `damaged_journals` takes it back.
 os.environ[STRICT_VARIABLE] = "1"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep a file's tests on one worker, which then makes the file's fixtures once; those marked `apart` go to any
+    worker. The longest begin first: a long test that begins last keeps one worker busy while the others have ended.
+    """
+    if not hasattr(config, "workerinput"):
+        return
+    longest_s: dict[str, float] = {}
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
+        takes = item.get_closest_marker("takes")
+        longest_s[_group(item)] = max(longest_s.get(_group(item), 0.0), takes.args[0] if takes else 0.0)
+    items.sort(key=lambda item: -longest_s[_group(item)])
+
+
+def _group(item: pytest.Item) -> str:
+    """The tests that one worker runs."""
+    return item.nodeid if item.get_closest_marker("apart") else item.location[0]
 
 
 @pytest.fixture
