@@ -36,8 +36,8 @@ from leadline.contract.models import (
     TunnelWorkload,
     UdpWorkload,
 )
-from leadline.plan import HttpTest
-from leadline.trial.workloads import http_workload
+from leadline.kinds.http.model import HttpTest
+from leadline.kinds.http.workload import http_workload
 
 ReportedEvent = TypeVar("ReportedEvent")
 Workload = HttpWorkload | TunnelWorkload | UdpWorkload

@@ -1,13 +1,15 @@
-"""The generator's ceiling before an http load: asked for once, said on stderr while it is measured."""
+"""The generator's ceiling before a load: asked for once, said on stderr while it is measured."""
 
 from __future__ import annotations
 
 import sys
+from typing import Any, Protocol
 
 from leadline.analysis.model import Ceiling
 from leadline.cli.output import print_note
 from leadline.cli.progress import Progress
 from leadline.contract.models import HttpWorkload
+from leadline.registry import KINDS
 from leadline.trial import Interrupt, PhaseBegan
 from leadline.trial.ceiling import ceiling_for
 from leadline.trial.workloads import LoadWorkload
@@ -15,9 +17,27 @@ from leadline.trial.workloads import LoadWorkload
 _DOING = "calibrating: what this generator can do at most"
 
 
+class CalibratedKind(Protocol):
+    """What this module needs of a kind of test."""
+
+    def calibration(self, workload: Any) -> HttpWorkload | None:
+        """The load whose ceiling is measured against a null responder; None where the kind has no ceiling."""
+
+
+def _calibration(load: LoadWorkload) -> HttpWorkload | None:
+    kind: CalibratedKind = KINDS.get(load.kind)
+    return kind.calibration(load)
+
+
+def is_calibrated(load: LoadWorkload) -> bool:
+    """Whether the load's kind has a ceiling."""
+    return _calibration(load) is not None
+
+
 async def calibrated(load: LoadWorkload, enabled: bool, interrupt: Interrupt, progress: Progress) -> Ceiling | None:
     """The ceiling for a load, from the cache or measured now; None for other loads, and where nobody wants it."""
-    if not enabled or not isinstance(load, HttpWorkload):
+    measured = _calibration(load)
+    if not enabled or measured is None:
         return None
 
     def began() -> None:
@@ -29,4 +49,4 @@ async def calibrated(load: LoadWorkload, enabled: bool, interrupt: Interrupt, pr
         if not progress.quiet:
             progress.note(f"leadline: {text}")
 
-    return await ceiling_for(load, interrupt, began, say)
+    return await ceiling_for(measured, interrupt, began, say)

@@ -8,42 +8,24 @@ import asyncio
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from typing import Any
 
 from rich.text import Text
 
-from leadline.analysis.capacity import Conditions, Trial
-from leadline.cli.calibration import calibrated
+from leadline.analysis.capacity import Trial
+from leadline.cli.calibration import calibrated, is_calibrated
 from leadline.cli.output import MISSED, UNDECIDED, finish_folder, print_all, print_error, print_json, print_note
 from leadline.cli.progress import Progress
 from leadline.cli.single_args import OutputOptions
-from leadline.contract.models import HttpWorkload, TunnelWorkload
 from leadline.dataset import Journal, RunFolder
 from leadline.errors import InputError
-from leadline.plan import HttpTest, TunnelTest
 from leadline.report import search_report
 from leadline.trial import Interrupt, Observer
 from leadline.trial.capacity_search import Ending, SearchResult
-from leadline.trial.find_rate import Answer, HttpSearchTarget, Search
-from leadline.trial.max_arrival_rate import FleetSearchTarget
+from leadline.trial.find_rate import Answer, Search, SearchTarget
 
 
-def search_request_rate(test: HttpTest, workload: HttpWorkload, conditions: str, output: OutputOptions) -> int:
-    """Search the highest rate of requests."""
-    _check(output, "--find-rate")
-    read = Conditions.read(conditions, test.name, test.kind)
-    return finish(HttpSearchTarget(test, workload, read, ["leadline", *sys.argv[1:]]), output)
-
-
-def search_arrival_rate(test: TunnelTest, workload: TunnelWorkload, conditions: str, output: OutputOptions) -> int:
-    """Search the highest rate of arriving VPN clients."""
-    _check(output, "--until-choke")
-    read = Conditions.read(conditions, test.name, test.kind, "--until-choke")
-    return finish(FleetSearchTarget(test, workload, read, ["leadline", *sys.argv[1:]], output.server_pid), output)
-
-
-def finish(search_target: HttpSearchTarget | FleetSearchTarget, output: OutputOptions) -> int:
+def finish(search_target: SearchTarget, output: OutputOptions) -> int:
     """Search, print, and say the end: 0 with a rate, 3 where none holds, 4 undecided, 1 failed, 130 interrupted."""
     answer, folder = asyncio.run(_searched(search_target, output))
     text = search_target.conditions.text
@@ -59,7 +41,8 @@ def finish(search_target: HttpSearchTarget | FleetSearchTarget, output: OutputOp
     return exit_code(answer.found, answer.error)
 
 
-def _check(output: OutputOptions, option: str) -> None:
+def check(output: OutputOptions, option: str) -> None:
+    """Whether the other options fit a search that this one asks for. Raises InputError."""
     if output.targets:
         raise InputError(f"--target and {option} exclude each other", hint=f"{option} has the conditions")
     if output.hdr is not None or output.format != "text":
@@ -85,9 +68,7 @@ def document(answer: Answer, conditions: str, command: str, target: str) -> dict
     }
 
 
-async def _searched(
-    search_target: HttpSearchTarget | FleetSearchTarget, output: OutputOptions
-) -> tuple[Answer, RunFolder | None]:
+async def _searched(search_target: SearchTarget, output: OutputOptions) -> tuple[Answer, RunFolder | None]:
     quiet = output.json and not sys.stderr.isatty()
     shown: list[Progress] = []
 
@@ -123,10 +104,10 @@ async def _searched(
         if output.out is not None:
             folder = RunFolder.begin(output.out, search_target.test.name, search_target.manifest)
             journal = stack.enter_context(Journal(folder.journal_path))
-        if isinstance(search_target, HttpSearchTarget):
+        if is_calibrated(search_target.workload):
             with Progress(quiet=quiet) as progress:
                 ceiling = await calibrated(search_target.workload, output.calibrate, interrupt, progress)
-            search_target = replace(search_target, ceiling=ceiling)
+            search_target = search_target.with_ceiling(ceiling)
         answer = await Search(search_target, interrupt, journal, on_trial, watching).run()
     if folder is not None:
         finish_folder(folder)

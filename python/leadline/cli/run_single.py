@@ -7,7 +7,7 @@ import sys
 import time
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from leadline.analysis import judge, parse_targets
 from leadline.analysis.model import Interval, TargetResult, TestResult, Verdict
@@ -27,13 +27,20 @@ from leadline.cli.output import (
 )
 from leadline.cli.progress import Progress, watched
 from leadline.cli.single_args import OutputOptions
-from leadline.contract.models import HttpWorkload
 from leadline.dataset import Journal, RunFolder
 from leadline.errors import InputError
 from leadline.plan import BaseTest
+from leadline.registry import KINDS
 from leadline.report import HttpRequested, ab_text, hdr_log, interval_line, measurement, wrk_text
 from leadline.trial import IntervalEnded, Notification, ScriptOutput, Single, TargetWatch, measure
 from leadline.trial.workloads import LoadWorkload
+
+
+class PrintedKind(Protocol):
+    """What this module needs of a kind of test."""
+
+    def peer_request(self, workload: Any, target: str) -> HttpRequested | None:
+        """What other tools' layouts say of a load; None where no layout has the kind."""
 
 
 def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions) -> int:
@@ -66,18 +73,11 @@ def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions) -> int:
 
 def _print(result: TestResult, load: LoadWorkload, output: OutputOptions) -> None:
     """The summary, in the layout that was asked for. A layout without room for the verdict has it on stderr."""
-    if output.format == "text" or not isinstance(load, HttpWorkload):
+    kind: PrintedKind = KINDS.get(load.kind)
+    asked = kind.peer_request(load, output.target)
+    if output.format == "text" or asked is None:
         print_all([measurement(result)])
         return
-    asked = HttpRequested(
-        url=output.target,
-        connections=load.connections,
-        threads=load.threads,
-        duration_s=load.duration_ms / 1e3,
-        keep_alive=load.requests_per_connection != 1,
-        has_body=any(request.body_base64 is not None for request in load.requests),
-        paced=bool(load.rate),
-    )
     sys.stdout.write((wrk_text if output.format == "wrk" else ab_text)(result, asked))
     latency = result.distribution("latency")
     if latency is not None and latency.bounds:

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from leadline.analysis.validity import JudgedKind, Rules
     from leadline.analysis.window import RateColumn, RateKind
     from leadline.cli.kind_command import CommandedKind
-    from leadline.contract.models import TunnelWorkload
+    from leadline.contract.models import HttpWorkload, TunnelWorkload
     from leadline.plan.kinds import PlanKind
+    from leadline.report import HttpRequested
     from leadline.report.figures import FigureTable, TabledKind
     from leadline.report.headlines import HeadlinedKind
     from leadline.report.html import PagedKind
@@ -113,6 +114,14 @@ class Kind(Generic[Test]):
         """How long a load may take in all."""
         return int(workload.duration_ms)
 
+    def calibration(self, workload: Any) -> HttpWorkload | None:
+        """The load whose ceiling is measured against a null responder; None where the kind has no ceiling."""
+        return None
+
+    def peer_request(self, workload: Any, target: str) -> HttpRequested | None:
+        """What other tools' layouts say of a load; None where no layout has the kind."""
+        return None
+
     # What its figures are.
 
     def read_spec(self, test: Mapping[str, Any], common: TestSpec) -> TestSpec:
@@ -187,7 +196,7 @@ class Kind(Generic[Test]):
 
     def failure_rows(self, result: TestResult) -> list[tuple[str, str]]:
         """What failed, as pairs of a name and a line."""
-        from leadline.report.http_summary import error_rows
+        from leadline.report.measurement import error_rows
 
         return error_rows(result)
 
@@ -199,9 +208,7 @@ class Kind(Generic[Test]):
 
     def phase_rows(self, result: TestResult) -> list[tuple[str, tuple[str, ...]]]:
         """Steps or phases of its operations, each with count, mean, p50, p99 and maximum."""
-        from leadline.report.http_summary import phase_rows
-
-        return phase_rows(result)
+        return []
 
     def client_rows(self, result: TestResult) -> list[tuple[str, str]]:
         """What became of a fleet's clients, as pairs of a name and a line; an empty name continues the one before."""

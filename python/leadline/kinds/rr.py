@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from leadline.kinds.kind import Kind
 from leadline.plan import options as o
+from leadline.plan.base_test import BaseTest
+from leadline.plan.field_types import (
+    LARGEST_UDP_PAYLOAD_BYTES,
+    SMALLEST_UDP_PAYLOAD_BYTES,
+    Count,
+    DurationMs,
+    Items,
+    Percentile,
+    SizeBytes,
+    Total,
+    rule,
+    validation_error,
+    within,
+)
 from leadline.plan.options import Command, Option
-from leadline.plan.workloads import RrTest
 
 if TYPE_CHECKING:
     from leadline.analysis.flows import Flow
@@ -24,7 +40,54 @@ if TYPE_CHECKING:
     from leadline.report.figures import FigureTable
     from leadline.trial.workloads import Server
 
+_Message = Annotated[SizeBytes, within(1, 16 * 2**20, " bytes")]
 _TIMES = ("min", "mean", "p50", "p90", "p99", "p999", "max")
+
+
+class RrTest(BaseTest):
+    """Request and response, one outstanding per flow."""
+
+    kind: Literal["rr"] = "rr"
+    protocol: Literal["tcp", "udp"] = "tcp"
+    """Over which transport."""
+    flows: Count = 1
+    """Connections or sockets per client."""
+    request_bytes: _Message = Field(default=1, validation_alias="request")
+    """Request payload."""
+    response_bytes: _Message = Field(default=1, validation_alias="response")
+    """Response payload."""
+    number: Total | None = None
+    """Transactions per client, after which the test ends before its duration does."""
+    timeout_ms: DurationMs = Field(default=1_000, validation_alias="timeout")
+    """After this a transaction counts as an error."""
+    percentiles: Items[Percentile] = ()
+    """Percentiles of the latency beside the usual ones: 25, 99.95 or p9995."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _least_datagrams(cls, given: object) -> object:
+        """Over UDP, sizes that are not given are the least that carry the measuring header."""
+        if not isinstance(given, dict) or given.get("protocol") != "udp":
+            return given
+        missing = {
+            key: SMALLEST_UDP_PAYLOAD_BYTES
+            for key in ("request", "response")
+            if key not in given and f"{key}_bytes" not in given
+        }
+        return {**given, **missing}
+
+    @rule
+    def _datagrams_carry_it(self) -> Iterator[PydanticCustomError]:
+        for key, size in (("request", self.request_bytes), ("response", self.response_bytes)):
+            if self.protocol == "udp" and size < SMALLEST_UDP_PAYLOAD_BYTES:
+                yield validation_error(
+                    f"{size} is too small for a measured datagram; at least {SMALLEST_UDP_PAYLOAD_BYTES} bytes",
+                    at=(key,),
+                )
+            if self.protocol == "udp" and size > LARGEST_UDP_PAYLOAD_BYTES:
+                yield validation_error(
+                    f"{size} is too large for a datagram; at most {LARGEST_UDP_PAYLOAD_BYTES} bytes", at=(key,)
+                )
 
 
 class Rr(Kind[RrTest]):

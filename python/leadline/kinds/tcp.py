@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
 
 from leadline.kinds.kind import Kind
 from leadline.plan import options as o
+from leadline.plan.base_test import BaseTest, Conflict, carried_conflicts
+from leadline.plan.field_types import Count, RateBps, SizeBytes, within
 from leadline.plan.options import Command, Option
-from leadline.plan.workloads import TcpTest
 
 if TYPE_CHECKING:
     from leadline.analysis.flows import Flow
@@ -26,6 +29,31 @@ if TYPE_CHECKING:
 
 _PACED_BLOCK_S = 0.01
 """A paced block is no longer than this at its rate."""
+
+
+class TcpTest(BaseTest):
+    """Bulk TCP."""
+
+    kind: Literal["tcp"] = "tcp"
+    flows: Count = 1
+    """Connections per client."""
+    direction: Literal["up", "down", "both"] = "up"
+    """Client to server, server to client, or both at once."""
+    block_bytes: Annotated[SizeBytes, within(1, 64 * 2**20, " bytes")] = Field(
+        default=128 * 1024, validation_alias="block"
+    )
+    """Bytes per write and read."""
+    rate_bps: RateBps | None = Field(default=None, validation_alias="rate")
+    """Payload bits per second and client, shared evenly by its flows; as fast as it goes where null."""
+    congestion: str | None = None
+    """Congestion control by the kernel's name; the host's default where null."""
+
+    def fleet_conflicts(self, clients: int) -> Iterator[Conflict]:
+        """All clients take part with one flow each, and TCP has no pace of its own inside."""
+        yield from carried_conflicts(self, self.flows)
+        if self.rate_bps is not None or self.congestion is not None:
+            key = "rate" if self.rate_bps is not None else "congestion"
+            yield key, "TCP inside of a fleet's tunnels goes as fast as it can, by its own congestion control", None
 
 
 class Tcp(Kind[TcpTest]):
@@ -75,8 +103,8 @@ class Tcp(Kind[TcpTest]):
 
     def fleet_workload(self, test: TcpTest, access: FleetAccess, clients: int, server: str) -> TunnelWorkload:
         """One stream per client."""
-        from leadline.plan.tunnel import TunnelLoad
-        from leadline.trial.fleet_tests import carried
+        from leadline.kinds.tunnel.gateway_fleet import carried
+        from leadline.kinds.tunnel.model import TunnelLoad
 
         load = TunnelLoad(kind="tcp", direction=test.direction, duration_ms=test.duration_ms)
         return carried(test, load, access, clients, server)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
 
 from leadline.kinds.kind import Kind
 from leadline.plan import options as o
+from leadline.plan.base_test import BaseTest, Conflict, carried_conflicts
+from leadline.plan.field_types import Count, RateBps, Total, UdpPayload
 from leadline.plan.options import Command, Option
-from leadline.plan.workloads import UdpTest
 
 if TYPE_CHECKING:
     from leadline.analysis.flows import Flow
@@ -27,6 +30,28 @@ if TYPE_CHECKING:
 
 _PUSHBACK_SHARE = 0.01
 """Sends refused by the own host's socket: below one in a hundred it is the queue's ordinary breathing."""
+
+
+class UdpTest(BaseTest):
+    """Paced, numbered datagrams; loss, order and jitter are counted where they arrive."""
+
+    kind: Literal["udp"] = "udp"
+    flows: Count = 1
+    """Sockets per client."""
+    direction: Literal["up", "down", "both"] = "up"
+    """Client to server, server to client, or both at once."""
+    rate_bps: RateBps | None = Field(default=None, validation_alias="rate")
+    """Bits of UDP payload per second and client, shared evenly by its flows; as fast as it goes where null."""
+    packet_bytes: UdpPayload = Field(default=1400, validation_alias="packet")
+    """UDP payload of each datagram."""
+    number: Total | None = None
+    """Datagrams per flow, after which it ends before its duration does."""
+
+    def fleet_conflicts(self, clients: int) -> Iterator[Conflict]:
+        """All clients take part with one flow each, for as long as the test lasts."""
+        yield from carried_conflicts(self, self.flows)
+        if self.number is not None:
+            yield "number", "a fleet's datagrams end with the duration", "leave it out"
 
 
 class Udp(Kind[UdpTest]):
@@ -89,8 +114,8 @@ class Udp(Kind[UdpTest]):
 
     def fleet_workload(self, test: UdpTest, access: FleetAccess, clients: int, server: str) -> TunnelWorkload:
         """One flow per client, at the whole rate."""
-        from leadline.plan.tunnel import TunnelLoad
-        from leadline.trial.fleet_tests import carried
+        from leadline.kinds.tunnel.gateway_fleet import carried
+        from leadline.kinds.tunnel.model import TunnelLoad
 
         load = TunnelLoad(
             kind="udp",

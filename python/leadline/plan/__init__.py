@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING, Any
 from leadline.plan.base_test import BaseTest
 from leadline.plan.estimate import expected_seconds, needs, trial_seconds
 from leadline.plan.hosts import HostAddress, Hosts, LabSpec, LinkSpec, Topology
-from leadline.plan.http import HttpTest
 from leadline.plan.limits import Limits
 from leadline.plan.model import Case, Need, Plan, Trial
 from leadline.plan.order import expand, schedule, select
 from leadline.plan.sut import GivenSut, OpenvpnSut, RouteSut, Sut, WireguardSut
 from leadline.plan.targets import Target
-from leadline.plan.tunnel import TunnelTest
-from leadline.plan.workloads import RrTest, TcpTest, UdpTest
 
 if TYPE_CHECKING:
     from leadline.plan.description import CaseLine, PlanDescription, TestLine, describe
@@ -41,7 +38,6 @@ __all__ = [
     "GivenSut",
     "HostAddress",
     "Hosts",
-    "HttpTest",
     "LabSpec",
     "Limits",
     "LinkSpec",
@@ -50,15 +46,11 @@ __all__ = [
     "Plan",
     "PlanDescription",
     "RouteSut",
-    "RrTest",
     "Sut",
     "Target",
-    "TcpTest",
     "TestLine",
     "Topology",
     "Trial",
-    "TunnelTest",
-    "UdpTest",
     "WireguardSut",
     "describe",
     "expand",

@@ -166,6 +166,14 @@ _DURATION_OR_ZERO_SCHEMA: dict[str, Any] = {"type": ["number", "string"], "minim
 _LONGEST_MS = 24 * 3600 * 1000
 
 SizeBytes = Annotated[int, _parsed(units.size_bytes), WithJsonSchema(_quantity(_SIZE))]
+SMALLEST_UDP_PAYLOAD_BYTES = 40
+"""The measuring header: session, flow, sequence number, and when the datagram was due and sent."""
+LARGEST_UDP_PAYLOAD_BYTES = 65507
+"""65535 less the headers of IPv4 (20) and UDP (8)."""
+UdpPayload = Annotated[
+    SizeBytes,
+    within(SMALLEST_UDP_PAYLOAD_BYTES, LARGEST_UDP_PAYLOAD_BYTES, " bytes", "by the measuring header and by UDP"),
+]
 RateBps = Annotated[
     int,
     _parsed(units.rate_bps),

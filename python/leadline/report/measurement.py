@@ -18,8 +18,9 @@ from leadline.plan.percentiles import histogram_of
 from leadline.registry import KINDS
 from leadline.report import figures, quantities, verdicts
 from leadline.report.headlines import directions
-from leadline.report.http_summary import engine_rows
 from leadline.report.text import TONES, verdict_block
+
+_LONGEST_EXAMPLE = 200
 
 
 class SummarisedKind(Protocol):
@@ -101,6 +102,31 @@ def latency_tables(result: TestResult) -> list[RenderableType]:
     """The latency's table, where there is a latency."""
     timed = any(metric.startswith("latency_") for metric in result.metrics)
     return [_latency_table(result.metrics)] if timed else []
+
+
+def engine_rows(generator: Generator | None) -> list[tuple[str, str]]:
+    """How the threads waited for their sockets, and why it was not the faster way."""
+    if generator is None or generator.engine is None:
+        return []
+    why = f": {generator.engine_reason}" if generator.engine_reason else ""
+    return [("", f"engine {generator.engine}{why}")]
+
+
+def error_rows(result: TestResult) -> list[tuple[str, str]]:
+    """Errors by name, the most frequent first, each with the first example where there is one."""
+    if not result.errors:
+        return [("errors", "none")]
+    named = sorted(result.errors.items(), key=lambda item: -item[1])
+    rows = []
+    for row, (name, number) in enumerate(named):
+        cut = cut_example(result.error_examples.get(name, ""))
+        rows.append(("errors" if row == 0 else "", f"{number:,} × {name}{f': {cut}' if cut else ''}"))
+    return rows
+
+
+def cut_example(text: str) -> str:
+    """What a failure said, as far as it is worth a line or two."""
+    return text if len(text) <= _LONGEST_EXAMPLE else f"{text[:_LONGEST_EXAMPLE]}…"
 
 
 def _latency_table(metrics: dict[str, Metric]) -> RenderableType:

@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from leadline.analysis.model import Metric, Reason, RunAnalysis, Summary, TestResult, TrialResult, Validity, Verdict
-from leadline.report import charts, figures, host_statistics, http_summary, quantities, scalings, verdicts
+from leadline.report import charts, figures, host_statistics, quantities, scalings, verdicts
+from leadline.report.measurement import engine_rows
 
 MOST_COMPARED_CASES = 7
 
@@ -189,7 +190,7 @@ def circumstances(test: TestResult) -> list[str]:
         busiest, late = test.generator.busiest_thread, test.generator.late_p99_us
         said.append(f"busiest generating thread {quantities.share(busiest)}")
         said.append(f"sends late by p99 {quantities.microseconds(late)}")
-        said += [line for _, line in http_summary.engine_rows(test.generator)]
+        said += [line for _, line in engine_rows(test.generator)]
     errors = [f"{number:,} × {name}" for name, number in sorted(test.errors.items(), key=lambda item: -item[1])]
     return [*said, f"errors: {', '.join(errors) or 'none'}"]
 

@@ -1,29 +1,28 @@
 """A capacity search on a real server: once without a rate, then trials at the rates that `capacity_search` asks for.
 
 Owns what is kept of a trial, and what the search as a whole is worth; a `SearchTarget` is the load whose rate is looked
-for, that of HTTP here, that of VPN clients in `max_arrival_rate`. The search itself is synchronous: it runs in a thread
+for, which its kind of test has. The search itself is synchronous: it runs in a thread
 of its own and hands each trial to the event loop, where agents are talked to.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from leadline.analysis.capacity import Conditions, Trial, judge_trial
+from leadline.analysis.capacity import Conditions, Trial
 from leadline.analysis.model import Ceiling, Metric, Reason, TestResult, Validity, Verdict
-from leadline.analysis.validity import CONNECTIONS_BUSY
-from leadline.contract.models import HttpWorkload, RateStage
-from leadline.errors import InputError, LeadlineError
-from leadline.plan import HttpTest
+from leadline.errors import LeadlineError
+from leadline.plan import BaseTest
 from leadline.trial.capacity_search import Ending, Limits, SearchResult, Stopped, search
 from leadline.trial.event_log import EntryList, EventLog, EventSink
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.notifications import Observer
 from leadline.trial.single import Single, measure
+from leadline.trial.workloads import LoadWorkload
 
 Watching = Callable[[], AbstractContextManager[tuple[Observer, ...]]]
 """Whoever looks on while one trial runs."""
@@ -37,6 +36,17 @@ class SearchTarget(Protocol):
     @property
     def conditions(self) -> Conditions:
         """What has to hold at a rate."""
+
+    @property
+    def test(self) -> BaseTest:
+        """The test whose rate is looked for."""
+
+    @property
+    def workload(self) -> LoadWorkload:
+        """Its load, without a rate."""
+
+    def with_ceiling(self, ceiling: Ceiling | None) -> SearchTarget:
+        """The same, where the generator can do this at most; None where that is not known."""
 
     @property
     def reference(self) -> str:
@@ -68,81 +78,6 @@ class SearchTarget(Protocol):
 
     def validity(self, found: SearchResult, trials: Sequence[Trial], error: str | None) -> Validity:
         """What the whole search is worth; `error` broke a trial off."""
-
-
-@dataclass(frozen=True, slots=True)
-class HttpSearchTarget:
-    """Requests at a rate; without one a closed loop over the same connections."""
-
-    test: HttpTest
-    workload: HttpWorkload
-    """Without a rate; `duration_ms` is what the trials that decide last."""
-    conditions: Conditions
-    argv: Sequence[str]
-    ceiling: Ceiling | None = None
-    reference: str = "closed_loop_per_s"
-
-    def __post_init__(self) -> None:
-        if self.workload.rate:
-            raise InputError("--rate and --find-rate exclude each other", hint="--find-rate looks for the rate")
-        if self.workload.number is not None:
-            raise InputError("--number and --find-rate exclude each other", hint="-d is how long a trial lasts")
-
-    def limits(self, reached_per_s: float) -> Limits:
-        """`duration_ms` is what the trials that decide last, warm-up left out."""
-        return Limits.around(reached_per_s, (self.workload.duration_ms - self.workload.warmup_ms) / 1000)
-
-    def manifest(self, run_id: str) -> dict[str, Any]:
-        """The search as a run whose cases are not known yet; its journal has them."""
-        single = Single(self.test, self.workload, self.argv, asked=self.conditions.metrics)
-        return {**single.manifest(run_id), "cases": []}
-
-    def single(self, case: str, rate_per_s: float | None, steady_s: float | None) -> Single:
-        """One measurement at a rate, or as a closed loop."""
-        steady_ms = _CLOSED_LOOP_MS if steady_s is None else round(steady_s * 1000)
-        duration_ms = self.workload.warmup_ms + max(1, steady_ms)
-        stages = [] if rate_per_s is None else [_stage(rate_per_s, duration_ms)]
-        return Single(
-            test=self.test.model_copy(update={"duration_ms": duration_ms, "rate_per_s": rate_per_s}),
-            workload=self.workload.model_copy(update={"duration_ms": duration_ms, "rate": stages}),
-            argv=self.argv,
-            ceiling=self.ceiling,
-            case=case,
-            parameters={"rate_per_s": rate_per_s, "duration_ms": duration_ms},
-            alone=False,
-            asked=self.conditions.metrics,
-        )
-
-    def reached_per_s(self, result: TestResult) -> float | None:
-        """The closed loop's rate."""
-        return result.metrics["requests_per_s"].value
-
-    def rest_s(self, result: TestResult) -> float:
-        """Connections that are closed leave nothing behind that the next ones meet."""
-        return 0.0
-
-    def failure_message(self, result: TestResult) -> str:
-        """Nobody answered."""
-        named = ", ".join(f"{count} x {name}" for name, count in result.errors.items()) or "no error was counted"
-        return f"the closed loop that a search begins with had no answers ({named})"
-
-    def initial_result(self, result: TestResult) -> SearchResult | None:
-        """Nothing: a closed loop's latency is not that of any rate."""
-        return None
-
-    def judge(self, result: TestResult, rate_per_s: float, duration_s: float) -> Trial:
-        """Whether the conditions held."""
-        return judge_trial(
-            self.conditions,
-            result,
-            rate_per_s=rate_per_s,
-            duration_s=duration_s,
-            connections=self.workload.connections,
-        )
-
-    def validity(self, found: SearchResult, trials: Sequence[Trial], error: str | None) -> Validity:
-        """With a note where the connections were the bound."""
-        return search_validity(found, trials, self.workload.connections, error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,23 +189,6 @@ class Search:
         validity = self.search_target.validity(found, self._trials, self._error)
         reference = Metric(self.search_target.reached_per_s(first), "1/s")
         return Answer(found, first, reference, self.search_target.reference, tuple(self._trials), validity, self._error)
-
-
-def _stage(rate_per_s: float, duration_ms: int) -> RateStage:
-    return RateStage(from_per_s=rate_per_s, to_per_s=rate_per_s, duration_ms=duration_ms)
-
-
-def search_validity(found: SearchResult, trials: Sequence[Trial], connections: int, error: str | None) -> Validity:
-    """The verdict on what was found, with a note where the connections were the bound; `error` broke a trial off."""
-    return replace(verdict_of(found, trials, error), notes=tuple(_notes(found, trials, connections)))
-
-
-def _notes(found: SearchResult, trials: Sequence[Trial], connections: int) -> Iterator[Reason]:
-    """Of the trials at the upper bound, or of all that failed where there is none."""
-    failed = [trial for trial in trials if not trial.holds and found.high_per_s in (None, trial.rate_per_s)]
-    if any(trial.connections_busy for trial in failed):
-        text = f"the rate is that over {connections} connections, which were all busy above it; more may carry more"
-        yield Reason(CONNECTIONS_BUSY, text)
 
 
 def verdict_of(found: SearchResult, trials: Sequence[Trial], error: str | None) -> Validity:

@@ -19,9 +19,8 @@ from leadline.trial.event_log import EventLog
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.notifications import PhaseBegan, TestBegan, TestEnded, TrialBegan, TrialEnded
 from leadline.trial.profile import profiled
-from leadline.trial.tunnel_workload import FORGOTTEN_S
 from leadline.trial.unforeseen import unforeseen
-from leadline.trial.workloads import LoadWorkload, Server, fleet_workload, workload
+from leadline.trial.workloads import FORGOTTEN_S, LoadWorkload, Server, fleet_workload, workload
 
 
 class Interrupted(LeadlineError):

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from leadline.analysis import TestSpec
-from leadline.plan import HttpTest
+from leadline.kinds.http.model import HttpTest
+from leadline.kinds.http.workload import http_workload
 from leadline.plan.field_types import validate_input
-from leadline.trial.workloads import http_workload
 
 
 @pytest.mark.parametrize(

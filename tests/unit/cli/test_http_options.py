@@ -16,7 +16,7 @@ from leadline.cli.single_args import OutputOptions
 from leadline.contract.models import HttpWorkload, RateStage
 from leadline.errors import InputError
 from leadline.kinds.http.command import parse_options
-from leadline.plan import HttpTest
+from leadline.kinds.http.model import HttpTest
 from leadline.plan.external_inputs import redacted
 
 URL = "http://example.org/a?b"

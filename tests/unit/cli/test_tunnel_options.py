@@ -14,7 +14,7 @@ from leadline.contract.models import ProfileIdentity, TunnelWorkload
 from leadline.errors import InputError
 from leadline.kinds.tunnel import args, options
 from leadline.kinds.tunnel.command import parse_options
-from leadline.plan import TunnelTest
+from leadline.kinds.tunnel.model import TunnelTest
 
 CA = "-----BEGIN CERTIFICATE-----\nAUTHORITY\n-----END CERTIFICATE-----\n"
 KEY = "-----BEGIN PRIVATE KEY-----\nSECRETKEY\n-----END PRIVATE KEY-----\n"

@@ -7,7 +7,8 @@ import pytest
 from leadline.analysis import parse_targets
 from leadline.analysis.test_spec import TestSpec
 from leadline.errors import PlanError
-from leadline.plan import HttpTest, RrTest
+from leadline.kinds.http.model import HttpTest
+from leadline.kinds.rr import RrTest
 from leadline.plan.field_types import validate_input
 from leadline.plan.percentiles import histogram_of, percentile_name, percentile_of
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from leadline.plan import Plan, TunnelTest, describe
+from leadline.kinds.tunnel.model import TunnelTest
+from leadline.plan import Plan, describe
 
 FLEET = """\
 name: fleet

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadline.plan import HttpTest, Plan, describe, load_plan, plan_schema
+from leadline.kinds.http.model import HttpTest
+from leadline.plan import Plan, describe, load_plan, plan_schema
 from leadline.plan import load as loading
 from leadline.plan.rate import RateStage, peak_per_s, read_rate, total_ms
 

@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 from small_plan import GIVEN, LOCAL_HOSTS, SMALL
 
 from leadline.errors import PlanError
-from leadline.plan import HttpTest, LinkSpec, OpenvpnSut, Plan, RrTest, TcpTest, UdpTest, load_plan
+from leadline.kinds.http.model import HttpTest
+from leadline.kinds.rr import RrTest
+from leadline.kinds.tcp import TcpTest
+from leadline.kinds.udp import UdpTest
+from leadline.plan import LinkSpec, OpenvpnSut, Plan, load_plan
 from leadline.plan.load import MOST_PLAN_BYTES
 
 Load = Callable[..., Plan]

@@ -10,7 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small_plan import SMALL
 
-from leadline.plan import HttpTest, LinkSpec, OpenvpnSut, Plan, RouteSut, UdpTest, WireguardSut, expand
+from leadline.kinds.http.model import HttpTest
+from leadline.kinds.udp import UdpTest
+from leadline.plan import LinkSpec, OpenvpnSut, Plan, RouteSut, WireguardSut, expand
 
 Load = Callable[..., Plan]
 ErrorText = Callable[..., str]

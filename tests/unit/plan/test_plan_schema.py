@@ -9,7 +9,8 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
-from leadline.plan import OpenvpnSut, UdpTest, describe, load_plan, plan_schema
+from leadline.kinds.udp import UdpTest
+from leadline.plan import OpenvpnSut, describe, load_plan, plan_schema
 from leadline.plan.kinds import AnyTest, plan_kinds
 from leadline.plan.validation_errors import kinds_of
 

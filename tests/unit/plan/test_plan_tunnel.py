@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from leadline.plan import TunnelTest
+from leadline.kinds.tunnel.model import TunnelTest, addresses_of
 from leadline.plan.field_types import validate_input
-from leadline.plan.tunnel import addresses_of
 
 
 def made(**given: Any) -> TunnelTest:

@@ -17,7 +17,7 @@ from leadline.analysis import model
 from leadline.analysis.model import Ceiling, Generator, Metric, Validity, Verdict
 from leadline.contract.models import Header, HttpScript, HttpWorkload, RateStage, TlsIdentity, TlsSpec
 from leadline.errors import MissingBinary
-from leadline.plan import HttpTest
+from leadline.kinds.http.model import HttpTest
 from leadline.plan.field_types import validate_input
 from leadline.trial import ceiling as calibration
 from leadline.trial.ceiling import aimed_at, ceiling_for, ceiling_of, host_fingerprint, key_of, shape_of

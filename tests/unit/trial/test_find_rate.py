@@ -8,8 +8,8 @@ import pytest
 
 from leadline.analysis.capacity import Trial
 from leadline.analysis.model import Verdict
+from leadline.kinds.http.search import search_validity
 from leadline.trial.capacity_search import Ending, SearchResult
-from leadline.trial.find_rate import search_validity
 
 HELD = Trial(900.0, 10.0, True, False, 1.0, "latency_p99_us 1200", {})
 FAILED = Trial(1000.0, 10.0, False, False, 0.9, "latency_p99_us 90000 is not < 5000", {})

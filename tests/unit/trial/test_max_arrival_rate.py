@@ -12,11 +12,11 @@ from leadline.analysis.model import Metric, Reason, Validity, Verdict
 from leadline.analysis.model import TestResult as Result
 from leadline.contract.models import TunnelWorkload
 from leadline.errors import InputError
-from leadline.plan import TunnelTest
+from leadline.kinds.tunnel.model import TunnelTest
+from leadline.kinds.tunnel.search import FleetSearchTarget, storm_rate_per_s
+from leadline.kinds.tunnel.workload import Access, tunnel_workload
 from leadline.plan.field_types import validate_input
 from leadline.trial.capacity_search import Ending, SearchResult, search
-from leadline.trial.max_arrival_rate import FleetSearchTarget, storm_rate_per_s
-from leadline.trial.tunnel_workload import Access, tunnel_workload
 
 CONDITIONS = "connect_p99_ms < 2000 and unconfigured_ratio < 1%"
 

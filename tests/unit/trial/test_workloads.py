@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from leadline.contract.models import HttpWorkload, RrWorkload, TcpWorkload, UdpWorkload
-from leadline.plan import HttpTest, RrTest, TcpTest, UdpTest
+from leadline.kinds.http.model import HttpTest
+from leadline.kinds.rr import RrTest
+from leadline.kinds.tcp import TcpTest
+from leadline.kinds.udp import UdpTest
 from leadline.plan.field_types import validate_input
 from leadline.trial.workloads import Server, serve_everything, workload
 

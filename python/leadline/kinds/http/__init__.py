@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from leadline.kinds.http.model import HttpTest
 from leadline.kinds.http.options import COMMAND
 from leadline.kinds.kind import Kind
-from leadline.plan.http import HttpTest
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from leadline.analysis.validity import Rules
     from leadline.analysis.window import RateColumn
     from leadline.contract.models import HttpWorkload
+    from leadline.report import HttpRequested
     from leadline.report.figures import FigureTable
     from leadline.trial.workloads import Server
 
@@ -76,10 +77,29 @@ class Http(Kind[HttpTest]):
 
     def workload(self, test: HttpTest, server: Server) -> HttpWorkload:
         """Requests of the run's server, at the port of the test's scheme."""
-        from leadline.trial.workloads import HTTP_PORT, HTTPS_PORT, http_workload, ip_version
+        from leadline.kinds.http.workload import http_workload
+        from leadline.trial.workloads import HTTP_PORT, HTTPS_PORT, ip_version
 
         port = HTTPS_PORT if test.scheme == "https" else HTTP_PORT
         return http_workload(test, server.host, port, ip_version(test.ip))
+
+    def calibration(self, workload: HttpWorkload) -> HttpWorkload:
+        """Requests are what a null responder answers."""
+        return workload
+
+    def peer_request(self, workload: HttpWorkload, target: str) -> HttpRequested:
+        """What wrk and ab say of a load."""
+        from leadline.report import HttpRequested
+
+        return HttpRequested(
+            url=target,
+            connections=workload.connections,
+            threads=workload.threads,
+            duration_s=workload.duration_ms / 1e3,
+            keep_alive=workload.requests_per_connection != 1,
+            has_body=any(request.body_base64 is not None for request in workload.requests),
+            paced=bool(workload.rate),
+        )
 
     def read_spec(self, test: Mapping[str, Any], common: TestSpec) -> TestSpec:
         """It counts answers, and its rate may have stages."""
@@ -110,13 +130,13 @@ class Http(Kind[HttpTest]):
         self, data: TestData, flows: Sequence[Flow], steady: Window | None, histograms: Histograms
     ) -> dict[str, Metric]:
         """Requests by their fate, times by phase, connections."""
-        from leadline.analysis.requests import http_figures
+        from leadline.kinds.http.figures import http_figures
 
         return http_figures(data, flows, steady, histograms)
 
     def distributions(self, data: TestData, steady: Window | None, histograms: Histograms) -> tuple[Distribution, ...]:
         """Of every histogram that was fed, and of the threads' rates."""
-        from leadline.analysis.requests import distributions
+        from leadline.kinds.http.figures import distributions
 
         return distributions(data, steady, histograms)
 
@@ -143,13 +163,19 @@ class Http(Kind[HttpTest]):
 
     def figure_rows(self, result: TestResult) -> list[tuple[str, str]]:
         """The fate of the requests, and what was moved."""
-        from leadline.report.http_summary import http_rows
+        from leadline.kinds.http.summary import http_rows
 
         return http_rows(result)
 
+    def phase_rows(self, result: TestResult) -> list[tuple[str, tuple[str, ...]]]:
+        """Each phase that was seen."""
+        from leadline.kinds.http.summary import phase_rows
+
+        return phase_rows(result)
+
     def time_tables(self, result: TestResult) -> list[RenderableType]:
         """Spread, percentiles and phases."""
-        from leadline.report.http_summary import http_times
+        from leadline.kinds.http.summary import http_times
 
         return http_times(result)
 

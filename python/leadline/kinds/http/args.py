@@ -1,7 +1,7 @@
 """How values are written on the command line of `leadline http`: what each of them is in a test.
 
 Owns how options are written: headers, URL files, secrets, socket and TLS options. Which values exclude each other is
-left to `leadline.plan.http`, whose errors are reported by the options' names.
+left to `leadline.kinds.http.model`, whose errors are reported by the options' names.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import ValidationError
 
 from leadline.errors import InputError
-from leadline.plan.external_inputs import HIDDEN, MOST_BYTES, FileInput, Secret, one_line
-from leadline.plan.http_parts import (
+from leadline.kinds.http.parts import (
     HttpEntry,
     HttpHeader,
     checked_proxy,
@@ -26,6 +25,7 @@ from leadline.plan.http_parts import (
     proxy_secret,
     split_entry,
 )
+from leadline.plan.external_inputs import HIDDEN, MOST_BYTES, FileInput, Secret, one_line
 
 T = TypeVar("T")
 

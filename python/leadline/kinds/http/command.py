@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from leadline.cli import single_args
 from leadline.errors import InputError
 from leadline.kinds.http import args
+from leadline.kinds.http.model import HttpTest
 from leadline.kinds.http.options import COMMAND, OPTIONS
-from leadline.plan import HttpTest
 from leadline.plan.options import test_values
 
 if TYPE_CHECKING:
@@ -21,12 +22,21 @@ def run(options: Mapping[str, Any]) -> int:
     """Measure what the options ask for, by their names, print it, and return the exit code."""
     test, load, output = parse_options(options)
     if output.find_rate is not None:
-        from leadline.cli import run_search
-
-        return run_search.search_request_rate(test, load, output.find_rate, output)
+        return _search(test, load, output.find_rate, output)
     from leadline.cli import run_single
 
     return run_single.run(test, load, output)
+
+
+def _search(test: HttpTest, load: HttpWorkload, conditions: str, output: OutputOptions) -> int:
+    """The highest rate of requests."""
+    from leadline.analysis.capacity import Conditions
+    from leadline.cli import run_search
+    from leadline.kinds.http.search import HttpSearchTarget
+
+    run_search.check(output, "--find-rate")
+    read = Conditions.read(conditions, test.name, test.kind)
+    return run_search.finish(HttpSearchTarget(test, load, read, ["leadline", *sys.argv[1:]]), output)
 
 
 def parse_options(options: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, OutputOptions]:
@@ -53,7 +63,7 @@ def parse_options(options: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, O
         find_rate=options["find_rate"],
         interval_ms=single_args.interval(options["interval"]),
     )
-    from leadline.trial.workloads import http_workload
+    from leadline.kinds.http.workload import http_workload
 
     return test, http_workload(test, origin.host, origin.port, family), output
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from leadline.errors import LeadlineError
 from leadline.kinds.kind import Kind
+from leadline.kinds.tunnel.model import TunnelTest
 from leadline.kinds.tunnel.options import COMMAND
-from leadline.plan.tunnel import TunnelTest
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -106,7 +106,7 @@ class Tunnel(Kind[TunnelTest]):
 
     def fleet_workload(self, test: TunnelTest, access: FleetAccess, clients: int, server: str) -> TunnelWorkload:
         """The test's own number of clients, or all."""
-        from leadline.trial.fleet_tests import measured
+        from leadline.kinds.tunnel.gateway_fleet import measured
 
         return measured(test, access, clients, server)
 
@@ -219,25 +219,25 @@ class Tunnel(Kind[TunnelTest]):
 
     def figure_rows(self, result: TestResult) -> list[tuple[str, str]]:
         """What became of the clients, and what they carried."""
-        from leadline.report.tunnel_summary import tunnel_rows
+        from leadline.kinds.tunnel.summary import tunnel_rows
 
         return tunnel_rows(result)
 
     def failure_rows(self, result: TestResult) -> list[tuple[str, str]]:
         """Errors that are no client's end."""
-        from leadline.report.tunnel_summary import other_errors
+        from leadline.kinds.tunnel.summary import other_errors
 
         return other_errors(result)
 
     def time_tables(self, result: TestResult) -> list[RenderableType]:
         """The times of each step."""
-        from leadline.report.tunnel_summary import tunnel_times
+        from leadline.kinds.tunnel.summary import tunnel_times
 
         return tunnel_times(result)
 
     def phase_rows(self, result: TestResult) -> list[tuple[str, tuple[str, ...]]]:
         """Steps, without their p90."""
-        from leadline.report.tunnel_summary import step_rows
+        from leadline.kinds.tunnel.summary import step_rows
 
         return [(title, (*cells[:3], *cells[4:])) for title, cells in step_rows(result)]
 

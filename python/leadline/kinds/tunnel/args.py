@@ -18,7 +18,7 @@ from leadline.plan.regular_files import NotRegular, read_bounded
 
 if TYPE_CHECKING:
     from leadline.contract.models import TunnelUser
-    from leadline.trial.tunnel_workload import Access, Identities
+    from leadline.kinds.tunnel.workload import Access, Identities
 
 OptionValues = Mapping[str, Any]
 """The options by their names in `leadline.kinds.tunnel.options`."""
@@ -65,7 +65,7 @@ def check_addresses(addresses: Iterable[str]) -> None:
 
 def read_access(options: OptionValues) -> Access:
     """Who the clients are. Raises InputError for a file that cannot be read, or is not what it should be."""
-    from leadline.trial.tunnel_workload import Access
+    from leadline.kinds.tunnel.workload import Access
 
     file: Path = options["file"]
     folder = file.parent

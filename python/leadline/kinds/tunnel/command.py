@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from leadline.cli import single_args
 from leadline.errors import InputError
 from leadline.kinds.tunnel import args
+from leadline.kinds.tunnel.model import TunnelTest
 from leadline.kinds.tunnel.options import COMMAND, OPTIONS
-from leadline.plan import TunnelTest
 from leadline.plan.options import test_values
 
 if TYPE_CHECKING:
@@ -30,12 +31,22 @@ def run(options: Mapping[str, Any]) -> int:
         return sweep.run(loads, output)
     test, load = loads[0]
     if output.find_rate is not None:
-        from leadline.cli import run_search
-
-        return run_search.search_arrival_rate(test, load, output.find_rate, output)
+        return _search(test, load, output.find_rate, output)
     from leadline.cli import run_single
 
     return run_single.run(test, load, output)
+
+
+def _search(test: TunnelTest, load: TunnelWorkload, conditions: str, output: OutputOptions) -> int:
+    """The highest rate of arriving VPN clients."""
+    from leadline.analysis.capacity import Conditions
+    from leadline.cli import run_search
+    from leadline.kinds.tunnel.search import FleetSearchTarget
+
+    run_search.check(output, _CHOKE)
+    read = Conditions.read(conditions, test.name, test.kind, _CHOKE)
+    target = FleetSearchTarget(test, load, read, ["leadline", *sys.argv[1:]], output.server_pid)
+    return run_search.finish(target, output)
 
 
 def parse_options(options: Mapping[str, Any]) -> tuple[list[tuple[TunnelTest, TunnelWorkload]], OutputOptions]:
@@ -53,7 +64,7 @@ def parse_options(options: Mapping[str, Any]) -> tuple[list[tuple[TunnelTest, Tu
     tests = [single_args.parse(TunnelTest, _test_values(options, number), COMMAND.flags) for number in numbers]
     args.check_addresses(tests[0].addresses)
     access = args.read_access(options)
-    from leadline.trial.tunnel_workload import tunnel_workload
+    from leadline.kinds.tunnel.workload import tunnel_workload
 
     output = single_args.OutputOptions(
         str(options["file"]),

@@ -26,11 +26,11 @@ from leadline.cli.single_args import OutputOptions
 from leadline.contract.models import TunnelWorkload
 from leadline.dataset import Journal, RunFolder
 from leadline.errors import LeadlineError
-from leadline.plan import TunnelTest
+from leadline.kinds.tunnel.model import TunnelTest
 from leadline.report import measurement, scaling_table
 from leadline.trial import Single, measure
 from leadline.trial.event_log import EntryList, EventLog
-from leadline.trial.tunnel_workload import FORGOTTEN_S
+from leadline.trial.workloads import FORGOTTEN_S
 
 Fleet = tuple[TunnelTest, TunnelWorkload]
 

@@ -6,10 +6,10 @@ Pure; the one place that knows both a gateway's keys for a fleet and the tests o
 from __future__ import annotations
 
 from leadline.contract.models import IssuedIdentities, TunnelWorkload
-from leadline.plan import BaseTest, TunnelTest
-from leadline.plan.tunnel import TunnelExpected, TunnelLoad
+from leadline.kinds.tunnel.model import TunnelExpected, TunnelLoad, TunnelTest
+from leadline.kinds.tunnel.workload import Access, tunnel_workload
+from leadline.plan import BaseTest
 from leadline.sut import FleetAccess
-from leadline.trial.tunnel_workload import Access, tunnel_workload
 
 _CONNECT_WITHIN_MS = 60_000
 _RETRIES = 2

@@ -21,14 +21,10 @@ from leadline.contract.models import (
     TunnelWorkload,
 )
 from leadline.errors import InputError
-from leadline.plan import TunnelTest
-from leadline.plan.tunnel import Moment, TunnelLoad
+from leadline.kinds.tunnel.model import Moment, TunnelLoad, TunnelTest
 
 _SESSION_PORT, _HTTP_PORT = 5201, 8080
 
-FORGOTTEN_S = 6.0
-"""How long a fleet keeps off after another. OpenVPN 2.6 holds on to a client that says that it leaves for 5 s; whoever
-comes from its port meanwhile is refused, since its name is another."""
 GIVEN_UP_S = 60.0
 """The same for clients whose handshake broke off: as long as a server waits for them (`hand-window`)."""
 

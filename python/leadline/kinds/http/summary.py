@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from leadline.analysis.durations import DISTRIBUTION_PERCENTILES
-from leadline.analysis.model import Distribution, Generator, Metric, TestResult, Verdict
+from leadline.analysis.model import Distribution, Metric, TestResult, Verdict
 from leadline.report import quantities
 from leadline.report.figures import percentile_cell, time_cell
 
@@ -28,7 +28,6 @@ _PHASES = {
     "transfer": "transfer",
     "kernel_wait": "kernel wait",
 }
-_LONGEST_EXAMPLE = 200
 
 
 def http_rows(result: TestResult) -> list[tuple[str, str]]:
@@ -64,31 +63,6 @@ def http_times(result: TestResult) -> list[RenderableType]:
     if phases:
         tables += [Text(""), _phases(phases)]
     return tables
-
-
-def engine_rows(generator: Generator | None) -> list[tuple[str, str]]:
-    """How the threads waited for their sockets, and why it was not the faster way."""
-    if generator is None or generator.engine is None:
-        return []
-    why = f": {generator.engine_reason}" if generator.engine_reason else ""
-    return [("", f"engine {generator.engine}{why}")]
-
-
-def error_rows(result: TestResult) -> list[tuple[str, str]]:
-    """Errors by name, the most frequent first, each with the first example where there is one."""
-    if not result.errors:
-        return [("errors", "none")]
-    named = sorted(result.errors.items(), key=lambda item: -item[1])
-    rows = []
-    for row, (name, number) in enumerate(named):
-        cut = cut_example(result.error_examples.get(name, ""))
-        rows.append(("errors" if row == 0 else "", f"{number:,} × {name}{f': {cut}' if cut else ''}"))
-    return rows
-
-
-def cut_example(text: str) -> str:
-    """What a failure said, as far as it is worth a line or two."""
-    return text if len(text) <= _LONGEST_EXAMPLE else f"{text[:_LONGEST_EXAMPLE]}…"
 
 
 def phase_cells(found: Distribution) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from rich.table import Table
 from leadline.analysis.model import Distribution, FleetFindings, Metric, Misfortune, TestResult
 from leadline.report import quantities
 from leadline.report.figures import percentile_cell, time_cell
-from leadline.report.http_summary import cut_example, error_rows
+from leadline.report.measurement import cut_example, error_rows
 
 _STEPS = {
     "connect": "connect",

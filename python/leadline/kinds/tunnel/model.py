@@ -1,7 +1,7 @@
 """The `tunnel` test: a fleet of VPN clients, when they arrive, what they must be given, and what they carry then.
 
 Parameters only; `leadline tunnel` has the same ones as options. Who the clients are (profile, keys, passwords) is no
-part of it, so that nothing that is written down of a test can show them: see `leadline.trial.tunnel_workload`.
+part of it, so that nothing that is written down of a test can show them: see `leadline.kinds.tunnel.workload`.
 """
 
 from __future__ import annotations

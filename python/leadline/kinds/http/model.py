@@ -10,6 +10,19 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ValidationInfo, field_serializer, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from leadline.kinds.http.parts import (
+    Address,
+    Cpus,
+    HttpEntry,
+    HttpHeader,
+    HttpTcp,
+    HttpTls,
+    Proxy,
+    ResolvedName,
+    UrlLine,
+    path_and_query,
+    request_method,
+)
 from leadline.plan import rate
 from leadline.plan.base_test import BaseTest, Conflict
 from leadline.plan.external_inputs import HIDDEN, MOST_BYTES, FileContent, FileInput, FileText, SecretText
@@ -23,19 +36,6 @@ from leadline.plan.field_types import (
     validation_error,
     within,
     written_by_a_user,
-)
-from leadline.plan.http_parts import (
-    Address,
-    Cpus,
-    HttpEntry,
-    HttpHeader,
-    HttpTcp,
-    HttpTls,
-    Proxy,
-    ResolvedName,
-    UrlLine,
-    path_and_query,
-    request_method,
 )
 from leadline.plan.rate import PerSecondOrStages, Stages
 

@@ -14,14 +14,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from leadline.analysis.capacity import Conditions, Trial, judge_fleet
-from leadline.analysis.model import Reason, TestResult, Validity, Verdict
+from leadline.analysis.model import Ceiling, Reason, TestResult, Validity, Verdict
 from leadline.contract.models import RateStage, TunnelWorkload
 from leadline.errors import InputError
-from leadline.plan import TunnelTest
+from leadline.kinds.tunnel.model import TunnelTest
+from leadline.kinds.tunnel.workload import GIVEN_UP_S
 from leadline.trial.capacity_search import Ending, Limits, SearchResult
 from leadline.trial.find_rate import verdict_of
 from leadline.trial.single import Single
-from leadline.trial.tunnel_workload import FORGOTTEN_S, GIVEN_UP_S
+from leadline.trial.workloads import FORGOTTEN_S
 
 FINAL_S = 5.0
 """How long the arrivals of the trials that decide last, where nobody says and there are clients for it."""
@@ -66,6 +67,10 @@ class FleetSearchTarget:
             raise InputError(
                 f"--until-choke with {self.workload.clients} clients", hint=f"give at least {_LEAST_CLIENTS} with -n"
             )
+
+    def with_ceiling(self, ceiling: Ceiling | None) -> FleetSearchTarget:
+        """The same: what a generator of fleets can do at most is not measured."""
+        return self
 
     def limits(self, reached_per_s: float) -> Limits:
         """Up to the highest rate for which there are clients, as long as the trials last that decide."""
