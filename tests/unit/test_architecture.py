@@ -24,6 +24,9 @@ RUST_FLOORS = {
     "pace": 1, "tls": 1,
 }  # fmt: skip
 LONGEST_FILE = 600
+KINDS = frozenset({"tcp", "udp", "rr", "http", "tunnel"})
+OF_KINDS = frozenset(f"{kind.capitalize()}{part}" for kind in KINDS for part in ("Test", "Workload"))
+"""What the models of kinds are called, in plans and for agents."""
 
 
 def python_files() -> list[Path]:
@@ -100,6 +103,33 @@ def test_files_say_what_they_own_and_stay_small(path: Path) -> None:
     assert text.count("\n") <= LONGEST_FILE
 
 
+@pytest.mark.parametrize("path", python_files(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_only_kinds_branch_on_the_kind_of_a_test(path: Path) -> None:
+    if path.relative_to(PACKAGE).parts[0] != "kinds":
+        assert [ast.unparse(node) for node in ast.walk(ast.parse(path.read_text())) if _branches_on_a_kind(node)] == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "data.spec.kind == 'http'",
+        "kind not in ('tcp', 'udp')",
+        "isinstance(test, plan.HttpTest)",
+        "isinstance(load, UdpWorkload | TcpWorkload)",
+        "{'tcp': 1, 'udp': 2}",
+        "match kind:\n    case 'rr': pass",
+        "match test:\n    case TunnelTest(): pass",
+    ],
+)
+def test_branches_on_the_kind_of_a_test_are_found(code: str) -> None:
+    assert any(_branches_on_a_kind(node) for node in ast.walk(ast.parse(code)))
+
+
+@pytest.mark.parametrize("code", ["transport == 'udp'", "need.kind == 'device'", "{'http': 80, 'https': 443}"])
+def test_other_comparisons_are_no_branches_on_a_kind(code: str) -> None:
+    assert not any(_branches_on_a_kind(node) for node in ast.walk(ast.parse(code)))
+
+
 def test_pure_packages_do_no_io() -> None:
     forbidden = re.compile(
         r"\bopen\(|\.read_text\(|\.read_bytes\(|\.write_text\(|\bsubprocess\b|\bsocket\b|\btime\.(time|monotonic)"
@@ -112,6 +142,35 @@ def test_pure_packages_do_no_io() -> None:
         if path not in allowed and forbidden.search(_without_strings(path.read_text()))
     ]
     assert offenders == []
+
+
+def _branches_on_a_kind(node: ast.AST) -> bool:
+    """Whether code compares a test's kind, or asks for the class of one kind's test or load, or has a value by kind."""
+    match node:
+        case ast.Compare(left=left, comparators=others):
+            sides = [left, *others]
+            return any(_name(side) == "kind" for side in sides) and any(_texts(side) & KINDS for side in sides)
+        case ast.Call(func=ast.Name(id="isinstance"), args=[_, classes]):
+            return any(_name(one) in OF_KINDS for one in ast.walk(classes))
+        case ast.Dict(keys=keys):
+            return len({text for key in keys if key is not None for text in _texts(key)} & KINDS) > 1
+        case ast.MatchClass(cls=cls):
+            return _name(cls) in OF_KINDS
+        case ast.Match(subject=subject, cases=cases) if _name(subject) == "kind":
+            return any(_texts(one) & KINDS for case in cases for one in ast.walk(case.pattern))
+        case _:
+            return False
+
+
+def _name(node: ast.AST) -> str:
+    """What a name or an attribute is called last."""
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def _texts(node: ast.AST) -> set[str]:
+    """A text, or those of a display of texts."""
+    parts = node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]
+    return {part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)}
 
 
 def _module(path: Path) -> str:
