@@ -6,6 +6,7 @@ between they are taken to grow evenly. CPU is in percent of one CPU, so that two
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
@@ -83,9 +84,9 @@ def cpu_percent(samples: Sequence[HostSample], window: Window) -> dict[str, floa
         return {}
     t_ns = np.array([t for t, _ in known], dtype=np.float64)
     start, end = max(t_ns[0], window.start_ns), min(t_ns[-1], window.end_ns)
+    accounts_s = np.array([cpu_s for _, cpu_s in known], dtype=np.float64)
     found = {}
-    for index, kind in enumerate(CPU_KINDS):
-        spent_s = np.array([cpu[index] for _, cpu in known], dtype=np.float64)
+    for kind, spent_s in zip(CPU_KINDS, accounts_s.T, strict=True):
         grown = np.interp(end, t_ns, spent_s) - np.interp(start, t_ns, spent_s)
         found[kind] = 100.0 * float(grown) / ((end - start) / 1e9)
     return found
@@ -218,8 +219,9 @@ def _rates(label: str, host: str, t_ns: Floats, spent_s: Floats, window: Window)
     grown = np.where(np.diff(spent_s) >= 0, np.diff(spent_s), np.nan)
     rates = 100.0 * grown[kept] / seconds[kept]
     middles = ((t_ns[1:] + t_ns[:-1]) / 2)[kept]
-    times = tuple(float(t) for t in (middles - window.first_start_ns) / 1e9)
-    return Series(label, host, "percent", times, tuple(None if np.isnan(rate) else float(rate) for rate in rates))
+    times = tuple(((middles - window.first_start_ns) / 1e9).tolist())
+    known = tuple(None if math.isnan(rate) else rate for rate in rates.tolist())
+    return Series(label, host, "percent", times, known)
 
 
 def _around(samples: Sequence[HostSample], window: Window) -> list[HostSample]:

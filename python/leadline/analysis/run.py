@@ -53,8 +53,10 @@ def analyse(manifest: Record, entries: Iterable[Record]) -> RunAnalysis:
     """
     reading = _Reading(manifest)
     reader = entries if isinstance(entries, JournalReader) else None
+    noted = 0
     for entry in entries:
-        if reader is not None and reader.damaged > reading.garbled:
+        if reader is not None and reader.damaged > noted:
+            noted = reader.damaged
             reading.note_damage(reader)
         reading.take(entry)
     if reader is not None:
@@ -98,11 +100,6 @@ class _Reading:
         self._taken = 0
         self._damage = JournalDamage()
         self._strict = reads_strictly()
-
-    @property
-    def garbled(self) -> int:
-        """How many garbled lines are known of."""
-        return self._damage.garbled
 
     def note_damage(self, reader: JournalReader) -> None:
         """Take over what a reader has counted so far; what is new belongs to the trial at hand."""

@@ -1,5 +1,6 @@
 """Collects what one test left behind: its hosts' events, on the controller's clock, reduced to what counts.
 
+A run has as many samples and points as its journal has lines, so that these are tuples, which are made quickly.
 A `TestData` is filled event by event, from a journal or straight from agents, in the order of arrival.
 """
 
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from leadline.analysis.model import Ceiling, ClientBringUp
 from leadline.analysis.test_spec import TestSpec
@@ -24,8 +25,7 @@ DEFAULT_STABILITY_SPREAD = StabilityLimit().spread
 _CPU_ACCOUNTS = itemgetter(*(f"{kind}_s" for kind in CPU_KINDS))
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessUse:
+class ProcessUse(NamedTuple):
     """One process's accounts at one moment."""
 
     name: str
@@ -35,8 +35,7 @@ class ProcessUse:
     resident_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class HostSample:
+class HostSample(NamedTuple):
     """One observation of a host, reduced. `cpu_s` adds the CPUs up, by `CPU_KINDS`, since boot."""
 
     t_ns: int
@@ -85,8 +84,7 @@ class ServerReading:
     resident_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class FlowKey:
+class FlowKey(NamedTuple):
     """A flow is told apart by its host, its task there, and its number in the task."""
 
     host: str
@@ -94,8 +92,7 @@ class FlowKey:
     flow: int
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(NamedTuple):
     """A flow's cumulative counters at one moment."""
 
     t_ns: int

@@ -24,11 +24,24 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any, TypeAlias
 
-Part: TypeAlias = tuple[str, tuple[str | int, ...], tuple[str, ...]]
-"""What a record's numbers are: the prefix of their names, their labels (key and value in turn), the record's keys."""
+Part: TypeAlias = tuple["Names", tuple[str | int, ...]]
+"""What a record's numbers are: their names, and the labels that all of them have (key and value in turn)."""
 
 _NO_LABELS = ()
 _ROW_KEYS = frozenset({"cpu", "name", "pid", "flow"})
+
+
+class Names:
+    """The names of a record's numbers. Compared by identity, which is quick."""
+
+    __slots__ = ("metrics", "read")
+
+    def __init__(self, prefix: str, keys: tuple[str, ...]) -> None:
+        numbers = [key for key in keys if key not in _ROW_KEYS]
+        self.metrics = tuple(prefix + key for key in numbers)
+        self.read: Callable[[Mapping[str, Any]], tuple[Any, ...]] = (
+            itemgetter(*numbers) if len(numbers) > 1 else lambda row: tuple(row[key] for key in numbers)
+        )
 
 
 def observation(event: Mapping[str, Any], values: list[Any]) -> list[Part]:
@@ -37,7 +50,7 @@ def observation(event: Mapping[str, Any], values: list[Any]) -> list[Part]:
     A number that is not known is None there.
     """
     values.append(event["observer_cpu_s"])
-    parts: list[Part] = [("", _NO_LABELS, ("observer_cpu_s",))]
+    parts: list[Part] = [(_names("", ("observer_cpu_s",)), _NO_LABELS)]
     machine = event.get("machine")
     if machine:
         _machine(machine, parts, values)
@@ -63,8 +76,8 @@ def progress(event: Mapping[str, Any], values: list[Any]) -> list[Part]:
 
 def columns(part: Part) -> tuple[tuple[str, ...], str]:
     """The metrics of a part's numbers, and the labels that all of them have, as a JSON object in a string."""
-    prefix, labels, keys = part
-    return tuple(prefix + key for key in keys if key not in _ROW_KEYS), _labels(*labels)
+    names, labels = part
+    return names.metrics, _labels(*labels)
 
 
 def _machine(machine: Mapping[str, Any], parts: list[Part], values: list[Any]) -> None:
@@ -82,18 +95,15 @@ def _numbers(
 ) -> None:
     if not row:
         return
-    keys = tuple(row)
-    values += _reader(keys)(row)
-    parts.append((prefix, labels, keys))
+    names = _names(prefix, tuple(row))
+    values += names.read(row)
+    parts.append((names, labels))
 
 
+# A contract has some twenty kinds of records; a garbled journal may have any number.
 @lru_cache(maxsize=4096)
-def _reader(keys: tuple[str, ...]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
-    """Takes the numbers out of a record with these keys."""
-    numbers = [key for key in keys if key not in _ROW_KEYS]
-    if len(numbers) > 1:
-        return itemgetter(*numbers)
-    return lambda row: tuple(row[key] for key in numbers)
+def _names(prefix: str, keys: tuple[str, ...]) -> Names:
+    return Names(prefix, keys)
 
 
 @lru_cache(maxsize=65536)

@@ -11,14 +11,17 @@ import math
 import zlib
 from collections.abc import Sequence
 from functools import partial
-from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
 import pydantic_core
 from markupsafe import Markup
+from numpy.typing import NDArray
 
 from leadline.analysis.model import Percentiles, Series, TestResult, Window
 from leadline.report import figures, quantities
+
+Floats: TypeAlias = NDArray[np.float64]
 
 MOST_LINES = 8
 MOST_POINTS = 1200
@@ -95,10 +98,15 @@ def curve(name: str, percentiles: Percentiles, group: int | None = None) -> dict
         elif percentiles.count > 0:
             last = points[-1][0] if points else 0.0
             points.append((max(last, math.log10(percentiles.count)), value))
-    drawn = [(round(x, 4), _rounded(y, _DIGITS_OF_CURVES)) for x, y in points if math.isfinite(y) and y > 0]
+    drawn = [(round(x, 4), y) for x, y in points if math.isfinite(y) and y > 0]
     if percentiles.open_from is not None:
         name = f"{name}, ≥ from p{percentiles.open_from:.4g}"
-    return {"name": name, "group": group, "x": [x for x, _ in drawn], "y": [y for _, y in drawn]}
+    return {
+        "name": name,
+        "group": group,
+        "x": [x for x, _ in drawn],
+        "y": _rounded([y for _, y in drawn], _DIGITS_OF_CURVES),
+    }
 
 
 def packed(data: object) -> Markup:
@@ -140,12 +148,11 @@ def _plot(unit: str, lines: list[Series], axes: list[list[int]], most_points: in
         notes.append(f"each point is the mean of {factor} samples")
     drawn = []
     for line in kept:
-        times = [round(t * 1000) for t in _thinned(line.t_s, factor) if t is not None]
-        steps = [*times[:1], *(after - before for before, after in pairwise(times))]
+        steps = _steps(line.t_s, factor)
         if steps not in axes:
             axes.append(steps)
         name = f"{line.host}: {line.label}" if line.host else line.label
-        values = [_rounded(value, _DIGITS_OVER_TIME) for value in _thinned(line.values, factor)]
+        values = _rounded(_thinned(line.values, factor), _DIGITS_OVER_TIME)
         drawn.append({"name": name, "axis": axes.index(steps), "values": values})
     title = next((title for known, title in _PLOTS.values() if known == unit), unit)
     return {"unit": unit, "title": title, "notes": notes, "spoken": _spoken(unit, kept), "lines": drawn}
@@ -201,21 +208,33 @@ def _peak(line: Series) -> float:
     return max((value for value in line.values if value is not None), default=-math.inf)
 
 
-def _thinned(values: Sequence[float | None], factor: int) -> list[float | None]:
-    """Means of `factor` values each; what is unknown in all of them stays unknown."""
-    if factor <= 1:
-        return list(values)
-    groups = (values[start : start + factor] for start in range(0, len(values), factor))
-    known = ([value for value in group if value is not None] for group in groups)
-    return [sum(group) / len(group) if group else None for group in known]
+def _steps(t_s: Sequence[float], factor: int) -> list[int]:
+    """The first instant and the steps from each to the next, ms."""
+    steps: list[int] = np.diff(np.rint(_thinned(t_s, factor) * 1000).astype(np.int64), prepend=0).tolist()
+    return steps
 
 
-def _rounded(value: float | None, digits: int) -> float | None:
-    """The value with this many significant digits: as many as the page writes, and a third of its size."""
-    if value is None or not math.isfinite(value):
-        return None
-    short = float(f"{value:.{digits}g}")
-    return int(short) if short.is_integer() else short
+def _thinned(values: Sequence[float | None], factor: int) -> Floats:
+    """Means of `factor` values each; what is unknown (NaN) in all of them stays unknown."""
+    numbers = np.array(values, dtype=np.float64)
+    if factor <= 1 or not len(numbers):
+        return numbers
+    starts = np.arange(0, len(numbers), factor)
+    is_known = ~np.isnan(numbers)
+    counts = np.add.reduceat(is_known.astype(np.float64), starts)
+    with np.errstate(invalid="ignore"):
+        return np.add.reduceat(np.where(is_known, numbers, 0.0), starts) / counts
+
+
+def _rounded(values: Floats | Sequence[float], digits: int) -> list[float | None]:
+    """The values with this many significant digits, as many as the page writes; what is not finite is None."""
+    numbers = np.asarray(values, dtype=np.float64)
+    with np.errstate(all="ignore"):
+        magnitudes = np.floor(np.log10(np.abs(numbers)))
+        places = digits - 1 - np.where(np.isfinite(magnitudes), magnitudes, 0.0)
+        up, down = 10.0 ** np.maximum(places, 0.0), 10.0 ** np.maximum(-places, 0.0)
+        rounded = np.rint(numbers * up / down) / up * down
+    return [value if math.isfinite(value) else None for value in rounded.tolist()]
 
 
 def _finite(data: object) -> object:

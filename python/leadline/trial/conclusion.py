@@ -7,6 +7,7 @@ only findings.json is left of a run, it draws the page from that.
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -43,11 +44,10 @@ def conclude(folder: RunFolder) -> RunOutcome:
     """
     attempts = _Attempts(folder)
     if folder.journal_path.exists() or not folder.findings_path.exists():
-        analysis = _analyse(folder, attempts)
+        analysis = _conclude_journal(folder, attempts)
     else:
         analysis = _read_document(folder).run
-    attempts.run(lambda: write_results(folder, result_rows(analysis)))
-    attempts.run(lambda: _write_report(folder, analysis))
+        _write_results_and_report(folder, analysis, attempts)
     return RunOutcome(folder, analysis, tuple(dict.fromkeys(attempts.problems)))
 
 
@@ -104,22 +104,28 @@ class _Taker:
             self._attempts.note(error)
 
 
-def _analyse(folder: RunFolder, attempts: _Attempts) -> RunAnalysis:
-    """The analysis, and on the same pass over the journal the tables and the flame graphs."""
+def _conclude_journal(folder: RunFolder, attempts: _Attempts) -> RunAnalysis:
+    """The analysis, and on the same pass over the journal the tables and the flame graphs; then what is drawn of it."""
     journal_bytes = _journal_bytes(folder)
-    with TableWriter(folder.path) as tables:
+    with TableWriter(folder.path) as tables, ThreadPoolExecutor(1, "tables") as background:
         into_tables = _Taker(tables.take, attempts)
         into_pictures = _Taker(partial(draw_flame_graph, folder), attempts)
         reader = JournalReader(folder.journal_path, takers=(into_tables, into_pictures))
         analysis = analyse(folder.read_manifest(), reader)
-        attempts.run(lambda: _complete_manifest(folder, analysis))
-        if not into_tables.is_failed:
-            attempts.run(tables.write)
         if tables.malformed > analysis.journal.malformed:
             said = f"{tables.malformed} events of the journal have no rows: they lack what their type promises"
             attempts.problems.append(said)
-    attempts.run(lambda: _write_findings(folder, analysis, journal_bytes))
+        if not into_tables.is_failed:
+            background.submit(attempts.run, tables.write)
+        attempts.run(lambda: _complete_manifest(folder, analysis))
+        attempts.run(lambda: _write_findings(folder, analysis, journal_bytes))
+        _write_results_and_report(folder, analysis, attempts)
     return analysis
+
+
+def _write_results_and_report(folder: RunFolder, analysis: RunAnalysis, attempts: _Attempts) -> None:
+    attempts.run(lambda: write_results(folder, result_rows(analysis)))
+    attempts.run(lambda: _write_report(folder, analysis))
 
 
 def _complete_manifest(folder: RunFolder, analysis: RunAnalysis) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from made_journals import EPOCH_NS, S, facts, observation, process, steady_test
 
@@ -49,9 +47,7 @@ def test_the_server_table_over_the_steady_window(step_s: float) -> None:
 def test_what_runs_between_ticks_counts_as_busy() -> None:
     data = watched()
     data.samples["gateway"] = [
-        dataclasses.replace(
-            sample, cpu_s=tuple(0.0 if kind in ("user", "softirq") else spent for kind, spent in spent_by)
-        )
+        sample._replace(cpu_s=tuple(0.0 if kind in ("user", "softirq") else spent for kind, spent in spent_by))
         for sample in data.samples["gateway"]
         for spent_by in [list(zip(CPU_KINDS, sample.cpu_s or (), strict=True))]
     ]
