@@ -1,6 +1,7 @@
 //! VPN tunnels as machines: given bytes and a time, they say what to send and what to deliver. They own no socket and no TUN device;
 //! the agent moves the bytes.
 
+pub mod client;
 pub mod inside;
 pub mod offload;
 pub mod openvpn;

@@ -27,6 +27,6 @@ pub mod usage;
 pub mod wrap;
 
 #[cfg(test)]
-mod pair;
+pub(crate) mod pair;
 #[cfg(test)]
 mod tests;

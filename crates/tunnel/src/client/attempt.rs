@@ -1,0 +1,299 @@
+//! An attempt from its beginning to its options, and what follows a failure: the next attempt after a rest, or none. Owns what each
+//! event of the session and of the socket means to a client, and the names of failures.
+
+use super::attempt_log::Attempt;
+use super::echo::is_due;
+use super::effects::{Close, Effects, Metric, Socket, SocketError, SocketErrorKind};
+use super::phase::{Occasion, Phase, Steps};
+use super::{Action, VpnClient};
+use crate::openvpn::client::{Client as Session, Counters, Event, Failure, Output};
+use crate::openvpn::packet::{Header, Opcode};
+use crate::openvpn::profile::Transport;
+
+/// The rest after a failure, ns; doubled after each further one, as OpenVPN 2.6 and later do (`connect-retry 1 300`).
+const FIRST_REST_NS: u64 = 1_000_000_000;
+const LONGEST_REST_NS: u64 = 300_000_000_000;
+/// A change of pushed options could not be applied.
+const UPDATE_REJECTED: &str = "push_update_rejected";
+
+impl VpnClient {
+    /// Begin an attempt that is due.
+    pub(super) fn begin(&mut self, now_ns: u64, due_ns: u64, occasion: Occasion, effects: &mut impl Effects) {
+        if let Some(over) = self.attempt() {
+            self.log.push(over);
+        }
+        let server = self.settings.server(self.server_turn);
+        let number = self.current.number + 1;
+        self.current =
+            Attempt { number, occasion, steps: Steps::due(due_ns), server: Some(server.address), ..Attempt::none() };
+        (self.heard_ns, self.retry_ns) = (None, None);
+        self.first_due_ns.get_or_insert(due_ns);
+        self.began_ns = now_ns;
+        self.give_up_ns = Some(now_ns.saturating_add(self.settings.attempt_ns));
+        effects.counts().attempts += 1;
+        effects.counts().reconnects_begun += u64::from(occasion == Occasion::Reconnect);
+        let connected = effects.socket().connect(server);
+        match connected {
+            Err(error) => self.fail(now_ns, error.code, &format!("opening a socket: {error}"), effects),
+            Ok(()) if server.transport == Transport::Tcp => self.enter(Phase::Connecting, effects),
+            Ok(()) => self.negotiate(now_ns, effects),
+        }
+    }
+
+    /// The socket can be used: begin the OpenVPN handshake.
+    pub(super) fn negotiate(&mut self, now_ns: u64, effects: &mut impl Effects) {
+        self.enter(Phase::Asking, effects);
+        self.current.local = effects.socket().local();
+        let identity = self.settings.identity(self.number);
+        let session = match self.token.clone() {
+            None => Session::new(&self.settings.config, identity, now_ns),
+            token => Session::new(&self.settings.config, &identity.with_token(token), now_ns),
+        };
+        self.session = Some(Box::new(session));
+        self.counted = Counters::default();
+        self.is_session_due = true;
+    }
+
+    /// Let the session do one step; once it waits, what it failed by ends the attempt.
+    pub(super) fn step_session(&mut self, now_ns: u64, effects: &mut impl Effects) {
+        let Some(session) = &mut self.session else {
+            self.is_session_due = false;
+            return;
+        };
+        match session.poll(now_ns, &mut effects.scratch().control) {
+            Output::Send => self.send_control(now_ns, effects),
+            // The session's last packets are still to come.
+            Output::Event(Event::Failed(failure)) => self.ending = Some(explained(failure)),
+            Output::Event(event) => {
+                if let Some(failure) = self.session_event(now_ns, event, effects) {
+                    self.ending = Some(failure);
+                }
+            }
+            Output::Wait(due_ns) => {
+                (self.is_session_due, self.session_due_ns) = (false, due_ns);
+                if let Some(Failure { name, detail }) = self.ending.take() {
+                    self.fail(now_ns, name, &detail, effects);
+                }
+            }
+        }
+    }
+
+    /// Send the packet that the session has put into the driver's buffer.
+    fn send_control(&mut self, now_ns: u64, effects: &mut impl Effects) {
+        let mut packet = std::mem::take(&mut effects.scratch().control);
+        let header = packet.first().and_then(|byte| Header::parse(*byte));
+        let is_reset = |header: Header| matches!(header.opcode, Opcode::HardResetClientV2 | Opcode::HardResetClientV3);
+        effects.counts().resets_sent += u64::from(header.is_some_and(is_reset));
+        let sent = effects.socket().send_control(&mut packet);
+        effects.scratch().control = packet;
+        match sent {
+            Err(error) => self.socket_failed(now_ns, &error, effects),
+            Ok(sent_ns) if self.current.steps.sent_ns.is_none() => {
+                let steps = &mut self.current.steps;
+                steps.sent_ns = Some(sent_ns);
+                effects.record(Metric::Late, steps.due_ns, steps.since_due(sent_ns));
+            }
+            Ok(_) => {}
+        }
+    }
+
+    /// Take an event of the session; returns what the client fails by, where it does.
+    pub(super) fn session_event(&mut self, now_ns: u64, event: Event, effects: &mut impl Effects) -> Option<Failure> {
+        let steps = &mut self.current.steps;
+        match event {
+            Event::Answered => {
+                steps.answered_ns = Some(now_ns);
+                self.enter(Phase::Negotiating, effects);
+            }
+            Event::TlsDone => steps.tls_ns = Some(now_ns),
+            Event::KeysDone => steps.keys_ns = Some(now_ns),
+            Event::Up => {
+                steps.pushed_ns = Some(now_ns);
+                self.options_received(now_ns, effects);
+            }
+            Event::Renegotiated => self.renewal.done(now_ns, effects),
+            Event::RenegotiationAccepted => self.renewal.accept(effects),
+            Event::RenegotiationRefused => self.renewal.refuse(effects),
+            Event::RenegotiationFailed => self.renewal.fail(effects),
+            Event::Updated => self.options_updated(now_ns, effects),
+            Event::UpdateRejected(why) => return Some(Failure { name: UPDATE_REJECTED, detail: why }),
+            Event::Pending { until_ns } => {
+                effects.counts().auth_pending += 1;
+                self.give_up_ns = self.give_up_ns.max(Some(until_ns));
+            }
+            Event::Restart(why) => return Some(Failure { name: "restarted_by_server", detail: why }),
+            Event::PeerLeft => return Some(Failure { name: "server_left", detail: String::new() }),
+            Event::Failed(failure) => return Some(explained(failure)),
+        }
+        None
+    }
+
+    /// The socket failed, or the server closed the connection.
+    pub(super) fn socket_failed(&mut self, now_ns: u64, error: &SocketError, effects: &mut impl Effects) {
+        let is_stream = self.settings.server(self.server_turn).transport == Transport::Tcp;
+        let is_unanswered = self.phase == Phase::Asking;
+        if self.session.is_none() || (!is_stream && !is_unanswered) {
+            // A datagram could not be delivered; whether the server is gone, its silence will tell.
+            match error.kind {
+                SocketErrorKind::Refused => effects.counts().refused += 1,
+                _ => effects.counts().socket_errors += 1,
+            }
+            return;
+        }
+        match error.kind {
+            SocketErrorKind::Malformed => self.fail(now_ns, "malformed_stream", &error.to_string(), effects),
+            SocketErrorKind::Closed if is_unanswered => self.fail(
+                now_ns,
+                "closed_unanswered",
+                "the server took the connection and closed it before it answered the reset: it has as many clients as it \
+                 takes (max-clients), or does not know the key of the control channel",
+                effects,
+            ),
+            SocketErrorKind::Closed => self.fail(now_ns, "closed_by_server", &error.to_string(), effects),
+            _ => self.fail(now_ns, error.code, &error.to_string(), effects),
+        }
+    }
+
+    /// An attempt, or a tunnel, is over.
+    pub(super) fn fail(&mut self, now_ns: u64, name: &'static str, detail: &str, effects: &mut impl Effects) {
+        if self.is_leaving {
+            self.end_tunnel(now_ns, effects);
+            effects.socket().close(Close::Orderly);
+            return;
+        }
+        let was_up = self.phase.is_up();
+        effects.counts().lost += u64::from(self.phase == Phase::Configured);
+        self.end_tunnel(now_ns, effects);
+        effects.socket().close(Close::Orderly);
+        effects.failed(name, detail);
+        self.current.cause = Some(name);
+        self.current.ended_ns.get_or_insert(now_ns);
+        self.server_turn += 1;
+        self.failed_ns.get_or_insert(now_ns);
+        self.failures += 1;
+        // OpenVPN restarts by itself there, and connects again whatever becomes of others.
+        let is_retried = name == UPDATE_REJECTED || self.failures <= self.settings.retries;
+        if is_final(name) || !is_retried {
+            self.enter(Phase::Failed, effects);
+            self.end_arrival(now_ns, effects);
+            return;
+        }
+        let doublings = if was_up { 0 } else { self.failures - 1 };
+        let rest_ns = FIRST_REST_NS.saturating_mul(1 << doublings.min(16)).min(LONGEST_REST_NS);
+        self.retry_ns = Some(now_ns + rest_ns);
+        self.enter(Phase::Resting, effects);
+    }
+
+    /// The client's arrival has ended, configured or not.
+    pub(super) fn end_arrival(&mut self, now_ns: u64, effects: &mut impl Effects) {
+        if !self.has_arrived {
+            self.has_arrived = true;
+            effects.arrival_ended(now_ns);
+        }
+    }
+
+    /// A timer has run out.
+    pub(super) fn timer_due(&mut self, now_ns: u64, effects: &mut impl Effects) {
+        if self.is_leaving {
+            self.is_session_due = true;
+            return;
+        }
+        let is_late = is_due(self.give_up_ns, now_ns);
+        match (self.phase, self.retry_ns) {
+            (Phase::Resting, Some(retry_ns)) if now_ns >= retry_ns => {
+                return self.begin(now_ns, retry_ns, Occasion::Retry, effects);
+            }
+            (Phase::Connecting, _) if is_late => {
+                return self.fail(now_ns, "connect_timeout", "no answer to TCP's SYN", effects);
+            }
+            (Phase::Asking | Phase::Negotiating, _) if is_late => {
+                let (name, detail) = self.overdue();
+                return self.fail(now_ns, name, &detail, effects);
+            }
+            (Phase::Overdue, _) if is_late => {
+                self.echoes.end();
+                self.enter(Phase::Partial, effects);
+                self.returned_partial(effects);
+            }
+            (Phase::Proving | Phase::Overdue | Phase::Contested, _) => {
+                self.send_verification(now_ns, effects);
+                self.look_at_verification(now_ns, effects);
+            }
+            (Phase::Configured, _) => self.send_ping(now_ns, effects),
+            _ => {}
+        }
+        self.is_session_due |= is_due(self.session_due_ns, now_ns);
+    }
+
+    /// What a client failed by that did not come up within its attempt's time.
+    fn overdue(&self) -> (&'static str, String) {
+        let name = self.session.as_ref().map_or("reset_unanswered", |session| session.stuck_at());
+        let own_ns = self.settings.attempt_ns;
+        let given_ns = self.give_up_ns.map_or(0, |give_up_ns| give_up_ns.saturating_sub(self.began_ns));
+        let mut detail = format!("{}; ended by the attempt's own time, {} s", explanation(name), own_ns as f64 / 1e9);
+        if given_ns > own_ns {
+            let given_s = given_ns as f64 / 1e9;
+            detail.push_str(&format!(", which the server's AUTH_PENDING made {given_s:.1} s"));
+        }
+        (name, detail)
+    }
+
+    /// A scheduled action is due.
+    pub(super) fn act(&mut self, now_ns: u64, due_ns: u64, action: Action, effects: &mut impl Effects) {
+        let is_renewing = action == Action::Renegotiate && self.renewal.is_asked();
+        if !self.phase.is_up() || is_renewing {
+            effects.counts().actions_skipped += 1;
+            return;
+        }
+        match action {
+            Action::Renegotiate => {
+                let Some(session) = &mut self.session else { return };
+                session.renegotiate(now_ns);
+                self.renewal.ask(due_ns, effects);
+                self.is_session_due = true;
+            }
+            Action::Reconnect => self.reconnect(now_ns, due_ns, effects),
+        }
+    }
+
+    /// Connect again from the same address, without a farewell and by a new socket: a client that is started again has no port of its
+    /// own (`nobind`), and to the server it is another one.
+    fn reconnect(&mut self, now_ns: u64, due_ns: u64, effects: &mut impl Effects) {
+        self.end_tunnel(now_ns, effects);
+        effects.socket().close(Close::Silent);
+        self.enter(Phase::Resting, effects);
+        self.begin(now_ns, due_ns, Occasion::Reconnect, effects);
+    }
+}
+
+/// As OpenVPN does: a client that is refused (`auth-retry none`), told to stop, or ends with its server's silence (`ping-exit`) does
+/// not ask again. Nor does a client that the host has no descriptor for: the fleet itself has the others.
+fn is_final(name: &str) -> bool {
+    matches!(name, "auth_failed" | "halted_by_server" | "ping_exit" | "too_many_open_files")
+}
+
+/// A session's failure; silence is explained, beside the session's word on what ended it.
+fn explained(failure: Failure) -> Failure {
+    match explanation(failure.name) {
+        "" => failure,
+        silence => Failure { detail: format!("{silence}; {}", failure.detail), ..failure },
+    }
+}
+
+/// What a failure by silence may come from; empty for any other.
+fn explanation(name: &str) -> &'static str {
+    match name {
+        "reset_unanswered" => {
+            "no answer to any reset: the server is not there, does not know the key of the control channel, or has had too \
+             many new clients (connect-freq-initial)"
+        }
+        "silence_after_reset" => {
+            "the reset was answered and nothing after it: the server has as many clients as it takes (max-clients), or has \
+             had too many new ones (connect-freq), or could not agree on TLS, which its log says"
+        }
+        "tls_unfinished" => "TLS's handshake was begun and not ended: the server is too slow, or packets get lost",
+        "no_keys" => "TLS's handshake was done and the server's half of the keys did not come",
+        "no_push_reply" => "the server sent no options: it is too slow, or somebody has yet to let the client in",
+        _ => "",
+    }
+}

@@ -1,0 +1,98 @@
+//! The attempts of one client that are over: its first one and the latest. Owns how many are kept.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use super::assigned_config::AssignedConfig;
+use super::phase::{Occasion, Steps};
+
+/// The latest attempts that are kept of a client, beside its first one.
+const MOST_LATER: usize = 63;
+
+/// One attempt.
+#[derive(Clone, Copy, Debug)]
+pub struct Attempt {
+    /// Its number, from 1.
+    pub number: u32,
+    /// Why it was made.
+    pub occasion: Occasion,
+    /// When its steps were done.
+    pub steps: Steps,
+    /// When it or its tunnel ended, ns; `None` where the tunnel lasted until the fleet left.
+    pub ended_ns: Option<u64>,
+    /// Why it ended, or the first check that it missed.
+    pub cause: Option<&'static str>,
+    /// The server.
+    pub server: Option<SocketAddr>,
+    /// The local address.
+    pub local: Option<SocketAddr>,
+    /// What the server assigned.
+    pub assigned: Option<AssignedConfig>,
+}
+
+impl Attempt {
+    /// No attempt yet.
+    pub fn none() -> Self {
+        Self {
+            number: 0,
+            occasion: Occasion::Arrival,
+            steps: Steps::default(),
+            ended_ns: None,
+            cause: None,
+            server: None,
+            local: None,
+            assigned: None,
+        }
+    }
+}
+
+/// The attempts of a client that are over.
+#[derive(Debug, Default)]
+pub struct AttemptLog {
+    first: Option<Box<Attempt>>,
+    later: VecDeque<Attempt>,
+}
+
+impl AttemptLog {
+    /// Add an attempt; the oldest later one makes room for it.
+    pub fn push(&mut self, attempt: Attempt) {
+        if self.first.is_none() {
+            self.first = Some(Box::new(attempt));
+            return;
+        }
+        if self.later.len() == MOST_LATER {
+            self.later.pop_front();
+        }
+        self.later.push_back(attempt);
+    }
+
+    /// The attempts that are kept, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = Attempt> + '_ {
+        self.first.iter().map(|first| **first).chain(self.later.iter().copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_always_fails_keeps_its_first_and_its_latest_attempts() {
+        let mut log = AttemptLog::default();
+        for number in 1..=1000 {
+            log.push(Attempt {
+                number,
+                occasion: Occasion::Retry,
+                steps: Steps::due(number.into()),
+                ended_ns: Some(u64::from(number) + 5),
+                cause: Some("reset_unanswered"),
+                server: None,
+                local: None,
+                assigned: None,
+            });
+        }
+        let numbers: Vec<u32> = log.iter().map(|attempt| attempt.number).collect();
+        assert_eq!((numbers[0], numbers[1], numbers.len(), numbers[63]), (1, 938, 64, 1000));
+        assert!(log.iter().all(|attempt| attempt.ended_ns == Some(attempt.steps.due_ns + 5)));
+    }
+}

@@ -1,0 +1,91 @@
+//! What a test expects every client to be assigned, and the checks by which a client counts as `configured`, in their order. Pure.
+
+use std::net::IpAddr;
+
+use super::assigned_config::AssignedConfig;
+use crate::openvpn::data::DataCipher;
+use crate::openvpn::message::net::Net;
+use crate::openvpn::message::push::Pushed;
+
+/// The check that a malformed option fails: the client is without it, whatever it was meant to say.
+pub const OPTION_MALFORMED: &str = "partial_option_malformed";
+
+/// What every client must be assigned.
+#[derive(Debug, Default)]
+pub struct Expectation {
+    /// Networks that its addresses are in; any where empty.
+    pub pools: Vec<Net>,
+    /// Routes that it is pushed.
+    pub routes: Vec<Net>,
+    /// DNS servers that it is pushed.
+    pub dns: Vec<IpAddr>,
+    /// Options that it is pushed, word for word.
+    pub options: Vec<String>,
+    /// The address that answers the verification echo; the server's end where absent.
+    pub echo: Option<IpAddr>,
+    /// The ciphers that it offers.
+    pub offered: Vec<DataCipher>,
+}
+
+impl Expectation {
+    /// The first check that is missed, by name. Whether addresses and number are the client's alone, the driver knows.
+    pub fn missing(&self, pushed: &Pushed, assigned: &AssignedConfig) -> Option<&'static str> {
+        let in_pool = |address: IpAddr| self.pools.iter().any(|pool| pool.contains(address));
+        if assigned.addresses().next().is_none() {
+            Some("partial_no_address")
+        } else if !self.pools.is_empty() && !assigned.addresses().all(in_pool) {
+            Some("partial_address_outside_pool")
+        } else if !self.routes.iter().all(|route| pushed.routes.contains(route)) {
+            Some("partial_route_missing")
+        } else if !self.dns.iter().all(|server| pushed.dns.contains(server)) {
+            Some("partial_dns_missing")
+        } else if !self.options.iter().all(|option| pushed.texts.contains(option.as_str())) {
+            Some("partial_option_missing")
+        } else if pushed.malformed().is_some() {
+            Some(OPTION_MALFORMED)
+        } else if assigned.cipher.is_some_and(|cipher| !self.offered.contains(&cipher)) {
+            Some("partial_cipher_not_offered")
+        } else {
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::settings::Server;
+    use super::*;
+    use crate::openvpn::profile::Transport;
+
+    #[test]
+    fn the_first_missing_option_is_named() {
+        let expectation = Expectation {
+            pools: vec!["10.8.0.0/24".parse().unwrap(), "fd00:8::/64".parse().unwrap()],
+            routes: vec!["10.9.0.0/16".parse().unwrap()],
+            dns: vec!["10.8.0.1".parse().unwrap()],
+            options: vec!["block-outside-dns".into()],
+            echo: None,
+            offered: vec![DataCipher::Aes256Gcm],
+        };
+        let whole = "topology subnet,ifconfig 10.8.0.5 255.255.255.0,route 10.9.0.0 255.255.0.0,\
+                     dhcp-option DNS 10.8.0.1,block-outside-dns";
+        let server = Server { address: "192.0.2.1:1194".parse().unwrap(), transport: Transport::Udp };
+        let missing = |options: &str, cipher| {
+            let mut pushed = Pushed::default();
+            pushed.absorb(options).unwrap();
+            expectation.missing(&pushed, &AssignedConfig::new(server, &pushed, cipher, None))
+        };
+        let cipher = Some(DataCipher::Aes256Gcm);
+        assert_eq!(missing(whole, cipher), None);
+        assert_eq!(missing(whole, Some(DataCipher::Aes128Gcm)), Some("partial_cipher_not_offered"));
+        let without = |part: &str| whole.replace(part, "topology subnet");
+        assert_eq!(missing(&without("ifconfig 10.8.0.5 255.255.255.0"), cipher), Some("partial_no_address"));
+        assert_eq!(missing(&whole.replace("10.8.0.5", "10.7.0.5"), cipher), Some("partial_address_outside_pool"));
+        assert_eq!(missing(&without("route 10.9.0.0 255.255.0.0"), cipher), Some("partial_route_missing"));
+        assert_eq!(missing(&without("dhcp-option DNS 10.8.0.1"), cipher), Some("partial_dns_missing"));
+        assert_eq!(missing(&without("block-outside-dns"), cipher), Some("partial_option_missing"));
+        assert_eq!(missing(&format!("{whole},tun-mtu 30"), cipher), Some("partial_option_malformed"));
+        assert_eq!(missing(&format!("{whole},protocol-flags unheard-of"), cipher), Some("partial_option_malformed"));
+        assert_eq!(missing(&whole.replace("10.8.0.5", "224.0.0.5"), cipher), Some("partial_no_address"));
+    }
+}

@@ -1,0 +1,95 @@
+//! Which sizes of packets get through a tunnel most of whose load was lost: echo requests of sizes up to the tunnel's MTU, a few at once.
+//! A path that silently drops what is longer than its own MTU answers the short ones alone. Pure.
+
+/// The shortest one, bytes: as `ping` sends by default.
+const SHORTEST: usize = 84;
+const SIZES: usize = 16;
+/// The number of requests of each size: one lost packet says nothing.
+pub const ROUNDS: usize = 2;
+/// The first request's number: below are those that prove a tunnel, and its pings.
+const FIRST: u64 = 1 << 48;
+
+/// The sizes of echo requests on either side of a path's limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketSizes {
+    /// The longest that was answered, bytes.
+    pub answered_bytes: u32,
+    /// The next longer one, which was not, bytes.
+    pub unanswered_bytes: u32,
+}
+
+/// Echo requests of all sizes that are under way.
+#[derive(Debug)]
+pub struct SizeProbe {
+    mtu: usize,
+    /// By size.
+    answered: [bool; SIZES],
+}
+
+impl SizeProbe {
+    /// For a tunnel of this MTU.
+    pub fn new(mtu: u16) -> Self {
+        Self { mtu: usize::from(mtu).max(SHORTEST), answered: [false; SIZES] }
+    }
+
+    /// The numbers and sizes of one round's requests. Each is longer than the one before, so that none leaves together with another
+    /// by segmentation offload: a virtual link lets such packets pass whatever its MTU.
+    pub fn requests(&self, round: usize) -> impl Iterator<Item = (u64, usize)> + '_ {
+        (0..SIZES).map(move |place| (FIRST + (round * SIZES + place) as u64, self.bytes(place)))
+    }
+
+    /// Take a reply; returns whether it answers one of these requests.
+    pub fn take(&mut self, number: u64) -> bool {
+        let place = number.checked_sub(FIRST).and_then(|number| usize::try_from(number).ok());
+        let place = place.filter(|place| *place < SIZES * ROUNDS);
+        if let Some(place) = place {
+            self.answered[place % SIZES] = true;
+        }
+        place.is_some()
+    }
+
+    /// Whether nothing more can come.
+    pub fn is_over(&self) -> bool {
+        self.answered.iter().all(|answered| *answered)
+    }
+
+    /// The longest that was answered and the next longer one, where the short ones are answered and the long ones are not.
+    pub fn found(&self) -> Option<PacketSizes> {
+        let longest = self.answered.iter().take_while(|answered| **answered).count().checked_sub(1)?;
+        let are_longer_lost = self.answered[longest + 1..].iter().all(|answered| !answered);
+        (longest + 1 < SIZES && are_longer_lost).then(|| PacketSizes {
+            answered_bytes: self.bytes(longest) as u32,
+            unanswered_bytes: self.bytes(longest + 1) as u32,
+        })
+    }
+
+    fn bytes(&self, place: usize) -> usize {
+        SHORTEST + (self.mtu - SHORTEST) * place / (SIZES - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(mtu: u16, passes: impl Fn(usize) -> bool) -> Option<(u32, u32)> {
+        let mut probe = SizeProbe::new(mtu);
+        let requests = (0..ROUNDS).flat_map(|round| probe.requests(round));
+        let answered: Vec<u64> = requests.filter(|(_, bytes)| passes(*bytes)).map(|(number, _)| number).collect();
+        assert!(answered.iter().all(|number| probe.take(*number)));
+        assert!(!probe.take(0) && !probe.take(1 << 32) && !probe.take(u64::MAX));
+        assert_eq!(probe.is_over(), answered.len() == SIZES * ROUNDS);
+        probe.found().map(|sizes| (sizes.answered_bytes, sizes.unanswered_bytes))
+    }
+
+    #[test]
+    fn a_path_with_a_smaller_mtu_is_found_and_nothing_else_is_taken_for_one() {
+        assert_eq!(found(1500, |bytes| bytes <= 1250), Some((1216, 1311)));
+        assert_eq!(found(1500, |bytes| bytes < 1500), Some((1405, 1500)));
+        assert_eq!(found(1500, |bytes| bytes == SHORTEST), Some((84, 178)));
+        assert_eq!(found(1500, |_| true), None, "everything gets through");
+        assert_eq!(found(1500, |_| false), None, "nothing gets through");
+        assert_eq!(found(1500, |bytes| bytes != 1311), None, "a loss is no limit");
+        assert_eq!(found(68, |_| true), None, "there is one size alone");
+    }
+}

@@ -1,0 +1,544 @@
+//! Clients and their server in virtual time: our own server machine behind links of 1 ms, which gives, answers and echoes as each
+//! test wants it, and a recording sink for what each client wants done. No test waits: time goes from one event to the next.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::client::assigned_config::AssignedConfig;
+use crate::client::effects::{
+    ArrivalTime, Close, Counts, Effects, Figures, Flushed, Inbox, Metric, Scratch, Socket, SocketError,
+};
+use crate::client::expectation::Expectation;
+use crate::client::phase::Phase;
+use crate::client::settings::{PingSettings, Server, Settings};
+use crate::client::{Input, Progress, VpnClient};
+use crate::inside::icmp;
+use crate::openvpn::client::Received;
+use crate::openvpn::pair::{Pki, Setup};
+use crate::openvpn::profile::Transport;
+use crate::openvpn::secret::Secret;
+use crate::openvpn::server::{Peer, PeerEvent, PeerOutput, ServerConfig};
+
+pub const MS: u64 = 1_000_000;
+pub const SECOND: u64 = 1_000_000_000;
+
+/// What the server does to each connection, by the number of those that were opened before.
+#[derive(Clone)]
+pub struct Behaviour {
+    pub transport: Transport,
+    /// Options that a client is pushed.
+    pub gives: fn(u32) -> Vec<String>,
+    /// Whether a connection is answered; over TCP it is closed otherwise.
+    pub answers: fn(u32) -> bool,
+    /// Whether TCP's handshake is answered.
+    pub accepts: bool,
+    /// Echo requests inside of each tunnel that are lost before one is answered.
+    pub loses: u32,
+    /// Whether echo requests inside of a tunnel are answered.
+    pub echoes: bool,
+    /// Whether an echo reply is sent twice.
+    pub repeats: bool,
+    /// A message that a client is sent once this many of its echo requests have been answered.
+    pub says: Option<(u32, &'static str)>,
+    /// Users who may connect, with their passwords; anybody where empty.
+    pub users: &'static [(&'static str, &'static str)],
+    /// Whether clients are refused once they have renewed their keys.
+    pub refuses_renewed: bool,
+}
+
+impl Default for Behaviour {
+    fn default() -> Self {
+        Self {
+            transport: Transport::Udp,
+            gives: an_address_each,
+            answers: |_| true,
+            accepts: true,
+            loses: 0,
+            echoes: true,
+            repeats: false,
+            says: None,
+            users: &[],
+            refuses_renewed: false,
+        }
+    }
+}
+
+/// A network with one address for each.
+pub fn an_address_each(connection: u32) -> Vec<String> {
+    vec![format!("ifconfig 10.8.0.{} 255.255.255.0", connection + 2)]
+}
+
+/// Settings that a test changes before its world begins.
+pub struct Wanted {
+    pub behaviour: Behaviour,
+    pub attempt_ns: u64,
+    pub retries: u32,
+    pub first_data_ns: u64,
+    pub hand_window_ns: u64,
+    pub expectation: Expectation,
+    pub ping_gap_ns: Option<u64>,
+    pub user: Option<(&'static str, &'static str)>,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self {
+            behaviour: Behaviour::default(),
+            attempt_ns: 30 * SECOND,
+            retries: 0,
+            first_data_ns: 30 * SECOND,
+            hand_window_ns: 60 * SECOND,
+            expectation: Expectation::default(),
+            ping_gap_ns: None,
+            user: None,
+        }
+    }
+}
+
+/// Clients, their server and what is under way between them.
+pub struct World {
+    pub now_ns: u64,
+    pub clients: Vec<Driven>,
+    pub server: ServerSide,
+    /// What is under way, and when it arrives, ns.
+    under_way: Vec<(u64, Arrival)>,
+}
+
+/// A client and what it wanted done.
+pub struct Driven {
+    pub client: VpnClient,
+    pub sink: Sink,
+}
+
+enum Arrival {
+    AtServer { connection: u32, packet: Vec<u8> },
+    AtClient { client: usize, connection: u32, packet: Vec<u8> },
+    Connected { client: usize, connection: u32 },
+    Closed { client: usize, connection: u32 },
+}
+
+impl World {
+    pub fn new(clients: u32, wanted: Wanted) -> Self {
+        let pki = Pki::new();
+        let mut setup = Setup::new(&pki);
+        setup.client.hand_window_ns = wanted.hand_window_ns;
+        setup.client.is_stream = wanted.behaviour.transport == Transport::Tcp;
+        setup.server.users = wanted.behaviour.users.iter().map(|(user, own)| ((*user).into(), (*own).into())).collect();
+        setup.identity.user = wanted.user.map(|(user, password)| (user.to_owned(), Secret::from(password)));
+        let offered = setup.client.ciphers.clone();
+        let server = Server { address: "192.0.2.1:1194".parse().unwrap(), transport: wanted.behaviour.transport };
+        let settings = Arc::new(Settings {
+            config: Arc::new(setup.client),
+            identities: vec![setup.identity],
+            servers: vec![server],
+            attempt_ns: wanted.attempt_ns,
+            retries: wanted.retries,
+            expectation: Expectation { offered, ..wanted.expectation },
+            mtu: None,
+            first_data_ns: wanted.first_data_ns,
+            pings: wanted.ping_gap_ns.map(|gap_ns| PingSettings { gap_ns, clients }),
+        });
+        let (opened, claims) = (Rc::new(Cell::new(0)), Rc::default());
+        let driven = |number| Driven {
+            client: VpnClient::new(number, Arc::clone(&settings), 0),
+            sink: Sink::new(Rc::clone(&opened), Rc::clone(&claims), number),
+        };
+        Self {
+            now_ns: 0,
+            clients: (0..clients).map(driven).collect(),
+            server: ServerSide {
+                config: Arc::new(setup.server),
+                behaviour: wanted.behaviour,
+                connections: BTreeMap::new(),
+                events: Vec::new(),
+            },
+            under_way: Vec::new(),
+        }
+    }
+
+    /// All clients arrive now.
+    pub fn arrived(clients: u32, wanted: Wanted) -> Self {
+        let mut world = Self::new(clients, wanted);
+        (0..clients as usize).for_each(|client| world.hand(client, Input::Arrive { due_ns: 0 }));
+        world
+    }
+
+    /// Hand an input to a client, and let it do what is due.
+    pub fn hand(&mut self, client: usize, input: Input) {
+        let Driven { client: machine, sink } = &mut self.clients[client];
+        sink.now_ns = self.now_ns;
+        machine.handle(self.now_ns, input, sink);
+        while machine.poll(self.now_ns, sink) == Progress::Again {}
+        self.carry(client);
+    }
+
+    /// Let time pass until `until_ns`.
+    pub fn run(&mut self, until_ns: u64) {
+        self.run_while(until_ns, |_| true);
+    }
+
+    /// Let time pass until `until_ns` at the latest, while a condition holds after each event.
+    pub fn run_while(&mut self, until_ns: u64, holds: impl Fn(&Self) -> bool) {
+        while holds(self) {
+            let timers = self.clients.iter().filter_map(|driven| driven.client.deadline_ns());
+            let arrivals = self.under_way.iter().map(|(at_ns, _)| *at_ns);
+            let next = timers.chain(arrivals).chain(self.server.wakes_ns()).min();
+            let Some(next_ns) = next.filter(|next_ns| *next_ns <= until_ns) else {
+                self.now_ns = until_ns;
+                return;
+            };
+            self.now_ns = self.now_ns.max(next_ns);
+            self.step();
+        }
+    }
+
+    /// The client's phase.
+    pub fn phase(&self, client: usize) -> Phase {
+        self.clients[client].client.phase()
+    }
+
+    /// Failures of all clients, by name.
+    pub fn failures(&self) -> BTreeMap<&'static str, usize> {
+        let mut named = BTreeMap::new();
+        for (name, _) in self.clients.iter().flat_map(|driven| &driven.sink.failures) {
+            *named.entry(*name).or_insert(0) += 1;
+        }
+        named
+    }
+
+    /// One count of all clients.
+    pub fn count(&self, of: impl Fn(&Counts) -> u64) -> u64 {
+        self.clients.iter().map(|driven| of(&driven.sink.counts)).sum()
+    }
+
+    fn step(&mut self) {
+        let now_ns = self.now_ns;
+        while let Some(place) = self.under_way.iter().position(|(at_ns, _)| *at_ns <= now_ns) {
+            match self.under_way.remove(place).1 {
+                Arrival::AtServer { connection, mut packet } => self.server.receive(now_ns, connection, &mut packet),
+                Arrival::AtClient { client, connection, packet } => self.receive(client, connection, packet),
+                Arrival::Connected { client, connection } if self.is_open(client, connection) => {
+                    self.hand(client, Input::Connected);
+                }
+                Arrival::Closed { client, connection } if self.is_open(client, connection) => {
+                    let error = SocketError::new("closed_early", io::ErrorKind::UnexpectedEof.into());
+                    self.hand(client, Input::SocketFailed(error));
+                }
+                _ => {}
+            }
+        }
+        for client in 0..self.clients.len() {
+            if self.clients[client].client.deadline_ns().is_some_and(|due_ns| due_ns <= now_ns) {
+                self.hand(client, Input::TimerDue);
+            }
+        }
+        for (connection, packet) in self.server.poll(now_ns) {
+            let client = self.clients.iter().position(|driven| driven.sink.connection == Some(connection));
+            if let Some(client) = client {
+                self.under_way.push((now_ns + MS, Arrival::AtClient { client, connection, packet }));
+            }
+        }
+    }
+
+    fn is_open(&self, client: usize, connection: u32) -> bool {
+        self.clients[client].sink.connection == Some(connection)
+    }
+
+    fn receive(&mut self, client: usize, connection: u32, mut packet: Vec<u8>) {
+        if self.is_open(client, connection) {
+            let Driven { client: machine, sink } = &mut self.clients[client];
+            machine.receive(self.now_ns, self.now_ns, &mut packet, sink);
+            self.hand(client, Input::BatchReceived);
+        }
+    }
+
+    /// Put what a client has sent on its way.
+    fn carry(&mut self, client: usize) {
+        let arrives_ns = self.now_ns + MS;
+        let behaviour = &self.server.behaviour;
+        let sink = &mut self.clients[client].sink;
+        for connection in sink.opened.drain(..) {
+            if behaviour.transport == Transport::Tcp && behaviour.accepts {
+                self.under_way.push((arrives_ns, Arrival::Connected { client, connection }));
+                if !(behaviour.answers)(connection) {
+                    self.under_way.push((arrives_ns + MS, Arrival::Closed { client, connection }));
+                }
+            }
+        }
+        for (connection, packet) in sink.outgoing.drain(..) {
+            self.under_way.push((arrives_ns, Arrival::AtServer { connection, packet }));
+        }
+    }
+}
+
+/// The server's side of all connections.
+pub struct ServerSide {
+    config: Arc<ServerConfig>,
+    pub behaviour: Behaviour,
+    connections: BTreeMap<u32, Connection>,
+    /// What happened to connections.
+    pub events: Vec<(u32, PeerEvent)>,
+}
+
+#[derive(Default)]
+struct Connection {
+    peer: Option<Peer>,
+    lost: u32,
+    answered: u32,
+    outgoing: Vec<Vec<u8>>,
+    wakes_ns: Option<u64>,
+}
+
+impl ServerSide {
+    /// How often something happened.
+    pub fn happened(&self, event: &PeerEvent) -> usize {
+        self.events.iter().filter(|(_, happened)| happened == event).count()
+    }
+
+    /// Let a connection's session do something.
+    pub fn with(&mut self, connection: u32, act: impl FnOnce(&mut Peer)) {
+        let connection = self.connections.get_mut(&connection).expect("a connection");
+        act(connection.peer.as_mut().expect("a session"));
+        connection.wakes_ns = Some(0);
+    }
+
+    fn wakes_ns(&self) -> impl Iterator<Item = u64> + '_ {
+        self.connections.values().filter_map(|connection| connection.wakes_ns)
+    }
+
+    fn receive(&mut self, now_ns: u64, number: u32, packet: &mut [u8]) {
+        let Self { config, behaviour, connections, .. } = self;
+        let connection = connections.entry(number).or_default();
+        connection.wakes_ns = Some(now_ns);
+        let Some(peer) = &mut connection.peer else {
+            if (behaviour.answers)(number) {
+                connection.peer = Peer::accept(config, (behaviour.gives)(number), number, now_ns, packet);
+            }
+            return;
+        };
+        let Received::Payload(payload) = peer.handle(now_ns, packet) else { return };
+        let mut reply = Vec::new();
+        if connection.lost < behaviour.loses {
+            connection.lost += 1;
+        } else if behaviour.echoes && icmp::answer(payload, &mut reply) {
+            let mut sealed = Vec::new();
+            peer.send(&reply, &mut sealed).expect("the tunnel is up");
+            connection.outgoing.extend(behaviour.repeats.then(|| sealed.clone()));
+            connection.outgoing.push(sealed);
+            connection.answered += 1;
+            if let Some((_, message)) = behaviour.says.filter(|(after, _)| *after == connection.answered) {
+                peer.say(message);
+            }
+        }
+    }
+
+    /// Let all connections do what is due; returns the packets that they send.
+    fn poll(&mut self, now_ns: u64) -> Vec<(u32, Vec<u8>)> {
+        let Self { behaviour, connections, events, .. } = self;
+        let mut sent = Vec::new();
+        for (number, connection) in connections {
+            sent.extend(connection.outgoing.drain(..).map(|packet| (*number, packet)));
+            connection.wakes_ns = None;
+            let Some(peer) = &mut connection.peer else { continue };
+            let mut out = Vec::new();
+            connection.wakes_ns = loop {
+                match peer.poll(now_ns, &mut out) {
+                    PeerOutput::Send => sent.push((*number, out.clone())),
+                    PeerOutput::Event(event) => {
+                        if event == PeerEvent::Renegotiated && behaviour.refuses_renewed {
+                            peer.say("AUTH_FAILED");
+                        }
+                        events.push((*number, event));
+                    }
+                    PeerOutput::Wait(at_ns) => break at_ns,
+                }
+            };
+        }
+        sent
+    }
+}
+
+/// Records what a client wants done.
+pub struct Sink {
+    now_ns: u64,
+    number: u32,
+    /// The connections of all clients that were opened.
+    all_opened: Rc<Cell<u32>>,
+    /// Who holds which address.
+    claims: Rc<RefCell<BTreeMap<IpAddr, u32>>>,
+    /// The open connection.
+    pub connection: Option<u32>,
+    opened: Vec<u32>,
+    outgoing: Vec<(u32, Vec<u8>)>,
+    /// Data packets before the next flush.
+    outbox: Vec<Vec<u8>>,
+    scratch: Scratch,
+    /// The error that the next control packet meets.
+    pub refuses_control: Option<SocketError>,
+    /// The error that the next flush meets.
+    pub refuses_data: Option<SocketError>,
+    pub counts: Counts,
+    /// Metric, and duration, ns.
+    pub recorded: Vec<(Metric, u64)>,
+    pub failures: Vec<(&'static str, String)>,
+    pub phases: Vec<Phase>,
+    pub arrival_ended_ns: Option<u64>,
+    pub broken_traffic: Vec<&'static str>,
+    pub delivered: Vec<Vec<u8>>,
+    pub closed: Vec<Close>,
+    pub pings_since_ns: Option<u64>,
+}
+
+impl Sink {
+    fn new(all_opened: Rc<Cell<u32>>, claims: Rc<RefCell<BTreeMap<IpAddr, u32>>>, number: u32) -> Self {
+        Self {
+            now_ns: 0,
+            number,
+            all_opened,
+            claims,
+            connection: None,
+            opened: Vec::new(),
+            outgoing: Vec::new(),
+            outbox: Vec::new(),
+            scratch: Scratch::default(),
+            refuses_control: None,
+            refuses_data: None,
+            counts: Counts::default(),
+            recorded: Vec::new(),
+            failures: Vec::new(),
+            phases: Vec::new(),
+            arrival_ended_ns: None,
+            broken_traffic: Vec::new(),
+            delivered: Vec::new(),
+            closed: Vec::new(),
+            pings_since_ns: None,
+        }
+    }
+
+    /// How often a metric was recorded.
+    pub fn times(&self, metric: Metric) -> usize {
+        self.recorded.iter().filter(|(recorded, _)| *recorded == metric).count()
+    }
+}
+
+impl Figures for Sink {
+    fn counts(&mut self) -> &mut Counts {
+        &mut self.counts
+    }
+
+    fn record(&mut self, metric: Metric, _due_ns: u64, value_ns: u64) {
+        self.recorded.push((metric, value_ns));
+    }
+
+    fn arrival_time(&self, _at_ns: u64) -> ArrivalTime {
+        ArrivalTime::During
+    }
+}
+
+impl Inbox for Sink {
+    fn deliver(&mut self, _arrived_ns: u64, packet: &[u8]) {
+        self.delivered.push(packet.to_vec());
+    }
+
+    fn replies(&mut self) -> &mut Vec<u8> {
+        &mut self.scratch.replies
+    }
+}
+
+impl Socket for Sink {
+    fn connect(&mut self, _server: Server) -> Result<(), SocketError> {
+        let number = self.all_opened.get();
+        self.all_opened.set(number + 1);
+        self.connection = Some(number);
+        self.opened.push(number);
+        Ok(())
+    }
+
+    fn close(&mut self, manner: Close) {
+        if self.connection.take().is_some() {
+            self.closed.push(manner);
+        }
+    }
+
+    fn local(&self) -> Option<SocketAddr> {
+        self.connection.map(|number| SocketAddr::from(([198, 51, 100, 1], 10_000 + number as u16)))
+    }
+
+    fn send_control(&mut self, packet: &mut Vec<u8>) -> Result<u64, SocketError> {
+        if let Some(error) = self.refuses_control.take() {
+            return Err(error);
+        }
+        self.outgoing.extend(self.connection.map(|number| (number, packet.clone())));
+        Ok(self.now_ns)
+    }
+
+    fn send_data<E>(&mut self, seal: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> bool {
+        let mut packet = Vec::new();
+        let is_sealed = seal(&mut packet).is_ok();
+        self.outbox.extend(is_sealed.then_some(packet));
+        is_sealed
+    }
+
+    fn flush(&mut self) -> Flushed {
+        let packets = std::mem::take(&mut self.outbox);
+        if let Some(error) = self.refuses_data.take() {
+            return Flushed { refused: packets.len() as u64, error: Some(error) };
+        }
+        if let Some(number) = self.connection {
+            self.outgoing.extend(packets.into_iter().map(|packet| (number, packet)));
+        }
+        Flushed::default()
+    }
+}
+
+impl Effects for Sink {
+    fn socket(&mut self) -> &mut impl Socket {
+        self
+    }
+
+    fn scratch(&mut self) -> &mut Scratch {
+        &mut self.scratch
+    }
+
+    fn entered(&mut self, from: Phase, to: Phase) {
+        assert_eq!(self.phases.last().copied().unwrap_or_default(), from);
+        self.phases.push(to);
+    }
+
+    fn failed(&mut self, name: &'static str, detail: &str) {
+        self.failures.push((name, detail.to_owned()));
+    }
+
+    fn arrival_ended(&mut self, at_ns: u64) {
+        assert_eq!(self.arrival_ended_ns.replace(at_ns), None, "it ends once");
+    }
+
+    fn claim(&mut self, assigned: &AssignedConfig, _now_ns: u64) -> Option<&'static str> {
+        let mut claims = self.claims.borrow_mut();
+        let held = assigned.addresses().filter(|address| *claims.entry(*address).or_insert(self.number) != self.number);
+        (held.count() > 0).then_some("partial_address_not_unique")
+    }
+
+    fn release(&mut self, assigned: &AssignedConfig, _heard_ns: Option<u64>) {
+        let mut claims = self.claims.borrow_mut();
+        assigned.addresses().for_each(|address| {
+            if claims.get(&address) == Some(&self.number) {
+                claims.remove(&address);
+            }
+        });
+    }
+
+    fn break_traffic(&mut self, name: &'static str, _detail: &'static str) {
+        self.broken_traffic.push(name);
+    }
+
+    fn packets_refused(&mut self, _packets: u64) {}
+
+    fn pings_since_ns(&self) -> Option<u64> {
+        self.pings_since_ns
+    }
+}

@@ -1,0 +1,207 @@
+//! What happens to a client from when its options are there: they are checked, an echo request goes through its tunnel, and it is
+//! `configured` or `partial`; later on the server may change what it assigned. Owns the order of the checks.
+
+use super::assigned_config::AssignedConfig;
+use super::echo::Verified;
+use super::effects::{Effects, Metric};
+use super::expectation::OPTION_MALFORMED;
+use super::phase::{Occasion, Phase};
+use super::{Success, VpnClient};
+
+impl VpnClient {
+    /// All options are there: check them, then verify the tunnel.
+    pub(super) fn options_received(&mut self, now_ns: u64, effects: &mut impl Effects) {
+        let Some(assigned) = self.session_assigned() else { return };
+        let until_ns = now_ns.saturating_add(self.settings.first_data_ns);
+        self.give_up_ns = self.give_up_ns.max(Some(until_ns));
+        self.echoes.verify(now_ns, until_ns, assigned.echo_ends(self.settings.expectation.echo));
+        self.assigned = Some(Box::new(assigned));
+        self.check(now_ns, effects);
+    }
+
+    /// What the session's server has assigned.
+    fn session_assigned(&self) -> Option<AssignedConfig> {
+        let session = self.session.as_ref()?;
+        let server = self.settings.server(self.server_turn);
+        Some(AssignedConfig::new(server, session.pushed()?, session.cipher(), self.settings.mtu))
+    }
+
+    /// Check what the client was assigned; where nothing is missing, its tunnel is to be verified.
+    fn check(&mut self, now_ns: u64, effects: &mut impl Effects) {
+        let Some(pushed) = self.session.as_ref().and_then(|session| session.pushed()) else { return };
+        let Some(assigned) = self.assigned.as_deref() else { return };
+        let missing = self.settings.expectation.missing(pushed, assigned);
+        let malformed = pushed.malformed().map(str::to_owned);
+        // Whatever else is missing, others must not have the same.
+        let shared = effects.claim(assigned, now_ns);
+        let order = ["partial_no_address", "partial_address_outside_pool"];
+        let first = missing.filter(|missing| order.contains(missing)).or(shared_first(shared)).or(missing).or(shared);
+        if let Some(name) = first.filter(|name| Some(*name) == shared) {
+            return self.contest(now_ns, name, effects);
+        }
+        if let Some(name) = first {
+            // Whatever comes through the tunnel: the check that was missed stands.
+            let detail = malformed.filter(|_| name == OPTION_MALFORMED);
+            return self.fail_check(now_ns, name, detail.as_deref().unwrap_or_else(|| explanation(name)), effects);
+        }
+        if !self.echoes.can_verify() {
+            let detail = "the server pushes no address of its own: give expect.echo";
+            return self.fail_check(now_ns, "partial_no_data", detail, effects);
+        }
+        self.enter(Phase::Proving, effects);
+        self.send_verification(now_ns, effects);
+        self.look_at_verification(now_ns, effects);
+    }
+
+    /// Another client holds the same. Unless that client's tunnel turns out to be dead, this one is `partial`; it is verified meanwhile.
+    fn contest(&mut self, now_ns: u64, name: &'static str, effects: &mut impl Effects) {
+        self.current.cause = Some(name);
+        self.enter(Phase::Contested, effects);
+        self.end_arrival(now_ns, effects);
+        self.send_verification(now_ns, effects);
+    }
+
+    /// The client alone holds what it was assigned: it goes on to be verified.
+    pub(super) fn claim_freed(&mut self, now_ns: u64, effects: &mut impl Effects) {
+        if self.phase == Phase::Contested {
+            let until_ns = now_ns.saturating_add(self.settings.first_data_ns);
+            self.current.cause = None;
+            self.give_up_ns = self.give_up_ns.max(Some(until_ns));
+            self.echoes.verify_until(now_ns, until_ns);
+            self.check(now_ns, effects);
+        }
+    }
+
+    /// A contest is not decided any more: the later client is `partial`.
+    pub(super) fn settle_contest(&mut self, effects: &mut impl Effects) {
+        if self.phase == Phase::Contested {
+            let name = self.current.cause.unwrap_or("partial_address_not_unique");
+            effects.failed(name, explanation(name));
+            self.enter(Phase::Partial, effects);
+            self.returned_partial(effects);
+        }
+    }
+
+    /// The server has changed what it assigned.
+    pub(super) fn options_updated(&mut self, now_ns: u64, effects: &mut impl Effects) {
+        let Some(assigned) = self.session_assigned() else { return };
+        let has_moved = match &self.assigned {
+            Some(before) => {
+                effects.release(before, self.heard_ns());
+                !assigned.carries_traffic_of(before)
+            }
+            None => false,
+        };
+        effects.counts().updated += 1;
+        // Two clients that are assigned the same later on are as wrong as at first, but stay what they are: this is counted.
+        let is_shared = effects.claim(&assigned, now_ns).is_some();
+        effects.counts().shared_later += u64::from(is_shared);
+        self.echoes.move_to(assigned.echo_ends(self.settings.expectation.echo));
+        self.assigned = Some(Box::new(assigned));
+        if has_moved {
+            let detail =
+                "the server gave a client other addresses or another MTU: its traffic had begun with the former ones";
+            effects.break_traffic("address_changed", detail);
+        }
+    }
+
+    /// Send the verification echo where it is due.
+    pub(super) fn send_verification(&mut self, now_ns: u64, effects: &mut impl Effects) {
+        if self.echoes.is_verification_due(now_ns) {
+            self.send_echo(now_ns, effects, |echoes, out| echoes.build_verification(now_ns, out));
+            self.echoes.verification_sent(now_ns);
+            self.flush(now_ns, effects);
+        }
+    }
+
+    /// Something has come through a tunnel that is being verified, or its time is over.
+    pub(super) fn look_at_verification(&mut self, now_ns: u64, effects: &mut impl Effects) {
+        let is_contested = self.phase == Phase::Contested;
+        match self.echoes.verified(now_ns) {
+            Verified::NotYet => {}
+            // Kept for when the client turns out to be the only one that has its address.
+            Verified::At(_) if is_contested => self.echoes.pause_verification(),
+            Verified::Never if is_contested => self.echoes.continue_verification(),
+            Verified::At(at_ns) => self.configured(at_ns, effects),
+            Verified::Never => {
+                let detail = "no answer to any echo request through the tunnel in time";
+                self.partial(now_ns, "partial_no_data", detail, effects);
+                self.enter(Phase::Overdue, effects);
+                self.echoes.continue_verification();
+            }
+        }
+    }
+
+    /// The first echo reply came at `at_ns`.
+    fn configured(&mut self, at_ns: u64, effects: &mut impl Effects) {
+        self.enter(Phase::Configured, effects);
+        self.current.cause = None;
+        self.current.steps.configured_ns = Some(at_ns);
+        self.record_steps(at_ns, effects);
+        if let Some(failed_ns) = self.failed_ns.take() {
+            effects.record(Metric::Recovered, self.current.steps.due_ns, at_ns.saturating_sub(failed_ns));
+            effects.counts().recovered += 1;
+        }
+        self.failures = 0;
+        if let (None, Some(assigned)) = (&self.success, &self.assigned) {
+            self.success = Some(Box::new(Success { steps: self.current.steps, assigned: **assigned }));
+        }
+        self.ping_from(at_ns, effects);
+        self.end_arrival(at_ns, effects);
+    }
+
+    fn record_steps(&self, at_ns: u64, effects: &mut impl Effects) {
+        let steps = self.current.steps;
+        match self.current.occasion {
+            Occasion::Arrival => effects.record(Metric::Connect, steps.due_ns, steps.since_due(at_ns)),
+            Occasion::Reconnect => effects.record(Metric::Reconnect, steps.due_ns, steps.since_due(at_ns)),
+            Occasion::Retry => {}
+        }
+        let spans = [
+            (Metric::Answer, steps.sent_ns, steps.answered_ns),
+            (Metric::Tls, steps.answered_ns, steps.tls_ns),
+            (Metric::Keys, steps.tls_ns, steps.keys_ns),
+            (Metric::Push, steps.keys_ns, steps.pushed_ns),
+            (Metric::FirstData, steps.pushed_ns, Some(at_ns)),
+        ];
+        for (metric, from_ns, to_ns) in spans {
+            if let (Some(from_ns), Some(to_ns)) = (from_ns, to_ns) {
+                effects.record(metric, steps.due_ns, to_ns.saturating_sub(from_ns));
+            }
+        }
+    }
+
+    /// A check was missed, which no packet can make good.
+    fn fail_check(&mut self, now_ns: u64, name: &'static str, detail: &str, effects: &mut impl Effects) {
+        self.echoes.end();
+        self.partial(now_ns, name, detail, effects);
+        self.returned_partial(effects);
+    }
+
+    /// The client ends as `partial`: one that had failed before has come back, and not whole.
+    pub(super) fn returned_partial(&mut self, effects: &mut impl Effects) {
+        effects.counts().recovered_partial += u64::from(self.failed_ns.take().is_some());
+    }
+
+    fn partial(&mut self, now_ns: u64, name: &'static str, detail: &str, effects: &mut impl Effects) {
+        self.current.cause = Some(name);
+        effects.failed(name, detail);
+        self.enter(Phase::Partial, effects);
+        self.end_arrival(now_ns, effects);
+    }
+}
+
+/// An address that another client holds comes before the remaining checks.
+fn shared_first(shared: Option<&'static str>) -> Option<&'static str> {
+    shared.filter(|name| *name == "partial_address_not_unique")
+}
+
+/// What a missed check may come from, where its name does not say all.
+fn explanation(name: &str) -> &'static str {
+    match name {
+        "partial_no_address" => {
+            "the server gave the client no address and let it in: its pool (ifconfig-pool) is exhausted, or gives none"
+        }
+        _ => "",
+    }
+}
