@@ -16,6 +16,7 @@ pub mod settings;
 mod teardown;
 #[cfg(test)]
 mod tests;
+pub mod timer;
 mod verification;
 
 use std::net::SocketAddr;
@@ -23,12 +24,13 @@ use std::sync::Arc;
 
 use self::assigned_config::AssignedConfig;
 use self::attempt_log::{Attempt, AttemptLog};
-use self::echo::{earlier, Echoes};
+use self::echo::Echoes;
 use self::effects::{Effects, Figures, Inbox, Socket, SocketError};
 use self::packet_sizes::{PacketSizes, ROUNDS};
 use self::phase::{Occasion, Phase, Steps};
 use self::renewal::Renewal;
 use self::settings::Settings;
+use self::timer::earlier;
 use crate::inside::icmp;
 use crate::openvpn::client::{Client as Session, Counters, Failure, Received};
 use crate::openvpn::config::Token;
@@ -337,7 +339,7 @@ impl VpnClient {
 
     /// When the server was last heard in the present attempt, ns.
     pub fn heard_ns(&self) -> Option<u64> {
-        self.session.as_ref().map_or(self.heard_ns, |session| session.heard_at_ns())
+        self.session.as_ref().map_or(self.heard_ns, |session| session.last_received_ns())
     }
 
     /// Control packets that were sent again, in all attempts.

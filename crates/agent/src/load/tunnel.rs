@@ -1,31 +1,26 @@
 //! A fleet of VPN clients: what is asked for becomes a `plan`, and a thread for each group of clients. `worker` is a thread's
-//! loop over its clients' sockets and timers; what happens to each of them is in `attempt`, `verification`, `scheduled_actions`
-//! and `teardown`, in the order of its life; `tunnel_io` and `inner_traffic` are what goes through its tunnel. `fleet` is what
-//! the threads share, `report` makes their figures one outcome.
+//! loop over its clients' sockets and timers: it hands each event to the client's machine (`leadline_tunnel::client`), and
+//! `effects` carries out what the machine wants done. `tunnel_io` and `inner_traffic` are the load through the tunnels, `teardown`
+//! is the fleet's end. `fleet` is what the threads share, `report` makes their figures one outcome.
 
-mod assigned_config;
-mod attempt;
-mod attempt_log;
 mod client;
+mod client_report;
+mod effects;
 mod fleet;
 mod inner_traffic;
 mod memory;
 mod metric;
-mod packet_sizes;
 mod plan;
 mod receive_coalescing;
 mod register;
-mod renewal;
 mod report;
 mod scheduled_actions;
 mod teardown;
 #[cfg(test)]
 mod tests;
 mod traffic;
-mod traffic_phase;
 mod transport;
 mod tunnel_io;
-mod verification;
 mod worker;
 
 use std::collections::BTreeMap;

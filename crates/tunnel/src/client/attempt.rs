@@ -2,9 +2,9 @@
 //! event of the session and of the socket means to a client, and the names of failures.
 
 use super::attempt_log::Attempt;
-use super::echo::is_due;
 use super::effects::{Close, Effects, Metric, Socket, SocketError, SocketErrorKind};
 use super::phase::{Occasion, Phase, Steps};
+use super::timer::is_due;
 use super::{Action, VpnClient};
 use crate::openvpn::client::{Client as Session, Counters, Event, Failure, Output};
 use crate::openvpn::packet::{Header, Opcode};

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use super::effects::{ArrivalTime, Figures, Metric};
 use super::packet_sizes::{PacketSizes, SizeProbe};
+use super::timer::{earlier, is_due};
 use crate::inside::Echo;
 
 /// Tells these echo requests from those of the traffic.
@@ -252,20 +253,5 @@ impl Echoes {
             ArrivalTime::After => Metric::PingAfter,
         };
         figures.record(metric, sent_ns, now_ns - sent_ns);
-    }
-}
-
-/// Whether a timer that may be set has run out.
-#[inline]
-pub fn is_due(timer_ns: Option<u64>, now_ns: u64) -> bool {
-    timer_ns.is_some_and(|timer_ns| now_ns >= timer_ns)
-}
-
-/// The earlier of two timers that may be set.
-#[inline]
-pub fn earlier(one_ns: Option<u64>, other_ns: Option<u64>) -> Option<u64> {
-    match (one_ns, other_ns) {
-        (Some(one_ns), Some(other_ns)) => Some(one_ns.min(other_ns)),
-        (one_ns, other_ns) => one_ns.or(other_ns),
     }
 }

@@ -10,7 +10,7 @@ impl VpnClient {
     pub(super) fn end_tunnel(&mut self, now_ns: u64, effects: &mut impl Effects) {
         self.settle_contest(effects);
         if let Some(session) = self.session.take() {
-            self.heard_ns = session.heard_at_ns();
+            self.heard_ns = session.last_received_ns();
             self.retransmits += session.retransmits();
             effects.counts().retransmits += u64::from(session.retransmits());
             // None where it was refused: the user and password may still be good.

@@ -249,6 +249,20 @@ fn pings_that_a_late_thread_missed_are_counted_as_not_sent() {
 }
 
 #[test]
+fn a_server_that_takes_the_address_back_stops_no_timer() {
+    let behaviour = Behaviour { says: Some((1, "PUSH_UPDATE,-ifconfig")), ..Behaviour::default() };
+    let mut world = World::arrived(1, Wanted { ping_gap_ns: Some(100 * MS), ..with(behaviour) });
+    world.run(SECOND);
+    world.clients[0].sink.pings_since_ns = Some(SECOND);
+    world.hand(0, Input::StartPings);
+    world.run(2 * SECOND - 1);
+    let driven = &world.clients[0];
+    assert_eq!((driven.client.phase(), driven.client.assigned().unwrap().ipv4), (Phase::Configured, None));
+    assert_eq!((driven.sink.counts.pings.sent, driven.sink.counts.pings.unsent), (0, 10));
+    assert_eq!(driven.client.deadline_ns(), Some(2 * SECOND));
+}
+
+#[test]
 fn packets_that_the_socket_refuses_are_taken_back() {
     let mut world = World::arrived(1, Wanted::default());
     world.run(SECOND);

@@ -1,47 +1,24 @@
-//! The histograms of a fleet. Owns their names and numbers; who records what is said beside each.
+//! The histograms of a fleet: those that clients record (`leadline_tunnel::client::effects::Metric`), then those of their traffic. Owns
+//! their names and numbers.
 
-/// The histograms, in the order of their names. All are in ns.
+use leadline_tunnel::client::effects;
+
+/// The histograms of the traffic, behind the clients' own. All are in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
-    /// From when an arrival's attempt was due to when it was configured.
-    Connect,
-    /// From its first reset to the first answer.
-    Answer,
-    /// From there to the end of TLS's handshake.
-    Tls,
-    /// From there until both halves of the keys were there.
-    Keys,
-    /// From there until all pushed options were there.
-    Push,
-    /// From there until the first data packet came back.
-    FirstData,
-    /// As `Connect`, of attempts that the action `reconnect` made.
-    Reconnect,
-    /// From a client's first failure until it was configured after all.
-    Recovered,
-    /// From when new keys were due to be negotiated until they were there.
-    Renegotiate,
-    /// From when an attempt was due to its first reset's sending.
-    Late,
-    /// Round trips inside of the tunnels before the unsettled clients arrived, while they did, and once they had.
-    PingBefore,
-    PingDuring,
-    PingAfter,
-    /// From when a ping was due to its sending.
-    PingLate,
-    /// Traffic: from when a packet or request was due to its answer; where nothing is answered, to its arrival.
-    Latency,
-    /// Traffic: from when it was sent to its answer.
+    /// From when a packet or request was due to its answer; where nothing is answered, to its arrival.
+    Latency = effects::METRICS as isize,
+    /// From when it was sent to its answer.
     Service,
-    /// Traffic: from when it was due to its sending.
+    /// From when it was due to its sending.
     TrafficLate,
-    /// Traffic: ages of requests that had no answer when they were given up or the time was over, from when they were due.
+    /// Ages of requests that had no answer when they were given up or the time was over, from when they were due.
     LatencyCensored,
     /// The same from when they were sent.
     ServiceCensored,
 }
 
-/// Names of the histograms, in the order of [`Metric`].
+/// Names of the histograms, in the order of their numbers.
 pub const METRICS: &[&str] = &[
     "connect",
     "answer",
@@ -63,3 +40,18 @@ pub const METRICS: &[&str] = &[
     "latency_censored",
     "service_censored",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_metric_has_its_name() {
+        let own = [effects::Metric::Connect, effects::Metric::Late, effects::Metric::PingLate];
+        assert_eq!(own.map(|metric| METRICS[metric as usize]), ["connect", "late", "ping_late"]);
+        assert_eq!(
+            (METRICS[Metric::Latency as usize], METRICS.len()),
+            ("latency", Metric::ServiceCensored as usize + 1)
+        );
+    }
+}

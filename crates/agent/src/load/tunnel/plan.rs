@@ -9,25 +9,23 @@ use leadline_pace::{Stage, Stages};
 use leadline_sys::clock::{monotonic_ns, realtime_ns};
 use leadline_sys::net;
 use leadline_sys::process::file_limit;
+use leadline_tunnel::client::expectation::Expectation;
+use leadline_tunnel::client::settings::{PingSettings, Server, Settings};
 use leadline_tunnel::openvpn::config::{ClientConfig, Identity};
+use leadline_tunnel::openvpn::data::DataCipher;
 use leadline_tunnel::openvpn::identity::Authority;
-use leadline_tunnel::openvpn::profile::{self, Family, Profile, Remote, Transport};
+use leadline_tunnel::openvpn::profile::{self, Family, Profile, Remote};
 use leadline_tunnel::openvpn::secret::Secret;
-use leadline_wire::{Blame, ErrorReport, IpVersion, TunnelAction, TunnelIdentities, TunnelSpec};
+use leadline_wire::{Blame, ErrorReport, IpVersion, TunnelAction, TunnelExpectation, TunnelIdentities, TunnelSpec};
 
-use super::assigned_config::Expectation;
 use super::traffic::{self, TrafficPlan};
 use crate::events::{error_code, input_error, system_error};
 use crate::load::session::{parse_bind, resolve_host};
 
 /// See the file's head.
 pub struct Plan {
-    /// What the machines share.
-    pub config: Arc<ClientConfig>,
-    /// Who the clients are, in turn.
-    pub identities: Vec<Identity>,
-    /// Servers; an attempt that follows a failed one goes to the next.
-    pub remotes: Vec<Server>,
+    /// What the clients' machines share.
+    pub settings: Arc<Settings>,
     /// Clients begin with different ones (`remote-random`).
     pub has_random_remotes: bool,
     /// Local addresses that sockets are bound to, in turn.
@@ -42,16 +40,6 @@ pub struct Plan {
     pub arrivals: Option<Stages>,
     /// How long the fleet stays from the first arrival on, ns.
     pub duration_ns: u64,
-    /// How long one attempt may take, ns.
-    pub attempt_ns: u64,
-    /// How often a client that failed tries again.
-    pub retries: u32,
-    /// What clients must be given.
-    pub expectation: Expectation,
-    /// The tunnel's MTU by the profile.
-    pub mtu: Option<u16>,
-    /// How long the first data packet's answer may take, ns.
-    pub first_data_ns: u64,
     /// Time between pings, ns.
     pub ping_ns: Option<u64>,
     /// How long they go on after the arrivals by themselves, ns.
@@ -62,15 +50,6 @@ pub struct Plan {
     pub traffic: Option<Arc<dyn TrafficPlan>>,
     /// Options of the profile that mean nothing here.
     pub ignored: Vec<String>,
-}
-
-/// Where clients connect to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Server {
-    /// Its address.
-    pub address: SocketAddr,
-    /// How.
-    pub transport: Transport,
 }
 
 /// Descriptors that the agent needs besides the clients' sockets.
@@ -87,14 +66,25 @@ impl Plan {
         let profile = profile.map_err(|error| input_error("bad_profile", format!("profile: {error}")))?;
         let unix_base_s = realtime_ns().saturating_sub(monotonic_ns()) / 1_000_000_000;
         let config = ClientConfig::new(&profile, unix_base_s).map_err(|message| input_error("bad_profile", message))?;
-        let config = Arc::new(config);
         let binds = spec.bind.iter().filter_map(|bind| parse_bind(Some(bind)).transpose());
         let binds = binds.collect::<Result<Vec<IpAddr>, _>>()?;
-        let (remotes, passed_over) = in_reach(&profile.remotes, &binds)?;
+        let (servers, passed_over) = in_reach(&profile.remotes, &binds)?;
         let ignored = profile.ignored.iter().map(ToString::to_string).chain(passed_over);
-        Ok(Self {
+        let ping_ns = spec.ping_ms.map(|ms| u64::from(ms) * 1_000_000);
+        // Where some clients are settled only they ping: their pings tell what the arrivals do to others.
+        let pinging = if spec.settled > 0 { spec.settled } else { spec.clients };
+        let settings = Settings {
             identities: identities(&config, &profile, spec)?,
-            remotes,
+            servers,
+            attempt_ns: u64::from(spec.attempt_ms) * 1_000_000,
+            retries: spec.retries,
+            expectation: expectation(&spec.expect, config.ciphers.clone())?,
+            mtu: profile.tun_mtu,
+            first_data_ns: u64::from(spec.first_data_ms) * 1_000_000,
+            pings: ping_ns.map(|gap_ns| PingSettings { gap_ns, clients: pinging }),
+            config: Arc::new(config),
+        };
+        Ok(Self {
             has_random_remotes: profile.remote_random,
             binds,
             clients: spec.clients,
@@ -102,23 +92,13 @@ impl Plan {
             settling_ns: spec.settling_ms.saturating_mul(1_000_000),
             arrivals: arrivals(spec)?,
             duration_ns: spec.duration_ms.saturating_mul(1_000_000),
-            attempt_ns: u64::from(spec.attempt_ms) * 1_000_000,
-            retries: spec.retries,
-            expectation: Expectation::new(&spec.expect, config.ciphers.clone())?,
-            mtu: profile.tun_mtu,
-            first_data_ns: u64::from(spec.first_data_ms) * 1_000_000,
-            ping_ns: spec.ping_ms.map(|ms| u64::from(ms) * 1_000_000),
+            ping_ns,
             pinged_ns: spec.pinged_ms.map(|ms| u64::from(ms) * 1_000_000),
             actions: spec.actions.clone(),
             traffic: spec.traffic.as_ref().map(traffic::plan).transpose()?,
             ignored: ignored.collect(),
-            config,
+            settings: Arc::new(settings),
         })
-    }
-
-    /// Who a client is.
-    pub fn identity(&self, client: u32) -> &Identity {
-        &self.identities[client as usize % self.identities.len()]
     }
 
     /// The local address of a client's socket towards a server of this family.
@@ -126,16 +106,11 @@ impl Plan {
         (!self.binds.is_empty()).then(|| self.binds[client as usize % self.binds.len()])
     }
 
-    /// Where a client's attempt goes, attempts counted from 0.
-    pub fn server(&self, attempt: u32) -> Server {
-        self.remotes[attempt as usize % self.remotes.len()]
-    }
-
     /// Which server a client's first attempt goes to. Where the profile leaves that to chance they are dealt out evenly, as chance
     /// does with many.
     pub fn first_remote(&self, client: u32) -> u32 {
         if self.has_random_remotes {
-            client % self.remotes.len() as u32
+            client % self.settings.servers.len() as u32
         } else {
             0
         }
@@ -258,6 +233,25 @@ fn lack(from: &SocketAddr, error: &io::Error) -> String {
         _ if !from.ip().is_unspecified() => format!("cannot reach it from {} ({error})", from.ip()),
         _ => format!("cannot reach it ({error})"),
     }
+}
+
+/// What clients must be assigned; a cipher has to be one of `offered`.
+fn expectation(spec: &TunnelExpectation, offered: Vec<DataCipher>) -> Result<Expectation, ErrorReport> {
+    let nets = |name: &str, texts: &[String]| {
+        let net = |text: &String| text.parse().map_err(|error| input_error("bad_network", format!("{name}: {error}")));
+        texts.iter().map(net).collect::<Result<Vec<_>, ErrorReport>>()
+    };
+    let address = |name: &str, text: &String| -> Result<IpAddr, ErrorReport> {
+        text.parse().map_err(|_| input_error("bad_address", format!("{name}: `{text}` is no IP address")))
+    };
+    Ok(Expectation {
+        pools: nets("expect.pools", &spec.pools)?,
+        routes: nets("expect.routes", &spec.routes)?,
+        dns: spec.dns.iter().map(|text| address("expect.dns", text)).collect::<Result<_, _>>()?,
+        options: spec.options.clone(),
+        echo: spec.echo.as_ref().map(|text| address("expect.echo", text)).transpose()?,
+        offered,
+    })
 }
 
 /// As many as differ; client n has number n of them, from the first again after the last.

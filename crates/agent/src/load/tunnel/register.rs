@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::assigned_config::AssignedConfig;
+use leadline_tunnel::client::assigned_config::AssignedConfig;
 
 /// See the file's head.
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ impl Register {
 
     /// The client's tunnel is gone, and last heard from its server then, ns. Where that was before another client was given the
     /// same, the tunnel was dead by then, and the other client holds it alone.
-    pub fn release(&self, client: u32, assigned: &AssignedConfig, heard_ns: u64) {
+    pub fn release(&self, client: u32, assigned: &AssignedConfig, heard_ns: Option<u64>) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let Held { addresses, places, freed } = &mut *held;
         for address in assigned.addresses() {
@@ -91,7 +91,7 @@ fn release_one<K: Eq + Hash>(
     all: &mut HashMap<K, Holders>,
     what: &K,
     client: u32,
-    heard_ns: u64,
+    heard_ns: Option<u64>,
     freed: &mut Vec<u32>,
 ) {
     let Some(holders) = all.get_mut(what) else { return };
@@ -100,7 +100,7 @@ fn release_one<K: Eq + Hash>(
         return;
     }
     // Who came while this tunnel was alive shared it, and stays what that made of it.
-    holders.contenders.retain(|(_, since_ns)| *since_ns > heard_ns);
+    holders.contenders.retain(|(_, since_ns)| heard_ns.is_none_or(|heard_ns| *since_ns > heard_ns));
     if holders.contenders.is_empty() {
         all.remove(what);
         return;
@@ -115,8 +115,8 @@ mod tests {
     use leadline_tunnel::openvpn::message::push::Pushed;
     use leadline_tunnel::openvpn::profile::Transport;
 
-    use super::super::plan::Server;
     use super::*;
+    use leadline_tunnel::client::settings::Server;
 
     fn assigned_by(server: &str, transport: Transport, options: &str) -> AssignedConfig {
         let mut pushed = Pushed::default();
@@ -138,9 +138,9 @@ mod tests {
         assert_eq!(register.claim(0, &same, 11), None);
         assert_eq!(register.claim(1, &same, 12), Some("partial_address_not_unique"));
         assert_eq!(register.claim(2, &other, 13), Some("partial_peer_id_not_unique"));
-        register.release(1, &same, 20);
+        register.release(1, &same, Some(20));
         assert_eq!(register.claim(3, &same, 21), Some("partial_address_not_unique"));
-        register.release(0, &same, 30);
+        register.release(0, &same, Some(30));
         assert_eq!(register.take_freed(0, 1), [0; 0], "it was heard of while others had the same");
         assert_eq!(register.claim(4, &same, 31), None);
     }
@@ -152,14 +152,14 @@ mod tests {
         assert_eq!(register.claim(3, &same, 50), Some("partial_address_not_unique"));
         assert_eq!(register.claim(4, &same, 60), Some("partial_address_not_unique"));
         // Heard last before the server was restarted.
-        register.release(0, &same, 40);
+        register.release(0, &same, Some(40));
         assert_eq!(register.take_freed(0, 2), [0; 0], "of another thread");
         // Once for the address and once for the number.
         assert_eq!(register.take_freed(1, 2), [3, 3]);
         assert_eq!(register.take_freed(1, 2), [0; 0], "told once");
         assert_eq!(register.claim(3, &same, 70), None);
         assert_eq!(register.claim(4, &same, 71), Some("partial_address_not_unique"), "two have it now");
-        register.release(3, &same, 80);
+        register.release(3, &same, Some(80));
         assert_eq!(register.take_freed(0, 1), [0; 0], "it was alive when the other came");
     }
 
@@ -171,10 +171,10 @@ mod tests {
         let mixed = assigned("topology subnet,ifconfig 10.8.0.5 255.255.255.0,peer-id 2");
         assert_eq!((register.claim(0, &first, 1), register.claim(1, &second, 2)), (None, None));
         assert_eq!(register.claim(2, &mixed, 10), Some("partial_address_not_unique"));
-        register.release(0, &first, 5);
+        register.release(0, &first, Some(5));
         assert_eq!(register.take_freed(0, 1), [2]);
         assert_eq!(register.claim(2, &mixed, 11), Some("partial_peer_id_not_unique"));
-        register.release(1, &second, 5);
+        register.release(1, &second, Some(5));
         assert_eq!((register.take_freed(0, 1), register.claim(2, &mixed, 12)), (vec![2], None));
     }
 

@@ -5,15 +5,14 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use leadline_tunnel::openvpn::client::Counters;
+use leadline_tunnel::client::effects::Counts;
+use leadline_tunnel::client::phase::{Phase, PHASES};
 use leadline_wire::{
     LoadReport, Outcome, Side, Standing, ThreadReport, TunnelAttemptReport, TunnelClientReport, TunnelPacketSizes,
     TunnelReport, TunnelState,
 };
 
-use super::client::{Phase, PHASES};
 use super::fleet::Fleet;
-use super::inner_traffic::PingTally;
 use super::traffic::Figures;
 use super::transport::TransportSocket;
 pub use crate::load::http::report::Failures;
@@ -51,63 +50,35 @@ pub struct Snapshot {
 pub struct Tally {
     /// Clients by phase.
     pub phases: [u32; PHASES],
-    pub attempts: u64,
-    /// First packets of attempts, repeated ones included.
-    pub resets_sent: u64,
-    /// Control packets that were sent again, of the attempts that are over.
-    pub retransmits: u64,
-    /// Clients that failed and were configured after all, and those that came back `partial`.
-    pub recovered: u64,
-    pub recovered_partial: u64,
-    /// Clients that were configured and lost their tunnel, unasked.
-    pub lost: u64,
-    /// Attempts of clients that were told to connect anew.
-    pub reconnects_begun: u64,
-    /// Keys that were renewed, and not refused afterwards; those that clients were told to renew, and that were not before their tunnel ended.
-    pub renegotiated: u64,
-    pub renewals_asked: u64,
-    pub renewals_unfinished: u64,
-    /// Negotiations of new keys that came to nothing, whichever side had begun them: the server refused the client, or the tunnel
-    /// goes on with the former ones.
-    pub renewals_failed: u64,
-    /// AUTH_PENDING messages received.
-    pub auth_pending: u64,
-    /// Changes of pushed options in running tunnels, and those that gave a client what another one has.
-    pub updated: u64,
-    pub shared_later: u64,
-    /// Actions of clients that had no tunnel when their turn came, or were still renewing keys that they were to renew.
-    pub actions_skipped: u64,
+    /// What the clients' machines count.
+    pub counts: Counts,
+    /// What their sockets count.
+    pub sockets: SocketTally,
+}
+
+/// The counts of a worker's sockets.
+#[derive(Clone, Debug, Default)]
+pub struct SocketTally {
     /// Sockets with a port that another client had had before, because the system offered no other.
     pub ports_again: u64,
-    /// Packets that the socket did not take at once, and those that it refused by an error.
+    /// Packets that the socket did not take at once.
     pub pushback: u64,
+    /// Packets that the socket refused by an error.
     pub not_sent: u64,
     /// Datagrams that came and that the sockets had no room for, of the sockets that are closed; `None`: none has told.
-    pub socket_drops: Option<u64>,
-    /// Datagrams that the server's host refused while their client had been answered before, and other errors of sockets
-    /// that ended nothing.
-    pub refused: u64,
-    pub socket_errors: u64,
-    pub pings: PingTally,
-    /// Packets that were refused by the machines: wrong keys, strangers, noise; and those that came twice.
-    pub rejected: u64,
-    pub replayed: u64,
+    pub drops: Option<u64>,
+}
+
+impl SocketTally {
+    /// Count the drops of a socket that is about to be closed.
+    pub fn count_drops(&mut self, transport: &TransportSocket) {
+        if let Some(drops) = transport.receive_drops() {
+            *self.drops.get_or_insert(0) += drops;
+        }
+    }
 }
 
 impl Tally {
-    /// Add what a machine has counted between two moments.
-    pub fn count_machine(&mut self, before: &Counters, after: &Counters) {
-        self.rejected += after.rejected - before.rejected;
-        self.replayed += after.replayed - before.replayed;
-    }
-
-    /// A socket is about to be closed.
-    pub fn count_drops(&mut self, transport: &TransportSocket) {
-        if let Some(drops) = transport.receive_drops() {
-            *self.socket_drops.get_or_insert(0) += drops;
-        }
-    }
-
     /// Whom a fleet waits for: clients that have had no answer, and those that failed and try again.
     fn awaited(&self) -> [(&'static str, u64); 2] {
         let clients = |phase: Phase| u64::from(self.phases[phase as usize]);
@@ -116,6 +87,7 @@ impl Tally {
 
     /// The counts by name.
     fn named(&self) -> Vec<(&'static str, u64)> {
+        let counts = &self.counts;
         let clients = |phase: Phase| u64::from(self.phases[phase as usize]);
         let trying = [Phase::Connecting, Phase::Asking, Phase::Negotiating, Phase::Proving].map(clients);
         let mut named = vec![
@@ -124,40 +96,40 @@ impl Tally {
             ("failed", clients(Phase::Failed) + clients(Phase::Resting)),
             ("waiting", clients(Phase::Waiting)),
             ("connecting", trying.iter().sum()),
-            ("attempts", self.attempts),
-            ("resets_sent", self.resets_sent),
-            ("retransmits", self.retransmits),
-            ("recovered", self.recovered),
-            ("lost", self.lost),
+            ("attempts", counts.attempts),
+            ("resets_sent", counts.resets_sent),
+            ("retransmits", counts.retransmits),
+            ("recovered", counts.recovered),
+            ("lost", counts.lost),
         ];
         let times = ["before", "during", "after"];
-        debug_assert_eq!(times.len(), self.pings.by_time.len());
+        debug_assert_eq!(times.len(), counts.pings.by_time.len());
         let rare = [
-            ("recovered_partial", self.recovered_partial),
-            ("reconnects_begun", self.reconnects_begun),
-            ("renegotiated", self.renegotiated),
-            ("renegotiations_asked", self.renewals_asked),
-            ("renegotiations_unfinished", self.renewals_unfinished),
-            ("renegotiations_failed", self.renewals_failed),
-            ("auth_pending", self.auth_pending),
-            ("updated", self.updated),
-            ("updated_not_unique", self.shared_later),
-            ("actions_skipped", self.actions_skipped),
-            ("ports_again", self.ports_again),
-            ("datagrams_refused", self.refused),
-            ("socket_errors", self.socket_errors),
-            ("packets_not_sent", self.not_sent),
-            ("packets_rejected", self.rejected),
-            ("packets_replayed", self.replayed),
-            ("pings_sent", self.pings.sent),
-            ("pings_answered", self.pings.answered),
-            ("pings_unsent", self.pings.unsent),
-            ("pings_sent_before", self.pings.by_time[0].0),
-            ("pings_answered_before", self.pings.by_time[0].1),
-            ("pings_sent_during", self.pings.by_time[1].0),
-            ("pings_answered_during", self.pings.by_time[1].1),
-            ("pings_sent_after", self.pings.by_time[2].0),
-            ("pings_answered_after", self.pings.by_time[2].1),
+            ("recovered_partial", counts.recovered_partial),
+            ("reconnects_begun", counts.reconnects_begun),
+            ("renegotiated", counts.renegotiated),
+            ("renegotiations_asked", counts.renewals_asked),
+            ("renegotiations_unfinished", counts.renewals_unfinished),
+            ("renegotiations_failed", counts.renewals_failed),
+            ("auth_pending", counts.auth_pending),
+            ("updated", counts.updated),
+            ("updated_not_unique", counts.shared_later),
+            ("actions_skipped", counts.actions_skipped),
+            ("ports_again", self.sockets.ports_again),
+            ("datagrams_refused", counts.refused),
+            ("socket_errors", counts.socket_errors),
+            ("packets_not_sent", self.sockets.not_sent),
+            ("packets_rejected", counts.rejected),
+            ("packets_replayed", counts.replayed),
+            ("pings_sent", counts.pings.sent),
+            ("pings_answered", counts.pings.answered),
+            ("pings_unsent", counts.pings.unsent),
+            ("pings_sent_before", counts.pings.by_time[0].0),
+            ("pings_answered_before", counts.pings.by_time[0].1),
+            ("pings_sent_during", counts.pings.by_time[1].0),
+            ("pings_answered_during", counts.pings.by_time[1].1),
+            ("pings_sent_after", counts.pings.by_time[2].0),
+            ("pings_answered_after", counts.pings.by_time[2].1),
         ];
         named.extend(rare.into_iter().filter(|(_, count)| *count > 0));
         named
@@ -199,8 +171,8 @@ pub fn outcome(
     let (mut pushback, mut socket_drops) = (0, None);
     for report in reports {
         add(&mut counts, report.tally.named());
-        pushback += report.tally.pushback;
-        if let Some(drops) = report.tally.socket_drops {
+        pushback += report.tally.sockets.pushback;
+        if let Some(drops) = report.tally.sockets.drops {
             *socket_drops.get_or_insert(0) += drops;
         }
         merge(&mut failures, report.failures);

@@ -1,11 +1,7 @@
-//! What connected clients do when they are told to: negotiate new keys, or leave without a word and come anew. Each action goes
-//! from client to client, in the order of their numbers, at even steps. Owns when each one's turn is, and what is counted of it.
+//! When a thread's clients run the test's actions: each action goes from client to client, in the order of their numbers, at even
+//! steps. What a client does then is its machine's.
 
-use leadline_sys::clock::monotonic_ns;
 use leadline_wire::{TunnelAction, TunnelDeed};
-
-use super::client::{Occasion, Phase};
-use super::worker::Worker;
 
 /// When each of a thread's clients runs each action.
 pub struct ActionSchedule {
@@ -51,40 +47,6 @@ impl ActionSchedule {
             let share = u64::try_from(share).unwrap_or(u64::MAX);
             (action.at_ms.saturating_mul(1_000_000).saturating_add(share), index)
         })
-    }
-}
-
-impl Worker {
-    /// A connected client is to do something.
-    pub fn run_action(&mut self, index: usize, due_ns: u64, action: TunnelDeed) {
-        let Some(client) = self.clients.get_mut(index) else { return };
-        let is_renewing = action == TunnelDeed::Renegotiate && client.renewal_due_ns.is_some();
-        if !client.phase.is_up() || is_renewing {
-            self.tally.actions_skipped += 1;
-            return;
-        }
-        match action {
-            TunnelDeed::Renegotiate => {
-                let Some(machine) = &mut client.machine else { return };
-                machine.renegotiate(monotonic_ns());
-                client.renewal_due_ns = Some(due_ns);
-                self.renewals += 1;
-                self.tally.renewals_asked += 1;
-                self.drive(index);
-            }
-            TunnelDeed::Reconnect => self.reconnect(index, due_ns),
-        }
-    }
-
-    /// From the same address and without a word, by a new socket: a client that is started anew has no port of its own
-    /// (`nobind`), and to the server it is another one.
-    fn reconnect(&mut self, index: usize, due_ns: u64) {
-        self.end_tunnel(index);
-        if let Some(transport) = self.close(index) {
-            transport.drop_silently();
-        }
-        self.enter_phase(index, Phase::Resting);
-        self.begin(index, due_ns, Occasion::Reconnect);
     }
 }
 

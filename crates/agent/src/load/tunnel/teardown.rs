@@ -4,10 +4,10 @@
 use std::io;
 
 use leadline_sys::clock::monotonic_ns;
+use leadline_tunnel::client::phase::Phase;
+use leadline_tunnel::client::Input;
 
-use super::client::{Client, Phase};
-use super::transport::TransportSocket;
-use super::tunnel_io::Pinging;
+use super::client::Client;
 use super::worker::{Worker, TIMER_BATCH};
 use crate::control_signal::ControlSignal;
 use crate::flows::TURN_NS;
@@ -24,14 +24,16 @@ impl Worker {
     /// The time is over: wait for the last answers, end the traffic, and leave in order.
     pub fn tear_down(&mut self, signal: &ControlSignal) -> io::Result<()> {
         let began_ns = monotonic_ns();
-        self.pinging = Pinging::Over;
+        self.pings_since_ns = None;
         for index in 0..self.clients.len() {
-            self.end_inner(index, began_ns);
+            self.hand(index, began_ns, Input::StopPings);
+            self.end_traffic(index, began_ns);
         }
-        let mut answers_ns = (self.tally.pings.last_ns + LAST_ANSWERS_NS).max(began_ns + LAST_LOOK_NS);
+        let last_ns = self.tally.counts.pings.last_ns.unwrap_or(0);
+        let mut answers_ns = (last_ns + LAST_ANSWERS_NS).max(began_ns + LAST_LOOK_NS);
         let mut now_ns = began_ns;
         // Also of a fleet that is stopped: what is on its way is not lost.
-        while self.tally.pings.answered < self.tally.pings.sent && now_ns < answers_ns && !signal.abandoned() {
+        while self.are_pings_unanswered() && now_ns < answers_ns && !signal.abandoned() {
             let until_ns = answers_ns.min(now_ns + TURN_NS);
             self.poll_io(until_ns, || signal.abandoned())?;
             now_ns = monotonic_ns();
@@ -43,12 +45,9 @@ impl Worker {
         now_ns = monotonic_ns();
         let patience_ns = if signal.stopped() { SHORT_EXIT_NOTIFY_NS } else { EXIT_NOTIFY_NS };
         let until_ns = now_ns + patience_ns;
-        self.is_tearing_down = true;
-        for index in 0..self.clients.len() {
-            self.disconnect(index, now_ns);
-        }
-        while now_ns < until_ns && !signal.abandoned() && self.has_pending_exits() {
-            let next_ns = self.expire(now_ns, TIMER_BATCH).max(now_ns);
+        (0..self.clients.len()).for_each(|index| self.hand(index, now_ns, Input::Leave));
+        while now_ns < until_ns && !signal.abandoned() && self.clients.iter().any(Client::is_leaving) {
+            let next_ns = self.expire(now_ns, TIMER_BATCH).unwrap_or(until_ns).max(now_ns);
             self.poll_io(until_ns.min(next_ns).min(now_ns + TURN_NS / 10), || signal.abandoned())?;
             now_ns = monotonic_ns();
         }
@@ -57,26 +56,27 @@ impl Worker {
 
     /// Keys that were renewed just now may still be refused; a fleet that is stopped waits for that as long as for exit notifications.
     fn await_refusals(&mut self, signal: &ControlSignal, began_ns: u64) -> io::Result<()> {
-        let most_ns = if signal.stopped() { began_ns.saturating_add(SHORT_EXIT_NOTIFY_NS) } else { u64::MAX };
+        let most_ns = signal.stopped().then(|| began_ns.saturating_add(SHORT_EXIT_NOTIFY_NS));
         loop {
             let now_ns = monotonic_ns();
-            let until_ns = self.refusals_until_ns().min(most_ns);
-            if now_ns >= until_ns || signal.abandoned() {
+            let refusable_ns = self.clients.iter().filter_map(|client| client.machine.refusable_until_ns()).max();
+            let until_ns = refusable_ns.map(|until_ns| most_ns.map_or(until_ns, |most_ns| until_ns.min(most_ns)));
+            let Some(until_ns) = until_ns.filter(|until_ns| now_ns < *until_ns && !signal.abandoned()) else {
                 return Ok(());
-            }
-            let next_ns = self.expire(now_ns, TIMER_BATCH).max(now_ns);
+            };
+            let next_ns = self.expire(now_ns, TIMER_BATCH).unwrap_or(until_ns).max(now_ns);
             self.poll_io(until_ns.min(next_ns).min(now_ns + TURN_NS), || signal.abandoned())?;
         }
     }
 
     /// Where most of a client's load was lost, find out which sizes get through.
     fn probe_sizes(&mut self, signal: &ControlSignal) -> io::Result<()> {
-        let is_asked = |client: &Client| client.phase == Phase::Configured && client.inner.lost_most();
+        let is_asked = |client: &Client| client.machine.phase() == Phase::Configured && client.traffic.lost_most();
         let Some(index) = self.clients.iter().position(is_asked).filter(|_| !signal.stopped()) else { return Ok(()) };
         let mut now_ns = monotonic_ns();
-        self.send_sizes(index, now_ns);
+        self.hand(index, now_ns, Input::ProbeSizes);
         let mut until_ns = now_ns + LAST_ANSWERS_NS;
-        while self.clients[index].inner.is_probing() && now_ns < until_ns && !signal.abandoned() {
+        while self.clients[index].machine.is_probing_sizes() && now_ns < until_ns && !signal.abandoned() {
             let wait_ns = until_ns.min(now_ns + TURN_NS);
             self.poll_io(wait_ns, || signal.abandoned())?;
             now_ns = monotonic_ns();
@@ -85,40 +85,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Send the exit notification, where a tunnel is up.
-    fn disconnect(&mut self, index: usize, now_ns: u64) {
-        self.settle_contest(index);
-        let client = &mut self.clients[index];
-        if client.phase.is_trying() {
-            client.cause = Some("unfinished");
-            self.failures.count("unfinished", 1, || "the fleet's time was over".into());
-        }
-        // From here on only the machines' own timers count.
-        (client.give_up_ns, client.retry_ns) = (u64::MAX, u64::MAX);
-        if !client.phase.is_up() {
-            // Without its socket: a connection that comes about now begins nothing any more.
-            self.end_tunnel(index);
-            self.close(index);
-            return;
-        }
-        client.inner.end();
-        let is_overdue = client.phase == Phase::Overdue;
-        if is_overdue {
-            self.count_partial_return(index);
-        }
-        self.end_renewal(index, now_ns);
-        if let Some(machine) = &mut self.clients[index].machine {
-            machine.leave(now_ns);
-            self.drive(index);
-        }
-    }
-
-    /// Whether an exit notification is still to be acknowledged, or to be sent.
-    fn has_pending_exits(&self) -> bool {
-        let is_leaving = |client: &Client| {
-            let is_blocked = client.transport.as_ref().is_some_and(TransportSocket::is_blocked);
-            client.phase.is_up() && (client.machine_due_ns != u64::MAX || is_blocked)
-        };
-        self.clients.iter().any(is_leaving)
+    fn are_pings_unanswered(&self) -> bool {
+        let pings = &self.tally.counts.pings;
+        pings.answered < pings.sent
     }
 }

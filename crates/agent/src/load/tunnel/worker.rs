@@ -1,6 +1,7 @@
-//! One thread's clients and the loop that drives them: whose turn has come, whose timer has run out, whose socket has
-//! something. Owns the sockets' readiness, the timers and the order of things; what happens to a client is `attempt`'s. Nothing
-//! is allocated per packet: packets are received, opened, sealed and sent in the thread's own buffers.
+//! One thread's clients and the loop that drives them: wait for events, hand each to its client's machine, carry out what the machine
+//! wants done, arm the next timer. Owns the sockets' readiness, the timers and the order of things; what an event means to a
+//! client is its machine's. Nothing is allocated per packet: packets are received, opened, sealed and sent in the thread's own
+//! buffers.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,18 +11,23 @@ use std::sync::Arc;
 use leadline_sys::clock::{monotonic_ns, sleep_until};
 use leadline_sys::poll::{Interest, Poll, Ready};
 use leadline_sys::priority::minimize_timer_slack;
-use leadline_tunnel::openvpn::client::{Client as OpenVpnClient, Counters, Received};
+use leadline_tunnel::client::effects::Scratch;
+use leadline_tunnel::client::phase::{Phase, PHASES};
+use leadline_tunnel::client::timer::{earlier, is_due};
+use leadline_tunnel::client::{Action, Input, Progress, VpnClient};
+use leadline_tunnel::openvpn::client::Client as Session;
 use leadline_tunnel::openvpn::profile::Transport;
+use leadline_wire::{TunnelDeed, TunnelPacketSizes};
 
-use super::client::{Client, Phase, PHASES};
+use super::client::Client;
+use super::client_report::{attempt_rows, client_row};
+use super::effects::{socket_error, Account, ClientEffects, ClientSocket, Receiving};
 use super::fleet::Fleet;
-use super::inner_traffic::Metrics;
+use super::inner_traffic::TrafficPhase;
 use super::receive_coalescing::ReceiveCoalescing;
 use super::report::{Failures, Snapshot, Tally, WorkerReport};
 use super::scheduled_actions::ActionSchedule;
-use super::traffic_phase::TrafficPhase;
-use super::transport::{Buffers, Outbox, TransportSocket};
-use super::tunnel_io::Pinging;
+use super::transport::{Buffers, Outbox};
 use crate::control_signal::ControlSignal;
 use crate::flows::TURN_NS;
 use crate::load::threads::{Latest, Recorder, ThreadMeter};
@@ -35,8 +41,8 @@ pub const TIMER_BATCH: usize = 64;
 const TIMERS_BETWEEN: usize = 16;
 /// How often one socket is read before others are looked at.
 const READS: usize = 4;
-/// Ports that one attempt is offered, before it takes one that another of the fleet's clients has had.
-const PORTS_TRIED: usize = 16;
+/// A timer that runs so late, ns, tells of a thread that could not: its process was stopped, say, or had no CPU.
+const HELD_UP_NS: u64 = 100_000_000;
 /// The shortest sleep, ns: what falls due in it goes out together at its end, in fewer system calls, and is late by no more
 /// than this. A socket that has something ends it.
 const SHORTEST_SLEEP_NS: u64 = 200_000;
@@ -51,33 +57,26 @@ pub struct Worker {
     /// How many are in each phase.
     pub phases: [u32; PHASES],
     pub poll: Poll,
+    /// When clients are to be woken, ns, and which. An entry counts while it is its client's `armed_ns`.
     pub timers: BinaryHeap<Reverse<(u64, u32)>>,
-    pub buffers: Buffers,
-    /// A control packet, with room for its length before it.
-    pub control: Vec<u8>,
-    pub outbox: Outbox,
-    /// A packet from inside that is being made.
-    pub packet: Vec<u8>,
+    buffers: Buffers,
+    scratch: Scratch,
+    outbox: Outbox,
     pub recorder: Recorder,
     pub tally: Tally,
     pub failures: Failures,
     actions: ActionSchedule,
     /// The next client to arrive; clients come in the order of their numbers.
     next_arrival: usize,
-    /// Answers to packets from inside, of the batch that is being read.
-    answers: Vec<u8>,
-    pub pinging: Pinging,
+    /// Since when configured clients ping, ns; `None` before the settled ones have ended their arrival, and once the fleet leaves.
+    pub pings_since_ns: Option<u64>,
     pub traffic_phase: TrafficPhase,
-    /// Renewals that were asked for and have not come.
-    pub renewals: u32,
     /// Clients that carry load.
     pub carrying: u32,
     /// Whether sockets tell when the kernel had what came.
     is_stamped: bool,
     coalescing: ReceiveCoalescing,
     is_busy: bool,
-    /// The fleet leaves: what ends now is no failure, and nothing begins any more.
-    pub is_tearing_down: bool,
     snapshots: Arc<Latest<Snapshot>>,
     snapshot_gap_ns: u64,
     next_snapshot_ns: u64,
@@ -101,11 +100,11 @@ impl Worker {
     pub fn new(parts: Parts) -> io::Result<Self> {
         let Parts { fleet, number, threads, recorder, snapshots, snapshot_gap_ns } = parts;
         let plan = &fleet.plan;
-        let client = |number| Client::new(number, plan.first_remote(number));
+        let client = |number| Client::new(number, &plan.settings, plan.first_remote(number));
         let clients: Vec<Client> = (number..plan.clients).step_by(threads as usize).map(client).collect();
         let mut phases = [0; PHASES];
         phases[Phase::Waiting as usize] = clients.len() as u32;
-        let has = |transport| plan.remotes.iter().any(|remote| remote.transport == transport);
+        let has = |transport| plan.settings.servers.iter().any(|server| server.transport == transport);
         let mut worker = Self {
             actions: ActionSchedule::new(&plan.actions, plan.clients, number, threads),
             buffers: Buffers::new(has(Transport::Udp), has(Transport::Tcp)),
@@ -115,32 +114,26 @@ impl Worker {
             phases,
             poll: Poll::new(READY_BATCH)?,
             timers: BinaryHeap::new(),
-            control: Vec::new(),
+            scratch: Scratch::default(),
             outbox: Outbox::default(),
-            packet: Vec::new(),
             recorder,
             tally: Tally::default(),
             failures: Failures::default(),
             next_arrival: 0,
-            answers: Vec::new(),
-            pinging: Pinging::default(),
+            pings_since_ns: None,
             traffic_phase: TrafficPhase::default(),
-            renewals: 0,
             carrying: 0,
             // A stream's packets have no stamps of their own.
             is_stamped: !has(Transport::Tcp) && plan.traffic.as_ref().is_some_and(|traffic| traffic.times_packets()),
             coalescing: ReceiveCoalescing::default(),
             is_busy: true,
-            is_tearing_down: false,
             snapshots,
             snapshot_gap_ns,
             next_snapshot_ns: 0,
             fleet,
         };
         for index in 0..worker.clients.len() {
-            if worker.fleet.plan.server(worker.clients[index].remote).transport == Transport::Udp {
-                worker.open(index)?;
-            }
+            worker.open_ahead(index)?;
         }
         Ok(worker)
     }
@@ -150,8 +143,8 @@ impl Worker {
         minimize_timer_slack();
         // A thread's source of random numbers takes long to begin, which is no client's time.
         let plan = &self.fleet.plan;
-        drop(OpenVpnClient::new(&plan.config, plan.identity(self.number), monotonic_ns()));
-        signal.sleep_until(self.fleet.at_ns());
+        drop(Session::new(&plan.settings.config, plan.settings.identity(self.number), monotonic_ns()));
+        signal.sleep_until(self.fleet.at_ns().unwrap_or_else(monotonic_ns));
         let meter = ThreadMeter::begin(format!("tunnel-{}", self.number), monotonic_ns());
         let mut now_ns = monotonic_ns();
         while now_ns < self.fleet.end_ns() && !signal.stopped() && !self.fleet.is_done() {
@@ -168,15 +161,14 @@ impl Worker {
         self.clients
             .iter()
             .filter_map(|client| client.transport.as_ref())
-            .for_each(|transport| self.tally.count_drops(transport));
-        let rows = self.clients.iter().map(Client::report).collect();
-        let attempts = self.clients.iter().flat_map(|client| client.log.reports(client.number, client.attempt()));
-        let attempts = attempts.collect();
-        let packet_sizes = self.clients.iter().find_map(|client| client.inner.packet_sizes());
+            .for_each(|transport| self.tally.sockets.count_drops(transport));
+        let rows = self.clients.iter().map(client_row).collect();
+        let attempts = self.clients.iter().flat_map(attempt_rows).collect();
+        let packet_sizes = self.clients.iter().find_map(packet_sizes);
         // A fleet whose tunnels have all gone ends before the traffic's time is over.
         let last_ns = if signal.stopped() { ended_ns } else { self.fleet.end_ns() };
-        let over_ns = self.fleet.traffic_over_ns().min(last_ns);
-        let figures = self.clients.iter_mut().filter_map(|client| client.inner.take_figures(over_ns)).collect();
+        let over_ns = self.fleet.traffic_over_ns().map_or(last_ns, |over_ns| over_ns.min(last_ns));
+        let figures = self.clients.iter_mut().filter_map(|client| client.traffic.take_figures(over_ns)).collect();
         let Self { recorder, tally, failures, .. } = self;
         recorder.finish();
         Ok(WorkerReport { thread, tally, failures, rows, attempts, packet_sizes, figures })
@@ -185,10 +177,10 @@ impl Worker {
     /// Let everything happen that is due, then wait for what comes, until `until_ns` at most.
     fn run_once(&mut self, now_ns: u64, until_ns: u64, signal: &ControlSignal) -> io::Result<()> {
         self.begin_pings();
-        self.take_freed(now_ns);
-        let mut next_ns = self.begin_arrivals(now_ns).min(self.run_due_actions(now_ns));
+        self.free_claims(now_ns);
+        let next_ns = earlier(self.begin_arrivals(now_ns), self.run_due_actions(now_ns));
         self.advance_traffic(now_ns);
-        next_ns = next_ns.min(self.expire(now_ns, TIMER_BATCH));
+        let next_ns = earlier(next_ns, self.expire(now_ns, TIMER_BATCH)).unwrap_or(until_ns);
         self.recorder.roll(now_ns);
         self.update_busy(now_ns);
         // What is due already is not waited for.
@@ -221,9 +213,9 @@ impl Worker {
     }
 
     fn serve(&mut self, index: usize, source: Ready) {
-        let Some(client) = self.clients.get_mut(index) else { return };
+        let Some(client) = self.clients.get(index) else { return };
         if source.writable {
-            if client.phase == Phase::Connecting {
+            if client.machine.phase() == Phase::Connecting {
                 return self.connected(index);
             }
             self.resume(index);
@@ -233,23 +225,36 @@ impl Worker {
         }
     }
 
+    /// TCP's handshake is over, one way or the other.
+    fn connected(&mut self, index: usize) {
+        let Some(transport) = &self.clients[index].transport else { return };
+        let watched = match transport.failure() {
+            None => transport.watch_for(&self.poll, index as u64, Interest::Read),
+            Some(error) => Err(error),
+        };
+        match watched {
+            Ok(()) => self.hand(index, monotonic_ns(), Input::Connected),
+            Err(error) => self.hand(index, monotonic_ns(), Input::ConnectFailed(socket_error(error))),
+        }
+    }
+
     /// The socket has room again.
     fn resume(&mut self, index: usize) {
-        let Self { clients, tally, fleet, .. } = self;
-        let Client { number, transport: Some(transport), inner, .. } = &mut clients[index] else { return };
+        let Client { machine, transport: Some(transport), traffic, .. } = &mut self.clients[index] else { return };
         let waiting = transport.waiting_packets();
         match transport.resume() {
             Ok(true) => {
                 // The socket is open and watched, so that the change cannot fail.
                 let _ = transport.watch_for(&self.poll, index as u64, Interest::Read);
-                self.drive(index);
+                self.hand(index, monotonic_ns(), Input::Writable);
                 self.poll_traffic(index);
             }
             Ok(false) => {}
             Err(error) => {
-                tally.not_sent += waiting;
-                inner.not_sent(waiting, fleet.counters.get(*number as usize).map(Arc::as_ref));
-                self.broken(index, &error);
+                self.tally.sockets.not_sent += waiting;
+                machine.not_sent(waiting);
+                traffic.not_sent(waiting, self.fleet.counters.get(machine.number() as usize).map(Arc::as_ref));
+                self.hand(index, monotonic_ns(), Input::SocketFailed(socket_error(error)));
             }
         }
     }
@@ -257,164 +262,180 @@ impl Worker {
     /// Take what a socket has.
     pub fn read(&mut self, index: usize) {
         for _ in 0..READS {
-            let times = self.fleet.times();
-            let Self { fleet, clients, buffers, recorder, tally, answers, .. } = self;
-            let client = &mut clients[index];
-            let Client { number, transport: Some(transport), machine, inner, .. } = client else { return };
-            let mut metrics = Metrics {
-                recorder,
-                pings: &mut tally.pings,
-                times,
-                counters: fleet.counters.get(*number as usize).map(Arc::as_ref),
+            let Self { fleet, clients, buffers, recorder, tally, scratch, .. } = self;
+            let Client { machine, transport: Some(transport), traffic, .. } = &mut clients[index] else { return };
+            let mut inbox = Receiving {
+                account: Account { recorder, counts: &mut tally.counts, times: fleet.times() },
+                traffic,
+                counters: fleet.counters.get(machine.number() as usize).map(Arc::as_ref),
+                replies: &mut scratch.replies,
             };
-            let counted = |machine: &Option<Box<OpenVpnClient>>| {
-                machine.as_ref().map_or(Counters::default(), |it| *it.counters())
-            };
-            let before = counted(machine);
-            let (mut is_control, mut received_ns) = (false, None);
+            let mut received_ns = None;
             let received = transport.receive(buffers, |arrived_ns, packet| {
                 let now_ns = *received_ns.get_or_insert_with(monotonic_ns);
-                // A socket without a machine has what was under way when its attempt ended.
-                let Some(machine) = machine else { return };
-                match machine.handle(now_ns, packet) {
-                    Received::Payload(payload) => inner.take(arrived_ns, payload, &mut metrics, answers),
-                    Received::Control => is_control = true,
-                    Received::Nothing => {}
-                }
+                machine.receive(now_ns, arrived_ns, packet, &mut inbox);
             });
-            tally.count_machine(&before, &counted(machine));
-            let now_ns = received_ns.unwrap_or_else(monotonic_ns);
-            if is_control {
-                self.drive(index);
-            } else {
-                self.watch_machine(index);
-            }
-            self.after_packets(index, now_ns);
+            self.hand(index, received_ns.unwrap_or_else(monotonic_ns), Input::BatchReceived);
+            self.poll_traffic(index);
             match received {
                 Ok(true) => {}
                 Ok(false) => return,
-                Err(error) => return self.broken(index, &error),
+                Err(error) => return self.hand(index, monotonic_ns(), Input::SocketFailed(socket_error(error))),
             }
         }
     }
 
-    /// What packets from inside have called for.
-    fn after_packets(&mut self, index: usize, now_ns: u64) {
-        if !self.answers.is_empty() {
-            let mut answers = std::mem::take(&mut self.answers);
-            self.answer(index, now_ns, &answers);
-            answers.clear();
-            // The memory is kept for the next ones.
-            self.answers = answers;
+    /// Hand an input to a client's machine, let it do what is due, and arm its timer.
+    pub fn hand(&mut self, index: usize, now_ns: u64, input: Input) {
+        let (machine, mut effects) = self.parts(index);
+        machine.handle(now_ns, input, &mut effects);
+        self.end_broken_traffic(index);
+        loop {
+            // What came before may have taken long: TLS, say.
+            let (machine, mut effects) = self.parts(index);
+            let progress = machine.poll(monotonic_ns(), &mut effects);
+            self.end_broken_traffic(index);
+            if progress == Progress::Wait {
+                break;
+            }
         }
-        if matches!(self.clients[index].phase, Phase::Proving | Phase::Overdue | Phase::Contested) {
-            self.check_proof(index, now_ns);
-        }
-        if self.clients[index].inner.has_traffic() {
-            self.poll_traffic(index);
+        self.rearm(index);
+    }
+
+    /// A client's machine, and what carries out what it wants done.
+    pub fn parts(&mut self, index: usize) -> (&mut VpnClient, ClientEffects<'_>) {
+        let Self { fleet, clients, phases, poll, scratch, outbox, recorder, tally, failures, .. } = self;
+        let client = &mut clients[index];
+        let number = client.machine.number();
+        let is_blocked = client.is_blocked();
+        let effects = ClientEffects {
+            account: Account { recorder, counts: &mut tally.counts, times: fleet.times() },
+            socket: ClientSocket {
+                transport: &mut client.transport,
+                outbox,
+                tally: &mut tally.sockets,
+                poll,
+                fleet,
+                client: number,
+                token: index as u64,
+                is_stamped: self.is_stamped,
+                is_blocked,
+                error: None,
+            },
+            scratch,
+            failures,
+            phases,
+            traffic: &mut client.traffic,
+            counters: fleet.counters.get(number as usize).map(Arc::as_ref),
+            pings_since_ns: self.pings_since_ns,
+        };
+        (&mut client.machine, effects)
+    }
+
+    /// Open the socket of a client's first attempt before the fleet begins, where it is UDP's.
+    fn open_ahead(&mut self, index: usize) -> io::Result<()> {
+        let plan = &self.fleet.plan;
+        let server = plan.settings.server(plan.first_remote(self.clients[index].machine.number()));
+        match server.transport {
+            Transport::Udp => self.parts(index).1.socket.open(server),
+            Transport::Tcp => Ok(()),
         }
     }
 
-    /// Let those whose turn has come begin; says when the next one's is.
-    fn begin_arrivals(&mut self, now_ns: u64) -> u64 {
+    /// Once all settled clients have ended their arrival, those that are configured ping.
+    pub fn begin_pings(&mut self) {
+        let (None, Some(settled_ns)) = (self.pings_since_ns, self.fleet.times().settled_ns) else { return };
+        self.pings_since_ns = Some(settled_ns);
+        let now_ns = monotonic_ns();
+        (0..self.clients.len()).for_each(|index| self.hand(index, now_ns, Input::StartPings));
+    }
+
+    /// Clients that hold alone by now what they were assigned go on to be verified.
+    pub fn free_claims(&mut self, now_ns: u64) {
+        for client in self.fleet.register.take_freed(self.number, self.threads) {
+            self.hand((client / self.threads) as usize, now_ns, Input::ClaimFreed);
+        }
+    }
+
+    /// Let the clients arrive that are due; returns when the next one is.
+    fn begin_arrivals(&mut self, now_ns: u64) -> Option<u64> {
         for _ in 0..BEGIN_BATCH {
-            let Some(client) = self.clients.get(self.next_arrival) else { return u64::MAX };
-            let due_ns = self.fleet.due_ns(client.number);
+            let due_ns = self.fleet.due_ns(self.clients.get(self.next_arrival)?.machine.number())?;
             if due_ns > now_ns {
-                return due_ns;
+                return Some(due_ns);
             }
-            self.begin(self.next_arrival, due_ns, super::client::Occasion::Arrival);
+            self.hand(self.next_arrival, monotonic_ns(), Input::Arrive { due_ns });
             self.next_arrival += 1;
         }
-        now_ns
+        Some(now_ns)
     }
 
-    /// Let connected clients do what they are to do; says when the next one's turn is.
-    fn run_due_actions(&mut self, now_ns: u64) -> u64 {
-        let arrivals_ns = self.fleet.times().arrivals_ns;
-        let Some(elapsed_ns) = now_ns.checked_sub(arrivals_ns) else { return u64::MAX };
+    /// Let clients run the actions that are due; returns when the next one is.
+    fn run_due_actions(&mut self, now_ns: u64) -> Option<u64> {
+        let arrivals_ns = self.fleet.times().arrivals_ns?;
+        let elapsed_ns = now_ns.checked_sub(arrivals_ns)?;
         for _ in 0..BEGIN_BATCH {
             let Some((after_ns, client, action)) = self.actions.take(elapsed_ns) else {
-                return self.actions.next_ns().map_or(u64::MAX, |after_ns| arrivals_ns.saturating_add(after_ns));
+                return self.actions.next_ns().map(|after_ns| arrivals_ns.saturating_add(after_ns));
             };
             self.run_action((client / self.threads) as usize, arrivals_ns + after_ns, action);
         }
-        now_ns
+        Some(now_ns)
     }
 
-    /// Let timers run that have run out, `most` of them; says when the next one does.
-    pub fn expire(&mut self, now_ns: u64, most: usize) -> u64 {
+    /// Let a client run an action.
+    pub fn run_action(&mut self, index: usize, due_ns: u64, action: TunnelDeed) {
+        let action = match action {
+            TunnelDeed::Renegotiate => Action::Renegotiate,
+            TunnelDeed::Reconnect => Action::Reconnect,
+        };
+        if index < self.clients.len() {
+            self.hand(index, monotonic_ns(), Input::Act { action, due_ns });
+        }
+    }
+
+    /// Let timers run that have run out, `most` of them; returns when the next one does.
+    pub fn expire(&mut self, now_ns: u64, most: usize) -> Option<u64> {
         // No more than there are now: what is set while they run has its turn after the sockets.
         for _ in 0..most.min(self.timers.len()) {
-            let Some(&Reverse((due_ns, index))) = self.timers.peek() else { break };
+            let &Reverse((due_ns, index)) = self.timers.peek()?;
             if due_ns > now_ns {
-                return due_ns;
+                return Some(due_ns);
             }
             self.timers.pop();
             let client = &mut self.clients[index as usize];
-            if client.armed_ns != due_ns {
+            if client.armed_ns != Some(due_ns) {
                 continue;
             }
-            client.armed_ns = u64::MAX;
+            client.armed_ns = None;
             self.on_timer(index as usize, due_ns, monotonic_ns());
         }
-        self.timers.peek().map_or(u64::MAX, |Reverse((due_ns, _))| *due_ns)
+        self.timers.peek().map(|Reverse((due_ns, _))| *due_ns)
+    }
+
+    /// A client's timer has run out, which was due then, ns.
+    pub fn on_timer(&mut self, index: usize, due_ns: u64, now_ns: u64) {
+        // What waits in its socket may have come in time, and is heard before the silence is judged. TCP's handshake says by
+        // another way that it is over.
+        let is_held_up = now_ns > due_ns.saturating_add(HELD_UP_NS);
+        if is_held_up && self.clients[index].machine.phase() != Phase::Connecting {
+            self.read(index);
+        }
+        self.hand(index, now_ns, Input::TimerDue);
+        if is_due(self.clients[index].traffic.deadline_ns(), now_ns) {
+            self.poll_traffic(index);
+        }
     }
 
     /// See to it that a client is woken when something is to be done for it.
     #[inline]
     pub fn rearm(&mut self, index: usize) {
         let client = &mut self.clients[index];
-        let due_ns = client.deadline_ns();
-        if due_ns < client.armed_ns {
-            client.armed_ns = due_ns;
+        let Some(due_ns) = client.deadline_ns() else { return };
+        if client.armed_ns.is_none_or(|armed_ns| due_ns < armed_ns) {
+            client.armed_ns = Some(due_ns);
             self.timers.push(Reverse((due_ns, index as u32)));
         }
-    }
-
-    /// Data went through a tunnel, which may have worn its keys out, and puts keepalives off.
-    #[inline]
-    pub fn watch_machine(&mut self, index: usize) {
-        let client = &mut self.clients[index];
-        if let Some(machine) = &client.machine {
-            client.machine_due_ns = machine.deadline_ns();
-            self.rearm(index);
-        }
-    }
-
-    /// A client goes on to another phase.
-    pub fn enter_phase(&mut self, index: usize, phase: Phase) {
-        let client = &mut self.clients[index];
-        self.phases[client.phase as usize] -= 1;
-        self.phases[phase as usize] += 1;
-        client.phase = phase;
-    }
-
-    /// Open a client's socket towards the server of its present attempt, from its address and a port that no client has had.
-    pub fn open(&mut self, index: usize) -> io::Result<()> {
-        let client = &mut self.clients[index];
-        let (server, from) = (self.fleet.plan.server(client.remote), self.fleet.plan.bind(client.number));
-        let mut transport = TransportSocket::open(server, from, self.is_stamped)?;
-        // Kept until another one is found, so that the system does not offer their ports again.
-        let mut known = Vec::new();
-        while !transport.is_stream() && transport.local().is_some_and(|source| !self.fleet.is_new_source(source)) {
-            if known.len() == PORTS_TRIED {
-                self.tally.ports_again += 1;
-                break;
-            }
-            known.push(std::mem::replace(&mut transport, TransportSocket::open(server, from, self.is_stamped)?));
-        }
-        let interest = if transport.is_stream() { Interest::Write } else { Interest::Read };
-        transport.watch(&self.poll, index as u64, interest)?;
-        client.transport = Some(transport);
-        Ok(())
-    }
-
-    /// A client needs its socket no more; what that had no room for is counted.
-    pub fn close(&mut self, index: usize) -> Option<TransportSocket> {
-        let transport = self.clients[index].transport.take()?;
-        self.tally.count_drops(&transport);
-        Some(transport)
     }
 
     /// Whether the thread still has something to do by itself.
@@ -423,11 +444,12 @@ impl Worker {
         let trying = [Phase::Connecting, Phase::Asking, Phase::Negotiating, Phase::Proving].map(in_phase);
         let later = [Phase::Overdue, Phase::Resting].map(in_phase);
         let plan = &self.fleet.plan;
-        let is_to_come = self.clients.get(self.next_arrival).is_some_and(|next| plan.due_ns(next.number).is_some());
+        let is_to_come =
+            self.clients.get(self.next_arrival).is_some_and(|next| plan.due_ns(next.machine.number()).is_some());
         let is_busy = is_to_come
             || trying.iter().chain(&later).sum::<u32>() > 0
             || self.actions.next_ns().is_some()
-            || self.renewals > 0
+            || self.tally.counts.renewals_pending > 0
             || self.carrying > 0
             || self.fleet.is_pinged(now_ns)
             || (plan.traffic.is_some() && self.traffic_phase != TrafficPhase::Begun);
@@ -439,7 +461,9 @@ impl Worker {
 
     fn publish_snapshot(&mut self, meter: &ThreadMeter, now_ns: u64) {
         self.next_snapshot_ns = now_ns + self.snapshot_gap_ns;
-        self.accept_silence(now_ns);
+        let Self { clients, recorder, tally, fleet, .. } = self;
+        let mut account = Account { recorder, counts: &mut tally.counts, times: fleet.times() };
+        clients.iter_mut().for_each(|client| client.machine.accept_silence(now_ns, &mut account));
         self.tally.phases = self.phases;
         self.snapshots.publish(Snapshot {
             worker: self.number,
@@ -448,4 +472,10 @@ impl Worker {
             thread: meter.so_far(now_ns),
         });
     }
+}
+
+/// The sizes of packets that get through a client's tunnel, where they were found out.
+fn packet_sizes(client: &Client) -> Option<TunnelPacketSizes> {
+    let sizes = client.machine.packet_sizes()?;
+    Some(TunnelPacketSizes { answered_bytes: sizes.answered_bytes, unanswered_bytes: sizes.unanswered_bytes })
 }

@@ -331,7 +331,7 @@ impl ServerSide {
             connection.outgoing.push(sealed);
             connection.answered += 1;
             if let Some((_, message)) = behaviour.says.filter(|(after, _)| *after == connection.answered) {
-                peer.say(message);
+                peer.send_message(message);
             }
         }
     }
@@ -350,7 +350,7 @@ impl ServerSide {
                     PeerOutput::Send => sent.push((*number, out.clone())),
                     PeerOutput::Event(event) => {
                         if event == PeerEvent::Renegotiated && behaviour.refuses_renewed {
-                            peer.say("AUTH_FAILED");
+                            peer.send_message("AUTH_FAILED");
                         }
                         events.push((*number, event));
                     }

@@ -5,16 +5,13 @@ use std::cmp::Reverse;
 use std::net::UdpSocket;
 use std::sync::mpsc;
 
-use leadline_tunnel::inside::icmp;
-use leadline_tunnel::openvpn::client::Event;
+use leadline_tunnel::client::phase::Phase;
+use leadline_tunnel::client::Input;
 use leadline_wire::{TunnelTraffic, TunnelUser};
 
-use super::super::client::{Occasion, Phase};
 use super::super::fleet::Fleet;
-use super::super::inner_traffic::{InnerTraffic, Metrics, PingTally};
 use super::super::metric::METRICS;
 use super::super::plan::Plan;
-use super::super::transport::TransportSocket;
 use super::super::worker::{Parts, Worker};
 use super::*;
 use crate::load::threads::Recorder;
@@ -28,6 +25,17 @@ pub fn worker(spec: &TunnelSpec) -> Worker {
     let recorder = Recorder::new(METRICS.len(), 0, mpsc::channel().0);
     let snapshots = Arc::default();
     Worker::new(Parts { fleet, number: 0, threads: 1, recorder, snapshots, snapshot_gap_ns: SECOND_NS }).unwrap()
+}
+
+/// Lets a client arrive.
+pub fn arrive(worker: &mut Worker, index: usize) {
+    let now_ns = monotonic_ns();
+    worker.hand(index, now_ns, Input::Arrive { due_ns: now_ns });
+}
+
+/// How far a client is.
+pub fn phase(worker: &Worker, index: usize) -> Phase {
+    worker.clients[index].machine.phase()
 }
 
 /// Runs a fleet, and stops it as soon as a server has seen enough.
@@ -155,48 +163,23 @@ fn scheduled_reconnect_ends_traffic() {
 }
 
 #[test]
-fn withdrawn_address_keeps_ping_timers_running() {
-    let ends = Some(("10.8.0.2".parse().unwrap(), "10.8.0.1".parse().unwrap()));
-    let (out, _rolled) = mpsc::channel();
-    let (mut recorder, mut pings) = (Recorder::new(METRICS.len(), 0, out), PingTally::default());
-    let times =
-        Fleet::new(Plan::new(&spec(&Gateway::start(ServerBehaviour::default()), 1)).unwrap(), Vec::new(), 1).times();
-    let (mut inner, mut packet) = (InnerTraffic::default(), Vec::new());
-    inner.prove(0, 100 * SECOND_NS, ends);
-    assert!(inner.can_prove());
-    inner.ping_from(SECOND_NS);
-    let mut sent = 0;
-    for now_ns in [SECOND_NS, 2 * SECOND_NS, 3 * SECOND_NS] {
-        let mut metrics = Metrics { recorder: &mut recorder, pings: &mut pings, times, counters: None };
-        let mut send = |packet: &[u8]| {
-            sent += 1;
-            icmp::answer(packet, &mut Vec::new())
-        };
-        inner.poll_pings(now_ns, SECOND_NS, &mut metrics, &mut packet, &mut send);
-        inner.poll_proof(now_ns, &mut packet, &mut send);
-        assert!(inner.ping_due_ns() > now_ns && inner.proof_due_ns() > now_ns);
-        inner.move_to(None);
-    }
-    assert_eq!((sent, pings.sent, pings.unsent), (2, 1, 2), "a ping and the proving echo had an address");
-}
-
-#[test]
 fn arrivals_start_after_a_quiet_time() {
     let gateway = Gateway::start(ServerBehaviour::default());
     for (ping_ms, quiet_ns) in [(Some(50), SECOND_NS), (Some(200), 2 * SECOND_NS), (None, 0)] {
         let plan = Plan::new(&TunnelSpec { settled: 2, ping_ms, ..spec(&gateway, 3) }).unwrap();
         let fleet = Fleet::new(plan, Vec::new(), 1);
         fleet.begin(SECOND_NS);
-        fleet.ended(0, 2 * SECOND_NS);
-        assert_eq!((fleet.times().settled_ns, fleet.due_ns(2)), (u64::MAX, u64::MAX));
+        fleet.arrival_ended(0, 2 * SECOND_NS);
+        assert_eq!((fleet.times().settled_ns, fleet.due_ns(2)), (None, None));
         let now_ns = 3 * SECOND_NS;
-        fleet.ended(1, now_ns);
+        fleet.arrival_ended(1, now_ns);
         let times = fleet.times();
-        assert!(times.settled_ns > now_ns && times.arrivals_ns >= times.settled_ns + quiet_ns, "{times:?}");
-        assert_eq!((fleet.due_ns(2), times.arrived_ns), (times.arrivals_ns, u64::MAX));
-        let now_ns = times.arrivals_ns + SECOND_NS;
-        fleet.ended(2, now_ns);
-        assert!(fleet.times().arrived_ns > now_ns, "known to every thread before it comes");
+        let (settled_ns, arrivals_ns) = (times.settled_ns.unwrap(), times.arrivals_ns.unwrap());
+        assert!(settled_ns > now_ns && arrivals_ns >= settled_ns + quiet_ns, "{times:?}");
+        assert_eq!((fleet.due_ns(2), times.arrived_ns), (times.arrivals_ns, None));
+        let now_ns = arrivals_ns + SECOND_NS;
+        fleet.arrival_ended(2, now_ns);
+        assert!(fleet.times().arrived_ns > Some(now_ns), "known to every thread before it comes");
     }
 }
 
@@ -220,83 +203,28 @@ fn remote_random_spreads_clients_over_servers() {
 }
 
 #[test]
-fn unsent_reset_has_no_send_time() {
-    let mut worker = worker(&spec(&Gateway::start(ServerBehaviour::default()), 2));
-    let Some(TransportSocket::Udp { socket, .. }) = &worker.clients[0].transport else { panic!("of UDP") };
-    socket2::SockRef::from(socket).shutdown(std::net::Shutdown::Write).unwrap();
-    for index in 0..2 {
-        worker.begin(index, monotonic_ns(), Occasion::Arrival);
-    }
-    let sent = |index: usize| worker.clients[index].report().sent_ns.is_some();
-    assert_eq!([sent(0), sent(1)], [false, true], "the time is that of the sending, not of the machine's work before");
-}
-
-#[test]
-fn final_failures_are_not_retried() {
-    let fates = [
-        ("auth_failed", Phase::Failed),
-        ("halted_by_server", Phase::Failed),
-        ("ping_exit", Phase::Failed),
-        ("too_many_open_files", Phase::Failed),
-        ("ping_restart", Phase::Resting),
-        ("auth_token_refused", Phase::Resting),
-    ];
-    let mut worker = worker(&TunnelSpec { retries: 3, ..spec(&Gateway::start(ServerBehaviour::default()), 6) });
-    for (index, (name, phase)) in fates.into_iter().enumerate() {
-        worker.begin(index, monotonic_ns(), Occasion::Arrival);
-        worker.fail(index, name, "");
-        assert_eq!(worker.clients[index].phase, phase, "{name}");
-    }
-}
-
-#[test]
-fn client_is_unanswered_until_the_first_reply() {
-    let mut worker =
-        worker(&spec(&Gateway::start(ServerBehaviour { answers: |_| false, ..ServerBehaviour::default() }), 1));
-    worker.begin(0, monotonic_ns(), Occasion::Arrival);
-    assert_eq!(worker.clients[0].phase, Phase::Asking);
-    worker.on_event(0, monotonic_ns(), Event::Answered);
-    assert_eq!((worker.clients[0].phase, worker.phases[Phase::Asking as usize]), (Phase::Negotiating, 0));
-}
-
-#[test]
-fn auth_pending_extends_the_attempt() {
-    let mut worker = worker(&spec(&Gateway::start(ServerBehaviour::default()), 1));
-    let now_ns = monotonic_ns();
-    worker.begin(0, now_ns, Occasion::Arrival);
-    let until_ns = now_ns + 1000 * SECOND_NS;
-    assert_eq!(worker.on_event(0, now_ns, Event::Pending { until_ns }), None);
-    assert_eq!((worker.clients[0].give_up_ns, worker.tally.auth_pending), (until_ns, 1));
-    // What is told of the end is the time that ran, not the one that would have.
-    worker.on_timer(0, until_ns, until_ns);
-    let given_s = (until_ns - worker.clients[0].began_ns) as f64 / 1e9;
-    let detail = worker.failures.examples.values().next().unwrap();
-    let expected = format!("the attempt's own time, 30 s, which the server's AUTH_PENDING made {given_s:.1} s");
-    assert!(detail.ends_with(&expected), "{detail}");
-}
-
-#[test]
 fn packets_queued_during_a_stall_are_read_before_timeouts() {
     // The first echo is lost; the answer to the second one is not looked for before its time is over.
     let gateway = Gateway::start(ServerBehaviour { lost_pings: 1, ..ServerBehaviour::default() });
     let mut worker = worker(&spec(&gateway, 2));
-    worker.begin(0, monotonic_ns(), Occasion::Arrival);
+    arrive(&mut worker, 0);
     while gateway.seen.echoes.load(Ordering::Relaxed) == 0 {
         let now_ns = monotonic_ns();
         worker.expire(now_ns, 1);
-        if !worker.clients[0].phase.is_up() {
+        if !worker.clients[0].machine.phase().is_up() {
             worker.poll_io(now_ns + SECOND_NS / 100, || false).unwrap();
         }
     }
     // The server takes one packet after another: the answer is there once it has taken what came after the echo.
-    worker.begin(1, monotonic_ns(), Occasion::Arrival);
+    arrive(&mut worker, 1);
     while gateway.seen.resets.load(Ordering::Relaxed) < 2 {
         std::thread::yield_now();
     }
-    assert_eq!(worker.clients[0].phase, Phase::Proving);
-    let due_ns = worker.clients[0].give_up_ns;
+    assert_eq!(phase(&worker, 0), Phase::Proving);
+    // Later than the attempt and its first data packet may take.
+    let due_ns = monotonic_ns() + 60 * SECOND_NS;
     worker.on_timer(0, due_ns, due_ns + SECOND_NS);
-    assert_eq!((worker.clients[0].phase, worker.failures.counts.len()), (Phase::Configured, 0));
+    assert_eq!((phase(&worker, 0), worker.failures.counts.len()), (Phase::Configured, 0));
 }
 
 #[test]
@@ -338,10 +266,11 @@ fn source_ports_are_never_reused() {
     let mut sources = BTreeSet::from([source(&worker)]);
     for _ in 0..3000 {
         worker.clients[0].transport = None;
-        worker.open(0).unwrap();
+        let server = worker.fleet.plan.settings.server(0);
+        worker.parts(0).1.socket.open(server).unwrap();
         assert!(sources.insert(source(&worker)));
     }
-    assert_eq!(worker.tally.ports_again, 0);
+    assert_eq!(worker.tally.sockets.ports_again, 0);
 }
 
 #[test]
@@ -349,12 +278,12 @@ fn timer_batches_are_bounded() {
     let gateway = Gateway::start(ServerBehaviour::default());
     let mut worker = worker(&spec(&gateway, 100));
     for index in 0..100 {
-        worker.clients[index as usize].armed_ns = 1;
+        worker.clients[index as usize].armed_ns = Some(1);
         worker.timers.push(Reverse((1, index)));
     }
-    assert_eq!(worker.expire(2, 16), 1, "some are due still");
+    assert_eq!(worker.expire(2, 16), Some(1), "some are due still");
     assert_eq!(worker.timers.len(), 84);
-    assert_eq!((worker.expire(2, 100), worker.timers.len()), (u64::MAX, 0));
+    assert_eq!((worker.expire(2, 100), worker.timers.len()), (None, 0));
 }
 
 #[test]
@@ -372,22 +301,24 @@ fn stopped_fleet_waits_for_outstanding_pings() {
 fn teardown_reads_replies_queued_during_a_stall() {
     let gateway = Gateway::start(ServerBehaviour::default());
     let mut worker = worker(&TunnelSpec { ping_ms: Some(100), ..spec(&gateway, 2) });
-    worker.begin(0, monotonic_ns(), Occasion::Arrival);
-    while worker.clients[0].phase != Phase::Configured {
+    arrive(&mut worker, 0);
+    while phase(&worker, 0) != Phase::Configured {
         worker.poll_io(monotonic_ns() + SECOND_NS, || false).unwrap();
     }
     let now_ns = monotonic_ns();
-    worker.clients[0].inner.ping_from(now_ns);
-    worker.poll_pings(0, now_ns);
+    worker.pings_since_ns = Some(now_ns);
+    worker.hand(0, now_ns, Input::StartPings);
+    worker.hand(0, now_ns, Input::TimerDue);
     // The server takes one packet after another: the answer is there once it has taken what came after the ping.
-    worker.begin(1, monotonic_ns(), Occasion::Arrival);
+    arrive(&mut worker, 1);
     while gateway.seen.resets.load(Ordering::Relaxed) < 2 {
         std::thread::yield_now();
     }
     // As if the ping had been sent long ago.
-    worker.tally.pings.last_ns = 0;
+    worker.tally.counts.pings.last_ns = None;
     worker.tear_down(&ControlSignal::default()).unwrap();
-    assert_eq!((worker.tally.pings.sent, worker.tally.pings.answered), (1, 1));
+    let pings = &worker.tally.counts.pings;
+    assert_eq!((pings.sent, pings.answered), (1, 1));
 }
 
 #[test]
@@ -399,12 +330,12 @@ fn stopped_fleet_reads_no_more_sockets() {
     let mut worker = worker(&TunnelSpec { profile, ..spec(&gateway, 3) });
     let mut packet = [0; 2048];
     for index in 0..3 {
-        worker.begin(index, monotonic_ns(), Occasion::Arrival);
+        arrive(&mut worker, index);
         let (_, client) = server.recv_from(&mut packet).unwrap();
         server.send_to(b"noise", client).unwrap();
     }
     worker.poll_io(monotonic_ns() + SECOND_NS, || true).unwrap();
-    assert_eq!(worker.tally.rejected, 0);
+    assert_eq!(worker.tally.counts.rejected, 0);
     worker.poll_io(monotonic_ns() + SECOND_NS, || false).unwrap();
-    assert_eq!(worker.tally.rejected, 3, "counted as it comes");
+    assert_eq!(worker.tally.counts.rejected, 3, "counted as it comes");
 }

@@ -1,10 +1,11 @@
 //! What is counted of clients whose server was restarted, refused them in a renegotiation, or sent what they could not apply.
 
-use super::life::worker;
+use super::life::{arrive, phase, worker};
 use super::*;
-use crate::load::tunnel::client::{Occasion, Phase};
 use crate::load::tunnel::worker::{Worker, TIMER_BATCH};
-use leadline_wire::TunnelTraffic;
+use leadline_tunnel::client::phase::Phase;
+use leadline_tunnel::client::Input;
+use leadline_wire::{TunnelOccasion as Occasion, TunnelTraffic};
 
 const TURN_NS: u64 = 10_000_000;
 
@@ -12,7 +13,7 @@ const TURN_NS: u64 = 10_000_000;
 fn run_until_state(worker: &mut Worker, until: impl Fn(&Worker) -> bool) {
     while !until(worker) {
         let now_ns = monotonic_ns();
-        worker.take_freed(now_ns);
+        worker.free_claims(now_ns);
         worker.expire(now_ns, TIMER_BATCH);
         worker.poll_io(now_ns + TURN_NS, || false).unwrap();
     }
@@ -23,9 +24,9 @@ fn with_one_address() -> (Gateway, Worker) {
     let gateway =
         Gateway::start(ServerBehaviour { pushed_options: |_| an_address_each(0), ..ServerBehaviour::default() });
     let mut worker = worker(&spec(&gateway, 2));
-    for (index, phase) in [Phase::Configured, Phase::Contested].into_iter().enumerate() {
-        worker.begin(index, monotonic_ns(), Occasion::Arrival);
-        run_until_state(&mut worker, |worker| worker.clients[index].phase == phase);
+    for (index, reached) in [Phase::Configured, Phase::Contested].into_iter().enumerate() {
+        arrive(&mut worker, index);
+        run_until_state(&mut worker, |worker| phase(worker, index) == reached);
     }
     (gateway, worker)
 }
@@ -34,25 +35,24 @@ fn with_one_address() -> (Gateway, Worker) {
 fn dead_tunnels_address_configures_the_next_client() {
     let (_gateway, mut worker) = with_one_address();
     // Nothing came from the server since the other client was given the address.
-    worker.fail(0, "ping_restart", "");
-    run_until_state(&mut worker, |worker| worker.clients[1].phase == Phase::Configured);
-    assert_eq!(worker.failures.counts, errors(&[("ping_restart", 1)]));
-    assert_eq!((worker.clients[1].cause, worker.phases[Phase::Configured as usize]), (None, 1));
-    let steps = worker.clients[1].steps;
-    assert!(steps.configured_ns >= steps.pushed_ns && steps.pushed_ns > 0);
+    worker.run_action(0, monotonic_ns(), TunnelDeed::Reconnect);
+    run_until_state(&mut worker, |worker| phase(worker, 1) == Phase::Configured);
+    assert_eq!((worker.clients[1].machine.cause(), worker.failures.counts.len()), (None, 0));
+    let steps = worker.clients[1].machine.attempt().unwrap().steps;
+    assert!(steps.configured_ns >= steps.pushed_ns && steps.pushed_ns.is_some());
 }
 
 #[test]
 fn address_shared_by_live_tunnels_is_an_error() {
     let (_gateway, mut worker) = with_one_address();
     worker.run_action(0, monotonic_ns(), TunnelDeed::Renegotiate);
-    run_until_state(&mut worker, |worker| worker.clients[0].renewed.is_some());
-    worker.fail(0, "ping_restart", "");
-    worker.take_freed(monotonic_ns());
-    assert_eq!(worker.clients[1].phase, Phase::Contested);
-    worker.settle_contest(1);
-    assert_eq!(worker.failures.counts, errors(&[("partial_address_not_unique", 1), ("ping_restart", 1)]));
-    assert_eq!(worker.clients[1].phase, Phase::Partial);
+    run_until_state(&mut worker, |worker| worker.clients[0].machine.refusable_until_ns().is_some());
+    worker.run_action(0, monotonic_ns(), TunnelDeed::Reconnect);
+    worker.free_claims(monotonic_ns());
+    assert_eq!(phase(&worker, 1), Phase::Contested);
+    worker.hand(1, monotonic_ns(), Input::Leave);
+    assert_eq!(worker.failures.counts, errors(&[("partial_address_not_unique", 1)]));
+    assert_eq!((phase(&worker, 1), worker.phases[Phase::Partial as usize]), (Phase::Partial, 1));
 }
 
 #[test]
