@@ -1,6 +1,7 @@
 //! Clients' lives in virtual time, against our own server machine: counts, causes and instants, to the nanosecond where nothing is
 //! random.
 
+mod data_path;
 mod returns;
 mod world;
 

@@ -35,20 +35,14 @@ pub struct ServerBehaviour {
     pub lost_pings: u32,
     /// Whether pings inside of a client's tunnel are answered.
     pub echoes: fn(u32) -> bool,
-    /// Whether what is answered inside is sent twice.
-    pub duplicates_replies: bool,
     /// Whether what is answered inside waits until nothing has come for a while; over UDP.
     pub delays_replies: bool,
     /// What a client is told in the control channel once so many of its pings have been answered; no more of them are.
     pub control_message: Option<(u32, &'static str)>,
-    /// Users who may come in, with their passwords; anybody where empty.
-    pub users: &'static [(&'static str, &'static str)],
     /// The longest packet inside that gets through.
     pub most_bytes: usize,
     /// Whether every client is given the number 0, as servers before OpenVPN 2.6 do over TCP.
     pub shares_peer_id: bool,
-    /// Whether clients are refused once they have renewed their keys.
-    pub refuses_renewed: bool,
 }
 
 impl Default for ServerBehaviour {
@@ -59,13 +53,10 @@ impl Default for ServerBehaviour {
             answers: |_| true,
             lost_pings: 0,
             echoes: |_| true,
-            duplicates_replies: false,
             delays_replies: false,
             control_message: None,
-            users: &[],
             most_bytes: usize::MAX,
             shares_peer_id: false,
-            refuses_renewed: false,
         }
     }
 }
@@ -141,11 +132,7 @@ impl Gateway {
                 .map(str::to_owned)
                 .to_vec(),
             protocols: Protocols::ALL.without(Protocols::DATA_EPOCH),
-            users: behaviour
-                .users
-                .iter()
-                .map(|(user, password)| ((*user).to_owned(), (*password).to_owned()))
-                .collect(),
+            users: Vec::new(),
             unix_base_s: 0,
         });
         let (seen, over) = (Arc::new(Seen::default()), Arc::new(AtomicBool::new(false)));
@@ -191,13 +178,12 @@ struct KnownClient {
     answered: u32,
     /// Answers that wait.
     held: Vec<Vec<u8>>,
-    is_refusal_due: bool,
 }
 
 impl KnownClient {
     fn new(shared: &Shared, number: u32) -> Self {
         shared.seen.clients.fetch_add(1, Ordering::Relaxed);
-        Self { number, peer: None, lost: 0, answered: 0, held: Vec::new(), is_refusal_due: false }
+        Self { number, peer: None, lost: 0, answered: 0, held: Vec::new() }
     }
 
     /// Takes a packet, and hands over what it calls for. A reset begins a session of its own, once its client is known.
@@ -242,18 +228,12 @@ impl KnownClient {
                 return;
             }
             send(&out);
-            if shared.behaviour.duplicates_replies {
-                send(&out);
-            }
         }
         self.poll(shared, send);
     }
 
     fn poll(&mut self, shared: &Shared, mut send: impl FnMut(&[u8])) {
         let Some(peer) = &mut self.peer else { return };
-        if std::mem::take(&mut self.is_refusal_due) {
-            peer.send_message("AUTH_FAILED");
-        }
         let mut out = Vec::new();
         loop {
             match peer.poll(monotonic_ns(), &mut out) {
@@ -262,9 +242,6 @@ impl KnownClient {
                 PeerOutput::Event(PeerEvent::Left) => drop(shared.seen.left.fetch_add(1, Ordering::Relaxed)),
                 PeerOutput::Event(PeerEvent::Renegotiated) => {
                     shared.seen.renegotiated.fetch_add(1, Ordering::Relaxed);
-                    self.is_refusal_due = shared.behaviour.refuses_renewed;
-                    // The refusal follows when the server looks at its clients again.
-                    return;
                 }
                 PeerOutput::Event(PeerEvent::Failed(_)) => {}
                 PeerOutput::Wait(_) => return,

@@ -1,5 +1,5 @@
-//! What is counted of a client's life when it does not go straight up: those who come back, break, change and are cut off; and
-//! the order of a thread's work. Counts, and instants of a fleet that are worked out, not waited for.
+//! Clients' traffic when their tunnel goes, and the order of a thread's work: what waits in sockets, timers, ports, the fleet's end.
+//! A client's own life is tested in virtual time, in `leadline_tunnel::client`.
 
 use std::cmp::Reverse;
 use std::net::UdpSocket;
@@ -7,7 +7,7 @@ use std::sync::mpsc;
 
 use leadline_tunnel::client::phase::Phase;
 use leadline_tunnel::client::Input;
-use leadline_wire::{TunnelTraffic, TunnelUser};
+use leadline_wire::TunnelTraffic;
 
 use super::super::fleet::Fleet;
 use super::super::metric::METRICS;
@@ -55,56 +55,6 @@ fn run_until(spec: &TunnelSpec, gateway: &Gateway, enough: fn(&gateway::Seen) ->
 
 fn echo(rate_pps: f64, packet_bytes: u32, duration_ms: u64) -> Option<TunnelTraffic> {
     Some(TunnelTraffic::Echo { to: None, rate_pps, packet_bytes, duration_ms })
-}
-
-#[test]
-fn client_recovered_without_address_counts_as_recovered_partial() {
-    let pushed_options = |client| if client == 3 { an_address_each(client) } else { Vec::new() };
-    let gateway =
-        Gateway::start(ServerBehaviour { answers: |client| client >= 3, pushed_options, ..ServerBehaviour::default() });
-    let outcome = run(&TunnelSpec { attempt_ms: 6000, retries: 3, ..spec(&gateway, 3) });
-    let names = ["configured", "partial", "recovered", "recovered_partial"];
-    assert_eq!(names.map(|name| count(&outcome, name)), [1, 2, 1, 2]);
-    assert_eq!(outcome.errors, errors(&[("reset_unanswered", 3), ("partial_no_address", 2)]));
-    let detail = |name: &str| outcome.error_examples[name].clone();
-    assert!(detail("partial_no_address").contains("pool"), "{}", detail("partial_no_address"));
-    assert!(
-        detail("reset_unanswered").ends_with("ended by the attempt's own time, 6 s"),
-        "{}",
-        detail("reset_unanswered")
-    );
-}
-
-#[test]
-fn hand_window_timeout_has_an_explanation() {
-    let gateway = Gateway::start(ServerBehaviour { answers: |_| false, ..ServerBehaviour::default() });
-    let profile = format!("{}hand-window 1\n", gateway.profile);
-    let outcome = run(&TunnelSpec { profile, ..spec(&gateway, 2) });
-    assert_eq!(outcome.errors, errors(&[("reset_unanswered", 2)]));
-    let detail = &outcome.error_examples["reset_unanswered"];
-    assert!(
-        detail.starts_with("no answer to any reset") && detail.ends_with("the profile's hand-window, 1 s"),
-        "{detail}"
-    );
-}
-
-#[test]
-fn retransmits_count_when_the_fleet_is_stopped() {
-    let gateway = Gateway::start(ServerBehaviour { answers: |_| false, ..ServerBehaviour::default() });
-    let profile = format!("{}tls-timeout 1\n", gateway.profile);
-    let spec = TunnelSpec { profile, ..spec(&gateway, 3) };
-    // Three clients' first resets, and three that were sent again.
-    let outcome = run_until(&spec, &gateway, |seen| seen.resets.load(Ordering::Relaxed) >= 6);
-    assert_eq!(outcome.errors, errors(&[("unfinished", 3)]));
-    assert!(count(&outcome, "retransmits") >= 3, "{:?}", outcome.counts);
-    assert_eq!(count(&outcome, "resets_sent"), count(&outcome, "retransmits") + 3);
-}
-
-#[test]
-fn replayed_packets_are_counted_while_clients_are_up() {
-    let gateway = Gateway::start(ServerBehaviour { duplicates_replies: true, ..ServerBehaviour::default() });
-    let outcome = run(&spec(&gateway, 4));
-    assert_eq!((count(&outcome, "configured"), count(&outcome, "packets_replayed")), (4, 4));
 }
 
 #[test]
@@ -225,24 +175,6 @@ fn packets_queued_during_a_stall_are_read_before_timeouts() {
     let due_ns = monotonic_ns() + 60 * SECOND_NS;
     worker.on_timer(0, due_ns, due_ns + SECOND_NS);
     assert_eq!((phase(&worker, 0), worker.failures.counts.len()), (Phase::Configured, 0));
-}
-
-#[test]
-fn auth_token_is_reused_until_refused() {
-    let pushed_options = |client| [an_address_each(client), vec!["auth-token given".into()]].concat();
-    // The first server takes the token for a password, the second only the password itself.
-    let servers: [&[(&str, &str)]; 2] = [&[("user", "password"), ("user", "given")], &[("user", "password")]];
-    for (users, refused) in servers.into_iter().zip([0, 3]) {
-        let gateway = Gateway::start(ServerBehaviour { users, pushed_options, ..ServerBehaviour::default() });
-        let profile = format!("{}auth-user-pass\n", gateway.profile);
-        let users = vec![TunnelUser { user: "user".into(), password: "password".into() }];
-        let actions = vec![TunnelAction { at_ms: 0, what: TunnelDeed::Reconnect, over_ms: 0 }];
-        let outcome = run(&TunnelSpec { profile, users, actions, settled: 3, retries: 1, ..spec(&gateway, 3) });
-        let expected = if refused > 0 { errors(&[("auth_token_refused", refused)]) } else { errors(&[]) };
-        assert_eq!(outcome.errors, expected);
-        let names = ["configured", "reconnects_begun", "attempts", "recovered"];
-        assert_eq!(names.map(|name| count(&outcome, name)), [3, 3, 6 + refused, refused]);
-    }
 }
 
 #[test]
