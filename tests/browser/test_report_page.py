@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from chromium_page import log_of
 from sample_runs import gateway_run, many_trials
 from selenium.webdriver.chrome.webdriver import WebDriver
 from selenium.webdriver.common.by import By
@@ -36,11 +37,9 @@ def wait_for(browser: WebDriver, script: str) -> Any:
 
 def painted(browser: WebDriver, at_least: int) -> int:
     """Waits until as many canvases are painted; uPlot draws in a microtask."""
-    return (
-        WebDriverWait(browser, WITHIN_S).until(lambda it: max(0, it.execute_script(PAINTED) - at_least + 1))
-        + at_least
-        - 1
-    )
+    wait = WebDriverWait(browser, WITHIN_S)
+    more: int = wait.until(lambda it: max(0, it.execute_script(PAINTED) - at_least + 1))
+    return more + at_least - 1
 
 
 def open_everything(browser: WebDriver, cases: int) -> None:
@@ -54,8 +53,8 @@ def open_everything(browser: WebDriver, cases: int) -> None:
 def test_opens_from_a_file_without_errors_or_requests(open_page: Open) -> None:
     browser = open_page(render_html(gateway_run()))
     assert painted(browser, 1)
-    assert [entry for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
-    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    assert [entry for entry in log_of(browser, "browser") if entry["level"] in ("SEVERE", "WARNING")] == []
+    messages = [json.loads(entry["message"])["message"] for entry in log_of(browser, "performance")]
     asked = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
     assert [url for url in asked if not url.startswith("data:")] == [browser.current_url]
     assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0

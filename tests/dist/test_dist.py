@@ -73,7 +73,8 @@ def test_archives_are_named_for_any_python_and_their_sums_match(dist: Path) -> N
         f"leadline-agent-{version}-{machine}-linux.tar.gz",
     }
     assert {path.name for path in dist.iterdir()} == {*archives, "SHA256SUMS"}
-    sums = dict(reversed(line.split("  ")) for line in (dist / "SHA256SUMS").read_text().splitlines())
+    lines = [line.split("  ") for line in (dist / "SHA256SUMS").read_text().splitlines()]
+    sums = {name: checksum for checksum, name in lines}
     assert sums == {name: hashlib.sha256((dist / name).read_bytes()).hexdigest() for name in archives}
 
 

@@ -23,6 +23,7 @@ from leadline.cli.app import app
 from leadline.dataset import Journal, RunFolder
 
 __all__ = ["workplace"]
+pytestmark = [pytest.mark.apart, pytest.mark.takes(20)]
 LEADLINE = BIN / "leadline"
 COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 ANSWERED = ["http", "rr", "tcp", "udp"]
@@ -105,6 +106,7 @@ def test_examples_of_a_measurement_run(name: str, workplace: Path) -> None:
 
 
 @pytest.mark.lab
+@pytest.mark.takes(90)
 def test_examples_of_tunnel_run(workplace: Path) -> None:
     if shutil.which("openvpn") is None:
         pytest.skip("openvpn is not installed, and cannot be without root")

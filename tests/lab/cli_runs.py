@@ -24,9 +24,11 @@ from typing import Any
 import polars as pl
 import pytest
 
+import waiting
 from in_process import leadline
-from waiting import WITHIN_S, free_port, until
+from waiting import free_port, until
 
+WITHIN_S = waiting.WITHIN_S
 ROOT = Path(__file__).resolve().parents[2]
 LEADLINE = Path(sys.executable).with_name("leadline")
 SYSTEM_FOLDERS = "/usr/local/sbin:/usr/sbin:/sbin"

@@ -137,7 +137,8 @@ class Run:
 
     def wait_for(self, what: Callable[[Entry], bool]) -> Entry:
         """The first journal entry of which `what` holds, once it is there."""
-        return self.until(lambda: next((entry for entry in self.journal() if what(entry)), None))
+        found: Entry = self.until(lambda: next((entry for entry in self.journal() if what(entry)), None))
+        return found
 
     def until(self, happened: Callable[[], Any]) -> Any:
         """What `happened` gives, as soon as it gives something; fails where the command ends before."""

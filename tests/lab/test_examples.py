@@ -15,7 +15,12 @@ import cli_runs as cli
 import polars as pl
 import pytest
 
-pytestmark = [pytest.mark.lab, pytest.mark.skipif(bool(cli.why_not()), reason=cli.why_not() or "-")]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.apart,
+    pytest.mark.takes(60),
+    pytest.mark.skipif(bool(cli.why_not()), reason=cli.why_not() or "-"),
+]
 
 EXAMPLES = cli.ROOT / "examples"
 GATEWAYS = ("route", "wireguard", *(("openvpn",) if cli.OPENVPN else ()))

@@ -68,7 +68,8 @@ def program(name: str) -> str:
 
 def said(*command: str) -> str:
     """What a program prints on stdout."""
-    return subprocess.run(command, capture_output=True, text=True, timeout=cli.WITHIN_S, check=True).stdout
+    done = subprocess.run(command, capture_output=True, text=True, timeout=cli.WITHIN_S, check=True)
+    return done.stdout
 
 
 def ours(url: str, *options: str) -> str:
@@ -192,7 +193,7 @@ def test_a_log_holds_what_the_document_says(nginx: str, options: tuple[str, ...]
 
 def test_an_interrupted_load_leaves_its_log(nginx: str, tmp_path: Path) -> None:
     log = tmp_path / "out.hlog"
-    command = [cli.LEADLINE, "http", nginx + "/", "-d", "60s", "--json", "--no-calibrate"]
+    command: list[str | Path] = [cli.LEADLINE, "http", nginx + "/", "-d", "60s", "--json", "--no-calibrate"]
     command += ["--hdr", str(log), "--out", str(tmp_path / "runs")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         while not any('"latency"' in path.read_text() for path in tmp_path.glob("runs/*/journal.ndjson")):
@@ -247,7 +248,7 @@ def test_the_live_view_is_on_the_terminal_and_nowhere_else(nginx: str, colour: b
     environment.pop("NO_COLOR", None)
     if not colour:
         environment["NO_COLOR"] = "1"
-    command = [cli.LEADLINE, "http", nginx + "/", "-d", "6s", "--json", "--no-calibrate"]
+    command: list[str | Path] = [cli.LEADLINE, "http", nginx + "/", "-d", "6s", "--json", "--no-calibrate"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, env=environment) as process:
         os.close(theirs)
         screen = read_terminal(own)

@@ -6,7 +6,7 @@ nothing has to be waited for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from lab_scripts import JailUser, jail_user
@@ -361,7 +361,7 @@ say(usage_us=int(stat["usage_usec"]))
         assert said[0]["usage_us"] >= 200_000
 
 
-def test_a_hundred_clients(who: JailUser, record_property: pytest.RecordProperty) -> None:
+def test_a_hundred_clients(who: JailUser, record_property: Callable[[str, object], None]) -> None:
     [said] = who.run("""
 enter()
 begin = time.monotonic()

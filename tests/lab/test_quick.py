@@ -282,7 +282,16 @@ def test_an_address_of_the_other_family(server: cli.Server) -> None:
 @pytest.mark.parametrize("kind", ["tcp", "udp", "rr", "http"])
 def test_an_interrupt_prints_what_was_measured(server: cli.Server, kind: str, tmp_path: Path) -> None:
     options = {"udp": ("--rate", "5mbit"), "rr": PATIENT}.get(kind, ())
-    command = [cli.LEADLINE, *arguments(server, kind), *options, "-d", "60s", "--json", "--out", str(tmp_path)]
+    command: list[str | Path] = [
+        cli.LEADLINE,
+        *arguments(server, kind),
+        *options,
+        "-d",
+        "60s",
+        "--json",
+        "--out",
+        str(tmp_path),
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         while not has_figures(tmp_path):
             assert process.poll() is None
@@ -343,7 +352,7 @@ def state_of(pid: int) -> str:
 
 def test_serve_says_where_it_listens_and_ends_with_an_interrupt() -> None:
     port, http_port = free_port(), free_port()
-    command = [cli.LEADLINE, "serve", "--port", str(port), "--http-port", str(http_port)]
+    command: list[str | Path] = [cli.LEADLINE, "serve", "--port", str(port), "--http-port", str(http_port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         said = process.stdout.readline()

@@ -11,15 +11,17 @@ import shutil
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from leadline.agents import agent_binary
 from leadline.errors import MissingBinary
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.apart]
 
 PROGRAM = Path(__file__).with_name("sut_trial.py")
 SOURCES = Path(__file__).resolve().parents[2] / "python"
@@ -63,25 +65,31 @@ def states(said: dict[str, Any]) -> list[str]:
     return [client["state"] for client in said["up"]["clients"]]
 
 
-@pytest.mark.parametrize("topology", ["remote-access", "site-to-site"])
-@pytest.mark.parametrize(
-    ("kind", "parameters"),
-    [
-        ("route", {}),
-        ("wireguard", {"ip": 4}),
-        ("wireguard", {"ip": 6}),
-        pytest.param("openvpn", {}, marks=needs_openvpn),
-        pytest.param("openvpn", {"transport": "tcp", "ip": 6, "control": "tls-crypt-v2"}, marks=needs_openvpn),
-        pytest.param(
-            "openvpn", {"topology": "net30", "control": "tls-auth", "cipher": "CHACHA20-POLY1305"}, marks=needs_openvpn
-        ),
-        pytest.param(
-            "openvpn",
-            {"topology": "p2p", "control": "none", "compression": "lz4-v2", "cipher": "AES-128-CBC", "tun_mtu": 1400},
-            marks=needs_openvpn,
-        ),
-    ],
+TOPOLOGIES = ("remote-access", "site-to-site")
+BRING_UPS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("route", {}),
+    ("wireguard", {"ip": 4}),
+    ("wireguard", {"ip": 6}),
+    ("openvpn", {}),
+    ("openvpn", {"transport": "tcp", "ip": 6, "control": "tls-crypt-v2"}),
+    ("openvpn", {"topology": "net30", "control": "tls-auth", "cipher": "CHACHA20-POLY1305"}),
+    (
+        "openvpn",
+        {"topology": "p2p", "control": "none", "compression": "lz4-v2", "cipher": "AES-128-CBC", "tun_mtu": 1400},
+    ),
 )
+
+
+def bring_ups() -> Iterator[ParameterSet]:
+    """Each in both topologies; `make test` runs each in one of them, and each kind in both but the plain route."""
+    for number, (kind, parameters) in enumerate(BRING_UPS):
+        for position, topology in enumerate(TOPOLOGIES):
+            marks = [needs_openvpn] if kind == "openvpn" else []
+            marks += [pytest.mark.full_matrix] if number % 2 != position else []
+            yield pytest.param(topology, kind, parameters, marks=marks)
+
+
+@pytest.mark.parametrize(("topology", "kind", "parameters"), list(bring_ups()))
 def test_every_client_connects(tmp_path: Path, topology: str, kind: str, parameters: dict[str, Any]) -> None:
     clients = 2 if topology == "remote-access" else 1
     said = run(tmp_path, topology=topology, clients=clients, kind=kind, parameters=parameters)
@@ -136,13 +144,13 @@ def test_keys_are_for_the_owner_alone_and_are_never_told(tmp_path: Path, kind: s
 
 @needs_openvpn
 def test_a_daemon_that_dies_is_told_of(tmp_path: Path) -> None:
-    spec = {"topology": "remote-access", "clients": 1, "kind": "openvpn"}
+    spec: dict[str, Any] = {"topology": "remote-access", "clients": 1, "kind": "openvpn"}
     said = run(tmp_path, **spec, kill=["gateway", "openvpn-server"])
     assert said["failure"].startswith("openvpn-server on gateway was ended by signal 9; its log ends:")
 
 
 def test_a_client_process_that_dies_is_told_of(tmp_path: Path) -> None:
-    spec = {"topology": "remote-access", "clients": 2, "kind": "wireguard"}
+    spec: dict[str, Any] = {"topology": "remote-access", "clients": 2, "kind": "wireguard"}
     said = run(tmp_path, **spec, kill=["client2", "wireguard-client"])
     assert said["failure"].startswith("wireguard-client on client2 was ended by signal 9")
 

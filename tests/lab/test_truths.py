@@ -277,7 +277,7 @@ def test_client_and_server_count_the_same_requests_of_an_interrupted_load(
     server: cli.Server, discipline: tuple[str, ...]
 ) -> None:
     before = server.stats()
-    command = [cli.LEADLINE, "http", server.url(), "-c", "8", "-d", "60s", "--json", *discipline]
+    command: list[str | Path] = [cli.LEADLINE, "http", server.url(), "-c", "8", "-d", "60s", "--json", *discipline]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         while server.stats()["requests"] < before["requests"] + 500:
             assert process.poll() is None
@@ -286,7 +286,7 @@ def test_client_and_server_count_the_same_requests_of_an_interrupted_load(
     assert process.returncode == 130, err
     found = json.loads(out)
     assert_both_count_the_same(server, found, before)
-    assert figure(found, "requests_sent") >= 500
+    assert (figure(found, "requests_sent") or 0) >= 500
     assert found["validity"]["verdict"] == "incomplete"
 
 
@@ -445,12 +445,18 @@ def test_the_cpu_of_the_processes_is_that_of_their_cgroup(tmp_path: Path) -> Non
     # One account is read after the other: who is kept from its CPU in between has them of two moments. That befalls
     # some samples and not most.
     apart, third = together["value"] - cgroup["value"], len(cgroup) // 3
-    drift = apart.tail(third).median() - apart.head(third).median()
-    used = cgroup["value"].tail(third).median() - cgroup["value"].head(third).median()
+    drift = middle(apart.tail(third)) - middle(apart.head(third))
+    used = middle(cgroup["value"].tail(third)) - middle(cgroup["value"].head(third))
     assert used > 0.2, "a load worth the name"
     # Two processes' two accounts come in hundredths of a second.
     assert drift == pytest.approx(0, abs=0.03 * used + 0.04)
     check_watching(run, period_ns=50_000_000)
+
+
+def middle(values: pl.Series) -> float:
+    """The median of numbers."""
+    median: float = statistics.median(values.to_list())
+    return median
 
 
 def check_watching(run: cli.Run, period_ns: int) -> None:
@@ -463,7 +469,7 @@ def check_watching(run: cli.Run, period_ns: int) -> None:
         times = watched.filter((pl.col("host") == host) & (pl.col("trial") == "c01/1/load")).sort("t_ns")["t_ns"]
         # A sample may be late by a period before the next ones are put off: of thirty in a row that is little. The load
         # is so long that there are thirty before or after a moment in which nobody was watched.
-        assert times.diff(30).min() / 30 == pytest.approx(period_ns, rel=0.05), host
+        assert min(times.diff(30).drop_nulls().to_list()) / 30 == pytest.approx(period_ns, rel=0.05), host
     # An agent with little to take down may be gone before it has looked once more.
     assert not watched.filter(pl.col("trial") == "c01/1/tear-down").is_empty()
     costs = run.report()["observer_cpu_share"]

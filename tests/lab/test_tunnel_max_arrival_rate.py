@@ -1,5 +1,7 @@
-"""The rate at which a real OpenVPN server chokes, searched for by `leadline tunnel --until-choke` to its end: the
-server lets 20 clients in within a second of its clock (`connect-freq`), and does nothing for others.
+"""The rate of arriving clients that overloads a real OpenVPN server, searched for by `leadline tunnel --until-choke`:
+the server lets 20 clients in within a second of its clock (`connect-freq`), and does nothing for others.
+
+What each ending promises is in tests/unit/trial/test_max_arrival_rate.py, whose trials are scripted.
 """
 
 from __future__ import annotations
@@ -11,42 +13,66 @@ import pytest
 from openvpn_keys import Keys
 from openvpn_servers import Inside, Setting
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.takes(30)]
 
 LET_IN, CLIENTS = 20, 70
 HAND_WINDOW_S = 5
 """How long the server keeps those that it did not let in, and so the search's rest after a trial with many of them."""
 SURELY = LET_IN - 2
 """Clients in a second, of whom none is turned away however the second lies."""
+SETTING = Setting(more=(f"connect-freq {LET_IN} 1", f"hand-window {HAND_WINDOW_S}"))
 
 
-def test_the_rate_is_where_the_server_turns_clients_away(place: Inside, keys: Keys) -> None:
-    with servers.server(
-        place, keys, Setting(more=(f"connect-freq {LET_IN} 1", f"hand-window {HAND_WINDOW_S}"))
-    ) as server:
-        search = ("--until-choke", "failed_ratio < 5%", "-d", "1s", "--attempt-timeout", "1s")
-        way = ("-n", str(CLIENTS), *search, *servers.issued(server))
-        fleet = servers.fleet(place, server.profile("choke", f"hand-window {HAND_WINDOW_S}"), *way)
+def search(place: Inside, server: servers.Server) -> servers.Running:
+    """A search on its way."""
+    profile = server.profile("choke", f"hand-window {HAND_WINDOW_S}")
+    options = ("--until-choke", "failed_ratio < 5%", "-d", "1s", "--attempt-timeout", "1s")
+    return servers.start_fleet(place, profile, "-n", str(CLIENTS), *options, *servers.issued(server))
+
+
+def test_trials_of_a_search_fail_by_the_clients_that_the_server_turned_away(place: Inside, keys: Keys) -> None:
+    """All clients at once and the first two trials, on a machine of any speed."""
+    with servers.server(place, keys, SETTING) as server:
+        running = search(place, server)
+        running.until(lambda: trials_ended(running) >= 3)
+        fleet = running.interrupt()
         found = fleet.document
-        # What a machine that others use makes of it, and what each ending promises.
-        verdicts = {"found": "valid", "generator-limited": "generator-limited", "budget": "incomplete"}
-        verdicts |= {"none-held": "valid", "all-held": "undetermined"}
+        assert (fleet.code, found["ending"], found["validity"]["verdict"]) == (130, "interrupted", "incomplete")
+        assert found["metrics"]["at_once_per_s"]["value"] > 0
+        check_trials(found, fleet, server)
+
+
+@pytest.mark.full_matrix
+@pytest.mark.exclusive
+def test_found_rate_is_where_the_server_turns_clients_away(place: Inside, keys: Keys) -> None:
+    """A whole search. Others that take this machine's processors make its trials fail, so it runs alone."""
+    with servers.server(place, keys, SETTING) as server:
+        fleet = search(place, server).finish()
+        found = fleet.document
         rate = found["metrics"]["found_rate_per_s"]
-        assert found["validity"]["verdict"] == verdicts[found["ending"]], fleet.err
-        assert fleet.code == (0 if rate["value"] is not None else 3 if found["ending"] == "none-held" else 4)
-        # The first fleet is the one of all at once.
-        _, *fleets = (outcome["tunnel"]["clients"] for outcome in fleet.outcomes())
-        turned_away = " ".join(server.said("would exceed new connection frequency limit")) + " "
-        for trial, rows in zip(found["trials"], fleets, strict=True):
-            check(trial, rows, turned_away)
-        if found["ending"] == "found":
-            assert rate["value"] == rate["low"] < rate["high"]
-            assert any(not trial["holds"] and trial["rate_per_s"] == rate["high"] for trial in found["trials"])
-            if all(trial["holds"] for trial in found["trials"] if trial["metrics"]["clients"] <= SURELY):
-                assert rate["high"] > SURELY
-        assert rate["low"] is None or any(trial["rate_per_s"] == rate["low"] for trial in found["trials"])
-        assert found["errors"]["silence_after_reset"] > 0
-        assert turned_away.strip()
+        assert (fleet.code, found["ending"], found["validity"]["verdict"]) == (0, "found", "valid"), fleet.err
+        assert rate["value"] == rate["low"] < rate["high"]
+        assert rate["high"] > SURELY
+        bounds = {(trial["rate_per_s"], trial["holds"]) for trial in found["trials"]}
+        assert {(rate["low"], True), (rate["high"], False)} <= bounds
+        check_trials(found, fleet, server)
+
+
+def trials_ended(running: servers.Running) -> int:
+    """Of all clients at once and of the rates that were tried since."""
+    journals = [folder / "journal.ndjson" for folder in servers.runs_in(running.folder) if folder not in running.others]
+    return sum(path.read_text().count('"trial-end"') for path in journals if path.exists())
+
+
+def check_trials(found: dict[str, Any], fleet: servers.Fleet, server: servers.Server) -> None:
+    # The first fleet is the one of all at once.
+    _, *fleets = (outcome["tunnel"]["clients"] for outcome in fleet.outcomes())
+    turned_away = " ".join(server.said("would exceed new connection frequency limit")) + " "
+    assert found["trials"]
+    for trial, rows in zip(found["trials"], fleets[: len(found["trials"])], strict=True):
+        check(trial, rows, turned_away)
+    assert found["errors"]["silence_after_reset"] > 0
+    assert turned_away.strip()
 
 
 def check(trial: dict[str, Any], rows: list[dict[str, Any]], turned_away: str) -> None:

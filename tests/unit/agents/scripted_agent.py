@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 PART = sys.argv[1]
 HELLO = json.loads((Path(__file__).parents[3] / "contract" / "golden" / "events.jsonl").read_text().splitlines()[0])
@@ -49,7 +50,7 @@ def obey(command: dict[str, object]) -> None:
                 say("exited", **named, t_ns=now + 2, code=1, signal=None, expected=False)
         case "start":
             load = {"side": "local", "wall_s": 1.0, "threads": [], "pushback": 0, "socket_drops": None}
-            outcome = {
+            outcome: dict[str, Any] = {
                 "flows": [],
                 "histograms": [],
                 "errors": {},

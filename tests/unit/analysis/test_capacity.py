@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -96,7 +97,7 @@ def test_a_trial_that_holds() -> None:
         ),
     ],
 )
-def test_a_trial_that_does_not_hold(values: dict[str, float | None], why: str) -> None:
+def test_a_trial_that_does_not_hold(values: dict[str, Any], why: str) -> None:
     trial = judged(result(**values))
     assert not trial.holds and not trial.generator_limited
     assert trial.why == why

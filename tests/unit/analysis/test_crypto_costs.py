@@ -1,5 +1,7 @@
 """The cost of a protocol from its figures: the line through the sizes, and what makes figures doubtful."""
 
+# Figures are compared with pytest.approx within tuples.
+# mypy: disable-error-code=comparison-overlap
 from __future__ import annotations
 
 import pytest

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -29,7 +30,7 @@ def recorded(completed_us: Iterable[float], ages_us: Iterable[float] = (), indep
     return Sample(*parts, independent=independent)
 
 
-def near(value: float) -> object:
+def near(value: float) -> Any:
     return pytest.approx(value, rel=2e-3)
 
 
@@ -88,11 +89,12 @@ def test_a_constant_latency_has_it_as_every_figure() -> None:
 @pytest.mark.parametrize("shape", ["exponential", "bimodal", "uniform"])
 def test_a_load_of_few_answers_a_connection_is_estimated_without_bias(shape: str) -> None:
     chance = random.Random(7)
-    draw = {
+    draws: dict[str, Callable[[], float]] = {
         "exponential": lambda: chance.expovariate(1 / 300),
         "bimodal": lambda: 600.0 if chance.random() < 0.3 else 40.0,
         "uniform": lambda: chance.uniform(0, 600),
-    }[shape]
+    }
+    draw = draws[shape]
     truth = sorted(draw() for _ in range(200_000))
     found = closed_loop(draw, connections=20_000, lasts_ms=1000)
     for percentile in (25.0, 50.0, 75.0, 90.0):

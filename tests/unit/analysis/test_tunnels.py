@@ -1,5 +1,7 @@
 """The figures of fleets: end states and their causes, times of those that got there, and who was the limit."""
 
+# Figures are compared with pytest.approx within tuples.
+# mypy: disable-error-code=comparison-overlap
 from __future__ import annotations
 
 from typing import Any

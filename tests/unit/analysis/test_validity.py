@@ -152,7 +152,9 @@ def test_requests_that_wait_for_a_connection_are_not_the_generators_fault() -> N
 
 
 def test_an_open_loop_is_as_late_as_its_own_sends() -> None:
-    assert analyse_test(open_loop(2_000_000)).generator.late_p99_us == pytest.approx(2000, rel=0.001)
+    generator = analyse_test(open_loop(2_000_000)).generator
+    assert generator is not None
+    assert generator.late_p99_us == pytest.approx(2000, rel=0.001)
 
 
 def test_failed_and_unanswered_operations_are_told() -> None:

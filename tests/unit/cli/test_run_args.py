@@ -7,6 +7,7 @@ import io
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ def made_run(base: Path, day: int, moved: int) -> Path:
     }
     test = {"name": "bulk", "kind": "tcp", "duration_ms": 1000, "interval_ms": 100, "direction": "up"}
     finished = {"type": "finished", "trial": "c01/1/bulk", "task": "load", "t_ns": 10**9, "outcome": outcome}
-    entries = [
+    entries: list[dict[str, Any]] = [
         {"record": "trial-begin", "trial": "c01/1", "case": "c01", "repeat": 1, "parameters": {}},
         {"record": "test-begin", "label": "c01/1/bulk", "test": test, "hosts": ["here"], "start_at_ns": 0},
         {"host": "here", "event": finished},

@@ -16,8 +16,8 @@ NO_PARENT = cgroups.CgroupParent(None, "none wanted")
 
 @pytest.fixture(autouse=True)
 def own_temp_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep.tempfile, "gettempdir", lambda: str(tmp_path))
-    monkeypatch.setattr(sweep.cgroups, "find_parent", lambda: NO_PARENT)
+    monkeypatch.setattr("leadline.lab.sweep.tempfile.gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(cgroups, "find_parent", lambda: NO_PARENT)
 
 
 def gone() -> int:
@@ -113,6 +113,6 @@ def test_groups_without_a_record_go_too(tmp_path: Path, monkeypatch: pytest.Monk
     parent = tmp_path / "groups"
     name = f"leadline-{gone()}-1-0123abcd"
     (parent / name / "server").mkdir(parents=True)
-    monkeypatch.setattr(sweep.cgroups, "find_parent", lambda: cgroups.CgroupParent(parent, None))
+    monkeypatch.setattr(cgroups, "find_parent", lambda: cgroups.CgroupParent(parent, None))
     assert sweep.sweep() == [name]
     assert list(parent.iterdir()) == []

@@ -1,38 +1,5 @@
-"""Fixtures for tests of plans: text to plan, text to error. Files live in the test's own folder."""
+"""The fixtures of this folder are in `plan_texts`."""
 
-from __future__ import annotations
+from plan_texts import error_text, load
 
-from collections.abc import Callable
-from pathlib import Path
-
-import pytest
-
-from leadline.errors import PlanError
-from leadline.plan import Plan, load_plan
-
-
-@pytest.fixture
-def load(tmp_path: Path) -> Callable[..., Plan]:
-    """Load a plan from its text."""
-
-    def load_text(text: str, *overrides: str) -> Plan:
-        path = tmp_path / "plan.yaml"
-        path.write_text(text, encoding="utf-8")
-        return load_plan(path, overrides)
-
-    return load_text
-
-
-@pytest.fixture
-def error_text(load: Callable[..., Plan], tmp_path: Path) -> Callable[..., str]:
-    """The one error about a plan's text, with the file's folder cut off."""
-
-    def complain(text: str, *overrides: str) -> str:
-        with pytest.raises(PlanError) as raised:
-            load(text, *overrides)
-        assert raised.value.exit_code == 2
-        assert [str(other) for other in raised.value.others] == [], "one mistake is one error"
-        assert "\n" not in str(raised.value)
-        return str(raised.value).replace(f"{tmp_path}/", "")
-
-    return complain
+__all__ = ["error_text", "load"]

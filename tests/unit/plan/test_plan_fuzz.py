@@ -67,7 +67,7 @@ GIVEN: dict[str, Any] = {
     "sut": {"kind": "given", "label": "a box"},
     "tests": [{"name": "r", "kind": "rr"}],
 }
-ODD = st.sampled_from(
+ODD: st.SearchStrategy[Any] = st.sampled_from(
     [
         None,
         True,

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadline.kinds.http.model import HttpTest
-from leadline.plan import Plan, describe, load_plan, plan_schema
+from leadline.plan import Plan, describe, load_plan, plan_schema, regular_files
 from leadline.plan import load as loading
 from leadline.plan.rate import RateStage, peak_per_s, read_rate, total_ms
 
@@ -239,7 +239,7 @@ def test_files_that_many_cases_name_are_read_once_and_shared(
     (tmp_path / "body").write_bytes(bytes(6 * 2**20))
     (tmp_path / "token").write_text("a-token\n")
     read: list[str] = []
-    really = loading.read_regular
+    really = regular_files.read_regular
 
     def read_regular(path: Path, most_bytes: int) -> bytes:
         read.append(path.name)

@@ -117,7 +117,7 @@ def codes_in(sources: list[Path]) -> set[str]:
 
 
 def test_every_reason_against_a_result_has_advice() -> None:
-    sources = [Path(package.__file__).parent.rglob("*.py") for package in (leadline.analysis, leadline.kinds)]
+    sources = [Path(package.__path__[0]).rglob("*.py") for package in (leadline.analysis, leadline.kinds)]
     # What a search says of itself is no reason against one result.
     made = codes_in([path for paths in sources for path in paths if path.stem != "search"])
     assert {"gateway-not-crossed", "hosts-without-figures", "journal-damaged", "sends-late"} <= made

@@ -40,7 +40,9 @@ class FakeHost(LocalOps):
 
 def ipv4_alone(addressing: Addressing) -> Addressing:
     """The same without IPv6."""
-    four = {name: {4: getattr(addressing, name)[4]} for name in ("outer", "pool", "server_lan", "client_lan")}
+    four: dict[str, Any] = {
+        name: {4: getattr(addressing, name)[4]} for name in ("outer", "pool", "server_lan", "client_lan")
+    }
     return replace(addressing, **four)
 
 

@@ -108,7 +108,7 @@ def test_a_queue_whose_percentiles_are_known() -> None:
         def excess(share: float) -> float:
             return share - math.exp(-served_per_s * (1 - share) / rate_per_s)
 
-        share = brentq(excess, 0.0, 1.0 - 1e-6)
+        share: float = brentq(excess, 0.0, 1.0 - 1e-6)
         return math.log(100.0) / (served_per_s * (1 - share))
 
     truth = brentq(lambda rate: p99_s(rate) - allowed_s, 100.0, 990.0)

@@ -1,5 +1,7 @@
 """Live figures and the watch on targets, from events with known figures; the clock is the events' own."""
 
+# Figures are compared with pytest.approx within tuples.
+# mypy: disable-error-code=comparison-overlap
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,7 @@
 """The rate at which a server chokes: each trial's fleet, how it is judged, and that the search finds the truth."""
 
+# Figures are compared with pytest.approx within tuples.
+# mypy: disable-error-code=comparison-overlap
 from __future__ import annotations
 
 from dataclasses import replace
@@ -27,7 +29,7 @@ def search_target(number: int = 1000, **given: Any) -> FleetSearchTarget:
     return FleetSearchTarget(test, load, Conditions.read(CONDITIONS, "tunnel", "tunnel"), ["leadline"])
 
 
-def result(validity: Validity = Validity(Verdict.VALID), **figures: float | None) -> Result:  # noqa: B008
+def result(validity: Validity = Validity(Verdict.VALID), /, **figures: float | None) -> Result:  # noqa: B008
     metrics = {name: Metric(value, "") for name, value in figures.items()}
     return Result("c01", 1, "tunnel", "tunnel", {}, "done", None, metrics, validity, None, None, {})
 
@@ -49,7 +51,12 @@ def test_a_trial_is_as_many_clients_as_its_rate_brings() -> None:
 
 
 def test_the_best_stretch_of_a_storm_counts_not_its_stragglers() -> None:
-    figures = {"configured": 100.0, "connect_p50_ms": 500.0, "connect_p90_ms": 800.0, "connect_max_ms": 5000.0}
+    figures: dict[str, float | None] = {
+        "configured": 100.0,
+        "connect_p50_ms": 500.0,
+        "connect_p90_ms": 800.0,
+        "connect_max_ms": 5000.0,
+    }
     assert storm_rate_per_s(figures) == pytest.approx(90 / 0.8)
     assert storm_rate_per_s({**figures, "connect_p90_ms": None}) == pytest.approx(50 / 0.5)
     assert storm_rate_per_s({"configured": 0.0, "connect_p50_ms": None}) is None
