@@ -9,7 +9,7 @@ import base64
 import json
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -27,13 +27,13 @@ MOST_LINES = 8
 MOST_POINTS = 1200
 """Of a line, however few there are on a page."""
 
-# A page of many tests has fewer points to a line, so that its size stays bounded: about this many numbers, and at least
-# so many to a line.
-_MOST_NUMBERS = 1_500_000
-_LEAST_POINTS = 50
-_LINES_PER_TEST = 10
-_DIGITS_OVER_TIME = 3
-_DIGITS_OF_CURVES = 4
+# Numbers in all lines of a page; beyond, neighbouring samples are joined. Each takes two bytes of the page, so that a
+# hundred cases of eighteen tests stay under 3 MB.
+_MOST_NUMBERS = 800_000
+
+# A line's values are multiples of a step; at least so many steps lead to the highest: more than a plot has pixels.
+_LEAST_LEVELS = 400
+_DIGITS_OF_CURVES = 3
 
 # Units as `analysis` may spell them -> the unit that a plot's axis states, and the plot's title.
 _PLOTS: dict[str, tuple[str, str]] = {
@@ -53,12 +53,13 @@ _ORDER = ("clients", "bit/s", "/s", "%", "B")
 _MOST_UNEQUAL = 20.0
 
 
-def points_per_line(tests: int) -> int:
-    """How many points each line may have on a page of this many tests."""
-    return min(MOST_POINTS, max(_LEAST_POINTS, _MOST_NUMBERS // (_LINES_PER_TEST * max(1, tests))))
+def samples_per_point(tests: Iterable[TestResult]) -> int:
+    """How many samples each point of a line stands for on a page of these tests, at least."""
+    numbers = sum(2 * len(test.intervals) + sum(len(line.values) for line in test.series) for test in tests)
+    return max(1, math.ceil(numbers / _MOST_NUMBERS))
 
 
-def test_charts(test: TestResult, most_points: int = MOST_POINTS) -> dict[str, Any]:
+def test_charts(test: TestResult, samples: int = 1) -> dict[str, Any]:
     """Everything to draw of one test: its plots over time on one axis, what was cut off, and its latency curves.
 
     An axis is its first instant and then the steps, all in ms: neighbouring steps are alike, and pack well.
@@ -70,7 +71,7 @@ def test_charts(test: TestResult, most_points: int = MOST_POINTS) -> dict[str, A
             by_unit.setdefault(_PLOTS.get(line.unit, (line.unit, line.unit))[0], []).append(line)
     axes: list[list[int]] = []
     plots = [
-        _plot(unit, together, axes, most_points)
+        _plot(unit, together, axes, samples)
         for unit in sorted(by_unit, key=partial(_place, figures.table_of(test.kind, test.metrics).rate))
         for together in (_alike(by_unit[unit]) if unit == "B" else [by_unit[unit]])
     ]
@@ -137,10 +138,10 @@ def _alike(lines: list[Series]) -> list[list[Series]]:
     return groups
 
 
-def _plot(unit: str, lines: list[Series], axes: list[list[int]], most_points: int) -> dict[str, Any]:
+def _plot(unit: str, lines: list[Series], axes: list[list[int]], samples: int) -> dict[str, Any]:
     """One plot; equal time axes are stored once. The lines with the highest peaks are kept where there are too many."""
     kept = sorted(lines, key=_peak, reverse=True)[:MOST_LINES] if len(lines) > MOST_LINES else lines
-    factor = max(math.ceil(len(line.t_s) / most_points) for line in kept)
+    factor = max(samples, *(math.ceil(len(line.t_s) / MOST_POINTS) for line in kept))
     notes = []
     if len(kept) < len(lines):
         notes.append(f"{len(lines) - len(kept)} lines with lower peaks are not drawn")
@@ -152,8 +153,8 @@ def _plot(unit: str, lines: list[Series], axes: list[list[int]], most_points: in
         if steps not in axes:
             axes.append(steps)
         name = f"{line.host}: {line.label}" if line.host else line.label
-        values = _rounded(_thinned(line.values, factor), _DIGITS_OVER_TIME)
-        drawn.append({"name": name, "axis": axes.index(steps), "values": values})
+        unit_step, counts = _counted(_thinned(line.values, factor))
+        drawn.append({"name": name, "axis": axes.index(steps), "step": unit_step, "values": counts})
     title = next((title for known, title in _PLOTS.values() if known == unit), unit)
     return {"unit": unit, "title": title, "notes": notes, "spoken": _spoken(unit, kept), "lines": drawn}
 
@@ -224,6 +225,16 @@ def _thinned(values: Sequence[float | None], factor: int) -> Floats:
     counts = np.add.reduceat(is_known.astype(np.float64), starts)
     with np.errstate(invalid="ignore"):
         return np.add.reduceat(np.where(is_known, numbers, 0.0), starts) / counts
+
+
+def _counted(values: Floats) -> tuple[float, list[int | None]]:
+    """A step of 1, 2 or 5 in some decade, and each value as a number of steps; what is not finite is None."""
+    is_known = np.isfinite(values)
+    highest = float(np.abs(values[is_known]).max(initial=0.0))
+    decade = 10.0 ** math.floor(math.log10(highest / _LEAST_LEVELS)) if highest > 0 else 1.0
+    step = next(lead * decade for lead in (5, 2, 1) if highest >= lead * decade * _LEAST_LEVELS or lead == 1)
+    counts = np.rint(np.where(is_known, values, 0.0) / step).astype(np.int64).tolist()
+    return step, [count if known else None for count, known in zip(counts, is_known.tolist(), strict=True)]
 
 
 def _rounded(values: Floats | Sequence[float], digits: int) -> list[float | None]:

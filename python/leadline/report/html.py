@@ -63,14 +63,14 @@ def _packed_cases(
 ) -> dict[str, Markup]:
     """What each case shows when it is opened, by case: its markup, and by trial and test what the charts draw."""
     template = _environment().get_template("case.html")
-    points = charts.points_per_line(sum(len(trial.tests) for trial in analysis.trials))
+    samples = charts.samples_per_point(test for trial in analysis.trials for test in trial.tests)
     packed: dict[str, Future[Markup]] = {}
     # Packing lets go of the interpreter: meanwhile the next case is drawn.
     with ThreadPoolExecutor(1, "packing") as pool:
         for section in sections:
             is_first = section is sections[0]
             markup = template.render(section=section, is_first_case=is_first, flame_graphs=flame_graphs)
-            drawn = [[charts.test_charts(test, points) for test in trial.tests] for trial in section.trials]
+            drawn = [[charts.test_charts(test, samples) for test in trial.tests] for trial in section.trials]
             packed[section.case] = pool.submit(charts.packed, {"markup": markup, "trials": drawn})
         return {case: future.result() for case, future in packed.items()}
 

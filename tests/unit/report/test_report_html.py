@@ -9,6 +9,7 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
+import pytest
 from packed_pages import cases_of, with_open_cases
 from sample_runs import gateway_run, many_cases, many_trials
 
@@ -149,14 +150,24 @@ def test_page_of_a_hundred_cases_is_under_three_megabytes() -> None:
     assert len(render_html(run)) < 3_000_000
 
 
-def test_lines_have_fewer_points_where_a_page_has_many_tests() -> None:
-    assert charts.points_per_line(1) == charts.MOST_POINTS
-    assert charts.points_per_line(0) == charts.MOST_POINTS
-    assert charts.points_per_line(1000) == 150
-    assert charts.points_per_line(10**6) == 50
-    drawn = charts.test_charts(gateway_run().trials[0].tests[0], 60)
+def test_samples_are_joined_where_a_page_has_many_of_them() -> None:
+    base = gateway_run().trials[0].tests[0]
+    assert charts.samples_per_point([]) == 1
+    assert charts.samples_per_point([base] * 700) == 1
+    assert charts.samples_per_point([base] * 1400) == 2
+    drawn = charts.test_charts(base, 2)
     assert {plot["notes"][-1] for plot in drawn["plots"]} == {"each point is the mean of 2 samples"}
-    assert max(len(line["values"]) for plot in drawn["plots"] for line in plot["lines"]) <= 60
+    assert {len(line["values"]) for plot in drawn["plots"] for line in plot["lines"]} == {52, 58}
+
+
+@pytest.mark.parametrize("highest", [0.0, 1e-9, 0.0999, 0.1, 1.0, 180.3, 917e6, 40e9])
+def test_lines_keep_an_eight_hundredth_of_their_highest_value(highest: float) -> None:
+    base = gateway_run().trials[0].tests[0]
+    values = (highest, highest / 3, 0.0)
+    line = Series("cpu user", "machine", "percent", (0.0, 0.1, 0.2), values)
+    (drawn,) = charts.test_charts(replace(base, series=(line,), intervals=()))["plots"][0]["lines"]
+    assert [count * drawn["step"] for count in drawn["values"]] == pytest.approx(values, abs=highest / 800)
+    assert max(drawn["values"]) <= 1000
 
 
 def test_axes_are_a_first_instant_and_steps() -> None:
@@ -164,7 +175,8 @@ def test_axes_are_a_first_instant_and_steps() -> None:
     line = Series("cpu user", "machine", "percent", (-0.5, 0.1, 0.2004, 0.3), (1.0, 2.0, None, 0.12345))
     drawn = charts.test_charts(replace(base, series=(line,), intervals=()))
     assert drawn["axes"] == [[-500, 600, 100, 100]]
-    assert drawn["plots"][0]["lines"][0]["values"] == [1, 2, None, 0.123]
+    (line,) = drawn["plots"][0]["lines"]
+    assert (line["step"], line["values"]) == (0.005, [200, 400, None, 25])
 
 
 def test_what_is_packed_survives_the_way_through_the_page() -> None:
@@ -237,7 +249,9 @@ def test_unknown_samples_are_gaps_and_unknown_lines_are_left_out() -> None:
     intervals = (Interval(0.0, 0.1, {"throughput_bps": None}, False), Interval(0.1, 0.2, {"throughput_bps": 8e6}, True))
     silent = Series("agent", "server", "percent", (0.0, 0.1), (None, None))
     plots = charts.test_charts(replace(base, intervals=intervals, series=(silent,)))["plots"]
-    assert [(plot["unit"], plot["lines"][0]["values"]) for plot in plots] == [("bit/s", [None, 8_000_000])]
+    assert [(plot["unit"], plot["lines"][0]["step"], plot["lines"][0]["values"]) for plot in plots] == [
+        ("bit/s", 20_000, [None, 400])
+    ]
 
 
 def test_latency_curves_lie_on_an_axis_of_nines() -> None:

@@ -172,12 +172,13 @@
   }
 
   function drawOverTime(parent, test, plotData, together, first, last) {
-    const tables = plotData.lines.map((one) => [instants(test.axes[one.axis]), one.values]);
+    const lines = plotData.lines.map((one) => ({ ...one, values: one.values.map((count) => (count === null ? null : count * one.step)) }));
+    const tables = lines.map((one) => [instants(test.axes[one.axis]), one.values]);
     // Every plot of a test spans the same time: its ends are added as points without a value.
     const data = uPlot.join([[test.span, test.span.map(() => undefined)], ...tables]);
     data.splice(1, 1);
     const unit = plotData.unit;
-    const largest = Math.max(0, ...plotData.lines.flatMap((one) => one.values.filter((value) => value !== null)));
+    const largest = Math.max(0, ...lines.flatMap((one) => one.values.filter((value) => value !== null)));
     const scale = axisUnit(largest, unit);
     const options = {
       height: last ? 190 : 158,
