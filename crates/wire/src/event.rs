@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Capability, HistogramReport, HostFacts, NetworkView, Observation, Outcome, ThreadReport};
+use crate::{Capability, Counts, HistogramReport, HostFacts, NetworkView, Observation, Outcome, ThreadReport};
 
 /// One line on an agent's stdout.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -209,9 +209,8 @@ pub struct FlowProgress {
 /// What a load has come to so far, beyond its flows' counters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Standing {
-    /// Counters as in `Outcome::counts`, so far; besides, `connections` that are open at this moment, and of a fleet's clients
-    /// those that are `unanswered`, and those that failed and are `resting` before they try again.
-    pub counts: BTreeMap<String, u64>,
+    /// The kind's own counters so far.
+    pub counts: Counts,
     /// Failed operations by name, so far.
     pub errors: BTreeMap<String, u64>,
     /// What each thread that moves payload has cost so far.

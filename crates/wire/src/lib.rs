@@ -6,8 +6,10 @@
 //! other units are in the field's name. A figure that is not known is absent (`null`), never 0.
 
 mod command;
+mod counts;
 mod event;
 mod facts;
+mod failure_cause;
 mod http;
 mod observation;
 mod outcome;
@@ -15,8 +17,10 @@ mod tunnel;
 mod workload;
 
 pub use command::Command;
+pub use counts::{unless_zero, Counts, FlowCounts, HttpCounts, NoCounts, StatusCounts, TrafficCounts, TunnelCounts};
 pub use event::{Blame, ErrorReport, Event, FlowProgress, Side, Standing};
 pub use facts::{Capability, ClockQuality, HostFacts, InterfaceFacts, InterfaceView, NetworkView, RouteView};
+pub use failure_cause::FailureCause;
 pub use http::{
     DelayShape, DnsPolicy, Header, HttpAnswer, HttpRequest, HttpRoute, HttpScript, HttpSpec, HttpTimeouts, RateStage,
     Resolution, SocketOptions, TlsIdentity, TlsSpec, TlsVersion,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CryptoReport, Direction, Side, TunnelReport};
+use crate::{Counts, CryptoReport, Direction, Side, TunnelReport};
 
 /// The figures of one task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -25,9 +25,8 @@ pub struct Outcome {
     pub generator: LoadReport,
     /// What answering cost on the server, where it told.
     pub receiver: Option<LoadReport>,
-    /// Counters of the kind's own: `tls_full`, `tls_resumed`, `redirects`, `requests_due`, `requests_sent`, `unsent`, `unanswered`, `status_2xx`, `stale`,
-    /// `strays`, `late_answers` ...
-    pub counts: BTreeMap<String, u64>,
+    /// The kind's own counters.
+    pub counts: Counts,
     /// A fleet's clients.
     pub tunnel: Option<Box<TunnelReport>>,
     /// The figures of `crypto`.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{HttpRequest, RateStage};
+use crate::{FailureCause, HttpRequest, RateStage};
 
 /// OpenVPN clients by the thousand, without TUN devices: they connect, prove their tunnels, and carry load.
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -249,7 +249,7 @@ pub struct TunnelClientReport {
     /// How it ended.
     pub state: TunnelState,
     /// Why it failed, or the first check that it missed, by name.
-    pub cause: Option<String>,
+    pub cause: Option<FailureCause>,
     /// When the attempt was due, ns.
     pub due_ns: u64,
     /// When its first attempt was due, ns.
@@ -327,7 +327,7 @@ pub struct TunnelAttemptReport {
     /// It failed, or its tunnel was lost or left; absent where the tunnel lasted until the fleet left.
     pub ended_ns: Option<u64>,
     /// Why it ended, or the first check that it missed, by name.
-    pub cause: Option<String>,
+    pub cause: Option<FailureCause>,
     /// The server's address and port.
     pub server: String,
     /// Local address and port.

@@ -516,6 +516,36 @@ class Profiled(BaseModel):
     type: Literal["profiled"] = "profiled"
 
 
+class FlowCounts(BaseModel):
+    """
+    Counters of the kinds of load that are made of flows.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    histogram_overflow: Annotated[int | None, Field(ge=0)] = None
+    """
+    Durations that were too long for a histogram.
+    """
+    late_answers: Annotated[int | None, Field(ge=0)] = None
+    """
+    Answers received after their time.
+    """
+    stale: Annotated[int | None, Field(ge=0)] = None
+    """
+    Datagrams received too late to be told from lost ones.
+    """
+    strays: Annotated[int | None, Field(ge=0)] = None
+    """
+    Datagrams received that belong to no flow.
+    """
+    unsent: Annotated[int, Field(ge=0)]
+    """
+    Units that were due and not sent, by both sides.
+    """
+
+
 class FlowProgress(BaseModel):
     """
     One flow's cumulative counters.
@@ -686,6 +716,128 @@ class HistogramReport(BaseModel):
     metric: str
     """
     What was recorded, in ns.
+    """
+
+
+class HttpCounts(BaseModel):
+    """
+    Counters of an HTTP load.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    body_bytes: Annotated[int, Field(ge=0)]
+    """
+    Bytes of response bodies received.
+    """
+    bytes: Annotated[int, Field(ge=0)]
+    """
+    Bytes received.
+    """
+    connections: Annotated[int | None, Field(ge=0)] = None
+    """
+    Connections that are open at this moment; of a `Standing` only.
+    """
+    connections_down: Annotated[int, Field(ge=0)]
+    """
+    Connections that failed and could not be opened again by the end.
+    """
+    connections_opened: Annotated[int, Field(ge=0)]
+    """
+    Connections opened.
+    """
+    due_while_busy: Annotated[int, Field(ge=0)]
+    """
+    Requests that were sent, and fell due while no connection was free.
+    """
+    histogram_overflow: Annotated[int | None, Field(ge=0)] = None
+    """
+    Durations that were too long for a histogram.
+    """
+    redirects: Annotated[int | None, Field(ge=0)] = None
+    """
+    Redirects followed.
+    """
+    requests_due: Annotated[int, Field(ge=0)]
+    """
+    Requests that fell due.
+    """
+    requests_sent: Annotated[int, Field(ge=0)]
+    """
+    Requests whose last byte was sent.
+    """
+    responses: Annotated[int, Field(ge=0)]
+    """
+    Responses that were complete.
+    """
+    status_0xx: Annotated[int | None, Field(ge=0)] = None
+    """
+    Of status 0 to 99.
+    """
+    status_1xx: Annotated[int | None, Field(ge=0)] = None
+    """
+    Of status 100 to 199.
+    """
+    status_2xx: Annotated[int | None, Field(ge=0)] = None
+    """
+    Of status 200 to 299.
+    """
+    status_3xx: Annotated[int | None, Field(ge=0)] = None
+    """
+    Of status 300 to 399.
+    """
+    status_4xx: Annotated[int | None, Field(ge=0)] = None
+    """
+    Of status 400 to 499.
+    """
+    status_5xx: Annotated[int | None, Field(ge=0)] = None
+    """
+    Of status 500 to 599.
+    """
+    status_6xx: Annotated[int | None, Field(ge=0)] = None
+    """
+    Of status 600 to 699.
+    """
+    status_7xx: Annotated[int | None, Field(ge=0)] = None
+    """
+    Of status 700 to 799.
+    """
+    status_8xx: Annotated[int | None, Field(ge=0)] = None
+    """
+    Of status 800 to 899.
+    """
+    status_9xx: Annotated[int | None, Field(ge=0)] = None
+    """
+    Of status 900 to 999.
+    """
+    tls_full: Annotated[int | None, Field(ge=0)] = None
+    """
+    TLS handshakes that authenticated the server.
+    """
+    tls_resumed: Annotated[int | None, Field(ge=0)] = None
+    """
+    TLS handshakes that resumed a session.
+    """
+    unanswered: Annotated[int, Field(ge=0)]
+    """
+    Requests that were sent and not answered when the time was over.
+    """
+    unanswered_over_1s: Annotated[int, Field(ge=0)]
+    """
+    Those of them that had waited for longer than a second.
+    """
+    unsent: Annotated[int, Field(ge=0)]
+    """
+    Requests that were due and not completely sent when the time was over.
+    """
+    unsent_while_busy: Annotated[int, Field(ge=0)]
+    """
+    Those of them that waited for the server: no connection was free, or the socket did not take them.
+    """
+    unsent_without_age: Annotated[int | None, Field(ge=0)] = None
+    """
+    Requests of `unsent` that were too many to take the age of each.
     """
 
 
@@ -879,7 +1031,14 @@ class MemorySample(BaseModel):
     """
 
 
-CountsAdditionalProperty = TypeAliasType("CountsAdditionalProperty", Annotated[int, Field(ge=0)])
+class NoCounts(BaseModel):
+    """
+    The counters of a kind of load that has none.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
 
 
 ErrorsAdditionalProperty = TypeAliasType("ErrorsAdditionalProperty", Annotated[int, Field(ge=0)])
@@ -1229,6 +1388,256 @@ class TlsIdentity(BaseModel):
 
 
 InsideAdditionalProperty = TypeAliasType("InsideAdditionalProperty", Annotated[int, Field(ge=0)])
+
+
+class TunnelCounts(BaseModel):
+    """
+    Counters of a fleet of VPN clients. Each client is in one of `configured`, `partial`, `failed`, `waiting` and `connecting`.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    actions_skipped: Annotated[int | None, Field(ge=0)] = None
+    """
+    Actions of clients that had no tunnel at that time, or were still renewing keys.
+    """
+    attempts: Annotated[int, Field(ge=0)]
+    """
+    Attempts, the first of each client included.
+    """
+    auth_pending: Annotated[int | None, Field(ge=0)] = None
+    """
+    AUTH_PENDING messages received.
+    """
+    configured: Annotated[int, Field(ge=0)]
+    """
+    Clients with a tunnel that a packet came back through.
+    """
+    connecting: Annotated[int | None, Field(ge=0)] = None
+    """
+    Clients whose attempt goes on; of a `Standing` only, for at the end they have failed.
+    """
+    connections: Annotated[int | None, Field(ge=0)] = None
+    """
+    HTTP connections opened.
+    """
+    datagrams_refused: Annotated[int | None, Field(ge=0)] = None
+    """
+    Datagrams that the server's host refused after it had answered.
+    """
+    failed: Annotated[int, Field(ge=0)]
+    """
+    Clients without a tunnel.
+    """
+    far_progress_passed_over: Annotated[int | None, Field(ge=0)] = None
+    """
+    Progress messages of the far end that came too fast to be passed on.
+    """
+    histogram_overflow: Annotated[int | None, Field(ge=0)] = None
+    """
+    Durations that were too long for a histogram.
+    """
+    inside_received: Annotated[int | None, Field(ge=0)] = None
+    """
+    Packets received through the tunnels; of an outcome only.
+    """
+    inside_sent: Annotated[int | None, Field(ge=0)] = None
+    """
+    Packets sent through the tunnels; of an outcome only.
+    """
+    latency_clamped: Annotated[int | None, Field(ge=0)] = None
+    """
+    Latencies below the error of the clocks, taken as 0.
+    """
+    lost: Annotated[int, Field(ge=0)]
+    """
+    Clients that lost their tunnel without an action that told them to.
+    """
+    packets_not_sent: Annotated[int | None, Field(ge=0)] = None
+    """
+    Packets that the socket refused by an error.
+    """
+    packets_rejected: Annotated[int | None, Field(ge=0)] = None
+    """
+    Packets received that no key or session fits.
+    """
+    packets_replayed: Annotated[int | None, Field(ge=0)] = None
+    """
+    Packets received twice.
+    """
+    partial: Annotated[int, Field(ge=0)]
+    """
+    Clients with a tunnel that lacks something.
+    """
+    pings_answered: Annotated[int | None, Field(ge=0)] = None
+    """
+    Pings answered.
+    """
+    pings_answered_after: Annotated[int | None, Field(ge=0)] = None
+    """
+    Answers to these.
+    """
+    pings_answered_before: Annotated[int | None, Field(ge=0)] = None
+    """
+    Answers to these.
+    """
+    pings_answered_during: Annotated[int | None, Field(ge=0)] = None
+    """
+    Answers to these.
+    """
+    pings_sent: Annotated[int | None, Field(ge=0)] = None
+    """
+    Pings sent through the tunnels.
+    """
+    pings_sent_after: Annotated[int | None, Field(ge=0)] = None
+    """
+    Pings sent after the unsettled clients arrived.
+    """
+    pings_sent_before: Annotated[int | None, Field(ge=0)] = None
+    """
+    Pings sent before the unsettled clients arrived.
+    """
+    pings_sent_during: Annotated[int | None, Field(ge=0)] = None
+    """
+    Pings sent while the unsettled clients arrived.
+    """
+    pings_unsent: Annotated[int | None, Field(ge=0)] = None
+    """
+    Pings that were due and not sent.
+    """
+    ports_again: Annotated[int | None, Field(ge=0)] = None
+    """
+    Sockets with a source port that another client had used before.
+    """
+    reconnects_begun: Annotated[int | None, Field(ge=0)] = None
+    """
+    Attempts of clients that an action told to reconnect.
+    """
+    recovered: Annotated[int, Field(ge=0)]
+    """
+    Clients that failed and were configured afterwards.
+    """
+    recovered_partial: Annotated[int | None, Field(ge=0)] = None
+    """
+    Clients that failed and were `partial` afterwards.
+    """
+    renegotiated: Annotated[int | None, Field(ge=0)] = None
+    """
+    Keys renewed.
+    """
+    renegotiations_asked: Annotated[int | None, Field(ge=0)] = None
+    """
+    Keys that an action told clients to renew.
+    """
+    renegotiations_failed: Annotated[int | None, Field(ge=0)] = None
+    """
+    Renewals that failed, whichever side began them.
+    """
+    renegotiations_unfinished: Annotated[int | None, Field(ge=0)] = None
+    """
+    Those of them that were not renewed before their tunnel ended.
+    """
+    requests_due: Annotated[int | None, Field(ge=0)] = None
+    """
+    HTTP requests that fell due.
+    """
+    requests_sent: Annotated[int | None, Field(ge=0)] = None
+    """
+    HTTP requests whose last byte was sent.
+    """
+    resets_sent: Annotated[int, Field(ge=0)]
+    """
+    First packets of attempts sent, repeated ones included.
+    """
+    resting: Annotated[int | None, Field(ge=0)] = None
+    """
+    Clients that failed and wait before they try again; of a `Standing` only.
+    """
+    retransmits: Annotated[int, Field(ge=0)]
+    """
+    Control packets sent again.
+    """
+    socket_errors: Annotated[int | None, Field(ge=0)] = None
+    """
+    Other errors of sockets that ended nothing.
+    """
+    stale: Annotated[int | None, Field(ge=0)] = None
+    """
+    Datagrams received too late to be told from lost ones.
+    """
+    status_0xx: Annotated[int | None, Field(ge=0)] = None
+    """
+    Of status 0 to 99.
+    """
+    status_1xx: Annotated[int | None, Field(ge=0)] = None
+    """
+    Of status 100 to 199.
+    """
+    status_2xx: Annotated[int | None, Field(ge=0)] = None
+    """
+    Of status 200 to 299.
+    """
+    status_3xx: Annotated[int | None, Field(ge=0)] = None
+    """
+    Of status 300 to 399.
+    """
+    status_4xx: Annotated[int | None, Field(ge=0)] = None
+    """
+    Of status 400 to 499.
+    """
+    status_5xx: Annotated[int | None, Field(ge=0)] = None
+    """
+    Of status 500 to 599.
+    """
+    status_6xx: Annotated[int | None, Field(ge=0)] = None
+    """
+    Of status 600 to 699.
+    """
+    status_7xx: Annotated[int | None, Field(ge=0)] = None
+    """
+    Of status 700 to 799.
+    """
+    status_8xx: Annotated[int | None, Field(ge=0)] = None
+    """
+    Of status 800 to 899.
+    """
+    status_9xx: Annotated[int | None, Field(ge=0)] = None
+    """
+    Of status 900 to 999.
+    """
+    strays: Annotated[int | None, Field(ge=0)] = None
+    """
+    Packets received that belong to no flow.
+    """
+    unanswered: Annotated[int | None, Field(ge=0)] = None
+    """
+    Packets or requests without an answer at the end; of a fleet's `Standing` the clients without an answer so far.
+    """
+    unanswered_over_1s: Annotated[int | None, Field(ge=0)] = None
+    """
+    HTTP requests that had waited for longer than a second at the end.
+    """
+    unsent: Annotated[int | None, Field(ge=0)] = None
+    """
+    Packets or requests that were due and not sent.
+    """
+    unsent_without_age: Annotated[int | None, Field(ge=0)] = None
+    """
+    Those of them that were too many to take the age of each.
+    """
+    updated: Annotated[int | None, Field(ge=0)] = None
+    """
+    Changes of pushed options in running tunnels.
+    """
+    updated_not_unique: Annotated[int | None, Field(ge=0)] = None
+    """
+    Those of them that gave a client what another client has.
+    """
+    waiting: Annotated[int, Field(ge=0)]
+    """
+    Clients that have not tried yet.
+    """
 
 
 class TunnelExpectation(BaseModel):
@@ -2024,10 +2433,9 @@ class Standing(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
     )
-    counts: dict[str, CountsAdditionalProperty]
+    counts: HttpCounts | TunnelCounts | FlowCounts | NoCounts
     """
-    Counters as in `Outcome::counts`, so far; besides, `connections` that are open at this moment, and of a fleet's clients
-    those that are `unanswered`, and those that failed and are `resting` before they try again.
+    The kind's own counters so far.
     """
     errors: dict[str, ErrorsAdditionalProperty]
     """
@@ -2749,10 +3157,9 @@ class Outcome(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
     )
-    counts: dict[str, CountsAdditionalProperty]
+    counts: HttpCounts | TunnelCounts | FlowCounts | NoCounts
     """
-    Counters of the kind's own: `tls_full`, `tls_resumed`, `redirects`, `requests_due`, `requests_sent`, `unsent`, `unanswered`, `status_2xx`, `stale`,
-    `strays`, `late_answers` ...
+    The kind's own counters.
     """
     crypto: list[CryptoReport] | None = None
     """

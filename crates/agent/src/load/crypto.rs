@@ -11,7 +11,7 @@ use leadline_tunnel::openvpn::digest::Digest;
 use leadline_tunnel::openvpn::handshake_bench::{self, HandshakeBench};
 use leadline_tunnel::openvpn::raw_cipher::{RawCipher, TRIPLE_DES};
 use leadline_tunnel::openvpn::role::Role as End;
-use leadline_wire::{CryptoReport, CryptoSpec, ErrorReport, FlowProgress, LoadReport, Outcome, Side};
+use leadline_wire::{Counts, CryptoReport, CryptoSpec, ErrorReport, FlowProgress, LoadReport, NoCounts, Outcome, Side};
 
 use self::arena::{Packets, Payloads, LONGEST};
 use super::threads::ThreadMeter;
@@ -337,7 +337,7 @@ fn outcome(reports: Vec<CryptoReport>, meter: ThreadMeter, began_ns: u64, end_ns
         error_examples: std::collections::BTreeMap::new(),
         generator,
         receiver: None,
-        counts: std::collections::BTreeMap::new(),
+        counts: Counts::None(NoCounts {}),
         tunnel: None,
         crypto: Some(reports),
     }

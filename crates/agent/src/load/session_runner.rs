@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use leadline_sys::clock::monotonic_ns;
 use leadline_transport::{FromClient, SideReport};
-use leadline_wire::{Direction, ErrorReport, FlowProgress, FlowReport, LoadReport, Outcome, Side};
+use leadline_wire::{
+    unless_zero, Counts, Direction, ErrorReport, FlowCounts, FlowProgress, FlowReport, LoadReport, Outcome, Side,
+};
 
 use super::session::{ControlSender, FromPeer, Session};
 use super::threads::{Collector, FlowCounters, Rolled};
@@ -122,11 +124,14 @@ impl SessionRunner {
             state.report.ok_or_else(|| peer_error("no_report", "the server ended without a report"))?;
         let local = Account::of(workers);
         let unsent = total(local.rows.iter().chain(&peer_flows).map(|row| row.unsent_units)).unwrap_or(0);
-        let mut counts = BTreeMap::from([("unsent".to_owned(), unsent)]);
-        counts.extend(anomaly_counts(local.rows.iter().chain(&peer_flows)));
-        if collector.overflow() > 0 {
-            counts.insert("histogram_overflow".to_owned(), collector.overflow());
-        }
+        let rows = || local.rows.iter().chain(&peer_flows);
+        let counts = FlowCounts {
+            unsent,
+            stale: total(rows().map(|row| row.stale)).and_then(unless_zero),
+            strays: total(rows().map(|row| row.strays)).and_then(unless_zero),
+            late_answers: total(rows().map(|row| row.late_answers)).and_then(unless_zero),
+            histogram_overflow: unless_zero(collector.overflow()),
+        };
         let mut errors = local.errors;
         add_errors(&mut errors, "peer_", peer_errors);
         Ok(Outcome {
@@ -136,21 +141,11 @@ impl SessionRunner {
             error_examples: BTreeMap::new(),
             generator: local.load,
             receiver: Some(peer_load),
-            counts,
+            counts: Counts::Flows(counts),
             tunnel: None,
             crypto: None,
         })
     }
-}
-
-/// Counts of unexpected datagrams, both sides together, by name; zero counts are left out.
-fn anomaly_counts<'r>(rows: impl Iterator<Item = &'r SideReport> + Clone) -> impl Iterator<Item = (String, u64)> {
-    let named = [
-        ("stale", total(rows.clone().map(|row| row.stale))),
-        ("strays", total(rows.clone().map(|row| row.strays))),
-        ("late_answers", total(rows.map(|row| row.late_answers))),
-    ];
-    named.into_iter().filter_map(|(name, count)| Some((name.to_owned(), count.filter(|count| *count > 0)?)))
 }
 
 fn flow_reports(

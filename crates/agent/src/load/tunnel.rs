@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::priority::lower_priority;
-use leadline_wire::{ErrorReport, LoadReport, Outcome, Side, TunnelSpec};
+use leadline_wire::{unless_zero, Counts, ErrorReport, LoadReport, Outcome, Side, TunnelSpec};
 
 use self::fleet::Fleet;
 use self::memory::Before;
@@ -110,8 +110,8 @@ impl Ready for TunnelLoad {
         let memory_bytes = memory.and_then(Before::peak_since);
         let RunProgress { collector, peer_loads, passed_over, .. } = progress;
         let mut outcome = report::outcome(&fleet, reports, &collector, peer_loads, memory_bytes);
-        if passed_over > 0 {
-            outcome.counts.insert("far_progress_passed_over".to_owned(), passed_over);
+        if let Counts::Tunnel(counts) = &mut outcome.counts {
+            counts.far_progress_passed_over = unless_zero(passed_over);
         }
         Ok(outcome)
     }

@@ -1,6 +1,8 @@
 //! An attempt from its beginning to its options, and what follows a failure: the next attempt after a rest, or none. Owns what each
 //! event of the session and of the socket means to a client, and the names of failures.
 
+use leadline_wire::FailureCause;
+
 use super::attempt_log::Attempt;
 use super::effects::{Close, Effects, Metric, Socket, SocketError, SocketErrorKind};
 use super::phase::{Occasion, Phase, Steps};
@@ -173,7 +175,7 @@ impl VpnClient {
         self.failures += 1;
         // OpenVPN restarts by itself there, and connects again whatever becomes of others.
         let is_retried = name == UPDATE_REJECTED || self.failures <= self.settings.retries;
-        if is_final(name) || !is_retried {
+        if FailureCause::from(name).is_final() || !is_retried {
             self.enter(Phase::Failed, effects);
             self.end_arrival(now_ns, effects);
             return;
@@ -230,7 +232,8 @@ impl VpnClient {
         let name = self.session.as_ref().map_or("reset_unanswered", |session| session.stuck_at());
         let own_ns = self.settings.attempt_ns;
         let given_ns = self.give_up_ns.map_or(0, |give_up_ns| give_up_ns.saturating_sub(self.began_ns));
-        let mut detail = format!("{}; ended by the attempt's own time, {} s", explanation(name), own_ns as f64 / 1e9);
+        let silence = FailureCause::from(name).explanation().unwrap_or_default();
+        let mut detail = format!("{silence}; ended by the attempt's own time, {} s", own_ns as f64 / 1e9);
         if given_ns > own_ns {
             let given_s = given_ns as f64 / 1e9;
             detail.push_str(&format!(", which the server's AUTH_PENDING made {given_s:.1} s"));
@@ -266,34 +269,10 @@ impl VpnClient {
     }
 }
 
-/// As OpenVPN does: a client that is refused (`auth-retry none`), told to stop, or ends with its server's silence (`ping-exit`) does
-/// not ask again. Nor does a client that the host has no descriptor for: the fleet itself has the others.
-fn is_final(name: &str) -> bool {
-    matches!(name, "auth_failed" | "halted_by_server" | "ping_exit" | "too_many_open_files")
-}
-
 /// A session's failure; silence is explained, beside the session's word on what ended it.
 fn explained(failure: Failure) -> Failure {
-    match explanation(failure.name) {
-        "" => failure,
-        silence => Failure { detail: format!("{silence}; {}", failure.detail), ..failure },
-    }
-}
-
-/// What a failure by silence may come from; empty for any other.
-fn explanation(name: &str) -> &'static str {
-    match name {
-        "reset_unanswered" => {
-            "no answer to any reset: the server is not there, does not know the key of the control channel, or has had too \
-             many new clients (connect-freq-initial)"
-        }
-        "silence_after_reset" => {
-            "the reset was answered and nothing after it: the server has as many clients as it takes (max-clients), or has \
-             had too many new ones (connect-freq), or could not agree on TLS, which its log says"
-        }
-        "tls_unfinished" => "TLS's handshake was begun and not ended: the server is too slow, or packets get lost",
-        "no_keys" => "TLS's handshake was done and the server's half of the keys did not come",
-        "no_push_reply" => "the server sent no options: it is too slow, or somebody has yet to let the client in",
-        _ => "",
+    match FailureCause::from(failure.name).explanation() {
+        None => failure,
+        Some(silence) => Failure { detail: format!("{silence}; {}", failure.detail), ..failure },
     }
 }

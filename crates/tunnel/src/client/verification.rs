@@ -1,6 +1,8 @@
 //! What happens to a client from when its options are there: they are checked, an echo request goes through its tunnel, and it is
 //! `configured` or `partial`; later on the server may change what it assigned. Owns the order of the checks.
 
+use leadline_wire::FailureCause;
+
 use super::assigned_config::AssignedConfig;
 use super::echo::Verified;
 use super::effects::{Effects, Metric};
@@ -197,11 +199,6 @@ fn shared_first(shared: Option<&'static str>) -> Option<&'static str> {
 }
 
 /// What a missed check may come from, where its name does not say all.
-fn explanation(name: &str) -> &'static str {
-    match name {
-        "partial_no_address" => {
-            "the server gave the client no address and let it in: its pool (ifconfig-pool) is exhausted, or gives none"
-        }
-        _ => "",
-    }
+fn explanation(name: &'static str) -> &'static str {
+    FailureCause::from(name).explanation().unwrap_or_default()
 }

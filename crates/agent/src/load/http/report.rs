@@ -6,10 +6,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use leadline_http::client::{Tally, STATUS_CLASSES};
+use leadline_http::client::Tally;
 use leadline_stats::Histogram;
 use leadline_sys::net;
-use leadline_wire::{Direction, FlowReport, LoadReport, Outcome, Side, Standing, ThreadReport};
+use leadline_wire::{
+    unless_zero, Counts, Direction, FlowReport, HttpCounts, LoadReport, Outcome, Side, Standing, StatusCounts,
+    ThreadReport,
+};
 use socket2::Socket;
 
 use super::io_backend::Engine;
@@ -127,13 +130,13 @@ pub fn outcome(
     collector: &Collector,
 ) -> Outcome {
     let late_p99_us = late_p99_us(&reports);
-    let mut counts = BTreeMap::new();
+    let mut counts = HttpCounts::default();
     let mut failures = Failures::default();
     let (mut flows, mut threads) = (Vec::new(), Vec::new());
     let mut pushback = 0;
     for ((report, counters), flow) in reports.into_iter().zip(counters).zip(0..) {
         flows.push(flow_report(plan, at_ns, flow, &report, counters));
-        add(&mut counts, worker_counts(&report.tally, report.due, counters));
+        counts.add(&worker_counts(&report.tally, report.due, counters));
         for (name, count) in report.failures.counts {
             *failures.counts.entry(name).or_insert(0) += count;
         }
@@ -143,9 +146,7 @@ pub fn outcome(
         pushback += report.tally.pushback;
         threads.push(report.thread);
     }
-    if collector.overflow() > 0 {
-        counts.insert("histogram_overflow".to_owned(), collector.overflow());
-    }
+    counts.histogram_overflow = unless_zero(collector.overflow());
     // The stretch that the threads' CPU times are of.
     let wall_s = threads.iter().map(|thread: &ThreadReport| thread.wall_s).fold(0.0, f64::max);
     let histograms = collector.totals();
@@ -161,27 +162,22 @@ pub fn outcome(
         engine_reason,
     };
     let Failures { counts: errors, examples: error_examples } = failures;
+    let counts = Counts::Http(Box::new(counts));
     Outcome { flows, histograms, errors, error_examples, generator, receiver: None, counts, tunnel: None, crypto: None }
 }
 
 /// How the load stands, from the latest word of each worker that has spoken.
 pub fn standing(snapshots: &BTreeMap<usize, Snapshot>, counters: &[Arc<FlowCounters>]) -> Standing {
-    let mut standing = Standing { counts: BTreeMap::new(), errors: BTreeMap::new(), threads: Vec::new() };
+    let (mut counts, mut errors, mut threads) = (HttpCounts::default(), BTreeMap::new(), Vec::new());
     for (worker, snapshot) in snapshots {
-        add(&mut standing.counts, worker_counts(&snapshot.tally, snapshot.due, &counters[*worker]));
-        add(&mut standing.counts, [("connections", snapshot.connections)]);
+        let own = worker_counts(&snapshot.tally, snapshot.due, &counters[*worker]);
+        counts.add(&HttpCounts { connections: Some(snapshot.connections), ..own });
         for (name, count) in &snapshot.errors {
-            *standing.errors.entry(name.clone()).or_insert(0) += count;
+            *errors.entry(name.clone()).or_insert(0) += count;
         }
-        standing.threads.push(snapshot.thread.clone());
+        threads.push(snapshot.thread.clone());
     }
-    standing
-}
-
-fn add(counts: &mut BTreeMap<String, u64>, more: impl IntoIterator<Item = (&'static str, u64)>) {
-    for (name, count) in more {
-        *counts.entry(name.to_owned()).or_insert(0) += count;
-    }
+    Standing { counts: Counts::Http(Box::new(counts)), errors, threads }
 }
 
 /// `None` for closed loops, whose requests are never due before they can be sent.
@@ -191,33 +187,30 @@ fn late_p99_us(reports: &[WorkerReport]) -> Option<f64> {
     all.quantile_ns(0.99).map(|late_ns| late_ns as f64 / 1e3)
 }
 
-/// A status class without a response is left out, and so is what hardly ever happens.
-fn worker_counts(tally: &Tally, due: u64, counters: &FlowCounters) -> Vec<(&'static str, u64)> {
-    let mut counts = vec![
-        ("requests_due", due),
-        ("requests_sent", counters.sent_units()),
-        ("responses", counters.received_units()),
-        ("unanswered", tally.unanswered),
-        ("unanswered_over_1s", tally.unanswered_long),
-        ("unsent", tally.unsent),
-        ("unsent_while_busy", tally.unsent_while_busy),
-        ("due_while_busy", tally.due_while_busy),
-        ("connections_down", tally.connections_down),
-        ("bytes", counters.received_bytes()),
-        ("body_bytes", tally.body_bytes),
-        ("connections_opened", tally.connections_opened),
-    ];
-    if tally.unsent_without_age > 0 {
-        counts.push(("unsent_without_age", tally.unsent_without_age));
+/// What hardly ever happens is left out where it did not, and so is TLS of a load without it.
+fn worker_counts(tally: &Tally, due: u64, counters: &FlowCounters) -> HttpCounts {
+    let has_tls = tally.tls_full + tally.tls_resumed > 0;
+    HttpCounts {
+        requests_due: due,
+        requests_sent: counters.sent_units(),
+        responses: counters.received_units(),
+        unanswered: tally.unanswered,
+        unanswered_over_1s: tally.unanswered_long,
+        unsent: tally.unsent,
+        unsent_while_busy: tally.unsent_while_busy,
+        due_while_busy: tally.due_while_busy,
+        connections_down: tally.connections_down,
+        bytes: counters.received_bytes(),
+        body_bytes: tally.body_bytes,
+        connections_opened: tally.connections_opened,
+        connections: None,
+        unsent_without_age: unless_zero(tally.unsent_without_age),
+        tls_full: has_tls.then_some(tally.tls_full),
+        tls_resumed: has_tls.then_some(tally.tls_resumed),
+        redirects: unless_zero(tally.redirects),
+        histogram_overflow: None,
+        status: StatusCounts::of(tally.status),
     }
-    if tally.tls_full + tally.tls_resumed > 0 {
-        counts.extend([("tls_full", tally.tls_full), ("tls_resumed", tally.tls_resumed)]);
-    }
-    if tally.redirects > 0 {
-        counts.push(("redirects", tally.redirects));
-    }
-    counts.extend(STATUS_CLASSES.into_iter().zip(tally.status).filter(|(_, count)| *count > 0));
-    counts
 }
 
 fn flow_report(plan: &Plan, at_ns: u64, flow: u32, report: &WorkerReport, counters: &FlowCounters) -> FlowReport {

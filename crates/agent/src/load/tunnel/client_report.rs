@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use leadline_tunnel::client::assigned_config::AssignedConfig;
 use leadline_tunnel::client::attempt_log::Attempt;
 use leadline_tunnel::client::phase::{Occasion, Phase, Steps};
-use leadline_wire::{TunnelAttemptReport, TunnelClientReport, TunnelOccasion, TunnelState};
+use leadline_wire::{FailureCause, TunnelAttemptReport, TunnelClientReport, TunnelOccasion, TunnelState};
 
 use super::client::Client;
 
@@ -26,7 +26,7 @@ pub fn client_row(client: &Client) -> TunnelClientReport {
             Phase::Overdue | Phase::Contested | Phase::Partial => TunnelState::Partial,
             _ => TunnelState::Failed,
         },
-        cause: machine.cause().map(str::to_owned),
+        cause: machine.cause().map(FailureCause::from),
         due_ns: steps.due_ns,
         first_due_ns: machine.first_due_ns().unwrap_or(steps.due_ns),
         sent_ns: steps.sent_ns.map(since),
@@ -73,7 +73,7 @@ fn attempt_row(client: u32, attempt: &Attempt) -> TunnelAttemptReport {
         pushed_ns: steps.pushed_ns.map(since),
         configured_ns: steps.configured_ns.map(since),
         ended_ns: attempt.ended_ns.map(since),
-        cause: attempt.cause.map(str::to_owned),
+        cause: attempt.cause.map(FailureCause::from),
         server: attempt.server.as_ref().map(SocketAddr::to_string).unwrap_or_default(),
         local: attempt.local.map(|local| local.to_string()),
         addresses: addresses(attempt.assigned.as_ref()),

@@ -131,6 +131,6 @@ impl InnerTraffic {
 
     /// Its counts by name.
     pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        self.figures.iter().flat_map(|figures| &figures.counts).map(|(name, count)| (*name, *count))
+        self.figures.iter().flat_map(|figures| figures.counts.named())
     }
 }

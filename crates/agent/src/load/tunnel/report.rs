@@ -8,8 +8,8 @@ use std::sync::Arc;
 use leadline_tunnel::client::effects::Counts;
 use leadline_tunnel::client::phase::{Phase, PHASES};
 use leadline_wire::{
-    LoadReport, Outcome, Side, Standing, ThreadReport, TunnelAttemptReport, TunnelClientReport, TunnelPacketSizes,
-    TunnelReport, TunnelState,
+    unless_zero, Counts as WireCounts, LoadReport, Outcome, Side, Standing, ThreadReport, TunnelAttemptReport,
+    TunnelClientReport, TunnelCounts, TunnelPacketSizes, TunnelReport, TunnelState,
 };
 
 use super::fleet::Fleet;
@@ -79,60 +79,58 @@ impl SocketTally {
 }
 
 impl Tally {
-    /// Whom a fleet waits for: clients that have had no answer, and those that failed and try again.
-    fn awaited(&self) -> [(&'static str, u64); 2] {
+    /// Clients that a fleet waits for: those without an answer, and those that failed and try again.
+    fn waiting_clients(&self) -> TunnelCounts {
         let clients = |phase: Phase| u64::from(self.phases[phase as usize]);
-        [("unanswered", clients(Phase::Connecting) + clients(Phase::Asking)), ("resting", clients(Phase::Resting))]
+        let mut counts = TunnelCounts { resting: Some(clients(Phase::Resting)), ..TunnelCounts::default() };
+        counts.traffic.unanswered = Some(clients(Phase::Connecting) + clients(Phase::Asking));
+        counts
     }
 
-    /// The counts by name.
-    fn named(&self) -> Vec<(&'static str, u64)> {
-        let counts = &self.counts;
+    /// The counts as they are reported; those that hardly ever happen are left out where they did not.
+    fn reported(&self) -> TunnelCounts {
         let clients = |phase: Phase| u64::from(self.phases[phase as usize]);
         let trying = [Phase::Connecting, Phase::Asking, Phase::Negotiating, Phase::Proving].map(clients);
-        let mut named = vec![
-            ("configured", clients(Phase::Configured)),
-            ("partial", [Phase::Partial, Phase::Overdue, Phase::Contested].map(clients).iter().sum()),
-            ("failed", clients(Phase::Failed) + clients(Phase::Resting)),
-            ("waiting", clients(Phase::Waiting)),
-            ("connecting", trying.iter().sum()),
-            ("attempts", counts.attempts),
-            ("resets_sent", counts.resets_sent),
-            ("retransmits", counts.retransmits),
-            ("recovered", counts.recovered),
-            ("lost", counts.lost),
-        ];
-        let times = ["before", "during", "after"];
-        debug_assert_eq!(times.len(), counts.pings.by_time.len());
-        let rare = [
-            ("recovered_partial", counts.recovered_partial),
-            ("reconnects_begun", counts.reconnects_begun),
-            ("renegotiated", counts.renegotiated),
-            ("renegotiations_asked", counts.renewals_asked),
-            ("renegotiations_unfinished", counts.renewals_unfinished),
-            ("renegotiations_failed", counts.renewals_failed),
-            ("auth_pending", counts.auth_pending),
-            ("updated", counts.updated),
-            ("updated_not_unique", counts.shared_later),
-            ("actions_skipped", counts.actions_skipped),
-            ("ports_again", self.sockets.ports_again),
-            ("datagrams_refused", counts.refused),
-            ("socket_errors", counts.socket_errors),
-            ("packets_not_sent", self.sockets.not_sent),
-            ("packets_rejected", counts.rejected),
-            ("packets_replayed", counts.replayed),
-            ("pings_sent", counts.pings.sent),
-            ("pings_answered", counts.pings.answered),
-            ("pings_unsent", counts.pings.unsent),
-            ("pings_sent_before", counts.pings.by_time[0].0),
-            ("pings_answered_before", counts.pings.by_time[0].1),
-            ("pings_sent_during", counts.pings.by_time[1].0),
-            ("pings_answered_during", counts.pings.by_time[1].1),
-            ("pings_sent_after", counts.pings.by_time[2].0),
-            ("pings_answered_after", counts.pings.by_time[2].1),
-        ];
-        named.extend(rare.into_iter().filter(|(_, count)| *count > 0));
-        named
+        let counts = &self.counts;
+        let [before, during, after] = counts.pings.by_time;
+        TunnelCounts {
+            configured: clients(Phase::Configured),
+            partial: [Phase::Partial, Phase::Overdue, Phase::Contested].map(clients).iter().sum(),
+            failed: clients(Phase::Failed) + clients(Phase::Resting),
+            waiting: clients(Phase::Waiting),
+            connecting: Some(trying.iter().sum()),
+            attempts: counts.attempts,
+            resets_sent: counts.resets_sent,
+            retransmits: counts.retransmits,
+            recovered: counts.recovered,
+            lost: counts.lost,
+            recovered_partial: unless_zero(counts.recovered_partial),
+            reconnects_begun: unless_zero(counts.reconnects_begun),
+            renegotiated: unless_zero(counts.renegotiated),
+            renegotiations_asked: unless_zero(counts.renewals_asked),
+            renegotiations_unfinished: unless_zero(counts.renewals_unfinished),
+            renegotiations_failed: unless_zero(counts.renewals_failed),
+            auth_pending: unless_zero(counts.auth_pending),
+            updated: unless_zero(counts.updated),
+            updated_not_unique: unless_zero(counts.shared_later),
+            actions_skipped: unless_zero(counts.actions_skipped),
+            ports_again: unless_zero(self.sockets.ports_again),
+            datagrams_refused: unless_zero(counts.refused),
+            socket_errors: unless_zero(counts.socket_errors),
+            packets_not_sent: unless_zero(self.sockets.not_sent),
+            packets_rejected: unless_zero(counts.rejected),
+            packets_replayed: unless_zero(counts.replayed),
+            pings_sent: unless_zero(counts.pings.sent),
+            pings_answered: unless_zero(counts.pings.answered),
+            pings_unsent: unless_zero(counts.pings.unsent),
+            pings_sent_before: unless_zero(before.0),
+            pings_answered_before: unless_zero(before.1),
+            pings_sent_during: unless_zero(during.0),
+            pings_answered_during: unless_zero(during.1),
+            pings_sent_after: unless_zero(after.0),
+            pings_answered_after: unless_zero(after.1),
+            ..TunnelCounts::default()
+        }
     }
 }
 
@@ -144,7 +142,7 @@ pub fn broken_down(number: u32, threads: u32, clients: u32, panic: &(dyn Any + S
         .map(|client| TunnelClientReport {
             client,
             state: TunnelState::Failed,
-            cause: Some(BROKEN_DOWN.to_owned()),
+            cause: Some(BROKEN_DOWN.into()),
             ..TunnelClientReport::default()
         })
         .collect();
@@ -164,13 +162,13 @@ pub fn outcome(
     peer_loads: Vec<LoadReport>,
     memory_bytes: Option<u64>,
 ) -> Outcome {
-    let mut counts = BTreeMap::new();
+    let mut counts = TunnelCounts::default();
     let mut failures = Failures::default();
     let (mut threads, mut flows, mut clients) = (Vec::new(), Vec::new(), Vec::new());
     let (mut attempts, mut packet_sizes) = (Vec::new(), None);
     let (mut pushback, mut socket_drops) = (0, None);
     for report in reports {
-        add(&mut counts, report.tally.named());
+        counts.add(&report.tally.reported());
         pushback += report.tally.sockets.pushback;
         if let Some(drops) = report.tally.sockets.drops {
             *socket_drops.get_or_insert(0) += drops;
@@ -178,7 +176,7 @@ pub fn outcome(
         merge(&mut failures, report.failures);
         for figures in report.figures {
             flows.extend(figures.flows);
-            add(&mut counts, figures.counts);
+            counts.traffic.add(&figures.counts);
             for (name, count) in figures.errors {
                 let example = figures.examples.get(name);
                 failures.count(name, count, || example.cloned().unwrap_or_default());
@@ -190,16 +188,12 @@ pub fn outcome(
         threads.extend(report.thread);
     }
     // What is on its way when the time is over has failed; it was `connecting` only while the load ran.
-    let unfinished = counts.remove("connecting").unwrap_or(0);
-    *counts.entry("failed".to_owned()).or_insert(0) += unfinished;
-    let retransmits = clients.iter().map(|client: &TunnelClientReport| u64::from(client.retransmits)).sum();
-    counts.insert("retransmits".to_owned(), retransmits);
-    for (name, field) in [("inside_sent", "packets_sent"), ("inside_received", "packets_received")] {
-        counts.insert(name.to_owned(), clients.iter().filter_map(|client| client.inside.get(field)).sum());
-    }
-    if collector.overflow() > 0 {
-        counts.insert("histogram_overflow".to_owned(), collector.overflow());
-    }
+    counts.failed += counts.connecting.take().unwrap_or(0);
+    counts.retransmits = clients.iter().map(|client: &TunnelClientReport| u64::from(client.retransmits)).sum();
+    let inside = |name: &str| Some(clients.iter().filter_map(|client| client.inside.get(name)).sum());
+    counts.inside_sent = inside("packets_sent");
+    counts.inside_received = inside("packets_received");
+    counts.histogram_overflow = unless_zero(collector.overflow());
     clients.sort_by_key(|client| client.client);
     attempts.sort_by_key(|attempt: &TunnelAttemptReport| (attempt.client, attempt.attempt));
     flows.sort_by_key(|flow| flow.flow);
@@ -220,7 +214,7 @@ pub fn outcome(
             engine_reason: None,
         },
         receiver: receiver(peer_loads),
-        counts,
+        counts: WireCounts::Tunnel(Box::new(counts)),
         tunnel: Some(Box::new(TunnelReport {
             clients,
             attempts,
@@ -246,22 +240,16 @@ fn receiver(loads: Vec<LoadReport>) -> Option<LoadReport> {
 
 /// How the load stands, from the latest word of each worker that has spoken.
 pub fn standing(snapshots: &BTreeMap<u32, Snapshot>) -> Standing {
-    let mut standing = Standing { counts: BTreeMap::new(), errors: BTreeMap::new(), threads: Vec::new() };
+    let (mut counts, mut errors, mut threads) = (TunnelCounts::default(), BTreeMap::new(), Vec::new());
     for snapshot in snapshots.values() {
-        add(&mut standing.counts, snapshot.tally.named());
-        add(&mut standing.counts, snapshot.tally.awaited());
+        counts.add(&snapshot.tally.reported());
+        counts.add(&snapshot.tally.waiting_clients());
         for (name, count) in &snapshot.errors {
-            *standing.errors.entry(name.clone()).or_insert(0) += count;
+            *errors.entry(name.clone()).or_insert(0) += count;
         }
-        standing.threads.push(snapshot.thread.clone());
+        threads.push(snapshot.thread.clone());
     }
-    standing
-}
-
-fn add<'n>(counts: &mut BTreeMap<String, u64>, more: impl IntoIterator<Item = (&'n str, u64)>) {
-    for (name, count) in more {
-        *counts.entry(name.to_owned()).or_insert(0) += count;
-    }
+    Standing { counts: WireCounts::Tunnel(Box::new(counts)), errors, threads }
 }
 
 fn merge(failures: &mut Failures, more: Failures) {
@@ -288,13 +276,10 @@ mod tests {
         let panic = std::thread::spawn(|| std::panic::resume_unwind(Box::new("no such place"))).join().unwrap_err();
         let left = broken_down(1, 3, 8, panic.as_ref());
         assert_eq!(left.rows.iter().map(|row| row.client).collect::<Vec<_>>(), [1, 4, 7]);
-        assert!(left
-            .rows
-            .iter()
-            .all(|row| row.state == TunnelState::Failed && row.cause.as_deref() == Some(BROKEN_DOWN)));
+        assert!(left.rows.iter().all(|row| row.state == TunnelState::Failed && row.cause == Some(BROKEN_DOWN.into())));
         assert_eq!(left.failures.counts, BTreeMap::from([(BROKEN_DOWN.to_owned(), 3)]));
         assert!(left.failures.examples[BROKEN_DOWN].ends_with("no such place"));
-        assert!(left.tally.named().contains(&("failed", 3)) && left.thread.is_none());
+        assert!(left.tally.reported().failed == 3 && left.thread.is_none());
     }
 
     #[test]

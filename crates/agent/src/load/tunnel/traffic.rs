@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use leadline_sys::process::random_u64;
 use leadline_tunnel::inside::tcp::LEAST_MTU;
-use leadline_wire::{ErrorReport, FlowProgress, FlowReport, LoadReport, TunnelTraffic};
+use leadline_wire::{ErrorReport, FlowProgress, FlowReport, LoadReport, TrafficCounts, TunnelTraffic};
 
 use self::echo::EchoPlan;
 use self::http::HttpPlan;
@@ -153,8 +153,8 @@ pub trait Traffic: Send {
 pub struct Figures {
     /// Its flow, under the client's number; where payload goes both ways, one row for each.
     pub flows: Vec<FlowReport>,
-    /// Counts by name, which the fleet's are the sums of: `unsent`, `unanswered`, `requests_due` ...
-    pub counts: BTreeMap<&'static str, u64>,
+    /// Its counters, which the fleet's are the sums of.
+    pub counts: TrafficCounts,
     /// Failed operations by name.
     pub errors: BTreeMap<&'static str, u64>,
     /// What the first failure of a name said, where there is more to say.
@@ -201,17 +201,6 @@ fn server(kind: &str, host: &str, port: u16) -> Result<SocketAddr, ErrorReport> 
         return Err(input_error("bad_address", format!("{kind}: nobody answers at {host} port {port}")));
     }
     Ok(SocketAddr::new(address, port))
-}
-
-/// What a client's refusal means, by its name.
-pub fn explanation(name: &str) -> &'static str {
-    match name {
-        "packet_too_big" => "the packets are longer than the tunnel's MTU",
-        "mtu_too_small" => "the tunnel's MTU leaves no room for TCP",
-        "packet_too_small" => "the packets have no room for a number and a time; over IPv6 that takes 64 bytes",
-        "no_echo_target" => "the server did not tell its end of the tunnel; name who is to answer",
-        _ => "the server gave the client no address of that family",
-    }
 }
 
 /// Counts one failure by name.

@@ -7,11 +7,12 @@ use leadline_sys::clock::monotonic_ns;
 use leadline_tunnel::client::assigned_config::AssignedConfig;
 use leadline_tunnel::client::phase::Phase;
 use leadline_tunnel::client::timer::is_due;
+use leadline_wire::FailureCause;
 
 use super::client::Client;
 use super::effects::{Account, ClientEffects};
 use super::inner_traffic::{InnerTraffic, TrafficPhase};
-use super::traffic::{self, Channel, ClientContext};
+use super::traffic::{Channel, ClientContext};
 use super::worker::Worker;
 
 /// How long clients may take to become ready, ns: a connection to the far end, with two repetitions.
@@ -59,7 +60,9 @@ impl Worker {
                     self.carrying += 1;
                     self.poll_traffic(index);
                 }
-                Err(name) => self.failures.count(name, 1, || traffic::explanation(name).into()),
+                Err(name) => self
+                    .failures
+                    .count(name, 1, || FailureCause::from(name).explanation().unwrap_or_default().to_owned()),
             }
         }
     }

@@ -5,7 +5,7 @@ use super::*;
 use crate::load::tunnel::worker::{Worker, TIMER_BATCH};
 use leadline_tunnel::client::phase::Phase;
 use leadline_tunnel::client::Input;
-use leadline_wire::{TunnelOccasion as Occasion, TunnelTraffic};
+use leadline_wire::{FailureCause, TunnelOccasion as Occasion, TunnelTraffic};
 
 const TURN_NS: u64 = 10_000_000;
 
@@ -63,8 +63,10 @@ fn every_attempt_is_reported() {
     let rows = outcome.tunnel.unwrap().attempts;
     let attempts_of = |client: u32| {
         let own = rows.iter().filter(|row| row.client == client);
-        own.map(|row| (row.attempt, row.occasion, row.cause.as_deref(), row.configured_ns.is_some()))
-            .collect::<Vec<_>>()
+        own.map(|row| {
+            (row.attempt, row.occasion, row.cause.as_ref().map(FailureCause::name), row.configured_ns.is_some())
+        })
+        .collect::<Vec<_>>()
     };
     for client in 0..2 {
         let expected = [

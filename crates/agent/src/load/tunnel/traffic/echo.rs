@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use leadline_pace::Pace;
 use leadline_stats::{Arrival, Jitter, SequenceTracker};
 use leadline_tunnel::inside::Echo;
-use leadline_wire::{Direction, ErrorReport};
+use leadline_wire::{Direction, ErrorReport, TrafficCounts};
 
 use super::schedule::{row, Latency, Schedule, BATCH, OVERTIME_NS, REMEMBERED_S, RETRY_NS};
 use super::{count, Channel, ClientContext, Figures, Traffic, TrafficPlan};
@@ -229,12 +229,13 @@ impl Traffic for EchoTraffic {
         flow.latency_max_us = self.latency.longest_us();
         flow.local = Some(self.echo.ends().source().to_string());
         flow.remote = Some(self.echo.ends().destination().to_string());
-        let counts = BTreeMap::from([
-            ("unsent", due.saturating_sub(sent)),
-            ("unanswered", lost),
-            ("stale", self.replies.stale()),
-            ("strays", self.strays),
-        ]);
+        let counts = TrafficCounts {
+            unsent: Some(due.saturating_sub(sent)),
+            unanswered: Some(lost),
+            stale: Some(self.replies.stale()),
+            strays: Some(self.strays),
+            ..TrafficCounts::default()
+        };
         Figures { flows: vec![flow], counts, errors: std::mem::take(&mut self.errors), examples: BTreeMap::new() }
     }
 }

@@ -10,7 +10,7 @@ use base64::prelude::{Engine as _, BASE64_STANDARD};
 use leadline_http::{Answer, Batch, ClientConnection, Closed, Malformed, RequestTemplate, Url};
 use leadline_pace::Pace;
 use leadline_tunnel::inside::tcp::{Buffers, Connection, Stack};
-use leadline_wire::{Direction, ErrorReport, HttpRequest};
+use leadline_wire::{unless_zero, Direction, ErrorReport, HttpRequest, StatusCounts, TrafficCounts};
 
 use super::schedule::{row, Latency, Schedule};
 use super::{count, Channel, ClientContext, Figures, Traffic, TrafficPlan};
@@ -31,19 +31,6 @@ const OVERTIME_NS: u64 = super::schedule::OVERTIME_NS;
 const LONG_WAIT_NS: u64 = 1_000_000_000;
 /// Requests of all clients that were never begun and whose age is still taken; those beyond are counted apart.
 const MOST_AGED: u64 = 10_000_000;
-/// Classes of status codes, by their first digit.
-const STATUS_NAMES: [&str; 10] = [
-    "status_0xx",
-    "status_1xx",
-    "status_2xx",
-    "status_3xx",
-    "status_4xx",
-    "status_5xx",
-    "status_6xx",
-    "status_7xx",
-    "status_8xx",
-    "status_9xx",
-];
 
 /// HTTP of all clients.
 pub struct HttpPlan {
@@ -449,16 +436,17 @@ impl Traffic for HttpTraffic {
         flow.latency_max_us = tally.latency.longest_us();
         flow.local = self.local.map(|local| local.to_string());
         flow.remote = Some(self.server.to_string());
-        let mut counts = BTreeMap::from([
-            ("requests_due", tally.begun + unbegun),
-            ("requests_sent", tally.sent),
-            ("unsent", unbegun + tally.unfinished),
-            ("unanswered", tally.unanswered),
-            ("unanswered_over_1s", tally.unanswered_long),
-            ("connections", tally.connections),
-        ]);
-        counts.extend((without_age > 0).then_some(("unsent_without_age", without_age)));
-        counts.extend(STATUS_NAMES.into_iter().zip(tally.status).filter(|(_, count)| *count > 0));
+        let counts = TrafficCounts {
+            requests_due: Some(tally.begun + unbegun),
+            requests_sent: Some(tally.sent),
+            unsent: Some(unbegun + tally.unfinished),
+            unsent_without_age: unless_zero(without_age),
+            unanswered: Some(tally.unanswered),
+            unanswered_over_1s: Some(tally.unanswered_long),
+            connections: Some(tally.connections),
+            status: StatusCounts::of(tally.status),
+            ..TrafficCounts::default()
+        };
         Figures { flows: vec![flow], counts, errors: std::mem::take(&mut tally.errors), examples: BTreeMap::new() }
     }
 }

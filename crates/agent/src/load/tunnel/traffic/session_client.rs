@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use leadline_transport::SideReport;
 use leadline_tunnel::inside::tcp::Stack;
-use leadline_wire::{Direction, FlowReport};
+use leadline_wire::{Direction, FlowReport, TrafficCounts};
 
 use super::schedule::{row, Latency};
 use super::session::{Leader, Participant, SessionOutcome, SESSION_POLL_NS};
@@ -69,7 +69,7 @@ impl SessionClient {
     pub fn figures(&mut self, views: Vec<View>) -> Figures {
         self.participant.leave();
         let mut examples = BTreeMap::new();
-        let mut counts = BTreeMap::from([("unsent", 0)]);
+        let mut counts = TrafficCounts { unsent: Some(0), ..TrafficCounts::default() };
         if let Some(name) = self.left_out {
             *self.errors.entry(name).or_default() += 1;
         }
@@ -91,9 +91,12 @@ impl SessionClient {
             .map(|view| {
                 let far = self.participant.row_of(view.local.flow.into());
                 for side in std::iter::once(&view.local).chain(far) {
-                    *counts.entry("unsent").or_default() += side.unsent_units.unwrap_or(0);
-                    *counts.entry("stale").or_default() += side.stale.unwrap_or(0);
-                    *counts.entry("strays").or_default() += side.strays.unwrap_or(0);
+                    counts.add(&TrafficCounts {
+                        unsent: Some(side.unsent_units.unwrap_or(0)),
+                        stale: Some(side.stale.unwrap_or(0)),
+                        strays: Some(side.strays.unwrap_or(0)),
+                        ..TrafficCounts::default()
+                    });
                 }
                 self.flow(view, far)
             })

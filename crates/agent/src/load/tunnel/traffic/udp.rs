@@ -8,7 +8,7 @@ use leadline_transport::{DatagramReceiver, Header, HeaderKind, SharedKey, SideRe
 use leadline_tunnel::inside::tcp::{Buffers, Connection};
 use leadline_tunnel::inside::udp::datagram;
 use leadline_tunnel::inside::{Packet, Udp};
-use leadline_wire::{Direction, ErrorReport};
+use leadline_wire::{unless_zero, Direction, ErrorReport};
 
 use super::schedule::{Latency, Schedule, BATCH, OVERTIME_NS, REMEMBERED_S, RETRY_NS};
 use super::session::{FlowAssignment, SessionSpec, Sessions};
@@ -513,7 +513,7 @@ impl Traffic for UdpTraffic {
         }
         let early = self.down.as_ref().map_or(0, |down| down.early);
         let mut figures = self.session.figures(views);
-        figures.counts.extend((early > 0).then_some(("latency_clamped", early)));
+        figures.counts.latency_clamped = unless_zero(early);
         figures
     }
 }

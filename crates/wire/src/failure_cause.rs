@@ -1,0 +1,233 @@
+//! Why a VPN client failed, is `partial`, or carries no load. Owns the names that the agent counts such failures by, and what
+//! each of them means.
+
+use std::borrow::Cow;
+
+use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Defines the causes with their names.
+macro_rules! causes {
+    ($($(#[$meta:meta])* $cause:ident = $name:literal,)*) => {
+        /// Why a client's attempt failed, its tunnel is `partial` or was lost, or its load could not begin.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum FailureCause {
+            $($(#[$meta])* $cause,)*
+            /// A failure that another layer names: TLS (`tls_*`), or the operating system.
+            Other(Cow<'static, str>),
+        }
+
+        impl FailureCause {
+            /// Its name in counts and reports.
+            #[must_use]
+            pub fn name(&self) -> &str {
+                match self {
+                    $(Self::$cause => $name,)*
+                    Self::Other(name) => name,
+                }
+            }
+
+            fn known(name: &str) -> Option<Self> {
+                match name {
+                    $($name => Some(Self::$cause),)*
+                    _ => None,
+                }
+            }
+
+            #[cfg(test)]
+            const KNOWN: &'static [&'static str] = &[$($name),*];
+        }
+    };
+}
+
+causes! {
+    /// No answer to any reset.
+    ResetUnanswered = "reset_unanswered",
+    /// The reset was answered, and nothing after it.
+    SilenceAfterReset = "silence_after_reset",
+    /// The TLS handshake began and did not end.
+    TlsUnfinished = "tls_unfinished",
+    /// The TLS handshake ended, and the server's half of the keys did not come.
+    NoKeys = "no_keys",
+    /// The server sent no options.
+    NoPushReply = "no_push_reply",
+    /// No answer to TCP's SYN.
+    ConnectTimeout = "connect_timeout",
+    /// The server closed the connection before it answered the reset.
+    ClosedUnanswered = "closed_unanswered",
+    /// The server closed the connection.
+    ClosedByServer = "closed_by_server",
+    /// The server's stream holds no packets of the protocol.
+    MalformedStream = "malformed_stream",
+    /// A control message of the server cannot be read.
+    MalformedMessage = "malformed_message",
+    /// The server's options cannot be read.
+    MalformedPush = "malformed_push",
+    /// The user, the password and the peer info are too long for a key exchange.
+    CredentialsTooLong = "credentials_too_long",
+    /// The server refused the user, the password or the certificate.
+    AuthFailed = "auth_failed",
+    /// The server refused for now.
+    AuthFailedTemporary = "auth_failed_temporary",
+    /// The server refused the token that it had given.
+    AuthTokenRefused = "auth_token_refused",
+    /// The server chose a cipher that the client did not offer.
+    CipherNotOffered = "cipher_not_offered",
+    /// Neither side names a data cipher.
+    NoCipher = "no_cipher",
+    /// The keys of the data channel could not be derived.
+    DataKeys = "data_keys",
+    /// The server told the client to stop.
+    HaltedByServer = "halted_by_server",
+    /// The server told the client to connect again.
+    RestartedByServer = "restarted_by_server",
+    /// The server ended the tunnel.
+    ServerLeft = "server_left",
+    /// The server was silent for the time of `ping-exit`.
+    PingExit = "ping_exit",
+    /// The server was silent for the time of `ping-restart`.
+    PingRestart = "ping_restart",
+    /// New keys were not there in time.
+    RenegotiationTimeout = "renegotiation_timeout",
+    /// A change of pushed options could not be applied.
+    PushUpdateRejected = "push_update_rejected",
+    /// The fleet's time was over.
+    Unfinished = "unfinished",
+    /// The agent's thread that drove the client panicked.
+    ThreadBrokeDown = "thread_broke_down",
+    /// The host has no descriptor for another socket.
+    TooManyOpenFiles = "too_many_open_files",
+    /// The server pushed no address.
+    PartialNoAddress = "partial_no_address",
+    /// The address is in none of the expected networks.
+    PartialAddressOutsidePool = "partial_address_outside_pool",
+    /// Another client has the address.
+    PartialAddressNotUnique = "partial_address_not_unique",
+    /// Another client has the number.
+    PartialPeerIdNotUnique = "partial_peer_id_not_unique",
+    /// An expected route is missing.
+    PartialRouteMissing = "partial_route_missing",
+    /// An expected DNS server is missing.
+    PartialDnsMissing = "partial_dns_missing",
+    /// An expected option is missing.
+    PartialOptionMissing = "partial_option_missing",
+    /// A pushed option cannot be read.
+    PartialOptionMalformed = "partial_option_malformed",
+    /// The data cipher is not one that the client offered.
+    PartialCipherNotOffered = "partial_cipher_not_offered",
+    /// No packet came back through the tunnel.
+    PartialNoData = "partial_no_data",
+    /// The packets of the load are longer than the tunnel's MTU.
+    PacketTooBig = "packet_too_big",
+    /// The packets of the load have no room for a number and a time.
+    PacketTooSmall = "packet_too_small",
+    /// The tunnel's MTU leaves no room for TCP.
+    MtuTooSmall = "mtu_too_small",
+    /// There is no address to send echo requests to.
+    NoEchoTarget = "no_echo_target",
+    /// The client has no address of the load's family.
+    NoAddress = "no_address",
+}
+
+impl FailureCause {
+    /// Whether the client does not try again. As OpenVPN does: a client that is refused (`auth-retry none`), told to stop, or
+    /// ends at its server's silence (`ping-exit`) stays away. So does one that the host has no descriptor for, because the
+    /// other clients of the fleet hold them.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        matches!(self, Self::AuthFailed | Self::HaltedByServer | Self::PingExit | Self::TooManyOpenFiles)
+    }
+
+    /// What the cause may come from, where its name does not say all.
+    #[must_use]
+    pub fn explanation(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::ResetUnanswered => {
+                "no answer to any reset: the server is not there, does not know the key of the control channel, or has had \
+                 too many new clients (connect-freq-initial)"
+            }
+            Self::SilenceAfterReset => {
+                "the reset was answered and nothing after it: the server has as many clients as it takes (max-clients), or \
+                 has had too many new ones (connect-freq), or could not agree on TLS, which its log says"
+            }
+            Self::TlsUnfinished => {
+                "TLS's handshake was begun and not ended: the server is too slow, or packets get lost"
+            }
+            Self::NoKeys => "TLS's handshake was done and the server's half of the keys did not come",
+            Self::NoPushReply => "the server sent no options: it is too slow, or somebody has yet to let the client in",
+            Self::PartialNoAddress => {
+                "the server gave the client no address and let it in: its pool (ifconfig-pool) is exhausted, or gives none"
+            }
+            Self::PacketTooBig => "the packets are longer than the tunnel's MTU",
+            Self::MtuTooSmall => "the tunnel's MTU leaves no room for TCP",
+            Self::PacketTooSmall => {
+                "the packets have no room for a number and a time; over IPv6 that takes 64 bytes"
+            }
+            Self::NoEchoTarget => "the server did not tell its end of the tunnel; name who is to answer",
+            Self::NoAddress => "the server gave the client no address of that family",
+            _ => return None,
+        })
+    }
+}
+
+impl From<&'static str> for FailureCause {
+    fn from(name: &'static str) -> Self {
+        Self::known(name).unwrap_or(Self::Other(Cow::Borrowed(name)))
+    }
+}
+
+impl From<String> for FailureCause {
+    fn from(name: String) -> Self {
+        Self::known(&name).unwrap_or(Self::Other(Cow::Owned(name)))
+    }
+}
+
+impl Serialize for FailureCause {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for FailureCause {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(String::deserialize(deserializer)?.into())
+    }
+}
+
+impl JsonSchema for FailureCause {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "FailureCause".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string"})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{from_str, to_string};
+
+    use super::*;
+
+    #[test]
+    fn each_cause_is_written_and_read_by_its_own_name() {
+        for name in FailureCause::KNOWN.iter().copied().chain(["tls_alert_unknown_ca"]) {
+            let cause = FailureCause::from(name);
+            assert_eq!(matches!(cause, FailureCause::Other(_)), name.starts_with("tls_alert"), "{name}");
+            assert_eq!(to_string(&cause).unwrap(), format!("{name:?}"));
+            assert_eq!(from_str::<FailureCause>(&format!("{name:?}")).unwrap(), cause);
+        }
+    }
+
+    #[test]
+    fn refused_client_is_final_and_silent_server_is_explained() {
+        assert!(FailureCause::AuthFailed.is_final() && !FailureCause::AuthFailedTemporary.is_final());
+        assert!(FailureCause::ResetUnanswered.explanation().unwrap().contains("connect-freq-initial"));
+        assert_eq!(FailureCause::from("connection_refused").explanation(), None);
+    }
+}
