@@ -12,13 +12,11 @@ from leadline.agents import Event
 from leadline.analysis.durations import Sample
 from leadline.analysis.histograms import DamagedHistogram, Histogram, decode, merge
 from leadline.analysis.metrics import CENSORED
-from leadline.contract.models import FlowProgress, Progress, Standing
+from leadline.contract.models import FlowProgress, HttpCounts, Progress, Standing, TunnelCounts
 from leadline.trial.event_log import EventLog
 from leadline.trial.notifications import LiveFigures, Waiting
 
 _PERIOD_S = 0.5
-# Of a fleet's clients.
-_STATES = ("configured", "connecting", "partial", "failed")
 _SHOWN = ("latency", f"latency{CENSORED}", "late")
 # Threads hand their histograms over once a second, each at a moment of its own.
 _RECENT_NS = 1_100_000_000
@@ -94,12 +92,9 @@ class LiveMetrics:
         latency = Sample(completed, ages)
         p50, p99 = latency.percentile(50.0), latency.percentile(99.0)
         standings = list(self._standings.values())
-        connections = [count for now in standings if (count := now.counts.get("connections")) is not None]
-        clients = {
-            state: sum(now.counts.get(state, 0) for now in standings)
-            for state in _STATES
-            if any(state in now.counts for now in standings)
-        }
+        counts = [now.counts for now in standings if isinstance(now.counts, HttpCounts)]
+        connections = [count.connections for count in counts if count.connections is not None]
+        fleets = [now.counts for now in standings if isinstance(now.counts, TunnelCounts)]
         self._event_log.notify(
             LiveFigures(
                 label=self._label,
@@ -117,8 +112,8 @@ class LiveMetrics:
                 lost_ratio=self._lost_ratio(),
                 connections=sum(connections) if connections else None,
                 busiest_thread=self._threads.busiest(),
-                clients=clients or None,
-                waiting=self._waiting(standings, elapsed_s),
+                clients=_clients(fleets),
+                waiting=self._waiting(fleets, elapsed_s),
             )
         )
 
@@ -133,12 +128,24 @@ class LiveMetrics:
         due = missing + sum(row.received_units or 0 for row in rows)
         return missing / due if due else None
 
-    def _waiting(self, standings: Sequence[Standing], elapsed_s: float) -> Waiting | None:
-        names = ("unanswered", "connecting", "resting")
-        unanswered, trying, resting = (sum(now.counts.get(name, 0) for now in standings) for name in names)
+    def _waiting(self, fleets: Sequence[TunnelCounts], elapsed_s: float) -> Waiting | None:
+        unanswered = sum(fleet.unanswered or 0 for fleet in fleets)
+        trying, resting = sum(fleet.connecting or 0 for fleet in fleets), sum(fleet.resting or 0 for fleet in fleets)
         if trying + resting == 0:
             return None
         return Waiting(unanswered, trying - unanswered, resting, max(0.0, self._longest_s - elapsed_s))
+
+
+def _clients(fleets: Sequence[TunnelCounts]) -> dict[str, int] | None:
+    """Clients by their state; None where no fleet runs."""
+    if not fleets:
+        return None
+    return {
+        "configured": sum(fleet.configured for fleet in fleets),
+        "connecting": sum(fleet.connecting or 0 for fleet in fleets),
+        "partial": sum(fleet.partial for fleet in fleets),
+        "failed": sum(fleet.failed for fleet in fleets),
+    }
 
 
 class BusyThreads:

@@ -12,7 +12,17 @@ import pytest
 from hdrh.histogram import HdrHistogram
 
 from leadline.analysis import TestSpec, parse_targets
-from leadline.contract.models import FlowProgress, HistogramReport, Progress, Standing, Started, ThreadReport
+from leadline.contract.models import (
+    FlowProgress,
+    HistogramReport,
+    HttpCounts,
+    NoCounts,
+    Progress,
+    Standing,
+    Started,
+    ThreadReport,
+    TunnelCounts,
+)
 from leadline.trial import Interrupt, LiveFigures, Notification, TargetWatch
 from leadline.trial.event_log import EntryList, EventLog
 from leadline.trial.live_metrics import BusyThreads, LiveMetrics
@@ -35,7 +45,15 @@ def standing(used_s: float, wall_s: float, spun_s: float | None = None, **counts
     row = ThreadReport(
         name="http-0", user_s=half_s, system_s=half_s, runnable_wait_s=None, spun_s=spun_s, wall_s=wall_s
     )
-    return Standing(counts=counts, errors=errors, threads=[row])
+    return Standing(counts=counts_of(**counts), errors=errors, threads=[row])
+
+
+def counts_of(**counts: int) -> TunnelCounts | HttpCounts | NoCounts:
+    """Of the kind that has counters of these names, with 0 for the others that it always has."""
+    if not counts:
+        return NoCounts()
+    kind = TunnelCounts if "configured" in counts else HttpCounts
+    return kind(**{name: 0 for name, field in kind.model_fields.items() if field.is_required()} | counts)
 
 
 def progress(t_ns: int, answered: int, *reports: HistogramReport, stands: Standing | None = None) -> Progress:
@@ -126,7 +144,7 @@ def test_a_fleets_clients_are_as_of_now() -> None:
         progress(BEGAN_NS + 1 * S, 0, stands=standing(0.1, 1.0, configured=3, connecting=7, failed=0)),
         progress(BEGAN_NS + 2 * S, 0, stands=standing(0.2, 2.0, configured=9, connecting=0, failed=1)),
     )
-    assert told.clients == {"configured": 9, "connecting": 0, "failed": 1}
+    assert told.clients == {"configured": 9, "connecting": 0, "partial": 0, "failed": 1}
     assert live_figures(progress(BEGAN_NS, 0, stands=standing(0.1, 1.0))).clients is None
 
 
@@ -134,7 +152,8 @@ def test_whom_a_fleet_waits_for_and_until_when() -> None:
     told = live_figures(
         progress(BEGAN_NS, 0, stands=standing(0.1, 1.0, configured=3, connecting=7, unanswered=5, failed=2, resting=1))
     )
-    assert told.waiting is not None and told.clients == {"configured": 3, "connecting": 7, "failed": 2}
+    assert told.waiting is not None
+    assert told.clients == {"configured": 3, "connecting": 7, "partial": 0, "failed": 2}
     assert (told.waiting.unanswered, told.waiting.others, told.waiting.resting) == (5, 2, 1)
     # Of the 3700 s that it may take, an hour has gone.
     assert 90 < told.waiting.most_s <= 100
@@ -156,7 +175,7 @@ def test_of_many_hosts_the_histograms_are_not_read() -> None:
 
 def test_each_threads_share_is_between_its_own_last_two_accounts() -> None:
     threads = BusyThreads()
-    threads.take("here", Standing(counts={}, errors={}, threads=[]))
+    threads.take("here", Standing(counts=NoCounts(), errors={}, threads=[]))
     assert threads.busiest() is None
     threads.take("here", standing(0.5, 2.0))
     assert threads.busiest() == 0.25, "the first is since its start"
