@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 GENERATED = {
     "agent.schema.json": ROOT / "contract" / "agent.schema.json",
     "models.py": ROOT / "python" / "leadline" / "contract" / "models.py",
+    "records.py": ROOT / "python" / "leadline" / "contract" / "records.py",
 }
 
 
