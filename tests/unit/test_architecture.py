@@ -30,7 +30,8 @@ OF_KINDS = frozenset(f"{kind.capitalize()}{part}" for kind in KINDS for part in 
 
 
 def python_files() -> list[Path]:
-    return sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "contract" / "models.py")
+    generated = {PACKAGE / "contract" / name for name in ("models.py", "records.py")}
+    return sorted(path for path in PACKAGE.rglob("*.py") if path not in generated)
 
 
 def rust_files() -> list[Path]:
