@@ -1,6 +1,6 @@
 //! One VPN client's life as a machine: attempts and retries, verification of what the server assigned, scheduled actions, renewals
 //! and teardown. It is given events and the time, and has its [`Effects`] carried out; it owns no socket, reads no clock and never
-//! waits. The driver hands it each [`Input`], then calls `poll` until that says `Wait`, then sets a timer for `deadline_ns`.
+//! waits. The driver hands it each [`Input`], calls `poll` until that says `Wait`, then sets a timer for `deadline_ns`.
 //! `attempt` is the way up and what follows a failure, `verification` what makes a tunnel `configured`, `teardown` its end.
 
 pub mod assigned_config;
@@ -192,8 +192,8 @@ impl VpnClient {
         }
     }
 
-    /// Take an input. Then call `poll` until it says `Wait`.
-    pub fn handle(&mut self, now_ns: u64, input: Input, effects: &mut impl Effects) {
+    /// Take an input; where it says `Again`, call `poll` until that says `Wait`.
+    pub fn handle(&mut self, now_ns: u64, input: Input, effects: &mut impl Effects) -> Progress {
         match input {
             Input::Arrive { due_ns } => self.begin(now_ns, due_ns, Occasion::Arrival, effects),
             Input::Connected => self.negotiate(now_ns, effects),
@@ -210,22 +210,17 @@ impl VpnClient {
             Input::ProbeSizes => self.probe_sizes(now_ns, effects),
             Input::Leave => self.leave(now_ns, effects),
         }
+        self.progress()
     }
 
     /// Do one step of what is due now.
     pub fn poll(&mut self, now_ns: u64, effects: &mut impl Effects) -> Progress {
         if self.is_session_due {
             self.step_session(now_ns, effects);
-            return Progress::Again;
-        }
-        if let Some(batch_ns) = self.batch_ns.take() {
+        } else if let Some(batch_ns) = self.batch_ns.take() {
             self.look_at_batch(batch_ns, effects);
         }
-        if self.is_session_due {
-            Progress::Again
-        } else {
-            Progress::Wait
-        }
+        self.progress()
     }
 
     /// Take one packet from the socket, of TCP without its length; `arrived_ns` is when the kernel had it. Once all packets of a batch
@@ -387,16 +382,27 @@ impl VpnClient {
         self.echoes.packet_sizes()
     }
 
+    fn progress(&self) -> Progress {
+        if self.is_session_due || self.batch_ns.is_some() {
+            Progress::Again
+        } else {
+            Progress::Wait
+        }
+    }
+
+    /// Count what the session made of a batch, and look at it once the session has taken what is due.
     fn batch_received(&mut self, now_ns: u64, effects: &mut impl Effects) {
-        self.batch_ns = Some(now_ns);
         if let Some(session) = &self.session {
             let counters = *session.counters();
             effects.counts().rejected += counters.rejected - self.counted.rejected;
             effects.counts().replayed += counters.replayed - self.counted.replayed;
             self.counted = counters;
         }
-        if !self.is_session_due {
+        if self.is_session_due {
+            self.batch_ns = Some(now_ns);
+        } else {
             self.watch_session();
+            self.look_at_batch(now_ns, effects);
         }
     }
 

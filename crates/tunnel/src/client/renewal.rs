@@ -44,7 +44,7 @@ impl Renewal {
         self.unanswered.map(Renewed::silent_until_ns)
     }
 
-    /// The client is told to renew its keys.
+    /// A scheduled action asks for new keys.
     pub fn ask(&mut self, due_ns: u64, effects: &mut impl Effects) {
         self.asked_ns = Some(due_ns);
         effects.counts().renewals_pending += 1;

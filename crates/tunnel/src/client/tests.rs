@@ -192,7 +192,7 @@ fn a_server_that_asks_for_more_time_is_given_it() {
     assert_eq!(client.session_event(0, Event::Answered, sink), None);
     assert_eq!(client.session_event(0, Event::Pending { until_ns: 1000 * SECOND }, sink), None);
     assert_eq!((client.deadline_ns() <= Some(1000 * SECOND), sink.counts.auth_pending), (true, 1));
-    client.handle(1000 * SECOND, Input::TimerDue, sink);
+    assert_eq!(client.handle(1000 * SECOND, Input::TimerDue, sink), Progress::Wait);
     let said = &sink.failures[0].1;
     assert!(said.ends_with("the attempt's own time, 30 s, which the server's AUTH_PENDING made 1000.0 s"), "{said}");
 }
@@ -289,8 +289,7 @@ fn a_packet_for_the_traffic_is_delivered_and_a_ping_is_answered() {
     let world::Driven { client, sink } = &mut world.clients[0];
     client.receive(SECOND, SECOND, &mut packet, sink);
     assert_eq!((sink.delivered.as_slice(), client.packets_received()), ([datagram].as_slice(), 2));
-    client.handle(SECOND, Input::BatchReceived, sink);
-    assert_eq!(client.poll(SECOND, sink), Progress::Wait);
+    assert_eq!(client.handle(SECOND, Input::BatchReceived, sink), Progress::Wait);
 }
 
 #[test]

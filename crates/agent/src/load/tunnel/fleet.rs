@@ -16,7 +16,7 @@ use crate::load::threads::FlowCounters;
 
 /// How long after its cause an instant comes: every thread looks at least once in a turn, and may be busy for another.
 const AHEAD_NS: u64 = 4 * TURN_NS;
-/// What settled clients' pings are to be compared with takes at least so long, ns, and so many of each.
+/// The quiet time before the arrivals, whose pings are the baseline: at least this long, ns, and this many pings of each client.
 const QUIET_NS: u64 = 1_000_000_000;
 const QUIET_PINGS: u64 = 10;
 

@@ -238,7 +238,7 @@ fn receiver(loads: Vec<LoadReport>) -> Option<LoadReport> {
     })
 }
 
-/// How the load stands, from the latest word of each worker that has spoken.
+/// The state of the load, from the latest snapshot of each worker.
 pub fn standing(snapshots: &BTreeMap<u32, Snapshot>) -> Standing {
     let (mut counts, mut errors, mut threads) = (TunnelCounts::default(), BTreeMap::new(), Vec::new());
     for snapshot in snapshots.values() {

@@ -158,7 +158,7 @@ fn connections_closed_before_an_answer_have_their_error() {
 #[test]
 fn refused_connection_fails_at_once() {
     let mut gone = spec(&Gateway::start(ServerBehaviour::default()), 4);
-    // Nobody but root listens at this port, and no connection comes from there.
+    // Only root may listen at this port, and no connection comes from there.
     let lines = gone.profile.lines().map(|line| if line.starts_with("remote ") { "remote 127.0.0.1 1" } else { line });
     gone.profile = lines.fold(String::new(), |text, line| text + line + "\n");
     for profile in [gone.profile.clone(), gone.profile.replace("proto udp", "proto tcp-client")] {
@@ -294,7 +294,7 @@ fn settling_time_is_separate_from_the_duration() {
     let outcome = run(&TunnelSpec { settled: 40, duration_ms: 200, ..spec(&gateway, 41) });
     assert_eq!(states(&outcome)[..40], [TunnelState::Configured; 40]);
     assert!(monotonic_ns() - begun_ns >= 390_000_000);
-    // Whoever is not up when that time is over is cut off, and the others do not come.
+    // A client that is not up when that time is over is cut off, and the others do not arrive.
     let silent = Gateway::start(ServerBehaviour { answers: |_| false, ..ServerBehaviour::default() });
     let outcome = run(&TunnelSpec { settled: 1, settling_ms: 100, duration_ms: 86_400_000, ..spec(&silent, 2) });
     assert_eq!(count(&outcome, "waiting"), 1, "{:?}", outcome.counts);

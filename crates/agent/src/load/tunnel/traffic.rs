@@ -134,8 +134,8 @@ pub trait Traffic: Send {
     /// Takes an IP packet that came through the tunnel at `now_ns`; what it calls for is sent at the `poll` that follows.
     fn payload(&mut self, now_ns: u64, packet: &[u8], channel: &mut Channel<'_>);
 
-    /// So many of the packets that were handed over last were refused by the socket after all. Whoever sends again what is not
-    /// acknowledged needs no word of it.
+    /// The socket refused this many of the packets that were handed over last. Traffic that sends unacknowledged data again ignores
+    /// it.
     fn not_sent(&mut self, _packets: u64, _counters: &FlowCounters) {}
 
     /// When `poll` has something to do, ns; `u64::MAX` while it only waits for packets.

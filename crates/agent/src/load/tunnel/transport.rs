@@ -1,4 +1,4 @@
-//! A client's way to its server: a connected UDP socket of its own, or a TCP connection, and what waits for the socket to have
+//! A client's socket towards its server: a connected UDP socket of its own, or a TCP connection, and what waits for the socket to have
 //! room. Owns the sockets and how packets are told apart in a stream; knows nothing of what is in the packets.
 
 use std::io::{self, Read, Write};
@@ -237,7 +237,7 @@ impl TransportSocket {
     }
 
     /// Take what has come, packet by packet, each after the instant at which it came (ns): by the kernel's stamp where there is
-    /// one. Says whether more may be there.
+    /// one. Returns whether more may be there.
     ///
     /// # Errors
     /// The socket's; of TCP also its end (`UnexpectedEof`), and a stream that makes no sense (`InvalidData`).
@@ -267,7 +267,7 @@ impl TransportSocket {
         }
     }
 
-    /// Close it without a word: of TCP with a reset, so that its port can be had again at once; thousands come anew.
+    /// Close it without a farewell: TCP sends a reset, so that its port is free at once for thousands of new connections.
     pub fn drop_silently(self) {
         if let Self::Tcp { stream, .. } = &self {
             // A connection that is gone already needs none.
@@ -314,7 +314,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Put in a packet that `seal` appends; sends what has to go before it. Says whether it is on its way.
+    /// Put in a packet that `seal` appends; sends what has to go before it. Returns whether it will be sent.
     ///
     /// # Errors
     /// The socket's.
@@ -492,7 +492,7 @@ mod tests {
         assert!(outbox.flush(&mut transport).is_err());
         assert_eq!((outbox.take_refused(), outbox.take_refused()), (1, 0));
         assert!(outbox.push(&mut transport, packet(66_000)).unwrap());
-        assert!(outbox.push(&mut transport, packet(67_000)).is_err(), "that one is told of by its answer");
+        assert!(outbox.push(&mut transport, packet(67_000)).is_err(), "the second packet's own result tells of it");
         assert_eq!(outbox.take_refused(), 1);
         assert!(outbox.push(&mut transport, packet(20)).unwrap() && outbox.push(&mut transport, packet(10)).unwrap());
         assert!(outbox.flush(&mut transport).unwrap());
@@ -507,7 +507,7 @@ mod tests {
         let transport = TransportSocket::open(server, None, false).unwrap();
         assert_eq!(transport.receive_drops(), Some(0));
         far.connect(transport.local().unwrap()).unwrap();
-        // Nobody reads, so that some of these find no room at last.
+        // The socket is not read, so that some of these find no room at last.
         while transport.receive_drops() == Some(0) {
             far.send(&[0; 9000]).unwrap();
         }

@@ -202,7 +202,7 @@ impl Worker {
         if self.is_stamped {
             self.coalescing.looked(monotonic_ns(), count > 0);
         }
-        // Those that are left over are told of again.
+        // The poll reports those again that are left over.
         for source in ready[..count].iter().take_while(|_| !is_over()) {
             self.serve(source.token as usize, *source);
             if !self.timers.is_empty() {
@@ -246,8 +246,9 @@ impl Worker {
             Ok(true) => {
                 // The socket is open and watched, so that the change cannot fail.
                 let _ = transport.watch_for(&self.poll, index as u64, Interest::Read);
-                self.hand(index, monotonic_ns(), Input::Writable);
+                self.drive(index, monotonic_ns(), Input::Writable);
                 self.poll_traffic(index);
+                self.rearm(index);
             }
             Ok(false) => {}
             Err(error) => {
@@ -275,8 +276,9 @@ impl Worker {
                 let now_ns = *received_ns.get_or_insert_with(monotonic_ns);
                 machine.receive(now_ns, arrived_ns, packet, &mut inbox);
             });
-            self.hand(index, received_ns.unwrap_or_else(monotonic_ns), Input::BatchReceived);
+            self.drive(index, received_ns.unwrap_or_else(monotonic_ns), Input::BatchReceived);
             self.poll_traffic(index);
+            self.rearm(index);
             match received {
                 Ok(true) => {}
                 Ok(false) => return,
@@ -287,19 +289,22 @@ impl Worker {
 
     /// Hand an input to a client's machine, let it do what is due, and arm its timer.
     pub fn hand(&mut self, index: usize, now_ns: u64, input: Input) {
+        self.drive(index, now_ns, input);
+        self.rearm(index);
+    }
+
+    /// Hand an input to a client's machine, and let it do what is due. The timer is armed once the client's traffic has had its turn,
+    /// which may be due now.
+    fn drive(&mut self, index: usize, now_ns: u64, input: Input) {
         let (machine, mut effects) = self.parts(index);
-        machine.handle(now_ns, input, &mut effects);
+        let mut progress = machine.handle(now_ns, input, &mut effects);
         self.end_broken_traffic(index);
-        loop {
+        while progress == Progress::Again {
             // What came before may have taken long: TLS, say.
             let (machine, mut effects) = self.parts(index);
-            let progress = machine.poll(monotonic_ns(), &mut effects);
+            progress = machine.poll(monotonic_ns(), &mut effects);
             self.end_broken_traffic(index);
-            if progress == Progress::Wait {
-                break;
-            }
         }
-        self.rearm(index);
     }
 
     /// A client's machine, and what carries out what it wants done.
@@ -421,10 +426,11 @@ impl Worker {
         if is_held_up && self.clients[index].machine.phase() != Phase::Connecting {
             self.read(index);
         }
-        self.hand(index, now_ns, Input::TimerDue);
+        self.drive(index, now_ns, Input::TimerDue);
         if is_due(self.clients[index].traffic.deadline_ns(), now_ns) {
             self.poll_traffic(index);
         }
+        self.rearm(index);
     }
 
     /// See to it that a client is woken when something is to be done for it.

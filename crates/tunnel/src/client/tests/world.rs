@@ -171,8 +171,10 @@ impl World {
     pub fn hand(&mut self, client: usize, input: Input) {
         let Driven { client: machine, sink } = &mut self.clients[client];
         sink.now_ns = self.now_ns;
-        machine.handle(self.now_ns, input, sink);
-        while machine.poll(self.now_ns, sink) == Progress::Again {}
+        let mut progress = machine.handle(self.now_ns, input, sink);
+        while progress == Progress::Again {
+            progress = machine.poll(self.now_ns, sink);
+        }
         self.carry(client);
     }
 

@@ -1,5 +1,5 @@
 //! A server for the fleet's tests: our own machine behind a real socket on loopback, which answers pings inside of its
-//! tunnels, and misbehaves as told. Its certificates are made anew for each test.
+//! tunnels, and misbehaves as a test wants it. It makes new certificates for each test.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -37,7 +37,7 @@ pub struct ServerBehaviour {
     pub echoes: fn(u32) -> bool,
     /// Whether what is answered inside waits until nothing has come for a while; over UDP.
     pub delays_replies: bool,
-    /// What a client is told in the control channel once so many of its pings have been answered; no more of them are.
+    /// A control message that a client is sent once this many of its pings have been answered; later pings are not answered.
     pub control_message: Option<(u32, &'static str)>,
     /// The longest packet inside that gets through.
     pub most_bytes: usize,
