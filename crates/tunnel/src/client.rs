@@ -12,6 +12,7 @@ pub mod expectation;
 pub mod packet_sizes;
 pub mod phase;
 mod renewal;
+pub mod server;
 pub mod settings;
 mod teardown;
 #[cfg(test)]

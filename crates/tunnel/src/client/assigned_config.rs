@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::settings::Server;
+use super::server::Server;
 use crate::openvpn::data::DataCipher;
 use crate::openvpn::message::net::Net;
 use crate::openvpn::message::push::{Pushed, Topology};

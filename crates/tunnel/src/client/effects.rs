@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use super::assigned_config::AssignedConfig;
 use super::phase::Phase;
-use super::settings::Server;
+use super::server::Server;
 
 /// Where a client's figures go.
 pub trait Figures {

@@ -53,7 +53,7 @@ impl Expectation {
 
 #[cfg(test)]
 mod tests {
-    use super::super::settings::Server;
+    use super::super::server::Server;
     use super::*;
     use crate::openvpn::profile::Transport;
 

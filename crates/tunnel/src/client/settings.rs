@@ -1,12 +1,11 @@
 //! What all clients of a fleet share: servers, identities, times and retries. Values only; the agent makes them from a test's
 //! specification and checks them there.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::expectation::Expectation;
+use super::server::Server;
 use crate::openvpn::config::{ClientConfig, Identity};
-use crate::openvpn::profile::Transport;
 
 /// What all clients of a fleet share.
 pub struct Settings {
@@ -37,15 +36,6 @@ pub struct PingSettings {
     pub gap_ns: u64,
     /// The clients below this number ping; their first pings are spread over one gap.
     pub clients: u32,
-}
-
-/// A server's address and transport.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Server {
-    /// Its address and port.
-    pub address: SocketAddr,
-    /// What carries the packets.
-    pub transport: Transport,
 }
 
 impl Settings {

@@ -11,7 +11,7 @@ use leadline_tunnel::client::effects::{
     ArrivalTime, Close, Counts, Effects, Figures, Flushed, Inbox, Metric, Scratch, Socket, SocketError,
 };
 use leadline_tunnel::client::phase::{Phase, PHASES};
-use leadline_tunnel::client::settings::Server;
+use leadline_tunnel::client::server::Server;
 use leadline_tunnel::openvpn::framing::set_length;
 
 use super::fleet::{Fleet, Times};

@@ -116,7 +116,7 @@ mod tests {
     use leadline_tunnel::openvpn::profile::Transport;
 
     use super::*;
-    use leadline_tunnel::client::settings::Server;
+    use leadline_tunnel::client::server::Server;
 
     fn assigned_by(server: &str, transport: Transport, options: &str) -> AssignedConfig {
         let mut pushed = Pushed::default();

@@ -9,7 +9,7 @@ use leadline_sys::connect::stamp_received;
 use leadline_sys::net::{self, DatagramBatch};
 use leadline_sys::poll::{Interest, Poll};
 use leadline_sys::segments::{self, MOST_BYTES, MOST_SEGMENTS};
-use leadline_tunnel::client::settings::Server;
+use leadline_tunnel::client::server::Server;
 use leadline_tunnel::openvpn::framing::{set_length, Unframer, LONGEST_PACKET};
 use leadline_tunnel::openvpn::profile::Transport;
 use socket2::{Domain, Protocol, Socket, Type};

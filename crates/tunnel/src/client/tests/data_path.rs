@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use super::world::{Wanted, World, MS, SECOND};
 use crate::client::effects::{ArrivalTime, Close, Counts, Figures, Flushed, Inbox, Metric, Socket, SocketError};
-use crate::client::settings::Server;
+use crate::client::server::Server;
 
 const PACKETS: usize = 100;
 

@@ -14,7 +14,8 @@ use crate::client::effects::{
 };
 use crate::client::expectation::Expectation;
 use crate::client::phase::Phase;
-use crate::client::settings::{PingSettings, Server, Settings};
+use crate::client::server::Server;
+use crate::client::settings::{PingSettings, Settings};
 use crate::client::{Input, Progress, VpnClient};
 use crate::inside::icmp;
 use crate::openvpn::client::Received;
