@@ -114,10 +114,10 @@ def test_plans_in_documents_run(document: Path, workplace: Path) -> None:
         plan = workplace / f"plan{number}.yaml"
         plan.write_text(text, encoding="utf-8")
         done = run_here([f"leadline plan {plan.name} > plan.txt", f"leadline run {plan.name} --json"], workplace)
-        document = json.loads(done.stdout)
-        assert {trial["status"] for trial in document["trials"]} == {"done"}, done.stderr[-3000:]
+        found = json.loads(done.stdout)
+        assert {trial["status"] for trial in found["trials"]} == {"done"}, done.stderr[-3000:]
         # As above, of the plans' targets.
-        outcomes = {target["outcome"] for target in document["targets"]}
+        outcomes = {target["outcome"] for target in found["targets"]}
         code = 3 if "missed" in outcomes else 4 if "undecided" in outcomes else 0
         assert done.returncode == code, done.stderr[-3000:]
 
