@@ -8,17 +8,17 @@ Clients that failed are figures of the server, not gaps: they change no verdict.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
 
 from leadline.analysis.metrics import Histograms, counter
 from leadline.analysis.metrics import busy_s as worked_s
 from leadline.analysis.model import Reason, Verdict
 from leadline.analysis.test_data import TestData
-from leadline.analysis.tunnels import client_rows, server_readings
+from leadline.analysis.tunnels import came_up_ns, client_rows, server_readings
+from leadline.contract import records
 
-Account = tuple[int, Mapping[str, Any]]
+Account = tuple[int, records.ThreadReport]
 """Instant, ns, and a thread's cumulative account then."""
 
 UNFINISHED = "unfinished"
@@ -95,9 +95,10 @@ def _vanished(data: TestData) -> Iterator[tuple[Verdict, Reason]]:
     sent = sum(flow.get("sent_units") or 0 for flow in flows)
     if not sent or any(flow.get("received_units") is None for flow in flows):
         return
-    received = sum(flow["received_units"] for flow in flows)
+    received = sum(flow["received_units"] or 0 for flow in flows)
     mean_bytes = sum(flow.get("sent_bytes") or 0 for flow in flows) / sent
-    found_sizes = (outcome["tunnel"].get("packet_sizes") for outcome in outcomes)
+    reports = (report for outcome in outcomes if (report := outcome.get("tunnel")))
+    found_sizes = (report.get("packet_sizes") for report in reports)
     sizes = next((sizes for sizes in found_sizes if sizes and sizes["answered_bytes"] < mean_bytes), None)
     if sizes is not None:
         text = (
@@ -124,7 +125,7 @@ def notes(data: TestData) -> Iterator[Reason]:
 def _stretches(data: TestData) -> list[tuple[float, float]]:
     """Share on a CPU, and share of waiting for one, of each thread between two accounts, while clients came up."""
     rows = list(client_rows(data))
-    ends = [row["due_ns"] + row["configured_ns"] for row in rows if row.get("configured_ns") is not None]
+    ends = [came_up_ns(row) for row in rows if row.get("configured_ns") is not None]
     storm = (min(row["due_ns"] for row in rows), max(ends)) if ends else None
     found = []
     for accounts in _accounts(data).values():
@@ -165,7 +166,7 @@ def _shares(before: Account, after: Account) -> list[tuple[float, float]]:
 
 def _accounts(data: TestData) -> dict[tuple[str, str, str], list[Account]]:
     """Each thread's accounts in order, from nothing at its start to its last one."""
-    nothing = {"user_s": 0.0, "system_s": 0.0, "runnable_wait_s": 0.0, "wall_s": 0.0}
+    nothing: records.ThreadReport = {"name": "", "user_s": 0.0, "system_s": 0.0, "runnable_wait_s": 0.0, "wall_s": 0.0}
     found: dict[tuple[str, str, str], list[Account]] = {}
     for (host, task), told in data.accounts_told.items():
         for t_ns, threads in told:

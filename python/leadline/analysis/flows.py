@@ -6,16 +6,16 @@ receiver did not tell. Between two readings a counter is taken to grow evenly.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from leadline.analysis.test_data import FlowKey, Point, TestData
+from leadline.contract import records
 
-Report = Mapping[str, Any]
+Report = records.FlowReport
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Literal, Protocol, cast
 
 from leadline.analysis.durations import Figure, Sample
 from leadline.analysis.flows import Flow
@@ -17,6 +17,7 @@ from leadline.analysis.model import ClientStatistics, Generator, Metric, Window
 from leadline.analysis.test_data import TestData
 from leadline.analysis.test_spec import TestSpec
 from leadline.analysis.window import rate_columns, rate_per_s
+from leadline.contract import records
 from leadline.plan.percentiles import histogram_of, percentile_of
 from leadline.registry import KINDS
 
@@ -67,7 +68,7 @@ class Histograms:
 
 def merged_histograms(data: TestData) -> Histograms:
     """Each name's histograms of all tasks, added up; of a task that was cut off, those of its intervals."""
-    encoded: dict[str, list[Mapping[str, object]]] = {}
+    encoded: dict[str, list[records.HistogramReport]] = {}
     finished = set()
     for found in data.load_outcomes():
         finished.add(found.host)
@@ -90,7 +91,7 @@ def merged_histograms(data: TestData) -> Histograms:
     return Histograms(merged, damaged)
 
 
-def _is_carrier(data: TestData, outcome: Mapping[str, object]) -> bool:
+def _is_carrier(data: TestData, outcome: records.Outcome) -> bool:
     """Whether a fleet's tunnels carried a test of another kind."""
     return not data.spec.connects_clients and outcome.get("tunnel") is not None
 
@@ -193,12 +194,12 @@ def generator_cost(data: TestData, flows: Sequence[Flow], histograms: Histograms
     )
 
 
-def busy_s(thread: Mapping[str, Any]) -> float:
+def busy_s(thread: records.ThreadReport) -> float:
     """CPU time that a thread worked: without what it only waited awake."""
     return max(0.0, float(thread["user_s"] + thread["system_s"] - (thread.get("spun_s") or 0.0)))
 
 
-def _said_by_all(reports: Sequence[Mapping[str, object]], name: str) -> str | None:
+def _said_by_all(reports: Sequence[records.LoadReport], name: Literal["engine", "engine_reason"]) -> str | None:
     """What the hosts said, each thing once."""
     said = dict.fromkeys(str(report[name]) for report in reports if report.get(name))
     return ", ".join(said) or None
@@ -224,16 +225,17 @@ def error_counts(data: TestData) -> dict[str, int]:
 def error_examples(data: TestData) -> dict[str, str]:
     """What the first failure of each name said, of the first host that told."""
     examples: dict[str, str] = {}
-    for account in data.accounts():
-        for name, text in (account.get("error_examples") or {}).items():
+    for found in data.load_outcomes():
+        for name, text in (found.outcome.get("error_examples") or {}).items():
             examples.setdefault(name, text)
     return dict(sorted(examples.items()))
 
 
-def counter(data: TestData, name: str) -> int | None:
+def counter(data: TestData, name: records.CountName) -> int | None:
     """One of the kind's own counters (`unsent` ...), all hosts added up; None where no host has it."""
-    found = [account["counts"].get(name) for account in data.accounts()]
-    known = [count for count in found if count is not None]
+    # Each kind has some of the counters, and an agent leaves rare ones out.
+    counts = (cast(Mapping[records.CountName, int | None], account["counts"]) for account in data.accounts())
+    known = [count for one in counts if (count := one.get(name)) is not None]
     return sum(known) if known else None
 
 
@@ -260,14 +262,14 @@ def received_units(flow: Flow) -> float | None:
     return flow.delivered_units.total if flow.delivered_units is not None and flow.evidence != "sender" else None
 
 
-def reported(flows: Sequence[Flow], name: str) -> Metric:
+def reported(flows: Sequence[Flow], name: Literal["retransmits", "lost", "duplicates", "reordered"]) -> Metric:
     """A count of the flows' reports, added up."""
     return Metric(sum_of_flows(flows, lambda flow: flow.report.get(name) if flow.report else None), "count")
 
 
-def mean_reported_us(flows: Sequence[Flow], name: str) -> Metric:
+def mean_reported_us(flows: Sequence[Flow], name: Literal["jitter_us", "rtt_mean_us"]) -> Metric:
     """The mean of a time that flows' reports have."""
-    times_us = [flow.report[name] for flow in flows if flow.report and flow.report.get(name) is not None]
+    times_us = [us for flow in flows if flow.report and (us := flow.report.get(name)) is not None]
     return Metric(sum(times_us) / len(times_us) if times_us else None, _MICROSECONDS)
 
 

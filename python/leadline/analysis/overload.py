@@ -8,10 +8,12 @@ answer them and drop what follows, or close a connection over TCP, and a server 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from leadline.analysis.model import Overload
+from leadline.contract import records
+
+Row = records.TunnelClientReport
 
 _REFUSED = {
     "silence_after_reset": "answered, then left in silence",
@@ -19,7 +21,7 @@ _REFUSED = {
 }
 
 
-def overload(rows: Iterable[Mapping[str, Any]]) -> tuple[Overload, ...]:
+def overload(rows: Iterable[Row]) -> tuple[Overload, ...]:
     """The limits that the clients' ends look like; `rows` are the agents' reports of clients, times on one clock."""
     rows = list(rows)
     up = [row for row in rows if row.get("configured_ns") is not None]
@@ -30,7 +32,7 @@ def overload(rows: Iterable[Mapping[str, Any]]) -> tuple[Overload, ...]:
     return tuple(one for one in found if one is not None)
 
 
-def _pool_exhausted(rows: Sequence[Mapping[str, Any]]) -> Overload | None:
+def _pool_exhausted(rows: Sequence[Row]) -> Overload | None:
     without = [row for row in rows if row.get("cause") == "partial_no_address"]
     having = sum(bool(row["addresses"]) for row in rows)
     if not without or not having:
@@ -39,7 +41,7 @@ def _pool_exhausted(rows: Sequence[Mapping[str, Any]]) -> Overload | None:
     return Overload("pool_exhausted", len(without), said)
 
 
-def _max_clients(rows: Sequence[Mapping[str, Any]], up: Sequence[Mapping[str, Any]]) -> Overload | None:
+def _max_clients(rows: Sequence[Row], up: Sequence[Row]) -> Overload | None:
     held = sum(row.get("state") in ("configured", "partial") for row in rows)
     refused = [row for row in rows if row.get("cause") in _REFUSED]
     # Who met it again at a later attempt met no passing trouble.
@@ -50,7 +52,7 @@ def _max_clients(rows: Sequence[Mapping[str, Any]], up: Sequence[Mapping[str, An
     return Overload("max_clients", len(refused), said)
 
 
-def _connect_freq_initial(rows: Sequence[Mapping[str, Any]], up: Sequence[Mapping[str, Any]]) -> Overload | None:
+def _connect_freq_initial(rows: Sequence[Row], up: Sequence[Row]) -> Overload | None:
     unheard = [row for row in rows if row.get("cause") == "reset_unanswered"]
     if not unheard or not _went_on(unheard, up):
         return None
@@ -59,11 +61,11 @@ def _connect_freq_initial(rows: Sequence[Mapping[str, Any]], up: Sequence[Mappin
     return Overload("connect_freq_initial", len(unheard), said)
 
 
-def _went_on(refused: Sequence[Mapping[str, Any]], up: Sequence[Mapping[str, Any]]) -> bool:
+def _went_on(refused: Sequence[Row], up: Sequence[Row]) -> bool:
     """Whether the server served others while it did not serve these: it was heard in the second half of the time for
     which the first of them waited, or answered pings to the end (the last answer may still have been under way)."""
     half_ns = min(row["due_ns"] + (row.get("ended_ns") or 0) // 2 for row in refused)
-    if any(row["due_ns"] + max(row["configured_ns"], row.get("heard_ns") or 0) > half_ns for row in up):
+    if any(row["due_ns"] + max(row["configured_ns"] or 0, row.get("heard_ns") or 0) > half_ns for row in up):
         return True
     pings = [(row["inside"].get("pings_sent", 0), row["inside"].get("pings_answered", 0)) for row in up]
     return any(answered > 0 and sent - answered <= 1 for sent, answered in pings)

@@ -6,8 +6,8 @@ are in `validity`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
 
 from leadline.analysis import crossing, fleet_validity, host_metrics, stability, validity
 from leadline.analysis.flows import Flow
@@ -16,10 +16,9 @@ from leadline.analysis.model import Ceiling, Reason, Verdict, Window
 from leadline.analysis.test_data import TestData
 from leadline.analysis.validity import Evidence, Finding, Rules, late_allowed_us
 from leadline.analysis.window import rate_columns, rate_per_s
+from leadline.contract import records
 from leadline.registry import KINDS
 
-LoadReport = Mapping[str, Any]
-"""A `LoadReport` of the contract."""
 Rule = Callable[[Evidence], Iterable[Finding]]
 Note = Callable[[Evidence], Iterable[Reason]]
 
@@ -169,7 +168,7 @@ def _limits_of_hosts(evidence: Evidence, *, server_generates: bool) -> Iterator[
                 yield verdict, Reason("receiver-socket-drops", text)
 
 
-def thread_limits(load: LoadReport, where: str) -> Iterator[Reason]:
+def thread_limits(load: records.LoadReport, where: str) -> Iterator[Reason]:
     """The one thread that had least to spare, if it had next to nothing."""
     busiest, starved = 0.0, (0.0, 0.0)
     for thread in load["threads"]:
@@ -192,7 +191,7 @@ def late_sends(evidence: Evidence) -> Iterator[Finding]:
     if data.spec.direction != "down":
         late_us.append(generators_late_p99_us(data, evidence.histograms))
     if data.spec.direction != "up":
-        receivers = (found.outcome.get("receiver") or {} for found in data.load_outcomes())
+        receivers = (load for found in data.load_outcomes() if (load := found.outcome.get("receiver")))
         late_us += [load.get("late_p99_us") for load in receivers]
     yield from too_late(evidence, max((late for late in late_us if late is not None), default=None))
 
@@ -305,7 +304,7 @@ def receiver_known(evidence: Evidence) -> Iterator[Finding]:
         yield Verdict.UNDETERMINED, Reason("sender-side-figure", text)
 
 
-def _answering_figures(outcome: Mapping[str, Any]) -> bool:
+def _answering_figures(outcome: records.Outcome) -> bool:
     far = outcome.get("receiver")
     return far is not None and bool(far["threads"])
 

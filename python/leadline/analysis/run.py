@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 from pydantic import ValidationError
 
@@ -33,6 +33,7 @@ from leadline.analysis.targets import judge_summaries, parse_targets
 from leadline.analysis.test_analysis import analyse_test
 from leadline.analysis.test_data import DEFAULT_STABILITY_SPREAD, HostSample, ServerReading, TestData
 from leadline.analysis.test_spec import TestSpec
+from leadline.contract import records
 from leadline.dataset import HostClocks, JournalReader, reads_strictly
 from leadline.errors import PlanError
 from leadline.plan.field_types import validate_input
@@ -233,7 +234,7 @@ class _Reading:
             return
         offset_ns = self._clocks.offset_ns(entry)
         if event.get("type") == "observation":
-            self._observation(host, HostSample.read(event, offset_ns))
+            self._observation(host, HostSample.read(cast(records.ObservationEvent, event), offset_ns))
         elif self._trial is not None and event.get("trial") in self._trial.tests:
             self._trial.tests[event["trial"]].add(host, event, offset_ns)
 

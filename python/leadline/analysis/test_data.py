@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from leadline.analysis.model import Ceiling, ClientBringUp
 from leadline.analysis.test_spec import TestSpec
+from leadline.contract import records
 from leadline.plan.limits import StabilityLimit
 
 CPU_KINDS = ("user", "system", "softirq", "irq", "steal", "iowait", "idle")
@@ -49,7 +50,7 @@ class HostSample(NamedTuple):
     """Bytes that all interfaces together received and sent; None where none was read."""
 
     @classmethod
-    def read(cls, event: Mapping[str, Any], offset_ns: int) -> HostSample:
+    def read(cls, event: records.ObservationEvent, offset_ns: int) -> HostSample:
         """Takes an `observation` event."""
         machine, cgroup = event.get("machine"), event.get("cgroup")
         cpus = machine["cpus"] if machine else None
@@ -69,7 +70,7 @@ class HostSample(NamedTuple):
         )
 
 
-def _network_bytes(interfaces: Sequence[Mapping[str, Any]]) -> tuple[int, int] | None:
+def _network_bytes(interfaces: Sequence[records.InterfaceSample]) -> tuple[int, int] | None:
     if not interfaces:
         return None
     return sum(row["rx_bytes"] for row in interfaces), sum(row["tx_bytes"] for row in interfaces)
@@ -108,7 +109,7 @@ class IntervalHistogram:
 
     host: str
     end_ns: int
-    report: Mapping[str, Any]
+    report: records.HistogramReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ class OutcomeOf:
     task: str
     t_ns: int
     offset_ns: int
-    outcome: Mapping[str, Any]
+    outcome: records.Outcome
 
 
 @dataclass(slots=True)
@@ -154,9 +155,9 @@ class TestData:
     progress: dict[tuple[FlowKey, str], list[Point]] = field(default_factory=dict)
     interval_histograms: list[IntervalHistogram] = field(default_factory=list)
     # The latest `Standing` of each task, by host and task.
-    standings: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    standings: dict[tuple[str, str], records.Standing] = field(default_factory=dict)
     # What the threads of a fleet had cost at each `Standing`, with its instant, by host and task.
-    accounts_told: dict[tuple[str, str], list[tuple[int, Sequence[Mapping[str, Any]]]]] = field(default_factory=dict)
+    accounts_told: dict[tuple[str, str], list[tuple[int, Sequence[records.ThreadReport]]]] = field(default_factory=dict)
     server_readings: list[ServerReading] = field(default_factory=list)
     # Gateways that a plan gave by address, each with the clients and the server that share its interfaces: their
     # counters have to show that the payload went through.
@@ -173,7 +174,7 @@ class TestData:
         """
         match event.get("type"):
             case "progress":
-                self._add_progress(host, event, offset_ns)
+                self._add_progress(host, cast(records.Progress, event), offset_ns)
             case "finished":
                 finished = OutcomeOf(host, event["task"], event["t_ns"] - offset_ns, offset_ns, event["outcome"])
                 self.outcomes.append(finished)
@@ -182,13 +183,15 @@ class TestData:
             case "failed":
                 self.failures.append((host, event["error"]["message"]))
             case "observation":
-                self.samples.setdefault(host, []).append(HostSample.read(event, offset_ns))
+                self.samples.setdefault(host, []).append(
+                    HostSample.read(cast(records.ObservationEvent, event), offset_ns)
+                )
 
     def load_outcomes(self) -> list[OutcomeOf]:
         """Outcomes of the tasks that generated load; a server's own are none."""
         return [found for found in self.outcomes if not self.hosts or found.host in self.hosts]
 
-    def accounts(self) -> list[Mapping[str, Any]]:
+    def accounts(self) -> list[records.Outcome | records.Standing]:
         """What says `errors` and `counts` of each generating task: its outcome, or how it stood when it was cut off."""
         finished = {(found.host, found.task) for found in self.load_outcomes()}
         standing = [
@@ -198,7 +201,7 @@ class TestData:
         ]
         return [*(found.outcome for found in self.load_outcomes()), *standing]
 
-    def _add_progress(self, host: str, event: Mapping[str, Any], offset_ns: int) -> None:
+    def _add_progress(self, host: str, event: records.Progress, offset_ns: int) -> None:
         t_ns = event["t_ns"] - offset_ns
         for row in event["flows"]:
             key = FlowKey(host, event["task"], row["flow"])
@@ -206,10 +209,11 @@ class TestData:
                 t_ns, row["sent_bytes"], row["received_bytes"], row.get("sent_units"), row.get("received_units")
             )
             self.progress.setdefault((key, event["side"]), []).append(point)
-        if event.get("standing") is not None:
-            self.standings[(host, event["task"])] = event["standing"]
+        standing = event.get("standing")
+        if standing is not None:
+            self.standings[(host, event["task"])] = standing
             if self.spec.connects_clients:
                 told = self.accounts_told.setdefault((host, event["task"]), [])
-                told.append((t_ns, event["standing"]["threads"]))
+                told.append((t_ns, standing["threads"]))
         for report in event["histograms"]:
             self.interval_histograms.append(IntervalHistogram(host, t_ns, report))

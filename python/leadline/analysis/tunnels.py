@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -22,13 +21,21 @@ from leadline.analysis.model import Distribution, FleetFindings, Metric, Misfort
 from leadline.analysis.overload import overload
 from leadline.analysis.test_data import ServerReading, TestData
 from leadline.analysis.window import byte_curves, rate_per_s, unit_curves
+from leadline.contract import records
 
 STEPS = ("connect", "answer", "tls", "keys", "push", "first_data")
 """A whole way up, and its steps in their order."""
 LATER = ("reconnect", "recovered", "renegotiate")
 """What happens to clients that had been connected, or had failed, before."""
 PINGS = ("ping_before", "ping_during", "ping_after")
-_RARE = (
+_STATES: tuple[records.CountName, ...] = ("configured", "partial", "failed", "waiting", "connecting")
+_PING_COUNTS: Mapping[str, tuple[records.CountName, records.CountName]] = {
+    "before": ("pings_sent_before", "pings_answered_before"),
+    "during": ("pings_sent_during", "pings_answered_during"),
+    "after": ("pings_sent_after", "pings_answered_after"),
+}
+"""Pings sent and answered before, during and after the arrivals."""
+_RARE: tuple[records.CountName, ...] = (
     "recovered_partial",
     "reconnects_begun",
     "renegotiations_asked",
@@ -58,7 +65,7 @@ def tunnel_figures(
     states = _states(data, rows)
     clients = sum(states.values()) if states is not None else None
     bad = None if states is None else states["failed"] + states["partial"]
-    memory = [report["memory_bytes"] for report in _reports(data) if report.get("memory_bytes") is not None]
+    memory = [memory for report in _reports(data) if (memory := report.get("memory_bytes")) is not None]
     memory_bytes = float(sum(memory)) if memory else None
     return {
         "clients": Metric(clients, "count"),
@@ -77,7 +84,7 @@ def tunnel_figures(
         **{name: Metric(_told(data, name, 0 if rows else None), "count") for name in _RARE},
         "returned": Metric(histograms.named("reconnect").count if rows else None, "count"),
         "renegotiated": Metric(_told(data, "renegotiated", 0 if rows else None), "count"),
-        **{f"pings_lost_{when}": Metric(_pings_lost(data, when), "count") for when in ("before", "during", "after")},
+        **{f"pings_lost_{when}": Metric(_pings_lost(data, when), "count") for when in _PING_COUNTS},
         **times("late", histograms.sample("late"), _LATE),
         **{name: one for ping in PINGS for name, one in in_ms(times(ping, histograms.sample(ping), _SPREAD))},
         "pings_sent": Metric(_inside(rows, "pings_sent"), "count"),
@@ -112,7 +119,7 @@ def distributions(histograms: Histograms) -> tuple[Distribution, ...]:
     return tuple(distribution(name, sample) for name, sample in samples.items() if sample.count or sample.censored)
 
 
-def client_rows(data: TestData) -> Iterator[Mapping[str, Any]]:
+def client_rows(data: TestData) -> Iterator[records.TunnelClientReport]:
     """One row per client, `due_ns` and `first_due_ns` on the controller's clock."""
     for found in data.load_outcomes():
         report = found.outcome.get("tunnel")
@@ -121,7 +128,7 @@ def client_rows(data: TestData) -> Iterator[Mapping[str, Any]]:
             yield {**row, "due_ns": due_ns, "first_due_ns": first_due_ns}
 
 
-def handshakes_per_s(data: TestData, rows: Sequence[Mapping[str, Any]]) -> float | None:
+def handshakes_per_s(data: TestData, rows: Sequence[records.TunnelClientReport]) -> float | None:
     """Clients that came up, from when the first was due to when the last was up; settled ones aside.
 
     With fewer than two there is no rate. Stragglers count: a server that takes 5 s for the last one took 5 s.
@@ -152,7 +159,7 @@ def arrivals(data: TestData) -> tuple[Series, ...]:
     begin_ns, _ = _storm(arrived)
     # Whole ns since then: as floats, instants of the clock itself would be off by hundreds of them.
     due_ns = np.sort([row["first_due_ns"] - begin_ns for row in rows])
-    up_ns = np.sort([row["due_ns"] + row["configured_ns"] - begin_ns for row in arrived])
+    up_ns = np.sort([came_up_ns(row) - begin_ns for row in arrived])
     t_ns = np.linspace(due_ns[0], max(due_ns[-1], up_ns[-1]), _POINTS)
     t_s = tuple(float(t) for t in t_ns / _NS_PER_S)
     return tuple(
@@ -163,15 +170,20 @@ def arrivals(data: TestData) -> tuple[Series, ...]:
     )
 
 
-def _arrived(data: TestData, rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _arrived(data: TestData, rows: Iterable[records.TunnelClientReport]) -> list[records.TunnelClientReport]:
     """Those that came up, without the settled ones."""
     return [row for row in rows if row["client"] >= data.spec.settled and row.get("configured_ns") is not None]
 
 
-def _storm(arrived: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+def _storm(arrived: Sequence[records.TunnelClientReport]) -> tuple[int, int]:
     """When the first was due for the first time, and when the last was up, ns."""
     first_ns = min(row["first_due_ns"] for row in arrived)
-    return first_ns, max(row["due_ns"] + row["configured_ns"] for row in arrived)
+    return first_ns, max(came_up_ns(row) for row in arrived)
+
+
+def came_up_ns(row: records.TunnelClientReport) -> int:
+    """When a client that came up did, ns."""
+    return row["due_ns"] + (row.get("configured_ns") or 0)
 
 
 def in_ms(metrics: Mapping[str, Metric]) -> Iterator[tuple[str, Metric]]:
@@ -181,21 +193,21 @@ def in_ms(metrics: Mapping[str, Metric]) -> Iterator[tuple[str, Metric]]:
         yield f"{name.removesuffix('_us')}_ms", replace(metric, value=value, unit="ms")
 
 
-def _states(data: TestData, rows: Sequence[Mapping[str, Any]]) -> Counter[str] | None:
+def _states(data: TestData, rows: Sequence[records.TunnelClientReport]) -> Counter[str] | None:
     """Clients by their end state; of a test that was cut off as it stood last, if it told."""
     if rows:
         return Counter(str(row["state"]) for row in rows)
-    standing = {name: counter(data, name) for name in ("configured", "partial", "failed", "waiting", "connecting")}
+    standing = {name: counter(data, name) for name in _STATES}
     if all(count is None for count in standing.values()):
         return None
     return Counter({name: count for name, count in standing.items() if count})
 
 
-def _reports(data: TestData) -> list[Mapping[str, Any]]:
+def _reports(data: TestData) -> list[records.TunnelReport]:
     return [report for found in data.load_outcomes() if (report := found.outcome.get("tunnel"))]
 
 
-def _misfortunes(rows: Iterable[Mapping[str, Any]], state: str) -> tuple[Misfortune, ...]:
+def _misfortunes(rows: Iterable[records.TunnelClientReport], state: str) -> tuple[Misfortune, ...]:
     """Causes of one state, the most frequent first."""
     by_cause: dict[str, list[int]] = {}
     for row in rows:
@@ -205,12 +217,12 @@ def _misfortunes(rows: Iterable[Mapping[str, Any]], state: str) -> tuple[Misfort
     return tuple(Misfortune(cause, len(numbers), tuple(sorted(numbers)[:_EXAMPLES])) for cause, numbers in ranked)
 
 
-def _came_back(rows: Sequence[Mapping[str, Any]]) -> int:
+def _came_back(rows: Sequence[records.TunnelClientReport]) -> int:
     """Clients that are configured after an attempt that was not."""
     return sum(row["state"] == "configured" and row["attempts"] > 1 for row in rows)
 
 
-def _told(data: TestData, name: str, otherwise: int | None) -> int | None:
+def _told(data: TestData, name: records.CountName, otherwise: int | None) -> int | None:
     """A count of the agent's, or what its rows say; agents leave rare ones out where nothing happened."""
     count = counter(data, name)
     return otherwise if count is None else count
@@ -218,17 +230,17 @@ def _told(data: TestData, name: str, otherwise: int | None) -> int | None:
 
 def _pings_lost(data: TestData, when: str) -> int | None:
     """Of those that were sent before, during or after the arrivals; None where none was."""
-    sent, answered = counter(data, f"pings_sent_{when}"), counter(data, f"pings_answered_{when}")
+    sent, answered = (counter(data, name) for name in _PING_COUNTS[when])
     return None if not sent else max(0, sent - (answered or 0))
 
 
-def _inside(rows: Sequence[Mapping[str, Any]], name: str) -> int | None:
+def _inside(rows: Sequence[records.TunnelClientReport], name: str) -> int | None:
     """What the clients counted in their tunnels; None where none of them counts it."""
     told = [row["inside"][name] for row in rows if name in row["inside"]]
     return sum(told) if told else None
 
 
-def _lost_pings(rows: Sequence[Mapping[str, Any]]) -> int | None:
+def _lost_pings(rows: Sequence[records.TunnelClientReport]) -> int | None:
     sent, answered = _inside(rows, "pings_sent"), _inside(rows, "pings_answered")
     return None if sent is None else max(0, sent - (answered or 0))
 

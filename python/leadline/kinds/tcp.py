@@ -134,7 +134,7 @@ class Tcp(Kind[TcpTest]):
         from leadline.analysis import metrics as m
         from leadline.analysis.model import Metric
 
-        round_trips = [flow.report["rtt_mean_us"] for flow in flows if flow.report and flow.report.get("rtt_mean_us")]
+        round_trips = [us for flow in flows if flow.report and (us := flow.report.get("rtt_mean_us"))]
         return {
             **m.throughput(data.spec, flows, steady, m.window_rates(data.spec, flows, steady)),
             "retransmits": m.reported(flows, "retransmits"),

@@ -156,9 +156,7 @@ class Udp(Kind[UdpTest]):
 
         rates = m.window_rates(data.spec, flows, steady)
         sent, lost = m.sum_of_flows(flows, lambda flow: flow.sent_units), m.reported(flows, "lost")
-        jitters = [
-            flow.report["jitter_us"] for flow in flows if flow.report and flow.report.get("jitter_us") is not None
-        ]
+        jitters = [us for flow in flows if flow.report and (us := flow.report.get("jitter_us")) is not None]
         return {
             **m.throughput(data.spec, flows, steady, rates),
             "packets_per_s": Metric(rates["packets_per_s"], "1/s"),

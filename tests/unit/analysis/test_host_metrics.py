@@ -4,12 +4,15 @@
 # mypy: disable-error-code=comparison-overlap
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 from made_journals import EPOCH_NS, S, facts, observation, process, steady_test
 
 from leadline.analysis import TestData, analyse_test
 from leadline.analysis.host_metrics import observer_shares
 from leadline.analysis.test_data import CPU_KINDS, HostSample
+from leadline.contract.records import ObservationEvent
 
 
 def watched(step_s: float = 0.1, host: str = "gateway", **changes: float) -> TestData:
@@ -118,10 +121,9 @@ def test_series_are_rates_around_the_test_with_the_first_start_at_0() -> None:
 
 def test_what_observing_cost_over_several_lives_of_an_agent() -> None:
     def life(first_s: float, last_s: float, seconds: int) -> list[HostSample]:
-        return [
-            HostSample.read(observation(EPOCH_NS, observer_cpu_s=first_s), 0),
-            HostSample.read(observation(EPOCH_NS + seconds * S, observer_cpu_s=last_s), 0),
-        ]
+        ends = ((EPOCH_NS, first_s), (EPOCH_NS + seconds * S, last_s))
+        events = (observation(t_ns, observer_cpu_s=cpu_s) for t_ns, cpu_s in ends)
+        return [HostSample.read(cast(ObservationEvent, event), 0) for event in events]
 
     shares = observer_shares([("a", life(0.5, 0.6, 10)), ("a", life(0.0, 0.1, 30)), ("b", life(0, 0, 5)[:1])])
     assert shares == {"a": pytest.approx(0.2 / 40), "b": None}

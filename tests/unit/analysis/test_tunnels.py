@@ -244,7 +244,9 @@ def test_what_is_missing_of_a_fleet_is_said() -> None:
 def test_load_inside_is_that_of_the_configured_clients() -> None:
     data = carrying()
     made = data.outcomes[0].outcome
-    rows = [*made["tunnel"]["clients"], client(2, "failed", "window_timeout")]
-    object.__setattr__(data.outcomes[0], "outcome", {**made, "tunnel": {**made["tunnel"], "clients": rows}})
+    report = made["tunnel"]
+    assert report is not None
+    rows = [*report["clients"], client(2, "failed", "window_timeout")]
+    object.__setattr__(data.outcomes[0], "outcome", {**made, "tunnel": {**report, "clients": rows}})
     notes = {note.code: note.text for note in analyse_test(data).validity.notes}
     assert notes["clients-without-traffic"] == "the load inside is that of 2 of 3 clients"

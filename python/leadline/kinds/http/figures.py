@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from leadline.analysis.metrics import (
 from leadline.analysis.model import Distribution, Metric, Window
 from leadline.analysis.test_data import TestData
 from leadline.analysis.validity import leftover
+from leadline.contract import records
 from leadline.plan.percentiles import histogram_of
 
 # The whole spread of what a user waits for; of a phase what tells whether it matters.
@@ -36,14 +38,15 @@ PHASES = ("dns", "connect", "tls_full", "tls_resumed", "first_byte", "transfer")
 """Histograms of a connection's and then of a request's phases, in their order."""
 
 _HISTOGRAMS = ("latency", "service", "late", *PHASES, "kernel_wait")
-_STATUS_CLASSES = tuple(f"status_{digit}xx" for digit in range(1, 6))
-_COUNTS = {
-    "requests_due": "requests_due",
-    "requests_sent": "requests_sent",
-    "unanswered": "unanswered",
-    "unsent": "unsent",
-    "connections_opened": "connections_opened",
-}
+_STATUS_CLASSES: tuple[records.CountName, ...] = ("status_1xx", "status_2xx", "status_3xx", "status_4xx", "status_5xx")
+_REFUSED: tuple[records.CountName, ...] = ("status_4xx", "status_5xx")
+_COUNTS: tuple[records.CountName, ...] = (
+    "requests_due",
+    "requests_sent",
+    "unanswered",
+    "unsent",
+    "connections_opened",
+)
 
 
 def http_figures(
@@ -55,7 +58,7 @@ def http_figures(
     return {
         "requests": Metric(sum_of_flows(flows, received_units), "count"),
         "requests_per_s": Metric(rates["requests_per_s"], "1/s"),
-        **{name: Metric(counter(data, key), "count") for name, key in _COUNTS.items()},
+        **{name: Metric(counter(data, name), "count") for name in _COUNTS},
         "redirects": Metric(_rare(data, "redirects"), "count"),
         "handshakes_full": Metric(_handshakes(data, "tls_full"), "count"),
         "handshakes_resumed": Metric(_handshakes(data, "tls_resumed"), "count"),
@@ -89,13 +92,13 @@ def distributions(data: TestData, window: Window | None, histograms: Histograms)
     return (*fed, *([rates] if rates is not None else []))
 
 
-def _rare(data: TestData, name: str) -> int | None:
+def _rare(data: TestData, name: records.CountName) -> int | None:
     """A count that an engine leaves out where it is 0: known where it counted answers at all."""
     count = counter(data, name)
     return 0 if count is None and counter(data, "responses") is not None else count
 
 
-def _handshakes(data: TestData, name: str) -> int | None:
+def _handshakes(data: TestData, name: Literal["tls_full", "tls_resumed"]) -> int | None:
     """Without TLS there is nothing to count."""
     return _rare(data, name) if data.spec.tls else counter(data, name)
 
@@ -105,7 +108,7 @@ def _error_ratio(data: TestData) -> float | None:
     what was never sent beyond what any end leaves, of everything that fell due; None where nothing did. What is merely
     under way or just due at the end is no failure."""
     failed = sum(count for name, count in error_counts(data).items() if not name.startswith("status_"))
-    refused = sum(counter(data, name) or 0 for name in ("status_4xx", "status_5xx"))
+    refused = sum(counter(data, name) or 0 for name in _REFUSED)
     answered = counter(data, "responses")
     unsent = counter(data, "unsent") or 0
     whole = (answered or 0) + failed + (counter(data, "unanswered") or 0) + unsent

@@ -34,7 +34,7 @@ def behind_the_gateway(evidence: Evidence) -> Iterator[Finding]:
         elif far is not None:
             yield from ((Verdict.RECEIVER_LIMITED, reason) for reason in rules.thread_limits(far, where))
         for load, host in ((found.outcome["generator"], found.host), (far, where)):
-            drops = (load or {}).get("socket_drops")
+            drops = load.get("socket_drops") if load is not None else None
             if drops and data.spec.carries:
                 text = f"{drops} datagrams arrived and were dropped by the sockets on {host}"
                 yield Verdict.RECEIVER_LIMITED, Reason("receiver-socket-drops", text)
