@@ -12,13 +12,17 @@ Raise these at the edge where the cause is known; only `cli` turns them into wor
     + TaskFailed
   - LabError               1
   - SutFailed              1
+    + NoClientConnected
+  - Interrupted            1   the user asked for the end
   - DatasetError           1
   - Unforeseen             1   a defect of ours
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 
 class LeadlineError(Exception):
@@ -116,6 +120,25 @@ class SutFailed(LeadlineError):
     code = "sut_failed"
 
 
+class NoClientConnected(SutFailed):
+    """The gateway runs, and none of the clients got traffic through it."""
+
+    code = "nobody_connected"
+
+    def __init__(self, message: str, clients: Sequence[Any], version: str = "") -> None:
+        super().__init__(message)
+        self.clients = list(clients)
+        """How far each client came, as `leadline.sut.model.ClientState`."""
+        self.version = version
+        """Of the system, where it is known."""
+
+
+class Interrupted(LeadlineError):
+    """The user asked for the end."""
+
+    code = "interrupted"
+
+
 class DatasetError(LeadlineError):
     """A run folder cannot be read or written."""
 
@@ -126,3 +149,12 @@ class Unforeseen(LeadlineError):
     """An exception that nothing here expects: a defect of ours."""
 
     code = "unforeseen"
+
+
+def each_failure(failure: BaseException) -> Iterator[BaseException]:
+    """The exceptions that a group holds, also in groups inside of it; an exception that is no group is itself all."""
+    if isinstance(failure, BaseExceptionGroup):
+        for below in failure.exceptions:
+            yield from each_failure(below)
+    else:
+        yield failure

@@ -1,4 +1,4 @@
-"""Parts that lower floors use without importing them: kinds of test, by name.
+"""Parts that lower floors use without importing them: kinds of test and systems under test, by name.
 
 A registry imports the module of a built-in part when that part is first asked for, so that a package may use a part
 that is built on the package itself. The decision is in `docs/decisions/0009-kinds-of-test.md`.
@@ -75,3 +75,6 @@ class Registry:
 
 KINDS = Registry("leadline.kinds", "KIND")
 """The kinds of test."""
+
+SYSTEMS = Registry("leadline.sut", "SYSTEM")
+"""The systems under test."""

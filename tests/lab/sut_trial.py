@@ -17,12 +17,14 @@ from typing import Any
 
 from leadline.agents import Agent, Event, Launch, agent_binary
 from leadline.contract.models import InterfaceView, Prepared, ServeWorkload
-from leadline.errors import LeadlineError
+from leadline.errors import LeadlineError, NoClientConnected
 from leadline.lab import jail
 from leadline.lab.hosts import Lab
 from leadline.lab.topology import LinkSpec, remote_access, site_to_site
-from leadline.sut import NobodyConnected, Site, create
-from leadline.trial.lab_site import site_of
+from leadline.registry import SYSTEMS
+from leadline.sut.model import Site
+from leadline.sut.running import SystemUnderTest
+from leadline.trial.site import lab_site
 from leadline.trial.workloads import PLAIN_ANSWER
 
 
@@ -45,7 +47,7 @@ async def main(spec: dict[str, Any], folder: Path) -> dict[str, Any]:
         )
         serve = await agents["server"].prepare("c01/1/setup", "serve", bind)
         assert serve.port is not None
-        site = site_of(
+        site = lab_site(
             lab,
             agents,
             label="c01/1",
@@ -65,10 +67,11 @@ async def main(spec: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 async def _up_and_down(spec: dict[str, Any], site: Site, heard: list[tuple[str, Event]]) -> dict[str, Any]:
-    sut = create(spec["kind"], spec.get("parameters", {}))
+    model = SYSTEMS.get(spec["kind"]).model
+    sut = SystemUnderTest(model.model_validate(spec.get("parameters", {}), strict=False, by_name=True), site)
     said: dict[str, Any] = {}
     try:
-        up = await sut.bring_up(site)
+        up = await sut.bring_up()
         said["up"] = dataclasses.asdict(up)
         if "kill" in spec:
             host, name = spec["kill"]
@@ -81,11 +84,11 @@ async def _up_and_down(spec: dict[str, Any], site: Site, heard: list[tuple[str, 
             said["failure"] = str(await watch)
     except LeadlineError as error:
         said["error"] = {"code": error.code, "message": str(error)}
-        if isinstance(error, NobodyConnected):
+        if isinstance(error, NoClientConnected):
             said["clients"] = [dataclasses.asdict(client) for client in error.clients]
     finally:
-        await sut.take_down(site)
-        await sut.take_down(site)
+        await sut.take_down()
+        await sut.take_down()
     return said
 
 

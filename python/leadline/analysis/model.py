@@ -302,6 +302,8 @@ class TrialResult:
     bring_up: ClientBringUp | None
     tests: tuple[TestResult, ...]
     parameters: dict[str, Any] = field(default_factory=dict)
+    on_given_hosts: bool = False
+    """Whether the system stood on given hosts; its version is then what the plan calls it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,7 @@ class _Trial:
     bring_up: ClientBringUp | None = None
     sut_processes: tuple[str, ...] = ()
     ceiling: Ceiling | None = None
+    on_given_hosts: bool = False
     given_gateways: dict[str, tuple[str, ...]] = field(default_factory=dict)
     unreadable_lines: int = 0
     samples: dict[str, list[HostSample]] = field(default_factory=dict)
@@ -175,6 +176,7 @@ class _Reading:
                 bring_up=trial.bring_up,
                 tests=tuple(self._analysed(data) for data in trial.tests.values()),
                 parameters=trial.parameters,
+                on_given_hosts=trial.on_given_hosts,
             )
         )
 
@@ -270,6 +272,7 @@ class _Reading:
                 self._note_server(entry)
             case "given-hosts" if self._trial is not None:
                 gateways = entry.get("gateways") or {}
+                self._trial.on_given_hosts = True
                 self._trial.given_gateways = {str(name): tuple(ends) for name, ends in gateways.items()}
 
     def _note_ceiling(self, record: Record) -> None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from leadline.report.headlines import HeadlinedKind
     from leadline.report.html import PagedKind
     from leadline.report.measurement import SummarisedKind
-    from leadline.sut import FleetAccess
+    from leadline.sut.model import FleetAccess
     from leadline.trial.workloads import LoadKind, LoadWorkload, Server
 
     def _in_analysis(

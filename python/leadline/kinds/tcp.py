@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from leadline.analysis.validity import Rules
     from leadline.contract.models import TcpWorkload, TunnelWorkload
     from leadline.report.figures import FigureTable
-    from leadline.sut import FleetAccess
+    from leadline.sut.model import FleetAccess
     from leadline.trial.workloads import Server
 
 _PACED_BLOCK_S = 0.01

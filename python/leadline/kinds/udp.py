@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from leadline.analysis.window import RateColumn
     from leadline.contract.models import TunnelWorkload, UdpWorkload
     from leadline.report.figures import FigureTable
-    from leadline.sut import FleetAccess
+    from leadline.sut.model import FleetAccess
     from leadline.trial.workloads import Server
 
 _PUSHBACK_SHARE = 0.01

@@ -13,7 +13,7 @@ from leadline.plan.hosts import HostAddress, Hosts, LabSpec, LinkSpec, Topology
 from leadline.plan.limits import Limits
 from leadline.plan.model import Case, Need, Plan, Trial
 from leadline.plan.order import expand, schedule, select
-from leadline.plan.sut import GivenSut, OpenvpnSut, RouteSut, Sut, WireguardSut
+from leadline.plan.sut import BaseSut
 from leadline.plan.targets import Target
 
 if TYPE_CHECKING:
@@ -32,26 +32,22 @@ _WHOLE_PLANS = {
 """What is imported late, and from which module."""
 
 __all__ = [
+    "BaseSut",
     "BaseTest",
     "Case",
     "CaseLine",
-    "GivenSut",
     "HostAddress",
     "Hosts",
     "LabSpec",
     "Limits",
     "LinkSpec",
     "Need",
-    "OpenvpnSut",
     "Plan",
     "PlanDescription",
-    "RouteSut",
-    "Sut",
     "Target",
     "TestLine",
     "Topology",
     "Trial",
-    "WireguardSut",
     "describe",
     "expand",
     "expected_seconds",

@@ -20,8 +20,8 @@ from leadline.plan.field_types import DURATION_PATTERN, Items, PeriodMs, PlanMod
 from leadline.plan.hosts import SMALLEST_IPV6_MTU_BYTES, Hosts, LabSpec, Topology
 from leadline.plan.kinds import AnyTest
 from leadline.plan.limits import Limits
-from leadline.plan.sut import GivenSut, OpenvpnSut, Sut
-from leadline.registry import KINDS
+from leadline.plan.sut import AnySut, plan_systems, system_of
+from leadline.registry import KINDS, SYSTEMS
 
 
 class Observe(PlanModel):
@@ -80,7 +80,7 @@ class PointSpec(PlanModel):
     """Hosts made on this machine; the default."""
     hosts: Hosts | None = None
     """Hosts that exist; instead of `lab`."""
-    sut: Sut
+    sut: AnySut
     """The system under test."""
     tests: SomeItems[AnyTest]
     """What is measured in every case, in this order."""
@@ -122,18 +122,19 @@ class PointSpec(PlanModel):
     @rule
     def _the_system_fits_the_hosts(self) -> Iterator[PydanticCustomError]:
         """Nothing is brought up on given hosts: any kind but `given` would be a name for what does not run there."""
-        kind = self.sut.kind
-        if self.hosts is not None and self.lab is None and not isinstance(self.sut, GivenSut):
+        kind, is_given = self.sut.kind, system_of(self.sut).on_given_hosts
+        if self.hosts is not None and self.lab is None and not is_given:
             yield validation_error(
                 f"given hosts are measured as they are: no {kind} is brought up there",
                 at=("sut", "kind"),
                 hint='say what stands there: sut: {kind: given, label: "..."}',
             )
-        if self.hosts is None and isinstance(self.sut, GivenSut):
+        if self.hosts is None and is_given:
+            brought_up = ", ".join(system.name for system in plan_systems() if not system.on_given_hosts)
             yield validation_error(
                 "there is nothing given on the lab's hosts",
                 at=("sut", "kind"),
-                hint="name the hosts (hosts), or a system that is brought up: route, wireguard, openvpn",
+                hint=f"name the hosts (hosts), or a system that is brought up: {brought_up}",
             )
 
     @rule
@@ -166,7 +167,7 @@ class PointSpec(PlanModel):
     def _ipv6_fits(self) -> Iterator[PydanticCustomError]:
         mtu = self.lab.link.mtu_bytes if self.lab is not None else None
         if mtu is not None and mtu < SMALLEST_IPV6_MTU_BYTES:
-            user = "sut" if getattr(self.sut, "ip", 4) == 6 else None
+            user = "sut" if self.sut.uses_ipv6 else None
             user = user or next((f"test '{test.name}'" for test in self.tests if test.ip == 6), None)
             if user is not None:
                 yield validation_error(
@@ -186,7 +187,7 @@ def _fleet_conflicts(point: PointSpec) -> Iterator[tuple[tuple[str | int, ...], 
         return
     if point.clients.count is None:
         yield ("clients",), "how many clients the fleet has is not said", "give count, or an axis of clients"
-    if not isinstance(point.sut, OpenvpnSut):
+    if not system_of(point.sut).carries_fleets:
         yield ("clients",), "a fleet speaks OpenVPN, and the system under test does not", "use sut: {kind: openvpn}"
     if point.hosts is not None or point.topology != "remote-access":
         yield ("clients",), "a fleet is in the lab's remote-access topology", "leave out hosts and topology"
@@ -205,15 +206,15 @@ POINT_KEYS = frozenset(PointSpec.model_fields)
 """Top-level keys that belong to `PointSpec`."""
 
 
-def follow_kinds() -> None:
-    """Make the models again where kinds of test were added or removed since they were made."""
-    if KINDS.version:
-        _rebuild(KINDS.version)
+def follow_registries() -> None:
+    """Make the models again where kinds of test or systems were added or removed since they were made."""
+    if KINDS.version or SYSTEMS.version:
+        _rebuild(KINDS.version, SYSTEMS.version)
 
 
 @cache
-def _rebuild(version: int) -> None:
-    """Once for each version of the registry."""
+def _rebuild(kinds: int, systems: int) -> None:
+    """Once for each version of the registries."""
     for model in (PointSpec, PlanDocument):
         model.model_rebuild(force=True)
 
@@ -224,7 +225,7 @@ def plan_schema() -> dict[str, Any]:
     A schema cannot see axes: it lets every value of a matrix point be a placeholder, and leaves `sut` and `name` and
     `tests` to `load_plan` where axes or `extends` may supply them.
     """
-    follow_kinds()
+    follow_registries()
     schema = PlanDocument.model_json_schema(by_alias=True, mode="validation")
     definitions: dict[str, Any] = schema["$defs"]
     for title, definition in [("plan", schema), *definitions.items()]:

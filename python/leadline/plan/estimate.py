@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import assert_never
 
 from leadline.plan.model import Case, Need, Trial
-from leadline.plan.sut import GivenSut, OpenvpnSut, RouteSut, Sut, WireguardSut
+from leadline.plan.sut import system_of
 
 
 def trial_seconds(case: Case) -> float:
     """Estimate for one trial of a case: build, bring-up, every test to its full length, and tear-down."""
-    fixed, per_client = _bring_up_seconds(case.sut)
+    fixed, per_client = system_of(case.sut).bring_up_seconds(case.sut)
     hosts = case.clients + (3 if case.topology == "site-to-site" else 2)
     tests = sum(test.expected_ms / 1000 + _BETWEEN_TESTS_S for test in case.tests)
     if case.fleet is not None:
@@ -35,36 +34,13 @@ def needs(cases: Sequence[Case]) -> list[Need]:
     return list(found.values())
 
 
-def _bring_up_seconds(sut: Sut) -> tuple[float, float]:
-    """Fixed, and for each client."""
-    match sut:
-        case GivenSut():
-            return 0.0, 0.0
-        case RouteSut():
-            return 0.3, 0.02
-        case WireguardSut():
-            return 1.0, 0.05
-        case OpenvpnSut():
-            return 2.0, 0.06
-        case _:
-            assert_never(sut)
-
-
 def _needs_of(case: Case) -> list[Need]:
     found = [Need("program", "leadline-agent", "generates the load and watches every host")]
     if case.hosts is None:
         found.append(Need("privilege", "root or user namespaces", "the lab's hosts are network namespaces"))
     elif any(not host.local for host in case.hosts.named(case.topology).values()):
         found.append(Need("program", "ssh", "hosts are given by ssh:// addresses"))
-    if isinstance(case.sut, OpenvpnSut):
-        found.append(Need("program", case.sut.binary, "the system under test is OpenVPN", case.sut.optional))
-        if case.sut.client is not None and case.fleet is None:
-            program = case.sut.client.command[0]
-            found.append(Need("program", program, "the clients that are measured", case.sut.optional))
-    if isinstance(case.sut, OpenvpnSut | WireguardSut):
-        found.append(
-            Need("device", "/dev/net/tun", f"{case.sut.kind} carries its tunnel over a TUN device", case.sut.optional)
-        )
+    found += system_of(case.sut).needs(case.sut, fleet=case.fleet is not None)
     if case.profile:
         found.append(Need("program", "perf", "`profile` samples the system under test's call stacks"))
     if case.link is not None:

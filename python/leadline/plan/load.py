@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from leadline.errors import PlanError
-from leadline.plan.document import FRAME_KEYS, POINT_KEYS, PlanDocument, PlanFrame, PointSpec, follow_kinds
+from leadline.plan.document import FRAME_KEYS, POINT_KEYS, PlanDocument, PlanFrame, PointSpec, follow_registries
 from leadline.plan.external_inputs import MOST_BYTES, ExternalReader, PlanText
 from leadline.plan.field_types import validate_input
 from leadline.plan.hosts import LabSpec
@@ -27,7 +27,6 @@ from leadline.plan.overrides import apply_overrides
 from leadline.plan.problems import Problems
 from leadline.plan.regular_files import NotRegular, read_bounded, read_regular
 from leadline.plan.source import Mark, Node, did_you_mean, inherit, name_of, nearest, parse_plan_text, plain
-from leadline.plan.sut import GivenSut
 from leadline.plan.targets import Target, read_target
 from leadline.plan.validation_errors import plan_errors
 from leadline.registry import KINDS
@@ -40,7 +39,7 @@ def load_plan(path: Path, overrides: Sequence[str] = (), targets: Sequence[str] 
     Raises:
         PlanError: the first mistake, with file and line, or the override that made it; all further ones in it.
     """
-    follow_kinds()
+    follow_registries()
     problems = Problems()
     text = read_plan_text(path)
     root = _inherited(parse_plan_text(text, str(path), problems), path, (), problems)
@@ -249,7 +248,7 @@ def _profiles_of_given_systems(root: Node, frame: PlanFrame, specs: Sequence[Poi
 
 def _given_label(spec: PointSpec) -> dict[str, str]:
     """What a plan calls the system on given hosts, among the parameters that every result carries."""
-    return {"sut": spec.sut.label} if isinstance(spec.sut, GivenSut) else {}
+    return {"sut": spec.sut.given_label} if spec.sut.given_label is not None else {}
 
 
 def _checked_point(

@@ -19,8 +19,8 @@ from leadline.plan.hosts import LinkSpec
 from leadline.plan.kinds import plan_kinds
 from leadline.plan.problems import Problems
 from leadline.plan.source import Location, Node, did_you_mean, name_of, plain, walk
-from leadline.plan.sut import Sut
-from leadline.plan.validation_errors import keys_of, kinds_of
+from leadline.plan.sut import plan_systems
+from leadline.plan.validation_errors import keys_of
 
 Point = dict[str, Node]
 """Axis to value."""
@@ -111,13 +111,13 @@ class _Names:
 
     @classmethod
     def of(cls, root: Node) -> _Names:
-        suts, tests = kinds_of(Sut), {kind.name: kind.model for kind in plan_kinds()}
+        tests = {kind.name: kind.model for kind in plan_kinds()}
         paths = [
             "clients",
             "clients.count",
             "topology",
             "sut",
-            *(f"sut.{key}" for model in suts.values() for key in keys_of(model)),
+            *(f"sut.{key}" for system in plan_systems() for key in keys_of(system.model)),
         ]
         paths += [f"lab.link.{key}" for key in keys_of(LinkSpec)]
         for test in root.mapping["tests"].items if "tests" in root.mapping else ():

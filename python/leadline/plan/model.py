@@ -9,7 +9,7 @@ from typing import Any
 from leadline.plan.base_test import BaseTest
 from leadline.plan.hosts import Hosts, LinkSpec, Topology
 from leadline.plan.limits import Limits
-from leadline.plan.sut import Sut
+from leadline.plan.sut import BaseSut
 from leadline.plan.targets import Target
 
 
@@ -32,7 +32,7 @@ class Case:
     """The lab's links; None where `hosts` are given."""
     hosts: Hosts | None
     """Given hosts; None where the lab makes them."""
-    sut: Sut
+    sut: BaseSut
     tests: tuple[BaseTest, ...]
     profile: bool = False
     """Whether the system under test's call stacks are sampled."""

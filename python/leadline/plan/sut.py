@@ -1,146 +1,76 @@
-"""The systems under test that a plan can name, as parameters only; `leadline.sut` brings them up.
+"""What a plan needs of a system under test: the parameters that all have, what it needs, how long it takes to come up.
 
-A new gateway belongs here first (a model with its `kind`, added to `Sut`), then in `leadline.sut` under the same kind.
+The systems are modules of `leadline.sut`; `leadline.registry.SYSTEMS` finds them by name.
 """
 
 from __future__ import annotations
 
-from ipaddress import ip_network
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from leadline.plan.field_types import PlanModel
+from leadline.plan.open_union import OpenUnion
+from leadline.registry import SYSTEMS
 
-from leadline.plan.ciphers import misspelt
-from leadline.plan.field_types import Count, IpVersion, Items, PlanModel, SomeItems, validation_error
-
-_LONGEST_LABEL = 100
-DEFAULT_INITIAL_RATE = "default"
-"""The daemon's own `connect-freq-initial`."""
+if TYPE_CHECKING:
+    from leadline.plan.model import Need
 
 
-class _SystemUnderTest(PlanModel):
+class BaseSut(PlanModel):
+    """The parameters that every system under test has. A system adds its own, and overrides what is different."""
+
+    if TYPE_CHECKING:
+        kind: str  # A field of each system's model, behind those of this one.
+
     optional: bool = False
     """Skip the trials of this system, with a note, where its program is missing, instead of failing."""
 
+    @property
+    def uses_ipv6(self) -> bool:
+        """Whether the system itself needs IPv6 between the hosts."""
+        return False
 
-class RouteSut(_SystemUnderTest):
-    """The kernel forwards: the baseline that every other system is compared with."""
-
-    kind: Literal["route"] = "route"
-
-
-def _one_line(text: str) -> str:
-    if not text.strip() or not text.isprintable() or len(text) > _LONGEST_LABEL:
-        raise ValueError(f"a label is one line of text, at most {_LONGEST_LABEL} characters long")
-    return text.strip()
+    @property
+    def given_label(self) -> str | None:
+        """What stands on given hosts, in the plan's words; None for a system that is brought up."""
+        return None
 
 
-class GivenSut(_SystemUnderTest):
-    """What stands on given hosts: measured as it is, brought up and configured by somebody else."""
+class PlanSystem(Protocol):
+    """A system under test, as plans see it."""
 
-    kind: Literal["given"] = "given"
-    label: Annotated[str, AfterValidator(_one_line)]
-    """What stands there, in your words: product, version, what was configured. Every result carries it."""
+    @property
+    def name(self) -> str:
+        """The value of `kind` in a plan."""
 
+    @property
+    def model(self) -> type[BaseSut]:
+        """The system's parameters."""
 
-class WireguardSut(_SystemUnderTest):
-    """Embedded WireGuard; nothing needs to be installed."""
+    @property
+    def on_given_hosts(self) -> bool:
+        """Whether it stands on given hosts already, and is not brought up."""
 
-    kind: Literal["wireguard"] = "wireguard"
-    ip: IpVersion = 4
-    """IP version that carries the tunnel."""
+    @property
+    def carries_fleets(self) -> bool:
+        """Whether the VPN clients of a fleet can connect to it."""
 
+    def needs(self, parameters: Any, *, fleet: bool) -> list[Need]:
+        """What the system needs of the machine; of a fleet, the clients are the agent's own."""
 
-def _network(text: str) -> str:
-    """A CIDR, refused where host bits are set, as OpenVPN itself would warn and mask them."""
-    try:
-        return str(ip_network(text))
-    except ValueError as error:
-        raise ValueError(f"{text!r} is not a network such as 10.90.0.0/24 ({error})") from None
-
-
-def _word(text: str) -> str:
-    if not text or any(character.isspace() or not character.isprintable() for character in text):
-        raise ValueError(f"{text!r} is not one word")
-    return text
+    def bring_up_seconds(self, parameters: Any) -> tuple[float, float]:
+        """Estimate of the time to bring it up: fixed, and for each client."""
 
 
-def _cipher(name: str) -> str:
-    meant = misspelt(name)
-    if meant is not None:
-        raise validation_error(f"{name!r} is no cipher of OpenVPN", hint=f"did you mean '{meant}'?")
-    return name
+def system_of(sut: BaseSut) -> PlanSystem:
+    """The system that these are the parameters of."""
+    found: PlanSystem = SYSTEMS.get(sut.kind)
+    return found
 
 
-def _with_config(command: tuple[str, ...]) -> tuple[str, ...]:
-    if not any("{config}" in word for word in command):
-        raise ValueError('no word of it has "{{config}}", where the path of the configuration goes')
-    return command
+def plan_systems() -> list[PlanSystem]:
+    """All systems, in the order in which plans list them."""
+    return [SYSTEMS.get(name) for name in SYSTEMS.names]
 
 
-def _path(text: str) -> str:
-    if not text.strip() or not text.isprintable():
-        raise ValueError("a program's name or path is empty or has control characters")
-    return text
-
-
-def _initial_rate(value: Any) -> Any:
-    if value == DEFAULT_INITIAL_RATE or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
-        return value
-    raise ValueError(f"{value!r} is neither a number of first packets in 10 s nor {DEFAULT_INITIAL_RATE!r}")
-
-
-class OpenvpnClient(PlanModel):
-    """An OpenVPN-compatible client by its command line, instead of the server's own program."""
-
-    command: Annotated[SomeItems[str], AfterValidator(_with_config)]
-    """Program and arguments; `{config}`, which a plan writes as "{{config}}", is the path of a configuration in one
-    file."""
-    ready: Annotated[str, AfterValidator(_path)] = "Initialization Sequence Completed"
-    """What it prints once its tunnel is up."""
-    without: Items[Annotated[str, AfterValidator(_word)]] = ()
-    """Options of OpenVPN's that it does not know: they are left out of its configuration."""
-
-
-InitialRate = Annotated[
-    int | str,
-    BeforeValidator(_initial_rate),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"const": DEFAULT_INITIAL_RATE}]}),
-]
-
-
-class OpenvpnSut(_SystemUnderTest):
-    """The real OpenVPN daemon."""
-
-    kind: Literal["openvpn"] = "openvpn"
-    binary: Annotated[str, AfterValidator(_path)] = "openvpn"
-    """Program, by name (looked up in PATH) or by path, so that versions and TLS libraries can be an axis."""
-    client: OpenvpnClient | None = None
-    """What the clients run; the same program as the server where null."""
-    transport: Literal["udp", "tcp"] = "udp"
-    """Protocol that carries the tunnel."""
-    ip: IpVersion = 4
-    """IP version that carries the tunnel."""
-    cipher: Annotated[str, AfterValidator(_word), AfterValidator(_cipher)] = "AES-256-GCM"
-    """Data cipher by OpenVPN's name; the daemon judges it, since every build knows other ones. Misspelt names of the
-    usual ones are refused."""
-    compression: Literal["stub", "stub-v2", "lzo", "lz4", "lz4-v2"] | None = None
-    """Compression framing; none where null."""
-    control: Literal["none", "tls-auth", "tls-crypt", "tls-crypt-v2"] = "tls-crypt"
-    """How the control channel is protected besides TLS."""
-    topology: Literal["subnet", "net30", "p2p"] = "subnet"
-    """How addresses are given to clients."""
-    push_routes: Items[Annotated[str, AfterValidator(_network)]] = ()
-    """Networks pushed to the clients besides the server's, which always is."""
-    pool_size: Count | None = None
-    """Addresses in the pool; enough for all clients where null. Fewer make partly configured clients."""
-    max_clients: Count | None = None
-    """The daemon's own limit of clients; its default where null."""
-    connect_freq_initial: InitialRate | None = None
-    """First packets that it answers in 10 s (over UDP, OpenVPN 2.6 on), or `default` for its own limit of 100; four
-    times the clients where null, so that who comes at once is not turned away."""
-    tun_mtu: Annotated[int, Field(ge=576, le=65535)] | None = None
-    """MTU of the tunnel device; the daemon's default where null."""
-
-
-Sut = Annotated[RouteSut | WireguardSut | OpenvpnSut | GivenSut, Field(discriminator="kind")]
+AnySut = Annotated[BaseSut, OpenUnion(lambda: [system.model for system in plan_systems()])]
+"""The parameters of a system of any kind, as a field of a plan."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from leadline.errors import PlanError
 from leadline.plan.clients import CLIENTS_TAGS
@@ -41,11 +42,6 @@ def plan_errors(
 def keys_of(model: type[BaseModel]) -> list[str]:
     """The keys that a model takes in YAML."""
     return [str(field.validation_alias or name) for name, field in model.model_fields.items()]
-
-
-def kinds_of(annotation: object) -> dict[str, type[BaseModel]]:
-    """The models of a union by their `kind`."""
-    return {str(model.model_fields["kind"].default): model for model in _models_in(annotation)}
 
 
 class _Finding:
@@ -144,7 +140,7 @@ def _place(location: Location, model: type[BaseModel], root: Node) -> tuple[Loca
             continue
         keys = keys_of(known) if known else []
         field = _field(known, part) if known else None
-        below = _models_in(field.annotation) if field else []
+        below = _models_of(field) if field else []
         known, choices = (below[0], []) if len(below) == 1 else (None, below)
     if choices:
         keys = [str(option.model_fields["kind"].default) for option in choices]
@@ -160,12 +156,20 @@ def _field(model: type[BaseModel], key: str) -> Any:
     return None
 
 
+def _models_of(field: FieldInfo) -> list[type[BaseModel]]:
+    return _chosen_from(field.metadata) or _models_in(field.annotation)
+
+
 def _models_in(annotation: object) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     arguments = get_args(annotation)
-    union = next((argument for argument in arguments if isinstance(argument, OpenUnion)), None)
-    return list(union.models()) if union else [model for argument in arguments for model in _models_in(argument)]
+    return _chosen_from(arguments) or [model for argument in arguments for model in _models_in(argument)]
+
+
+def _chosen_from(metadata: Iterable[object]) -> list[type[BaseModel]]:
+    """The models of an open union among what annotates a type; none where there is no such union."""
+    return next((list(one.models()) for one in metadata if isinstance(one, OpenUnion)), [])
 
 
 def _label(location: Location, root: Node) -> str:

@@ -189,7 +189,7 @@ def versions_alone(analysis: RunAnalysis) -> list[tuple[str, str]]:
     listed = {row.case for row in bring_up_rows(analysis)}
     by_case: dict[str, list[TrialResult]] = {}
     for trial in analysis.trials:
-        if trial.case not in listed and trial.sut_version and trial.sut not in _WITHOUT_PROGRAM:
+        if trial.case not in listed and trial.sut_version and not trial.on_given_hosts:
             by_case.setdefault(trial.case, []).append(trial)
     return [(case, system_of(trials)) for case, trials in by_case.items()]
 
@@ -215,8 +215,6 @@ def _bring_up_row(case: str, system: str, repeats: list[ClientBringUp]) -> Bring
     )
 
 
-_WITHOUT_PROGRAM = ("route", "given")
-"""Systems under test that Leadline starts no program of."""
 _STATES = ("clients", "configured", "partial", "failed")
 
 

@@ -50,7 +50,7 @@ def figures_table(analysis: RunAnalysis) -> RenderableType:
 
 def given_system(analysis: RunAnalysis) -> RenderableType | None:
     """What the plan says stands on given hosts; None where the run brought its systems up itself."""
-    labels = dict.fromkeys(trial.sut_version for trial in analysis.trials if trial.sut == "given" and trial.sut_version)
+    labels = dict.fromkeys(trial.sut_version for trial in analysis.trials if trial.on_given_hosts and trial.sut_version)
     if not labels:
         return None
     return Text(f"System under test, as given and not brought up by this run: {', '.join(map(str, labels))}")

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from leadline.agents.asyncio_tools import unless
-from leadline.errors import SutFailed, TaskFailed
+from leadline.errors import NoClientConnected, SutFailed, TaskFailed
 from leadline.sut import expectation
 from leadline.sut.daemons import Daemon, Daemons
 from leadline.sut.expectation import Expectation
-from leadline.sut.model import ClientState, NobodyConnected, Site
+from leadline.sut.model import ClientState, Site
 from leadline.sut.probe import probe
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ async def connect(
     """Bring all clients up at once; the time limit holds for all together.
 
     Raises:
-        NobodyConnected: no client got traffic through.
+        NoClientConnected: no client got traffic through.
         AgentLost: an agent went away.
     """
     deadline = time.monotonic() + within_s
@@ -79,7 +79,7 @@ async def confirm(site: Site, states: Sequence[ClientState]) -> list[ClientState
     """Probe every client that seems connected.
 
     Raises:
-        NobodyConnected: no client got traffic through.
+        NoClientConnected: no client got traffic through.
         AgentLost: an agent went away.
     """
     gate = asyncio.Semaphore(_AT_ONCE)
@@ -97,7 +97,7 @@ async def confirm(site: Site, states: Sequence[ClientState]) -> list[ClientState
         lacking = f", {' and '.join(first.missing)} missing" if first.missing else ""
         why = f": {first.cause}" if first.cause else ""
         message = f"none of {len(confirmed)} clients is connected: {first.host} {first.state}{lacking}{why}"
-        raise NobodyConnected(message, confirmed)
+        raise NoClientConnected(message, confirmed)
     return confirmed
 
 

@@ -119,19 +119,3 @@ class Daemons:
 
     async def _log_lines(self, daemon: Daemon, count: int) -> list[str]:
         return await self._site.hosts[daemon.host].last_lines(daemon.log, count)
-
-
-class Tunnel:
-    """What every system whose ends are processes does alike. `bring_up` sets `daemons`."""
-
-    daemons: Daemons | None = None
-
-    async def failure(self) -> LeadlineError:
-        """Wait for a process to end unasked."""
-        assert self.daemons is not None, "failure() before bring_up()"
-        return await self.daemons.failure()
-
-    async def take_down(self, site: Site) -> None:
-        """Stop both ends; their routes go with their interfaces."""
-        if self.daemons is not None:
-            await self.daemons.stop_all()

@@ -1,16 +1,15 @@
-"""What every system under test is given, what it must do, and what it says when it is up. Brings nothing up itself."""
+"""What every system under test is given, and what it says when it is up. Brings nothing up itself."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from leadline.agents import Agent
 from leadline.agents.host_ops import HostOps
 from leadline.dataset.private_files import private_folder
-from leadline.errors import LeadlineError, SutFailed
 from leadline.sut.addressing import Addressing
 
 Connection = Literal["connected", "partial", "failed"]
@@ -106,38 +105,3 @@ class BringUp:
     """The names under which observations show the system's processes."""
     fleet: FleetAccess | None = None
     """How a fleet connects, where the site has one."""
-
-
-class NobodyConnected(SutFailed):
-    """The gateway runs, and not one client got traffic through it."""
-
-    code = "nobody_connected"
-
-    def __init__(self, message: str, clients: list[ClientState], version: str = "") -> None:
-        super().__init__(message)
-        self.clients = clients
-        self.version = version
-        """Of the system, where it is known."""
-
-
-class SystemUnderTest(Protocol):
-    """One system under test in one trial."""
-
-    @property
-    def kind(self) -> str:
-        """The name under which plans ask for it."""
-
-    async def bring_up(self, site: Site) -> BringUp:
-        """Start it, connect the clients together, and see traffic through it.
-
-        Raises:
-            MissingBinary: its program is not here.
-            SutFailed: it did not come up, or nobody could connect (`NobodyConnected`); with the end of its log.
-            AgentLost: an agent went away meanwhile.
-        """
-
-    async def failure(self) -> LeadlineError:
-        """Wait until one of its processes ends unasked, or its host's agent is lost; then say so. May wait for ever."""
-
-    async def take_down(self, site: Site) -> None:
-        """Stop what runs, also after a `bring_up` that failed; never raises for what is gone already."""

@@ -9,17 +9,18 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
-from leadline.plan.sut import WireguardSut
+from leadline.plan.field_types import IpVersion
+from leadline.plan.model import Need
+from leadline.plan.sut import BaseSut
 from leadline.sut.addressing import Addressing, TunnelClient, gateway_address, outer_address
-from leadline.sut.client_bringup import ClientPlan, Hooks, connect, unless_dead
-from leadline.sut.daemons import Daemon, Daemons, Tunnel
-from leadline.sut.expectation import Expectation
-from leadline.sut.forwarding import forward
-from leadline.sut.model import BringUp, Site
+from leadline.sut.system import System, tun_device
+
+if TYPE_CHECKING:
+    from leadline.sut.client_bringup import ClientPlan
+    from leadline.sut.daemons import Daemon, Daemons
+    from leadline.sut.model import BringUp, Site
 
 INTERFACE = "wg0"
 PORT = 51820
@@ -33,6 +34,19 @@ _LEAST_MTU_BYTES = 1280
 """RFC 8200, section 5: IPv6 needs this much; on a narrower link the outer packets are fragmented."""
 
 
+class WireguardSut(BaseSut):
+    """Embedded WireGuard; nothing needs to be installed."""
+
+    kind: Literal["wireguard"] = "wireguard"
+    ip: IpVersion = 4
+    """IP version that carries the tunnel."""
+
+    @property
+    def uses_ipv6(self) -> bool:
+        """Where the tunnel is carried over it."""
+        return self.ip == 6
+
+
 @dataclass(frozen=True, slots=True)
 class KeyPair:
     """Base64, as WireGuard writes them."""
@@ -43,6 +57,9 @@ class KeyPair:
     @classmethod
     def generate(cls) -> KeyPair:
         """A new pair."""
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
         key = X25519PrivateKey.generate()
         raw = serialization.Encoding.Raw
         private = key.private_bytes(raw, serialization.PrivateFormat.Raw, serialization.NoEncryption())
@@ -50,22 +67,32 @@ class KeyPair:
         return cls(base64.b64encode(private).decode(), base64.b64encode(public).decode())
 
 
-class Wireguard(Tunnel):
-    """WireGuard between the clients and the gateway."""
+class Wireguard(System[WireguardSut]):
+    """WireGuard between the clients and the gateway. Its routes go with its interfaces."""
 
-    kind = "wireguard"
+    name = "wireguard"
+    model = WireguardSut
 
-    def __init__(self, parameters: WireguardSut) -> None:
-        self.parameters = parameters
+    def needs(self, parameters: WireguardSut, *, fleet: bool) -> list[Need]:
+        """A TUN device for each end."""
+        return [tun_device(parameters)]
 
-    async def bring_up(self, site: Site) -> BringUp:
+    def bring_up_seconds(self, parameters: WireguardSut) -> tuple[float, float]:
+        """The gateway's process starts first."""
+        return 1.0, 0.05
+
+    async def bring_up(self, parameters: WireguardSut, site: Site, daemons: Daemons) -> BringUp:
         """Start the gateway's end, then all clients' at once."""
+        from leadline.sut.client_bringup import ClientPlan, Hooks, connect, unless_dead
+        from leadline.sut.expectation import Expectation
+        from leadline.sut.forwarding import forward
+        from leadline.sut.model import BringUp
+
         addressing = site.addressing
-        daemons = self.daemons = Daemons(site)
         await forward(site)
         own, keys = KeyPair.generate(), {end.host: KeyPair.generate() for end in addressing.clients}
-        outer = outer_address(addressing, self.parameters.ip)
-        mtu_bytes = max(_LEAST_MTU_BYTES, addressing.link_mtu_bytes - _OVERHEAD_BYTES[self.parameters.ip])
+        outer = outer_address(addressing, parameters.ip)
+        mtu_bytes = max(_LEAST_MTU_BYTES, addressing.link_mtu_bytes - _OVERHEAD_BYTES[parameters.ip])
 
         gateway = await _daemon(
             site, addressing.gateway, GATEWAY_NAME, gateway_config(addressing, own, keys, outer, mtu_bytes)
@@ -144,6 +171,8 @@ def client_config(
 
 
 async def _daemon(site: Site, host: str, name: str, config: dict[str, object]) -> Daemon:
+    from leadline.sut.daemons import Daemon
+
     ops = site.hosts[host]
     file = await ops.write_file(site.files("wireguard") / f"{host}.json", json.dumps(config, indent=1))
     argv = (ops.agent_program, "wireguard", str(file))
@@ -157,3 +186,6 @@ async def _add_routes(site: Site, plan: ClientPlan) -> None:
         if plan.daemon.host != plan.client:
             near = gateway_address(addressing.client_lan[version])
             await site.hosts[plan.client].add_route(str(network), via=near)
+
+
+SYSTEM = Wireguard()

@@ -18,14 +18,14 @@ from pathlib import Path
 
 from leadline.agents import Agent, ClockComparison, Event, Launch, agent_binary, launch_on
 from leadline.contract.models import Observation
-from leadline.errors import InputError, LeadlineError
+from leadline.errors import LeadlineError
 from leadline.lab import topology
 from leadline.lab.hosts import Lab
 from leadline.plan import Case
 from leadline.plan.hosts import GATEWAYS, HostAddress
-from leadline.sut import Site
+from leadline.sut.model import Site
 from leadline.trial.event_log import EventLog
-from leadline.trial.lab_site import site_of
+from leadline.trial.site import given_site, lab_site
 from leadline.trial.workloads import SESSION_PORT, serve_everything
 
 SERVER = "server"
@@ -63,10 +63,18 @@ class Environment:
         return GATEWAYS[self.case.topology]
 
     def site(self, folder: Path, logs: Path) -> Site:
-        """The environment as a system under test sees it; only a lab has one."""
+        """The environment as a system under test sees it."""
         if self.lab is None:
-            raise InputError("given hosts are measured as they are", hint="use sut: {kind: given} with hosts")
-        return site_of(
+            return given_site(
+                self.agents,
+                gateway=self.gateways[-1],
+                folder=folder,
+                label=self.label,
+                clients=self.clients,
+                serve_port=SESSION_PORT,
+                server_address=self.server_address,
+            )
+        return lab_site(
             self.lab,
             self.agents,
             folder=folder,
@@ -205,6 +213,16 @@ async def observe(env: Environment, trial: str | None, period_ms: int, event_log
         await agent.observe(trial, period, boot is None or boot not in seen_boots)
         seen_boots.add(boot)
         event_log.record("observe", host=name, trial=trial, period_ms=period)
+
+
+async def observe_afterwards(env: Environment, trial: str, period_ms: int, event_log: EventLog) -> None:
+    """Watch on under another label, so that what comes after a test does not count as its own. What stands on given
+    hosts is not taken down: there the gateways' counters are read once more.
+    """
+    if env.lab is None:
+        await observe_once_more(env, trial, period_ms, event_log)
+    else:
+        await observe(env, trial, period_ms, event_log)
 
 
 async def observe_once_more(env: Environment, trial: str, period_ms: int, event_log: EventLog) -> None:

@@ -13,7 +13,7 @@ from leadline.agents import Agent, ClockComparison, Event, start_instant
 from leadline.analysis import TestSpec
 from leadline.analysis.running_intervals import RunningIntervals
 from leadline.contract.models import OutputLine
-from leadline.errors import AgentLost, LeadlineError, TaskFailed
+from leadline.errors import AgentLost, LeadlineError, TaskFailed, each_failure
 from leadline.trial.event_log import EventLog
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.interval_follower import IntervalFollower
@@ -130,12 +130,5 @@ async def _stop_when_asked(label: str, hosts: Sequence[str], agents: Mapping[str
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
     """The failure that a reader should see: ours before a cancellation."""
-    flat: list[BaseException] = []
-    stack: list[BaseException] = [failures]
-    while stack:
-        item = stack.pop(0)
-        if isinstance(item, BaseExceptionGroup):
-            stack.extend(item.exceptions)
-        else:
-            flat.append(item)
-    return next((failure for failure in flat if isinstance(failure, LeadlineError)), flat[0])
+    found = list(each_failure(failures))
+    return next((failure for failure in found if isinstance(failure, LeadlineError)), found[0])

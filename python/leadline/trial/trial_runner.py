@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from leadline.agents.asyncio_tools import unless
-from leadline.errors import AgentError, DatasetError, LeadlineError, MissingBinary, SutFailed, TaskFailed
-from leadline.plan import BaseTest, GivenSut, Trial
-from leadline.sut import BringUp, ClientState, FleetAccess, NobodyConnected, SystemUnderTest, create
+from leadline.errors import (
+    AgentError,
+    DatasetError,
+    Interrupted,
+    LeadlineError,
+    MissingBinary,
+    NoClientConnected,
+    SutFailed,
+    TaskFailed,
+    each_failure,
+)
+from leadline.plan import BaseTest, Trial
+from leadline.sut.model import BringUp, ClientState, FleetAccess
+from leadline.sut.running import SystemUnderTest
 from leadline.trial import environment, load
 from leadline.trial.environment import Environment
 from leadline.trial.event_log import EventLog
@@ -21,12 +32,6 @@ from leadline.trial.notifications import PhaseBegan, TestBegan, TestEnded, Trial
 from leadline.trial.profile import profiled
 from leadline.trial.unforeseen import unforeseen
 from leadline.trial.workloads import FORGOTTEN_S, LoadWorkload, Server, fleet_workload, workload
-
-
-class Interrupted(LeadlineError):
-    """The user asked for the end."""
-
-    code = "interrupted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +106,7 @@ class _Up:
 
     clients: list[str]
     """The hosts that can be measured."""
-    sut: SystemUnderTest | None
-    """None where the plan gave hosts: they are measured as they are."""
+    sut: SystemUnderTest
     profiled: tuple[str, ...] = ()
     """Processes whose call stacks are sampled during tests."""
     fleet: FleetAccess | None = None
@@ -113,17 +117,12 @@ class _Up:
 async def _brought_up(trial: Trial, env: Environment, context: RunContext) -> AsyncIterator[_Up]:
     """Bring it up, and take it down in any case."""
     event_log, label = context.event_log, trial.label
-    if env.lab is None:
-        async with _given_hosts(trial, env, context) as given:
-            yield given
-        return
-    sut = create(trial.case.sut.kind, trial.case.sut.model_dump())
-    site = env.site(context.private, context.logs)
+    sut = SystemUnderTest(trial.case.sut, env.site(context.private, context.logs))
     try:
         async with _phase(event_log, label, "bring-up"):
             try:
-                up = await unless(sut.bring_up(site), _stop_requested(context.interrupt), env.failure())
-            except NobodyConnected as failure:
+                up = await unless(sut.bring_up(), _stop_requested(context.interrupt), env.failure())
+            except NoClientConnected as failure:
                 _tell_bring_up(event_log, trial, BringUp(failure.version, failure.clients, {}, ()))
                 raise
             _tell_bring_up(event_log, trial, up)
@@ -135,22 +134,8 @@ async def _brought_up(trial: Trial, env: Environment, context: RunContext) -> As
     finally:
         # What a take-down costs is not the last test's. Who has lost an agent is told of that already.
         with suppress(AgentError):
-            await environment.observe(env, f"{label}/tear-down", context.observe_period_ms, event_log)
-        await sut.take_down(site)
-
-
-@asynccontextmanager
-async def _given_hosts(trial: Trial, env: Environment, context: RunContext) -> AsyncIterator[_Up]:
-    """What stands on given hosts: nothing is started, and afterwards the gateways' counters are read once more."""
-    event_log, label, sut = context.event_log, trial.label, trial.case.sut
-    version = sut.label if isinstance(sut, GivenSut) else ""
-    async with _phase(event_log, label, "bring-up"):
-        _tell_bring_up(event_log, trial, BringUp(version, [], dict(env.server_address), ()))
-    try:
-        yield _Up(list(env.clients), None)
-    finally:
-        with suppress(AgentError):
-            await environment.observe_once_more(env, f"{label}/tear-down", context.observe_period_ms, event_log)
+            await environment.observe_afterwards(env, f"{label}/tear-down", context.observe_period_ms, event_log)
+        await sut.take_down()
 
 
 async def _test(test: BaseTest, label: str, up: _Up, env: Environment, context: RunContext) -> None:
@@ -192,7 +177,7 @@ async def _test(test: BaseTest, label: str, up: _Up, env: Environment, context: 
 
 async def _watched(course: Coroutine[Any, Any, None], up: _Up, env: Environment, interrupt: Interrupt) -> None:
     """The course's own end, or the failure of what it runs on."""
-    troubles = [_overdue(interrupt), env.failure(), *([up.sut.failure()] if up.sut else [])]
+    troubles = [_overdue(interrupt), env.failure(), up.sut.failure()]
     try:
         await unless(course, *troubles)
     except TaskFailed:
@@ -246,7 +231,7 @@ def _named(failure: Exception, trial: Trial, logs: Path) -> LeadlineError:
     Raises:
         DatasetError: the group has one.
     """
-    found = list(_flat(failure))
+    found = list(each_failure(failure))
     lost = next((one for one in found if isinstance(one, DatasetError)), None)
     if lost is not None:
         raise lost
@@ -256,12 +241,3 @@ def _named(failure: Exception, trial: Trial, logs: Path) -> LeadlineError:
     secrets = [secret for test in trial.case.tests for secret in test.secrets]
     log = logs / f"{trial.label.replace('/', '-')}-traceback.log"
     return unforeseen(failure, log, cause=other, secrets=secrets)
-
-
-def _flat(failure: BaseException) -> Iterator[BaseException]:
-    """What a group holds, groups in it opened."""
-    if isinstance(failure, BaseExceptionGroup):
-        for below in failure.exceptions:
-            yield from _flat(below)
-    else:
-        yield failure

@@ -20,7 +20,7 @@ from leadline.plan import BaseTest
 from leadline.registry import KINDS
 
 if TYPE_CHECKING:
-    from leadline.sut import FleetAccess
+    from leadline.sut.model import FleetAccess
 
 SESSION_PORT = 5201
 HTTP_PORT = 8080

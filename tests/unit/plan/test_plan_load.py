@@ -16,8 +16,9 @@ from leadline.kinds.http.model import HttpTest
 from leadline.kinds.rr import RrTest
 from leadline.kinds.tcp import TcpTest
 from leadline.kinds.udp import UdpTest
-from leadline.plan import LinkSpec, OpenvpnSut, Plan, load_plan
+from leadline.plan import LinkSpec, Plan, load_plan
 from leadline.plan.load import MOST_PLAN_BYTES
+from leadline.sut.openvpn.parameters import OpenvpnSut
 
 Load = Callable[..., Plan]
 ErrorText = Callable[..., str]

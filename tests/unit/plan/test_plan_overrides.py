@@ -9,7 +9,9 @@ import pytest
 from small_plan import SMALL
 
 from leadline.errors import PlanError
-from leadline.plan import OpenvpnSut, Plan, WireguardSut, load_plan
+from leadline.plan import Plan, load_plan
+from leadline.sut.openvpn.parameters import OpenvpnSut
+from leadline.sut.wireguard import WireguardSut
 
 Load = Callable[..., Plan]
 ErrorText = Callable[..., str]

@@ -171,6 +171,6 @@ def test_a_run_of_mixed_results_says_how_many_can_be_believed() -> None:
 def test_a_given_system_is_called_by_its_label() -> None:
     run = gateway_run()
     assert "not brought up by this run" not in shown(*run_renderables(run))
-    given = tuple(replace(trial, sut="given", sut_version="pfSense [2.7]") for trial in run.trials)
+    given = tuple(replace(trial, sut="given", sut_version="pfSense [2.7]", on_given_hosts=True) for trial in run.trials)
     text = shown(*run_renderables(replace(run, trials=given)))
     assert text.count("System under test, as given and not brought up by this run: pfSense [2.7]") == 1

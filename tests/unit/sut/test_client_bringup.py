@@ -21,11 +21,11 @@ from leadline.contract.models import (
     RouteView,
     RrWorkload,
 )
-from leadline.errors import AgentLost, SutFailed, TaskFailed
+from leadline.errors import AgentLost, NoClientConnected, SutFailed, TaskFailed
 from leadline.sut.client_bringup import ClientPlan, Hooks, connect, unless_dead
 from leadline.sut.daemons import Daemon, Daemons
 from leadline.sut.expectation import Expectation
-from leadline.sut.model import NobodyConnected, Site
+from leadline.sut.model import Site
 
 
 @dataclass
@@ -142,7 +142,7 @@ async def test_each_client_counts_for_itself(tmp_path: Path) -> None:
 
 async def test_nobody_connected_is_a_failure_that_keeps_the_states(tmp_path: Path) -> None:
     site, daemons, plans = setting(tmp_path, FakeAgent("client1", silent=True), FakeAgent("client2", silent=True))
-    with pytest.raises(NobodyConnected, match="none of 2 clients is connected: client1 failed: no answer") as caught:
+    with pytest.raises(NoClientConnected, match="none of 2 clients is connected: client1 failed: no answer") as caught:
         await up(site, daemons, plans, HOOKS)
     assert [state.state for state in caught.value.clients] == ["failed", "failed"]
 
@@ -161,7 +161,7 @@ async def test_a_client_program_that_fails_is_quoted(tmp_path: Path) -> None:
 
 async def test_what_is_missing_without_a_cause_ends_the_message(tmp_path: Path) -> None:
     site, daemons, plans = setting(tmp_path, FakeAgent("client1", "192.0.2.3"))
-    with pytest.raises(NobodyConnected) as caught:
+    with pytest.raises(NoClientConnected) as caught:
         await up(site, daemons, plans, HOOKS)
     assert str(caught.value) == "none of 1 clients is connected: client1 partial, ipv4 address missing"
 

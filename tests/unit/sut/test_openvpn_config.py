@@ -10,8 +10,7 @@ from pydantic import ValidationError
 from sites import CLIENT_LAN, POOL, SERVER_LAN
 
 from leadline.plan.field_types import validate_input
-from leadline.plan.sut import OpenvpnSut
-from leadline.sut.openvpn_config import (
+from leadline.sut.openvpn.config import (
     Keys,
     Networks,
     client_config,
@@ -20,7 +19,8 @@ from leadline.sut.openvpn_config import (
     route_networks,
     server_config,
 )
-from leadline.sut.openvpn_program import OpenvpnProgram
+from leadline.sut.openvpn.parameters import OpenvpnSut
+from leadline.sut.openvpn.program import OpenvpnProgram
 from leadline.sut.pki import Identity
 
 NEW = OpenvpnProgram(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leadline.sut.openvpn_log import cause, of_client, refuses_unnamed, unanswered, unstamped
+from leadline.sut.openvpn.log import cause, of_client, refuses_unnamed, unanswered, unstamped
 
 T = "2026-11-21 20:00:00 "
 UNREACHED = T + ("TLS Error: TLS key negotiation failed to occur within 60 seconds (check your network connectivity)")

@@ -11,8 +11,8 @@ import pytest
 from sites import FakeHost
 
 from leadline.errors import MissingBinary, SutFailed
-from leadline.sut import openvpn_program
-from leadline.sut.openvpn_program import OpenvpnProgram, read_options, read_version
+from leadline.sut.openvpn import program as programs
+from leadline.sut.openvpn.program import OpenvpnProgram, read_options, read_version
 
 SAID = """OpenVPN 2.6.14 x86_64-pc-linux-gnu [SSL (OpenSSL)] [LZO] [LZ4]
 library versions: OpenSSL 3.0.19 27 Jan 2026, LZO 2.10
@@ -44,12 +44,12 @@ def test_options_are_read_from_the_help() -> None:
 
 async def test_a_missing_program_says_what_to_do() -> None:
     with pytest.raises(MissingBinary, match="apt-get install openvpn"):
-        await openvpn_program.find(HOST, "/nonexistent/openvpn")
+        await programs.find(HOST, "/nonexistent/openvpn")
 
 
 async def test_a_program_that_is_something_else() -> None:
     with pytest.raises(SutFailed, match="is not OpenVPN"):
-        await openvpn_program.find(HOST, "true")
+        await programs.find(HOST, "true")
 
 
 async def test_a_client_program_is_described_by_what_it_says_of_its_version(tmp_path: Path) -> None:
@@ -57,33 +57,33 @@ async def test_a_client_program_is_described_by_what_it_says_of_its_version(tmp_
         program = tmp_path / "vpn-client"
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
-        return await openvpn_program.describe_client(HOST, str(program))
+        return await programs.describe_client(HOST, str(program))
 
     assert await described("echo; echo 'vpn-client 1.2'; echo more") == "vpn-client, vpn-client 1.2"
     assert await described("echo 'OpenVPN 2.4.12 x86_64'; exit 1") == "vpn-client, OpenVPN 2.4.12 x86_64"
     for script in ("echo 'unknown flag --version'; exit 2", "exit 0"):
         assert await described(script) == "vpn-client (it does not tell its version)"
-    assert await openvpn_program.describe_client(HOST, "/nonexistent/vpn") == "vpn (it does not tell its version)"
+    assert await programs.describe_client(HOST, "/nonexistent/vpn") == "vpn (it does not tell its version)"
 
 
 def test_a_static_key_has_2048_bits_in_openvpns_format(tmp_path: Path) -> None:
-    file = openvpn_program.static_key(tmp_path)
+    file = programs.static_key(tmp_path)
     first, *lines, last = file.read_text().splitlines()
     assert (first, last) == ("-----BEGIN OpenVPN Static key V1-----", "-----END OpenVPN Static key V1-----")
     assert len(lines) == 16
     assert len(bytes.fromhex("".join(lines))) == 256
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert openvpn_program.static_key(tmp_path).read_text() != "\n".join((first, *lines, last, ""))
+    assert programs.static_key(tmp_path).read_text() != "\n".join((first, *lines, last, ""))
 
 
 @installed
 async def test_the_installed_program_knows_its_options_and_wraps_keys(tmp_path: Path) -> None:
-    program = await openvpn_program.find(HOST, "openvpn")
+    program = await programs.find(HOST, "openvpn")
     assert program.version.startswith("OpenVPN 2.")
     assert program.knows("config")
     if not program.knows("tls-crypt-v2"):
         pytest.skip(f"{program.version} has no tls-crypt-v2")
-    server, clients = await openvpn_program.wrapped_keys(HOST, program, tmp_path, ["client1", "client2"])
+    server, clients = await programs.wrapped_keys(HOST, program, tmp_path, ["client1", "client2"])
     contents = {file.read_bytes() for file in (server, *clients.values())}
     assert len(contents) == 3
     assert {stat.S_IMODE(file.stat().st_mode) for file in (server, *clients.values())} == {0o600}
@@ -93,4 +93,4 @@ async def test_a_program_that_makes_no_keys(tmp_path: Path) -> None:
     false = shutil.which("false")
     assert false is not None
     with pytest.raises(SutFailed, match="cannot make a tls-crypt-v2 key: exit 1"):
-        await openvpn_program.wrapped_keys(HOST, OpenvpnProgram(false, "x", frozenset()), tmp_path, ["client1"])
+        await programs.wrapped_keys(HOST, OpenvpnProgram(false, "x", frozenset()), tmp_path, ["client1"])

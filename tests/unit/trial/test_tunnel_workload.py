@@ -10,7 +10,7 @@ from leadline.contract.models import TunnelWorkload
 from leadline.kinds.tunnel.model import TunnelTest
 from leadline.kinds.tunnel.workload import Access, tunnel_workload
 from leadline.plan.field_types import validate_input
-from leadline.sut import FleetAccess
+from leadline.sut.model import FleetAccess
 from leadline.trial.workloads import fleet_workload, kind_of
 
 GATEWAY = FleetAccess("client\n", "CERTIFICATE", "KEY", pools=("10.8.0.0/16",), routes=("10.20.0.0/16",))

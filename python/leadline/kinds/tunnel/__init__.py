@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from leadline.analysis.window import RateColumn
     from leadline.contract.models import TunnelWorkload
     from leadline.report.figures import FigureTable
-    from leadline.sut import FleetAccess
+    from leadline.sut.model import FleetAccess
     from leadline.trial.workloads import Server
 
 _STEPS = ("connect", "answer", "tls", "keys", "push", "first_data", "reconnect", "recovered", "renegotiate")

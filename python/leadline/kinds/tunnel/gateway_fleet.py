@@ -9,7 +9,7 @@ from leadline.contract.models import IssuedIdentities, TunnelWorkload
 from leadline.kinds.tunnel.model import TunnelExpected, TunnelLoad, TunnelTest
 from leadline.kinds.tunnel.workload import Access, tunnel_workload
 from leadline.plan import BaseTest
-from leadline.sut import FleetAccess
+from leadline.sut.model import FleetAccess
 
 _CONNECT_WITHIN_MS = 60_000
 _RETRIES = 2

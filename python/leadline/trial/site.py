@@ -1,4 +1,4 @@
-"""A lab as a system under test sees it: its hosts as `HostOps`, and where a tunnel lies in its topology.
+"""A trial's hosts as a system under test sees them: what it may do on each, and where a tunnel lies between them.
 
 Only names and addresses are read here; nothing is changed.
 """
@@ -16,7 +16,7 @@ from leadline.sut.addressing import Addressing, Network, TunnelClient
 from leadline.sut.model import Site, setup_label
 
 
-def site_of(
+def lab_site(
     lab: Lab,
     agents: Mapping[str, Agent],
     *,
@@ -41,6 +41,23 @@ def site_of(
         logs=logs,
         fleet=fleet,
     )
+
+
+def given_site(
+    agents: Mapping[str, Agent],
+    *,
+    gateway: str,
+    label: str,
+    clients: Sequence[str],
+    serve_port: int,
+    server_address: Mapping[int, str],
+    folder: Path,
+) -> Site:
+    """The site of a trial on given hosts: they are measured as they are, so that nothing can be done on them."""
+    nowhere = Addressing(
+        gateway=gateway, outer={}, clients=(), forwarding=(), pool={}, server_lan={}, client_lan={}, link_mtu_bytes=0
+    )
+    return Site({}, agents, nowhere, folder, label, tuple(clients), serve_port, server_address)
 
 
 def addressing_of(lab: Lab, clients: Sequence[str]) -> Addressing:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, ip_network
 from pathlib import Path
 
-from leadline.plan.sut import DEFAULT_INITIAL_RATE, OpenvpnSut
 from leadline.sut.addressing import Network, gateway_address
-from leadline.sut.openvpn_program import OpenvpnProgram
+from leadline.sut.openvpn.parameters import DEFAULT_INITIAL_RATE, OpenvpnSut
+from leadline.sut.openvpn.program import OpenvpnProgram
 from leadline.sut.pki import Identity
 
 INTERFACE = "tun0"

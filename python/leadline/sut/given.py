@@ -1,0 +1,52 @@
+"""What stands on given hosts: measured as it is, brought up and configured by somebody else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import AfterValidator
+
+from leadline.plan.sut import BaseSut
+from leadline.sut.system import System
+
+if TYPE_CHECKING:
+    from leadline.sut.daemons import Daemons
+    from leadline.sut.model import BringUp, Site
+
+_LONGEST_LABEL = 100
+
+
+def _one_line(text: str) -> str:
+    if not text.strip() or not text.isprintable() or len(text) > _LONGEST_LABEL:
+        raise ValueError(f"a label is one line of text, at most {_LONGEST_LABEL} characters long")
+    return text.strip()
+
+
+class GivenSut(BaseSut):
+    """What stands on given hosts: measured as it is, brought up and configured by somebody else."""
+
+    kind: Literal["given"] = "given"
+    label: Annotated[str, AfterValidator(_one_line)]
+    """What stands there, in your words: product, version, what was configured. Every result carries it."""
+
+    @property
+    def given_label(self) -> str:
+        """The label."""
+        return self.label
+
+
+class Given(System[GivenSut]):
+    """Nothing is started, and nothing on the hosts is changed."""
+
+    name = "given"
+    model = GivenSut
+    on_given_hosts = True
+
+    async def bring_up(self, parameters: GivenSut, site: Site, daemons: Daemons) -> BringUp:
+        """It is up already; its label stands for a version."""
+        from leadline.sut.model import BringUp
+
+        return BringUp(parameters.label, [], dict(site.server_address), ())
+
+
+SYSTEM = Given()

@@ -1,0 +1,195 @@
+"""The real OpenVPN daemon at both ends: keys for this run, a server on the gateway, a process for each client.
+
+Owns the order of things; `config` renders the files, `log` reads the logs, `client_bringup` counts.
+"""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+from leadline.agents.host_ops import HostOps
+from leadline.dataset.private_files import private_folder
+from leadline.errors import MissingBinary, NoClientConnected, SutFailed
+from leadline.plan import ovpn
+from leadline.sut.addressing import gateway_address, outer_address
+from leadline.sut.client_bringup import ClientPlan, Hooks, connect, unless_dead
+from leadline.sut.daemons import Daemon, Daemons
+from leadline.sut.expectation import Expectation
+from leadline.sut.forwarding import forward
+from leadline.sut.model import BringUp, FleetAccess, Site
+from leadline.sut.openvpn import log
+from leadline.sut.openvpn import program as programs
+from leadline.sut.openvpn.config import (
+    INTERFACE,
+    Keys,
+    Networks,
+    client_config,
+    client_directory_entry,
+    route_networks,
+    server_config,
+)
+from leadline.sut.openvpn.parameters import OpenvpnClient, OpenvpnSut
+from leadline.sut.openvpn.program import OpenvpnProgram
+from leadline.sut.pki import Pki, issue
+
+SERVER_NAME, CLIENT_NAME = "openvpn-server", "openvpn-client"
+_SERVER_WITHIN_S = 15.0
+# OpenVPN says that it is ready when its device is; others say so before.
+_SETTLES_S = 2.0
+
+
+async def bring_up(parameters: OpenvpnSut, site: Site, daemons: Daemons) -> BringUp:
+    """Make the keys, start the server, then all clients at once."""
+    gateway = site.hosts[site.addressing.gateway]
+    program = await programs.find(gateway, parameters.binary)
+    await forward(site)
+    server, clients, access = await _write_files(parameters, site, program)
+    await daemons.start(server)
+    try:
+        await daemons.wait_for_output(server, log.READY, _SERVER_WITHIN_S)
+    except SutFailed as error:
+        raise await _named(daemons, server, error) from error
+    if site.fleet is not None:
+        # Whether its clients can connect is what the tests measure; no process of OpenVPN is started for them.
+        return BringUp(program.version, [], dict(site.server_address), (SERVER_NAME,), access)
+    hooks = Hooks(
+        explain=lambda plan: _explain(daemons, server, plan),
+        configure=lambda plan: _route_site(site, plan),
+    )
+    version = program.version
+    if parameters.client is not None:
+        client = await programs.describe_client(gateway, parameters.client.command[0])
+        version = f"{version}; clients: {client}"
+    try:
+        states = await unless_dead(daemons, server, connect(site, daemons, clients, hooks))
+    except NoClientConnected as error:
+        error.version = version
+        raise
+    return BringUp(version, states, dict(site.server_address), (SERVER_NAME, CLIENT_NAME))
+
+
+async def _write_files(
+    parameters: OpenvpnSut, site: Site, program: OpenvpnProgram
+) -> tuple[Daemon, list[ClientPlan], FleetAccess | None]:
+    """Keys and configurations of all ends; nothing runs yet."""
+    addressing, folder = site.addressing, site.files("openvpn")
+    gateway = site.hosts[addressing.gateway]
+    hosts = [end.host for end in addressing.clients]
+    pki = issue(folder / "pki", addressing.gateway, hosts, now=datetime.datetime.now(datetime.UTC))
+    control, controls = await _control_keys(parameters, gateway, program, folder, hosts)
+    pushed = [
+        network
+        for network in route_networks(parameters, tuple(addressing.server_lan.values()))
+        if network.version in addressing.versions
+    ]
+    behind = tuple(addressing.client_lan.values()) if addressing.site_to_site else ()
+    networks = Networks(addressing.pool, pushed, behind)
+    if addressing.site_to_site:
+        await gateway.write_file(private_folder(folder / "ccd") / hosts[0], client_directory_entry(networks))
+    outer = outer_address(addressing, parameters.ip)
+    text = server_config(
+        parameters,
+        program,
+        Keys(pki.authority, pki.server, control),
+        networks,
+        listen=outer,
+        clients=site.fleet or len(hosts),
+        folder=folder,
+    )
+    server = await _daemon(site, program, addressing.gateway, SERVER_NAME, text)
+    if site.fleet is not None:
+        carrier = hosts[0]
+        keys = Keys(pki.authority, pki.clients[carrier], controls[carrier])
+        text = client_config(parameters, program, keys, remote=outer)
+        return server, [], _fleet_access(text, pki, networks)
+    expected = Expectation(INTERFACE, addressing.pool, tuple(pushed))
+    plans = []
+    for end in addressing.clients:
+        keys = Keys(pki.authority, pki.clients[end.host], controls[end.host])
+        text = client_config(parameters, program, keys, remote=outer)
+        if parameters.client is None:
+            daemon = await _daemon(site, program, end.host, CLIENT_NAME, text)
+            plans.append(ClientPlan(end.client, daemon, log.READY, expected))
+        else:
+            daemon = await _foreign(site, parameters.client, end.host, text)
+            plans.append(ClientPlan(end.client, daemon, parameters.client.ready, expected, settles_s=_SETTLES_S))
+    return server, plans, None
+
+
+async def _control_keys(
+    parameters: OpenvpnSut, gateway: HostOps, program: OpenvpnProgram, folder: Path, hosts: list[str]
+) -> tuple[Path | None, dict[str, Path | None]]:
+    match parameters.control:
+        case "none":
+            return None, dict.fromkeys(hosts)
+        case "tls-crypt-v2":
+            server, clients = await programs.wrapped_keys(gateway, program, folder, hosts)
+            return server, dict(clients)
+        case _:
+            shared = programs.static_key(folder)
+            return shared, dict.fromkeys(hosts, shared)
+
+
+def _fleet_access(config: str, pki: Pki, networks: Networks) -> FleetAccess:
+    """The profile with its files in it, the authority, and what the server gives to each client."""
+    return FleetAccess(
+        _whole(config).text,
+        pki.authority.read_text(encoding="ascii"),
+        pki.authority_key_pem,
+        tuple(str(network) for network in networks.pool.values()),
+        tuple(str(network) for network in networks.pushed),
+    )
+
+
+async def _daemon(site: Site, program: OpenvpnProgram, host: str, name: str, config: str) -> Daemon:
+    file = await site.hosts[host].write_file(site.files("openvpn") / f"{host}.conf", config)
+    argv = (program.path, "--config", str(file))
+    return Daemon(name, argv, site.log_file("openvpn", host), log.REPORT, host)
+
+
+async def _foreign(site: Site, client: OpenvpnClient, host: str, config: str) -> Daemon:
+    """Another implementation: its configuration is one file, without what it does not know.
+
+    Raises:
+        MissingBinary: its program is not here.
+    """
+    program = await site.hosts[host].find_program(client.command[0])
+    if program is None:
+        raise MissingBinary(client.command[0], hint="install it, or choose other cases with --only")
+    lines = [line for line in config.splitlines() if line.split(maxsplit=1)[0] not in client.without]
+    file = await site.hosts[host].write_file(site.files("openvpn") / f"{host}.conf", _whole("\n".join(lines)).text)
+    argv = (program, *(word.replace("{config}", str(file)) for word in client.command[1:]))
+    return Daemon(CLIENT_NAME, argv, site.log_file("openvpn", host), (*log.REPORT, client.ready), host)
+
+
+def _whole(config: str) -> ovpn.Profile:
+    """A configuration with its files in it."""
+    return ovpn.whole(config, lambda name: Path(name).read_text(encoding="ascii"))
+
+
+async def _route_site(site: Site, plan: ClientPlan) -> None:
+    """The daemon routes its own host; a client behind it needs a route to its gateway."""
+    if plan.daemon.host == plan.client:
+        return
+    for version, network in site.addressing.server_lan.items():
+        near = gateway_address(site.addressing.client_lan[version])
+        await site.hosts[plan.client].add_route(str(network), via=near)
+
+
+def _explain(daemons: Daemons, server: Daemon, plan: ClientPlan) -> str | None:
+    """What the server said of this client, else what the client itself said.
+
+    A client that got no answer cannot know why; then what the server said of refusing clients in general counts.
+    """
+    said, own = daemons.reported(server), daemons.reported(plan.daemon)
+    refusals = [line for line in said if log.refuses_unnamed(line)]
+    if refusals and log.unanswered(own):
+        own = refusals
+    return log.cause(log.of_client(said, plan.daemon.host)) or log.cause(own)
+
+
+async def _named(daemons: Daemons, server: Daemon, error: SutFailed) -> SutFailed:
+    """The error of a server that did not come up, with its cause in front where the log tells."""
+    cause = log.cause(daemons.reported(server))
+    return SutFailed(f"{server.name} on {server.host}: {cause}{await daemons.log_end(server)}") if cause else error
