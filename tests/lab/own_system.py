@@ -8,7 +8,7 @@ from pydantic import Field
 
 from leadline.errors import SutFailed
 from leadline.plan.field_types import RateBps
-from leadline.plan.model import Need
+from leadline.plan.need import Need
 from leadline.plan.sut import BaseSut
 from leadline.registry import SYSTEMS
 from leadline.sut.daemons import Daemons

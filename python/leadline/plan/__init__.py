@@ -11,7 +11,8 @@ from leadline.plan.base_test import BaseTest
 from leadline.plan.estimate import expected_seconds, needs, trial_seconds
 from leadline.plan.hosts import HostAddress, Hosts, LabSpec, LinkSpec, Topology
 from leadline.plan.limits import Limits
-from leadline.plan.model import Case, Need, Plan, Trial
+from leadline.plan.model import Case, Plan, Trial
+from leadline.plan.need import Need
 from leadline.plan.order import expand, schedule, select
 from leadline.plan.sut import BaseSut
 from leadline.plan.targets import Target

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from leadline.plan.estimate import expected_seconds, needs, trial_seconds
-from leadline.plan.model import Case, Need, Plan, Trial
+from leadline.plan.model import Case, Plan, Trial
+from leadline.plan.need import Need
 from leadline.plan.order import schedule
 
 

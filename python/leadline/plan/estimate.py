@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from leadline.plan.model import Case, Need, Trial
+from leadline.plan.model import Case, Trial
+from leadline.plan.need import Need
 from leadline.plan.sut import system_of
 
 

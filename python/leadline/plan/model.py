@@ -1,4 +1,4 @@
-"""What a plan becomes: cases, their trials in order, what they need, and the plan itself. Records only."""
+"""What a plan becomes: cases, their trials in order, and the plan itself. Records only."""
 
 from __future__ import annotations
 
@@ -55,17 +55,6 @@ class Trial:
     def label(self) -> str:
         """Names it in journals: c02/1."""
         return f"{self.case.id}/{self.repeat}"
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """Something that a host must have; `optional` where trials without it are skipped."""
-
-    kind: str
-    """program | privilege | device | kernel"""
-    name: str
-    why: str
-    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from leadline.plan.field_types import PlanModel
+from leadline.plan.need import Need
 from leadline.plan.open_union import OpenUnion
 from leadline.registry import SYSTEMS
-
-if TYPE_CHECKING:
-    from leadline.plan.model import Need
 
 
 class BaseSut(PlanModel):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from leadline.plan.model import Need
+from leadline.plan.need import Need
 from leadline.plan.sut import BaseSut
 
 if TYPE_CHECKING:

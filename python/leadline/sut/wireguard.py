@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from leadline.plan.field_types import IpVersion
-from leadline.plan.model import Need
+from leadline.plan.need import Need
 from leadline.plan.sut import BaseSut
 from leadline.sut.addressing import Addressing, TunnelClient, gateway_address, outer_address
 from leadline.sut.system import System, tun_device

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leadline.plan.model import Need
+from leadline.plan.need import Need
 from leadline.sut.openvpn.parameters import OpenvpnSut
 from leadline.sut.system import System, tun_device
 
