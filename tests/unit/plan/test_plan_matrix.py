@@ -12,10 +12,10 @@ from small_plan import SMALL
 
 from leadline.kinds.http.model import HttpTest
 from leadline.kinds.udp import UdpTest
+from leadline.plan import LinkSpec, Plan, expand
 from leadline.sut.openvpn.parameters import OpenvpnSut
 from leadline.sut.route import RouteSut
 from leadline.sut.wireguard import WireguardSut
-from leadline.plan import LinkSpec, Plan, expand
 
 Load = Callable[..., Plan]
 ErrorText = Callable[..., str]

@@ -10,9 +10,9 @@ import pytest
 from ruamel.yaml import YAML
 
 from leadline.kinds.udp import UdpTest
-from leadline.sut.openvpn.parameters import OpenvpnSut
 from leadline.plan import describe, load_plan, plan_schema
 from leadline.plan.kinds import plan_kinds
+from leadline.sut.openvpn.parameters import OpenvpnSut
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 NAMES = ("gateway", "openvpn-throughput")
