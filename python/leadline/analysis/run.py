@@ -42,6 +42,8 @@ from leadline.plan.targets import named_metrics
 
 Record = Mapping[str, Any]
 
+# Of the samples before and after a test: more than its plots show, and than its warm-up or its last answers take.
+_MARGIN_NS = 3_000_000_000
 _CUT_OFF = "the run was cut off here"
 # What reading an entry raises that lacks what its type promises, or has something else in its place.
 _MALFORMED = (KeyError, TypeError, AttributeError, ValueError, IndexError, ArithmeticError)
@@ -164,6 +166,7 @@ class _Reading:
             data.bring_up, data.sut_processes = trial.bring_up, trial.sut_processes
             data.clock_bounds_ns = self._clocks.bounds_ns
             data.unreadable_lines = trial.unreadable_lines
+            data.samples = {host: _around_test(samples, data) for host, samples in trial.samples.items()}
         self._trials.append(
             TrialResult(
                 trial=trial.trial,
@@ -352,6 +355,21 @@ class _Reading:
         return summarise(
             results, planned=len(trials), limit=limit, case=case, test=test, kind=kind, parameters=parameters
         )
+
+
+def _around_test(samples: list[HostSample], data: TestData) -> list[HostSample]:
+    """A host's samples from some time before the test until some time after it, and one more at each end.
+
+    A trial's tests share its samples; each test looks at its own many times.
+    """
+    ends_ns = [found.t_ns for found in data.outcomes]
+    ends_ns += [points[-1].t_ns for points in data.progress.values()]
+    starts_ns = [*data.started_ns.values(), *(points[0].t_ns for points in data.progress.values())]
+    if not ends_ns or not starts_ns:
+        return samples
+    first_ns, last_ns = min(starts_ns) - _MARGIN_NS, max(ends_ns) + _MARGIN_NS
+    inside = [number for number, sample in enumerate(samples) if first_ns <= sample.t_ns <= last_ns]
+    return samples[max(0, inside[0] - 1) : inside[-1] + 2] if inside else samples
 
 
 def _client_bring_up(clients: Sequence[Record]) -> ClientBringUp | None:
