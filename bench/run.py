@@ -24,6 +24,7 @@ from document import document
 from memory_rows import memory
 from peers import PEERS
 from programs import PeerMissing
+from report_rows import report
 from rows import Rounds, Row, line
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
@@ -47,6 +48,7 @@ ROWS: dict[str, Callable[[Rounds], Iterator[Row]]] = {
     "paced": tunnel_rows.paced,
     "tunnel": tunnel_rows.data,
     "crypto": crypto_rows.sealing,
+    "report": report,
 }
 
 
