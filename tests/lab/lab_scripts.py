@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,41 +28,22 @@ import pytest
 
 from waiting import WITHIN_S
 
-ROOT = Path(__file__).resolve().parents[2]
+FOLDER = Path(__file__).resolve().parent
+ROOT = FOLDER.parents[1]
 NOBODY = 65534
 # `env` after it, because setpriv itself still starts the next program with root's right to read everything.
 DROP = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "env")
+# What a program begins with that is given as a text.
 PROLOGUE = """
 import json, os, signal, socket, subprocess, sys, time
+from jailed import enter, say, udp, wait
 from leadline.errors import LeadlineError
 from leadline.lab import jail, kernel, topology
 from leadline.lab.hosts import Lab
 from leadline.lab.topology import LinkSpec
-
-def say(**what):
-    # Not through a buffer: a signal handler may say something while the program does.
-    os.write(1, json.dumps(what, default=str).encode() + b"\\n")
-
-def enter():
-    try:
-        return jail.enter("test")
-    except LeadlineError as error:
-        print(error, file=sys.stderr)
-        sys.exit(error.exit_code)
-
-def wait():
-    # signal.pause() alone would sleep on if the signal came just before it.
-    while True:
-        time.sleep(0.02)
-
-def udp(lab, host, bind=None):
-    with kernel.network_namespace(lab.hosts[host].netns):
-        made = socket.socket(socket.AF_INET6 if bind and ":" in bind else socket.AF_INET, socket.SOCK_DGRAM)
-        if bind:
-            made.bind((bind, 7))
-        made.settimeout(60)
-        return made
 """
+PROGRAMS = ("jailed.py", "lab_programs.py")
+"""Modules of this folder that programs are made of."""
 
 
 @dataclass(slots=True)
@@ -76,13 +57,21 @@ class JailUser:
     folder: Path  # TMPDIR
     started: list[Program] = field(default_factory=list)
 
-    def start(self, script: str, *, wrap: Sequence[str] = (), **keywords: Any) -> Program:
-        """Start a program that has PROLOGUE before it. `wrap` goes before everything."""
+    def start(
+        self, script: str | Callable[..., None], *given: object, wrap: Sequence[str] = (), **keywords: Any
+    ) -> Program:
+        """Start a program: a function of `lab_programs` with what it is given, or a text, which PROLOGUE goes before.
+        `wrap` goes before the whole command.
+        """
+        if callable(script):
+            script = f"import {script.__module__}\n{script.__module__}.{script.__name__}(*{given!r})"
+        else:
+            script = PROLOGUE + script
         tag = f"tag-{secrets.token_hex(8)}"
         environment = {"PATH": os.environ["PATH"], "PYTHONPATH": self.library, "TMPDIR": str(self.folder)}
         environment["PYTHONDONTWRITEBYTECODE"] = "1"
         process = subprocess.Popen(
-            [*wrap, *self.prefix, self.interpreter, "-c", PROLOGUE + script, tag],
+            [*wrap, *self.prefix, self.interpreter, "-c", script, tag],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -94,9 +83,9 @@ class JailUser:
         self.started.append(program)
         return program
 
-    def run(self, script: str, **keywords: Any) -> list[dict[str, Any]]:
+    def run(self, script: str | Callable[..., None], *given: object, **keywords: Any) -> list[dict[str, Any]]:
         """Run a program to its end, which must be a good one; what it said."""
-        out, err, code = self.start(script, **keywords).finish()
+        out, err, code = self.start(script, *given, **keywords).finish()
         assert code == 0, err
         return [json.loads(line) for line in out.splitlines()]
 
@@ -196,7 +185,7 @@ def _jail_user(name: str, scratch: Path) -> JailUser:
     if name == "root" and not is_root:
         pytest.skip("this test run is not root")
     if name == "root" or not is_root:
-        library = [str(ROOT / "python"), *(path for path in sys.path if path.endswith("site-packages"))]
+        library = [str(ROOT / "python"), str(FOLDER), *(path for path in sys.path if path.endswith("site-packages"))]
         return JailUser(name, (), sys.executable, os.pathsep.join(library), scratch)
     if shutil.which("setpriv") is None:
         pytest.skip("setpriv is not installed, so root can't run as another user")
@@ -215,6 +204,8 @@ def _public_library() -> Path:
     atexit.register(shutil.rmtree, folder)
     for package in (ROOT / "python" / "leadline", Path(pyroute2.__file__).parent):
         shutil.copytree(package, folder / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+    for program in PROGRAMS:
+        shutil.copy(FOLDER / program, folder)
     subprocess.run(["chmod", "-R", "a+rX", str(folder)], check=True)
     return folder
 
