@@ -2,11 +2,11 @@
 
 use std::sync::OnceLock;
 
-use leadline_http::tls::{ClientTls, ServerTls, TlsClient, TlsOptions, TlsServer, TlsVersion, PENDING_LIMIT_BYTES};
 use leadline_http::{
     Batch, Behaviour, ClientConnection, End, Malformed, RequestEvent, RequestParser, Responder, Response,
     ResponseParser, ServerConnection, Setup, Sink, Url,
 };
+use leadline_tls::{ClientTls, ServerTls, TlsClient, TlsOptions, TlsServer, TlsVersion, PENDING_LIMIT_BYTES};
 
 /// What is handed random bytes, and must not panic.
 pub type Target = fn(&[u8]);

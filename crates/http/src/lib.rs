@@ -1,6 +1,6 @@
 //! HTTP/1.1 exchanges as machines (RFC 9110, RFC 9112): given bytes and a time they say what to do.
 //! Owns URLs, the request's bytes, both parsers, one connection's state on either side, and when requests are due.
-//! TLS is a machine beside them ([`tls`]).
+//! TLS is a machine beside them (`crates/tls`).
 //! Refuses: sockets, clocks, and keeping a body; bodies are counted, never copied. What a peer can make us hold
 //! is bounded by [`HEAD_LIMIT_BYTES`] a connection.
 
@@ -20,7 +20,6 @@ mod scan;
 mod schedule;
 mod server;
 mod template;
-pub mod tls;
 mod url;
 
 pub use behaviour::{

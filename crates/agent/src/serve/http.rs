@@ -18,11 +18,11 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use leadline_http::tls::ServerTls;
 use leadline_http::{Behaviour, Responder, Setup, Stalls};
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::priority::minimize_timer_slack;
 use leadline_sys::ring::Ring;
+use leadline_tls::ServerTls;
 
 pub use self::setup::{behaviour, tls};
 

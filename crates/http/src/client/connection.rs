@@ -21,8 +21,8 @@ use super::effects::{Attempt, Detached, Effects, Failure, Input, Metric, Opening
 use super::settings::{RequestSource, Settings};
 use super::shared::{record_late, Begun, Shared};
 use super::source::Script;
-use crate::tls::TlsClient;
 use crate::{ClientConnection, Malformed, ResponseParser};
+use leadline_tls::TlsClient;
 
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

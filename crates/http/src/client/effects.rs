@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::ops::Range;
 
-use crate::tls::TlsFailure;
 use crate::Timing;
+use leadline_tls::TlsFailure;
 
 /// What happened to a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use super::connection::{Connection, ConnectionState, FIRST_RETRY_NS};
 use super::effects::{Attempt, Effects, Failure, Metric};
 use super::shared::Shared;
 use super::source::Script;
-use crate::tls::TlsClient;
 use crate::{Malformed, ResponseParser};
+use leadline_tls::TlsClient;
 
 impl Connection {
     /// The name was looked up.

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use crate::tls::ClientTls;
 use crate::{RequestSet, RequestTemplate, TemplateError, Url};
+use leadline_tls::ClientTls;
 
 /// The load's requests, limits and way of connecting.
 #[derive(Clone)]

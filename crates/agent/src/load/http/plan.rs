@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use base64::prelude::{Engine as _, BASE64_STANDARD};
 use leadline_http::client::{RequestSource, Settings};
-use leadline_http::tls::{ClientTls, TlsOptions, TlsVersion};
 use leadline_http::{RequestSet, Url};
 use leadline_pace::{Stage, Stages};
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::connect::{self, Remote, TcpOptions};
+use leadline_tls::{ClientTls, TlsOptions, TlsVersion};
 use leadline_wire::{DnsPolicy, ErrorReport, HttpRequest, HttpSpec, IpVersion, TlsSpec};
 
 use crate::events::input_error;

@@ -8,10 +8,10 @@ use std::io;
 use std::sync::{mpsc, Arc};
 
 use leadline_http::client::{ConnectionPool, Input, Source};
-use leadline_http::tls::TlsClient;
 use leadline_stats::Histogram;
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::priority::minimize_timer_slack;
+use leadline_tls::TlsClient;
 use leadline_wire::ThreadReport;
 
 use super::effects::{failure, WorkerEffects};

@@ -1,8 +1,8 @@
 //! One connection's bytes: the machine that answers, behind TLS or not. Owns what is encrypted and not yet sent, within a
 //! bound; refuses to encrypt further while a peer takes nothing.
 
-use leadline_http::tls::{ServerTls, TlsFailure, TlsServer};
 use leadline_http::{Responder, ServerConnection, Stream};
+use leadline_tls::{ServerTls, TlsFailure, TlsServer};
 
 /// Once so much ciphertext waits, bytes, no more is made.
 const CIPHER_LIMIT_BYTES: usize = 64 * 1024;

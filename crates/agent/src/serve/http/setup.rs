@@ -1,7 +1,7 @@
 //! What the responder was told, as what its machine takes. Refuses what cannot be, in one line that says what could.
 
-use leadline_http::tls::{ServerTls, TlsSetupError};
 use leadline_http::{Behaviour, DelayShape, Share, Stalls};
+use leadline_tls::{ServerTls, TlsSetupError};
 use leadline_wire::{ErrorReport, HttpAnswer};
 
 use crate::events::input_error;

@@ -5,9 +5,9 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 
-use leadline_http::tls::{ClientTls, ServerTls, TlsClient, TlsOptions, TlsVersion};
 use leadline_http::{Behaviour, Response, ResponseParser, Stalls};
 use leadline_sys::{clock::monotonic_ns, net};
+use leadline_tls::{ClientTls, ServerTls, TlsClient, TlsOptions, TlsVersion};
 
 use super::{listen_within, Engine, Limits, Service, LIMITS};
 use crate::control_signal::ControlSignal;

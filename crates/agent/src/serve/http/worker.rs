@@ -5,9 +5,9 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use leadline_http::tls::ServerTls;
 use leadline_http::Responder;
 use leadline_sys::clock::monotonic_ns;
+use leadline_tls::ServerTls;
 
 use super::balancer::{AcceptedConnection, Balancer, PeerBucket};
 use super::peer::Peer;

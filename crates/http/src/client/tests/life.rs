@@ -2,7 +2,7 @@
 
 use super::world::{Accept, Asked, ADDRESS};
 use super::*;
-use crate::tls::{ClientTls, ServerTls, TlsOptions, TlsServer, TlsVersion};
+use leadline_tls::{ClientTls, ServerTls, TlsOptions, TlsServer, TlsVersion};
 
 /// Gaps between attempts to connect, ms.
 fn gaps_ms(world: &World) -> Vec<u64> {

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use leadline_http::tls::{ServerTls, TlsServer};
+use leadline_tls::{ServerTls, TlsServer};
 use leadline_wire::{HttpScript, Resolution, TlsSpec, TlsVersion};
 
 use super::*;

@@ -6,7 +6,7 @@
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use leadline_http::tls::{
+use leadline_tls::{
     self_signed_certificate, ClientTls, SelfSignedCertificate, ServerOptions, ServerTls, TlsClient, TlsFailure,
     TlsOptions, TlsServer, TlsVersion,
 };

@@ -7,7 +7,7 @@ mod tls_pair;
 
 use std::collections::BTreeSet;
 
-use leadline_http::tls::{
+use leadline_tls::{
     self_signed_certificate, ClientTls, SelfSignedCertificate, ServerOptions, ServerTls, TlsClient, TlsOptions,
     TlsServer, TlsSetupError, TlsVersion,
 };
@@ -22,7 +22,7 @@ fn names(client: &TlsOptions, server: &ServerOptions) -> (&'static str, &'static
     pair.server.write(b"never to be read without a handshake");
     pair.carry(&[50]);
     assert!(pair.client.peer_closed() || pair.client_failed.is_some() || !pair.at_client.is_empty());
-    let name = |failure: &Option<leadline_http::tls::TlsFailure>| failure.as_ref().map_or("", |failure| failure.name);
+    let name = |failure: &Option<leadline_tls::TlsFailure>| failure.as_ref().map_or("", |failure| failure.name);
     (name(&pair.client_failed), name(&pair.server_failed))
 }
 

@@ -7,7 +7,7 @@ mod tls_pair;
 
 use std::sync::Arc;
 
-use leadline_http::tls::{
+use leadline_tls::{
     cipher_suite_names, self_signed_certificate, ClientTls, ServerOptions, ServerTls, TlsClient, TlsOptions, TlsVersion,
 };
 use proptest::prelude::*;
@@ -272,7 +272,7 @@ fn a_key_update_of_the_server_is_followed() {
 }
 
 /// A client that has a ticket with early data of a server like that.
-fn early(early_data_bytes: u32) -> (ClientTls, ServerTls, leadline_http::tls::SelfSignedCertificate) {
+fn early(early_data_bytes: u32) -> (ClientTls, ServerTls, leadline_tls::SelfSignedCertificate) {
     let generated = certificate();
     let server = ServerTls::new(&ServerOptions { early_data_bytes, ..server_options(&generated) }).unwrap();
     let client =

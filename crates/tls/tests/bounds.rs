@@ -7,7 +7,7 @@ mod tls_pair;
 
 use std::sync::Arc;
 
-use leadline_http::tls::{ClientTls, ServerTls, TlsClient, TlsFailure, TlsServer, PENDING_LIMIT_BYTES};
+use leadline_tls::{ClientTls, ServerTls, TlsClient, TlsFailure, TlsServer, PENDING_LIMIT_BYTES};
 use tls_pair::{certificate, client_options, raw_server_config, server_options, Pair, RawServer};
 
 /// Vectors grow by doubling.

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use leadline_tls::is_authority;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{verify_server_name, WebPkiServerVerifier};
 use rustls::crypto::{verify_tls12_signature, verify_tls13_signature, CryptoProvider, WebPkiSupportedAlgorithms};
@@ -12,7 +11,7 @@ use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
 use super::setup::certificates;
-use super::TlsSetupError;
+use super::{is_authority, TlsSetupError};
 
 /// What checks the server's certificate.
 pub(super) fn verifier(

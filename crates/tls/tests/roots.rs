@@ -2,7 +2,7 @@
 
 mod tls_pair;
 
-use leadline_http::tls::{ClientTls, TlsOptions, TlsSetupError};
+use leadline_tls::{ClientTls, TlsOptions, TlsSetupError};
 use tls_pair::client_options;
 
 #[test]
