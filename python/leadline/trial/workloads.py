@@ -43,8 +43,8 @@ OWN_CLIENTS = PeerLimits(sessions=1024, flows=1_000_000, connections=65_536, idl
 """What a server of ours leaves to each of our own clients, who may all come from one address: all that there is."""
 
 FORGOTTEN_S = 6.0
-"""How long a fleet keeps off after another. OpenVPN 2.6 holds on to a client that says that it leaves for 5 s; whoever
-comes from its port meanwhile is refused, since its name is another."""
+"""Pause between fleets. OpenVPN 2.6 keeps a client that leaves for 5 s: its address of the pool, which no other client
+gets meanwhile, its memory, and its source port, from which another client is rejected."""
 
 LoadWorkload = TcpWorkload | UdpWorkload | RrWorkload | HttpWorkload | TunnelWorkload
 
