@@ -49,7 +49,7 @@ check: $(VENV)/.installed ## in a minute: linters, types, protocol crates, and t
 	cargo fmt --all --check
 	$(PYTHON) -m mypy
 	$(STATIC) cargo test --profile checked --quiet $(MACHINES:%=--package leadline-%)
-	$(PYTHON) -m pytest --quiet $(WORKERS) -n auto -m "not agent" tests/unit tests/contract
+	LEADLINE_AGENT=none $(PYTHON) -m pytest --quiet $(WORKERS) -n auto -m "not agent" tests/unit tests/contract
 
 test: build-checked test-tools ## every kind of test: Rust, Python, contract, lab, browser; of matrices a selection
 	$(MAKE) --no-print-directory test-rust test-python

@@ -4,7 +4,7 @@ from collections import Counter
 from ipaddress import ip_address
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leadline.errors import InputError
@@ -56,6 +56,7 @@ def test_only_the_server_has_a_route_beyond_its_segment(layout: Layout) -> None:
     assert gateways == {"server": (ip_address("10.82.0.1"), ip_address("fd82::1"))}
 
 
+@settings(max_examples=25)
 @given(st.integers(1, topology.MOST_CLIENTS))
 def test_every_address_is_used_once_and_inside_its_network(clients: int) -> None:
     layout = topology.remote_access(clients, LinkSpec())
