@@ -18,6 +18,7 @@ def result_rows(analysis: RunAnalysis) -> Iterator[dict[str, Any]]:
 
 
 def _rows(result: TestResult | Summary, trial: str | None) -> Iterator[dict[str, Any]]:
+    reasons = [reason.code for reason in result.validity.reasons]
     for name, metric in result.metrics.items():
         yield {
             "case": result.case,
@@ -32,5 +33,5 @@ def _rows(result: TestResult | Summary, trial: str | None) -> Iterator[dict[str,
             "high": metric.high,
             "censored": metric.censored,
             "validity": result.validity.verdict.value,
-            "reasons": [reason.code for reason in result.validity.reasons],
+            "reasons": reasons,
         }

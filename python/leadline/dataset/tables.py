@@ -155,10 +155,27 @@ def write_results(run: RunFolder, rows: Iterable[Mapping[str, Any]]) -> None:
     `parameters` and `reasons` may be given as objects; they are stored as JSON. Raises `DatasetError`.
     """
     table = _Table(RESULTS_SCHEMA, run.path / "results.parquet")
+    plain = _PlainCells()
     with closing(table):
         for row in rows:
-            table.append(tuple(_plain(row.get(name)) for name in RESULTS_SCHEMA))
+            table.append(tuple(plain.cell(name, row.get(name)) for name in RESULTS_SCHEMA))
         table.write()
+
+
+class _PlainCells:
+    """Cells as a table has them. An object that comes again in the next row is written as JSON once."""
+
+    def __init__(self) -> None:
+        self._latest: dict[str, tuple[Any, Any]] = {}
+
+    def cell(self, column: str, value: Any) -> Any:
+        """The cell of a column."""
+        if value is None or isinstance(value, (str, float, bool)):
+            return value
+        latest = self._latest.get(column)
+        if latest is None or latest[0] is not value:
+            latest = self._latest[column] = (value, _plain(value))
+        return latest[1]
 
 
 class _Table:

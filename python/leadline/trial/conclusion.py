@@ -6,9 +6,10 @@ only findings.json is left of a run, it draws the page from that.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -43,12 +44,29 @@ def conclude(folder: RunFolder) -> RunOutcome:
         DatasetError: the journal cannot be read, or is gone and findings.json is none of this version.
     """
     attempts = _Attempts(folder)
-    if folder.journal_path.exists() or not folder.findings_path.exists():
-        analysis = _conclude_journal(folder, attempts)
-    else:
-        analysis = _read_document(folder).run
-        _write_results_and_report(folder, analysis, attempts)
+    with _collector_paused():
+        analysis = _conclude(folder, attempts)
     return RunOutcome(folder, analysis, tuple(dict.fromkeys(attempts.problems)))
+
+
+def _conclude(folder: RunFolder, attempts: _Attempts) -> RunAnalysis:
+    if folder.journal_path.exists() or not folder.findings_path.exists():
+        return _conclude_journal(folder, attempts)
+    analysis = _read_document(folder).run
+    _write_results_and_report(folder, analysis, attempts)
+    return analysis
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """No search for cycles meanwhile: entries and results have none, and each search walks through all results."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def read_findings(folder: RunFolder) -> RunAnalysis:
