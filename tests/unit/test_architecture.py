@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from leadline.sut import NAMES as SYSTEM_NAMES
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "python" / "leadline"
 CRATES = ROOT / "crates"
@@ -24,6 +26,7 @@ RUST_FLOORS = {
     "pace": 1, "tls": 1,
 }  # fmt: skip
 LONGEST_FILE = 600
+SYSTEMS = frozenset(SYSTEM_NAMES)
 KINDS = frozenset({"tcp", "udp", "rr", "http", "tunnel"})
 OF_KINDS = frozenset(f"{kind.capitalize()}{part}" for kind in KINDS for part in ("Test", "Workload"))
 """What the models of kinds are called, in plans and for agents."""
@@ -110,6 +113,17 @@ def test_only_kinds_branch_on_the_kind_of_a_test(path: Path) -> None:
         assert [ast.unparse(node) for node in ast.walk(ast.parse(path.read_text())) if _branches_on_a_kind(node)] == []
 
 
+@pytest.mark.parametrize("path", python_files(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_systems_under_test_are_found_by_name_alone(path: Path) -> None:
+    """No other package imports a system's module, or compares with its name."""
+    if path.relative_to(PACKAGE).parts[0] == "sut":
+        return
+    tree = ast.parse(path.read_text())
+    modules = tuple(f"leadline.sut.{name}" for name in SYSTEMS)
+    assert [name for name in _imported(tree) if name.startswith(modules)] == []
+    assert [ast.unparse(node) for node in ast.walk(tree) if _compares_with(node, SYSTEMS)] == []
+
+
 @pytest.mark.parametrize(
     "code",
     [
@@ -131,6 +145,14 @@ def test_other_comparisons_are_no_branches_on_a_kind(code: str) -> None:
     assert not any(_branches_on_a_kind(node) for node in ast.walk(ast.parse(code)))
 
 
+@pytest.mark.parametrize(
+    ("code", "is_found"),
+    [("trial.sut == 'route'", True), ("sut.kind in ('a', 'given')", True), ("f(kind='openvpn')", False)],
+)
+def test_comparisons_with_a_systems_name_are_found(code: str, is_found: bool) -> None:
+    assert any(_compares_with(node, SYSTEMS) for node in ast.walk(ast.parse(code))) == is_found
+
+
 def test_pure_packages_do_no_io() -> None:
     forbidden = re.compile(
         r"\bopen\(|\.read_text\(|\.read_bytes\(|\.write_text\(|\bsubprocess\b|\bsocket\b|\btime\.(time|monotonic)"
@@ -143,6 +165,19 @@ def test_pure_packages_do_no_io() -> None:
         if path not in allowed and forbidden.search(_without_strings(path.read_text()))
     ]
     assert offenders == []
+
+
+def _compares_with(node: ast.AST, names: Set[str]) -> bool:
+    """Whether code compares something with one of the names, or matches it."""
+    match node:
+        case ast.Compare(left=left, comparators=others):
+            values = [left, *others]
+        case ast.MatchValue(value=value):
+            values = [value]
+        case _:
+            return False
+    inner = [part for value in values for part in ast.walk(value)]
+    return any(isinstance(part, ast.Constant) and part.value in names for part in inner)
 
 
 def _branches_on_a_kind(node: ast.AST) -> bool:

@@ -13,8 +13,15 @@ from leadline.plan.need import Need
 from leadline.plan.sut import BaseSut
 
 if TYPE_CHECKING:
+    from leadline.plan.sut import PlanSystem
     from leadline.sut.daemons import Daemons
     from leadline.sut.model import BringUp, Site
+    from leadline.sut.running import BroughtUpSystem
+
+    def _in_other_modules(system: System[BaseSut]) -> tuple[PlanSystem, BroughtUpSystem]:
+        """mypy compares a system with what each module needs of one."""
+        return system, system
+
 
 Parameters = TypeVar("Parameters", bound=BaseSut)
 

@@ -6,6 +6,7 @@ import importlib
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,8 @@ OF_RUNS = (
     *("cryptography", "jinja2", "MLRsearch", "polars", "pyroute2", "scipy"),
     *("leadline.lab", "leadline.sut", "leadline.plan.document", "leadline.trial.campaign", "leadline.report.html"),
 )
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "gateway.yaml"
 
 _PROGRAM = """
 import json, sys
@@ -65,6 +68,22 @@ def test_one_measurement_imports_what_measures_it_alone() -> None:
     _, modules = outcome_of(program)
     assert "leadline.trial.single" in modules
     assert modules & set(OF_RUNS) == set()
+
+
+def test_a_plan_is_read_without_what_acts_on_hosts() -> None:
+    program = f"""
+import json, sys
+from pathlib import Path
+from leadline.plan import describe, load_plan
+cases = describe(load_plan(Path({str(EXAMPLE)!r}))).cases
+print(json.dumps([len(cases), sorted(sys.modules)]), file=sys.stderr)
+"""
+    cases, modules = outcome_of(program)
+    assert cases == 3
+    assert {"leadline.sut.route", "leadline.sut.wireguard", "leadline.sut.openvpn"} <= modules
+    assert modules & {*OF_RUNS, "leadline.agents", "leadline.contract.models"} == {
+        *("leadline.sut", "leadline.plan.document")
+    }
 
 
 @pytest.mark.parametrize("package", ["leadline.dataset", "leadline.plan", "leadline.report", "leadline.trial"])
