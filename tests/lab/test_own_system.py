@@ -87,7 +87,10 @@ def test_report_names_the_system(plan: Path, measured: subprocess.CompletedProce
     shown = leadline("report", folder)
     assert shown.returncode == 0, shown.stderr
     assert "throttle tc at 5000000 bit/s" in " ".join(shown.stdout.split())
-    assert "throttle tc at 5000000 bit/s" in (folder / "report.html").read_text()
+    findings = json.loads((folder / "findings.json").read_text())
+    systems = {(trial["sut"], trial["sut_version"], trial["on_given_hosts"]) for trial in findings["run"]["trials"]}
+    assert systems == {("throttle", f"tc at {rate} bit/s", False) for rate in RATES.values()}
+    assert (folder / "report.html").exists()
 
 
 def test_without_the_module_there_is_no_such_system(plan: Path) -> None:
