@@ -20,7 +20,10 @@ import pytest
 from in_process import leadline
 from waiting import free_port
 
-pytestmark = pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed")
+pytestmark = [
+    pytest.mark.takes(15),
+    pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed"),
+]
 
 CONNECTIONS, DELAY_S = 10, 0.010
 CAPACITY_PER_S = CONNECTIONS / DELAY_S

@@ -34,7 +34,7 @@ from real_runs import (
     write_plan,
 )
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.apart, pytest.mark.takes(10)]
 
 
 @pytest.fixture

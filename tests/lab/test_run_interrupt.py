@@ -36,7 +36,7 @@ from real_runs import (
 
 from waiting import WITHIN_S
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.apart, pytest.mark.takes(10)]
 
 
 @pytest.fixture
