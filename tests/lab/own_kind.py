@@ -20,6 +20,7 @@ from leadline.kinds.kind import Kind
 from leadline.plan import options as o
 from leadline.plan.base_test import BaseTest
 from leadline.plan.field_types import Total, UdpPayload
+from leadline.plan.metric_specs import higher, times
 from leadline.plan.options import Command, Option
 from leadline.registry import KINDS
 from leadline.report import quantities
@@ -44,7 +45,11 @@ class Pulse(Kind[PulseTest]):
 
     name = "pulse"
     model = PulseTest
-    metrics = ("pulses", "pulses_per_s", *(f"latency_{name}_us" for name in _TIMES))
+    metrics = (
+        higher("pulses", "pulses that came back"),
+        higher("pulses_per_s", "pulses that came back per second"),
+        *times("latency", _TIMES, "us", "the time from sent to answered"),
+    )
     primary = "pulses_per_s"
     scaling = (("pulses_per_s", "1/s"),)
     headline = ("latency_p50_us",)

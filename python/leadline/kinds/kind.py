@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from leadline.errors import LeadlineError
 from leadline.plan.base_test import BaseTest
+from leadline.plan.metric_specs import MetricSpec
 from leadline.plan.options import Command
 
 if TYPE_CHECKING:
@@ -62,8 +63,8 @@ class Kind(Generic[Test]):
     """The value of `kind` in a plan."""
     model: type[Test]
     """The test's parameters."""
-    metrics: tuple[str, ...] = ()
-    """The names of its figures: what can be a target."""
+    metrics: tuple[MetricSpec, ...] = ()
+    """Its figures: what can be a target."""
     primary: str = "throughput_bps"
     """The figure that stands for a test: what repeats are compared by."""
     scaling: tuple[tuple[str, str], ...] = ()

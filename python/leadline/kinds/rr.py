@@ -25,6 +25,7 @@ from leadline.plan.field_types import (
     validation_error,
     within,
 )
+from leadline.plan.metric_specs import higher, times
 from leadline.plan.options import Command, Option
 
 if TYPE_CHECKING:
@@ -95,7 +96,11 @@ class Rr(Kind[RrTest]):
 
     name = "rr"
     model = RrTest
-    metrics = ("transactions", "transactions_per_s", *(f"latency_{name}_us" for name in _TIMES))
+    metrics = (
+        higher("transactions", "transactions that were answered"),
+        higher("transactions_per_s", "answered transactions per second inside the steady window"),
+        *times("latency", _TIMES, "us", "the time from sent to answered"),
+    )
     primary = "transactions_per_s"
     scaling = (("transactions_per_s", "1/s"), ("latency_p99_us", "us"))
     headline = ("latency_p50_us", "latency_p99_us")

@@ -12,6 +12,7 @@ from leadline.kinds.kind import Kind
 from leadline.plan import options as o
 from leadline.plan.base_test import BaseTest, Conflict, carried_conflicts
 from leadline.plan.field_types import Count, RateBps, SizeBytes, within
+from leadline.plan.metric_specs import higher, lower
 from leadline.plan.options import Command, Option
 
 if TYPE_CHECKING:
@@ -61,7 +62,11 @@ class Tcp(Kind[TcpTest]):
 
     name = "tcp"
     model = TcpTest
-    metrics = ("throughput_bps", "retransmits", "rtt_mean_us")
+    metrics = (
+        higher("throughput_bps", "payload received per second inside the steady window"),
+        lower("retransmits", "TCP segments sent again from the flow's start to its end"),
+        lower("rtt_mean_us", "mean of the sender's kernel's smoothed round-trip time"),
+    )
     scaling = (("throughput_bps", "bit/s"),)
     headline = ("retransmits", "rtt_mean_us")
     operation = "byte"

@@ -12,6 +12,7 @@ from leadline.kinds.kind import Kind
 from leadline.plan import options as o
 from leadline.plan.base_test import BaseTest, Conflict, carried_conflicts
 from leadline.plan.field_types import Count, RateBps, Total, UdpPayload
+from leadline.plan.metric_specs import higher, lower, neither
 from leadline.plan.options import Command, Option
 
 if TYPE_CHECKING:
@@ -60,8 +61,15 @@ class Udp(Kind[UdpTest]):
     name = "udp"
     model = UdpTest
     metrics = (
-        *("throughput_bps", "packets_per_s", "sent", "received", "lost", "lost_ratio"),
-        *("duplicates", "reordered", "jitter_us"),
+        higher("throughput_bps", "payload received per second inside the steady window"),
+        higher("packets_per_s", "datagrams received per second inside the steady window"),
+        neither("sent", "distinct datagrams that were sent"),
+        higher("received", "distinct datagrams that arrived"),
+        lower("lost", "datagrams that did not arrive, those missing at the end included"),
+        lower("lost_ratio", "share of the datagrams sent that did not arrive"),
+        lower("duplicates", "datagrams that arrived again"),
+        lower("reordered", "datagrams that arrived behind a later one (RFC 4737)"),
+        lower("jitter_us", "mean interarrival jitter (RFC 3550, 6.4.1)"),
     )
     scaling = (("throughput_bps", "bit/s"),)
     headline = ("lost_ratio", "jitter_us")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Protocol
 
 from leadline.plan.base_test import BaseTest
+from leadline.plan.metric_specs import MetricSpec
 from leadline.plan.open_union import OpenUnion
 from leadline.registry import KINDS
 
@@ -21,8 +22,8 @@ class PlanKind(Protocol):
         """The test's parameters."""
 
     @property
-    def metrics(self) -> tuple[str, ...]:
-        """The names of its figures: what can be a target."""
+    def metrics(self) -> tuple[MetricSpec, ...]:
+        """Its figures: what can be a target."""
 
 
 def plan_kinds() -> list[PlanKind]:
@@ -35,7 +36,7 @@ def metrics_of(kind: str) -> tuple[str, ...]:
     if kind not in KINDS:
         return ()
     found: PlanKind = KINDS.get(kind)
-    return found.metrics
+    return tuple(metric.name for metric in found.metrics)
 
 
 AnyTest = Annotated[BaseTest, OpenUnion(lambda: [kind.model for kind in plan_kinds()])]

@@ -24,12 +24,20 @@ from made_journals import (
 )
 
 from leadline.analysis import TestData, analyse_test
+from leadline.plan.kinds import plan_kinds
 
 END_NS = EPOCH_NS + 10 * S
 
 
 def value(data: TestData, name: str) -> float | None:
     return analyse_test(data).metrics[name].value
+
+
+@pytest.mark.parametrize("kind", ["tcp", "udp", "rr", "http"])
+def test_figures_have_the_units_that_their_kind_says(kind: str) -> None:
+    found = analyse_test(steady_test(kind)).metrics
+    [specs] = [one.metrics for one in plan_kinds() if one.name == kind]
+    assert {spec.name: found[spec.name].unit for spec in specs} == {spec.name: spec.unit for spec in specs}
 
 
 def test_tcp_counts_what_was_received_and_keeps_what_was_sent_apart() -> None:

@@ -13,7 +13,7 @@ from made_journals import EPOCH_NS, MS, S, flow, histogram, load, progress, test
 from leadline.analysis import TestData, analyse_test
 from leadline.analysis.model import Verdict
 from leadline.analysis.tunnels import arrivals, storm_window
-from leadline.plan.kinds import metrics_of
+from leadline.plan.kinds import metrics_of, plan_kinds
 
 
 def values(data: TestData) -> dict[str, float | None]:
@@ -158,6 +158,9 @@ def carrying(**changes: Any) -> TestData:
 def test_traffic_has_the_names_that_it_has_without_tunnels() -> None:
     figures = values(carrying())
     assert set(figures) == set(metrics_of("tunnel"))
+    [specs] = [kind.metrics for kind in plan_kinds() if kind.name == "tunnel"]
+    units = {name: metric.unit for name, metric in analyse_test(carrying()).metrics.items()}
+    assert units == {spec.name: spec.unit for spec in specs}
     assert figures["throughput_bps"] == pytest.approx(2 * 900_000 * 8 / 10)
     assert figures["packets_per_s"] == pytest.approx(180)
     assert (figures["sent"], figures["received"], figures["lost"]) == (2000, 1800, 200)

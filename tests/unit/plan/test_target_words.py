@@ -78,7 +78,7 @@ def test_unrecognisable_metric_is_answered_with_the_choices() -> None:
     assert all(name in suggestion("zzz", metrics_of("tcp")) for name in metrics_of("tcp"))
 
 
-@given(st.text(max_size=12), st.sampled_from([name for kind in plan_kinds() for name in kind.metrics]))
+@given(st.text(max_size=12), st.sampled_from([name for kind in plan_kinds() for name in metrics_of(kind.name)]))
 def test_any_text_is_a_value_or_refused(written: str, metric: str) -> None:
     try:
         assert isinstance(read_value(written, metric, metrics_of("http")), int | float)

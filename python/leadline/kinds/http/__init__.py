@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from leadline.kinds.http.model import HttpTest
 from leadline.kinds.http.options import COMMAND
 from leadline.kinds.kind import Kind
+from leadline.plan.metric_specs import higher, lower, neither, times
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -27,32 +28,37 @@ if TYPE_CHECKING:
     from leadline.trial.workloads import Server
 
 _SPREAD = ("min", "mean", "stdev", "p50", "p75", "p90", "p95", "p99", "p999", "p9999", "p99999", "max")
-_PHASES = ("dns", "connect", "tls_full", "tls_resumed", "first_byte", "transfer")
+_PHASE = ("mean", "p50", "p99", "max")
 _METRICS = (
-    "requests",
-    "requests_per_s",
-    "requests_due",
-    "requests_sent",
-    "unanswered",
-    "unsent",
-    "error_ratio",
-    *(f"status_{digit}xx" for digit in range(1, 6)),
-    "redirects",
-    "bytes_sent",
-    "bytes_received",
-    "body_bytes",
-    "transfer_bps",
-    "connections_opened",
-    "handshakes_full",
-    "handshakes_resumed",
-    *(f"latency_{name}_us" for name in _SPREAD),
-    "latency_samples",
-    "latency_censored",
-    "latency_within_stdev_ratio",
-    *(f"service_{name}_us" for name in _SPREAD),
-    *(f"late_{name}_us" for name in ("p50", "p99", "max")),
-    *(f"{phase}_{name}_us" for phase in _PHASES for name in ("mean", "p50", "p99", "max")),
-    "kernel_wait_p99_us",
+    higher("requests", "requests that were answered"),
+    higher("requests_per_s", "answered requests per second inside the steady window"),
+    neither("requests_due", "requests that fell due"),
+    neither("requests_sent", "requests that left whole"),
+    lower("unanswered", "requests without an answer when the time was over"),
+    lower("unsent", "requests that were due and never left"),
+    lower("error_ratio", "share of the operations that failed, were refused, or had no answer in time"),
+    *(neither(f"status_{digit}xx", f"answers with status {digit}xx") for digit in range(1, 6)),
+    neither("redirects", "redirects that were followed"),
+    neither("bytes_sent", "bytes of requests"),
+    neither("bytes_received", "bytes of answers"),
+    neither("body_bytes", "bytes of answers' bodies"),
+    higher("transfer_bps", "bits received per second inside the steady window"),
+    neither("connections_opened", "connections that came up"),
+    neither("handshakes_full", "whole TLS handshakes"),
+    neither("handshakes_resumed", "resumed TLS handshakes"),
+    *times("latency", _SPREAD, "us", "the time from due to done"),
+    neither("latency_samples", "latencies that are known"),
+    lower("latency_censored", "requests of whose latency only a lower bound is known"),
+    neither("latency_within_stdev_ratio", "share of the latencies within one standard deviation of the mean"),
+    *times("service", _SPREAD, "us", "the time from sent to done"),
+    *times("late", ("p50", "p99", "max"), "us", "the time from due and possible to sent"),
+    *times("dns", _PHASE, "us", "the time to ask for the name"),
+    *times("connect", _PHASE, "us", "the time to connect"),
+    *times("tls_full", _PHASE, "us", "a whole TLS handshake"),
+    *times("tls_resumed", _PHASE, "us", "a resumed TLS handshake"),
+    *times("first_byte", _PHASE, "us", "the time from sent to the answer's first byte"),
+    *times("transfer", _PHASE, "us", "the time from the answer's first byte to its last"),
+    *times("kernel_wait", ("p99",), "us", "the time that received bytes waited in the kernel"),
 )
 
 

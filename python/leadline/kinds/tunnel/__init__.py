@@ -10,6 +10,7 @@ from leadline.errors import LeadlineError
 from leadline.kinds.kind import Kind
 from leadline.kinds.tunnel.model import TunnelTest
 from leadline.kinds.tunnel.options import COMMAND
+from leadline.plan.metric_specs import higher, lower, neither, times
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -28,47 +29,61 @@ if TYPE_CHECKING:
     from leadline.trial.workloads import Server
 
 _STEPS = ("connect", "answer", "tls", "keys", "push", "first_data", "reconnect", "recovered", "renegotiate")
-_DATAGRAMS = ("throughput_bps", "packets_per_s", "sent", "received", "lost", "lost_ratio")
+_WHEN = ("before", "during", "after")
 _PINGS = ("ping_before", "ping_during", "ping_after")
 _TIMES = ("min", "mean", "p50", "p90", "p99", "max")
-_LATENCIES = tuple(f"latency_{name}_us" for name in ("min", "mean", "p50", "p90", "p99", "p999", "max"))
 _METRICS = (
-    "clients",
-    "configured",
-    "partial",
-    "failed",
-    "failed_ratio",
-    "unconfigured_ratio",
-    "handshakes_per_s",
-    *(f"{step}_{name}_ms" for step in _STEPS for name in _TIMES),
-    "attempts",
-    "retransmits",
-    "recovered",
-    "recovered_partial",
-    "reconnects_begun",
-    "returned",
-    "tunnels_lost",
-    "renegotiations_asked",
-    "renegotiated",
-    "renegotiations_unfinished",
-    "renegotiations_failed",
-    "actions_skipped",
-    *(f"late_{name}_us" for name in ("p50", "p99", "max")),
-    *(f"{ping}_{name}_ms" for ping in _PINGS for name in _TIMES),
-    "pings_sent",
-    "pings_lost",
-    "pings_unsent",
-    *(f"pings_lost_{when}" for when in ("before", "during", "after")),
-    "memory_bytes",
-    "memory_per_client_bytes",
-    "server_cpu_s",
-    "server_cpu_per_client_ms",
-    "server_memory_bytes",
-    "server_memory_per_client_bytes",
-    *_DATAGRAMS,
-    *_LATENCIES,
-    "sends_late_p99_us",
-    "sends_late_ratio",
+    neither("clients", "clients of the fleet"),
+    higher("configured", "clients that were given all that was expected, and a packet came back"),
+    lower("partial", "clients that are connected and lack something"),
+    lower("failed", "clients that are not connected"),
+    lower("failed_ratio", "share of the clients that are not connected"),
+    lower("unconfigured_ratio", "share of the clients that are not configured"),
+    higher("handshakes_per_s", "clients that came up per second, from the first due to the last up"),
+    *times("connect", _TIMES, "ms", "the time from due to configured"),
+    *times("answer", _TIMES, "ms", "the time to the server's first answer"),
+    *times("tls", _TIMES, "ms", "the time from there to the end of TLS"),
+    *times("keys", _TIMES, "ms", "the time from there to both halves of the keys"),
+    *times("push", _TIMES, "ms", "the time from there to all pushed options"),
+    *times("first_data", _TIMES, "ms", "the time from there to the first packet back"),
+    *times("reconnect", _TIMES, "ms", "the time to connect of clients that were told to come again"),
+    *times("recovered", _TIMES, "ms", "the time from a client's first failure until it was configured"),
+    *times("renegotiate", _TIMES, "ms", "the time from when new keys were due until they were there"),
+    lower("attempts", "attempts to connect"),
+    lower("retransmits", "control packets that were sent again"),
+    neither("recovered", "clients that are configured after a failure"),
+    lower("recovered_partial", "clients that are partial after a failure"),
+    neither("reconnects_begun", "clients that were told to come again"),
+    higher("returned", "clients that were configured again by the first attempt"),
+    lower("tunnels_lost", "tunnels that ended unasked"),
+    neither("renegotiations_asked", "new keys that were to be negotiated"),
+    higher("renegotiated", "new keys that were negotiated"),
+    lower("renegotiations_unfinished", "new keys that were not there at the end"),
+    lower("renegotiations_failed", "new keys that could not be had"),
+    lower("actions_skipped", "actions of clients that were not connected then"),
+    *times("late", ("p50", "p99", "max"), "us", "the time from when an attempt was due to its first packet"),
+    *times("ping_before", _TIMES, "ms", "round trips before the arrivals"),
+    *times("ping_during", _TIMES, "ms", "round trips during the arrivals"),
+    *times("ping_after", _TIMES, "ms", "round trips after the arrivals"),
+    neither("pings_sent", "pings that were sent"),
+    lower("pings_lost", "pings without an answer"),
+    lower("pings_unsent", "pings that were due and never sent"),
+    *(lower(f"pings_lost_{when}", f"pings without an answer {when} the arrivals") for when in _WHEN),
+    lower("memory_bytes", "the agent's peak memory less what it held before the fleet"),
+    lower("memory_per_client_bytes", "the same for each client"),
+    lower("server_cpu_s", "CPU time of the server's processes during the test"),
+    lower("server_cpu_per_client_ms", "the same for each client"),
+    lower("server_memory_bytes", "by how much the server's memory grew at most"),
+    lower("server_memory_per_client_bytes", "the same for each client"),
+    higher("throughput_bps", "payload inside received per second in the steady window"),
+    higher("packets_per_s", "packets inside received per second in the steady window"),
+    neither("sent", "packets that were sent inside"),
+    higher("received", "packets inside that arrived"),
+    lower("lost", "packets inside that did not arrive"),
+    lower("lost_ratio", "share of the packets inside that did not arrive"),
+    *times("latency", ("min", "mean", "p50", "p90", "p99", "p999", "max"), "us", "the time from due to done inside"),
+    lower("sends_late_p99_us", "percentile 99 of how late packets inside were sent"),
+    lower("sends_late_ratio", "share of the packets inside that were over 1 ms late"),
 )
 _PER_IDENTITY_S = 0.01
 """A key, a signature and a TLS configuration take a fraction of a millisecond, on a busy host some of them."""
