@@ -4,7 +4,9 @@
 //! Refuses: sockets, files, and holding more of a peer's bytes than an unfinished message ([`PENDING_LIMIT_BYTES`]).
 //! Start with [`ClientTls`] and [`TlsClient`]; a server's side is [`ServerTls`] and [`TlsServer`].
 
+mod authority;
 mod client;
+mod connection;
 mod failure;
 mod records;
 mod self_signed;
@@ -13,12 +15,15 @@ mod sessions;
 mod setup;
 mod trust;
 
+pub use authority::TemporaryAuthority;
 pub use client::{ClientTls, TlsClient, TlsOptions};
+pub use connection::TlsConnection;
 pub use failure::{is_authority, TlsFailure, UnmetDemand};
 pub use records::PENDING_LIMIT_BYTES;
 pub use self_signed::{self_signed_certificate, SelfSignedCertificate};
 pub use server::{ServerOptions, ServerTls, TlsServer};
 pub use setup::{cipher_suite_names, TlsSetupError};
+pub use trust::ChainVerifier;
 
 /// A version of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -9,7 +9,7 @@ use rustls::unbuffered::{
     ConnectionState, EncodeError, EncodeTlsData, EncryptError, ReadEarlyData, ReadTraffic, UnbufferedStatus,
     WriteTraffic,
 };
-use rustls::{CommonState, HandshakeKind};
+use rustls::{ClientConfig, CommonState, HandshakeKind, ServerConfig};
 
 use super::setup::{suite_name, version_of};
 use super::{Handshake, TlsFailure};
@@ -32,15 +32,26 @@ const OVERHEAD_1_3_BYTES: usize = HEADER_BYTES + 1 + 16;
 const END_OF_EARLY_DATA_BYTES: usize = 4 + OVERHEAD_1_3_BYTES;
 
 /// Where plaintext goes.
-pub(super) type Deliver<'d> = &'d mut dyn FnMut(&[u8]);
+pub type Deliver<'d> = &'d mut dyn FnMut(&[u8]);
 
 /// What differs between a client's and a server's connection.
-pub(super) trait Side {
+pub trait Side {
+    /// What rustls keeps for it.
     type Data;
+    /// What its connections share.
+    type Config;
 
+    /// The ALPN protocols of its own.
+    fn protocols(config: &Self::Config) -> &[Vec<u8>];
+
+    /// Goes on with the bytes received.
     fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
 
+    /// The state that both sides have.
     fn common(&self) -> &CommonState;
+
+    /// Seals as much early data to the end of `out` as the server allows; says how many bytes of plaintext it was.
+    fn write_early(&mut self, plaintext: &[u8], out: &mut Vec<u8>) -> usize;
 
     /// Hands out early data and says how many bytes of the input it has used up.
     fn deliver_early(early: ReadEarlyData<'_, '_, Self::Data>, deliver: Deliver) -> Result<usize, rustls::Error>;
@@ -48,6 +59,24 @@ pub(super) trait Side {
 
 impl Side for UnbufferedClientConnection {
     type Data = ClientConnectionData;
+    type Config = ClientConfig;
+
+    fn protocols(config: &ClientConfig) -> &[Vec<u8>] {
+        &config.alpn_protocols
+    }
+
+    fn write_early(&mut self, plaintext: &[u8], out: &mut Vec<u8>) -> usize {
+        let from = out.len();
+        if let Ok(ConnectionState::TransmitTlsData(mut transmit)) = self.process_tls_records(&mut []).state {
+            if let Some(mut traffic) = transmit.may_encrypt_early_data() {
+                out.resize(from + encrypted_bytes(plaintext.len()), 0);
+                let written = traffic.encrypt(plaintext, &mut out[from..]).unwrap_or(0);
+                out.truncate(from + written);
+                return written - written.div_ceil(RECORD_BYTES + OVERHEAD_1_3_BYTES) * OVERHEAD_1_3_BYTES;
+            }
+        }
+        0
+    }
 
     fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
         self.process_tls_records(incoming)
@@ -64,6 +93,15 @@ impl Side for UnbufferedClientConnection {
 
 impl Side for UnbufferedServerConnection {
     type Data = ServerConnectionData;
+    type Config = ServerConfig;
+
+    fn protocols(config: &ServerConfig) -> &[Vec<u8>] {
+        &config.alpn_protocols
+    }
+
+    fn write_early(&mut self, _: &[u8], _: &mut Vec<u8>) -> usize {
+        0 // servers send none
+    }
 
     fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
         self.process_tls_records(incoming)
@@ -89,6 +127,8 @@ impl Side for UnbufferedServerConnection {
 struct Early {
     /// Whether more may still be sent: nothing has been received.
     open: bool,
+    /// Whether something was written while it was open.
+    is_written: bool,
     /// All that was sent, in case the server refuses it.
     sent: Vec<u8>,
     /// Whether the server took it; known at the handshake's end.
@@ -232,6 +272,29 @@ impl<S: Side> Records<S> {
     pub(super) fn take_output(&mut self, out: &mut Vec<u8>) {
         out.append(&mut self.outgoing);
         self.outgoing.shrink_to(KEPT_BYTES);
+    }
+
+    /// Whether data may be sent before the handshake's end: never a server's.
+    pub(super) fn may_write_early(&self) -> bool {
+        self.early.open
+    }
+
+    /// Sends as much of `plaintext` with the hello as the server allows, and queues the rest.
+    pub(super) fn write_early(&mut self, plaintext: &[u8]) {
+        let sent = self.connection.write_early(plaintext, &mut self.outgoing);
+        self.early.is_written |= !plaintext.is_empty();
+        self.early.sent.extend_from_slice(&plaintext[..sent]);
+        self.queued.extend_from_slice(&plaintext[sent..]);
+    }
+
+    /// Whether data was written before the handshake's end.
+    pub(super) fn has_written_early(&self) -> bool {
+        self.early.is_written
+    }
+
+    /// Whether the server took what was sent early.
+    pub(super) fn early_accepted(&self) -> bool {
+        self.early.accepted
     }
 
     pub(super) fn has_output(&self) -> bool {
@@ -380,32 +443,6 @@ impl Records<UnbufferedClientConnection> {
                 _ => false,
             };
         records
-    }
-
-    /// Whether data may be sent before the handshake's end.
-    pub(super) fn may_write_early(&self) -> bool {
-        self.early.open
-    }
-
-    /// Sends as much of `plaintext` with the hello as the server allows, and queues the rest.
-    pub(super) fn write_early(&mut self, plaintext: &[u8]) {
-        let from = self.outgoing.len();
-        let mut sent = 0;
-        if let Ok(ConnectionState::TransmitTlsData(mut transmit)) = self.connection.process(&mut []).state {
-            if let Some(mut traffic) = transmit.may_encrypt_early_data() {
-                self.outgoing.resize(from + encrypted_bytes(plaintext.len()), 0);
-                let written = traffic.encrypt(plaintext, &mut self.outgoing[from..]).unwrap_or(0);
-                self.outgoing.truncate(from + written);
-                sent = written - written.div_ceil(RECORD_BYTES + OVERHEAD_1_3_BYTES) * OVERHEAD_1_3_BYTES;
-            }
-        }
-        self.early.sent.extend_from_slice(&plaintext[..sent]);
-        self.queued.extend_from_slice(&plaintext[sent..]);
-    }
-
-    /// Whether the server took what was sent early.
-    pub(super) fn early_accepted(&self) -> bool {
-        self.early.accepted
     }
 }
 

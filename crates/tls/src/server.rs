@@ -1,4 +1,4 @@
-//! The server's side, for the responder: what all connections share, and one connection. Owns that clients can resume
+//! The server's side, for the responder: what all connections share, and how one begins. Owns that clients can resume
 //! their sessions; refuses to choose among several certificates.
 
 use std::sync::Arc;
@@ -9,11 +9,12 @@ use rustls::server::{
 };
 use rustls::ServerConfig;
 
+use super::connection::TlsConnection;
 use super::records::Records;
 use super::self_signed::self_signed_certificate;
 use super::setup::{alpn, certificates, negotiable, private_key};
 use super::trust::given_roots;
-use super::{Handshake, TlsFailure, TlsSetupError, TlsVersion};
+use super::{TlsFailure, TlsSetupError, TlsVersion};
 
 /// Sessions that a server remembers where it cannot hand out tickets that hold them, as with early data.
 const REMEMBERED_SESSIONS: usize = 16_384;
@@ -122,11 +123,8 @@ fn resume(config: &mut ServerConfig, options: &ServerOptions) -> Result<(), TlsS
     Ok(())
 }
 
-/// One connection from a client. Call [`TlsServer::take_output`] after each other call, and send what it gives.
-pub struct TlsServer {
-    records: Records<UnbufferedServerConnection>,
-    config: Arc<ServerConfig>,
-}
+/// A server's connection from a client.
+pub type TlsServer = TlsConnection<UnbufferedServerConnection>;
 
 impl TlsServer {
     /// Begins a connection.
@@ -136,103 +134,6 @@ impl TlsServer {
     pub fn new(shared: &ServerTls) -> Result<Self, TlsFailure> {
         let connection =
             UnbufferedServerConnection::new(shared.config.clone()).map_err(|error| TlsFailure::of(&error))?;
-        Ok(Self { records: Records::server(connection), config: shared.config.clone() })
-    }
-
-    /// Takes ciphertext in pieces of any size; its plaintext waits for [`TlsServer::read`].
-    ///
-    /// # Errors
-    /// Why the connection cannot go on; every later call says the same. What came before can still be read, and there
-    /// may be an alert to send.
-    pub fn receive(&mut self, ciphertext: &[u8]) -> Result<(), TlsFailure> {
-        self.records.receive(ciphertext)
-    }
-
-    /// Takes ciphertext and hands its plaintext to `deliver`, piece by piece, without another copy.
-    ///
-    /// # Errors
-    /// As [`TlsServer::receive`]; what came before has been delivered.
-    pub fn receive_with(&mut self, ciphertext: &[u8], mut deliver: impl FnMut(&[u8])) -> Result<(), TlsFailure> {
-        self.records.receive_with(ciphertext, &mut deliver)
-    }
-
-    /// As [`TlsServer::receive_with`], but decrypts where the bytes lie. What is left in `ciphertext` has no meaning.
-    ///
-    /// # Errors
-    /// As [`TlsServer::receive_with`].
-    pub fn receive_in_place(
-        &mut self,
-        ciphertext: &mut [u8],
-        mut deliver: impl FnMut(&[u8]),
-    ) -> Result<(), TlsFailure> {
-        self.records.receive_in_place(ciphertext, &mut deliver)
-    }
-
-    /// What it means that the connection ends here: nothing more will be received.
-    ///
-    /// # Errors
-    /// `tls_handshake_cut` during the handshake, `tls_truncated` where the client has not said that nothing follows, or
-    /// what had failed before.
-    pub fn end(&mut self) -> Result<(), TlsFailure> {
-        self.records.end()
-    }
-
-    /// Moves plaintext into `buffer`: how many bytes, 0 where there are none now.
-    ///
-    /// # Errors
-    /// Why there will be no more.
-    pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, TlsFailure> {
-        self.records.read(buffer)
-    }
-
-    /// Sends plaintext; before the handshake's end it is queued.
-    pub fn write(&mut self, plaintext: &[u8]) {
-        self.records.write(plaintext);
-    }
-
-    /// As [`TlsServer::write`] and [`TlsServer::take_output`] in one, without copying the ciphertext.
-    pub fn write_to(&mut self, plaintext: &[u8], out: &mut Vec<u8>) {
-        self.records.write_to(plaintext, out);
-    }
-
-    /// Moves ciphertext that is to be sent to the end of `out`.
-    pub fn take_output(&mut self, out: &mut Vec<u8>) {
-        self.records.take_output(out);
-    }
-
-    /// How much memory the buffers in front of and behind the protocol take up, bytes. What of it the peer decides on is
-    /// at most twice [`PENDING_LIMIT_BYTES`](super::PENDING_LIMIT_BYTES), as long as all plaintext is read.
-    #[must_use]
-    pub fn held_bytes(&self) -> usize {
-        self.records.held_bytes()
-    }
-
-    /// Whether there is ciphertext to send.
-    #[must_use]
-    pub fn has_output(&self) -> bool {
-        self.records.has_output()
-    }
-
-    /// Says that nothing follows (close_notify); what is written later is dropped.
-    pub fn close(&mut self) {
-        self.records.close();
-    }
-
-    /// Whether the handshake goes on, or has failed.
-    #[must_use]
-    pub fn is_handshaking(&self) -> bool {
-        self.records.is_handshaking()
-    }
-
-    /// What the handshake agreed on, once it has ended.
-    #[must_use]
-    pub fn handshake(&self) -> Option<Handshake> {
-        self.records.handshake(&self.config.alpn_protocols)
-    }
-
-    /// Whether the client has said that nothing follows (close_notify).
-    #[must_use]
-    pub fn peer_closed(&self) -> bool {
-        self.records.peer_closed()
+        Ok(Self::over(Records::server(connection), shared.config.clone()))
     }
 }

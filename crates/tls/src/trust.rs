@@ -1,10 +1,10 @@
-//! Which certificates a client accepts: those that lead to a trusted root, or all of them. Owns where roots come from;
-//! refuses to fall back from one to the other.
+//! Which certificates a client accepts: those that lead to a trusted root and that a judge accepts, or all of them. Owns where
+//! roots come from; refuses to fall back from one to the other.
 
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{verify_server_name, WebPkiServerVerifier};
+use rustls::client::{verify_server_name, VerifierBuilderError, WebPkiServerVerifier};
 use rustls::crypto::{verify_tls12_signature, verify_tls13_signature, CryptoProvider, WebPkiSupportedAlgorithms};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
@@ -26,10 +26,15 @@ pub(super) fn verifier(
         Some(pem) => (given_roots("CA file", pem)?, certificates("CA file", pem)?),
         None => (host_roots()?, Vec::new()),
     };
-    let chains = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
-        .build()
-        .map_err(|error| TlsSetupError::Refused(error.to_string()))?;
-    Ok(Arc::new(TrustedRoots { chains, given }))
+    let judge = move |checked, certificate: &CertificateDer<'_>, name: &ServerName<'_>| match checked {
+        // Self-signed certificates that tools make by default may also issue others.
+        Err(Error::InvalidCertificate(problem)) if is_authority(&problem) && given.contains(certificate) => {
+            verify_server_name(&ParsedCertificate::try_from(certificate)?, name)
+        }
+        checked => checked,
+    };
+    let verifier = ChainVerifier::new(roots, provider.clone(), judge);
+    Ok(Arc::new(verifier.map_err(|error| TlsSetupError::Refused(error.to_string()))?))
 }
 
 /// The certificates of a PEM text as roots.
@@ -53,14 +58,38 @@ fn host_roots() -> Result<RootCertStore, TlsSetupError> {
     Ok(roots)
 }
 
-/// Accepts certificates that lead to a root, and those of `given` themselves.
-#[derive(Debug)]
-struct TrustedRoots {
+/// What decides on a server's certificate whose chain was checked, the name that was asked for included: it may forgive what the
+/// check found, or ask for more.
+type Judge = dyn Fn(Result<(), Error>, &CertificateDer<'_>, &ServerName<'_>) -> Result<(), Error> + Send + Sync;
+
+/// Accepts certificates by their chain to a root and by a judgement of its own.
+pub struct ChainVerifier {
     chains: Arc<WebPkiServerVerifier>,
-    given: Vec<CertificateDer<'static>>,
+    judge: Box<Judge>,
 }
 
-impl ServerCertVerifier for TrustedRoots {
+impl ChainVerifier {
+    /// A verifier that trusts `roots`; `judge` is given what the check of the chain and the name came to.
+    ///
+    /// # Errors
+    /// There are no roots.
+    pub fn new(
+        roots: RootCertStore,
+        provider: Arc<CryptoProvider>,
+        judge: impl Fn(Result<(), Error>, &CertificateDer<'_>, &ServerName<'_>) -> Result<(), Error> + Send + Sync + 'static,
+    ) -> Result<Self, VerifierBuilderError> {
+        let chains = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build()?;
+        Ok(Self { chains, judge: Box::new(judge) })
+    }
+}
+
+impl std::fmt::Debug for ChainVerifier {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("ChainVerifier").field("chains", &self.chains).finish_non_exhaustive()
+    }
+}
+
+impl ServerCertVerifier for ChainVerifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -69,14 +98,9 @@ impl ServerCertVerifier for TrustedRoots {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        match self.chains.verify_server_cert(certificate, intermediates, name, ocsp_response, now) {
-            // Self-signed certificates that tools make by default may also issue others.
-            Err(Error::InvalidCertificate(problem)) if is_authority(&problem) && self.given.contains(certificate) => {
-                verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
-                Ok(ServerCertVerified::assertion())
-            }
-            checked => checked,
-        }
+        let checked = self.chains.verify_server_cert(certificate, intermediates, name, ocsp_response, now);
+        (self.judge)(checked.map(|_| ()), certificate, name)?;
+        Ok(ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(

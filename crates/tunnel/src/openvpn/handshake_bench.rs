@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use leadline_tls::TemporaryAuthority;
 
 use super::client::{Client, Event, Output, Received};
 use super::config::{ClientConfig, Identity};
@@ -43,13 +43,17 @@ impl HandshakeBench {
     /// # Errors
     /// One line on what could not be made.
     pub fn new() -> Result<Self, String> {
-        let pki = Pki::new().map_err(|error| format!("making certificates: {error}"))?;
+        let refused = |error| format!("making certificates: {error}");
+        let authority = TemporaryAuthority::new().map_err(refused)?;
+        let (client_pem, client_key_pem) = authority.issue_client().map_err(refused)?;
+        let (server_pem, server_key_pem) = authority.issue_server().map_err(refused)?;
         let key: [u8; StaticKey::LEN] = random::bytes();
-        let profile = profile::parse(&profile_text(&pki.authority, &key)).map_err(|error| error.to_string())?;
+        let profile =
+            profile::parse(&profile_text(&authority.certificate_pem, &key)).map_err(|error| error.to_string())?;
         let client = ClientConfig::new(&profile, 0)?;
-        let identity = client.identity(Some((&pki.client.0, &pki.client.1)), None)?;
+        let identity = client.identity(Some((&client_pem, &client_key_pem)), None)?;
         let server = ServerConfig {
-            tls: Arc::new(tls::server_config(&Trust::of(&profile), (&pki.server.0, &pki.server.1), true)?),
+            tls: Arc::new(tls::server_config(&Trust::of(&profile), (&server_pem, &server_key_pem), true)?),
             wrap: WrapKeys::crypt(&StaticKey::from_bytes(key), Role::Server),
             ciphers: vec![DataCipher::Aes256Gcm],
             digest: profile.auth,
@@ -129,33 +133,6 @@ fn profile_text(authority: &str, key: &[u8; StaticKey::LEN]) -> String {
          -----BEGIN OpenVPN Static key V1-----\n{}\n-----END OpenVPN Static key V1-----\n</tls-crypt>\n",
         lines.join("\n")
     )
-}
-
-/// An authority, and what it has issued to both ends: certificate and key, PEM.
-struct Pki {
-    authority: String,
-    server: (String, String),
-    client: (String, String),
-}
-
-impl Pki {
-    fn new() -> Result<Self, rcgen::Error> {
-        let key = KeyPair::generate()?;
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let authority = params.self_signed(&key)?.pem();
-        let issuer = Issuer::new(params, key);
-        let issue = |usage| {
-            let key = KeyPair::generate()?;
-            let mut params = CertificateParams::default();
-            params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-            params.extended_key_usages = vec![usage];
-            Ok((params.signed_by(&key, &issuer)?.pem(), key.serialize_pem()))
-        };
-        let server = issue(ExtendedKeyUsagePurpose::ServerAuth)?;
-        let client = issue(ExtendedKeyUsagePurpose::ClientAuth)?;
-        Ok(Self { authority, server, client })
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use leadline_tls::TemporaryAuthority;
 
 use super::client::{Client, Event, Output, Received};
 use super::config::{ClientConfig, Identity, KeyLimits};
@@ -50,32 +50,22 @@ pub struct Pki {
 
 impl Pki {
     pub fn new() -> Self {
-        Self::with(|params, usage| {
-            params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-            params.extended_key_usages = vec![usage];
-        })
+        let authority = TemporaryAuthority::new().expect("a certificate");
+        Self {
+            server: authority.issue_server().expect("a certificate"),
+            client: authority.issue_client().expect("a certificate"),
+            authority: authority.certificate_pem,
+        }
     }
 
     /// With certificates that do not say what they are for.
     pub fn without_usages() -> Self {
-        Self::with(|_, _| {})
-    }
-
-    fn with(describe: impl Fn(&mut CertificateParams, ExtendedKeyUsagePurpose)) -> Self {
-        let authority_key = KeyPair::generate().expect("a key");
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let authority = params.self_signed(&authority_key).expect("a certificate").pem();
-        let issuer = Issuer::new(params, authority_key);
-        let issue = |usage| {
-            let key = KeyPair::generate().expect("a key");
-            let mut params = CertificateParams::default();
-            describe(&mut params, usage);
-            (params.signed_by(&key, &issuer).expect("a certificate").pem(), key.serialize_pem())
-        };
-        let server = issue(ExtendedKeyUsagePurpose::ServerAuth);
-        let client = issue(ExtendedKeyUsagePurpose::ClientAuth);
-        Self { authority, server, client }
+        let authority = TemporaryAuthority::new().expect("a certificate");
+        Self {
+            server: authority.issue(|_| ()).expect("a certificate"),
+            client: authority.issue(|_| ()).expect("a certificate"),
+            authority: authority.certificate_pem,
+        }
     }
 
     pub fn trust(&self) -> tls::Trust {

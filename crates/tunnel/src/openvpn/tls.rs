@@ -4,17 +4,16 @@
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use leadline_tls::TlsFailure;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{Resumption, WebPkiServerVerifier};
+use leadline_tls::{ChainVerifier, TlsFailure};
+use rustls::client::Resumption;
 use rustls::crypto::{aws_lc_rs, CryptoProvider};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{
-    CertificateError, CipherSuite, ClientConfig, ClientConnection, Connection, DigitallySignedStruct, Error,
-    NamedGroup, RootCertStore, ServerConfig, ServerConnection, SignatureScheme, SupportedProtocolVersion,
+    CertificateError, CipherSuite, ClientConfig, ClientConnection, Connection, Error, NamedGroup, RootCertStore,
+    ServerConfig, ServerConnection, SupportedProtocolVersion,
 };
 use zeroize::Zeroize;
 
@@ -218,7 +217,7 @@ impl Trust {
 /// What all clients of a profile share, so that each of thousands keeps only its own certificate.
 pub struct ClientTrust {
     provider: Arc<CryptoProvider>,
-    verifier: Arc<AuthorityOnly>,
+    verifier: Arc<ChainVerifier>,
     versions: Vec<&'static SupportedProtocolVersion>,
 }
 
@@ -229,11 +228,12 @@ impl ClientTrust {
     /// One line on what cannot be used.
     pub fn new(trust: &Trust) -> Result<Self, String> {
         let provider = Arc::new(trust.provider());
-        let roots = Arc::new(roots(&trust.authority_pem)?);
-        let refused = |error| format!("ca: {error}");
-        let servers = WebPkiServerVerifier::builder_with_provider(roots, provider.clone());
-        let chains = servers.build().map_err(refused)?;
-        let verifier = Arc::new(AuthorityOnly { chains, demands: trust.demands.clone(), name: trust.name.clone() });
+        let roots = roots(&trust.authority_pem)?;
+        let (demands, name) = (trust.demands.clone(), trust.name.clone());
+        let verifier = ChainVerifier::new(roots, provider.clone(), move |checked, certificate, _| {
+            judge(&demands, name.as_ref(), checked, certificate)
+        });
+        let verifier = Arc::new(verifier.map_err(|error| format!("ca: {error}"))?);
         Ok(Self { provider, verifier, versions: trust.versions() })
     }
 }
@@ -319,56 +319,23 @@ fn certificates(what: &str, pem: &str) -> Result<Vec<CertificateDer<'static>>, S
     }
 }
 
-/// Accepts what the authority has issued, whatever name it is for.
-#[derive(Debug)]
-struct AuthorityOnly {
-    chains: Arc<WebPkiServerVerifier>,
-    demands: RequiredUsage,
-    name: Option<VerifyName>,
-}
-
-impl ServerCertVerifier for AuthorityOnly {
-    fn verify_server_cert(
-        &self,
-        certificate: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        use CertificateError as Of;
-        match self.chains.verify_server_cert(certificate, intermediates, name, ocsp_response, now) {
-            // That name is looked at last, so the chain is good.
-            Ok(_) | Err(Error::InvalidCertificate(Of::NotValidForName | Of::NotValidForNameContext { .. })) => {}
-            Err(other) => return Err(other),
-        }
-        self.demands.check(certificate)?;
-        match &self.name {
-            Some(wanted) if !is_named(certificate, wanted) => Err(Error::InvalidCertificate(Of::NotValidForName)),
-            _ => Ok(ServerCertVerified::assertion()),
-        }
+/// Accepts what the authority has issued for the use that is asked for; by the profile's name for the server, not by a host name.
+fn judge(
+    demands: &RequiredUsage,
+    name: Option<&VerifyName>,
+    checked: Result<(), Error>,
+    certificate: &CertificateDer<'_>,
+) -> Result<(), Error> {
+    use CertificateError as Of;
+    match checked {
+        // The host name is looked at last, so the chain is good.
+        Ok(()) | Err(Error::InvalidCertificate(Of::NotValidForName | Of::NotValidForNameContext { .. })) => {}
+        Err(other) => return Err(other),
     }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.chains.verify_tls12_signature(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.chains.verify_tls13_signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.chains.supported_verify_schemes()
+    demands.check(certificate)?;
+    match name {
+        Some(wanted) if !is_named(certificate, wanted) => Err(Error::InvalidCertificate(Of::NotValidForName)),
+        _ => Ok(()),
     }
 }
 

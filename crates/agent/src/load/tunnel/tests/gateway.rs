@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::net;
+use leadline_tls::TemporaryAuthority;
 use leadline_tunnel::inside::icmp;
 use leadline_tunnel::openvpn::client::Received;
 use leadline_tunnel::openvpn::data::{DataCipher, Framing};
@@ -21,7 +22,6 @@ use leadline_tunnel::openvpn::profile::{self, Transport};
 use leadline_tunnel::openvpn::server::{Peer, PeerEvent, PeerOutput, ServerConfig};
 use leadline_tunnel::openvpn::tls::{self, Trust};
 use leadline_tunnel::openvpn::wrap::WrapKeys;
-use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 
 /// What a server does to each of its clients, by the number of those that came before.
 #[derive(Clone)]
@@ -93,21 +93,9 @@ pub struct Gateway {
 
 impl Gateway {
     pub fn start(behaviour: ServerBehaviour) -> Self {
-        let authority_key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let authority_pem = params.self_signed(&authority_key).unwrap().pem();
-        let authority_key_pem = authority_key.serialize_pem();
-        let issuer = Issuer::new(params, authority_key);
-        let issue = |usage| {
-            let key = KeyPair::generate().unwrap();
-            let mut params = CertificateParams::default();
-            params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-            params.extended_key_usages = vec![usage];
-            (params.signed_by(&key, &issuer).unwrap().pem(), key.serialize_pem())
-        };
-        let server = issue(ExtendedKeyUsagePurpose::ServerAuth);
-        let client = issue(ExtendedKeyUsagePurpose::ClientAuth);
+        let authority = TemporaryAuthority::new().unwrap();
+        let (server, client) = (authority.issue_server().unwrap(), authority.issue_client().unwrap());
+        let (authority_pem, authority_key_pem) = (authority.certificate_pem, authority.key_pem);
         let udp = net::udp_socket("127.0.0.1:0".parse().unwrap(), None, false).unwrap();
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let (protocol, address) = match behaviour.transport {
