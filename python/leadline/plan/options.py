@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +47,6 @@ class Option:
     def flag(self) -> str:
         """The long flag, without its dashes and without a negative form."""
         return self.flags[-1].partition("/")[0].lstrip("-") if self.flags else (self.parameter or "")
-
-    def but(self, **changes: Any) -> Option:
-        """The same with some parts changed, as another kind of test has it."""
-        return replace(self, **changes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,7 @@ def _entry(line: str, origin: Origin, where: str, folder: Path) -> HttpEntry:
 
 
 def check_names(names: Iterable[str], origin: Origin, proxy: Secret | None) -> None:
-    """A name that nobody asks for is a mistake; connections go to the proxy where there is one."""
+    """Refuse a name that no connection resolves: connections go to the proxy where there is one. Raises InputError."""
     host, port = origin.host, origin.effective_port
     if proxy is not None:
         parts = urlsplit(proxy.value)

@@ -40,7 +40,7 @@ def _search(test: HttpTest, load: HttpWorkload, conditions: str, output: OutputO
 
 
 def parse_options(options: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, OutputOptions]:
-    """What to measure, as whom and how it is to end, from the options by their names.
+    """The test, its load and the output that the options ask for, by their names.
 
     Raises:
         InputError: the first thing that is wrong.

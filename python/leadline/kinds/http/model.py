@@ -1,5 +1,5 @@
 """The `http` test: what is asked for, over which connections, at which rate. Parameters only; `leadline http` has the
-same ones as options. What a request is made of is in `http_parts`.
+same ones as options. What a request is made of is in `parts`.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def _search(test: TunnelTest, load: TunnelWorkload, conditions: str, output: Out
 
 
 def parse_options(options: Mapping[str, Any]) -> tuple[list[tuple[TunnelTest, TunnelWorkload]], OutputOptions]:
-    """What to measure, as whom and how it is to end, from the options by their names: a fleet for each number.
+    """The tests, their loads and the output that the options ask for, by their names: a fleet for each number.
 
     Raises:
         InputError: the first thing that is wrong.

@@ -263,7 +263,7 @@ class TunnelTest(BaseTest):
         yield from conflicts(self.with_fleet(clients))
 
     def counted(self, clients: int) -> TunnelTest:
-        """The same of so many clients."""
+        """The same test with this number of clients."""
         return self.model_copy(update={"number": clients})
 
     @property
@@ -361,6 +361,6 @@ _PINGED_MS = 10_000
 _SETTLING_GAP_MS = 10
 """Time between two settled clients."""
 _QUIET_MS, _QUIET_PINGS = 1_000, 10
-"""How long settled clients are pinged before the arrivals begin: so long, and so many pings."""
+"""How long settled clients are pinged before the arrivals begin: at least this time, and this number of pings."""
 _AFTERWARDS_MS = 2_000
 """What is left for the last answers and for taking leave."""

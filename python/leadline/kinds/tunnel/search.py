@@ -25,7 +25,7 @@ from leadline.trial.single import Single
 from leadline.trial.workloads import FORGOTTEN_S
 
 FINAL_S = 5.0
-"""How long the arrivals of the trials that decide last, where nobody says and there are clients for it."""
+"""How long the arrivals of the trials that decide last, where no duration is given and there are enough clients."""
 SHORTEST_FINAL_S = 2.0
 """How long they last at least: in less, what is no queue yet cannot be told from one."""
 HEADROOM = 10.0
@@ -35,7 +35,7 @@ ROOM = 1.5
 """The same where clients are few: trials are no shorter than leaves room for this."""
 _LEAST_CLIENTS = 10
 """Fewer say nothing of a p99 or a share."""
-# Shares of a storm's clients, by the percentile that tells when so many were up.
+# Shares of a storm's clients, by the percentile that tells when that share was up.
 _STRETCHES = ((0.5, "connect_p50_ms"), (0.9, "connect_p90_ms"), (1.0, "connect_max_ms"))
 
 
@@ -111,7 +111,7 @@ class FleetSearchTarget:
         )
 
     def reached_per_s(self, result: TestResult) -> float | None:
-        """The best stretch of the storm: half of its clients, nine tenths, or all, by when so many were up."""
+        """The best stretch of the storm: half of its clients, nine tenths, or all, by when that share was up."""
         return storm_rate_per_s({name: metric.value for name, metric in result.metrics.items()})
 
     def initial_result(self, result: TestResult) -> SearchResult | None:
@@ -165,7 +165,7 @@ class FleetSearchTarget:
 
 
 def storm_rate_per_s(figures: dict[str, float | None]) -> float | None:
-    """Clients per second in the best stretch of a storm; None where nobody came up."""
+    """Clients per second in the best stretch of a storm; None where none came up."""
     configured = figures.get("configured")
     rates = [
         share * configured / (time_ms / 1000)

@@ -42,7 +42,7 @@ class Access:
 
 
 def tunnel_workload(test: TunnelTest, access: Access, clients: int, inside: str | None = None) -> TunnelWorkload:
-    """A fleet of so many clients; its traffic goes to `inside` where the test names no address.
+    """A fleet of this number of clients; its traffic goes to `inside` where the test names no address.
 
     Raises:
         InputError: traffic that needs an address, and none is known.
