@@ -34,11 +34,18 @@ def routed(**link: Any) -> Lab:
     """A client, a gateway that forwards, and a server."""
     enter()
     lab = Lab.build(topology.remote_access(1, LinkSpec(**link)), "c01/1")
-    lab.forward("gateway")
+    forward(lab, "gateway")
     lab.add_route("client1", "10.82.0.0/24", via="10.81.0.1")
     if lab.layout.ipv6:
         lab.add_route("client1", "fd82::/64", via="fd81::1")
     return lab
+
+
+def forward(lab: Lab, host: str) -> None:
+    """Have a host pass packets on, in each IP version that the kernel has."""
+    lab.set_sysctl(host, "net/ipv4/ip_forward", 1)
+    if Path("/proc/sys/net/ipv6").exists():
+        lab.set_sysctl(host, "net/ipv6/conf/all/forwarding", 1)
 
 
 def on_one_cpu() -> None:
@@ -55,7 +62,7 @@ def remote_access() -> None:
         lab.add_route(client, "10.82.0.0/24", via="10.81.0.1")
         lab.add_route(client, "fd82::/64", via="fd81::1")
     say(unforwarded=[reach(lab, "client1", address, within_s=0.3) for address in (SERVER, SERVER_V6)])
-    lab.forward("gateway")
+    forward(lab, "gateway")
     reached = [
         reach(lab, client, address, within_s=60) for client in ("client1", "client2") for address in (SERVER, SERVER_V6)
     ]
@@ -85,7 +92,7 @@ def site_to_site() -> None:
     enter()
     lab = Lab.build(topology.site_to_site(LinkSpec()), "c01/1")
     for near, there, lan in (("gateway-a", 2, 82), ("gateway-b", 1, 84)):
-        lab.forward(near)
+        forward(lab, near)
         lab.add_route(near, f"10.{lan}.0.0/24", via=f"10.81.0.{there}")
         lab.add_route(near, f"fd{lan}::/64", via=f"fd81::{there}")
     lab.add_route("client1", "10.82.0.0/24", via="10.84.0.1")
@@ -239,7 +246,7 @@ def closing() -> None:
     lab.close()
     refusal = ""
     try:
-        lab.forward("gateway")
+        forward(lab, "gateway")
     except LeadlineError as error:
         refusal = str(error)
     say(ended=[with_group.wait(), without.wait()], left=left_in(inside), refusal=refusal, hosts=lab.hosts)
@@ -265,7 +272,7 @@ def labs_in_an_event_loop() -> None:
     async def trials() -> None:
         for number in range(3):
             lab = Lab.build(topology.remote_access(3, LinkSpec(rate_bps=10_000_000, loss=0.01)), f"c01/{number}")
-            lab.forward("gateway")
+            forward(lab, "gateway")
             lab.close()
 
     asyncio.run(trials())

@@ -98,10 +98,6 @@ class Lab:
         """
         self._do(self._inside, host, netlink_ops.set_sysctl, name, value)
 
-    def forward(self, host: str) -> None:
-        """Have `host` pass packets on, IPv4 and IPv6."""
-        self._do(self._inside, host, netlink_ops.forward)
-
     def close(self) -> None:
         """End what still runs on the hosts and remove them; safe to call again.
 

@@ -153,11 +153,6 @@ def set_sysctl(name: str, value: int | str) -> None:
         raise LabError(f"{path} can't be set to {value}: {error.strerror}") from error
 
 
-def forward() -> None:
-    """Let this host pass packets on."""
-    _set_all({"ipv4/ip_forward": 1, "ipv6/conf/all/forwarding": 1})
-
-
 def try_kernel() -> dict[str, EnvironmentLimit | LabError | None]:
     """What keeps links of this network namespace from a delay, a rate and drops, by the part of the kernel that each
     needs; None where nothing does. Tries each at the loopback interface, of a namespace that is thrown away.
