@@ -31,8 +31,8 @@ are this machine's; the ratios are what to compare.
   CPU, is busy for 20 µs, and sends nothing, while another one keeps the server's CPU as busy as the server does: what
   it is late by is the machine's and its host's doing.
 - **Memory** is the most that the agent's process had resident; the kernel keeps its sockets elsewhere.
-- **Report** is `leadline report` from the journal, on all CPUs, with tables and page. The journal is made of a short run
-  of this machine, its lines shifted in time and renamed (`bench/made_journal.py`).
+- **Report** is `leadline report` from the journal, on all CPUs, with tables and page. The journal is made of a short
+  run of this machine, its lines shifted in time and renamed (`bench/made_journal.py`).
 """
 
 
