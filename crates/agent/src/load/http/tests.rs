@@ -1,5 +1,6 @@
 //! The loops against real sockets on loopback: our own responder, and servers that misbehave in one way each. What is
-//! asserted are counts, which do not depend on how fast anything was.
+//! asserted are counts, which do not depend on how fast anything was. Every other end that a request can have is tested with
+//! the machine, in virtual time, in `leadline_http::client`.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -29,7 +30,6 @@ macro_rules! on_both_engines {
     };
 }
 
-mod outcomes;
 mod routes;
 mod stub;
 
@@ -39,17 +39,10 @@ on_both_engines!(
     an_open_loop_sends_what_is_due,
     requests_due_just_before_the_end_are_sent,
     long_bodies_in_both_directions_arrive_complete,
-    requests_due_and_never_sent_are_counted_unsent,
     a_stopped_load_returns_partial_figures,
     each_server_misbehaviour_has_its_error_name,
-    a_server_that_closes_after_each_answer_is_no_error,
     unannounced_closes_count_as_reset_or_closed_early,
-    no_connection_is_opened_that_no_request_is_left_for,
     more_connections_than_one_batch_all_open,
-    a_server_that_falls_silent_does_not_shorten_the_load,
-    a_request_that_waits_for_a_connection_is_not_late,
-    a_paced_number_of_requests_takes_up_as_many_gaps,
-    connections_that_cannot_reopen_are_counted_down,
 );
 
 fn spec(server: SocketAddr, number: Option<u64>) -> HttpSpec {
@@ -246,94 +239,6 @@ fn long_bodies_in_both_directions_arrive_complete(engine: Engine) {
     signal.stop();
 }
 
-fn requests_due_and_never_sent_are_counted_unsent(engine: Engine) {
-    // One connection whose first answer never comes; the server ends the load once all requests have fallen due.
-    const FALL_DUE_NS: u64 = 1_000_000;
-    let signal = Arc::new(ControlSignal::default());
-    let (listener, address) = listener();
-    let stop = Arc::clone(&signal);
-    std::thread::spawn(move || {
-        let (mut socket, _) = listener.accept().unwrap();
-        read_request(&mut socket);
-        clock::sleep_until(clock::monotonic_ns() + FALL_DUE_NS);
-        stop.stop();
-        let _ = socket.read(&mut [0]);
-    });
-    let rate = rate(1e6);
-    let outcome = run_with(engine, HttpSpec { connections: 1, threads: 1, rate, ..spec(address, Some(1000)) }, signal);
-    assert_eq!(outcome.counts["requests_due"], 1000);
-    assert_eq!((outcome.counts["unanswered"], outcome.counts["unsent"]), (1, 999));
-    assert_accounted(&outcome);
-}
-
-fn a_server_that_falls_silent_does_not_shorten_the_load(engine: Engine) {
-    let silent = server(|mut socket| {
-        for _ in 0..3 {
-            read_request(&mut socket);
-            let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
-        }
-        while read_request(&mut socket) {}
-    });
-    // Long enough for the first answers, whoever stands still meanwhile.
-    let try_it = |rate| {
-        let spec = HttpSpec { duration_ms: 4000, connections: 2, threads: 1, rate, ..spec(silent, None) };
-        let outcome = run(engine, spec);
-        let flow = &outcome.flows[0];
-        assert_eq!(flow.end_ns, Some(flow.due_ns + 4_000_000_000), "it tried until the end");
-        assert_eq!((outcome.counts["responses"], outcome.counts["unanswered"]), (6, 2));
-        // Only answers have a latency; of every other request its age is kept.
-        assert_eq!((histogram_count(&outcome, "latency"), histogram_count(&outcome, "service")), (6, 6));
-        assert_eq!(histogram_count(&outcome, "latency_censored"), 2 + outcome.counts["unsent"]);
-        assert_eq!(histogram_count(&outcome, "service_censored"), 2);
-        // With all connections busy, what could not be sent is not the generator's doing.
-        assert_eq!(outcome.counts["unsent_while_busy"], outcome.counts["unsent"]);
-        assert_accounted(&outcome);
-    };
-    std::thread::scope(|scope| {
-        scope.spawn(|| try_it(Vec::new()));
-        scope.spawn(|| try_it(rate(1000.0)));
-    });
-}
-
-fn a_request_that_waits_for_a_connection_is_not_late(engine: Engine) {
-    // All requests but the first fall due before the first answer. Only a stall of this machine that is half as long
-    // as the server's would make one late.
-    const STALL_NS: u64 = 2_000_000_000;
-    let (listener, address) = listener();
-    std::thread::spawn(move || {
-        let (mut socket, _) = listener.accept().unwrap();
-        let mut stall_ns = STALL_NS;
-        while read_request(&mut socket) {
-            clock::sleep_until(clock::monotonic_ns() + std::mem::take(&mut stall_ns));
-            let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
-        }
-    });
-    let outcome = run(engine, HttpSpec { connections: 1, threads: 1, rate: rate(1000.0), ..spec(address, Some(100)) });
-    assert_eq!((outcome.counts["responses"], outcome.counts["due_while_busy"]), (100, 99));
-    let late_p99_us = outcome.generator.late_p99_us.unwrap();
-    assert!(late_p99_us < STALL_NS as f64 / 2e3, "late by {late_p99_us} us");
-}
-
-fn a_paced_number_of_requests_takes_up_as_many_gaps(engine: Engine) {
-    let (address, signal) = responder();
-    let outcome = run(engine, HttpSpec { threads: 1, rate: rate(100.0), ..spec(address, Some(5)) });
-    let flow = &outcome.flows[0];
-    assert!(flow.end_ns >= Some(flow.due_ns + 50_000_000), "five gaps of 10 ms: {flow:?}");
-    signal.stop();
-}
-
-fn connections_that_cannot_reopen_are_counted_down(engine: Engine) {
-    let (listener, address) = listener();
-    std::thread::spawn(move || {
-        let (mut socket, _) = listener.accept().unwrap();
-        drop(listener);
-        read_request(&mut socket);
-    });
-    let outcome = run(engine, HttpSpec { connections: 1, threads: 1, duration_ms: 4000, ..spec(address, None) });
-    assert_eq!((outcome.counts["connections_down"], outcome.counts["responses"]), (1, 0));
-    assert!(outcome.errors["connection_refused"] > 0);
-}
-
 fn a_stopped_load_returns_partial_figures(engine: Engine) {
     let (address, responder_gate) = responder();
     let signal = Arc::new(ControlSignal::default());
@@ -387,34 +292,6 @@ fn each_server_misbehaviour_has_its_error_name(engine: Engine) {
         }
         assert_accounted(&outcome);
     }
-}
-
-fn a_server_that_closes_after_each_answer_is_no_error(engine: Engine) {
-    let says_so = server(|mut socket| {
-        read_request(&mut socket);
-        let _ = socket.write_all(b"HTTP/1.1 503 Busy\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno");
-        let _ = socket.read(&mut [0]);
-    });
-    let old = server(|mut socket| {
-        read_request(&mut socket);
-        let _ = socket.write_all(b"HTTP/1.0 503 Busy\r\n\r\nno");
-        let _ = socket.shutdown(Shutdown::Write);
-        let _ = socket.read(&mut [0]);
-    });
-    for address in [says_so, old] {
-        let outcome = run(engine, spec(address, Some(10)));
-        assert_eq!((outcome.counts["responses"], outcome.counts["status_5xx"]), (10, 10));
-        assert_eq!(outcome.counts["body_bytes"], 20);
-        assert!(outcome.errors.is_empty(), "{:?}", outcome.errors);
-        assert_accounted(&outcome);
-    }
-}
-
-fn no_connection_is_opened_that_no_request_is_left_for(engine: Engine) {
-    let (address, signal) = responder();
-    let outcome = run(engine, HttpSpec { requests_per_connection: Some(1), ..spec(address, Some(50)) });
-    assert_eq!((outcome.counts["responses"], outcome.counts["connections_opened"]), (50, 50));
-    signal.stop();
 }
 
 fn unannounced_closes_count_as_reset_or_closed_early(engine: Engine) {

@@ -1,5 +1,5 @@
-//! Routes to a server and what is sent over them: Unix sockets, names, local addresses, proxies, TLS; connections that
-//! are opened as needed, and again; redirects; scripts. Over both engines, against servers of a few lines that count.
+//! Routes to a server and what is sent over them: Unix sockets, names, local addresses, proxies, TLS;
+//! connections that are opened again; scripts. Over both engines, against servers of a few lines that count.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -14,9 +14,7 @@ use super::*;
 on_both_engines!(
     requests_go_over_a_unix_socket,
     names_resolve_and_local_addresses_rotate,
-    an_open_loop_opens_connections_as_it_needs_them,
     a_connection_ends_after_its_requests,
-    redirects_are_followed_within_limits,
     a_proxy_gets_absolute_urls,
     tls_through_a_proxy_and_without,
     an_untrusted_certificate_is_refused,
@@ -24,7 +22,6 @@ on_both_engines!(
     a_script_may_mix_head_with_other_methods,
     a_constant_script_runs_as_a_plan,
     a_script_ends_its_thread,
-    the_first_of_each_failure_is_kept,
 );
 
 /// What a server was asked, one head each.
@@ -132,43 +129,6 @@ fn names_resolve_and_local_addresses_rotate(engine: Engine) {
     }
 }
 
-fn an_open_loop_opens_connections_as_it_needs_them(engine: Engine) {
-    const CONNECTIONS: usize = 20;
-    // No answer before so many connections have asked.
-    let (listener, address) = listener();
-    let asked = Arc::new(AtomicUsize::new(0));
-    std::thread::spawn(move || {
-        for socket in listener.incoming().flatten() {
-            let asked = Arc::clone(&asked);
-            std::thread::spawn(move || {
-                let mut reader = BufReader::new(socket.try_clone().unwrap());
-                while head(&mut reader).is_some() {
-                    asked.fetch_add(1, Ordering::SeqCst);
-                    while asked.load(Ordering::SeqCst) < CONNECTIONS {
-                        std::thread::yield_now();
-                    }
-                    let _ = (&socket).write_all(OK.as_bytes());
-                }
-            });
-        }
-    });
-    let outcome =
-        run(engine, HttpSpec { connections: 1000, threads: 1, rate: rate(1000.0), ..spec(address, Some(200)) });
-    assert_eq!(outcome.counts["responses"], 200);
-    let opened = outcome.counts["connections_opened"] as usize;
-    assert!((CONNECTIONS..=200).contains(&opened), "{opened} connections");
-    let (quick, signal) = responder();
-    // What falls due while nobody may run needs connections at once, and that is not all of five seconds.
-    let outcome = run(engine, HttpSpec { connections: 1000, threads: 2, rate: rate(50.0), ..spec(quick, Some(250)) });
-    assert!(
-        outcome.counts["connections_opened"] < 250,
-        "a connection that is free is used again: {:?}",
-        outcome.counts
-    );
-    assert_accounted(&outcome);
-    signal.stop();
-}
-
 fn a_connection_ends_after_its_requests(engine: Engine) {
     for (limit, connections) in [(1, 60), (7, 10)] {
         let (address, heard) = answering(ok);
@@ -180,28 +140,6 @@ fn a_connection_ends_after_its_requests(engine: Engine) {
         let closing = heard.lock().unwrap().iter().filter(|head| head.contains("Connection: close\r\n")).count();
         assert_eq!(closing, if limit == 1 { 60 } else { 0 });
         assert!(outcome.errors.is_empty(), "{:?}", outcome.errors);
-        assert_accounted(&outcome);
-    }
-}
-
-fn redirects_are_followed_within_limits(engine: Engine) {
-    let (address, heard) = answering(|head| match head.split(' ').nth(1) {
-        Some("/end") => OK.to_owned(),
-        Some("/a") => "HTTP/1.1 302 Lookup\r\nLocation: b\r\nContent-Length: 3\r\n\r\nsee".to_owned(),
-        Some("/b") => "HTTP/1.1 301 Moved\r\nLocation: /end\r\nContent-Length: 0\r\n\r\n".to_owned(),
-        _ => "HTTP/1.1 302 Lookup\r\nLocation: http://elsewhere.example/\r\nContent-Length: 0\r\n\r\n".to_owned(),
-    });
-    for (target, redirects, followed, status) in
-        [("/a", 0, 0, "status_3xx"), ("/a", 1, 1, "status_3xx"), ("/a", 5, 2, "status_2xx"), ("/x", 5, 0, "status_3xx")]
-    {
-        heard.lock().unwrap().clear();
-        let outcome =
-            run(engine, HttpSpec { requests: vec![request(address, target)], redirects, ..spec(address, Some(30)) });
-        assert_eq!((outcome.counts["responses"], outcome.counts[status]), (30, 30), "{target} {redirects}");
-        assert_eq!(outcome.counts["requests_sent"], 30);
-        assert_eq!(outcome.counts.get("redirects").copied().unwrap_or(0), 30 * followed);
-        assert_eq!(heard.lock().unwrap().len() as u64, 30 * (1 + followed));
-        assert_eq!(histogram_count(&outcome, "latency"), 30);
         assert_accounted(&outcome);
     }
 }
@@ -421,23 +359,6 @@ fn a_script_ends_its_thread(engine: Engine) {
     // The first call only looked at what kind of requests these are.
     assert_eq!((broken.counts["responses"], broken.errors["script_error"]), (9, 1));
     assert!(broken.error_examples["script_error"].contains("no more"), "{:?}", broken.error_examples);
-}
-
-fn the_first_of_each_failure_is_kept(engine: Engine) {
-    let (address, _) = answering(|head| {
-        if head.starts_with("GET /bad ") {
-            "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n".to_owned()
-        } else {
-            "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n".to_owned()
-        }
-    });
-    let requests = vec![request(address, "/bad"), HttpRequest { weight: 3, ..request(address, "/busy") }];
-    let outcome = run(engine, HttpSpec { requests, ..spec(address, Some(40)) });
-    assert_eq!(outcome.errors, BTreeMap::from([("malformed_content_length".to_owned(), 10)]));
-    assert_eq!(outcome.counts["status_5xx"], 30);
-    assert_eq!(outcome.error_examples["status_5xx"], "GET /busy: 503");
-    assert!(!outcome.error_examples["malformed_content_length"].is_empty());
-    assert_accounted(&outcome);
 }
 
 #[test]
