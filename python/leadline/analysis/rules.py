@@ -358,8 +358,7 @@ def undone(evidence: Evidence) -> Iterator[Reason]:
     if error_counts(data):
         yield Reason("errors", f"{sum(error_counts(data).values())} operations failed: {errors_by_name(data)}")
     unanswered, long = counter(data, "unanswered") or 0, counter(data, "unanswered_over_1s") or 0
-    if data.spec.inside == "echo":
-        # They are the lost ones, each of which the figures have.
+    if data.spec.unanswered_is_lost:
         unanswered = 0
     if long or _is_many(unanswered, counter(data, "requests_sent")):
         text = f"{unanswered} requests had no answer when the time was over, {long} of them for more than a second"

@@ -37,6 +37,8 @@ class TestSpec:
     counts_units: bool = False
     # Whether a fleet's clients themselves are measured, and not only what they carry.
     connects_clients: bool = False
+    # Whether what has no answer is counted as lost, which the figures have.
+    unanswered_is_lost: bool = False
     # Clients of a fleet that connect before the others.
     settled: int = 0
     # What load a fleet carries (echo | udp | tcp | http), and the time between two sends of one client, s.

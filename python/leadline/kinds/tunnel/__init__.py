@@ -151,6 +151,7 @@ class Tunnel(Kind[TunnelTest]):
             steady=traffic is not None or t.is_steady(stages),
             counts_units=inside in ("echo", "http"),
             connects_clients=True,
+            unanswered_is_lost=inside == "echo",
             settled=int(test.get("settled") or 0),
             inside=inside,
             inside_gap_s=1.0 / float(rate) if rate else None,
