@@ -132,7 +132,8 @@ def change(data: st.DataObject, tree: dict[str, Any]) -> None:
         case "repeat" if isinstance(node, list):
             node.append(copy.deepcopy(node[last]))
         case _:
-            node[last] = data.draw(ODD)
+            # A value that is drawn twice would be put into itself.
+            node[last] = copy.deepcopy(data.draw(ODD))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
