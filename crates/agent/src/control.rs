@@ -15,7 +15,8 @@ use leadline_wire::{Command, ErrorReport, Event, Workload, LINE_LIMIT_BYTES};
 
 use crate::control_signal::ControlSignal;
 use crate::events::{input_error, system_error, Events, LAST_PATIENCE};
-use crate::load::{self, Task};
+use crate::load;
+use crate::task::Task;
 use crate::watch::{self, Processes, Watch};
 use crate::{facts, process as process_task, profile, serve};
 

@@ -6,13 +6,17 @@ mod control;
 mod control_signal;
 mod events;
 mod facts;
+mod failures;
 mod flows;
 mod keys;
 mod load;
+mod locking;
+mod metering;
 mod process;
 mod profile;
 mod serve;
 mod standalone;
+mod task;
 mod watch;
 mod wireguard;
 

@@ -13,7 +13,7 @@ use leadline_sys::process::{await_exit, signal_group, spawn_bound, Signal};
 use leadline_wire::{ErrorReport, Event, ProcessSpec};
 
 use crate::events::{input_error, system_error};
-use crate::load::Task;
+use crate::task::Task;
 use crate::watch::Processes;
 
 /// The longest line that is looked at as a whole, bytes; the rest of a longer one is the next line.

@@ -21,7 +21,7 @@ use leadline_sys::process::{signal_group, spawn_bound, Signal};
 use leadline_wire::{ErrorReport, Event, ProfileSpec};
 
 use crate::events::{input_error, system_error};
-use crate::load::Task;
+use crate::task::Task;
 use crate::watch::Processes;
 
 const TURN: Duration = Duration::from_millis(20);

@@ -14,7 +14,7 @@ use super::datagram::answer_hello;
 use super::{count_error, Span, WorkerReport, DRAIN_NS, TURN_NS};
 use crate::control_signal::ControlSignal;
 use crate::events::error_code;
-use crate::load::threads::{FlowCounters, ThreadMeter};
+use crate::metering::{FlowCounters, ThreadMeter};
 
 /// A flow's socket.
 pub enum AnswerSocket {

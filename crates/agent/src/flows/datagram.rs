@@ -17,7 +17,7 @@ use leadline_transport::{DatagramReceiver, Header, HeaderKind, SideReport, HEADE
 use super::{count_error, Role, Span, WorkerReport, DRAIN_NS, TURN_NS};
 use crate::control_signal::ControlSignal;
 use crate::events::error_code;
-use crate::load::threads::{FlowCounters, Recorder, ThreadMeter};
+use crate::metering::{FlowCounters, Recorder, ThreadMeter};
 
 /// One flow of a worker, on a connected socket of its own.
 pub struct DatagramFlow {

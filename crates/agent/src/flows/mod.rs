@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use leadline_stats::Histogram;
 use leadline_transport::SideReport;
-use leadline_wire::ThreadReport;
+use leadline_wire::{Direction, ThreadReport};
 
-use crate::load::threads::FlowCounters;
+use crate::metering::FlowCounters;
 
 /// Whether this side of a flow sends or receives its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +90,16 @@ pub fn count_error(errors: &mut BTreeMap<String, u64>, name: &str) {
             errors.insert(name.to_owned(), 1);
         }
     }
+}
+
+/// The flows of a direction in their order: upward ones first; `both` has each flow once up and once down.
+pub fn planned_directions(direction: Direction, flows: u32) -> Vec<Direction> {
+    let both: &[Direction] = match direction {
+        Direction::Up => &[Direction::Up],
+        Direction::Down => &[Direction::Down],
+        Direction::Both => &[Direction::Up, Direction::Down],
+    };
+    both.iter().flat_map(|one| std::iter::repeat_n(*one, flows as usize)).collect()
 }
 
 #[cfg(test)]

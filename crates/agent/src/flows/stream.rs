@@ -16,7 +16,7 @@ use leadline_transport::SideReport;
 use super::{count_error, Role, Span, WorkerReport, DRAIN_NS, LONGEST_DRAIN_NS, TURN_NS};
 use crate::control_signal::ControlSignal;
 use crate::events::error_code;
-use crate::load::threads::{FlowCounters, ThreadMeter};
+use crate::metering::{FlowCounters, ThreadMeter};
 
 /// One connection of a worker.
 pub struct StreamFlow {

@@ -14,9 +14,9 @@ use leadline_tunnel::openvpn::role::Role as End;
 use leadline_wire::{Counts, CryptoReport, CryptoSpec, ErrorReport, FlowProgress, LoadReport, NoCounts, Outcome, Side};
 
 use self::arena::{Packets, Payloads, LONGEST};
-use super::threads::ThreadMeter;
-use super::{Ready, Task};
 use crate::events::{input_error, system_error};
+use crate::metering::ThreadMeter;
+use crate::task::{Ready, Task};
 
 /// Memory that packets may be spread over, bytes: at most twice that is held.
 const MOST_SPREAD: u64 = 256 << 20;

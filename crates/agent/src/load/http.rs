@@ -32,15 +32,16 @@ use leadline_wire::{Blame, ErrorReport, HttpSpec, Outcome, Side};
 
 use self::io_backend::{Engine, IoBackend, IoBackends};
 use self::plan::{Destination, Plan};
-use self::report::{Failures, Snapshot, WorkerReport};
+use self::report::{Snapshot, WorkerReport};
 use self::scripted::LoadScripts;
 use self::start_signal::{Begin, Opened, StartSignal};
 use self::worker::{Parts, Worker};
 use super::session_runner::span;
-use super::threads::{Collector, FlowCounters, Latest, Recorder, Rolled};
-use super::{Ready, Task};
 use crate::events::{input_error, system_error};
+use crate::failures::Failures;
 use crate::flows::counters;
+use crate::metering::{Collector, FlowCounters, Latest, Recorder, Rolled};
+use crate::task::{Ready, Task};
 
 /// Start the threads and have them open their connections.
 pub fn prepare(spec: HttpSpec, task: &Task) -> Result<Box<dyn Ready>, ErrorReport> {

@@ -16,12 +16,12 @@ use leadline_wire::{Direction, ErrorReport, Outcome, Protocol, RrSpec};
 
 use super::session::Session;
 use super::session_runner::{span, PlannedFlow, SessionRunner};
-use super::threads::{FlowCounters, Recorder, ThreadMeter};
-use super::{Ready, Task};
 use crate::control_signal::ControlSignal;
 use crate::events::{error_code, input_error};
 use crate::flows::thread_group::Worker;
 use crate::flows::{count_error, counters, deal_out, Role, Span, WorkerReport, TURN_NS};
+use crate::metering::{FlowCounters, Recorder, ThreadMeter};
+use crate::task::{Ready, Task};
 
 const LATENCY: usize = 0;
 /// Ages of transactions that were given up: their latency is at least that.
@@ -462,7 +462,7 @@ mod tests {
     use leadline_stats::Histogram;
 
     use super::*;
-    use crate::load::threads::Collector;
+    use crate::metering::Collector;
 
     fn spec(timeout_ms: u32) -> RrSpec {
         RrSpec {

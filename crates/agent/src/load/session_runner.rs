@@ -13,12 +13,12 @@ use leadline_wire::{
 };
 
 use super::session::{ControlSender, FromPeer, Session};
-use super::threads::{Collector, FlowCounters, Rolled};
-use super::Task;
 use crate::events::{peer_error, system_error};
 use crate::flows::account::{add_errors, total, Account};
 use crate::flows::thread_group::{ThreadGroup, Worker};
 use crate::flows::{Role, Span, DRAIN_NS, LONGEST_DRAIN_NS};
+use crate::metering::{Collector, FlowCounters, Rolled};
+use crate::task::Task;
 
 /// One flow as both sides know it.
 pub struct PlannedFlow {

@@ -10,11 +10,11 @@ use leadline_wire::{Direction, ErrorReport, Outcome, TcpSpec};
 
 use super::session::Session;
 use super::session_runner::{span, PlannedFlow, SessionRunner};
-use super::{planned_directions, Ready, Task};
 use crate::events::{input_error, system_error};
 use crate::flows::stream::{self, PacedBlocks, StreamFlow, StreamWork};
 use crate::flows::thread_group::Worker;
-use crate::flows::{counters, deal_out, Role};
+use crate::flows::{counters, deal_out, planned_directions, Role};
+use crate::task::{Ready, Task};
 
 struct ReadyTcp {
     spec: TcpSpec,

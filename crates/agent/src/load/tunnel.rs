@@ -39,10 +39,10 @@ use self::metric::METRICS;
 use self::plan::Plan;
 use self::report::{Snapshot, WorkerReport};
 use self::worker::{Parts, Worker};
-use super::threads::{Collector, Latest, Recorder, Rolled};
-use super::{Ready, Task};
 use crate::events::system_error;
 use crate::flows::counters;
+use crate::metering::{Collector, Latest, Recorder, Rolled};
+use crate::task::{Ready, Task};
 
 /// Read the profile, make the identities, open the sockets.
 pub fn prepare(spec: &TunnelSpec) -> Result<Box<dyn Ready>, ErrorReport> {

@@ -11,12 +11,12 @@ use leadline_wire::{Direction, ErrorReport, Outcome, UdpSpec};
 
 use super::session::Session;
 use super::session_runner::{span, PlannedFlow, SessionRunner};
-use super::threads::Recorder;
-use super::{planned_directions, Ready, Task};
 use crate::events::input_error;
 use crate::flows::datagram::{self, DatagramFlow, DatagramWork, UNKNOWN};
 use crate::flows::thread_group::Worker;
-use crate::flows::{counters, deal_out, Role};
+use crate::flows::{counters, deal_out, planned_directions, Role};
+use crate::metering::Recorder;
+use crate::task::{Ready, Task};
 
 /// The most that a UDP datagram over IPv4 can carry, bytes.
 const MOST_DATAGRAM_BYTES: u32 = 65_507;

@@ -10,9 +10,9 @@ use leadline_sys::net;
 use leadline_transport::{Open, Refusal, Work, HEADER_BYTES};
 use leadline_wire::{Direction, PeerLimits, Protocol};
 
-use super::lock;
 use crate::flows::datagram;
 use crate::flows::stream::PacedBlocks;
+use crate::locking::lock;
 
 /// What clients may ask for.
 #[derive(Clone, Debug)]

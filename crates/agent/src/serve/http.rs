@@ -5,6 +5,7 @@
 
 mod balancer;
 mod epoll;
+mod limits;
 mod peer;
 mod setup;
 mod table;
@@ -28,45 +29,17 @@ pub use self::setup::{behaviour, tls};
 
 use self::balancer::Balancer;
 use self::epoll::EpollWorker;
+use self::limits::{Limits, LIMITS};
 use self::uring::UringWorker;
 use self::worker::{Listener, WorkerContext};
 use crate::control_signal::ControlSignal;
 
 /// More threads than this find nothing to do that the rest of the host would not rather do.
 const MOST_THREADS: usize = 16;
-/// What a peer may still send after the last answer, bytes: closing with it unread would reset the answer.
-const LINGER_BYTES: usize = 1024 * 1024;
 /// What a thread has room for beside its even share of the connections, since shares are only nearly even.
 const SPARE_CONNECTIONS: usize = 1024;
 /// A ring for fewer connections than this is none.
 const LEAST_CONNECTIONS: usize = 256;
-
-/// What peers may take up.
-#[derive(Clone, Copy)]
-struct Limits {
-    /// Connections open at once, over all threads.
-    connections: usize,
-    /// Connections of one peer.
-    per_peer: usize,
-    /// What all connections' buffers may take together, bytes; then those that hold more than little are closed.
-    memory_bytes: usize,
-    /// How long a connection may be silent that is owed nothing, ns.
-    idle_ns: u64,
-    /// How long a peer may leave an answer untaken, ns.
-    stalled_ns: u64,
-}
-
-const LIMITS: Limits = Limits {
-    connections: 65_536,
-    per_peer: 65_536,
-    memory_bytes: 512 << 20,
-    idle_ns: 60_000_000_000,
-    stalled_ns: 600_000_000_000,
-};
-
-/// What a connection may always hold, bytes: requests and answers of usual sizes. With as many connections as there may be that is
-/// as much again as `Limits::memory_bytes`.
-const MODEST_BYTES: usize = 8 << 10;
 
 /// What a responder is to do, and where.
 pub struct Service {

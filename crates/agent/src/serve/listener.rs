@@ -2,67 +2,24 @@
 //! garbage, half open or slow costs a descriptor for a while and no thread. A granted session gets its threads; a data flow
 //! is handed to the session whose token it knows, and a UDP flow only once its client has shown that it is at its address.
 
-use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::net;
 use leadline_sys::poll::{Interest, Poll, Ready};
-use leadline_transport::{
-    AddressCheck, FromServer, Header, HeaderKind, HelloAnswer, SessionRequest, SharedKey, HEADER_BYTES,
-};
-use leadline_wire::ErrorReport;
+use leadline_transport::{FromServer, Header, HeaderKind, HelloAnswer, SessionRequest, HEADER_BYTES};
 
-use super::admission::{admit, peer_of, Limits, Occupancy};
-use super::lock;
+use super::admission::{admit, peer_of};
 use super::pending::{send, Opened, PendingConnection, PendingTable};
-use super::session::{self, SessionInput};
+use super::session;
+use super::shared::{ServerShared, SessionInput};
 use crate::control_signal::ControlSignal;
-use crate::events::input_error;
 use crate::flows::datagram::answer_hello;
-use crate::keys;
-
-/// What all listeners of one server share.
-#[derive(Debug)]
-pub struct ServerShared {
-    /// What clients may ask for.
-    pub limits: Limits,
-    /// The sessions, by token.
-    pub sessions: Mutex<HashMap<u64, SessionEntry>>,
-    key: Option<SharedKey>,
-    check: AddressCheck,
-    occupancy: Arc<Occupancy>,
-}
-
-/// A session as the listeners know it.
-#[derive(Debug)]
-pub struct SessionEntry {
-    /// Where its data flows are handed in.
-    pub inbox: SyncSender<SessionInput>,
-    /// From where its UDP flows may come: the control connection's address, and those from which a TCP connection named its token.
-    pub addresses: Vec<IpAddr>,
-    /// How many of these there may be.
-    pub most_addresses: usize,
-}
-
-impl ServerShared {
-    /// Without sessions yet.
-    pub fn new(limits: Limits, key: Option<SharedKey>) -> Result<Self, ErrorReport> {
-        let (sessions, occupancy) = Default::default();
-        let check =
-            AddressCheck::new(&keys::fresh_nonce()?.0).map_err(|error| input_error("bad_key", error.to_string()))?;
-        Ok(Self { limits, sessions, key, check, occupancy })
-    }
-
-    fn idle_ns(&self) -> u64 {
-        self.limits.per_peer.idle_ms.saturating_mul(1_000_000)
-    }
-}
+use crate::locking::lock;
 
 /// Connections at once that have not introduced themselves, all together and of one peer.
 const MOST_PENDING: usize = 2048;

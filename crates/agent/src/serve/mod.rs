@@ -5,9 +5,10 @@ pub mod http;
 mod listener;
 mod pending;
 mod session;
+mod shared;
 
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use leadline_sys::net;
@@ -54,7 +55,7 @@ pub fn start(spec: &ServeSpec, signal: &Arc<ControlSignal>) -> Result<Server, Er
     let per_peer = spec.per_peer.clone().unwrap_or_default();
     let most_per_peer = per_peer.connections as usize;
     let limits = admission::Limits { longest_ms: spec.longest_ms, most_flows: spec.most_flows, per_peer };
-    let shared = Arc::new(listener::ServerShared::new(limits, keys::shared(spec.key.as_ref())?)?);
+    let shared = Arc::new(shared::ServerShared::new(limits, keys::shared(spec.key.as_ref())?)?);
     let listeners = sessions
         .into_iter()
         .map(|(listener, socket)| listener::listen(listener, socket, Arc::clone(&shared), Arc::clone(signal)))
@@ -110,11 +111,6 @@ fn bind_both(at: SocketAddr) -> Result<(TcpListener, UdpSocket), ErrorReport> {
     let socket =
         net::udp_socket(at, None, true).map_err(|error| system_error(&format!("listening on UDP {at}"), &error))?;
     Ok((listener, socket))
-}
-
-/// A lock whose guarded value is whole after any panic.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

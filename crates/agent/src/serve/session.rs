@@ -18,17 +18,16 @@ use leadline_transport::{
 use leadline_wire::{Direction, Protocol};
 
 use super::admission;
-use super::listener::{ServerShared, SessionEntry};
-use super::lock;
+use super::shared::{ServerShared, SessionEntry, SessionInput};
 use crate::control_signal::ControlSignal;
 use crate::flows::account::Account;
 use crate::flows::answer::{self, AnswerFlow, AnswerSocket, AnswerWork};
 use crate::flows::datagram::{self, DatagramFlow, DatagramWork, UNKNOWN};
 use crate::flows::stream::{self, PacedBlocks, StreamFlow, StreamWork};
 use crate::flows::thread_group::{ThreadGroup, Worker};
-use crate::flows::{counters, deal_out, Role, Span, LONGEST_DRAIN_NS};
-use crate::load::planned_directions;
-use crate::load::threads::FlowCounters;
+use crate::flows::{counters, deal_out, planned_directions, Role, Span, LONGEST_DRAIN_NS};
+use crate::locking::lock;
+use crate::metering::FlowCounters;
 
 /// Time for a client to open its flows.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -48,20 +47,6 @@ const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Messages that wait to be handled, besides the flows' arrivals; beyond this the control connection is not read.
 const MOST_QUEUED: usize = 256;
-
-/// What reaches a session, from its control connection and from the listeners.
-pub enum SessionInput {
-    /// The client's message, and when it was read.
-    Message(FromClient, u64),
-    /// A TCP flow of that number.
-    Stream(u32, TcpStream),
-    /// A UDP flow of that number.
-    Datagram(u32, UdpSocket),
-    /// A worker has ended.
-    WorkerDone,
-    /// The control connection has ended.
-    Closed,
-}
 
 struct Session {
     control: TcpStream,

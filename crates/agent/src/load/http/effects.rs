@@ -14,9 +14,9 @@ use socket2::Socket;
 
 use super::io_backend::IoBackend;
 use super::plan::{Destination, Plan};
-use super::report::Failures;
 use super::resolver::Resolver;
-use crate::load::threads::{FlowCounters, Recorder};
+use crate::failures::Failures;
+use crate::metering::{FlowCounters, Recorder};
 
 /// One connection of this many receives with the kernel's stamps.
 const STAMPED_EVERY: usize = 64;

@@ -18,7 +18,8 @@ use socket2::Socket;
 use super::io_backend::Engine;
 use super::plan::Plan;
 use super::scripted::Scripted;
-use crate::load::threads::{Collector, FlowCounters};
+use crate::failures::Failures;
+use crate::metering::{Collector, FlowCounters};
 
 /// What a worker leaves.
 pub struct WorkerReport {
@@ -36,44 +37,6 @@ pub struct WorkerReport {
     pub late: Option<Histogram>,
     /// The thread's script, which its main state may still look into.
     pub script: Option<Box<Scripted>>,
-}
-
-/// Failed operations: how many of each name, and what the first one said.
-#[derive(Clone, Debug, Default)]
-pub struct Failures {
-    /// By name.
-    pub counts: BTreeMap<String, u64>,
-    /// By name too; where there is more to say than the name.
-    pub examples: BTreeMap<String, String>,
-}
-
-/// An example is cut here, bytes.
-const EXAMPLE_BYTES: usize = 500;
-
-impl Failures {
-    /// Count failures of one name; the example is asked for with the first.
-    pub fn count(&mut self, name: &str, number: u64, example: impl FnOnce() -> String) {
-        match self.counts.get_mut(name) {
-            Some(count) => *count += number,
-            None => {
-                self.counts.insert(name.to_owned(), number);
-                self.example(name, example);
-            }
-        }
-    }
-
-    /// Keep the first example of a name.
-    pub fn example(&mut self, name: &str, example: impl FnOnce() -> String) {
-        if !self.examples.contains_key(name) {
-            let mut text = example();
-            if text.len() > EXAMPLE_BYTES {
-                let end = (0..=EXAMPLE_BYTES).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-                text.truncate(end);
-                text.push_str(" ...");
-            }
-            self.examples.insert(name.to_owned(), text);
-        }
-    }
 }
 
 /// How a worker stands in the middle of the load.

@@ -15,7 +15,7 @@ use leadline_wire::{ErrorReport, Event, HttpScript, HttpSpec, Outcome};
 
 use super::plan::{Destination, Plan};
 use crate::events::input_error;
-use crate::load::Task;
+use crate::task::Task;
 
 /// One thread's script.
 pub struct Scripted(ThreadScript);

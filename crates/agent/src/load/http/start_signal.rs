@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use leadline_http::Schedule;
 
-use super::report::Failures;
 use crate::control_signal::ControlSignal;
+use crate::failures::Failures;
 use crate::flows::Span;
 
 /// What a thread reached before the start.

@@ -15,8 +15,8 @@ use super::io_backend::Engine;
 use super::{prepare, prepare_with};
 use crate::control_signal::ControlSignal;
 use crate::events::Events;
-use crate::load::Task;
 use crate::serve::http::{listen, Service};
+use crate::task::Task;
 
 /// Makes a test of each function, for each engine.
 macro_rules! on_both_engines {

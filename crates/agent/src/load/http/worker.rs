@@ -17,13 +17,14 @@ use leadline_wire::ThreadReport;
 use super::effects::{failure, WorkerEffects};
 use super::io_backend::{Completion, IoBackend};
 use super::plan::Plan;
-use super::report::{Failures, Snapshot, TcpSummary, WorkerReport};
+use super::report::{Snapshot, TcpSummary, WorkerReport};
 use super::resolver::Resolver;
 use super::scripted::Scripted;
 use super::shutdown::settle;
 use super::start_signal::{Begin, Opened, StartSignal};
+use crate::failures::Failures;
 use crate::flows::{Span, TURN_NS};
-use crate::load::threads::{FlowCounters, Latest, Recorder, ThreadMeter, ROLL_NS};
+use crate::metering::{FlowCounters, Latest, Recorder, ThreadMeter, ROLL_NS};
 
 /// How long all connections of a thread together may take to open, ns.
 const LONGEST_OPENING_NS: u64 = 8_000_000_000;

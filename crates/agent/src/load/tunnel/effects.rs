@@ -16,11 +16,12 @@ use leadline_tunnel::openvpn::framing::set_length;
 
 use super::fleet::{Fleet, Times};
 use super::inner_traffic::{Breakage, InnerTraffic};
-use super::report::{Failures, SocketTally};
+use super::report::SocketTally;
 use super::traffic::Channel;
 use super::transport::{Outbox, Sent, TransportSocket};
 use crate::events::error_code;
-use crate::load::threads::{FlowCounters, Recorder};
+use crate::failures::Failures;
+use crate::metering::{FlowCounters, Recorder};
 
 /// Ports that one attempt is offered, before it takes one that another of the fleet's clients has had.
 const PORTS_TRIED: usize = 16;

@@ -12,7 +12,7 @@ use leadline_tunnel::client::effects::ArrivalTime;
 use super::plan::Plan;
 use super::register::Register;
 use crate::flows::TURN_NS;
-use crate::load::threads::FlowCounters;
+use crate::metering::FlowCounters;
 
 /// How long after its cause an instant comes: every thread looks at least once in a turn, and may be busy for another.
 const AHEAD_NS: u64 = 4 * TURN_NS;

@@ -2,7 +2,7 @@
 //! packets is the client's machine.
 
 use super::traffic::{Channel, Figures, Traffic};
-use crate::load::threads::FlowCounters;
+use crate::metering::FlowCounters;
 
 /// The phase of a thread's traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -15,8 +15,8 @@ use leadline_wire::{
 use super::fleet::Fleet;
 use super::traffic::Figures;
 use super::transport::TransportSocket;
-pub use crate::load::http::report::Failures;
-use crate::load::threads::{Collector, FlowCounters};
+use crate::failures::Failures;
+use crate::metering::{Collector, FlowCounters};
 
 /// The cause of clients whose thread is no more.
 const BROKEN_DOWN: &str = "thread_broke_down";
@@ -269,7 +269,7 @@ pub fn progress(counters: &[Arc<FlowCounters>], has_units: bool) -> Vec<leadline
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::threads::ThreadMeter;
+    use crate::metering::ThreadMeter;
 
     #[test]
     fn panicked_thread_leaves_its_clients_failed() {

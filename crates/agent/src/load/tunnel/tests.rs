@@ -19,7 +19,7 @@ use self::gateway::{an_address_each, Gateway, ServerBehaviour};
 use super::prepare;
 use crate::control_signal::ControlSignal;
 use crate::events::Events;
-use crate::load::Task;
+use crate::task::Task;
 
 fn spec(gateway: &Gateway, clients: u32) -> TunnelSpec {
     TunnelSpec {

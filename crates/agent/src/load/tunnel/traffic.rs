@@ -25,7 +25,7 @@ use self::udp::UdpPlan;
 use super::metric::Metric;
 use crate::events::{input_error, system_error};
 use crate::keys;
-use crate::load::threads::{FlowCounters, Recorder};
+use crate::metering::{FlowCounters, Recorder};
 
 /// What a client is given by its server, and which one it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

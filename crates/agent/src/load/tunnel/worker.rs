@@ -25,12 +25,13 @@ use super::effects::{socket_error, Account, ClientEffects, ClientSocket, Receivi
 use super::fleet::Fleet;
 use super::inner_traffic::TrafficPhase;
 use super::receive_coalescing::ReceiveCoalescing;
-use super::report::{Failures, Snapshot, Tally, WorkerReport};
+use super::report::{Snapshot, Tally, WorkerReport};
 use super::scheduled_actions::ActionSchedule;
 use super::transport::{Buffers, Outbox};
 use crate::control_signal::ControlSignal;
+use crate::failures::Failures;
 use crate::flows::TURN_NS;
-use crate::load::threads::{Latest, Recorder, ThreadMeter};
+use crate::metering::{Latest, Recorder, ThreadMeter};
 
 /// Sockets that one wait tells of: between two looks at them timers run.
 const READY_BATCH: usize = 64;

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::Limits;
+use super::limits::Limits;
 use crate::serve::admission::peer_of;
 
 /// What share more than the emptiest thread one may have before it hands on, as a divisor.
@@ -163,7 +163,7 @@ mod tests {
     use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
     use super::{AcceptedConnection, Balancer, Placement};
-    use crate::serve::http::{Limits, LIMITS};
+    use crate::serve::http::limits::{Limits, LIMITS};
 
     #[test]
     fn one_busy_listener_fills_all_threads_evenly_within_the_limit() {

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::net::TcpStream;
 
 use super::balancer::{AcceptedConnection, PeerBucket};
+use super::limits::{Limits, LINGER_BYTES};
 use super::peer::Peer;
-use super::{Limits, LINGER_BYTES};
 
 /// Silent connections are looked for this many times while one becomes overdue.
 const SWEEPS: u64 = 4;

@@ -9,7 +9,8 @@ use leadline_http::{Behaviour, Response, ResponseParser, Stalls};
 use leadline_sys::{clock::monotonic_ns, net};
 use leadline_tls::{ClientTls, ServerTls, TlsClient, TlsOptions, TlsVersion};
 
-use super::{listen_within, Engine, Limits, Service, LIMITS};
+use super::limits::{Limits, LIMITS};
+use super::{listen_within, Engine, Service};
 use crate::control_signal::ControlSignal;
 
 /// Makes a test of each function, for each engine.

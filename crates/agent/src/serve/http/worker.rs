@@ -10,9 +10,9 @@ use leadline_sys::clock::monotonic_ns;
 use leadline_tls::ServerTls;
 
 use super::balancer::{AcceptedConnection, Balancer, PeerBucket};
+use super::limits::{Limits, MODEST_BYTES};
 use super::peer::Peer;
 use super::table::{Connection, Table};
-use super::{Limits, MODEST_BYTES};
 use crate::control_signal::ControlSignal;
 use crate::flows::TURN_NS;
 

@@ -19,7 +19,7 @@ use super::super::start_signal::{Begin, StartSignal};
 use super::super::worker::{Parts, Worker};
 use super::*;
 use crate::flows::Span;
-use crate::load::threads::{Collector, FlowCounters, Recorder};
+use crate::metering::{Collector, FlowCounters, Recorder};
 
 /// How long an answer takes from when its request was handed over, ns.
 const SERVICE_NS: u64 = 1_000_000;

@@ -14,7 +14,7 @@ use super::super::metric::METRICS;
 use super::super::plan::Plan;
 use super::super::worker::{Parts, Worker};
 use super::*;
-use crate::load::threads::Recorder;
+use crate::metering::Recorder;
 
 const SECOND_NS: u64 = 1_000_000_000;
 

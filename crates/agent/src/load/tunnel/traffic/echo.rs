@@ -12,8 +12,8 @@ use super::schedule::{row, Latency, Schedule, BATCH, OVERTIME_NS, REMEMBERED_S, 
 use super::{count, Channel, ClientContext, Figures, Traffic, TrafficPlan};
 use crate::events::input_error;
 use crate::flows::DRAIN_NS;
-use crate::load::threads::FlowCounters;
 use crate::load::tunnel::metric::Metric;
+use crate::metering::FlowCounters;
 
 /// Tells these echoes from a fleet's pings.
 const IDENTIFIER: u16 = 0x4c4c;

@@ -15,8 +15,8 @@ use leadline_wire::{Direction, FlowReport, HttpAnswer, ServeSpec, TunnelTraffic}
 
 use super::{plan, Channel, ClientContext, Figures, Traffic, TrafficPlan};
 use crate::control_signal::ControlSignal;
-use crate::load::threads::{Collector, FlowCounters, Recorder};
 use crate::load::tunnel::metric::{Metric, METRICS};
+use crate::metering::{Collector, FlowCounters, Recorder};
 use crate::serve::{self, Server};
 
 mod http;

@@ -16,8 +16,8 @@ use super::session_client::{SessionClient, View};
 use super::{count, Channel, ClientContext, Figures, PeerProgress, Traffic, TrafficPlan};
 use crate::events::input_error;
 use crate::flows::DRAIN_NS;
-use crate::load::threads::FlowCounters;
 use crate::load::tunnel::metric::Metric;
+use crate::metering::FlowCounters;
 
 /// Time between two introductions of a flow, ns.
 const HELLO_NS: u64 = 100_000_000;

@@ -9,9 +9,9 @@ use leadline_tunnel::inside::tcp::{Buffers, Connection, Stack};
 use leadline_wire::{Direction, HttpAnswer, HttpRequest, TunnelTraffic};
 
 use super::{flow, ipv4, ipv6, Figures, Impairment, Lab, MTU};
-use crate::load::threads::{Collector, FlowCounters, Recorder};
 use crate::load::tunnel::metric::{Metric, METRICS};
 use crate::load::tunnel::traffic::{plan, Channel, ClientContext};
+use crate::metering::{Collector, FlowCounters, Recorder};
 
 #[test]
 fn requests_complete_at_a_rate_and_back_to_back() {
