@@ -1,4 +1,4 @@
-"""docs/benchmarks.md from the rows: what they were taken on, how to read them, and what was left out."""
+"""Writes docs/benchmarks.md from the rows, with the machine, reading instructions, and omitted rows."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from environment import describe_machine, versions
 from rows import Rounds, Row, table
 
 NOTES = Path(__file__).with_name("notes.md")
-"""What counts and profiles show, kept by hand."""
+"""Results of counts and profiles, maintained by hand."""
 
 _HOW = """\
-Written by `make bench`. Ours and theirs alternate on the same two CPUs, the generator on one and the server on the
-other; a ratio is the median over {count} rounds of {seconds} s of ours by theirs in the same round. Absolute figures
-are this machine's; the ratios are what to compare.
+Written by `make bench`. Leadline and its peers alternate on the same two CPUs, the generator on one and the server on
+the other. A ratio is the median over {count} rounds of {seconds} s; each round divides Leadline's figure by the peer's
+figure of the same round. Absolute figures depend on this machine; compare the ratios.
 
-- **CPU per request** is the user and system time of the generator's whole process, from its start to its end, by its
-  requests; for Leadline that is the agent. What the generating thread alone takes stands beside it.
+- **CPU per request** is the user and system time of the generator's whole process, from its start to its end, divided
+  by its requests; for Leadline that process is the agent. The generating thread's own time is given beside it.
 - **HTTP** is 50 connections that stay open, one generating thread, and a body of 12 bytes, from an nginx of one worker
   or from `leadline serve --http`, the null responder.
-- Over loopback the sender's CPU also carries the packet into the receiver's socket, for every tool alike: that part of
-  a ratio no generator can change. **The bare loop** (`bench/bare.c`) waits, receives and sends, and does nothing else:
-  what it takes is the kernel's price, and where it stands beside a peer is about how low a generator can come.
+- Over loopback the sender's CPU also carries the packet into the receiver's socket, for every tool: no generator can
+  change that part of a ratio. **The bare loop** (`bench/bare.c`) waits, receives and sends, and does nothing else: its
+  cost is the kernel's, and its ratio to a peer is about the lowest that a generator can reach.
 - **Scripts** are those of `crates/script/tests/scripts`, the same file for both tools.
-- **Handshakes** are full ones on both sides: the server resumes nothing.
+- **Handshakes** are full ones on both sides: the server resumes no session.
 - **Packets** are sealed and opened in memory by one thread, over 16 KiB, by its CPU time; `openssl speed` encrypts one
-  buffer over and over with one key and nonce, and makes no tag. Ratios are of rates.
-- **Lateness** is compared with a bare schedule (`bench/wake.c`), a thread that wakes for each due instant on the same
-  CPU, is busy for 20 µs, and sends nothing, while another one keeps the server's CPU as busy as the server does: what
-  it is late by is the machine's and its host's doing.
-- **Memory** is the most that the agent's process had resident; the kernel keeps its sockets elsewhere.
+  buffer repeatedly with one key and nonce, and computes no tag. Ratios are of rates.
+- **Lateness** is compared with a bare schedule (`bench/wake.c`): a thread that wakes for each due instant on the same
+  CPU, is busy for 20 µs, and sends nothing, while another thread keeps the server's CPU as busy as the server does.
+  The machine and its host cause the lateness of the bare schedule.
+- **Memory** is the agent's peak resident memory; its sockets' memory belongs to the kernel and is not included.
 - **Report** is `leadline report` from the journal, on all CPUs, with tables and page. The journal is made of a short
   run of this machine, its lines shifted in time and renamed (`bench/made_journal.py`).
 """
 
 
 def document(rows: Sequence[Row], left_out: Sequence[str], rounds: Rounds) -> str:
-    """The whole text."""
+    """Return the text of docs/benchmarks.md."""
     return "\n".join(
         [
             "# Benchmarks",
