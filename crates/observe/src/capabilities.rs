@@ -1,5 +1,5 @@
-//! What this host lets an agent do, each with the reason where it does not. Tries the thing itself where that changes
-//! nothing; else asks the kernel's own setting and says so.
+//! The features that this host allows an agent, each with the reason if it does not. Tries a feature if that changes
+//! nothing; otherwise reads the kernel's own setting.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -8,7 +8,7 @@ use leadline_wire::Capability;
 
 use crate::{parse, CgroupPaths};
 
-/// Capabilities `tun`, `psi`, `irq_pressure`, `cgroup` (of the given paths) and `io_uring`.
+/// Returns the capabilities `tun`, `psi`, `irq_pressure`, `cgroup` (of the given paths) and `io_uring`.
 pub fn capabilities(cgroup: &CgroupPaths) -> Vec<Capability> {
     vec![
         capability("tun", openable("/dev/net/tun")),
@@ -23,25 +23,25 @@ fn capability(name: &str, outcome: Result<(), String>) -> Capability {
     Capability { name: name.to_string(), available: outcome.is_ok(), reason: outcome.err() }
 }
 
-/// For reading and writing; whoever makes a TUN device needs CAP_NET_ADMIN besides.
+/// Checks that a file opens for reading and writing; creating a TUN device needs CAP_NET_ADMIN as well.
 fn openable(path: &str) -> Result<(), String> {
     OpenOptions::new().read(true).write(true).open(path).map(drop).map_err(|error| format!("{path}: {error}"))
 }
 
-/// By reading, for a kernel started with psi=0 opens the file and then refuses to read it.
+/// Checks that a file can be read: a kernel started with psi=0 opens the file and then refuses to read it.
 fn readable(path: &str) -> Result<(), String> {
     let first = |mut file: File| file.read(&mut [0; 256]);
     match File::open(path).and_then(first) {
         Ok(0) => Err(format!("{path} is empty")),
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err(format!("this kernel does not keep it: there is no {path}"))
+            Err(format!("this kernel does not provide it: {path} does not exist"))
         }
         Err(error) => Err(format!("{path}: {error}")),
     }
 }
 
-/// Whether CPU time can be read of the cgroup, in either version.
+/// Checks that the cgroup's CPU time can be read, in either version.
 fn cgroup_readable(paths: &CgroupPaths) -> Result<(), String> {
     let version_2 = paths.v2.as_ref().map(|folder| folder.join("cpu.stat"));
     let version_1 = paths.v1_cpuacct.as_ref().map(|folder| folder.join("cpuacct.usage"));
@@ -53,16 +53,16 @@ fn cgroup_readable(paths: &CgroupPaths) -> Result<(), String> {
         }
     }
     if reasons.is_empty() {
-        reasons.push("the agent was given no cgroup with CPU accounts".to_string());
+        reasons.push("the agent has no cgroup with CPU accounting".to_string());
     }
     Err(reasons.join("; "))
 }
 
-/// By kernel.io_uring_disabled (Linux 6.6): 0 for all, 1 for CAP_SYS_ADMIN and the group kernel.io_uring_group, 2 for
-/// nobody. A seccomp filter may refuse it all the same.
+/// Checks kernel.io_uring_disabled (Linux 6.6): 0 allows all users, 1 only CAP_SYS_ADMIN and the group
+/// kernel.io_uring_group, 2 none. A seccomp filter may still refuse it.
 fn io_uring() -> Result<(), String> {
     const SETTING: &str = "/proc/sys/kernel/io_uring_disabled";
-    let setting = fs::read(SETTING).map_err(|error| format!("cannot be told: {SETTING}: {error}"))?;
+    let setting = fs::read(SETTING).map_err(|error| format!("unknown: {SETTING}: {error}"))?;
     match setting.trim_ascii() {
         b"0" => Ok(()),
         b"1" if is_administrator() || is_in_ring_group() => Ok(()),
@@ -70,11 +70,11 @@ fn io_uring() -> Result<(), String> {
             Err("kernel.io_uring_disabled is 1: needs CAP_SYS_ADMIN or the group kernel.io_uring_group".to_string())
         }
         b"2" => Err("kernel.io_uring_disabled is 2: switched off".to_string()),
-        other => Err(format!("kernel.io_uring_disabled is {}, which is not known", String::from_utf8_lossy(other))),
+        other => Err(format!("kernel.io_uring_disabled is {}, which is unknown", String::from_utf8_lossy(other))),
     }
 }
 
-/// Whether this thread has CAP_SYS_ADMIN where the kernel asks for it: in the initial user namespace.
+/// Returns true if this thread has CAP_SYS_ADMIN where the kernel checks it: in the initial user namespace.
 fn is_administrator() -> bool {
     const CAP_SYS_ADMIN: u64 = 1 << 21;
     let read = |name: &str| fs::read(format!("/proc/thread-self/{name}")).unwrap_or_default();
@@ -82,7 +82,7 @@ fn is_administrator() -> bool {
     effective.is_some_and(|bits| bits & CAP_SYS_ADMIN != 0) && parse::host::is_initial_user_namespace(&read("uid_map"))
 }
 
-/// Whether this thread is in the group that kernel.io_uring_group names; -1 there means none.
+/// Returns true if this thread is in the group that kernel.io_uring_group names; -1 there means none.
 fn is_in_ring_group() -> bool {
     let named = fs::read_to_string("/proc/sys/kernel/io_uring_group").ok();
     let Some(named) = named.and_then(|text| text.trim().parse::<u64>().ok()) else { return false };

@@ -1,4 +1,4 @@
-//! A host's fingerprint, read once. Leaves to the agent what needs a system call: whether the wall clock is
+//! A host's fingerprint, read once. Facts that need a system call are the agent's: whether the wall clock is
 //! synchronised (adjtimex) and the interfaces' offloads (ethtool).
 
 use std::collections::BTreeSet;
@@ -10,10 +10,10 @@ use leadline_wire::{ClockQuality, HostFacts, InterfaceFacts};
 
 use crate::parse;
 
-/// Reads of the clock by which its resolution is judged; some tens of microseconds in all.
+/// Reads of the clock that determine its resolution; some tens of microseconds in all.
 const CLOCK_READS: usize = 1000;
 
-/// The fingerprint of this host, as the calling thread sees it.
+/// Returns the fingerprint of this host, as the calling thread sees it.
 pub fn facts() -> HostFacts {
     HostFacts {
         hostname: line("/proc/sys/kernel/hostname").unwrap_or_else(unknown),
@@ -47,7 +47,7 @@ fn read(path: &str) -> Option<Vec<u8>> {
     fs::read(path).ok()
 }
 
-/// A file of one line; `None` when it is missing or empty.
+/// Returns the content of a file of one line; `None` if it is missing or empty.
 fn line(path: &str) -> Option<String> {
     let bytes = read(path)?;
     let text = String::from_utf8_lossy(bytes.trim_ascii()).into_owned();
@@ -59,7 +59,7 @@ fn cpus() -> u32 {
     allowed.unwrap_or_else(|| available_parallelism().map_or(1, |count| count.get() as u32))
 }
 
-/// The smallest step between two reads of the monotonic clock, ns.
+/// Returns the smallest step between two reads of the monotonic clock, ns.
 fn clock_resolution_ns() -> Option<u64> {
     let mut before = Instant::now();
     let steps = (0..CLOCK_READS).map(|_| {
@@ -71,11 +71,11 @@ fn clock_resolution_ns() -> Option<u64> {
     steps.filter(|step| *step > 0).min()
 }
 
-/// The interfaces by /proc, which follows the network namespace; their MTU by /sys, which does not.
+/// Returns the interfaces from /proc, which follows the network namespace, with their MTU from /sys, which does not.
 fn interfaces() -> Vec<InterfaceFacts> {
     let dev = read("/proc/thread-self/net/dev").unwrap_or_default();
     let names: BTreeSet<String> = parse::network::interfaces(&dev).into_iter().map(|sample| sample.name).collect();
-    // /sys shows the namespace of whoever mounted it, where an interface of the same name may be another one.
+    // /sys shows the network namespace of the process that mounted it, where the same name may be another interface.
     let same_namespace = sys_interfaces().as_ref() == Some(&names);
     let facts = |name: String| InterfaceFacts {
         mtu: line(&format!("/sys/class/net/{name}/mtu")).filter(|_| same_namespace).and_then(|mtu| mtu.parse().ok()),
@@ -89,7 +89,7 @@ fn interfaces() -> Vec<InterfaceFacts> {
 
 fn sys_interfaces() -> Option<BTreeSet<String>> {
     let entries = fs::read_dir("/sys/class/net").ok()?;
-    // Interfaces are links there; a plain file (bonding_masters) is something else.
+    // Interfaces are symbolic links there; a plain file (bonding_masters) is not an interface.
     let interfaces = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
     Some(interfaces.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
 }

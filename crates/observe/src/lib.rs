@@ -1,10 +1,10 @@
-//! What a host is doing, read from the kernel's own accounts: /proc, PSI and cgroups. Owns the parsers of those
-//! files, the `Observer` that samples them, the host's fingerprint and its routes. Refuses to compute rates or to judge:
-//! every figure is the kernel's cumulative count, and what the kernel does not give is `None`, never 0.
-//! It makes no system call but open, read and readdir; what needs an ioctl or a socket is in `leadline-sys`.
+//! Samples of a host from the kernel's own accounting: /proc, PSI and cgroups. Owns the parsers of those files, the
+//! `Observer` that samples them, the host's fingerprint and its routes. Computes no rates and no verdicts: every
+//! figure is the kernel's cumulative count, and a count that the kernel does not provide is `None`, never 0. Makes no
+//! system calls except open, read and readdir; code that needs an ioctl or a socket is in `leadline-sys`.
 //!
-//! Network files are read through /proc/thread-self/net: they tell of the network namespace of the thread that
-//! calls, which is not always that of the process.
+//! Network files are read through /proc/thread-self/net: they describe the network namespace of the calling thread,
+//! which may differ from that of the process.
 
 mod capabilities;
 mod facts;
@@ -21,7 +21,7 @@ pub use facts::facts;
 pub use observer::Observer;
 pub use routes::routes;
 
-/// Where the accounts of the agent's cgroup are; version 2 is preferred to version 1, account by account.
+/// The files of the agent's cgroup accounting; version 2 is preferred to version 1, for each account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CgroupPaths {
     /// Folder in a cgroup2 mount: cpu.stat, memory.current.

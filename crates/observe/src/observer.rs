@@ -1,5 +1,5 @@
-//! Samples a host. Owns the open files, the buffer that they share and the widening of 32-bit counts.
-//! It starts no thread and reads no clock: the caller says when, what, and what it cost.
+//! Samples a host. Owns the open files, their shared buffer and the extension of 32-bit counts. Starts no thread and
+//! reads no clock: the caller passes the time, the scope and the cost.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::process::Processes;
 use crate::reread::{Buffer, Reread};
 use crate::CgroupPaths;
 
-/// Reads a host's counters. What cannot be opened when it is made stays absent from every sample.
+/// Reads a host's counters. A file that cannot be opened at the start stays absent from every sample.
 #[derive(Debug)]
 pub struct Observer {
     machine: MachineFiles,
@@ -25,13 +25,14 @@ pub struct Observer {
     next_whole_ns: u64,
 }
 
-/// What is dear to read and only has to be known over seconds (listen drops, UDP's counters over both families, PSI,
-/// the context switches of every thread) is read this often; a little under a second, so that a sampling period that divides
-/// the second meets it. Samples between have `None` there: an old figure would pass for a fresh one.
+/// The period of full samples, which include counters that are expensive to read and change slowly: listen drops,
+/// UDP's counters over both families, PSI, the context switches of every thread. It is a little under a second, so
+/// that a sampling period that divides the second meets it. Samples between have `None` for these, because an old
+/// figure could be mistaken for a fresh one.
 const WHOLE_PERIOD_NS: u64 = 975_000_000;
 
 impl Observer {
-    /// Opens what can stay open. The network's files belong to the namespace of the calling thread, and stay there.
+    /// Opens the files that can stay open. The network's files belong to the namespace of the calling thread.
     pub fn open(cgroup: &CgroupPaths) -> Self {
         Self {
             machine: MachineFiles::open(),
@@ -44,14 +45,14 @@ impl Observer {
         }
     }
 
-    /// Have the next sample leave out nothing, for one that begins or ends a phase.
+    /// Makes the next sample a full one, for the beginning or end of a phase.
     pub fn make_next_whole(&mut self) {
         self.next_whole_ns = 0;
     }
 
-    /// One sample. `processes` are names and process ids; those that are not there are left out of the sample.
-    /// `machine` says whether to read what all hosts of one machine share, which one of them does for all.
-    /// `trial` and `observer_cpu_s` are the caller's to fill in.
+    /// Takes one sample. `processes` are names and process ids; processes that do not exist are omitted. `machine`
+    /// tells whether to read what all hosts of one machine share, which one of them does for all. The caller fills in
+    /// `trial` and `observer_cpu_s`.
     pub fn sample(&mut self, now_ns: u64, machine: bool, processes: &[(String, u32)]) -> Observation {
         let whole = now_ns >= self.next_whole_ns;
         if whole {
@@ -77,7 +78,7 @@ fn source(path: impl AsRef<Path>) -> Source {
     Reread::open(path).ok()
 }
 
-/// What the parser makes of the file's content now.
+/// Parses the file's current content.
 fn parsed<T>(file: &Source, buffer: &mut Buffer, parser: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
     parser(file.as_ref()?.read(buffer).ok()?)
 }
@@ -106,7 +107,7 @@ impl MachineFiles {
         }
     }
 
-    /// `None` when CPUs or memory cannot be read: there is no machine sample without them.
+    /// `None` if CPUs or memory cannot be read: a machine sample needs both.
     fn sample(&self, whole: bool, widened: &mut Vec<Widened>, buffer: &mut Buffer) -> Option<MachineSample> {
         let cpus = parsed(&self.stat, buffer, |text| Some(parse::machine::cpus(text)))?;
         let memory = parsed(&self.meminfo, buffer, parse::machine::memory)?;
@@ -127,8 +128,8 @@ impl MachineFiles {
     }
 }
 
-/// One CPU's row of softnet_stat, carried past the 2^32 at which the kernel's counts begin again: at a million frames
-/// a second that is every 72 minutes.
+/// One CPU's row of softnet_stat, extended past the 2^32 at which the kernel's counts wrap: at a million frames a
+/// second that is every 72 minutes.
 #[derive(Debug)]
 struct Widened {
     cpu: u32,
@@ -155,7 +156,7 @@ struct NetworkFiles {
     dev: Source,
     snmp: Source,
     netstat: Source,
-    /// The outer `None`: the file is there but could not be opened. The inner one: this kernel has no IPv6.
+    /// The outer `None`: the file exists but could not be opened. The inner one: this kernel has no IPv6.
     snmp6: Option<Source>,
 }
 
@@ -189,7 +190,7 @@ impl NetworkFiles {
             (Some(file), Some(over_ipv4)) => {
                 parsed(file, buffer, parse::network::udp6).map(|over_ipv6| sum(over_ipv4, over_ipv6))
             }
-            // A sum of which one part is unknown is unknown.
+            // A sum with an unknown part is unknown.
             _ => None,
         };
         NetworkSample { interfaces, tcp, udp }
@@ -280,7 +281,7 @@ mod tests {
             let network = sample.network;
             let known = [network.udp.is_some(), network.tcp.unwrap().listen_drops.is_some()];
             assert_eq!(known[0], known[1]);
-            // This process's threads come and go with its tests, so that a whole sample may miss some.
+            // This process's threads come and go with its tests, so a full sample may miss some.
             assert!(known[0] || sample.processes[0].voluntary_switches.is_none());
             known[0]
         };

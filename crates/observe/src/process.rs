@@ -1,6 +1,6 @@
-//! The processes that an observer follows. Owns which thread was seen last and with what count, so that the sum over a
-//! process's threads does not fall when a thread ends. A process that has vanished is left out for good: its number
-//! may belong to a stranger by now.
+//! The observed processes. Owns each thread's last counts, so that the sum over a process's threads does not decrease
+//! when a thread ends. A process that has vanished is omitted for good, because its id may belong to another process
+//! by now.
 
 use std::fs;
 use std::io;
@@ -10,21 +10,21 @@ use leadline_wire::ProcessSample;
 use crate::parse::process::{status, times, ThreadStatus};
 use crate::reread::{Buffer, Reread};
 
-/// Threads besides the leader that are read in one whole sample, on average: a process with more of them has its switches
-/// in every second, third ... whole sample, and `None` between.
+/// Threads besides the leader that are read in one full sample, on average. A process with more threads has its
+/// context switches in every second, third ... full sample, and `None` between.
 const THREADS_PER_SAMPLE: usize = 64;
-/// Above this number of threads the switches are not followed: each one needs an open file.
+/// Above this number of threads, context switches are not counted, because each thread needs an open file.
 const THREADS_FOLLOWED: usize = 256;
 
-/// All processes that are followed, in the caller's order.
+/// All observed processes, in the caller's order.
 #[derive(Debug, Default)]
 pub struct Processes {
     followed: Vec<Process>,
 }
 
 impl Processes {
-    /// Samples each of these processes; one that is not there is left out.
-    /// Context switches are read where the sample is to be `whole`.
+    /// Samples each of these processes and omits those that do not exist. Context switches are read if the sample is
+    /// `whole`.
     pub fn sample(&mut self, wanted: &[(String, u32)], whole: bool, buffer: &mut Buffer) -> Vec<ProcessSample> {
         self.follow(wanted);
         self.followed.iter_mut().filter_map(|process| process.sample(whole, buffer)).collect()
@@ -53,7 +53,7 @@ struct Process {
     vanished: bool,
     /// The threads besides the leader.
     threads: Vec<Thread>,
-    /// What threads that have ended had counted when they were last seen.
+    /// The last counts of threads that have ended.
     ended: Switches,
     samples: usize,
 }
@@ -121,7 +121,7 @@ impl Process {
         let others = times.threads as usize - 1;
         let due = whole && self.samples % others.div_ceil(THREADS_PER_SAMPLE).max(1) == 0;
         self.samples += usize::from(whole);
-        // A leader that has ended before its threads has no memory of its own any more: then another one tells it.
+        // A leader that has ended before its threads has no memory any more; another thread then reports it.
         let leader_ended = leader.resident_bytes.is_none() && others > 0;
         let mut resident_bytes = leader.resident_bytes;
         let switches = if due || leader_ended {
@@ -137,7 +137,7 @@ impl Process {
             pid: self.pid,
             user_s: times.user_s,
             system_s: times.system_s,
-            // No thread of it has memory: a zombie or a kernel thread, whose resident memory is truly none.
+            // None of its threads has memory: a zombie or a kernel thread, whose resident memory is truly 0.
             resident_bytes: resident_bytes.unwrap_or(0),
             threads: times.threads,
             voluntary_switches: switches.map(|switches| switches.voluntary),
@@ -149,15 +149,15 @@ impl Process {
         Ok((Reread::open(format!("/proc/{}/stat", self.pid))?, Reread::open(format!("/proc/{}/status", self.pid))?))
     }
 
-    /// The switches of all threads besides the leader, those that have ended included as far as they were seen.
-    /// `None` when some cannot be read.
+    /// Returns the switches of all threads besides the leader, including ended threads as far as they were sampled.
+    /// `None` if some cannot be read.
     fn others(&mut self, count: usize, resident_bytes: &mut Option<u64>, buffer: &mut Buffer) -> Option<Switches> {
         if count > THREADS_FOLLOWED {
             return None;
         }
         let known = self.threads.len();
         self.reread(resident_bytes, buffer)?;
-        // As many threads as before, and each of them still alive: then these are all.
+        // As many threads as before, all of them alive: these are all threads.
         if self.threads.len() != known || known != count {
             self.find_threads(resident_bytes, buffer)?;
         }
@@ -190,7 +190,7 @@ impl Process {
         readable
     }
 
-    /// Opens the threads that are not yet known.
+    /// Opens the threads that are not known yet.
     fn find_threads(&mut self, resident_bytes: &mut Option<u64>, buffer: &mut Buffer) -> Option<()> {
         for entry in fs::read_dir(format!("/proc/{}/task", self.pid)).ok()? {
             let name = entry.ok()?.file_name();
@@ -215,8 +215,8 @@ impl Process {
     }
 }
 
-/// Whether the process or thread is no more (ENOENT when opening, ESRCH when reading), as against a file that could
-/// not be opened this time.
+/// Returns true if the process or thread no longer exists (ENOENT when opening, ESRCH when reading), as opposed to a
+/// file that could not be opened this time.
 fn is_vanished(error: &io::Error) -> bool {
     const ESRCH: i32 = 3;
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(ESRCH)

@@ -1,13 +1,13 @@
-//! A file of the kernel's that is opened once and read from its start again and again.
+//! A kernel file that is opened once and read repeatedly from its start.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// The first size of the buffer; above most of the files that are read here.
+/// The initial size of the buffer; larger than most of these files.
 const BUFFER_BYTES: usize = 16 * 1024;
-/// Above what the kernel writes for thousands of CPUs or interfaces; what is longer is refused, not cut.
+/// More than the kernel writes for thousands of CPUs or interfaces; a longer file is refused, not cut.
 const BUFFER_LIMIT_BYTES: usize = 64 * 1024 * 1024;
 
 /// Half of the smallest page.
@@ -24,8 +24,8 @@ impl Reread {
         Ok(Self { file: File::open(path)? })
     }
 
-    /// The whole content as it is now. The kernel makes it anew for a read at offset 0, and may hand it over in
-    /// pieces: only a read of no bytes is the end of a long one.
+    /// Returns the whole current content. The kernel generates it again for a read at offset 0, and may return it in
+    /// pieces: only a read of no bytes is the end of a long file.
     pub fn read<'buffer>(&self, buffer: &'buffer mut Buffer) -> io::Result<&'buffer [u8]> {
         let bytes = &mut buffer.bytes;
         let mut length = 0;
@@ -38,8 +38,8 @@ impl Reread {
             }
             match self.file.read_at(&mut bytes[length..], length as u64) {
                 Ok(0) => return Ok(&bytes[..length]),
-                // A piece is cut only where the next record does not fit into the kernel's page, and no record of the
-                // files that are read here is half a page long: so short a first piece is all there is.
+                // A piece is cut only if the next record does not fit into the kernel's page, and no record of these
+                // files is half a page long: a first piece shorter than that is the whole content.
                 Ok(all) if length == 0 && all < SURELY_WHOLE_BYTES => return Ok(&bytes[..all]),
                 Ok(more) => length += more,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -49,7 +49,7 @@ impl Reread {
     }
 }
 
-/// Room that all files share, one after the other.
+/// A buffer that all files use, one after the other.
 #[derive(Debug)]
 pub struct Buffer {
     bytes: Vec<u8>,

@@ -1,5 +1,5 @@
-//! The routes of the calling thread's network namespace. Interfaces and their addresses need getifaddrs and so are
-//! the agent's to add.
+//! The routes of the calling thread's network namespace. The agent adds interfaces and their addresses, which need
+//! getifaddrs.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use leadline_wire::RouteView;
 
 use crate::parse;
 
-/// The routes that are up, IPv4 first; a family that the kernel lacks has none.
+/// Returns the routes that are up, IPv4 first; a family that the kernel lacks has none.
 pub fn routes() -> Vec<RouteView> {
     let read = |name: &str| fs::read(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
     let mut found = parse::routes::ipv4(&read("route"));

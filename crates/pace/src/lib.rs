@@ -1,6 +1,6 @@
-//! When to send: pure arithmetic over the ordinal of an operation, so that lateness never moves the schedule.
-//! Owns no clock and keeps no state; whoever drives load asks "when is operation n due" and "how many are due by now". A
-//! [`Pace`] is constant and has no end, [`Stages`] are a curve with one.
+//! Schedules: pure arithmetic from the ordinal of an operation to its due time, so that lateness never moves the
+//! schedule. Owns no clock and keeps no state. A load driver asks "when is operation n due" and "how many are due by
+//! now". A [`Pace`] is constant and has no end; [`Stages`] are a curve with an end.
 
 mod stages;
 
@@ -16,32 +16,35 @@ pub struct Pace {
 const NANO_MICRO: u128 = 1_000_000_000_000_000;
 
 impl Pace {
-    /// Operations per second, kept to 10^-6; `None` unless the rate is at least that and at most 10^12.
+    /// Returns a pace of `rate` operations per second, rounded to 10^-6; `None` unless the rate is between 10^-6 and
+    /// 10^12.
     pub fn per_second(rate: f64) -> Option<Self> {
         let micro = (rate * 1e6).round();
         (1.0..=1e18).contains(&micro).then_some(Self { micro_per_second: micro as u64 })
     }
 
-    /// When operation `n` (from 0) is due, ns after the start; `u64::MAX` when that lies beyond the clock.
+    /// Returns when operation `n` (from 0) is due, ns after the start; `u64::MAX` if that is beyond the clock's
+    /// range.
     pub fn due_ns(self, n: u64) -> u64 {
         let due = u128::from(n) * NANO_MICRO / u128::from(self.micro_per_second);
         u64::try_from(due).unwrap_or(u64::MAX)
     }
 
-    /// How much later the one of this `place` begins than the first, where `parties` at this rate take turns within the time between
-    /// two operations, ns.
+    /// Returns the start offset of participant `place`, ns, if `parties` participants at this rate are spread evenly
+    /// over the time between two operations.
     pub fn turn_ns(self, place: u32, parties: u32) -> u64 {
         let share = u128::from(self.due_ns(1)) * u128::from(place) / u128::from(parties.max(1));
         u64::try_from(share).unwrap_or(u64::MAX)
     }
 
-    /// How many operations are due by `elapsed_ns` after the start, the one at the start included.
+    /// Returns how many operations are due by `elapsed_ns` after the start, including the one at the start.
     pub fn due_count(self, elapsed_ns: u64) -> u64 {
         let due = ((u128::from(elapsed_ns) + 1) * u128::from(self.micro_per_second)).div_ceil(NANO_MICRO);
         u64::try_from(due).unwrap_or(u64::MAX)
     }
 
-    /// How many operations fall due in `[0, duration_ns)`: what an open loop has to send in that time, exactly.
+    /// Returns how many operations fall due in `[0, duration_ns)`: exactly the number that an open loop has to send
+    /// in that time.
     pub fn count_within(self, duration_ns: u64) -> u64 {
         duration_ns.checked_sub(1).map_or(0, |last| self.due_count(last))
     }

@@ -1,9 +1,10 @@
-//! A rate that changes with time: stages that follow one another, in each of which it goes evenly from one value to
+//! A rate that changes with time: consecutive stages, in each of which the rate changes linearly from one value to
 //! another. Owns when each arrival is due on that curve, to the nanosecond, and how many are due by a time.
 //!
-//! Arrival `n`, from 0, is due where the area under the curve is about to exceed `n`: at a constant rate that is `n / rate`,
-//! as in [`crate::Pace`]; what would fall due in a pause falls due at its end. Areas are integers, never sums of
-//! fractions: the unit is 0.5 · 10^-15 arrivals, so that a rate in 10^-6/s over a time in ns makes whole ones.
+//! Arrival `n`, from 0, is due when the area under the curve is about to exceed `n`: at a constant rate that is `n /
+//! rate`, as in [`crate::Pace`]. Arrivals that would fall due in a pause fall due at its end. Areas are integers,
+//! never sums of fractions: the unit is 0.5 · 10^-15 arrivals, so that a rate in 10^-6/s over a time in ns is an
+//! integer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,30 +17,30 @@ const ARRIVAL: u128 = 2 * NANO_MICRO;
 /// The fastest rate, arrivals per second.
 const FASTEST_PER_S: f64 = 1e12;
 
-/// One stage as its user says it.
+/// One stage as the user specifies it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stage {
-    /// Arrivals per second at its beginning, kept to 10^-6.
+    /// Arrivals per second at its beginning, rounded to 10^-6.
     pub from_per_s: f64,
-    /// Arrivals per second at its end, kept to 10^-6.
+    /// Arrivals per second at its end, rounded to 10^-6.
     pub to_per_s: f64,
-    /// How long it lasts, ns.
+    /// Its duration, ns.
     pub duration_ns: u64,
 }
 
-/// Why stages make no curve. `stage` counts from 1.
+/// Why stages do not form a curve. `stage` counts from 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StagesError {
-    /// A rate that is no number, negative, too high, or lower than what is kept of it.
+    /// A rate that is not a number, negative, too high, or below the resolution.
     Rate {
-        /// Which one.
+        /// The stage.
         stage: usize,
-        /// What was given.
+        /// The given rate.
         per_s: f64,
     },
-    /// Nothing is ever due.
+    /// No arrival is ever due.
     NoArrivals,
-    /// More time or more arrivals than 64 bits count.
+    /// More nanoseconds or more arrivals than 64 bits can count.
     TooMuch,
 }
 
@@ -63,13 +64,13 @@ impl std::error::Error for StagesError {}
 /// The curve. Cheap to copy: copies share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stages {
-    /// Those that last, in order; at least one.
+    /// The stages with a duration, in order; at least one.
     segments: Arc<[Segment]>,
     end_ns: u64,
     area: u128,
 }
 
-/// A stage in its place.
+/// A stage and its position on the curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Segment {
     /// 10^-6 arrivals per second.
@@ -84,10 +85,10 @@ struct Segment {
 }
 
 impl Stages {
-    /// Stages that follow one another from time 0 on; after the last one nothing is due any more.
+    /// Creates a curve of consecutive stages from time 0 on; after the last one no arrival is due.
     ///
     /// # Errors
-    /// A rate that is none, or stages in which nothing is ever due.
+    /// A rate that is out of range, or stages in which no arrival is ever due.
     pub fn new(stages: impl IntoIterator<Item = Stage>) -> Result<Self, StagesError> {
         let mut segments = Vec::new();
         let (mut end_ns, mut area) = (0u64, 0u128);
@@ -112,19 +113,20 @@ impl Stages {
         Ok(Self { segments: segments.into(), end_ns, area })
     }
 
-    /// How long the curve is, ns.
+    /// Returns the curve's duration, ns.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {
         self.end_ns
     }
 
-    /// How many arrivals the whole curve has.
+    /// Returns the number of arrivals of the whole curve.
     #[must_use]
     pub fn count(&self) -> u64 {
         arrivals(self.area)
     }
 
-    /// When arrival `n` (from 0) is due, ns after the start, rounded down; the curve's end where it has no such arrival.
+    /// Returns when arrival `n` (from 0) is due, ns after the start, rounded down; the curve's end if it has no such
+    /// arrival.
     #[must_use]
     pub fn due_ns(&self, n: u64) -> u64 {
         let target = ARRIVAL * u128::from(n);
@@ -132,7 +134,7 @@ impl Stages {
         self.segments.get(place).map_or(self.end_ns, |segment| segment.due_ns(target))
     }
 
-    /// How many arrivals are due by `elapsed_ns` after the start.
+    /// Returns how many arrivals are due by `elapsed_ns` after the start.
     #[must_use]
     pub fn due_count(&self, elapsed_ns: u64) -> u64 {
         let Some(until_ns) = elapsed_ns.checked_add(1).filter(|&until_ns| until_ns < self.end_ns) else {
@@ -143,13 +145,13 @@ impl Stages {
         arrivals(segment.before + segment.area_until(until_ns - segment.start_ns))
     }
 
-    /// How many arrivals fall due in `[0, duration_ns)`.
+    /// Returns how many arrivals fall due in `[0, duration_ns)`.
     #[must_use]
     pub fn count_within(&self, duration_ns: u64) -> u64 {
         duration_ns.checked_sub(1).map_or(0, |last| self.due_count(last))
     }
 
-    /// The times of the arrivals `first`, `first + step`, `first + 2 * step`, ... in order.
+    /// Returns the times of the arrivals `first`, `first + step`, `first + 2 * step`, ... in order.
     #[must_use]
     pub fn every(&self, first: u64, step: u64) -> Arrivals {
         let mut arrivals =
@@ -159,27 +161,27 @@ impl Stages {
     }
 }
 
-/// Every so-many-th arrival of a curve, one after the other. Going on costs a square root, however long the curve is.
+/// Iterates over every `step`-th arrival of a curve. Each step costs a square root, however long the curve is.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
     stages: Stages,
     /// The segment that `target` lies in, or the number of segments.
     place: usize,
-    /// The area at which the next arrival is due; beyond the curve's it stays where it is.
+    /// The area at which the next arrival is due; beyond the end of the curve it does not change.
     target: u128,
     step: u64,
     due_ns: u64,
 }
 
 impl Arrivals {
-    /// When the next one is due, ns after the start; the curve's end where it has none.
+    /// Returns when the next arrival is due, ns after the start; the curve's end if there is none.
     #[inline]
     #[must_use]
     pub fn due_ns(&self) -> u64 {
         self.due_ns
     }
 
-    /// Goes on to the one after it.
+    /// Advances to the following arrival.
     #[inline]
     pub fn advance(&mut self) {
         if self.target < self.stages.area {
@@ -198,12 +200,12 @@ impl Arrivals {
 }
 
 impl Segment {
-    /// The last whole ns at which the area is no more than `target`, which lies in this segment.
+    /// Returns the last whole ns at which the area is at most `target`, which lies in this segment.
     ///
-    /// Floating point says where to look. With a slope of `k` the area after `t` is `k·t² + 2·from·t`, hence
-    /// `t = area / (from + √(from² + k·area))`; a falling rate is looked at from its end, so that all terms are positive
-    /// and nothing cancels. Then the seven roundings err by at most 2^-50 of `t`; [`NEAR`] leaves room for those of the
-    /// bounds. Where the bounds disagree on the ns, whole numbers decide.
+    /// Floating point gives an estimate. With a slope of `k` the area after `t` is `k·t² + 2·from·t`, hence `t = area
+    /// / (from + √(from² + k·area))`. A falling rate is computed from its end, so that all terms are positive and
+    /// nothing cancels. The seven roundings then err by at most 2^-50 of `t`; [`NEAR`] leaves room for those of the
+    /// bounds. If the bounds disagree on the ns, integers decide.
     #[inline]
     fn due_ns(&self, target: u128) -> u64 {
         let within = target - self.before;
@@ -231,7 +233,7 @@ impl Segment {
         self.start_ns + low
     }
 
-    /// The area of the first `time_ns`, at most the whole duration, rounded up.
+    /// Returns the area of the first `time_ns`, at most the whole duration, rounded up.
     fn area_until(&self, time_ns: u64) -> u128 {
         let (time, duration) = (u128::from(time_ns), u128::from(self.duration_ns));
         let steady = 2 * u128::from(self.from) * time;
@@ -246,10 +248,10 @@ impl Segment {
     }
 }
 
-/// How far off the time of an arrival can be that floating point gives, as a part of it.
+/// The largest error of a time from floating point, as a share of the time.
 const NEAR: f64 = 1.0 / (1u64 << 48) as f64;
 
-/// How long a rate that begins at `from` and grows by `slope` takes to cover an area.
+/// Returns how long a rate that begins at `from` and grows by `slope` takes to cover an area.
 #[inline]
 fn time_of(area: u128, from: u64, slope: f64) -> f64 {
     let (area, from) = (area as f64, from as f64);
@@ -259,7 +261,7 @@ fn time_of(area: u128, from: u64, slope: f64) -> f64 {
     area / (from + (from * from + slope * area).sqrt())
 }
 
-/// How many arrivals are due once an area has been covered.
+/// Returns how many arrivals are due once an area has been covered.
 fn arrivals(area: u128) -> u64 {
     u64::try_from(area.div_ceil(ARRIVAL)).unwrap_or(u64::MAX)
 }

@@ -1,28 +1,28 @@
-//! A latency histogram that merges without loss, in ns: HdrHistogram's layout at three significant digits. Owns its counts,
-//! so that recording takes a few instructions and what was never touched is neither cleared, merged nor read; its encoding
-//! is HdrHistogram's own.
+//! A latency histogram that merges without loss, in ns: HdrHistogram's layout at three significant digits. Owns its
+//! counts. Recording takes a few instructions; blocks that were never used are neither cleared, merged nor read. Its
+//! encoding is HdrHistogram's own.
 
 use base64::engine::general_purpose::STANDARD;
 use base64::Engine as _;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 
-/// Counts of durations from 0 ns to an hour at 0.1 % resolution. Recording neither allocates nor fails; a value above the
-/// range is counted apart (`overflow`), never clamped into the last bucket.
+/// Counts of durations from 0 ns to an hour at 0.1 % resolution. Recording neither allocates nor fails. A value above
+/// the range is counted separately (`overflow`), never clamped into the last bucket.
 #[derive(Clone)]
 pub struct Histogram {
     counts: Box<[u64]>,
-    /// Which blocks of counts are not all zero; one bit each.
+    /// The blocks whose counts are not all zero; one bit each.
     touched: u64,
     overflow: u64,
 }
 
-/// Where a value is counted; see [`Histogram::place`].
+/// The bucket of a value; see [`Histogram::place`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place(u32);
 
 /// The longest duration that has a bucket, ns: an hour.
 const HIGHEST_NS: u64 = 3_600_000_000_000;
-/// Values below 2^11 have a count each; from there on every doubling has 2^10 counts, which is a block.
+/// Values below 2^11 have one bucket each; from there on every doubling has 2^10 buckets, which is a block.
 const DIGIT_BITS: u32 = 11;
 const BLOCK: usize = 1 << (DIGIT_BITS - 1);
 /// Up to 2^42 ns, the first doubling beyond an hour.
@@ -35,13 +35,14 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// An empty histogram.
+    /// Creates an empty histogram.
     pub fn new() -> Self {
-        // Memory that is only zero is the system's to provide when it is touched.
+        // The system provides zeroed memory only when it is first used.
         Self { counts: vec![0; BLOCKS * BLOCK].into_boxed_slice(), touched: 0, overflow: 0 }
     }
 
-    /// Where a duration, ns, is counted, in every histogram: for one that several of them count.
+    /// Returns the bucket of a duration, ns. It is the same in every histogram, so several histograms can share the
+    /// result.
     #[inline]
     #[must_use]
     pub fn place(value_ns: u64) -> Place {
@@ -50,13 +51,13 @@ impl Histogram {
         Place(doublings * BLOCK as u32 + (value_ns >> doublings) as u32)
     }
 
-    /// Count one duration, ns.
+    /// Counts one duration, ns.
     #[inline]
     pub fn record(&mut self, value_ns: u64) {
         self.record_at(Self::place(value_ns));
     }
 
-    /// Count one duration whose place is known.
+    /// Counts one duration whose bucket is known.
     #[inline]
     pub fn record_at(&mut self, Place(place): Place) {
         match self.counts.get_mut(place as usize) {
@@ -68,7 +69,7 @@ impl Histogram {
         }
     }
 
-    /// Add all of another's counts.
+    /// Adds all counts of another histogram.
     pub fn merge(&mut self, other: &Self) {
         for block in other.blocks() {
             for (own, count) in self.counts[block.clone()].iter_mut().zip(&other.counts[block]) {
@@ -79,7 +80,7 @@ impl Histogram {
         self.overflow += other.overflow;
     }
 
-    /// Forget everything, keep the memory.
+    /// Clears all counts and keeps the memory.
     pub fn clear(&mut self) {
         for block in self.blocks() {
             self.counts[block].fill(0);
@@ -87,23 +88,23 @@ impl Histogram {
         (self.touched, self.overflow) = (0, 0);
     }
 
-    /// Whether nothing was recorded, not even above the range.
+    /// Returns true if nothing was recorded, not even above the range.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.touched == 0 && self.overflow == 0
     }
 
-    /// How many values have a bucket.
+    /// Returns the number of values within the range.
     pub fn count(&self) -> u64 {
         self.counted().map(|(_, count)| count).sum()
     }
 
-    /// How many values lay above the range of an hour.
+    /// Returns the number of values above the range of an hour.
     pub fn overflow(&self) -> u64 {
         self.overflow
     }
 
-    /// The value below or at which `quantile` (0 to 1) of the counts lie, ns; `None` when empty.
+    /// Returns the value, ns, at or below which `quantile` (0 to 1) of the counts lie; `None` if empty.
     pub fn quantile_ns(&self, quantile: f64) -> Option<u64> {
         let wanted = ((quantile.clamp(0.0, 1.0) * self.count() as f64).ceil() as u64).max(1);
         let mut so_far = 0;
@@ -114,20 +115,21 @@ impl Histogram {
         Some(if quantile > 0.0 { highest_at(index) } else { lowest_at(index) })
     }
 
-    /// The largest value, ns; `None` when empty.
+    /// Returns the largest value, ns; `None` if empty.
     pub fn max_ns(&self) -> Option<u64> {
         self.counted().last().map(|(index, _)| highest_at(index))
     }
 
-    /// Every value that was recorded, rising, as `quantile_ns` would give it, ns, with how often.
+    /// Returns each recorded value in ascending order, ns, as `quantile_ns` would return it, with its count.
     pub fn recorded(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.counted().map(|(index, count)| (highest_at(index), count))
     }
 
-    /// HdrHistogram's V2 encoding, compressed, in base64, as its tools for other languages read it.
+    /// Returns HdrHistogram's V2 encoding, compressed, in base64, as its tools for other languages read it.
     pub fn encode(&self) -> String {
         let mut bytes = Vec::new();
-        // It fails where a count lies beyond 2^63, which no recording reaches, or the writer does, which memory does not.
+        // This fails only if a count exceeds 2^63, which recording cannot reach, or if the writer fails, which memory
+        // cannot.
         V2DeflateSerializer::new()
             .serialize(&self.to_hdr(), &mut bytes)
             .unwrap_or_else(|error| unreachable!("encoding into memory: {error}"));
@@ -143,13 +145,13 @@ impl Histogram {
         hdr
     }
 
-    /// The counts that are not zero, rising, with their indices.
+    /// Returns the non-zero counts in ascending order, with their indices.
     fn counted(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         let all = self.blocks().flat_map(|block| block.clone().zip(self.counts[block].iter().copied()));
         all.filter(|(_, count)| *count > 0)
     }
 
-    /// The indices of touched blocks, rising.
+    /// Returns the indices of used blocks in ascending order.
     fn blocks(&self) -> impl Iterator<Item = std::ops::Range<usize>> {
         let touched = self.touched;
         (0..BLOCKS).filter(move |block| touched >> block & 1 == 1).map(|block| block * BLOCK..(block + 1) * BLOCK)
@@ -162,17 +164,17 @@ impl std::fmt::Debug for Histogram {
     }
 }
 
-/// How often the values at an index have doubled beyond those that have a count each.
+/// Returns the number of doublings between the single-value buckets and the bucket at an index.
 fn doublings_at(index: usize) -> usize {
     (index / BLOCK).saturating_sub(1)
 }
 
-/// The least value that is counted at an index, ns.
+/// Returns the smallest value of the bucket at an index, ns.
 fn lowest_at(index: usize) -> u64 {
     ((index - doublings_at(index) * BLOCK) as u64) << doublings_at(index)
 }
 
-/// The largest value that is counted at an index, ns.
+/// Returns the largest value of the bucket at an index, ns.
 fn highest_at(index: usize) -> u64 {
     lowest_at(index) + (1 << doublings_at(index)) - 1
 }

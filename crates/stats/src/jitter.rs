@@ -1,19 +1,19 @@
-//! Interarrival jitter after RFC 3550, 6.4.1 and A.8, and its mean over a flow: the estimate itself remembers hardly more
-//! than the last 50 packets, so that its last value says little about a test.
+//! Interarrival jitter after RFC 3550, 6.4.1 and A.8, and its mean over a flow. The estimate itself depends on little
+//! more than the last 50 packets, so its last value does not describe a whole test.
 
-/// A smoothed estimate of the variation in transit time. The sender's and the receiver's clocks need not agree: only
-/// differences of differences count.
+/// A smoothed estimate of the variation in transit time. The sender's and the receiver's clocks need not agree,
+/// because only differences of differences count.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Jitter {
     last_transit_ns: Option<i128>,
     estimate_ns: f64,
-    /// Of the estimate after each packet but the first.
+    /// Sum of the estimates after each packet except the first.
     sum_ns: f64,
     estimates: u64,
 }
 
 impl Jitter {
-    /// Take one packet's send and arrival times, ns, each on its own host's clock, in order of arrival.
+    /// Records one packet's send and arrival times, ns, each on its own host's clock, in order of arrival.
     #[inline]
     pub fn record(&mut self, sent_ns: u64, arrived_ns: u64) {
         let transit = i128::from(arrived_ns) - i128::from(sent_ns);
@@ -27,7 +27,7 @@ impl Jitter {
         self.last_transit_ns = Some(transit);
     }
 
-    /// The mean of the estimates J(i) so far, µs; `None` before any two packets.
+    /// Returns the mean of the estimates J(i) so far, µs; `None` before the second packet.
     pub fn mean_us(&self) -> Option<f64> {
         (self.estimates > 0).then(|| self.sum_ns / self.estimates as f64 / 1000.0)
     }

@@ -1,5 +1,5 @@
-//! Counting that can be trusted and merged: latency histograms, sequence accounting, jitter.
-//! Owns no clock and no socket; everything is given times and numbers.
+//! Mergeable counters: latency histograms, sequence accounting, jitter. Owns no clock and no socket; callers pass
+//! times and numbers.
 
 mod histogram;
 mod jitter;

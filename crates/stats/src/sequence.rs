@@ -1,19 +1,21 @@
-//! Loss, duplicates and reordering from sequence numbers, each counted once and apart (iperf3 lets one erase the other).
+//! Loss, duplicates and reordering from sequence numbers, each counted once and separately (in iperf3 one can hide
+//! another).
 
-/// What one arrival was.
+/// The classification of one arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// Seen for the first time, in order.
+    /// Received for the first time, in order.
     InOrder,
-    /// Seen for the first time, after one with a higher number (RFC 4737, 3.3: "s < NextExp").
+    /// Received for the first time, after one with a higher number (RFC 4737, 3.3: "s < NextExp").
     Reordered,
-    /// Seen before, or a number that no sender can have.
+    /// Received before, or a number that no sender can have.
     Duplicate,
-    /// So old that nobody remembers whether it was seen. Counted apart: as received it might hide a loss.
+    /// Older than the window, so it may be new or a duplicate. Counted separately: counting it as received might hide
+    /// a loss.
     Stale,
 }
 
-/// Remembers the last sequence numbers of one flow, in fixed memory: 2^18 of them in 32 KiB unless told otherwise.
+/// Tracks the last sequence numbers of one flow in fixed memory: by default 2^18 numbers in 32 KiB.
 #[derive(Clone, Debug)]
 pub struct SequenceTracker {
     seen: Box<[u64]>,
@@ -34,7 +36,7 @@ impl Default for SequenceTracker {
 }
 
 impl SequenceTracker {
-    /// Remembers at least so many numbers, and at most 2^18, a bit for each.
+    /// Creates a tracker of at least this many numbers, at most 2^18, one bit each.
     pub fn with_window(numbers: u64) -> Self {
         let words = numbers.clamp(1, WINDOW).div_ceil(WORD_BITS).next_power_of_two();
         Self {
@@ -47,11 +49,11 @@ impl SequenceTracker {
         }
     }
 
-    /// Take one arrival's sequence number; the first of a flow is 0.
+    /// Records the sequence number of one arrival; the first of a flow is 0.
     #[inline]
     pub fn record(&mut self, sequence: u64) -> Arrival {
         if sequence == u64::MAX {
-            // It has no successor to expect; no sender gets that far.
+            // The highest number has no successor; no sender gets that far.
             self.duplicates += 1;
             return Arrival::Duplicate;
         }
@@ -75,38 +77,39 @@ impl SequenceTracker {
         Arrival::Reordered
     }
 
-    /// Distinct packets received.
+    /// Returns the number of distinct packets received.
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// Packets received again.
+    /// Returns the number of packets received more than once.
     pub fn duplicates(&self) -> u64 {
         self.duplicates
     }
 
-    /// Packets that came after a later one.
+    /// Returns the number of packets that arrived after a later one.
     pub fn reordered(&self) -> u64 {
         self.reordered
     }
 
-    /// Packets that were too old to tell from duplicates; in no other count.
+    /// Returns the number of packets that were too old to distinguish from duplicates; they are in no other count.
     pub fn stale(&self) -> u64 {
         self.stale
     }
 
-    /// Packets that had not come when a later one had. One that comes late after all is missing no more.
+    /// Returns the number of packets that had not arrived when a later one had. A packet that arrives late is no
+    /// longer missing.
     pub fn missing(&self) -> u64 {
         self.next_expected - self.received
     }
 
-    /// Packets of `sent` that never came, those behind the last one that did included.
+    /// Returns how many of `sent` packets never arrived, including those behind the last one that did.
     pub fn lost(&self, sent: u64) -> u64 {
         sent.saturating_sub(self.received)
     }
 
-    /// Forget what the window slides over, up to and including `sequence`. Whole words at a time: a stranger's jumping
-    /// numbers must not cost a step each.
+    /// Clears the part of the window up to and including `sequence`, whole words at a time, so that jumping numbers
+    /// from a stranger do not cost a step each.
     fn advance(&mut self, sequence: u64) {
         if sequence - self.next_expected >= self.window() {
             self.seen.fill(0);

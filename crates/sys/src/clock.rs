@@ -1,9 +1,9 @@
-//! CLOCK_MONOTONIC: the one clock that figures are taken from.
+//! CLOCK_MONOTONIC: the only clock of all figures.
 #![allow(unsafe_code)]
 
 use std::io;
 
-/// Now, ns. Namespaces of one machine share this clock.
+/// Returns the current time, ns. Namespaces of one machine share this clock.
 #[inline]
 pub fn monotonic_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -12,7 +12,7 @@ pub fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// The wall clock, ns since 1970: only to compare with the kernel's own stamps.
+/// Returns the wall clock, ns since 1970: only for comparison with the kernel's timestamps.
 pub fn realtime_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: as above; CLOCK_REALTIME always exists too.
@@ -20,19 +20,19 @@ pub fn realtime_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Sleep until an instant of `monotonic_ns`; returns at once when it has passed.
+/// Sleeps until an instant of `monotonic_ns`; returns at once if it has passed.
 pub fn sleep_until(at_ns: u64) {
     let until = libc::timespec {
         tv_sec: (at_ns / 1_000_000_000) as libc::time_t,
         tv_nsec: (at_ns % 1_000_000_000) as libc::c_long,
     };
-    // SAFETY: `until` is valid and no remainder is asked for. A signal ends the sleep early, so it is taken up again.
+    // SAFETY: `until` is valid and no remainder is requested. A signal ends the sleep early, so the loop resumes it.
     while unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &until, std::ptr::null_mut()) }
         == libc::EINTR
     {}
 }
 
-/// The smallest step between successive reads, ns, out of a few thousand.
+/// Returns the smallest step between successive reads, ns, out of a few thousand.
 pub fn resolution_ns() -> Option<u64> {
     let mut last = monotonic_ns();
     let steps = (0..5000).map(|_| {
@@ -44,18 +44,18 @@ pub fn resolution_ns() -> Option<u64> {
     steps.filter(|step| *step > 0).min()
 }
 
-/// What the kernel says of its wall clock.
+/// The state of the kernel's wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WallClock {
-    /// Whether something keeps it in step (NTP, PTP).
+    /// Whether it is synchronised (NTP, PTP).
     pub synchronised: bool,
     /// The kernel's bound on its error, µs.
     pub max_error_us: u64,
 }
 
-/// Ask adjtimex(2), changing nothing.
+/// Queries adjtimex(2) without changing anything.
 pub fn wall_clock() -> io::Result<WallClock> {
-    // SAFETY: an all-zero timex is valid and, with `modes` 0, asks without setting.
+    // SAFETY: an all-zero timex is valid and, with `modes` 0, queries without setting.
     let (state, timex) = unsafe {
         let mut timex: libc::timex = std::mem::zeroed();
         (libc::adjtimex(&mut timex), timex)

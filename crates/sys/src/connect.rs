@@ -1,5 +1,5 @@
-//! Stream connections that do not block: over TCP or a Unix socket, from a given address, with the options that a load asks
-//! for; and receiving with the kernel's stamps. Owns the sockets' set-up; what goes over them is its caller's.
+//! Non-blocking stream connections over TCP or a Unix socket, from a given address, with socket options; and
+//! receiving with the kernel's timestamps. Owns the sockets' set-up; the caller owns their data.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -13,7 +13,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::ring::{stamp_ns, CONTROL_BYTES};
 
-/// Where a connection goes.
+/// The destination of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remote {
     /// TCP.
@@ -31,7 +31,7 @@ impl std::fmt::Display for Remote {
     }
 }
 
-/// What is set on each TCP socket before it connects; what is absent stays the system's choice.
+/// The options of a TCP socket before it connects; absent ones are the system's choice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TcpOptions {
     /// Whether small segments may be held back (Nagle's algorithm).
@@ -48,21 +48,21 @@ pub struct TcpOptions {
     pub dscp: Option<u8>,
     /// How long sent bytes may stay unacknowledged.
     pub user_timeout: Option<Duration>,
-    /// Whether the first bytes may travel with the SYN.
+    /// Whether the first bytes may be sent with the SYN.
     pub fast_open: bool,
 }
 
-/// Begin a connection; it is writable once it is up or has failed (`take_error` tells).
+/// Begins a connection. The socket is writable once it is connected or has failed (see `take_error`).
 ///
 /// # Errors
-/// The system's: an option that it does not take, an address that is not ours, no port or descriptor left.
+/// The system's: an option that it refuses, an address that is not local, no port or descriptor left.
 pub fn begin(to: &Remote, from: Option<IpAddr>, options: &TcpOptions) -> io::Result<Socket> {
     let (socket, address) = match to {
         Remote::Inet(address) => {
             let socket = Socket::new(Domain::for_address(*address), Type::STREAM, Some(Protocol::TCP))?;
             set(&socket, address, options)?;
             if let Some(from) = from {
-                // The port is chosen when the peer is known, so that one local port serves many peers.
+                // The port is chosen when the peer is known, so that one local port can serve many peers.
                 option(&socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
                 socket.bind(&SocketAddr::new(from, 0).into())?;
             }
@@ -77,10 +77,10 @@ pub fn begin(to: &Remote, from: Option<IpAddr>, options: &TcpOptions) -> io::Res
     }
 }
 
-/// Whether this host takes the options.
+/// Checks that this host accepts the options.
 ///
 /// # Errors
-/// Which one it does not take, and why.
+/// The option that it refuses, and the reason.
 pub fn check(options: &TcpOptions) -> io::Result<()> {
     let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
     set(&Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?, &anywhere, options)
@@ -123,19 +123,20 @@ fn set(socket: &Socket, to: &SocketAddr, options: &TcpOptions) -> io::Result<()>
     Ok(())
 }
 
-/// Ask for the kernel's stamp on all that a socket receives. The kernel then stamps every packet of the host, at some 20 ns
-/// each, for as long as one socket asks.
+/// Requests the kernel's timestamps on all data that a socket receives. The kernel then stamps every packet of the
+/// host, at some 20 ns each, as long as one socket requests it.
 pub fn stamp_received(socket: impl AsFd) -> io::Result<()> {
     let flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
     option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags as libc::c_int)
 }
 
-/// Receive without waiting; also says when the kernel had the last of it, ns on the real-time clock, where it told.
+/// Receives without waiting; also returns when the kernel had the last of the data, ns on the real-time clock, if it
+/// reported it.
 pub fn receive_stamped(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Option<u64>)> {
     let mut control = [0u64; CONTROL_BYTES / 8];
     let mut vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // SAFETY: an all-zero msghdr is valid. The vector and the control memory, which is aligned for its headers, outlive the
-    // call, and the kernel writes no more than their lengths.
+    // SAFETY: an all-zero msghdr is valid. The vector and the control memory, which is aligned for its headers,
+    // outlive the call, and the kernel writes no more than their lengths.
     let (received, header) = unsafe {
         let mut header: libc::msghdr = zeroed();
         header.msg_iov = &raw mut vector;
@@ -201,7 +202,7 @@ mod tests {
         assert_eq!(socket.local_addr().unwrap().as_socket().unwrap().ip(), from);
         assert!(!socket.tcp_nodelay().unwrap());
         assert!(socket.tcp_congestion().unwrap().starts_with(b"reno"));
-        // The kernel doubles what it is asked for.
+        // The kernel doubles the requested size.
         assert_eq!((socket.send_buffer_size().unwrap(), socket.recv_buffer_size().unwrap()), (100_000, 120_000));
         assert_eq!(socket.tos_v4().unwrap(), 46 << 2);
         assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_millis(1234)));
@@ -243,7 +244,7 @@ mod tests {
         let (mut theirs, _) = listener.accept().unwrap();
         stamp_received(&ours).unwrap();
         let mut buffer = [0; 100];
-        // The kernel begins to stamp some time after the first socket has asked.
+        // The kernel begins to stamp some time after the first socket has requested it.
         let deadline_ns = crate::clock::monotonic_ns() + 60_000_000_000;
         while crate::clock::monotonic_ns() < deadline_ns {
             let before_ns = crate::clock::realtime_ns();

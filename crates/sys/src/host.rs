@@ -1,4 +1,4 @@
-//! Facts of a host that only system calls tell: interface addresses and offloads.
+//! Facts about a host that need system calls: interface addresses and offloads.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
@@ -15,11 +15,11 @@ pub struct InterfaceAddress {
     pub name: String,
     /// Whether it is up.
     pub up: bool,
-    /// Address and prefix length, where it has one.
+    /// Address and prefix length, if it has one.
     pub address: Option<(IpAddr, u8)>,
 }
 
-/// Every interface of this network namespace with its addresses, by getifaddrs(3).
+/// Returns every interface of this network namespace with its addresses, by getifaddrs(3).
 pub fn interface_addresses() -> io::Result<Vec<InterfaceAddress>> {
     let mut head: *mut libc::ifaddrs = std::ptr::null_mut();
     // SAFETY: getifaddrs fills `head` with a list that stays valid until freeifaddrs, which follows after the last use.
@@ -66,7 +66,7 @@ fn prefix_of(mask: IpAddr) -> u8 {
     }
 }
 
-/// An interface's offloads; each `None` where the driver does not say.
+/// An interface's offloads; each `None` if the driver does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offloads {
     /// MTU, bytes.
@@ -79,13 +79,13 @@ pub struct Offloads {
     pub gro: Option<bool>,
 }
 
-/// linux/sockios.h; libc does not name it.
+/// From linux/sockios.h; libc does not define it.
 const SIOCETHTOOL: u32 = 0x8946;
 const ETHTOOL_GTSO: u32 = 0x1e;
 const ETHTOOL_GGSO: u32 = 0x23;
 const ETHTOOL_GGRO: u32 = 0x2b;
 
-/// Ask for an interface's MTU and offloads.
+/// Reads an interface's MTU and offloads.
 pub fn offloads(name: &str) -> io::Result<Offloads> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
     Ok(Offloads {

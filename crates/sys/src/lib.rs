@@ -1,5 +1,5 @@
-//! The world's edge: clocks, polling, sockets, TUN, processes. The only crate with `unsafe`, and each use says why it holds.
-//! Thin: no protocol, no policy.
+//! The interface to the system: clocks, polling, sockets, TUN, processes. The only crate with `unsafe`; each use
+//! states why it is sound. Thin: no protocol, no policy.
 
 pub mod clock;
 pub mod connect;

@@ -1,10 +1,10 @@
-//! A Lua state with every library, as wrk's scripts have it. Owns that one call; the API is in `script`.
+//! A Lua state with every library, as wrk's scripts expect it. Owns that one call; the API is in `script`.
 #![allow(unsafe_code)]
 
 use mlua::{Lua, LuaOptions, StdLib};
 
-/// A new state with all of LuaJIT's libraries, `debug` and `ffi` among them. What runs in it can break every promise of this
-/// language, so that `clippy.toml` refuses each use that does not say whose program it runs.
+/// Creates a state with all of LuaJIT's libraries, including `debug` and `ffi`. Code in it can break every guarantee
+/// of Rust, so `clippy.toml` refuses each use that does not state whose program it runs.
 #[must_use]
 pub fn lua_state() -> Lua {
     // SAFETY: with these two libraries a script can do to this process what C can. It is the user's own program, given

@@ -1,4 +1,4 @@
-//! Sockets beyond what socket2 offers: batches of datagrams, TCP_INFO, drops of a socket's own buffer.
+//! Sockets beyond socket2: batches of datagrams, TCP_INFO, drops of a socket's own buffer.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -13,16 +13,17 @@ use crate::clock::{monotonic_ns, realtime_ns};
 use crate::pinned::Pinned;
 use crate::ring::{stamp_ns, CONTROL_BYTES};
 
-/// Two looks at both clocks differ by no more than this, ns, unless the wall clock was set or the thread waited in between.
+/// Two readings of both clocks differ by no more than this, ns, unless the wall clock was set or the thread waited in
+/// between.
 const CLOCKS_APART_NS: u64 = 100_000;
-/// How often both clocks are looked at, unless two looks at the monotonic one around one at the other are no further apart
-/// than this, ns.
+/// How often both clocks are read, unless two readings of the monotonic clock around one of the other are closer
+/// together than this, ns.
 const CLOCK_READINGS: usize = 5;
 const NEAR_NS: u64 = 1_000;
-/// Buffers that hold what a fast sender emits while a receiver waits for its CPU, bytes.
+/// Size of buffers that hold a fast sender's data while a receiver waits for its CPU, bytes.
 const DATAGRAM_BUFFER_BYTES: usize = 4 << 20;
 
-/// Open a blocking TCP connection with Nagle's algorithm off.
+/// Opens a blocking TCP connection with Nagle's algorithm off.
 pub fn connect_tcp(to: SocketAddr, from: Option<IpAddr>, timeout: Duration) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
     if let Some(from) = from {
@@ -33,7 +34,7 @@ pub fn connect_tcp(to: SocketAddr, from: Option<IpAddr>, timeout: Duration) -> i
     Ok(socket.into())
 }
 
-/// Listen for TCP; an IPv6 socket takes IPv6 alone, so that both families can have the same port.
+/// Listens for TCP; an IPv6 socket accepts only IPv6, so that both families can have the same port.
 pub fn listen_tcp(at: SocketAddr) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
@@ -45,8 +46,8 @@ pub fn listen_tcp(at: SocketAddr) -> io::Result<std::net::TcpListener> {
     Ok(socket.into())
 }
 
-/// A UDP socket with room for bursts. `shared` lets several sockets have the port: a connected one then gets its own
-/// peer's datagrams, an unconnected one the rest.
+/// Creates a UDP socket with large buffers. `shared` lets several sockets use the port: a connected one then receives
+/// its own peer's datagrams, an unconnected one the rest.
 pub fn udp_socket(at: SocketAddr, peer: Option<SocketAddr>, shared: bool) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(at), Type::DGRAM, Some(Protocol::UDP))?;
     if at.is_ipv6() {
@@ -61,7 +62,8 @@ pub fn udp_socket(at: SocketAddr, peer: Option<SocketAddr>, shared: bool) -> io:
     Ok(socket.into())
 }
 
-/// Ask for large buffers: beyond the host's limit where we may, up to it where not. Neither is an error: drops are counted.
+/// Requests large buffers: beyond the host's limit if privileged, otherwise up to it. Neither is an error, because
+/// drops are counted.
 fn enlarge_buffers(socket: &Socket) {
     for (force, plain) in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)] {
         let size = DATAGRAM_BUFFER_BYTES as libc::c_int;
@@ -83,16 +85,16 @@ fn enlarge_buffers(socket: &Socket) {
     }
 }
 
-/// What the kernel knows of a TCP connection.
+/// The kernel's figures of a TCP connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
     /// Smoothed round-trip time, µs.
     pub rtt_us: u32,
-    /// Segments sent again since the connection began.
+    /// Segments retransmitted since the connection began.
     pub retransmits: u32,
 }
 
-/// Ask TCP_INFO.
+/// Reads TCP_INFO.
 pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
     // SAFETY: an all-zero tcp_info is valid and the kernel writes at most `length` bytes into it.
     let info = unsafe {
@@ -113,12 +115,13 @@ pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
     Ok(TcpInfo { rtt_us: info.tcpi_rtt, retransmits: info.tcpi_total_retrans })
 }
 
-/// linux/sock_diag.h: SK_MEMINFO_DROPS is the ninth of nine values.
+/// From linux/sock_diag.h: SK_MEMINFO_DROPS is the ninth of nine values.
 const SO_MEMINFO: libc::c_int = 55;
 const MEMINFO_VALUES: usize = 9;
 const MEMINFO_DROPS: usize = 8;
 
-/// Datagrams that this socket's receive buffer had no room for; `None` where the kernel does not tell.
+/// Returns the datagrams that this socket's receive buffer had no room for; `None` if the kernel does not report
+/// them.
 pub fn receive_drops(socket: impl AsFd) -> Option<u64> {
     let mut values = [0u32; MEMINFO_VALUES];
     let mut length = size_of::<[u32; MEMINFO_VALUES]>() as libc::socklen_t;
@@ -141,12 +144,12 @@ pub struct DatagramBatch {
     slot_bytes: usize,
     vectors: Pinned<libc::iovec>,
     headers: Pinned<libc::mmsghdr>,
-    /// Where the kernel puts its stamps; empty without.
+    /// The kernel's timestamps; empty without them.
     control: Pinned<Control>,
-    /// How many datagrams the last `receive` brought, and when it was over, ns.
+    /// How many datagrams the last `receive` returned, and when it ended, ns.
     received: usize,
     received_ns: u64,
-    /// What the wall clock was ahead of the monotonic one by then, ns; and whether it can be believed.
+    /// The wall clock minus the monotonic clock at that time, ns; and whether it is reliable.
     ahead_ns: u64,
     is_steady: bool,
 }
@@ -154,11 +157,11 @@ pub struct DatagramBatch {
 /// Aligned for the headers in it.
 type Control = [u64; CONTROL_BYTES / 8];
 
-// SAFETY: the raw pointers in `vectors` and `headers` point into what the same value owns, which stays where it is.
+// SAFETY: the raw pointers in `vectors` and `headers` point into memory of the same value, which does not move.
 unsafe impl Send for DatagramBatch {}
 
 impl DatagramBatch {
-    /// Room for `count` datagrams of at most `slot_bytes`.
+    /// Creates a batch of `count` datagrams of at most `slot_bytes`.
     pub fn new(count: usize, slot_bytes: usize) -> Self {
         let bytes = Pinned::new(vec![0u8; count * slot_bytes].into_boxed_slice());
         let vector = |index| libc::iovec { iov_base: bytes.place(index * slot_bytes).cast(), iov_len: slot_bytes };
@@ -175,8 +178,8 @@ impl DatagramBatch {
         Self { bytes, slot_bytes, vectors, headers, control, received: 0, received_ns: 0, ahead_ns, is_steady: false }
     }
 
-    /// As `new`, and `arrived_ns` tells the kernel's stamps of sockets that were asked for them
-    /// ([`crate::connect::stamp_received`]).
+    /// Like `new`; `arrived_ns` also returns the kernel's timestamps of sockets with
+    /// [`crate::connect::stamp_received`].
     pub fn stamped(count: usize, slot_bytes: usize) -> Self {
         let mut batch = Self::new(count, slot_bytes);
         batch.control = Pinned::new(vec![[0; CONTROL_BYTES / 8]; count].into_boxed_slice());
@@ -187,29 +190,29 @@ impl DatagramBatch {
         batch
     }
 
-    /// How many datagrams fit.
+    /// Returns how many datagrams fit.
     pub fn capacity(&self) -> usize {
         self.vectors.len()
     }
 
-    /// The memory of one datagram.
+    /// Returns the memory of one datagram.
     pub fn slot(&mut self, index: usize) -> &mut [u8] {
         &mut self.bytes[index * self.slot_bytes..][..self.slot_bytes]
     }
 
-    /// A datagram that `receive` brought: its bytes, as far as they fit.
+    /// Returns a received datagram: its bytes, as far as they fit.
     pub fn received(&self, index: usize) -> &[u8] {
         let length = (self.headers[index].msg_len as usize).min(self.slot_bytes);
         &self.bytes[index * self.slot_bytes..][..length]
     }
 
-    /// As `received`, for a reader that changes the bytes in place.
+    /// Like `received`, for a reader that changes the bytes in place.
     pub fn received_mut(&mut self, index: usize) -> &mut [u8] {
         let length = (self.headers[index].msg_len as usize).min(self.slot_bytes);
         &mut self.bytes[index * self.slot_bytes..][..length]
     }
 
-    /// Send the first `count` slots, whole, over a connected socket; returns how many the socket took.
+    /// Sends the first `count` slots, whole, over a connected socket; returns how many the socket accepted.
     pub fn send(&mut self, socket: &UdpSocket, count: usize) -> io::Result<usize> {
         let count = count.min(self.capacity());
         // SAFETY: the headers point to vectors and bytes that live as long as `self` and are `count` at least.
@@ -219,10 +222,10 @@ impl DatagramBatch {
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Take what is there without waiting; returns how many datagrams came.
+    /// Receives pending datagrams without waiting; returns how many arrived.
     pub fn receive(&mut self, socket: &UdpSocket) -> io::Result<usize> {
         let count = self.capacity() as libc::c_uint;
-        // The last call said how much it wrote; this one is to know how much it may.
+        // The last call set the lengths to the bytes written; this one needs the lengths available.
         let stamped = self.received.min(self.control.len());
         self.headers[..stamped].iter_mut().for_each(|header| header.msg_hdr.msg_controllen = CONTROL_BYTES);
         // SAFETY: as in `send`; no time-out is given, and the kernel writes no more control bytes than their lengths.
@@ -240,34 +243,36 @@ impl DatagramBatch {
         Ok(received)
     }
 
-    /// When the last `receive` was over, ns.
+    /// Returns when the last `receive` ended, ns.
     #[inline]
     pub fn received_ns(&self) -> u64 {
         self.received_ns
     }
 
-    /// When the kernel had a datagram that the last `receive` brought, ns on the monotonic clock; when that call was over, where
-    /// the kernel does not tell and where the wall clock, by which it tells, was set since the call before.
+    /// Returns when the kernel had a datagram of the last `receive`, ns on the monotonic clock; the end of that call
+    /// if the kernel does not report it, or if the wall clock, on which the kernel reports it, was set since the call
+    /// before.
     #[inline]
     pub fn arrived_ns(&self, index: usize) -> u64 {
         let Some(control) = self.control.get(index) else { return self.received_ns };
         let written = self.headers[index].msg_hdr.msg_controllen;
         let stamp = stamp_ns(bytes_of(control).get(..written).unwrap_or_default());
         let arrived = stamp.filter(|_| self.is_steady).map(|stamp| stamp.wrapping_sub(self.ahead_ns));
-        // A stamp of what came while the call was under way may seem later by the time between two looks at clocks.
+        // The timestamp of a datagram that arrived during the call may seem later by the time between two clock
+        // readings.
         arrived.map_or(self.received_ns, |arrived_ns| arrived_ns.min(self.received_ns))
     }
 }
 
-/// Both clocks, ns: the monotonic one, the wall clock, and the monotonic one again.
+/// Reads both clocks, ns: the monotonic one, the wall clock, and the monotonic one again.
 fn read_clocks() -> (u64, u64, u64) {
     let before_ns = monotonic_ns();
     (before_ns, realtime_ns(), monotonic_ns())
 }
 
-/// By how much the wall clock is at least ahead of the monotonic one, ns; it may be ahead by more, up to the time between the
-/// two looks around it. So no stamp seems to be from before what it is of, as a look whose thread lost its CPU in between
-/// would make it, and the nearest of several looks is off by very little.
+/// Returns the minimum by which the wall clock is ahead of the monotonic one, ns; the true value may be larger by up
+/// to the time between the two readings around it. No timestamp therefore seems earlier than its event, as a reading
+/// whose thread lost its CPU in between would make it, and the closest of several readings is off by very little.
 fn ahead_ns(mut read_clocks: impl FnMut() -> (u64, u64, u64)) -> u64 {
     let apart_ns = |(before_ns, _, after_ns): (u64, u64, u64)| after_ns - before_ns;
     let mut nearest = read_clocks();
@@ -288,28 +293,29 @@ fn bytes_of(control: &Control) -> &[u8] {
     unsafe { std::slice::from_raw_parts(control.as_ptr().cast(), CONTROL_BYTES) }
 }
 
-/// Close with a reset instead of an orderly end, so that nothing lingers in the kernel's buffers.
+/// Closes with a reset instead of an orderly end, so that no data stays in the kernel's buffers.
 pub fn reset(stream: &TcpStream) -> io::Result<()> {
     socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO))
 }
 
-/// Have the kernel end a connection whose peer acknowledges nothing for so long (TCP_USER_TIMEOUT).
+/// Makes the kernel end a connection whose peer acknowledges nothing for this long (TCP_USER_TIMEOUT).
 pub fn give_up_after(stream: &TcpStream, silence: Duration) -> io::Result<()> {
     socket2::SockRef::from(stream).set_tcp_user_timeout(Some(silence))
 }
 
-/// Choose a connection's congestion control by the kernel's name for it.
+/// Sets a connection's congestion control by the kernel's name for it.
 pub fn set_congestion(stream: &TcpStream, name: &str) -> io::Result<()> {
     socket2::SockRef::from(stream).set_tcp_congestion(name.as_bytes())
 }
 
-/// What connections of this network namespace may choose among without the kernel loading anything; empty where it does not tell.
+/// Returns the congestion controls that connections of this network namespace can use without loading a kernel
+/// module; empty if the kernel does not list them.
 pub fn available_congestion() -> Vec<String> {
     let names = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
     names.split_ascii_whitespace().map(str::to_owned).collect()
 }
 
-/// The congestion control that a connection uses.
+/// Returns a connection's congestion control.
 pub fn congestion(stream: impl AsFd) -> Option<String> {
     let name = socket2::SockRef::from(&stream).tcp_congestion().ok()?;
     let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
@@ -325,7 +331,7 @@ mod tests {
     #[test]
     fn closest_clock_reading_gives_the_offset() {
         const AHEAD_NS: u64 = 1_000_000_000_000;
-        // Each look: how long after the first clock the wall clock was read, and how long after that the first one again.
+        // Each reading: the time from the first clock to the wall clock, and from that to the first clock again.
         let ahead_of = |looks: &[(u64, u64)]| {
             let (mut now_ns, mut looks, mut count) = (5_000, looks.iter(), 0);
             let ahead_ns = ahead_ns(|| {
@@ -340,7 +346,7 @@ mod tests {
         assert_eq!(ahead_of(&[(20, 30)]), (30, 1));
         // The thread lost its CPU between the first two clocks, then between the last two.
         assert_eq!(ahead_of(&[(90_000, 20), (20, 90_000), (30, 40)]), (40, 3));
-        // Slow clocks, or a machine that never leaves it alone: the nearest of all looks.
+        // Slow clocks, or a machine under constant load: the closest of all readings.
         assert_eq!(ahead_of(&[(5000, 9000), (4000, 2000), (9000, 2), (8000, 9), (7000, 7)]), (2000, 5));
     }
 
@@ -371,7 +377,8 @@ mod tests {
         let (sender, receiver) = pair();
         stamp_received(&receiver).unwrap();
         let (mut out, mut input) = (DatagramBatch::new(2, 10), DatagramBatch::stamped(4, 10));
-        // The kernel begins to stamp some time after the first socket has asked, and a machine may wait between two clocks.
+        // The kernel begins to stamp some time after the first socket has requested it, and a machine may wait
+        // between two clocks.
         for _ in 0..1000 {
             let before_ns = monotonic_ns();
             out.send(&sender, 2).unwrap();

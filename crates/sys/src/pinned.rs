@@ -1,14 +1,15 @@
-//! Memory that the kernel is pointed to while its owner moves about. A `Box` that moves claims what it owns for itself, which
-//! pointers into it that are kept elsewhere contradict; here the owner is a pointer too, and every access derives from it.
+//! Memory with a fixed address that the kernel points to while its owner moves. A `Box` that moves claims unique
+//! access to its content, which contradicts pointers into it that are stored elsewhere; here the owner is a pointer
+//! too, and every access derives from it.
 #![allow(unsafe_code)]
 
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-/// A slice that stays where it is until it is dropped.
+/// A slice that does not move until it is dropped.
 pub(crate) struct Pinned<T>(NonNull<[T]>);
 
-// SAFETY: it owns its items as a box does, and nothing reaches them but through it.
+// SAFETY: it owns its items as a box does, and they are reached only through it.
 unsafe impl<T: Send> Send for Pinned<T> {}
 
 impl<T> Pinned<T> {
@@ -16,8 +17,8 @@ impl<T> Pinned<T> {
         Self(NonNull::from(Box::leak(items)))
     }
 
-    /// Where the item of this number lies, or the end. Valid until this is dropped; what uses it lets no reference into the
-    /// slice live meanwhile.
+    /// Returns the location of an item, or the end. Valid until this is dropped; code that uses it keeps no reference
+    /// into the slice meanwhile.
     pub(crate) fn place(&self, index: usize) -> *mut T {
         assert!(index <= self.0.len(), "within the slice");
         // SAFETY: at most one past the slice's last item.
@@ -30,8 +31,8 @@ impl<T> Deref for Pinned<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: made from a box, which only `drop` gives back; changes go through `&mut self`, or the kernel makes them
-        // during a call that borrows the owner mutably.
+        // SAFETY: made from a box, which only `drop` returns; changes go through `&mut self`, or the kernel makes
+        // them during a call that borrows the owner mutably.
         unsafe { self.0.as_ref() }
     }
 }

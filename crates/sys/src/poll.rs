@@ -1,4 +1,4 @@
-//! Readiness by epoll, with time-outs in ns, and a way to wake a waiting thread.
+//! Readiness by epoll, with time-outs in ns, and a waker for a waiting thread.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -6,10 +6,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::clock;
 
-/// What to wait for.
+/// The events to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// Data, or the peer's end of it.
+    /// Data, or the end of the peer's stream.
     Read,
     /// Room to write.
     Write,
@@ -20,11 +20,11 @@ pub enum Interest {
 /// One ready source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// The number that it was added with.
+    /// The token that it was added with.
     pub token: u64,
-    /// Reading will not block: data, end of stream, or an error to fetch.
+    /// A read will not block: data, end of stream, or an error.
     pub readable: bool,
-    /// Writing will not block, or tells an error.
+    /// A write will not block, or returns an error.
     pub writable: bool,
 }
 
@@ -36,9 +36,9 @@ pub struct Poll {
 }
 
 impl Poll {
-    /// A poll that reports at most `batch` sources at a time.
+    /// Creates a poll that reports at most `batch` sources at a time.
     pub fn new(batch: usize) -> io::Result<Self> {
-        // SAFETY: a plain system call; a non-negative result is a descriptor that nobody else owns.
+        // SAFETY: a plain system call; a non-negative result is a descriptor that no other object owns.
         let epoll = unsafe {
             let fd = libc::epoll_create1(libc::EPOLL_CLOEXEC);
             if fd < 0 {
@@ -49,23 +49,23 @@ impl Poll {
         Ok(Self { epoll, events: vec![libc::epoll_event { events: 0, u64: 0 }; batch.max(1)] })
     }
 
-    /// Watch a descriptor. It leaves the poll when it is closed.
+    /// Adds a descriptor. It leaves the poll when it is closed.
     pub fn add(&self, source: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, source.as_fd(), token, interest)
     }
 
-    /// Wait for something else of a watched descriptor.
+    /// Changes the events of a descriptor.
     pub fn modify(&self, source: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, source.as_fd(), token, interest)
     }
 
-    /// Watch a descriptor no more.
+    /// Removes a descriptor.
     pub fn remove(&self, source: impl AsFd) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_DEL, source.as_fd(), 0, Interest::Read)
     }
 
-    /// Wait until a source is ready or `until_ns` (monotonic) has come; `None` waits for ever. The slice is empty after a
-    /// time-out or a signal.
+    /// Waits until a source is ready or `until_ns` (monotonic) has passed; `None` waits without limit. The slice is
+    /// empty after a time-out or a signal.
     pub fn wait(&mut self, until_ns: Option<u64>) -> io::Result<impl Iterator<Item = Ready> + '_> {
         let timeout = until_ns.map(|until| {
             let left = until.saturating_sub(clock::monotonic_ns());
@@ -92,8 +92,8 @@ impl Poll {
 
     fn wait_for(&mut self, timeout: Option<&libc::timespec>) -> io::Result<usize> {
         let timeout = timeout.map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: `events` has room for as many entries as we say, `timeout` is null or lives past the call.
-        // epoll_pwait2 (Linux 5.11) has no wrapper in every libc, hence the bare system call.
+        // SAFETY: `events` has room for the given number of entries, `timeout` is null or outlives the call.
+        // epoll_pwait2 (Linux 5.11) has no wrapper in every libc, hence the raw system call.
         let count = unsafe {
             libc::syscall(
                 libc::SYS_epoll_pwait2,
@@ -131,9 +131,9 @@ pub struct Waker {
 }
 
 impl Waker {
-    /// A waker to be added to a poll with `Interest::Read`.
+    /// Creates a waker, to be added to a poll with `Interest::Read`.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: a plain system call; a non-negative result is a descriptor that nobody else owns.
+        // SAFETY: a plain system call; a non-negative result is a descriptor that no other object owns.
         let event = unsafe {
             let fd = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
             if fd < 0 {
@@ -144,10 +144,11 @@ impl Waker {
         Ok(Self { event })
     }
 
-    /// Make the poll return. Stays raised: it is a latch, used to end a loop.
+    /// Makes the poll return. The waker stays readable: it is a latch, used to end a loop.
     pub fn wake(&self) {
         let one = 1u64;
-        // SAFETY: writes eight bytes from a live u64. It can only fail by overflow, when the waker is raised anyway.
+        // SAFETY: writes eight bytes from a live u64. It can only fail by overflow, and then the waker is readable
+        // anyway.
         unsafe { libc::write(self.event.as_raw_fd(), std::ptr::from_ref(&one).cast(), 8) };
     }
 }

@@ -1,17 +1,17 @@
-//! Whose turn it is where threads want a CPU at the same time: those that keep a schedule come first, those that count and tell
-//! give way. All of it without privileges, and among one's own threads: nobody else's time is taken.
+//! Thread priorities: threads that keep a schedule run before threads that count and report. Works without privileges
+//! and only among the agent's own threads; other processes lose no time.
 #![allow(unsafe_code)]
 
-/// A tenth of a usual thread's weight: enough to come through beside one that never rests.
+/// A tenth of the default weight: enough to make progress beside a thread that never sleeps.
 const LOW_PRIORITY: libc::c_int = 10;
 
-/// Let this thread's sleeps end when they are due: the kernel otherwise adds 50 µs of slack to save power.
+/// Makes this thread's sleeps end when they are due: by default the kernel adds 50 µs of slack to save power.
 pub fn minimize_timer_slack() {
     // SAFETY: PR_SET_TIMERSLACK takes a plain number and affects this thread alone.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, 0, 0, 0) };
 }
 
-/// Let this thread's work wait while threads that keep a schedule have some. What it starts from now on inherits that.
+/// Lowers this thread's priority below threads that keep a schedule. Threads that it starts from now on inherit that.
 pub fn lower_priority() {
     // SAFETY: both take plain numbers; 0 is this thread, and lowering one's own priority is always allowed.
     unsafe {
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     fn own() -> libc::c_int {
-        // SAFETY: asks for this thread's own priority.
+        // SAFETY: reads this thread's own priority.
         unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
     }
 

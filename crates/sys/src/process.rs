@@ -1,4 +1,4 @@
-//! Children that cannot outlive us, and signals as events.
+//! Child processes that cannot outlive the agent, and signals as events.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Start a child in a process group of its own that the kernel kills when the *thread* that started it ends: start it
-/// from a thread that lives as long as the agent does.
+/// Starts a child in its own process group. The kernel kills it when the *thread* that started it ends: start it from
+/// a thread that lives as long as the agent does.
 pub fn spawn_bound(command: &mut Command) -> io::Result<Child> {
     let parent = std::process::id() as libc::pid_t;
     // SAFETY: between fork and exec the closure makes only async-signal-safe system calls and touches no heap.
@@ -32,10 +32,10 @@ pub fn spawn_bound(command: &mut Command) -> io::Result<Child> {
     command.process_group(0).spawn()
 }
 
-/// What our own parent gave us; a child gets the same.
+/// The limit that this process inherited; a child gets the same.
 static FILE_LIMIT: OnceLock<libc::rlimit> = OnceLock::new();
 
-/// Allow ourselves as many open files as the system lets us: every flow is one. Children keep the limit of before.
+/// Raises the limit of open files to the maximum, because every flow is one. Children keep the inherited limit.
 pub fn raise_file_limit() -> io::Result<()> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel fills a live rlimit, and reads one.
@@ -52,7 +52,7 @@ pub fn raise_file_limit() -> io::Result<()> {
     Ok(())
 }
 
-/// How many files we may have open, where the system tells.
+/// Returns the limit of open files, if the system reports it.
 pub fn file_limit() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel fills a live rlimit.
@@ -60,8 +60,8 @@ pub fn file_limit() -> Option<u64> {
     (result == 0).then_some(limit.rlim_cur)
 }
 
-/// Become the parent of every descendant whose own parent ends, so that none gets out of our sight. The kernel hands
-/// them to the main thread, which therefore must start no children of its own.
+/// Makes this process the parent of every orphaned descendant, so that none escapes. The kernel assigns them to the
+/// main thread, which therefore must start no children itself.
 pub fn adopt_orphans() -> io::Result<()> {
     // SAFETY: plain prctl.
     if unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1 as libc::c_ulong, 0, 0, 0) } != 0 {
@@ -70,13 +70,13 @@ pub fn adopt_orphans() -> io::Result<()> {
     Ok(())
 }
 
-/// Bury the adopted children that have ended; children that one of our threads started are that thread's to wait for.
+/// Reaps adopted children that have ended; the thread that started a child waits for it itself.
 pub fn reap_orphans() {
     children_of(std::process::id()).into_iter().for_each(reap);
 }
 
-/// Kill every descendant, those in sessions of their own included: a killed child's children become ours. Returns
-/// whether all were gone within `patience`. Whoever waits for a child meanwhile may find it reaped.
+/// Kills every descendant, including those in other sessions: the children of a killed child become ours. Returns
+/// whether all have ended within `patience`. A thread that waits for a child meanwhile may find it reaped.
 pub fn kill_descendants(patience: Duration) -> bool {
     let deadline = Instant::now() + patience;
     loop {
@@ -87,7 +87,7 @@ pub fn kill_descendants(patience: Duration) -> bool {
             return true;
         }
         for pid in children {
-            // SAFETY: plain kill; the process is our own child, and stays one until it is reaped below.
+            // SAFETY: plain kill; the process is our own child until it is reaped below.
             unsafe { libc::kill(pid, libc::SIGKILL) };
             reap(pid);
         }
@@ -98,18 +98,18 @@ pub fn kill_descendants(patience: Duration) -> bool {
     }
 }
 
-/// The children of one of our threads; none where the kernel does not tell (CONFIG_PROC_CHILDREN).
+/// Returns the children of one of our threads; none if the kernel does not report them (CONFIG_PROC_CHILDREN).
 fn children_of(thread: u32) -> Vec<libc::pid_t> {
     let list = std::fs::read_to_string(format!("/proc/self/task/{thread}/children")).unwrap_or_default();
     list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
 fn reap(pid: libc::pid_t) {
-    // SAFETY: a null status is allowed; WNOHANG returns at once when it lives, or when another thread was faster.
+    // SAFETY: a null status is allowed; WNOHANG returns at once if it lives, or if another thread was faster.
     unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) };
 }
 
-/// Die with our own parent, whatever it is that we are doing then.
+/// Makes the kernel end this process when its parent ends.
 pub fn die_with_parent() -> io::Result<()> {
     // SAFETY: plain prctl.
     if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong, 0, 0, 0) } != 0 {
@@ -118,7 +118,8 @@ pub fn die_with_parent() -> io::Result<()> {
     Ok(())
 }
 
-/// Wait until a child has ended and leave it to be reaped (waitid with WNOWAIT); returns at once for a stranger.
+/// Waits until a child has ended and leaves it to be reaped (waitid with WNOWAIT); returns at once for another
+/// process's child.
 pub fn await_exit(pid: u32) {
     // SAFETY: an all-zero siginfo is valid for the kernel to fill; the child is not reaped, so its `Child` stays whole.
     unsafe {
@@ -132,13 +133,13 @@ pub fn await_exit(pid: u32) {
 /// A signal for a process group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// Please end.
+    /// Ask to end (SIGTERM).
     Terminate,
-    /// End now.
+    /// End now (SIGKILL).
     Kill,
 }
 
-/// Send a signal to a child's whole group; a group that has gone already is no error.
+/// Sends a signal to a child's whole process group; a group that no longer exists is not an error.
 pub fn signal_group(leader: u32, signal: Signal) -> io::Result<()> {
     let number = match signal {
         Signal::Terminate => libc::SIGTERM,
@@ -157,7 +158,7 @@ pub fn signal_group(leader: u32, signal: Signal) -> io::Result<()> {
 
 static TERMINATION: AtomicBool = AtomicBool::new(false);
 
-/// From now on SIGINT and SIGTERM only raise the flag that `termination_asked` reads, and interrupt blocking calls.
+/// Makes SIGINT and SIGTERM only set the flag that `termination_asked` reads, and interrupt blocking calls.
 pub fn catch_termination() -> io::Result<()> {
     for number in [libc::SIGINT, libc::SIGTERM] {
         // SAFETY: the handler only stores to an atomic; sa_flags without SA_RESTART makes blocking calls return EINTR.
@@ -173,13 +174,13 @@ pub fn catch_termination() -> io::Result<()> {
     Ok(())
 }
 
-/// Leave SIGINT to whoever commands us: a terminal sends it to the whole foreground group.
+/// Ignores SIGINT: a terminal sends it to the whole foreground group, and the controlling process handles it.
 pub fn ignore_interrupts() {
     // SAFETY: SIG_IGN is always a valid action.
     unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
 }
 
-/// Whether SIGINT or SIGTERM came.
+/// Returns true if SIGINT or SIGTERM arrived.
 pub fn termination_asked() -> bool {
     TERMINATION.load(Ordering::Relaxed)
 }
@@ -188,7 +189,7 @@ extern "C" fn note_termination(_: libc::c_int) {
     TERMINATION.store(true, Ordering::Relaxed);
 }
 
-/// What we ignore or catch is not for a child to inherit (async-signal-safe).
+/// Resets ignored and caught signals, which a child must not inherit (async-signal-safe).
 fn reset_signals() {
     for number in [libc::SIGINT, libc::SIGTERM, libc::SIGPIPE] {
         // SAFETY: SIG_DFL is always a valid action; called between fork and exec in a single thread.
@@ -196,15 +197,15 @@ fn reset_signals() {
     }
 }
 
-/// Write our own process id into a cgroup's list, so that we and every child are accounted there.
+/// Writes our own process id into a cgroup's list, so that we and every child are accounted there.
 pub fn join_cgroup(directory: &std::path::Path) -> io::Result<()> {
     std::fs::write(directory.join("cgroup.procs"), std::process::id().to_string())
 }
 
-/// Eight unpredictable bytes: a token that a stranger cannot guess.
+/// Returns eight unpredictable bytes: a token that a third party cannot guess.
 pub fn random_u64() -> io::Result<u64> {
     let mut bytes = [0u8; 8];
-    // SAFETY: the kernel writes at most eight bytes into `bytes`; so few are never cut short.
+    // SAFETY: the kernel writes at most eight bytes into `bytes`; requests this short are never cut.
     if unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) } != bytes.len() as isize {
         return Err(io::Error::last_os_error());
     }

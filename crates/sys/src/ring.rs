@@ -1,9 +1,9 @@
-//! Completions by io_uring: many sockets, each in a numbered slot, that all receive without being asked again, and send
-//! pieces of one constant payload or copies of what they are given. Owns the kernel's view (registered files, buffers,
-//! operations in flight) and all memory that it refers to; the sockets stay their caller's.
+//! Completions by io_uring: many sockets, each in a numbered slot, receive by one multishot request, and send pieces
+//! of one constant payload or copies of given bytes. Owns the kernel's objects (registered files, buffers, operations
+//! in flight) and all memory that they refer to; the caller owns the sockets.
 //!
-//! What a completion belongs to is in its `user_data`: kind, slot, and the slot's generation, which grows each time the
-//! slot is given up, so that what arrives late for one socket is never taken for its successor's.
+//! The `user_data` of an operation identifies its owner: kind, slot, and the slot's generation, which increases each
+//! time the slot is given up. A late completion of one socket is therefore never taken for its successor's.
 #![allow(unsafe_code)]
 
 mod buffers;
@@ -30,7 +30,7 @@ use self::stamped::Stamped;
 pub(crate) use self::stamped::{stamp_ns, CONTROL_BYTES};
 use crate::clock::monotonic_ns;
 
-/// What a ring is made for.
+/// The parameters of a ring.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Sockets at once.
@@ -39,30 +39,31 @@ pub struct Options {
     pub buffers: u16,
     /// A buffer's size.
     pub buffer_bytes: u32,
-    /// Operations that are handed over by one system call at most: the first one waits for the last one.
+    /// Operations that are submitted by one system call at most: the first one waits for the last one.
     pub batch: u32,
-    /// Waits of up to this long are spent awake, ns: what is shorter than falling asleep and waking up takes.
+    /// Waits of up to this length are busy waits, ns: sleeping and waking up would take longer.
     pub awake_ns: u64,
 }
 
-/// What has happened.
+/// An event of a ring.
 #[derive(Debug)]
 pub enum Completion {
-    /// Bytes came: [`Ring::received`] has them until the next completion is asked for.
+    /// Bytes arrived: [`Ring::received`] returns them until the next completion is requested.
     Received,
-    /// The peer has ended its direction, or receiving failed; nothing more will come.
+    /// The peer has ended its direction, or receiving failed; no more data will arrive.
     Ended(io::Result<()>),
-    /// So many bytes of what is [`Sending::Told`] were taken by the socket; the ring goes on with the rest by itself.
+    /// The socket accepted this many bytes of a [`Sending::Told`] send; the ring continues with the rest by itself.
     Sent(usize),
-    /// A send failed, and what is left of it is dropped. So many bytes that were [`Sending::Assumed`] were not taken.
+    /// A send failed, and the rest of it is dropped. The socket did not accept this many bytes of
+    /// [`Sending::Assumed`] sends.
     NotSent(usize, io::Error),
-    /// A watched socket can be written to, or has failed.
+    /// A watched socket is writable, or has failed.
     Writable,
-    /// A connection came to a listener.
+    /// A listener accepted a connection.
     Accepted(OwnedFd),
 }
 
-/// What one look for completions takes at most, ns.
+/// The longest check for completions, ns.
 const LONGEST_STEP_NS: u64 = 2_000;
 /// Entries of the submission queue; more operations at a time only cost another system call.
 const SUBMISSIONS: u32 = 256;
@@ -89,7 +90,7 @@ struct Slot {
     flight: Flight,
 }
 
-/// A completion that has been reaped: what it belongs to, how it ended, and when that was seen, ns.
+/// A completion that has been reaped: its owner, its result, and the time when it was seen, ns.
 #[derive(Clone, Copy)]
 struct Reaped {
     user_data: u64,
@@ -100,7 +101,7 @@ struct Reaped {
 
 /// One thread's ring.
 pub struct Ring {
-    /// Dropped by hand, in this order, once nothing is in flight.
+    /// Dropped explicitly, in this order, once no operation is in flight.
     uring: ManuallyDrop<IoUring>,
     buffers: ManuallyDrop<Buffers>,
     outgoing: ManuallyDrop<Outgoing>,
@@ -110,26 +111,26 @@ pub struct Ring {
     awake_ns: u64,
     spun_ns: u64,
     queued: u32,
-    /// When operations were last handed to the kernel, ns.
+    /// When operations were last submitted to the kernel, ns.
     handed_over_ns: u64,
     reaped: Vec<Reaped>,
     next: usize,
-    /// The buffer that `received` shows, which part of it, and the kernel's stamp on it.
+    /// The buffer that `received` shows, the part of it, and the kernel's timestamp on it.
     lent: Option<(u16, Range<usize>)>,
     stamp_ns: Option<u64>,
     starved: u64,
 }
 
 impl Ring {
-    /// A ring that [`Ring::enable`] has to hand to its thread before it is used.
+    /// Creates a ring. [`Ring::enable`] has to bind it to its thread before it is used.
     ///
     /// # Errors
-    /// The system's reason why there is no io_uring, or not one that is new enough (`Unsupported`; Linux 6.0).
+    /// The system's reason why there is no io_uring, or none that is new enough (`Unsupported`; Linux 6.0).
     pub fn new(options: &Options, payload: Box<[u8]>) -> io::Result<Self> {
         let uring = build(options)?;
         let mut probe = io_uring::Probe::new();
         uring.submitter().register_probe(&mut probe)?;
-        // Multishot receive cannot be asked for by itself; it came with the same release (6.0) as this operation.
+        // Multishot receive cannot be probed by itself; it came with the same release (6.0) as this operation.
         if !probe.is_supported(opcode::SendZc::CODE) {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel is older than 6.0"));
         }
@@ -155,24 +156,23 @@ impl Ring {
         })
     }
 
-    /// Begin; from now on the ring is to be used on this thread only.
+    /// Enables the ring; from now on only this thread may use it.
     pub fn enable(&mut self) -> io::Result<()> {
         self.uring.submitter().register_enable_rings()
     }
 
-    /// For how long waits were spent awake with nothing to do, ns.
+    /// Returns the time spent in busy waits, ns.
     pub fn spun_ns(&self) -> u64 {
         self.spun_ns
     }
 
-    /// How often a receive found no free buffer and had to be begun anew.
+    /// Returns how often a receive found no free buffer and had to be restarted.
     pub fn starved(&self) -> u64 {
         self.starved
     }
 
-    /// Tell once when a socket can be written to or has failed: a connection that is being made. From here to
-    /// [`Ring::detach`] the kernel holds the socket, so that it is this one that is watched whatever becomes of its
-    /// descriptor.
+    /// Reports once when a socket is writable or has failed, for a connection that is being established. From here to
+    /// [`Ring::detach`] the kernel holds the socket, so that it watches this one whatever happens to its descriptor.
     pub fn watch(&mut self, slot: usize, socket: impl AsFd) -> io::Result<()> {
         self.register(slot, socket)?;
         let token = token(WATCH, slot, self.slots[slot].generation);
@@ -186,9 +186,10 @@ impl Ring {
         Ok(())
     }
 
-    /// Receive from a socket from now on: from the one that the slot watches, where it does. It has to be in blocking mode: the ring never blocks on it, but would report
-    /// "try again" for one that is not instead of waiting. With `stamped`, which wants a socket that was asked for stamps
-    /// ([`crate::connect::stamp_received`]), [`Ring::stamp_ns`] tells when the kernel had what is received.
+    /// Receives from a socket from now on; from the watched one, if the slot watches one. The socket has to be in
+    /// blocking mode: the ring never blocks on it, but would report "try again" for a non-blocking one instead of
+    /// waiting. With `stamped`, which needs [`crate::connect::stamp_received`] on the socket, [`Ring::stamp_ns`]
+    /// returns when the kernel had the received data.
     pub fn attach(&mut self, slot: usize, socket: impl AsFd, stamped: bool) -> io::Result<()> {
         if !self.slots[slot].is_registered {
             self.register(slot, socket)?;
@@ -197,7 +198,7 @@ impl Ring {
         self.receive(slot)
     }
 
-    /// Give a slot up: nothing of its socket will be told any more. Says what became of its last send.
+    /// Gives a slot up: its socket causes no more completions. Returns the state of its last send.
     pub fn detach(&mut self, slot: usize) -> io::Result<Left> {
         let Slot { generation, is_registered, is_receiving, is_watched, is_accepting, flight, .. } = self.slots[slot];
         let cancel = |kind, own| {
@@ -212,7 +213,8 @@ impl Ring {
                 self.push(cancel(kind, CANCEL).flags(squeue::Flags::SKIP_SUCCESS))?;
             }
         }
-        // What is queued names the slot's number, so it has to be gone before the number means another socket.
+        // Queued operations name the slot's number, so they have to be submitted before the number means another
+        // socket.
         self.flush()?;
         let left = self.left_of(slot, generation, flight)?;
         self.slots[slot] = Slot { generation: (generation + 1) & GENERATIONS, ..Slot::default() };
@@ -223,7 +225,7 @@ impl Ring {
         Ok(left)
     }
 
-    /// Hand over what is queued and wait until something has happened, or `until_ns` (monotonic) has come.
+    /// Submits queued operations and waits until there is a completion, or `until_ns` (monotonic) has passed.
     pub fn wait(&mut self, until_ns: u64) -> io::Result<()> {
         if self.next < self.reaped.len() {
             return Ok(());
@@ -249,8 +251,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Looks for what happens until `until_ns`. The kernel marks in shared memory that it has something for us, so that
-    /// looking takes no system call.
+    /// Checks for completions until `until_ns`. The kernel sets a flag in shared memory when it has any, so that a
+    /// check needs no system call.
     fn spin(&mut self, until_ns: u64) -> io::Result<()> {
         let mut before_ns = monotonic_ns();
         while self.reaped.is_empty() && before_ns < until_ns {
@@ -261,7 +263,7 @@ impl Ring {
                 self.reap();
             }
             let now_ns = monotonic_ns();
-            // In a longer step this thread was at work, or another one ran.
+            // In a longer step this thread was working, or another one ran.
             if !is_news && now_ns - before_ns < LONGEST_STEP_NS {
                 self.spun_ns += now_ns - before_ns;
             }
@@ -270,7 +272,7 @@ impl Ring {
         Ok(())
     }
 
-    /// The next thing that happened: to which slot, when it was seen (ns), and what.
+    /// Returns the next completion: its slot, when it was seen (ns), and the event.
     #[inline]
     pub fn completion(&mut self) -> io::Result<Option<(usize, u64, Completion)>> {
         self.return_lent();
@@ -283,13 +285,13 @@ impl Ring {
         Ok(None)
     }
 
-    /// The bytes of what [`Ring::completion`] gave last.
+    /// Returns the bytes of the last [`Ring::completion`].
     #[inline]
     pub fn received(&self) -> &[u8] {
         self.lent.as_ref().map_or(&[], |(id, part)| &self.buffers.filled(*id, part.end)[part.start..])
     }
 
-    /// When the kernel had them, ns on the real-time clock, where it told.
+    /// Returns when the kernel had them, ns on the real-time clock, if it reported it.
     pub fn stamp_ns(&self) -> Option<u64> {
         self.stamp_ns
     }
@@ -301,7 +303,7 @@ impl Ring {
         }
     }
 
-    /// What a reaped completion means; `None` for what concerns the ring alone.
+    /// Returns the event of a reaped completion; `None` if it concerns only the ring.
     #[inline]
     fn take(&mut self, reaped: &Reaped) -> io::Result<Option<Completion>> {
         let &Reaped { user_data, result, flags, .. } = reaped;
@@ -368,8 +370,9 @@ impl Ring {
     #[inline]
     fn push(&mut self, entry: squeue::Entry) -> io::Result<()> {
         loop {
-            // SAFETY: what an entry points to is in `outgoing` or `stamped`, which keep it until it has completed and
-            // which `drop` keeps until nothing is in flight; the descriptors are open or their operation fails.
+            // SAFETY: an entry points into `outgoing` or `stamped`, which keep the memory until the operation has
+            // completed, and `drop` keeps both until no operation is in flight; the descriptors are open or their
+            // operation fails.
             if unsafe { self.uring.submission().push(&entry) }.is_ok() {
                 self.queued += 1;
                 return Ok(());
@@ -378,19 +381,19 @@ impl Ring {
         }
     }
 
-    /// Hand over what is queued.
+    /// Submits queued operations.
     pub fn flush(&mut self) -> io::Result<()> {
         while self.queued > 0 {
             self.enter(0, None)?;
             if self.queued > 0 {
-                // Nothing more is taken while completions have no room.
+                // The kernel accepts no more while completions have no room.
                 self.reap();
             }
         }
         Ok(())
     }
 
-    /// As [`Ring::call`], and notes when what is queued is handed over.
+    /// Like [`Ring::call`], and records when queued operations are submitted.
     fn enter(&mut self, want: u32, left_ns: Option<u64>) -> io::Result<()> {
         if self.queued > 0 {
             self.handed_over_ns = monotonic_ns();
@@ -398,14 +401,14 @@ impl Ring {
         self.call(want, left_ns)
     }
 
-    /// When the last of what was begun so far was handed to the kernel, ns; `None` while some of it is queued.
+    /// Returns when the last operation begun so far was submitted to the kernel, ns; `None` while some are queued.
     #[inline]
     pub fn handed_over_ns(&self) -> Option<u64> {
         (self.queued == 0).then_some(self.handed_over_ns)
     }
 
-    /// Hands over what is queued; waits for `want` completions and at most `left_ns` where that is given, and lets the
-    /// kernel do what it has put off until somebody waits.
+    /// Submits queued operations, waits for `want` completions and at most `left_ns` if given, and lets the kernel do
+    /// its deferred work.
     #[inline]
     fn call(&mut self, want: u32, left_ns: Option<u64>) -> io::Result<()> {
         let time = left_ns.map(|left| Timespec::new().sec(left / 1_000_000_000).nsec((left % 1_000_000_000) as u32));
@@ -414,14 +417,14 @@ impl Ring {
             Some(_) => EnterFlags::GETEVENTS | EnterFlags::EXT_ARG,
             None => EnterFlags::empty(),
         };
-        // SAFETY: `arguments` and the time that it points to live past the call; without EXT_ARG it is null.
+        // SAFETY: `arguments` and the time that it points to outlive the call; without EXT_ARG it is null.
         let entered = unsafe { self.uring.submitter().enter(self.queued, want, flags.bits(), arguments.as_ref()) };
         match entered {
             Ok(handed_over) => {
                 self.queued -= (handed_over as u32).min(self.queued);
                 Ok(())
             }
-            // Time is up; a signal came; completions have to be reaped before more can be taken.
+            // The time is over; a signal arrived; completions have to be reaped before more can be accepted.
             Err(error) => match error.raw_os_error() {
                 Some(libc::ETIME | libc::EINTR | libc::EBUSY) => Ok(()),
                 _ => Err(error),
@@ -429,8 +432,8 @@ impl Ring {
         }
     }
 
-    /// Takes over what has completed. All of it was there by now, so that one look at the clock tells for all; what is
-    /// handled first does not make the others late.
+    /// Reaps completions. All of them were there by now, so that one reading of the clock serves for all; those
+    /// handled first do not make the others late.
     fn reap(&mut self) {
         let mut completions = self.uring.completion();
         if completions.is_empty() {
@@ -448,22 +451,23 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // Operations that wait for their socket hold it open and may yet write to the buffers; this ends them and returns
-        // when they are over. A ring that was never enabled has none.
+        // Operations that wait for their socket hold it open and may still write to the buffers; this cancels them
+        // and returns when they have ended. A ring that was never enabled has none.
         let ended = match self.uring.submitter().register_sync_cancel(None, CancelBuilder::any()) {
             Err(error) => matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EBADFD)),
             Ok(()) => true,
         };
-        // What has been cancelled completes when its thread asks; fails only where nothing was ever begun.
+        // Cancelled operations complete when their thread enters the kernel; this fails only if no operation was ever
+        // begun.
         let _ = self.enter(0, Some(0));
         self.reap();
-        // Connections that were accepted and not asked for.
+        // Connections that were accepted and never returned.
         for reaped in self.reaped.drain(self.next..).filter(|reaped| reaped.user_data & 0xff == ACCEPT) {
             drop(accepted_socket(reaped.result));
         }
         let forgotten = self.uring.submitter().unregister_buf_ring(buffers::GROUP).is_ok();
-        // SAFETY: none is used again; the memory goes only if the kernel has nothing left that refers to it, and stays
-        // for ever if it cannot be told.
+        // SAFETY: none is used again; the memory is freed only if the kernel holds no more references to it, and is
+        // leaked if that is unknown.
         unsafe {
             ManuallyDrop::drop(&mut self.uring);
             if ended && forgotten {
@@ -475,13 +479,14 @@ impl Drop for Ring {
     }
 }
 
-/// Made with what spares the most: completions that are worked off when their thread waits, then the older ways.
+/// Builds the ring with the cheapest options that the kernel supports: first completions that are processed when
+/// their thread waits, then the older ways.
 fn build(options: &Options) -> io::Result<IoUring> {
     let completions = options.slots.saturating_mul(2).clamp(1024, 1 << 16);
     let mut last = None;
     for level in 0..3 {
         let mut builder = IoUring::builder();
-        // Disabled at first: a single issuer is whoever enables it.
+        // Disabled at first: the thread that enables it becomes the single issuer.
         builder.setup_r_disabled().setup_clamp().setup_cqsize(completions);
         match level {
             0 => builder.setup_submit_all().setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag(),

@@ -1,5 +1,5 @@
-//! Many datagrams of one length in one system call: UDP's segmentation offload (UDP_SEGMENT, Linux 4.18). Owns the call and
-//! what to do where it is refused; which datagrams go together is its caller's.
+//! Many datagrams of one length in one system call: UDP's segmentation offload (UDP_SEGMENT, Linux 4.18). Owns the
+//! call and the fallback if it is refused; the caller decides which datagrams go together.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -7,27 +7,27 @@ use std::mem::{size_of, zeroed};
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 
-/// The most datagrams that one call takes (UDP_MAX_SEGMENTS of the kernels that have the least).
+/// The maximum number of datagrams per call (the smallest UDP_MAX_SEGMENTS of all kernels).
 pub const MOST_SEGMENTS: usize = 64;
-/// The most bytes that one call takes: they are one datagram as far as IP's length goes, its headers included.
+/// The maximum size per call, bytes: for IP's length field they are one datagram, headers included.
 pub const MOST_BYTES: usize = 65_000;
 
-/// linux/udp.h.
+/// From linux/udp.h.
 const UDP_SEGMENT: libc::c_int = 103;
-/// A control message with two bytes in it, whose header wants the alignment of a `usize`.
+/// A control message with two bytes, whose header needs the alignment of a `usize`.
 const CONTROL_WORDS: usize = 4;
 
-/// Send `bytes` over a connected socket as datagrams of `segment` bytes, the last one being what is left, without waiting.
-/// Returns how many bytes went: all of them, or fewer in whole datagrams where the socket took no more.
+/// Sends `bytes` over a connected socket as datagrams of `segment` bytes, the last one shorter, without waiting.
+/// Returns how many bytes were sent: all of them, or fewer in whole datagrams if the socket accepted no more.
 ///
 /// # Errors
-/// The socket's, where not even the first datagram went.
+/// The socket's, if not even the first datagram was sent.
 pub fn send(socket: &UdpSocket, bytes: &[u8], segment: usize) -> io::Result<usize> {
     if bytes.len() <= segment {
         return socket.send(bytes);
     }
     match send_together(socket, bytes, segment) {
-        // A device that cannot, or a segment that is longer than its MTU, which IP would have to cut.
+        // A device without this offload, or a segment longer than its MTU, which IP would have to fragment.
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIO | libc::EMSGSIZE)) => {
             send_apart(socket, bytes, segment)
         }
@@ -94,7 +94,7 @@ mod tests {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
         sender.connect(receiver.local_addr().unwrap()).unwrap();
-        // More segments than any kernel takes in one call.
+        // More segments than any kernel accepts in one call.
         let bytes = [7; 1000];
         assert!(send_together(&sender, &bytes, 1).is_err());
         assert_eq!(send(&sender, &bytes, 1).unwrap(), 1000);

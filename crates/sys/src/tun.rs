@@ -1,5 +1,6 @@
-//! TUN devices: made, given addresses and an MTU, brought up; then IP packets are read and written, without blocking. No external
-//! program is run, and no routes are set beyond those that come with an address. The device is gone when its descriptor is closed.
+//! TUN devices: created, configured with addresses and an MTU, brought up; then IP packets are read and written
+//! without blocking. Runs no external program, and sets no routes beyond those of an address. Closing the descriptor
+//! removes the device.
 #![allow(unsafe_code)]
 
 mod gso_socket;
@@ -13,7 +14,7 @@ use std::os::unix::fs::OpenOptionsExt;
 
 pub use gso_socket::{GsoBatch, GsoSocket, GSO_MAX_BYTES, GSO_MAX_DATAGRAMS};
 
-/// A TUN device of our own: a network interface whose wire is this file.
+/// A TUN device: a network interface whose link is this file.
 #[derive(Debug)]
 pub struct Tun {
     file: File,
@@ -23,8 +24,8 @@ pub struct Tun {
 }
 
 impl Tun {
-    /// Creates the device in the calling thread's network namespace, down and without addresses. With `offloads` each packet is
-    /// preceded by a `virtio_net_hdr`, and may be a large one that is yet to be cut.
+    /// Creates the device in the calling thread's network namespace, down and without addresses. With `offloads` each
+    /// packet is preceded by a `virtio_net_hdr`, and may be a large one that still has to be segmented.
     ///
     /// # Errors
     /// `EBUSY` if the name is taken, `EPERM` without CAP_NET_ADMIN, `ENOENT` without `/dev/net/tun`.
@@ -35,7 +36,7 @@ impl Tun {
         request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_TUN_EXCL | header) as libc::c_short;
         // SAFETY: `request` is a live ifreq with a terminated name, which is what TUNSETIFF reads and writes.
         check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as libc::Ioctl, &mut request) })?;
-        // SAFETY: `ifr_name` is still terminated. Zero means that there is no such interface.
+        // SAFETY: `ifr_name` is still terminated. Zero means that the interface does not exist.
         let index = unsafe { libc::if_nametoindex(request.ifr_name.as_ptr()) };
         if index == 0 {
             return Err(io::Error::last_os_error());
@@ -47,43 +48,44 @@ impl Tun {
         Ok(tun)
     }
 
-    /// The interface's name.
+    /// Returns the interface's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The interface's number in its namespace.
+    /// Returns the interface's number in its namespace.
     pub fn index(&self) -> u32 {
         self.index
     }
 
-    /// Whether each packet has a `virtio_net_hdr` before it.
+    /// Returns true if each packet has a `virtio_net_hdr` before it.
     pub fn offloads(&self) -> bool {
         self.offloads
     }
 
-    /// Adds an address with its prefix, and so the route to that prefix. May be called for several of either family.
+    /// Adds an address with its prefix, and so the route to that prefix. Can be called repeatedly for either family.
     pub fn add_address(&self, address: IpAddr, prefix_length: u8) -> io::Result<()> {
         netlink::add_address(self.index, address, prefix_length)
     }
 
-    /// Brings the interface up with this largest IP packet, and room for so many packets that we have not read yet; beyond, the kernel
-    /// drops (and counts) them.
+    /// Brings the interface up with this MTU and a queue of this many unread packets; the kernel drops (and counts)
+    /// packets beyond that.
     pub fn bring_up(&self, mtu_bytes: u16, queue_packets: u16) -> io::Result<()> {
         netlink::bring_up(self.index, mtu_bytes, queue_packets)
     }
 
-    /// Takes the next packet that the host sends; `WouldBlock` when there is none.
+    /// Reads the next packet that the host sends; `WouldBlock` if there is none.
     pub fn read(&self, packet: &mut [u8]) -> io::Result<usize> {
         (&self.file).read(packet)
     }
 
-    /// Gives a packet to the host, whole. `WouldBlock` means that the host has no room.
+    /// Passes a whole packet to the host. `WouldBlock` means that the host has no room.
     pub fn write(&self, packet: &[u8]) -> io::Result<usize> {
         (&self.file).write(packet)
     }
 
-    /// Asks for large packets, of UDP too where the kernel can (6.2). One that refuses hands over ordinary packets, with the header.
+    /// Enables large packets, for UDP too if the kernel supports it (6.2). A kernel that refuses delivers ordinary
+    /// packets, with the header.
     fn enable_segmentation(&self) {
         let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
         for features in [tcp | libc::TUN_F_USO4 | libc::TUN_F_USO6, tcp] {
@@ -104,13 +106,13 @@ impl AsFd for Tun {
     }
 }
 
-/// An empty request that names an interface.
+/// Returns an empty request that names an interface.
 fn request_for(name: &str) -> io::Result<libc::ifreq> {
     // SAFETY: all-zero is a valid ifreq: an empty name and a union of plain numbers.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     // One byte stays zero as the terminator.
     if name.is_empty() || name.len() >= request.ifr_name.len() || name.contains(['\0', '/', '%']) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("`{name}` is no interface name")));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("`{name}` is not an interface name")));
     }
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;

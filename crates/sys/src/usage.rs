@@ -1,4 +1,4 @@
-//! What the calling thread has cost so far, and on which CPU it runs.
+//! CPU time of the calling thread, and its current CPU.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -10,29 +10,29 @@ use std::os::unix::fs::FileExt;
 pub struct ThreadUsage {
     /// In user mode.
     pub user_s: f64,
-    /// In the kernel; soft interrupts that ran on its time included.
+    /// In the kernel, including soft interrupts that ran on its time.
     pub system_s: f64,
-    /// Ready to run and waiting for a CPU; `None` where the kernel keeps no schedstat.
+    /// Runnable and waiting for a CPU; `None` if the kernel keeps no schedstat.
     pub runnable_wait_s: Option<f64>,
 }
 
-/// Reads one thread's usage again and again, without opening anything in between.
+/// Reads one thread's usage repeatedly, without opening a file in between.
 #[derive(Debug)]
 pub struct ThreadAccount {
-    /// `None` where the kernel keeps none.
+    /// `None` if the kernel keeps none.
     schedstat: Option<File>,
 }
 
-/// More than three numbers of 64 bits have digits.
+/// Larger than three numbers of 64 bits in decimal.
 const SCHEDSTAT_BYTES: usize = 64;
 
 impl ThreadAccount {
-    /// The calling thread's, which alone may read it.
+    /// Creates the account of the calling thread, the only thread that may read it.
     pub fn of_this_thread() -> Self {
         Self { schedstat: File::open("/proc/thread-self/schedstat").ok() }
     }
 
-    /// What the thread has cost since it began.
+    /// Returns the thread's usage since it began.
     pub fn now(&self) -> ThreadUsage {
         // SAFETY: an all-zero rusage is valid and the kernel fills it; RUSAGE_THREAD exists since Linux 2.6.26.
         let usage = unsafe {
@@ -47,7 +47,7 @@ impl ThreadAccount {
         }
     }
 
-    /// The second field of schedstat: ns spent on a run queue.
+    /// Returns the second field of schedstat: ns spent on a run queue.
     fn runnable_wait_s(&self) -> Option<f64> {
         let mut text = [0; SCHEDSTAT_BYTES];
         let length = self.schedstat.as_ref()?.read_at(&mut text, 0).ok()?;
@@ -58,12 +58,12 @@ impl ThreadAccount {
 }
 
 impl ThreadUsage {
-    /// The calling thread's, since it began.
+    /// Returns the calling thread's usage since it began.
     pub fn now() -> Self {
         ThreadAccount::of_this_thread().now()
     }
 
-    /// What came since an earlier reading of the same thread.
+    /// Returns the usage since an earlier reading of the same thread.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             user_s: self.user_s - earlier.user_s,

@@ -1,18 +1,18 @@
-//! Every way in which TLS can fail, each with a stable name for counting. Owns the names, which are told apart by what
-//! went wrong and not by who noticed; refuses to hold keys or plaintext. What the peer said in an alert has the alert's
-//! own name (RFC 8446, 6).
+//! The ways in which TLS can fail, each with a stable name for counting. Owns the names, which depend on the problem
+//! and not on the side that detected it. Holds no keys and no plaintext. A failure that the peer reported in an alert
+//! has the alert's own name (RFC 8446, 6).
 
 use std::fmt;
 use std::sync::Arc;
 
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, OtherError, PeerIncompatible, PeerMisbehaved};
 
-/// Why a connection's TLS cannot go on.
+/// The reason why a connection's TLS cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFailure {
     /// The stable name under which it is counted, such as `tls_alert_handshake_failure`.
     pub name: &'static str,
-    /// What happened, in one line.
+    /// A description in one line.
     pub detail: String,
 }
 
@@ -25,13 +25,13 @@ impl fmt::Display for TlsFailure {
 impl std::error::Error for TlsFailure {}
 
 impl TlsFailure {
-    /// More bytes of an unfinished message than we are willing to hold.
+    /// Returns the failure of an unfinished message that exceeds the size limit.
     #[must_use]
     pub fn too_large(limit_bytes: usize) -> Self {
-        Self { name: "tls_too_large", detail: format!("a message goes on for more than {limit_bytes} bytes") }
+        Self { name: "tls_too_large", detail: format!("a message is longer than {limit_bytes} bytes") }
     }
 
-    /// The connection ended without saying so.
+    /// Returns the failure of a connection that ended without a close_notify.
     pub fn ended(handshaking: bool) -> Self {
         if handshaking {
             Self { name: "tls_handshake_cut", detail: "the connection ended during the handshake".to_owned() }
@@ -40,18 +40,18 @@ impl TlsFailure {
         }
     }
 
-    /// What must not happen whatever the peer does.
+    /// Returns a failure that no peer can cause: an internal error.
     pub fn internal(detail: impl fmt::Display) -> Self {
         Self { name: "tls_internal", detail: detail.to_string() }
     }
 
-    /// Whether the peer said that it was something, rather than that we noticed.
+    /// Returns true if the peer reported the failure in an alert, false if this side detected it.
     #[must_use]
     pub fn is_alert(&self) -> bool {
         self.name.starts_with("tls_alert_")
     }
 
-    /// What rustls reports.
+    /// Returns the failure for an error of rustls.
     #[must_use]
     pub fn of(error: &Error) -> Self {
         Self { name: name_of(error), detail: detail_of(error) }
@@ -71,8 +71,8 @@ fn name_of(error: &Error) -> &'static str {
         Error::PeerIncompatible(problem) => incompatible_name(problem),
         Error::PeerMisbehaved(problem) => misbehaved_name(problem),
         Error::NoApplicationProtocol => "tls_alpn",
-        // The one thing that rustls has no variant for although it is up to the peer: what a client's hello leaves of
-        // the ways in which our key can sign.
+        // rustls has no variant for this failure, although the peer causes it: the client's hello offers no signature
+        // scheme that our key supports.
         Error::General(text) if text == "incompatible signing key" => "tls_signature_scheme",
         _ => "tls_internal",
     }
@@ -120,7 +120,7 @@ fn misbehaved_name(problem: &PeerMisbehaved) -> &'static str {
 
 fn certificate_name(problem: &CertificateError) -> &'static str {
     use CertificateError as Of;
-    #[allow(deprecated)] // a verifier may still give the older variants without context
+    #[allow(deprecated)] // a verifier may still return the older variants without context
     match problem {
         Of::BadEncoding => "tls_certificate_malformed",
         Of::Expired | Of::ExpiredContext { .. } => "tls_certificate_expired",
@@ -145,7 +145,8 @@ fn certificate_name(problem: &CertificateError) -> &'static str {
     }
 }
 
-/// An alert's name in the RFCs: RFC 8446, 6, and for those that TLS 1.3 has no more RFC 5246, 7.2 and RFC 6066, 9.
+/// Returns an alert's name in the RFCs: RFC 8446, 6, and RFC 5246, 7.2 and RFC 6066, 9 for alerts that TLS 1.3
+/// removed.
 fn alert_name(alert: AlertDescription) -> &'static str {
     use AlertDescription as Of;
     match alert {
@@ -196,33 +197,33 @@ fn detail_of(error: &Error) -> String {
             format!("the peer sent the alert {name} ({})", u8::from(*alert))
         }
         Error::InvalidMessage(InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion) => {
-            "what the peer sent is no TLS record; perhaps the port does not speak TLS".to_owned()
+            "the peer sent something that is not a TLS record; perhaps the port does not speak TLS".to_owned()
         }
         Error::PeerIncompatible(PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig) => {
-            "the server wants a version of TLS that is not among those offered".to_owned()
+            "the server selected a version of TLS that was not offered".to_owned()
         }
         Error::PeerIncompatible(PeerIncompatible::ServerDoesNotSupportTls12Or13) => {
             "the server speaks neither TLS 1.2 nor TLS 1.3".to_owned()
         }
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            "the certificate is not issued by any authority that is trusted".to_owned()
+            "the certificate is not issued by a trusted authority".to_owned()
         }
         Error::InvalidCertificate(CertificateError::BadSignature) => {
-            "a signature does not verify: it was made with another key, or with one that is refused (RSA under 2048 bits)"
+            "a signature does not verify: it was made with another key, or with a key that is refused (RSA under 2048 bits)"
                 .to_owned()
         }
         Error::InvalidCertificate(CertificateError::NotValidForName) => {
-            "the certificate's name is not the one that is wanted; a profile says it in verify-x509-name".to_owned()
+            "the certificate's name is not the expected one; a profile sets it with verify-x509-name".to_owned()
         }
         Error::InvalidCertificate(CertificateError::NotValidForNameContext { expected, presented }) => {
             format!("the certificate is for {}, not for {}", listed(presented), expected.to_str())
         }
         Error::InvalidCertificate(problem) if is_authority(problem) => {
-            "the certificate is an authority's (CA:TRUE, as self-signed ones often are), and is not itself trusted"
+            "the certificate is that of an authority (CA:TRUE, as self-signed ones often are), and is not itself trusted"
                 .to_owned()
         }
         Error::InvalidCertificate(problem) if is_of_old_version(problem) => {
-            "the certificate is not of X.509 version 3, the one that TLS uses; `openssl x509` makes one with -extfile"
+            "the certificate is not of X.509 version 3, which TLS requires; `openssl x509` creates one with -extfile"
                 .to_owned()
         }
         Error::InvalidCertificate(problem) if unmet_demand(problem).is_some() => {
@@ -230,12 +231,12 @@ fn detail_of(error: &Error) -> String {
         }
         Error::InvalidCertificate(CertificateError::Other(cause)) => format!("the certificate is refused: {cause}"),
         Error::General(text) => text.clone(),
-        Error::NoCertificatesPresented => "the peer gave no certificate".to_owned(),
+        Error::NoCertificatesPresented => "the peer sent no certificate".to_owned(),
         other => other.to_string(),
     }
 }
 
-/// A certificate whose chain is good is not for the use that was demanded of it: what it lacks.
+/// The error for a certificate with a valid chain that does not meet a required use: a description of what it lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnmetDemand(pub String);
 
@@ -260,19 +261,20 @@ fn unmet_demand(problem: &CertificateError) -> Option<&UnmetDemand> {
     }
 }
 
-/// Whether a server's certificate was refused for nothing but that it may issue others. webpki has looked at the dates
-/// before, and not yet at the name.
+/// Returns true if a server's certificate was refused only because it may issue others. webpki checks the dates
+/// before, and the name after.
 pub fn is_authority(problem: &CertificateError) -> bool {
     matches!(problem, CertificateError::Other(cause) if cause.to_string() == "CaUsedAsEndEntity")
 }
 
-/// Whether a certificate was refused for what `openssl x509 -req` makes without extensions: one of X.509 version 1.
+/// Returns true if a certificate was refused because it is of X.509 version 1, which `openssl x509 -req` creates
+/// without extensions.
 fn is_of_old_version(problem: &CertificateError) -> bool {
     matches!(problem, CertificateError::Other(cause) if cause.to_string() == "UnsupportedCertVersion")
 }
 
-/// The names in a certificate, which come as `DnsName("a.example")` or `IpAddress(192.0.2.1)`; some of them where the
-/// peer has given many.
+/// Returns the names in a certificate, given as `DnsName("a.example")` or `IpAddress(192.0.2.1)`; only the first ones
+/// of a long list.
 fn listed(presented: &[String]) -> String {
     let bare = |name: &String| {
         let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(name);
@@ -288,7 +290,7 @@ fn listed(presented: &[String]) -> String {
     }
 }
 
-/// How many of a certificate's names a message has.
+/// The maximum number of a certificate's names in a message.
 const LISTED_NAMES: usize = 4;
 
 #[cfg(test)]

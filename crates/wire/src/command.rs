@@ -1,4 +1,4 @@
-//! What the control plane asks of an agent.
+//! Commands from the control plane to an agent.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use crate::Workload;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Command {
-    /// Make a task ready (sockets open, handshakes done) and answer `prepared` or `failed`.
+    /// Prepares a task (sockets open, handshakes done); the agent answers `prepared` or `failed`.
     #[schemars(title = "Prepare")]
     Prepare {
         /// The trial that the task belongs to; every event of the task repeats it.
@@ -19,45 +19,47 @@ pub enum Command {
         /// What the task does.
         workload: Workload,
     },
-    /// Let every prepared measuring task of the trial begin at the same instant.
+    /// Starts every prepared measuring task of the trial at the same instant.
     #[schemars(title = "Start")]
     Start {
         /// The trial to start.
         trial: String,
-        /// When to begin, on this agent's monotonic clock, ns. An instant in the past begins at once and shows as lateness.
+        /// When to begin, on this agent's monotonic clock, ns. If the instant is past, the task begins at once and
+        /// the lateness is visible.
         at_ns: u64,
     },
-    /// End tasks in order: measuring ones report what they have, processes get their stop signal.
+    /// Ends tasks in order: measuring tasks report their figures, processes get their stop signal.
     #[schemars(title = "Stop")]
     Stop {
         /// The trial whose tasks end.
         trial: String,
-        /// Only this task; all of the trial's where absent.
+        /// Only this task; all of the trial's tasks if absent.
         task: Option<String>,
     },
-    /// Sample the host from now on; replaces an earlier `observe`.
+    /// Samples the host from now on; replaces an earlier `observe`.
     #[schemars(title = "Observe")]
     Observe {
-        /// What the samples are labelled with.
+        /// The label of the samples.
         trial: Option<String>,
         /// Time between samples, ms; 0 ends observing.
         period_ms: u32,
-        /// Whether to sample what hosts on one machine share (CPUs, memory, PSI, softnet) besides the host's own.
+        /// Whether to sample resources that hosts on one machine share (CPUs, memory, PSI, softnet) in addition to
+        /// the host's own.
         machine: bool,
     },
-    /// Report the network as it is now: addresses and routes (answered by `network`).
+    /// Reports the current network: addresses and routes (answered by `network`).
     #[schemars(title = "Inspect")]
     Inspect {
-        /// Repeated in the answer.
+        /// Repeated in the response.
         id: u64,
     },
-    /// One exchange of a clock comparison (answered by `clock`).
+    /// Does one exchange of a clock comparison (answered by `clock`).
     #[schemars(title = "Clock")]
     Clock {
-        /// Repeated in the answer.
+        /// Repeated in the response.
         id: u64,
     },
-    /// Stop everything and exit.
+    /// Stops all tasks and exits.
     #[schemars(title = "Shutdown")]
     Shutdown {},
 }

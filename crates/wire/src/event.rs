@@ -1,4 +1,4 @@
-//! What an agent tells the control plane.
+//! Events from an agent to the control plane.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use crate::{Capability, Counts, HistogramReport, HostFacts, NetworkView, Observa
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
-    /// The first line: who this is and what it can do.
+    /// The first line: the agent's identity and capabilities.
     #[schemars(title = "Hello")]
     Hello {
-        /// When it was said, ns.
+        /// When the line was written, ns.
         t_ns: u64,
         /// The contract's version that the agent speaks.
         protocol: u32,
@@ -24,36 +24,36 @@ pub enum Event {
         pid: u32,
         /// The host's fingerprint.
         host: HostFacts,
-        /// What works here, and why something does not.
+        /// The features that work on this host, and the reason for each one that does not.
         capabilities: Vec<Capability>,
     },
-    /// Said each second, whatever else goes on.
+    /// A line that is written every second.
     #[schemars(title = "Heartbeat")]
     Heartbeat {
-        /// When it was said, ns.
+        /// When the line was written, ns.
         t_ns: u64,
     },
-    /// Answer to `clock`.
+    /// The response to `clock`.
     #[schemars(title = "ClockReply")]
     Clock {
-        /// The command's.
+        /// The id of the command.
         id: u64,
         /// When the command was read, ns.
         received_ns: u64,
         /// When this line was written, ns.
         sent_ns: u64,
     },
-    /// Answer to `inspect`.
+    /// The response to `inspect`.
     #[schemars(title = "NetworkReply")]
     Network {
-        /// The command's.
+        /// The id of the command.
         id: u64,
-        /// When it was read, ns.
+        /// When the network was read, ns.
         t_ns: u64,
         /// Addresses and routes.
         view: NetworkView,
     },
-    /// The task is ready; a process has been started, a server listens.
+    /// The task is ready: a process has been started, or a server listens.
     #[schemars(title = "Prepared")]
     Prepared {
         /// The task's trial.
@@ -78,30 +78,30 @@ pub enum Event {
         trial: String,
         /// The task.
         task: String,
-        /// When it was told to begin, ns.
+        /// When it was due to begin, ns.
         due_ns: u64,
         /// When it began, ns.
         t_ns: u64,
     },
-    /// How far a measuring task's flows have come.
+    /// The counters of a measuring task's flows so far.
     #[schemars(title = "Progress")]
     Progress {
         /// The task's trial.
         trial: String,
         /// The task.
         task: String,
-        /// When the counters were read, ns, on this agent's clock also where the peer counted.
+        /// When the counters were read, ns, on this agent's clock even if the peer counted.
         t_ns: u64,
-        /// Who counted.
+        /// The side that counted.
         side: Side,
         /// Cumulative counters since the task began.
         flows: Vec<FlowProgress>,
-        /// Histograms of this interval alone.
+        /// Histograms of this interval only.
         histograms: Vec<HistogramReport>,
-        /// How the load stands; about once a second, of the kinds that tell.
+        /// The state of the load, about once a second, for the kinds of load that report it.
         standing: Option<Standing>,
     },
-    /// A measuring task ended by itself or was stopped; its figures are whole.
+    /// A measuring task ended by itself or was stopped; its figures are complete.
     #[schemars(title = "Finished")]
     Finished {
         /// The task's trial.
@@ -113,19 +113,19 @@ pub enum Event {
         /// Its figures.
         outcome: Outcome,
     },
-    /// A task, or a command, could not be carried out.
+    /// A task or a command failed.
     #[schemars(title = "Failed")]
     Failed {
-        /// The task's trial, where there is one.
+        /// The task's trial, if there is one.
         trial: Option<String>,
-        /// The task, where there is one.
+        /// The task, if there is one.
         task: Option<String>,
         /// When, ns.
         t_ns: u64,
-        /// What happened.
+        /// The error.
         error: ErrorReport,
     },
-    /// What the host was doing.
+    /// A sample of the host.
     #[schemars(title = "ObservationEvent")]
     Observation(Observation),
     /// A line of a process that `report` asked for, or that a script printed.
@@ -140,7 +140,7 @@ pub enum Event {
         /// The line, without its end, cut at 4096 bytes.
         line: String,
     },
-    /// A process ended, asked to or not.
+    /// A process ended, as requested or not.
     #[schemars(title = "Exited")]
     Exited {
         /// The task's trial.
@@ -149,14 +149,14 @@ pub enum Event {
         task: String,
         /// When, ns.
         t_ns: u64,
-        /// Its exit code, where it exited.
+        /// Its exit code, if it exited.
         code: Option<i32>,
-        /// The signal that ended it, where one did.
+        /// The signal that ended it, if one did.
         signal: Option<i32>,
-        /// Whether `stop` or `shutdown` had asked for it.
+        /// Whether `stop` or `shutdown` had requested it.
         expected: bool,
     },
-    /// What a stopped `profile` found.
+    /// The samples of a stopped `profile`.
     #[schemars(title = "Profiled")]
     Profiled {
         /// The task's trial.
@@ -167,15 +167,15 @@ pub enum Event {
         t_ns: u64,
         /// Samples in `folded`.
         samples: u64,
-        /// Samples of the rarest stacks, left out where all would be too long for a line.
+        /// Samples of the rarest stacks, omitted if all would be too long for a line.
         left_out: u64,
-        /// A line per call stack: its frames from the outermost on, the thread's name first, with `;` between them; a space;
-        /// and its number of samples. What flame graphs are drawn from.
+        /// A line per call stack: the thread's name, its frames from the outermost on, separated by `;`; a space; and
+        /// its number of samples. This is the input of flame graphs.
         folded: String,
     },
 }
 
-/// Who counted.
+/// The side that counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
@@ -198,26 +198,27 @@ pub struct FlowProgress {
     pub sent_units: Option<u64>,
     /// Datagrams, transactions or responses received; absent for a byte stream.
     pub received_units: Option<u64>,
-    /// Datagrams that had not arrived when a later one had; of the side that receives numbered datagrams.
+    /// Datagrams that had not arrived when a later one had; only on the side that receives numbered datagrams.
     pub missing_units: Option<u64>,
-    /// TCP segments sent again since the flow began; of the sending side of a byte stream, where the kernel tells.
+    /// TCP segments retransmitted since the flow began; only on the sending side of a byte stream, if the kernel
+    /// reports it.
     pub retransmits: Option<u64>,
-    /// The kernel's smoothed round-trip time when it was last read, µs; of the sending side of a byte stream.
+    /// The kernel's smoothed round-trip time at its last reading, µs; only on the sending side of a byte stream.
     pub rtt_us: Option<u32>,
 }
 
-/// What a load has come to so far, beyond its flows' counters.
+/// The state of a load, beyond its flows' counters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Standing {
     /// The kind's own counters so far.
     pub counts: Counts,
     /// Failed operations by name, so far.
     pub errors: BTreeMap<String, u64>,
-    /// What each thread that moves payload has cost so far.
+    /// The cost so far of each thread that moves payload.
     pub threads: Vec<ThreadReport>,
 }
 
-/// Whose fault an error is.
+/// The party at fault for an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Blame {
@@ -225,17 +226,17 @@ pub enum Blame {
     Input,
     /// The other end broke a protocol or refused.
     Peer,
-    /// The operating system said no.
+    /// The operating system refused.
     System,
 }
 
-/// An error in words and as a code.
+/// An error as text and as a code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorReport {
-    /// Whose fault it is.
+    /// The party at fault.
     pub blame: Blame,
     /// Stable name in snake case: `connection_refused`, `address_in_use`, `no_such_file` ...
     pub code: String,
-    /// One line for a person: what, where, and what would be right.
+    /// One line for a person: what failed, where, and what would be right.
     pub message: String,
 }

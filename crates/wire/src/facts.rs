@@ -1,9 +1,9 @@
-//! What a host is: its fingerprint, its capabilities, its network.
+//! Facts about a host: its fingerprint, its capabilities, its network.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A host's fingerprint: what has to be known to compare a figure with another machine's.
+/// A host's fingerprint: the facts needed to compare a figure with another machine's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostFacts {
     /// The host's own name.
@@ -30,12 +30,12 @@ pub struct HostFacts {
     pub interfaces: Vec<InterfaceFacts>,
 }
 
-/// How good a host's clock is.
+/// The quality of a host's clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockQuality {
     /// The kernel's clock source.
     pub source: Option<String>,
-    /// Whether the kernel calls its wall clock synchronised.
+    /// Whether the kernel reports its wall clock as synchronised.
     pub synchronised: Option<bool>,
     /// The kernel's bound on the wall clock's error, µs.
     pub max_error_us: Option<u64>,
@@ -58,14 +58,14 @@ pub struct InterfaceFacts {
     pub gro: Option<bool>,
 }
 
-/// Something that an agent can or cannot do here.
+/// A feature that an agent can or cannot use on this host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Capability {
     /// `tun`, `cgroup`, `psi`, `irq_pressure` ...
     pub name: String,
     /// Whether it works.
     pub available: bool,
-    /// Why it does not.
+    /// The reason why it does not.
     pub reason: Option<String>,
 }
 
@@ -96,7 +96,7 @@ pub struct InterfaceView {
 pub struct RouteView {
     /// The destination, as in `10.1.0.0/16`; the default route is `0.0.0.0/0` or `::/0`.
     pub destination: String,
-    /// The next hop, where there is one.
+    /// The next hop, if there is one.
     pub gateway: Option<String>,
     /// The interface it leaves by.
     pub interface: String,

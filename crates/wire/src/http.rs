@@ -1,43 +1,45 @@
-//! What an HTTP load and the HTTP responder are told. Every specification is complete: an agent adds no defaults of its
-//! own. Keys, certificates, passwords and scripts travel in here, over a pipe, and into no file.
+//! Parameters of an HTTP load and of the HTTP responder. Every specification is complete: an agent adds no defaults.
+//! Keys, certificates, passwords and scripts are part of it; they travel over a pipe and are written to no file.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::IpVersion;
 
-/// HTTP/1.1 requests: as fast as the answers come (closed loop), or at a rate (open loop) where `rate` has stages.
+/// HTTP/1.1 requests: each as soon as the previous response has arrived (closed loop), or at a rate (open loop) if
+/// `rate` has stages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HttpSpec {
-    /// What is asked for, at least one; all of one scheme, host and port. They take turns by their weights.
+    /// The requests, at least one; all of one scheme, host and port. They are sent in turn, in proportion to their
+    /// weights.
     pub requests: Vec<HttpRequest>,
-    /// A wrk script that makes the requests instead; the only entry of `requests` is then its URL, method, header fields
-    /// and body as the command line has them.
+    /// A wrk script that makes the requests instead; the only entry of `requests` is then its URL, method, header
+    /// fields and body as given on the command line.
     pub script: Option<HttpScript>,
-    /// Only this family when the name has several addresses.
+    /// Only this family if the name has several addresses.
     pub ip_version: Option<IpVersion>,
-    /// Connections; with a rate as many at most.
+    /// Connections; with a rate the maximum.
     pub connections: u32,
-    /// Threads that drive them; the connections are dealt out evenly.
+    /// Threads that drive them; the connections are distributed evenly.
     pub threads: u32,
-    /// CPUs that the threads are pinned to, in turn; none where empty.
+    /// CPUs that the threads are pinned to, in turn; no pinning if empty.
     pub cpus: Vec<u32>,
-    /// How long, ms, warm-up included.
+    /// Duration, ms, including the warm-up.
     pub duration_ms: u64,
     /// Requests, after which the task ends before `duration_ms`.
     pub number: Option<u64>,
     /// Leading time whose figures are kept but flagged, ms.
     pub warmup_ms: u64,
-    /// Requests per second over all connections, in stages that follow one another, each request timed from when it was
-    /// due; a closed loop where empty.
+    /// Requests per second over all connections, in consecutive stages; each request is timed from when it was due. A
+    /// closed loop if empty.
     pub rate: Vec<RateStage>,
-    /// Requests after which a connection is closed and opened anew; unlimited where absent. With 1, each request says
+    /// Requests after which a connection is closed and reopened; unlimited if absent. With 1, each request has
     /// `Connection: close`.
     pub requests_per_connection: Option<u64>,
-    /// How often a redirect to the same origin is followed; 0 takes it for the answer.
+    /// How many redirects to the same origin are followed; with 0 the redirect is the response.
     pub redirects: u32,
-    /// How long each phase may take.
+    /// Time limits of each phase.
     pub timeouts: HttpTimeouts,
     /// The way to the server.
     pub route: HttpRoute,
@@ -61,7 +63,7 @@ pub struct HttpRequest {
     pub headers: Vec<Header>,
     /// Request body, base64.
     pub body_base64: Option<String>,
-    /// How many turns of all requests' weights it gets; at least 1.
+    /// Its share of the turns, in proportion to all weights; at least 1.
     pub weight: u32,
 }
 
@@ -78,15 +80,15 @@ pub struct Header {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HttpScript {
-    /// What it is called in messages.
+    /// Its name in messages.
     pub name: String,
     /// Its text.
     pub source: String,
-    /// What stands after `--`.
+    /// The arguments after `--`.
     pub args: Vec<String>,
 }
 
-/// A stretch of a load during which its rate changes evenly.
+/// A stage of a load, during which its rate changes linearly.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RateStage {
@@ -94,17 +96,17 @@ pub struct RateStage {
     pub from_per_s: f64,
     /// Requests per second at its end.
     pub to_per_s: f64,
-    /// How long it lasts, ms.
+    /// Duration, ms.
     pub duration_ms: u64,
 }
 
-/// How long each phase of a connection or request may take; what takes longer is an error by the phase's name.
+/// Time limits of each phase of a connection or request; exceeding one is an error with the phase's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HttpTimeouts {
-    /// Connecting, the proxy's and TLS's handshakes each, ms.
+    /// For TCP's, the proxy's and TLS's handshakes, each, ms.
     pub connect_ms: u32,
-    /// From sending a request to its answer's last byte, ms; the connection is opened anew then.
+    /// From sending a request to its response's last byte, ms; then the connection is reopened.
     pub response_ms: u32,
 }
 
@@ -112,15 +114,16 @@ pub struct HttpTimeouts {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HttpRoute {
-    /// Local addresses that connections take in turn; the system's choice where empty.
+    /// Local addresses that connections use in turn; the system's choice if empty.
     pub bind: Vec<String>,
-    /// Names that are not asked for.
+    /// Names with fixed addresses, which are not resolved.
     pub resolve: Vec<Resolution>,
-    /// How often names are asked for.
+    /// How often names are resolved.
     pub dns: DnsPolicy,
-    /// Path of a Unix socket that is connected to instead of the URL's host.
+    /// Path of a Unix socket to connect to instead of the URL's host.
     pub unix_socket: Option<String>,
-    /// `http://[user:password@]host:port` of a proxy: asked by CONNECT for `https` URLs, by absolute targets for others.
+    /// `http://[user:password@]host:port` of a proxy: used by CONNECT for `https` URLs, by absolute targets for
+    /// others.
     pub proxy: Option<String>,
 }
 
@@ -136,7 +139,7 @@ pub struct Resolution {
     pub address: String,
 }
 
-/// How often a name is asked for.
+/// How often a name is resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DnsPolicy {
@@ -146,7 +149,7 @@ pub enum DnsPolicy {
     Connection,
 }
 
-/// Options of each TCP socket; what is absent is the system's choice.
+/// Options of each TCP socket; absent ones are the system's choice.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SocketOptions {
@@ -172,25 +175,25 @@ pub struct SocketOptions {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TlsSpec {
-    /// Whether the server's certificate is checked.
+    /// Whether the server's certificate is verified.
     pub verify: bool,
-    /// Certificates to trust, PEM; the host's own where absent.
+    /// Certificates to trust, PEM; the host's own if absent.
     pub ca_pem: Option<String>,
-    /// Who we are.
+    /// The client's certificate.
     pub identity: Option<TlsIdentity>,
     /// The oldest version that is offered.
     pub oldest: TlsVersion,
     /// The newest version that is offered.
     pub newest: TlsVersion,
-    /// Cipher suites by their IANA names; all that are considered safe where empty.
+    /// Cipher suites by their IANA names; all that are considered safe if empty.
     pub cipher_suites: Vec<String>,
     /// Protocols that are offered (ALPN), in order.
     pub alpn: Vec<String>,
-    /// The name that is asked for (SNI) and checked; the URL's host where absent.
+    /// The name that is sent (SNI) and verified; the URL's host if absent.
     pub server_name: Option<String>,
     /// Whether connections after the first resume its session.
     pub resumption: bool,
-    /// Whether the first request of a resumed connection may travel before the handshake's end (0-RTT).
+    /// Whether the first request of a resumed connection may be sent before the end of the handshake (0-RTT).
     pub early_data: bool,
 }
 
@@ -198,14 +201,14 @@ pub struct TlsSpec {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TlsIdentity {
-    /// The certificate and those between it and its root, PEM.
+    /// The certificate and its intermediate certificates, PEM.
     pub certificate_pem: String,
     /// The private key, PEM.
     pub key_pem: String,
 }
 
 impl std::fmt::Debug for TlsIdentity {
-    /// Without the key.
+    /// Omits the key.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("TlsIdentity").finish_non_exhaustive()
     }
@@ -222,8 +225,8 @@ pub enum TlsVersion {
     V1_3,
 }
 
-/// What the responder does with a request that asks for nothing else. The query of a request can set each of these
-/// (`?status=&size=&delay=&shape=&errors=&chunked=&close=`) but for those that concern the whole server.
+/// The responder's default response. The query of a request can set each field
+/// (`?status=&size=&delay=&shape=&errors=&chunked=&close=`) except those that concern the whole server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HttpAnswer {
@@ -233,24 +236,24 @@ pub struct HttpAnswer {
     pub body_bytes: u64,
     /// Whether the body is sent in chunks.
     pub chunked: bool,
-    /// Mean time before the answer, µs.
+    /// Mean time before the response, µs.
     pub delay_us: u64,
-    /// How the time before the answer is distributed.
+    /// Distribution of that time.
     pub delay_shape: DelayShape,
-    /// Share of the requests that is answered with 500 instead, evenly spread.
+    /// Share of the requests that are answered with 500 instead, evenly spread.
     pub error_ratio: f64,
-    /// Answers after which a connection is closed; unlimited where absent.
+    /// Responses after which a connection is closed; unlimited if absent.
     pub close_after: Option<u64>,
-    /// Time between the beginnings of stalls of the whole server, ms; none where absent.
+    /// Time between the beginnings of stalls of the whole server, ms; no stalls if absent.
     pub stall_every_ms: Option<u64>,
-    /// How long such a stall lasts, ms.
+    /// Duration of a stall, ms.
     pub stall_ms: u64,
-    /// The certificate for `https_port`; one is made where absent.
+    /// The certificate for `https_port`; a self-signed one if absent.
     pub identity: Option<TlsIdentity>,
 }
 
 impl Default for HttpAnswer {
-    /// 200 at once, with a body of 12 bytes.
+    /// Returns a response of 200 without delay, with a body of 12 bytes.
     fn default() -> Self {
         Self {
             status: 200,
@@ -267,14 +270,14 @@ impl Default for HttpAnswer {
     }
 }
 
-/// How delays are distributed around their mean.
+/// The distribution of delays around their mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DelayShape {
     /// Always the mean.
     Constant,
-    /// Evenly from 0 to twice the mean.
+    /// Uniform from 0 to twice the mean.
     Uniform,
-    /// Exponentially: mostly short, now and then long.
+    /// Exponential.
     Exponential,
 }

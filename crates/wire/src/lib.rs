@@ -1,9 +1,9 @@
-//! The contract between the control plane and an agent: one JSON object a line, commands on the agent's
-//! stdin, events on its stdout. Owns the types and nothing else: no I/O, no clock, no behaviour.
-//! `contract/agent.schema.json` and Python's models are generated from here; a test fails when they are stale.
+//! The contract between the control plane and an agent: one JSON object per line, commands on the agent's stdin,
+//! events on its stdout. Owns the types and nothing else: no I/O, no clock, no behaviour.
+//! `contract/agent.schema.json` and Python's models are generated from it; a test fails when they are stale.
 //!
-//! Conventions: `*_ns` on its own (`t_ns`, `start_ns`) is an instant on the sending agent's CLOCK_MONOTONIC;
-//! other units are in the field's name. A figure that is not known is absent (`null`), never 0.
+//! Conventions: a bare `*_ns` (`t_ns`, `start_ns`) is an instant on the sending agent's CLOCK_MONOTONIC; other units
+//! are in the field's name. An unknown figure is absent (`null`), never 0.
 
 mod command;
 mod counts;
@@ -40,8 +40,8 @@ pub use workload::{
     TcpSpec, UdpSpec, Workload,
 };
 
-/// The contract's version; it grows when an old reader would misunderstand a new line.
+/// The contract's version; it increases when an old reader would misunderstand a new line.
 pub const PROTOCOL_VERSION: u32 = 1;
 
-/// The longest line that either side accepts, in bytes: a bound on what a peer can make us hold.
+/// The longest line that either side accepts, in bytes: a bound on the memory that a peer can occupy.
 pub const LINE_LIMIT_BYTES: usize = 16 * 1024 * 1024;

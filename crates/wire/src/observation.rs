@@ -1,4 +1,4 @@
-//! What a host is doing: cumulative counters as the kernel keeps them, so that a lost sample loses no count.
+//! Samples of a host: the kernel's cumulative counters, so that a lost sample loses no count.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,13 +10,13 @@ pub struct Observation {
     pub trial: Option<String>,
     /// When the sample was begun, ns.
     pub t_ns: u64,
-    /// CPU time that this host's observer has used since it began, s: what observing costs.
+    /// CPU time that this host's observer has used since it began, s: the cost of observing.
     pub observer_cpu_s: f64,
-    /// What all hosts on the machine share.
+    /// Resources that all hosts on the machine share.
     pub machine: Option<MachineSample>,
-    /// What is this host's own.
+    /// The host's own network counters.
     pub network: NetworkSample,
-    /// The agent's cgroup: all CPU time that this host's processes used.
+    /// The agent's cgroup: the CPU time of all processes of this host.
     pub cgroup: Option<CgroupSample>,
     /// The agent and every process that it started.
     pub processes: Vec<ProcessSample>,
@@ -29,8 +29,8 @@ pub struct MachineSample {
     pub cpus: Vec<CpuSample>,
     /// Memory.
     pub memory: MemorySample,
-    /// Pressure stall information, read once a second; each absent in the samples between, and where the kernel does not
-    /// keep it.
+    /// Pressure stall information, read once a second; absent in the samples between, and if the kernel does not keep
+    /// it.
     pub pressure: Pressure,
     /// One row per CPU of /proc/net/softnet_stat.
     pub softnet: Vec<SoftnetSample>,
@@ -60,9 +60,9 @@ pub struct CpuSample {
 /// Memory of the machine, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemorySample {
-    /// All of it.
+    /// Total memory.
     pub total_bytes: u64,
-    /// What a new program could have.
+    /// Memory available to a new program.
     pub available_bytes: u64,
 }
 
@@ -75,7 +75,7 @@ pub struct Pressure {
     pub memory: Option<PressureSample>,
     /// Waiting for I/O.
     pub io: Option<PressureSample>,
-    /// Held up by interrupts.
+    /// Stalled by interrupts.
     pub irq: Option<PressureSample>,
 }
 
@@ -108,7 +108,7 @@ pub struct NetworkSample {
     pub interfaces: Vec<InterfaceSample>,
     /// TCP.
     pub tcp: Option<TcpSample>,
-    /// UDP, IPv4 and IPv6 added up. Read once a second; absent in the samples between.
+    /// UDP, the sum of IPv4 and IPv6. Read once a second; absent in the samples between.
     pub udp: Option<UdpSample>,
 }
 
@@ -140,9 +140,9 @@ pub struct InterfaceSample {
 pub struct TcpSample {
     /// Segments received.
     pub in_segments: u64,
-    /// Segments sent, retransmissions not counted.
+    /// Segments sent, without retransmissions.
     pub out_segments: u64,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub retransmitted_segments: u64,
     /// Connections opened actively.
     pub active_opens: u64,
@@ -161,7 +161,7 @@ pub struct UdpSample {
     pub in_datagrams: u64,
     /// Datagrams sent.
     pub out_datagrams: u64,
-    /// Datagrams for a port where nobody listens.
+    /// Datagrams for a port without a listener.
     pub no_ports: u64,
     /// Datagrams not delivered for another reason.
     pub in_errors: u64,
@@ -171,14 +171,14 @@ pub struct UdpSample {
     pub send_buffer_errors: u64,
 }
 
-/// A cgroup's accounts.
+/// A cgroup's accounting.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CgroupSample {
     /// CPU time, s.
     pub usage_s: f64,
-    /// Of it in user mode, s.
+    /// Part of it in user mode, s.
     pub user_s: Option<f64>,
-    /// Of it in the kernel, s.
+    /// Part of it in the kernel, s.
     pub system_s: Option<f64>,
     /// Memory, bytes.
     pub memory_bytes: Option<u64>,
@@ -186,7 +186,7 @@ pub struct CgroupSample {
     pub throttled_s: Option<f64>,
 }
 
-/// One process's accounts.
+/// One process's accounting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessSample {
     /// The task's `name`; `agent` for the agent itself.
@@ -201,9 +201,9 @@ pub struct ProcessSample {
     pub resident_bytes: u64,
     /// Threads.
     pub threads: u32,
-    /// Context switches that it asked for, all threads. Read once a second, absent in the samples between; of a process
-    /// with many threads less often.
+    /// Voluntary context switches of all threads. Read once a second, absent in the samples between; less often for a
+    /// process with many threads.
     pub voluntary_switches: Option<u64>,
-    /// Context switches that the scheduler forced, all threads. Read together with the others.
+    /// Involuntary context switches of all threads. Read together with the voluntary ones.
     pub involuntary_switches: Option<u64>,
 }

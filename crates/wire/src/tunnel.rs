@@ -1,4 +1,4 @@
-//! A fleet of VPN clients: what it is told, and what it tells of each client.
+//! A fleet of VPN clients: its parameters, and its report on each client.
 
 use std::collections::BTreeMap;
 
@@ -7,50 +7,51 @@ use serde::{Deserialize, Serialize};
 
 use crate::{FailureCause, HttpRequest, RateStage};
 
-/// OpenVPN clients by the thousand, without TUN devices: they connect, prove their tunnels, and carry load.
+/// Thousands of OpenVPN clients without TUN devices: they connect, verify their tunnels, and carry load.
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TunnelSpec {
-    /// The text of an `.ovpn` file; each file that it refers to is in it as an inline block.
+    /// The text of an `.ovpn` file, with each file that it refers to as an inline block.
     pub profile: String,
     /// Clients.
     pub clients: u32,
-    /// Threads that drive them; the clients are dealt out evenly.
+    /// Threads that drive them; the clients are distributed evenly.
     pub threads: u32,
-    /// Who the clients say they are to TLS.
+    /// The certificates of the clients.
     pub identities: TunnelIdentities,
-    /// Users and passwords, dealt out in turn; the profile's own where empty.
+    /// Users and passwords, assigned in turn; the profile's own if empty.
     pub users: Vec<TunnelUser>,
-    /// Local addresses that the clients' sockets are bound to in turn; the system's choice where empty.
+    /// Local addresses that the clients' sockets are bound to in turn; the system's choice if empty.
     pub bind: Vec<String>,
-    /// When the clients arrive: per-second rates in stages, which end when all have come; all at once where empty.
+    /// Arrivals of the clients: per-second rates in stages, which end when all have arrived; all at once if empty.
     pub arrivals: Vec<RateStage>,
-    /// Clients, the first ones, that connect before the others. The arrivals begin when all of them are configured or have
-    /// failed, and where there are pings once ten more of each, and a second, have passed: theirs show what arrivals do.
+    /// Number of clients, the first ones, that connect before the others. The arrivals begin when all of them are
+    /// configured or have failed and, with pings, after ten more pings of each and at least a second. Their pings
+    /// show the effect of the arrivals.
     pub settled: u32,
-    /// How long the settled clients may take, ms: the fleet leaves where some are still on their way up then.
+    /// Time limit of the settled clients, ms: the fleet leaves if some of them are still connecting then.
     pub settling_ms: u64,
-    /// How long the fleet stays after the arrivals have begun, ms. It ends earlier once every client has ended its way up and
-    /// nothing else is left to do.
+    /// Time that the fleet stays after the arrivals have begun, ms. It ends earlier once every client is connected or
+    /// has failed and no other work is left.
     pub duration_ms: u64,
-    /// How long one attempt to connect may take, from its first reset until its options are there, ms.
+    /// Time limit of one attempt to connect, from its first reset until its options have arrived, ms.
     pub attempt_ms: u32,
-    /// How often a client that failed tries again, as the real one does: after 1 s, and twice as long each time up to 300 s.
-    /// 0 leaves it failed.
+    /// How often a client that failed tries again, like the real client: after 1 s, and after twice as long each
+    /// time, up to 300 s. With 0 it stays failed.
     pub retries: u32,
-    /// What every client must be given to count as configured.
+    /// What the server has to push to every client for it to count as configured.
     pub expect: TunnelExpectation,
-    /// How long a client waits for the answer to its first data packet, ms, before it is `partial`. Where the attempt's time
-    /// is not over then, an answer that comes within it still counts.
+    /// Time that a client waits for the response to its first data packet, ms, before it is `partial`. While the
+    /// attempt's time is not over, a later response still counts.
     pub first_data_ms: u32,
-    /// Time between pings of each configured client, where some are settled of each of those, ms; none where absent.
+    /// Time between pings of each configured client, or of each settled one if there are any, ms; no pings if absent.
     pub ping_ms: Option<u32>,
-    /// How long pings go on after the last arrival has ended its way up, ms, where nothing else is left to do; until
-    /// the duration is over where absent.
+    /// How long pings continue after the last arrival is connected or has failed, ms, if no other work is left; until
+    /// the duration is over if absent.
     pub pinged_ms: Option<u32>,
-    /// What the connected fleet does later on.
+    /// Scheduled actions of the connected fleet.
     pub actions: Vec<TunnelAction>,
-    /// Load through the tunnels, once all arrivals have ended their way up; none where absent.
+    /// Load through the tunnels, once every arrival is connected or has failed; none if absent.
     pub traffic: Option<TunnelTraffic>,
     /// Time between `progress` events, ms.
     pub interval_ms: u32,
@@ -69,14 +70,14 @@ pub enum TunnelIdentities {
         /// Certificate chain and private key, PEM, one text for each client.
         identities: Vec<TunnelIdentity>,
     },
-    /// Each client's own, made before the load begins; their keys are ECDSA P-256.
+    /// A separate one for each client, created before the load begins; their keys are ECDSA P-256.
     #[schemars(title = "IssuedIdentities")]
     Issued {
         /// The authority's certificate, PEM.
         authority_pem: String,
         /// The authority's private key, PEM.
         authority_key_pem: String,
-        /// Common names are this and the client's number.
+        /// The prefix of common names, before the client's number.
         name_prefix: String,
     },
 }
@@ -101,58 +102,58 @@ pub struct TunnelUser {
     pub password: String,
 }
 
-/// What a configured client has been given.
+/// What the server has to push to a configured client.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TunnelExpectation {
-    /// Networks (CIDR) one of which holds each address that the client is given; any address where empty.
+    /// Networks (CIDR) that hold each address assigned to the client; any address if empty.
     pub pools: Vec<String>,
     /// Networks (CIDR) that must be pushed as routes.
     pub routes: Vec<String>,
     /// DNS servers that must be pushed.
     pub dns: Vec<String>,
-    /// Options that must be pushed word for word.
+    /// Options that must be pushed literally.
     pub options: Vec<String>,
-    /// Where the proving ICMP echo request goes inside of the tunnel; the server's end of it where absent.
+    /// Destination of the verifying ICMP echo request inside the tunnel; the server's end of it if absent.
     pub echo: Option<String>,
 }
 
-/// Something that clients do while they are connected.
+/// A scheduled action of connected clients.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TunnelAction {
     /// When, ms after the arrivals began.
     pub at_ms: u64,
-    /// What.
+    /// The action.
     pub what: TunnelDeed,
-    /// Over how long the clients do it one after another, ms; 0: all at once.
+    /// Time over which the clients perform it one after another, ms; 0: all at once.
     pub over_ms: u64,
 }
 
-/// What connected clients can do.
+/// An action of a connected client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TunnelDeed {
-    /// Leave without a word and connect anew from the same address, as the real client does: by a new socket.
+    /// Leaves without notice and reconnects from the same address by a new socket, like the real client.
     Reconnect,
-    /// Negotiate new keys (soft reset).
+    /// Negotiates new keys (soft reset).
     Renegotiate,
 }
 
-/// Load inside of the tunnels.
+/// Load through the tunnels.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum TunnelTraffic {
     /// ICMP echo requests that the far end answers.
     #[schemars(title = "TunnelEcho")]
     Echo {
-        /// To whom; the server's end of the tunnel where absent.
+        /// Destination; the server's end of the tunnel if absent.
         to: Option<String>,
         /// IP packets per second and client.
         rate_pps: f64,
         /// Bytes of each IP packet.
         packet_bytes: u32,
-        /// How long, ms.
+        /// Duration, ms.
         duration_ms: u64,
     },
     /// Numbered datagrams to a `leadline serve` behind the gateway, or from it.
@@ -162,15 +163,15 @@ pub enum TunnelTraffic {
         host: String,
         /// Its session port.
         port: u16,
-        /// Which way, as the client sees it.
+        /// Direction, as the client sees it.
         direction: crate::Direction,
-        /// Datagrams per second and client; as fast as it goes where absent.
+        /// Datagrams per second and client; as fast as possible if absent.
         rate_pps: Option<f64>,
         /// UDP payload, bytes.
         datagram_bytes: u32,
-        /// How long, ms.
+        /// Duration, ms.
         duration_ms: u64,
-        /// The key that the server asks for; none where absent.
+        /// The key that the server asks for; none if absent.
         key: Option<crate::SessionKey>,
     },
     /// A TCP stream per client to or from a `leadline serve` behind the gateway.
@@ -179,53 +180,54 @@ pub enum TunnelTraffic {
         /// The server's address inside.
         host: String,
         /// Its session port.
-        port: u16,
+        Direction, as the client sees it.
         /// Which way, as the client sees it.
         direction: crate::Direction,
-        /// How long, ms.
+        /// Duration, ms.
         duration_ms: u64,
-        /// The key that the server asks for; none where absent.
+        /// The key that the server asks for; none if absent.
         key: Option<crate::SessionKey>,
     },
     /// HTTP requests over one connection per client, one after another.
     #[schemars(title = "TunnelHttp")]
     Http {
-        /// The request, the URL's host being an address inside.
+        /// The request; the URL's host is an address inside the tunnel.
         request: HttpRequest,
-        /// Requests per second and client; the next follows the answer at once where absent.
+        /// Requests per second and client; each follows the previous response at once if absent.
         rate_per_s: Option<f64>,
-        /// How long, ms.
+        /// Duration, ms.
         duration_ms: u64,
     },
 }
 
-/// What became of a fleet.
+/// The report of a fleet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TunnelReport {
     /// One row per client.
     pub clients: Vec<TunnelClientReport>,
-    /// One row per attempt, by client and number; of a client with very many the first one and the latest.
+    /// One row per attempt, by client and number; for a client with very many, the first one and the latest.
     #[serde(default)]
     pub attempts: Vec<TunnelAttemptReport>,
-    /// Which sizes of packets get through the tunnel of a client most of whose load was lost, where only the short ones do.
+    /// Packet sizes that pass the tunnel of a client that lost most of its load, if only short ones pass.
     #[serde(default)]
     pub packet_sizes: Option<TunnelPacketSizes>,
-    /// Options of the profile that mean nothing to a fleet, with their lines: `line 12: persist-tun`.
+    /// Options of the profile that have no meaning for a fleet, with their lines: `line 12: persist-tun`.
     pub ignored_options: Vec<String>,
-    /// Peak of the agent's resident memory less what it held before the fleet was made, bytes.
+    /// Peak of the agent's resident memory minus its memory before the fleet was created, bytes.
     pub memory_bytes: Option<u64>,
 }
 
-/// Echo requests inside of a tunnel, by the length of their IP packets: all up to one are answered, and none from the next one on.
+/// Echo requests inside a tunnel, by the length of their IP packets: all up to one length are answered, and none from
+/// the next one on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TunnelPacketSizes {
-    /// The longest that was answered, bytes.
+    /// The longest answered length, bytes.
     pub answered_bytes: u32,
-    /// The next longer one, which was not, bytes.
+    /// The next longer length, which was not answered, bytes.
     pub unanswered_bytes: u32,
 }
 
-/// How far a client's last attempt got.
+/// The result of a client's last attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TunnelState {
@@ -234,19 +236,19 @@ pub enum TunnelState {
     Waiting,
     /// Ended without a tunnel.
     Failed,
-    /// A tunnel came up, and something is missing in it.
+    /// A tunnel was established, and a check failed.
     Partial,
-    /// Everything is there, and a packet came back through the tunnel.
+    /// All checks passed, and a packet came back through the tunnel.
     Configured,
 }
 
-/// One client: its state, and when each step of its first successful attempt, else of its last one, was done.
-/// Every `*_ns` is a time since `due_ns`.
+/// One client: its state, and the time of each step of its first successful attempt, else of its last one. Every
+/// `*_ns` is a time since `due_ns`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TunnelClientReport {
     /// Its number, from 0.
     pub client: u32,
-    /// How it ended.
+    /// Its end state.
     pub state: TunnelState,
     /// Why it failed, or the first check that it missed, by name.
     pub cause: Option<FailureCause>,
@@ -256,35 +258,36 @@ pub struct TunnelClientReport {
     pub first_due_ns: u64,
     /// Its first reset was sent.
     pub sent_ns: Option<u64>,
-    /// The first answer to it came.
+    /// The first response to it arrived.
     pub answered_ns: Option<u64>,
-    /// TLS's handshake was done.
+    /// The TLS handshake was done.
     pub tls_ns: Option<u64>,
-    /// Both halves of the keys were there.
+    /// Both halves of the keys had arrived.
     pub keys_ns: Option<u64>,
-    /// All pushed options were there.
+    /// All pushed options had arrived.
     pub pushed_ns: Option<u64>,
     /// The first data packet came back.
     pub configured_ns: Option<u64>,
-    /// Its last attempt failed, or that one's tunnel was lost; absent where the tunnel lasted until the fleet left.
+    /// Its last attempt failed, or the tunnel of that attempt was lost; absent if the tunnel lasted until the fleet
+    /// left.
     #[serde(default)]
     pub ended_ns: Option<u64>,
-    /// The last packet of its server came.
+    /// The last packet of its server arrived.
     #[serde(default)]
     pub heard_ns: Option<u64>,
     /// Attempts, the first included.
     pub attempts: u32,
-    /// Control packets that had to be sent again.
+    /// Control packets that were retransmitted.
     pub retransmits: u32,
-    /// Addresses that it was given.
+    /// Addresses assigned to it.
     pub addresses: Vec<String>,
-    /// The number that the server gave it.
+    /// The peer id that the server assigned.
     pub peer_id: Option<u32>,
     /// Its data cipher.
     pub cipher: Option<String>,
     /// Local address and port.
     pub local: Option<String>,
-    /// Pings or datagrams sent and come back inside of the tunnel.
+    /// Pings or datagrams sent and received through the tunnel.
     pub inside: BTreeMap<String, u64>,
 }
 
@@ -297,11 +300,12 @@ pub enum TunnelOccasion {
     Arrival,
     /// It had failed, or lost its tunnel.
     Retry,
-    /// An action told it to.
+    /// A scheduled action made it reconnect.
     Reconnect,
 }
 
-/// One attempt of one client. Every `*_ns` but `due_ns` is a time since `due_ns`, absent where the attempt did not get that far.
+/// One attempt of one client. Every `*_ns` except `due_ns` is a time since `due_ns`, absent if the attempt did not
+/// complete the step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TunnelAttemptReport {
     /// The client's number, from 0.
@@ -314,17 +318,17 @@ pub struct TunnelAttemptReport {
     pub due_ns: u64,
     /// Its first reset was sent.
     pub sent_ns: Option<u64>,
-    /// The first answer to it came.
+    /// The first response to it arrived.
     pub answered_ns: Option<u64>,
-    /// TLS's handshake was done.
+    /// The TLS handshake was done.
     pub tls_ns: Option<u64>,
-    /// Both halves of the keys were there.
+    /// Both halves of the keys had arrived.
     pub keys_ns: Option<u64>,
-    /// All pushed options were there.
+    /// All pushed options had arrived.
     pub pushed_ns: Option<u64>,
     /// The first data packet came back.
     pub configured_ns: Option<u64>,
-    /// It failed, or its tunnel was lost or left; absent where the tunnel lasted until the fleet left.
+    /// It failed, or its tunnel was lost or left; absent if the tunnel lasted until the fleet left.
     pub ended_ns: Option<u64>,
     /// Why it ended, or the first check that it missed, by name.
     pub cause: Option<FailureCause>,
@@ -332,16 +336,16 @@ pub struct TunnelAttemptReport {
     pub server: String,
     /// Local address and port.
     pub local: Option<String>,
-    /// Addresses that it was given.
+    /// Addresses assigned to it.
     pub addresses: Vec<String>,
-    /// The number that the server gave it.
+    /// The peer id that the server assigned.
     pub peer_id: Option<u32>,
 }
 
 impl std::fmt::Debug for TunnelSpec {
-    /// All but the profile, which holds keys and a password inline.
+    /// Omits the profile, which holds keys and a password inline.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Taken apart, so that no field that is new is forgotten.
+        // Destructured, so that the compiler reports a new field that is missing here.
         let Self {
             profile,
             clients,
@@ -389,7 +393,7 @@ impl std::fmt::Debug for TunnelSpec {
 }
 
 impl std::fmt::Debug for TunnelIdentities {
-    /// Names the kind; keys stay out of logs.
+    /// Prints the kind; keys stay out of logs.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {
             Self::Profile {} => "Profile",
@@ -411,39 +415,40 @@ impl std::fmt::Debug for TunnelUser {
     }
 }
 
-/// OpenVPN's client and server machines back to back, without sockets: what the protocol itself costs here.
+/// OpenVPN's client and server machines back to back, without sockets: the CPU cost of the protocol itself on this
+/// host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CryptoSpec {
-    /// Data ciphers by OpenVPN's names; with CBC ones, each of `digests`. `DES-EDE3-CBC` is measured bare only.
+    /// Data ciphers by OpenVPN's names; CBC ciphers with each of `digests`. `DES-EDE3-CBC` is measured bare only.
     pub ciphers: Vec<String>,
     /// HMACs by OpenVPN's names.
     pub digests: Vec<String>,
     /// Payload sizes, bytes.
     pub sizes: Vec<u32>,
-    /// How long each figure is measured, ms.
+    /// Measuring time of each figure, ms.
     pub duration_ms: u64,
     /// Whether handshakes are measured too.
     pub handshakes: bool,
-    /// Bytes that consecutive packets are spread over, so that the cache is not always hot.
+    /// Memory over which consecutive packets are spread, bytes, so that the cache is not always warm.
     pub spread_bytes: u64,
 }
 
 /// One figure of the protocol's cost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CryptoReport {
-    /// What was measured: `seal`, `open`, `cipher` (bare), `hmac` (bare), `handshake` (both ends), and of it what
-    /// `handshake_client` and `handshake_server` take.
+    /// The measured operation: `seal`, `open`, `cipher` (bare), `hmac` (bare), `handshake` (both ends), and its parts
+    /// `handshake_client` and `handshake_server`.
     pub what: String,
-    /// The cipher, with the digest where there is one: `AES-256-CBC+SHA256`; of a handshake, its settings.
+    /// The cipher, with the digest if there is one: `AES-256-CBC+SHA256`; for a handshake, its settings.
     pub algorithm: String,
     /// Payload, bytes; absent for a handshake.
     pub bytes: Option<u32>,
-    /// Operations that were measured.
+    /// Number of operations.
     pub operations: u64,
-    /// Time that they took together, ns of the thread's CPU.
+    /// Their total CPU time in the thread, ns.
     pub cpu_ns: u64,
-    /// Time that they took together, ns.
+    /// Their total wall-clock time, ns.
     pub wall_ns: u64,
 }
 

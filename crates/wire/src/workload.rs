@@ -1,4 +1,4 @@
-//! What a task does. Every specification is complete: an agent adds no defaults of its own.
+//! The specification of a task. Every specification is complete: an agent adds no defaults.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{CryptoSpec, HttpAnswer, HttpSpec, TunnelSpec};
 
-/// A task's kind and its parameters.
+/// The kind of a task and its parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Workload {
-    /// Answer `tcp`, `udp`, `rr` and `http` load until stopped.
+    /// Answers `tcp`, `udp`, `rr` and `http` load until stopped.
     #[schemars(title = "ServeWorkload")]
     Serve(Box<ServeSpec>),
     /// Bulk TCP.
@@ -29,18 +29,18 @@ pub enum Workload {
     /// A fleet of VPN clients.
     #[schemars(title = "TunnelWorkload")]
     Tunnel(Box<TunnelSpec>),
-    /// The cost of a VPN's protocol in memory.
+    /// The CPU cost of a VPN's protocol in memory.
     #[schemars(title = "CryptoWorkload")]
     Crypto(CryptoSpec),
     /// A child process: a daemon under test, or a VPN client.
     #[schemars(title = "ProcessWorkload")]
     Process(ProcessSpec),
-    /// Where processes of the agent, or the agent itself, spend their CPU time, until it is stopped.
+    /// Call stacks of processes of the agent, or of the agent itself, until stopped.
     #[schemars(title = "ProfileWorkload")]
     Profile(ProfileSpec),
 }
 
-/// An address family to insist on.
+/// A required address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IpVersion {
@@ -50,16 +50,16 @@ pub enum IpVersion {
     V6,
 }
 
-/// Where load goes.
+/// The destination of a load.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Target {
     /// A name or an address (IPv6 without brackets).
     pub host: String,
     /// The port of the session protocol (tcp, udp, rr).
     pub port: u16,
-    /// Only this family when the name has several addresses; the resolver's first where absent.
+    /// Only this family if the name has several addresses; the resolver's first if absent.
     pub ip_version: Option<IpVersion>,
-    /// The key that the server asks for; none where absent.
+    /// The key that the server asks for; none if absent.
     pub key: Option<SessionKey>,
 }
 
@@ -72,37 +72,38 @@ pub struct SessionKey {
 }
 
 impl std::fmt::Debug for SessionKey {
-    /// Without the key.
+    /// Omits the key.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("SessionKey(..)")
     }
 }
 
-/// What one peer of a server may take up. A peer is an IPv4 address, or an IPv6 network of 64 bits.
+/// The resources that one peer of a server may use. A peer is an IPv4 address, or an IPv6 network of 64 bits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PeerLimits {
     /// Sessions at once.
     pub sessions: u32,
-    /// Flows at once, over all of its sessions; one that goes both ways counts twice.
+    /// Flows at once, over all of its sessions; a bidirectional flow counts twice.
     pub flows: u32,
     /// HTTP connections at once.
     pub connections: u32,
-    /// A connection to the session port that has not asked for a session after this time is closed, and so is a session that
-    /// waits for its flows and hears nothing for as long, ms.
+    /// A connection to the session port is closed if it has not asked for a session after this time; so is a session
+    /// that waits for its flows and receives nothing for this time, ms.
     pub idle_ms: u64,
-    /// Payload that one session may ask for, over all of its flows, bit/s; any where absent.
+    /// Payload rate that one session may ask for, over all of its flows, bit/s; unlimited if absent.
     pub rate_bps: Option<u64>,
 }
 
 impl Default for PeerLimits {
-    /// Room for a fleet of 4096 clients in its sessions of 64, and half of the responder's connections.
+    /// Returns limits that allow a fleet of 4096 clients in its sessions of 64, and half of the responder's
+    /// connections.
     fn default() -> Self {
         Self { sessions: 64, flows: 4096, connections: 32_768, idle_ms: 10_000, rate_bps: None }
     }
 }
 
-/// Which way the payload flows, as the load's client sees it.
+/// The direction of the payload, as seen by the load's client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
@@ -124,7 +125,7 @@ pub enum Protocol {
     Udp,
 }
 
-/// Bulk TCP: `flows` connections, each as fast as it goes or at `rate_bps`.
+/// Bulk TCP: `flows` connections, each as fast as possible or at `rate_bps`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TcpSpec {
@@ -132,19 +133,19 @@ pub struct TcpSpec {
     pub target: Target,
     /// Connections.
     pub flows: u32,
-    /// Threads that drive them; the flows are dealt out evenly.
+    /// Threads that drive them; the flows are distributed evenly.
     pub threads: u32,
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
-    /// How long, ms, warm-up included.
+    /// Duration, ms, including the warm-up.
     pub duration_ms: u64,
     /// Leading time whose figures are kept but flagged, ms.
     pub warmup_ms: u64,
     /// Bytes per write and per read call.
     pub block_bytes: u32,
-    /// Payload rate per flow, bits per second; unlimited where absent.
+    /// Payload rate per flow, bits per second; unlimited if absent.
     pub rate_bps: Option<u64>,
-    /// Congestion control by the kernel's name; the host's default where absent.
+    /// Congestion control by the kernel's name; the host's default if absent.
     pub congestion: Option<String>,
     /// Local address.
     pub bind: Option<String>,
@@ -152,27 +153,27 @@ pub struct TcpSpec {
     pub interval_ms: u32,
 }
 
-/// Paced, sequence-numbered datagrams; loss, reorder, duplicates and jitter are counted where they arrive.
+/// Paced, sequence-numbered datagrams; loss, reordering, duplicates and jitter are counted on arrival.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UdpSpec {
     /// The server.
     pub target: Target,
-    /// Flows, each with a socket of its own.
+    /// Flows, each with its own socket.
     pub flows: u32,
     /// Threads that drive them.
     pub threads: u32,
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
-    /// How long, ms, warm-up included.
+    /// Duration, ms, including the warm-up.
     pub duration_ms: u64,
     /// Datagrams per flow, after which it ends before `duration_ms`.
     pub number: Option<u64>,
     /// Leading time whose figures are kept but flagged, ms.
     pub warmup_ms: u64,
-    /// UDP payload, bytes, at least the measuring header.
+    /// UDP payload, bytes, at least the measurement header.
     pub datagram_bytes: u32,
-    /// Datagrams per second and flow; as fast as the socket takes them where absent.
+    /// Datagrams per second and flow; as fast as the socket accepts them if absent.
     pub rate_pps: Option<f64>,
     /// Local address.
     pub bind: Option<String>,
@@ -192,7 +193,7 @@ pub struct RrSpec {
     pub flows: u32,
     /// Threads that drive them.
     pub threads: u32,
-    /// How long, ms, warm-up included.
+    /// Duration, ms, including the warm-up.
     pub duration_ms: u64,
     /// Transactions over all flows, after which the task ends before `duration_ms`.
     pub number: Option<u64>,
@@ -202,7 +203,7 @@ pub struct RrSpec {
     pub request_bytes: u32,
     /// Response payload, bytes.
     pub response_bytes: u32,
-    /// After this a transaction counts as the error `timeout`, ms.
+    /// Time after which a transaction counts as the error `timeout`, ms.
     pub timeout_ms: u32,
     /// Local address.
     pub bind: Option<String>,
@@ -216,23 +217,23 @@ pub struct RrSpec {
 pub struct ServeSpec {
     /// Addresses to bind to; each gets every listener.
     pub bind: Vec<String>,
-    /// Port of the session protocol, TCP and UDP; 0 takes any free one; none where absent.
+    /// Port of the session protocol, TCP and UDP; 0 selects a free one; none if absent.
     pub port: Option<u16>,
-    /// Port of the HTTP responder; 0 takes any free one; none where absent.
+    /// Port of the HTTP responder; 0 selects a free one; none if absent.
     pub http_port: Option<u16>,
-    /// Port of the responder over TLS; 0 takes any free one; none where absent.
+    /// Port of the responder over TLS; 0 selects a free one; none if absent.
     pub https_port: Option<u16>,
-    /// What the responder does where a request's query does not ask for something else.
+    /// The default response, unless a request's query changes it.
     pub answer: HttpAnswer,
-    /// Threads of the responder; one per CPU where absent.
+    /// Threads of the responder; one per CPU if absent.
     pub threads: Option<u32>,
     /// The longest test that a client may ask for, ms.
     pub longest_ms: u64,
-    /// The most flows per direction that one session may ask for.
+    /// The maximum number of flows per direction that one session may ask for.
     pub most_flows: u32,
-    /// The key that sessions have to show; none where absent. HTTP knows no key.
+    /// The key that sessions have to prove; none if absent. HTTP has no key.
     pub key: Option<SessionKey>,
-    /// What one peer may take up; the defaults where absent.
+    /// Limits per peer; the defaults if absent.
     pub per_peer: Option<PeerLimits>,
 }
 
@@ -240,7 +241,7 @@ pub struct ServeSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProcessSpec {
-    /// What its samples are labelled with.
+    /// The label of its samples.
     pub name: String,
     /// Program (looked up in PATH) and arguments.
     pub argv: Vec<String>,
@@ -248,11 +249,11 @@ pub struct ProcessSpec {
     pub cwd: Option<String>,
     /// Variables added to the agent's environment.
     pub env: BTreeMap<String, String>,
-    /// File that its stdout and stderr are appended to; dropped where absent.
+    /// File that its stdout and stderr are appended to; discarded if absent.
     pub log: Option<String>,
     /// Lines of its output that contain one of these become `output` events.
     pub report: Vec<String>,
-    /// How long a stopped process may take after SIGTERM before it is killed, ms.
+    /// Time that a stopped process may take after SIGTERM before it is killed, ms.
     pub grace_ms: u32,
 }
 
@@ -260,7 +261,7 @@ pub struct ProcessSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProfileSpec {
-    /// The names of process tasks of this agent, or `agent` for itself. At least one of them has to run.
+    /// The names of process tasks of this agent, or `agent` for the agent itself. At least one of them has to run.
     pub processes: Vec<String>,
     /// Samples per second of CPU time.
     pub frequency_hz: u32,

@@ -1,17 +1,18 @@
-//! A cgroup's accounts: version 2's cpu.stat and memory.current, version 1's cpuacct.* and memory.usage_in_bytes.
+//! Parsers of a cgroup's accounting: version 2's cpu.stat and memory.current, version 1's cpuacct.* and
+//! memory.usage_in_bytes.
 
 use super::{decimal, labelled, seconds};
 
 /// A cgroup's CPU time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CgroupCpu {
-    /// All of it, s.
+    /// Total, s.
     pub usage_s: f64,
-    /// Of it in user mode, s.
+    /// Part of it in user mode, s.
     pub user_s: Option<f64>,
-    /// Of it in the kernel, s.
+    /// Part of it in the kernel, s.
     pub system_s: Option<f64>,
-    /// Time throttled by a limit, s; absent where the cpu controller is not on for this cgroup.
+    /// Time throttled by a limit, s; absent if the cpu controller is off for this cgroup.
     pub throttled_s: Option<f64>,
 }
 

@@ -1,9 +1,9 @@
-//! A host's fingerprint: /proc/cpuinfo, os-release, CPU lists, and the parts of /proc/PID/status that say what
-//! this process may do.
+//! Parsers of a host's fingerprint: /proc/cpuinfo, os-release, CPU lists, and the privileges of this process in
+//! /proc/PID/status.
 
 use super::{decimal, hexadecimal, lines};
 
-/// The CPU's model in /proc/cpuinfo: `model name` on x86 and POWER-like machines, else the board's `Model`.
+/// Returns the CPU's model from /proc/cpuinfo: `model name` on x86 and similar machines, else the board's `Model`.
 pub fn cpu_model(cpuinfo: &[u8]) -> Option<String> {
     ["model name", "cpu model", "cpu", "Model"].iter().find_map(|label| {
         let value = lines(cpuinfo).find_map(|line| value_after(line, label.as_bytes()))?;
@@ -11,7 +11,7 @@ pub fn cpu_model(cpuinfo: &[u8]) -> Option<String> {
     })
 }
 
-/// PRETTY_NAME of os-release(5), without its quotes.
+/// Returns PRETTY_NAME of os-release(5), without its quotes.
 pub fn distribution(os_release: &[u8]) -> Option<String> {
     let quoted = lines(os_release).find_map(|line| line.strip_prefix(b"PRETTY_NAME="))?.trim_ascii();
     let bare = [b'"', b'\''].iter().find_map(|quote| quoted.strip_prefix(&[*quote])?.strip_suffix(&[*quote]));
@@ -19,7 +19,7 @@ pub fn distribution(os_release: &[u8]) -> Option<String> {
     (!name.is_empty()).then(|| text(name))
 }
 
-/// How many CPUs Cpus_allowed_list of /proc/PID/status names, as in `0-3,8`.
+/// Returns the number of CPUs in Cpus_allowed_list of /proc/PID/status, as in `0-3,8`.
 pub fn allowed_cpus(status: &[u8]) -> Option<u32> {
     let list = lines(status).find_map(|line| value_after(line, b"Cpus_allowed_list"))?;
     list.split(|byte| *byte == b',').try_fold(0u32, |total, range| {
@@ -32,25 +32,25 @@ pub fn allowed_cpus(status: &[u8]) -> Option<u32> {
     })
 }
 
-/// The effective capabilities (capabilities(7)) in /proc/PID/status, one bit each.
+/// Returns the effective capabilities (capabilities(7)) from /proc/PID/status, one bit each.
 pub fn effective_capabilities(status: &[u8]) -> Option<u64> {
     hexadecimal(lines(status).find_map(|line| value_after(line, b"CapEff"))?)
 }
 
-/// The effective and the supplementary groups in /proc/PID/status.
+/// Returns the effective and the supplementary groups from /proc/PID/status.
 pub fn groups(status: &[u8]) -> Vec<u64> {
     let row = |label: &[u8]| lines(status).find_map(|line| value_after(line, label)).unwrap_or_default();
-    // Gid is four numbers: real, effective, saved, and that for files.
+    // Gid has four numbers: real, effective, saved, and file system.
     let effective = super::fields(row(b"Gid")).nth(1);
     effective.into_iter().chain(super::fields(row(b"Groups"))).filter_map(decimal).collect()
 }
 
-/// Whether /proc/PID/uid_map maps every id to itself, as only the initial user namespace does.
+/// Returns true if /proc/PID/uid_map maps every id to itself, as only the initial user namespace does.
 pub fn is_initial_user_namespace(uid_map: &[u8]) -> bool {
     super::fields(uid_map.trim_ascii()).eq([&b"0"[..], b"0", b"4294967295"])
 }
 
-/// What stands after `label` and a colon.
+/// Returns the text after `label` and a colon.
 fn value_after<'line>(line: &'line [u8], label: &[u8]) -> Option<&'line [u8]> {
     Some(line.strip_prefix(label)?.trim_ascii_start().strip_prefix(b":")?.trim_ascii())
 }

@@ -1,13 +1,14 @@
-//! What all hosts on a machine share: /proc/stat, /proc/meminfo, /proc/pressure/*, /proc/net/softnet_stat.
+//! Parsers of counters that all hosts on a machine share: /proc/stat, /proc/meminfo, /proc/pressure/*,
+//! /proc/net/softnet_stat.
 
 use leadline_wire::{CpuSample, MemorySample, PressureSample, SoftnetSample};
 
 use super::{decimal, fields, hexadecimal, labelled, lines, seconds};
 
-/// The rows `cpuN` of /proc/stat. A row without all of user, nice, system, idle, iowait, irq, softirq and steal is
-/// left out. The kernel has guest time inside user already.
+/// Returns the rows `cpuN` of /proc/stat. A row without all of user, nice, system, idle, iowait, irq, softirq and
+/// steal is omitted. The kernel's user time already includes guest time.
 pub fn cpus(stat: &[u8]) -> Vec<CpuSample> {
-    // The rows of CPUs come first; what follows (a figure for every interrupt) is long on large machines.
+    // The rows of CPUs come first; the rest (a figure for every interrupt) is long on large machines.
     lines(stat).take_while(|line| line.starts_with(b"cpu")).filter_map(cpu).collect()
 }
 
@@ -28,7 +29,7 @@ fn cpu(line: &[u8]) -> Option<CpuSample> {
     })
 }
 
-/// MemTotal and MemAvailable of /proc/meminfo, from KiB to bytes.
+/// Returns MemTotal and MemAvailable of /proc/meminfo, converted from KiB to bytes.
 pub fn memory(meminfo: &[u8]) -> Option<MemorySample> {
     Some(MemorySample {
         total_bytes: labelled(meminfo, b"MemTotal:")?.checked_mul(1024)?,
@@ -36,7 +37,7 @@ pub fn memory(meminfo: &[u8]) -> Option<MemorySample> {
     })
 }
 
-/// The `total=` of a file under /proc/pressure, µs; `None` where the file has neither row.
+/// Returns the `total=` figures of a file under /proc/pressure, µs; `None` if the file has neither row.
 pub fn pressure(file: &[u8]) -> Option<PressureSample> {
     let total = |row: &[u8]| {
         let line = lines(file).find(|line| fields(line).next() == Some(row))?;
@@ -46,8 +47,8 @@ pub fn pressure(file: &[u8]) -> Option<PressureSample> {
     (sample.some_us.is_some() || sample.full_us.is_some()).then_some(sample)
 }
 
-/// The rows of /proc/net/softnet_stat: processed, dropped, squeezed, each a 32-bit count that wraps.
-/// Since Linux 5.10 the 13th column is the CPU; before that only the order of the rows tells it.
+/// Returns the rows of /proc/net/softnet_stat: processed, dropped, squeezed, each a 32-bit count that wraps. Since
+/// Linux 5.10 the 13th column is the CPU; before that only the order of the rows identifies it.
 pub fn softnet(file: &[u8]) -> Vec<SoftnetSample> {
     lines(file).enumerate().filter_map(|(row, line)| softnet_row(row, line)).collect()
 }

@@ -1,6 +1,6 @@
-//! Pure parsers of the kernel's text files: bytes in, wire types out. They do no I/O, never panic whatever they are
-//! given, and leave out what they cannot read. Formats: proc(5), the kernel's Documentation/filesystems/proc.rst,
-//! accounting/psi.rst, admin-guide/cgroup-v2.rst and cgroup-v1/cpuacct.rst.
+//! Pure parsers of the kernel's text files: bytes in, wire types out. They do no I/O, never panic on any input, and
+//! omit what they cannot read. Formats: proc(5), the kernel's Documentation/filesystems/proc.rst, accounting/psi.rst,
+//! admin-guide/cgroup-v2.rst and cgroup-v1/cpuacct.rst.
 
 pub mod cgroup;
 pub mod host;
@@ -9,25 +9,25 @@ pub mod network;
 pub mod process;
 pub mod routes;
 
-/// Ticks a second of the times in /proc (USER_HZ): 100 on every architecture that Rust builds Linux programs for.
+/// Ticks per second of the times in /proc (USER_HZ): 100 on every architecture for which Rust builds Linux programs.
 const TICKS_PER_S: f64 = 100.0;
 
-/// Seconds from a count of ticks.
+/// Converts ticks to seconds.
 fn seconds(ticks: u64) -> f64 {
     ticks as f64 / TICKS_PER_S
 }
 
-/// The lines of a text, without their ends.
+/// Returns the lines of a text, without their ends.
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty())
 }
 
-/// The fields of a line, which spaces and tabs keep apart.
+/// Returns the fields of a line, separated by spaces and tabs.
 fn fields(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|field| !field.is_empty())
 }
 
-/// A whole field as a decimal number; no sign, no rest, no overflow.
+/// Parses a whole field as a decimal number; no sign, no rest, no overflow.
 fn decimal(field: &[u8]) -> Option<u64> {
     if field.is_empty() {
         return None;
@@ -41,7 +41,7 @@ fn decimal(field: &[u8]) -> Option<u64> {
     })
 }
 
-/// A whole field as a hexadecimal number, without a prefix.
+/// Parses a whole field as a hexadecimal number, without a prefix.
 fn hexadecimal(field: &[u8]) -> Option<u64> {
     if field.is_empty() || field.len() > 16 {
         return None;
@@ -52,12 +52,12 @@ fn hexadecimal(field: &[u8]) -> Option<u64> {
     })
 }
 
-/// The first number after a label, as in `label 17` or `Label:   17 kB`.
+/// Returns the first number after a label, as in `label 17` or `Label:   17 kB`.
 fn labelled(text: &[u8], label: &[u8]) -> Option<u64> {
     lines(text).find_map(|line| number_after(line, label))
 }
 
-/// The number that follows the label in this line.
+/// Returns the number that follows the label in this line.
 fn number_after(line: &[u8], label: &[u8]) -> Option<u64> {
     let rest = line.strip_prefix(label)?;
     if !matches!(rest.first(), Some(b' ' | b'\t')) {

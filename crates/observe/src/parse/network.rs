@@ -1,16 +1,16 @@
-//! One network namespace's counters: /proc/net/{dev,snmp,snmp6,netstat}.
+//! Parsers of one network namespace's counters: /proc/net/{dev,snmp,snmp6,netstat}.
 
 use leadline_wire::{InterfaceSample, TcpSample, UdpSample};
 
 use super::{decimal, fields, lines, number_after};
 
-/// The rows of /proc/net/dev. Its two header lines have no colon and so are no rows.
+/// Returns the rows of /proc/net/dev. Its two header lines have no colon and so are not rows.
 pub fn interfaces(dev: &[u8]) -> Vec<InterfaceSample> {
     lines(dev).filter_map(interface).collect()
 }
 
 fn interface(line: &[u8]) -> Option<InterfaceSample> {
-    // No interface's name has a colon: the kernel refuses it.
+    // No interface name contains a colon: the kernel refuses it.
     let colon = line.iter().position(|byte| *byte == b':')?;
     let name = line[..colon].trim_ascii();
     if name.is_empty() {
@@ -36,8 +36,8 @@ fn interface(line: &[u8]) -> Option<InterfaceSample> {
     })
 }
 
-/// TCP's counters in /proc/net/snmp, IPv4 and IPv6 together as the kernel keeps them. `listen_drops` is in another
-/// file and stays `None`.
+/// Returns TCP's counters in /proc/net/snmp, where the kernel sums IPv4 and IPv6. `listen_drops` is in another file
+/// and stays `None`.
 pub fn tcp(snmp: &[u8]) -> Option<TcpSample> {
     let names = [&b"InSegs"[..], b"OutSegs", b"RetransSegs", b"ActiveOpens", b"PassiveOpens", b"CurrEstab"];
     let values = named(snmp, b"Tcp:", &names)?;
@@ -52,17 +52,17 @@ pub fn tcp(snmp: &[u8]) -> Option<TcpSample> {
     })
 }
 
-/// ListenDrops in /proc/net/netstat.
+/// Returns ListenDrops of /proc/net/netstat.
 pub fn listen_drops(netstat: &[u8]) -> Option<u64> {
     named(netstat, b"TcpExt:", &[b"ListenDrops"])?[0]
 }
 
-/// UDP's counters over IPv4, in /proc/net/snmp.
+/// Returns UDP's counters over IPv4, from /proc/net/snmp.
 pub fn udp(snmp: &[u8]) -> Option<UdpSample> {
     udp_sample(named(snmp, b"Udp:", &UDP_NAMES)?)
 }
 
-/// UDP's counters over IPv6, in /proc/net/snmp6, which has one name and figure a line.
+/// Returns UDP's counters over IPv6, from /proc/net/snmp6, which has one name and figure per line.
 pub fn udp6(snmp6: &[u8]) -> Option<UdpSample> {
     let mut values = [None; UDP_NAMES.len()];
     for line in lines(snmp6).filter_map(|line| line.strip_prefix(b"Udp6")) {
@@ -87,8 +87,8 @@ fn udp_sample(values: [Option<u64>; UDP_NAMES.len()]) -> Option<UdpSample> {
     })
 }
 
-/// Figures by name from a file of line pairs, where `Tcp: NAME NAME ...` stands above `Tcp: 17 -1 ...`.
-/// Columns have moved between kernels, so it is the names that count. `None` where the pair is missing.
+/// Returns figures by name from a file of line pairs, where `Tcp: NAME NAME ...` is above `Tcp: 17 -1 ...`. Columns
+/// have moved between kernels, so names decide. `None` if the pair is missing.
 fn named<const N: usize>(text: &[u8], prefix: &[u8], names: &[&[u8]; N]) -> Option<[Option<u64>; N]> {
     let mut rows = lines(text).filter_map(|line| line.strip_prefix(prefix));
     let (heads, figures) = (rows.next()?, rows.next()?);

@@ -1,8 +1,9 @@
-//! One process: /proc/PID/stat for its CPU time and threads, /proc/PID/task/TID/status for memory and switches.
+//! Parsers of one process: /proc/PID/stat for its CPU time and threads, /proc/PID/task/TID/status for memory and
+//! switches.
 
 use super::{decimal, fields, lines, number_after, seconds};
 
-/// What /proc/PID/stat tells of a whole process, threads that have ended included.
+/// The figures of /proc/PID/stat for a whole process, including threads that have ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProcessTimes {
     /// The leader's state, as in `R`, `S`, `T` (stopped), `Z` (zombie).
@@ -11,36 +12,36 @@ pub struct ProcessTimes {
     pub user_s: f64,
     /// CPU time in the kernel, s.
     pub system_s: f64,
-    /// Threads; 0 while the process is being reaped, when the times are not to be believed either.
+    /// Threads; 0 while the process is being reaped, when its times are unreliable too.
     pub threads: u32,
 }
 
 /// Parses /proc/PID/stat.
 pub fn times(stat: &[u8]) -> Option<ProcessTimes> {
-    // The command's name stands in parentheses and may itself have spaces and parentheses; what follows has none.
+    // The command's name is in parentheses and may contain spaces and parentheses; the following columns have none.
     let name_end = stat.iter().rposition(|byte| *byte == b')')?;
     let mut columns = fields(stat[name_end + 1..].trim_ascii());
     let &[state] = columns.next()? else { return None };
-    // Columns by their numbers in proc(5): state is 3, utime 14, stime 15, num_threads 20.
+    // Column numbers of proc(5): state is 3, utime 14, stime 15, num_threads 20.
     let user_s = seconds(decimal(columns.nth(10)?)?);
     let system_s = seconds(decimal(columns.next()?)?);
     let threads = u32::try_from(decimal(columns.nth(4)?)?).ok()?;
     Some(ProcessTimes { state: char::from(state), user_s, system_s, threads })
 }
 
-/// What a thread's status tells.
+/// The figures of a thread's status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadStatus {
     /// Resident memory of its process, bytes; absent in a zombie and in a kernel thread, which have none.
     pub resident_bytes: Option<u64>,
-    /// How often this thread gave up its CPU.
+    /// Voluntary context switches of this thread.
     pub voluntary_switches: Option<u64>,
-    /// How often it was taken off its CPU.
+    /// Involuntary context switches of this thread.
     pub involuntary_switches: Option<u64>,
 }
 
 /// Parses /proc/PID/status or /proc/PID/task/TID/status. Memory is taken from here rather than from `stat`, whose
-/// figure lags by what each CPU has not yet handed in.
+/// figure lags by the per-CPU counts that are not merged yet.
 pub fn status(text: &[u8]) -> ThreadStatus {
     let mut found = ThreadStatus::default();
     for line in lines(text) {

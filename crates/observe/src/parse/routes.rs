@@ -1,5 +1,5 @@
-//! Routes: /proc/net/route (IPv4, main table) and /proc/net/ipv6_route (IPv6, all tables).
-//! Owns which rows are routes that traffic to another host may take; the others are left out.
+//! Parsers of routes: /proc/net/route (IPv4, main table) and /proc/net/ipv6_route (IPv6, all tables). Owns the
+//! decision which rows are routes that traffic to another host may take; the others are omitted.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -15,7 +15,7 @@ const ANYCAST: u64 = 0x0010_0000;
 const CACHE: u64 = 0x0100_0000;
 const LOCAL: u64 = 0x8000_0000;
 
-/// The IPv4 routes that are up. Rows that refuse (unreachable, blackhole) have no interface and are left out.
+/// Returns the IPv4 routes that are up. Rows that refuse (unreachable, blackhole) have no interface and are omitted.
 pub fn ipv4(route: &[u8]) -> Vec<RouteView> {
     lines(route).filter_map(ipv4_row).collect()
 }
@@ -26,7 +26,7 @@ fn ipv4_row(line: &[u8]) -> Option<RouteView> {
     let destination = ipv4_address(columns.next()?)?;
     let gateway = ipv4_address(columns.next()?)?;
     let flags = hexadecimal(columns.next()?)?;
-    // RefCnt, Use and Metric lie between.
+    // RefCnt, Use and Metric are between.
     let mask = u32::from(ipv4_address(columns.nth(3)?)?);
     let contiguous = mask.leading_ones() + mask.trailing_zeros().min(32) >= 32;
     if flags & UP == 0 || flags & REJECT != 0 || !contiguous {
@@ -39,7 +39,7 @@ fn ipv4_row(line: &[u8]) -> Option<RouteView> {
     })
 }
 
-/// The kernel prints the address's four bytes as one number of the machine's own byte order.
+/// Parses an address. The kernel prints its four bytes as one number in the machine's byte order.
 fn ipv4_address(field: &[u8]) -> Option<Ipv4Addr> {
     if field.len() != 8 {
         return None;
@@ -48,8 +48,8 @@ fn ipv4_address(field: &[u8]) -> Option<Ipv4Addr> {
     Some(Ipv4Addr::from(number.to_ne_bytes()))
 }
 
-/// The IPv6 routes that are up and lead off this host: without the rows for its own addresses, anycast, multicast,
-/// `lo`, cached exceptions, refusals, and routes for some source addresses only.
+/// Returns the IPv6 routes that are up and lead off this host: without the rows for its own addresses, anycast,
+/// multicast, `lo`, cached exceptions, refusals, and routes for some source addresses only.
 pub fn ipv6(ipv6_route: &[u8]) -> Vec<RouteView> {
     lines(ipv6_route).filter_map(ipv6_row).collect()
 }
@@ -60,7 +60,7 @@ fn ipv6_row(line: &[u8]) -> Option<RouteView> {
     let prefix_length = hexadecimal(columns.next()?)?;
     let source_length = hexadecimal(columns.nth(1)?)?;
     let gateway = ipv6_address(columns.next()?)?;
-    // Metric, RefCnt and Use lie between.
+    // Metric, RefCnt and Use are between.
     let flags = hexadecimal(columns.nth(3)?)?;
     let interface = columns.next()?;
     let useless = flags & (REJECT | ANYCAST | CACHE | LOCAL) != 0 || destination.is_multicast() || interface == b"lo";
@@ -90,7 +90,7 @@ mod tests {
         RouteView { destination: destination.into(), gateway: gateway.map(Into::into), interface: interface.into() }
     }
 
-    /// An address as this machine's kernel prints it.
+    /// Prints an address like this machine's kernel.
     fn printed(address: [u8; 4]) -> String {
         format!("{:08X}", u32::from_ne_bytes(address))
     }

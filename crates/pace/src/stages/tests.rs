@@ -1,5 +1,5 @@
-//! The curve against arithmetic of any precision, which shares nothing with its own but the definition: arrival `n` is due at
-//! the last ns at which the area is at most `n`.
+//! Tests of the curve against arithmetic of arbitrary precision. Both share only the definition: arrival `n` is due
+//! at the last ns at which the area is at most `n`.
 
 use num_bigint::BigInt;
 use proptest::prelude::*;
@@ -120,8 +120,8 @@ fn invalid_stages_are_refused() {
     assert_eq!(Stages::new([longest]).unwrap().due_ns(u64::MAX), u64::MAX);
     assert_eq!(Stages::new([longest, longest]), Err(StagesError::TooMuch));
     assert_eq!(Stages::new([Stage { from_per_s: 1e12, ..longest }]), Err(StagesError::TooMuch));
-    let told = StagesError::Rate { stage: 2, per_s: -1.0 }.to_string();
-    assert_eq!(told, "stage 2: a rate of -1/s; it has to be 0 or between 0.000001/s and 10^12/s");
+    let message = StagesError::Rate { stage: 2, per_s: -1.0 }.to_string();
+    assert_eq!(message, "stage 2: a rate of -1/s; it has to be 0 or between 0.000001/s and 10^12/s");
 }
 
 fn rate() -> impl Strategy<Value = f64> {

@@ -1,5 +1,5 @@
-//! Memory that the kernel fills: a ring of buffers (`io_uring_register_buf_ring`), of which each receive takes the next.
-//! Owns the memory and which buffer is whose; refuses to hand out a buffer that the kernel may still write to.
+//! Memory that the kernel fills: a ring of buffers (`io_uring_register_buf_ring`), of which each receive takes the
+//! next. Owns the memory and the ownership of each buffer; never lends a buffer that the kernel may still write to.
 
 use std::alloc::{alloc_zeroed, handle_alloc_error, Layout};
 use std::io;
@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use io_uring::types::BufRingEntry;
 use io_uring::IoUring;
 
-/// The one group of buffers of a ring.
+/// The single buffer group of a ring.
 pub(super) const GROUP: u16 = 0;
 
-/// `IORING_REGISTER_PBUF_RING` takes a ring that begins on a page.
+/// `IORING_REGISTER_PBUF_RING` requires a ring that begins on a page.
 const PAGE_BYTES: usize = 4096;
-/// Between neighbours, so that the beginnings of many buffers, which are all that short answers touch, do not fall onto
-/// the same few lines of the cache.
+/// Space between neighbours, so that the beginnings of many buffers, which are all that short responses use, do not
+/// map to the same few cache lines.
 const GAP_BYTES: usize = 320;
 
 /// Buffers and the ring in which they are offered.
@@ -24,15 +24,15 @@ pub(super) struct Buffers {
     layout: Layout,
     entries: u16,
     bytes: usize,
-    /// Counts offers; the ring's own tail is published from it.
+    /// Counts offers; the ring's tail is published from it.
     tail: u16,
 }
 
-// SAFETY: the memory is owned and reached through `&self` and `&mut self` alone, by whichever thread has them.
+// SAFETY: the memory is owned, and reached only through `&self` and `&mut self`.
 unsafe impl Send for Buffers {}
 
 impl Buffers {
-    /// `entries` (rounded up to a power of two) buffers of `bytes` each, all of them offered as soon as they are
+    /// Creates `entries` (rounded up to a power of two) buffers of `bytes` each, all of them offered once they are
     /// registered.
     pub(super) fn new(entries: u16, bytes: u32) -> Self {
         let entries = entries.clamp(1, 1 << 14).next_power_of_two();
@@ -49,22 +49,22 @@ impl Buffers {
         buffers
     }
 
-    /// Make the buffers known to `ring`, which must end before they do.
+    /// Registers the buffers with `ring`, which must end before they do.
     pub(super) fn register(&self, ring: &IoUring) -> io::Result<()> {
-        // SAFETY: the memory is page-aligned, holds `entries` entries, and is freed by `Ring` only once the kernel has
-        // nothing in flight and has forgotten the group.
+        // SAFETY: the memory is page-aligned, holds `entries` entries, and `Ring` frees it only once no operation is
+        // in flight and the kernel has dropped the group.
         unsafe { ring.submitter().register_buf_ring_with_flags(self.memory.as_ptr() as u64, self.entries, GROUP, 0) }
     }
 
-    /// Give a buffer to the kernel. Each is offered once when it is made and then once per receive that took it.
+    /// Offers a buffer to the kernel: once when it is created and then once per receive that used it.
     pub(super) fn offer(&mut self, id: u16) {
         assert!(id < self.entries, "the kernel names only buffers that it was given");
         let place = usize::from(self.tail & (self.entries - 1));
         self.tail = self.tail.wrapping_add(1);
         let address = self.memory.as_ptr() as u64 + self.offset(id) as u64;
-        // SAFETY: `place` is below `entries`. At most `entries` buffers are offered, so this entry has been consumed and
-        // the kernel reads it again only after the tail is published below. The fields are set one by one as the first
-        // entry's spare field is the tail.
+        // SAFETY: `place` is below `entries`. At most `entries` buffers are offered, so this entry has been consumed,
+        // and the kernel reads it again only after the tail is published below. The fields are set one by one because
+        // the first entry's spare field is the tail.
         unsafe {
             let base = self.memory.as_ptr().cast::<BufRingEntry>();
             let entry = &mut *base.add(place);
@@ -76,11 +76,12 @@ impl Buffers {
         }
     }
 
-    /// What the kernel wrote into a buffer that it has named in a completion and that has not been offered since.
+    /// Returns the bytes that the kernel wrote into a buffer that it named in a completion and that was not offered
+    /// since.
     pub(super) fn filled(&self, id: u16, length: usize) -> &[u8] {
         assert!(id < self.entries && length <= self.bytes, "the kernel writes into its buffers");
-        // SAFETY: within the memory, initialised (zeroed at first), and not the kernel's until it is offered, which takes
-        // `&mut self`.
+        // SAFETY: within the memory, initialised (zeroed at first), and not the kernel's until it is offered, which
+        // takes `&mut self`.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr().add(self.offset(id)), length) }
     }
 
@@ -91,7 +92,7 @@ impl Buffers {
 
 impl Drop for Buffers {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout; `Ring::drop` lets it come to this only when the kernel is done with it.
+        // SAFETY: allocated with this layout; `Ring::drop` drops it only when the kernel no longer uses it.
         unsafe { std::alloc::dealloc(self.memory.as_ptr(), self.layout) };
     }
 }

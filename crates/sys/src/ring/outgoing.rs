@@ -1,23 +1,23 @@
-//! What a ring's sockets send: pieces of one payload that never changes, and copies that each slot keeps until the kernel
-//! has taken them. Owns that memory: a copy that may be in flight is neither moved, changed nor freed.
+//! The data that a ring's sockets send: pieces of one constant payload, and copies that each slot keeps until the
+//! kernel has accepted them. Owns that memory: a copy that may be in flight is neither moved, changed nor freed.
 
 use std::ops::Range;
 
-/// Which send of a slot is under way.
+/// The send of a slot that is in flight.
 #[derive(Clone, Copy, Default)]
 pub(super) enum Flight {
     #[default]
     None,
-    /// A short piece of the payload, so long.
+    /// A short piece of the payload, of this length.
     Assumed { bytes: usize },
-    /// A long piece of the payload, up to here.
+    /// A long piece of the payload, up to this offset.
     Payload { to: usize },
     /// The slot's own bytes.
     Copy,
 }
 
 impl Flight {
-    /// The kind of its operation, where there is one.
+    /// Returns the kind of its operation, if there is one.
     pub(super) fn kind(self) -> Option<u64> {
         match self {
             Flight::None => None,
@@ -27,23 +27,23 @@ impl Flight {
     }
 }
 
-/// A copy that is done with is kept for the next one unless it is larger than this, bytes.
+/// A completed copy's memory is kept for the next one unless it is larger than this, bytes.
 const KEPT_BYTES: usize = 64 * 1024;
 
-/// What a slot sends.
+/// The copies of a slot.
 #[derive(Default)]
 struct Own {
-    /// What the kernel has been given, and how much of it is done.
+    /// The bytes that the kernel was given, and how many of them are done.
     flying: Vec<u8>,
     done: usize,
-    /// What comes after it.
+    /// The bytes after them.
     pending: Vec<u8>,
 }
 
-/// See the file's head.
+/// The outgoing memory of a ring; see the file's head.
 pub(super) struct Outgoing {
     payload: Box<[u8]>,
-    /// How far the long piece of each slot's payload has come; allocated with the first.
+    /// The progress of each slot's long piece; allocated with the first one.
     payload_from: Vec<usize>,
     own: Vec<Option<Box<Own>>>,
     /// Copies of slots that were given up, until their last send has completed.
@@ -56,14 +56,14 @@ impl Outgoing {
         Self { payload, payload_from: Vec::new(), own: Vec::new(), retired: Vec::new(), slots }
     }
 
-    /// Where a piece of the payload lies.
+    /// Returns the location of a piece of the payload.
     #[inline]
     pub(super) fn payload(&mut self, piece: Range<usize>) -> (*const u8, usize) {
         let bytes = &self.payload[piece];
         (bytes.as_ptr(), bytes.len())
     }
 
-    /// Note where a long piece begins.
+    /// Records the beginning of a long piece.
     pub(super) fn begin_payload(&mut self, slot: usize, from: usize) {
         if self.payload_from.is_empty() {
             self.payload_from = vec![0; self.slots];
@@ -71,14 +71,14 @@ impl Outgoing {
         self.payload_from[slot] = from;
     }
 
-    /// What is left of a long piece after so many more bytes; `None` where that is all.
+    /// Returns the rest of a long piece after this many more bytes; `None` if it is complete.
     pub(super) fn payload_rest(&mut self, slot: usize, taken: usize, to: usize) -> Option<(*const u8, usize)> {
         let from = (self.payload_from[slot] + taken).min(to);
         self.payload_from[slot] = from;
         (from < to).then(|| self.payload(from..to))
     }
 
-    /// Keep bytes for a slot; says where they lie if they may go at once.
+    /// Stores bytes for a slot; returns their location if they can be sent at once.
     pub(super) fn give(&mut self, slot: usize, bytes: &[u8], is_free: bool) -> Option<(*const u8, usize)> {
         if self.own.is_empty() {
             self.own.resize_with(self.slots, || None);
@@ -94,7 +94,7 @@ impl Outgoing {
         (!bytes.is_empty()).then_some((own.flying.as_ptr(), own.flying.len()))
     }
 
-    /// What is left of a slot's copies after so many more bytes; `None` where that is all.
+    /// Returns the rest of a slot's copies after this many more bytes; `None` if they are complete.
     pub(super) fn copy_rest(&mut self, slot: usize, taken: usize) -> Option<(*const u8, usize)> {
         let own = self.own.get_mut(slot)?.as_mut()?;
         own.done += taken;
@@ -108,7 +108,7 @@ impl Outgoing {
         (!rest.is_empty()).then_some((rest.as_ptr(), rest.len()))
     }
 
-    /// Drop what a slot still had to send; nothing of it is in flight.
+    /// Drops a slot's unsent bytes; none of them is in flight.
     pub(super) fn drop_all(&mut self, slot: usize) {
         if let Some(own) = self.own.get_mut(slot).and_then(Option::as_mut) {
             own.flying.clear();
@@ -117,7 +117,7 @@ impl Outgoing {
         }
     }
 
-    /// Give a slot's copies up; what is in flight under `token` lives on until that has completed.
+    /// Retires a slot's copies; bytes in flight under `token` stay until that send has completed.
     pub(super) fn retire(&mut self, slot: usize, token: Option<u64>) {
         if let Some(own) = self.own.get_mut(slot).and_then(Option::as_mut) {
             if let Some(token) = token {
@@ -127,7 +127,7 @@ impl Outgoing {
         self.drop_all(slot);
     }
 
-    /// The send of a slot that was given up has completed.
+    /// Frees the copies of a retired slot whose send has completed.
     pub(super) fn forget(&mut self, token: u64) {
         self.retired.retain(|(retired, _)| *retired != token);
     }

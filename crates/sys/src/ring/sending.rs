@@ -1,5 +1,5 @@
-//! How a ring's sockets send: short pieces of the payload that are assumed to be taken whole, long pieces and copies of
-//! which completions tell; and what became of a send whose slot is given up.
+//! Sends of a ring's sockets: short pieces of the payload that are assumed to be accepted whole, long pieces and
+//! copies whose completions are reported; and the state of a send whose slot is given up.
 
 use std::io;
 use std::ops::Range;
@@ -10,31 +10,31 @@ use io_uring::{opcode, squeue};
 use super::outgoing::Flight;
 use super::{token, Completion, Ring, CANCEL_SEND, COPY, SEND};
 
-/// What is known of a send that has been begun.
+/// How the result of a send is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sending {
-    /// It will be taken whole; [`Completion::NotSent`] comes in the rare case that it was not.
+    /// The send is assumed to be accepted whole; [`Completion::NotSent`] follows in the rare case that it was not.
     Assumed,
-    /// [`Completion::Sent`] will tell, in pieces.
+    /// [`Completion::Sent`] reports it, in pieces.
     Told,
 }
 
-/// What became of a slot's last send when the slot was given up.
+/// The state of a slot's last send when the slot was given up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Left {
-    /// Bytes of a send that was [`Sending::Assumed`] and that the socket did not take.
+    /// Bytes of a [`Sending::Assumed`] send that the socket did not accept.
     pub unsent_bytes: usize,
-    /// Bytes of a send that was [`Sending::Told`] and that the socket took, of which no completion has told.
+    /// Bytes of a [`Sending::Told`] send that the socket accepted, not reported by any completion.
     pub taken_bytes: usize,
 }
 
-/// A send up to this long, bytes, is assumed to be taken at once: that is less than the smallest send buffer has room for.
+/// A send of at most this size, bytes, is assumed to be accepted at once: the smallest send buffer has more room.
 const ASSUMED_BYTES: usize = 4096;
-/// How often the kernel is asked how a send ended that was cancelled. Its answer comes with the first or the second call.
+/// How often the kernel is asked for the result of a cancelled send. The first or second call returns it.
 const LOOKS: u32 = 8;
 
 impl Ring {
-    /// Send a piece of the payload. At most one such send per slot may be under way, and no copy.
+    /// Sends a piece of the payload. At most one such send per slot may be in flight, and no copy.
     #[inline]
     pub fn send(&mut self, slot: usize, piece: Range<usize>) -> io::Result<Sending> {
         let is_short = piece.len() <= ASSUMED_BYTES;
@@ -51,10 +51,10 @@ impl Ring {
         Ok(if is_short { Sending::Assumed } else { Sending::Told })
     }
 
-    /// Send a copy of these bytes, after all that was given for this slot before; always [`Sending::Told`]. What a slot
-    /// holds is unbounded: a caller that can send more than the peer takes has to count.
+    /// Sends a copy of these bytes, after all bytes given for this slot before; always [`Sending::Told`]. A slot
+    /// holds any amount: a caller that can send more than the peer reads has to limit it.
     pub fn send_copy(&mut self, slot: usize, bytes: &[u8]) -> io::Result<()> {
-        // What was assumed is over: nothing more is sent before it has been answered.
+        // The assumed send is over: the peer's response precedes any further send.
         let is_free = matches!(self.slots[slot].flight, Flight::None | Flight::Assumed { .. });
         if let Some(flying) = self.outgoing.give(slot, bytes, is_free) {
             self.slots[slot].flight = Flight::Copy;
@@ -66,9 +66,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Queues a send. With MSG_WAITALL, as for those that are assumed to be taken whole, the kernel goes on with a send
-    /// that the socket took in part; what falls short all the same counts as failed, and a failure completes even where
-    /// success is not.
+    /// Queues a send. With MSG_WAITALL, as for assumed sends, the kernel continues a send that the socket accepted in
+    /// part; a send that still falls short counts as failed, and failures complete even if successes do not.
     #[inline]
     fn push_send(
         &mut self,
@@ -88,11 +87,11 @@ impl Ring {
         self.push(entry.flags(skip).user_data(token))
     }
 
-    /// Takes how a send ended, and goes on with what is left of it.
+    /// Handles the end of a send, and continues with the rest of it.
     pub(super) fn take_sent(&mut self, kind: u64, slot: usize, result: i32) -> io::Result<Completion> {
         let taken = result.max(0) as usize;
         if kind == SEND && matches!(self.slots[slot].flight, Flight::Copy) {
-            // A piece that was assumed to be over has failed; the copy after it tells for itself.
+            // An assumed piece has failed; the copy after it reports its own result.
             return Ok(Completion::NotSent(0, io::Error::from_raw_os_error(-result.min(-1))));
         }
         let flight = std::mem::take(&mut self.slots[slot].flight);
@@ -103,7 +102,7 @@ impl Ring {
             _ if result < 0 => None,
             Flight::Payload { to } => match self.outgoing.payload_rest(slot, taken, to) {
                 Some(rest) => Some((flight, rest)),
-                // What was given after it waits for its end.
+                // Bytes given after it wait for its end.
                 None => self.outgoing.copy_rest(slot, 0).map(|rest| (Flight::Copy, rest)),
             },
             Flight::Copy => self.outgoing.copy_rest(slot, taken).map(|rest| (flight, rest)),
@@ -121,7 +120,8 @@ impl Ring {
         })
     }
 
-    /// What became of the send that was under way when its slot was given up. What cancels it has been handed over.
+    /// Returns the state of the send that was in flight when its slot was given up. Its cancellation has been
+    /// submitted.
     pub(super) fn left_of(&mut self, slot: usize, generation: u32, flight: Flight) -> io::Result<Left> {
         let Some(kind) = flight.kind() else { return Ok(Left::default()) };
         let (send, cancel) = (token(kind, slot, generation), token(CANCEL_SEND, slot, generation));
@@ -139,10 +139,10 @@ impl Ring {
                     let unsent_bytes = bytes.saturating_sub(result.max(0) as usize);
                     return Ok(Left { unsent_bytes, taken_bytes: 0 });
                 }
-                // Where only failures complete, it was over and had not failed.
+                // If only failures complete, it had ended without failure.
                 (Flight::Assumed { .. }, None) if cancelled == Some(-libc::ENOENT) => return Ok(Left::default()),
                 (_, Some(result)) => return Ok(Left { unsent_bytes: 0, taken_bytes: result.max(0) as usize }),
-                // Its completion is work that the kernel does when it is asked.
+                // The kernel delivers its completion when it is entered.
                 _ => self.enter(0, Some(0))?,
             }
         }

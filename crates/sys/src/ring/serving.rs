@@ -1,5 +1,4 @@
-//! What a server's ring does besides: listeners that accept without being asked again, and sockets that are not received from
-//! for a while.
+//! The server side of a ring: listeners with multishot accept, and sockets that pause receiving.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -10,8 +9,9 @@ use io_uring::{cqueue, opcode, squeue};
 use super::{token, Completion, Ring, ACCEPT, CANCEL, RECEIVE};
 
 impl Ring {
-    /// Accept connections of a listener from now on; each is told as [`Completion::Accepted`], in blocking mode. After
-    /// [`Completion::Ended`], which tells an error, it has to be asked again; asking before that changes nothing.
+    /// Accepts connections of a listener from now on; each is reported as [`Completion::Accepted`], in blocking mode.
+    /// After [`Completion::Ended`], which reports an error, accepting has to be requested again; before that, a
+    /// request changes nothing.
     pub fn accept(&mut self, slot: usize, listener: impl AsFd) -> io::Result<()> {
         if self.slots[slot].is_accepting {
             return Ok(());
@@ -21,7 +21,7 @@ impl Ring {
         self.accept_on(slot)
     }
 
-    /// Receive no more from a slot's socket until [`Ring::resume`]. What has been received by now is still told.
+    /// Stops receiving from a slot's socket until [`Ring::resume`]. Data received before is still reported.
     pub fn pause(&mut self, slot: usize) -> io::Result<()> {
         let place = &mut self.slots[slot];
         place.is_paused = true;
@@ -33,11 +33,11 @@ impl Ring {
         self.push(cancel.flags(squeue::Flags::SKIP_SUCCESS).user_data(token(CANCEL, slot, generation)))
     }
 
-    /// Receive again.
+    /// Resumes receiving.
     pub fn resume(&mut self, slot: usize) -> io::Result<()> {
         let place = &mut self.slots[slot];
         place.is_paused = false;
-        // Where the end of the pause is known before its beginning has come about, receiving goes on when that is told.
+        // If the pause ends before it has taken effect, receiving continues when the kernel reports its beginning.
         if place.is_receiving || !place.is_registered {
             return Ok(());
         }
@@ -63,8 +63,8 @@ impl Ring {
     }
 }
 
-/// The connection that an accept gave, if it gave one; closed when it is dropped.
+/// Returns the connection of a successful accept; closed when dropped.
 pub(super) fn accepted_socket(result: i32) -> Option<OwnedFd> {
-    // SAFETY: the kernel has made this descriptor for us alone, and each completion is taken once.
+    // SAFETY: the kernel created this descriptor only for us, and each completion is taken once.
     (result >= 0).then(|| unsafe { OwnedFd::from_raw_fd(result) })
 }

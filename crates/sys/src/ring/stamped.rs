@@ -1,4 +1,4 @@
-//! Receiving with the kernel's own stamp (SO_TIMESTAMPING): what a multishot `recvmsg` leaves in a buffer, taken apart.
+//! Receiving with the kernel's timestamp (SO_TIMESTAMPING): parses the buffer that a multishot `recvmsg` fills.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -10,7 +10,7 @@ use io_uring::types::RecvMsgOut;
 /// Room for one control message with three `timespec`s, and some to spare.
 pub(crate) const CONTROL_BYTES: usize = 128;
 
-/// The form of all stamped receives of a ring; the kernel may look at it while one is under way.
+/// The message header of all stamped receives of a ring; the kernel may read it while one is in flight.
 pub(super) struct Stamped {
     header: Box<libc::msghdr>,
 }
@@ -30,7 +30,7 @@ impl Stamped {
         &raw const *self.header
     }
 
-    /// Where the received bytes lie in a filled buffer, and their stamp, ns on the real-time clock.
+    /// Returns the range of the received bytes in a filled buffer, and their timestamp, ns on the real-time clock.
     pub(super) fn read(&self, filled: &[u8]) -> io::Result<(Range<usize>, Option<u64>)> {
         let parsed =
             RecvMsgOut::parse(filled, &self.header).map_err(|()| io::Error::from(io::ErrorKind::InvalidData))?;
@@ -40,7 +40,8 @@ impl Stamped {
     }
 }
 
-/// The software stamp among control messages (the first of SCM_TIMESTAMPING's three), ns on the real-time clock.
+/// Returns the software timestamp from control messages (the first of SCM_TIMESTAMPING's three), ns on the real-time
+/// clock.
 pub(crate) fn stamp_ns(control: &[u8]) -> Option<u64> {
     // `cmsghdr`: length (8 bytes), level (4), type (4); then the data, two 8-byte words per timespec.
     const HEADER: usize = size_of::<libc::cmsghdr>();

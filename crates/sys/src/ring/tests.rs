@@ -1,5 +1,5 @@
-//! The ring against socket pairs. What is asserted is which completions come and what they carry, in any order between
-//! sockets, as the kernel promises none.
+//! Tests of the ring against socket pairs. They assert the completions and their content, in any order between
+//! sockets, because the kernel guarantees none.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use super::*;
 mod sends;
 
 const PAYLOAD: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
-/// Only a defect takes so long.
+/// Only a defect takes this long.
 const SOON_NS: u64 = 60_000_000_000;
 
 fn options(slots: u32) -> Options {
@@ -28,7 +28,7 @@ fn ring(slots: u32) -> Ring {
     ring_of(&options(slots), PAYLOAD)
 }
 
-/// Everything until `done` says so, as (slot, what, bytes); fails when that takes too long.
+/// Collects completions until `done` returns true, as (slot, event, bytes); fails after a time limit.
 fn collect(ring: &mut Ring, mut done: impl FnMut(usize, &Completion, &[u8]) -> bool) {
     let deadline_ns = monotonic_ns() + SOON_NS;
     loop {
@@ -141,7 +141,7 @@ fn late_completion_is_not_taken_for_the_slots_successor() {
             assert_eq!(bytes, [round]);
             true
         });
-        // Reaped or not, this is the old socket's.
+        // Reaped or not, this belongs to the old socket.
         theirs.write_all(b"late").unwrap();
         if round % 2 == 0 {
             ring.wait(monotonic_ns() + SOON_NS).unwrap();
@@ -188,7 +188,7 @@ fn long_payload_is_reported_in_pieces() {
 #[test]
 fn failed_send_is_reported_once() {
     let mut ring = ring(3);
-    // The peer has gone: told as soon as it is tried.
+    // The peer has gone: the first attempt reports it.
     let (gone, theirs) = UnixStream::pair().unwrap();
     ring.attach(0, &gone, false).unwrap();
     drop(theirs);
@@ -203,8 +203,8 @@ fn failed_send_is_reported_once() {
         _ => false,
     });
     assert_eq!(missing, Some(PAYLOAD.len()));
-    assert_eq!(ring.detach(0).unwrap(), Left::default(), "it has been told");
-    // The peer reads nothing and there is no room: told by giving up.
+    assert_eq!(ring.detach(0).unwrap(), Left::default(), "it has been reported");
+    // The peer reads nothing and there is no room: giving up reports it.
     let (mut full, _theirs) = UnixStream::pair().unwrap();
     full.set_nonblocking(true).unwrap();
     while full.write(&[0; 4096]).is_ok() {}
@@ -213,7 +213,7 @@ fn failed_send_is_reported_once() {
     ring.send(1, 4..PAYLOAD.len()).unwrap();
     nothing_comes(&mut ring);
     assert_eq!(ring.detach(1).unwrap().unsent_bytes, PAYLOAD.len() - 4);
-    // Broken and given up before anybody has asked.
+    // Broken and given up before any completion was requested.
     let (gone, theirs) = UnixStream::pair().unwrap();
     ring.attach(2, &gone, false).unwrap();
     drop(theirs);
@@ -274,7 +274,7 @@ fn drop_with_operations_in_flight_leaks_nothing() {
     }
     // Other tests of this process have one or two at the same time; a leak here would be 40.
     assert!(rings() < before + 40);
-    // Nobody receives any more: what is written stays in the socket.
+    // No ring receives any more: written bytes stay in the socket.
     for (ours, theirs) in &mut pairs {
         theirs.write_all(b"x").unwrap();
         let mut byte = [0];
@@ -328,7 +328,7 @@ fn copied_send_in_flight_outlives_its_slot() {
         drop(theirs);
     }
     nothing_comes(&mut ring);
-    // A payload and a copy after it go out in their order.
+    // A payload and a copy after it are sent in this order.
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     ring.attach(0, &ours, false).unwrap();
     ring.send(0, 0..PAYLOAD.len()).unwrap();
@@ -349,7 +349,7 @@ fn received_data_carries_the_kernel_timestamp() {
     ring.attach(0, &ours, true).unwrap();
     let deadline_ns = monotonic_ns() + SOON_NS;
     let mut stamps = 0;
-    // The kernel begins to stamp some time after the first socket has asked.
+    // The kernel begins to stamp some time after the first socket has requested it.
     for length in (1..5000).cycle().step_by(997) {
         if stamps > 20 {
             break;
@@ -394,7 +394,7 @@ fn paused_socket_receives_after_resume() {
         ring.resume(0).unwrap();
         collect(&mut ring, |_, completion, bytes| matches!(completion, Completion::Received) && bytes == b"later");
     }
-    // Nor does it matter that the pause has not come about yet when it ends.
+    // The pause may end before it has taken effect.
     ring.pause(0).unwrap();
     ring.resume(0).unwrap();
     theirs.write_all(b"on").unwrap();
@@ -424,7 +424,7 @@ fn listener_accepts_repeatedly() {
     assert!(accepted.iter().all(|socket| socket.local_addr().unwrap() == address));
 }
 
-/// A listener and a client that waits to be accepted.
+/// Returns a listener and a client that waits to be accepted.
 fn knocked() -> (std::net::TcpListener, std::net::TcpStream) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -1,5 +1,5 @@
-//! The UDP socket under a tunnel: batches of equally long datagrams to or from one address go through the kernel as one
-//! (`UDP_SEGMENT`, `UDP_GRO`; udp(7)), so that its cost per datagram is paid once for dozens.
+//! The UDP socket of a tunnel: batches of datagrams of equal length to or from one address pass the kernel as one
+//! (`UDP_SEGMENT`, `UDP_GRO`; udp(7)), so that its per-datagram cost is paid once for dozens.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -11,12 +11,12 @@ use socket2::SockAddr;
 
 use crate::net;
 
-/// The most datagrams in one batch (`UDP_MAX_SEGMENTS` of every kernel that has it).
+/// The maximum number of datagrams in one batch (`UDP_MAX_SEGMENTS` of every kernel that has it).
 pub const GSO_MAX_DATAGRAMS: usize = 64;
-/// The most bytes in one batch: the largest UDP payload over IPv4.
+/// The maximum size of a batch, bytes: the largest UDP payload over IPv4.
 pub const GSO_MAX_BYTES: usize = 65_507;
 
-/// Room for one control message with an int, aligned as the kernel wants it.
+/// Room for one control message with an int, with the alignment that the kernel requires.
 type Control = [u64; 4];
 
 /// An unconnected UDP socket that never blocks.
@@ -26,19 +26,19 @@ pub struct GsoSocket {
     segments: bool,
 }
 
-/// What one receive brought.
+/// The result of one receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GsoBatch {
-    /// Where it came from.
+    /// The sender's address.
     pub from: SocketAddr,
-    /// Bytes of all datagrams together.
+    /// Total bytes of all datagrams.
     pub bytes: usize,
-    /// Bytes of each datagram but the last, which may be shorter.
+    /// Bytes of each datagram except the last, which may be shorter.
     pub datagram_bytes: usize,
 }
 
 impl GsoSocket {
-    /// Binds the socket, with room for bursts. With `gso` it asks the kernel to hand over datagrams in batches.
+    /// Binds the socket, with large buffers. With `gso` it asks the kernel to deliver datagrams in batches.
     pub fn bind(at: SocketAddr, gso: bool) -> io::Result<Self> {
         let socket = net::udp_socket(at, None, false)?;
         socket.set_nonblocking(true)?;
@@ -49,26 +49,27 @@ impl GsoSocket {
             let size = size_of_val(&on) as libc::socklen_t;
             gso.then(|| libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_GRO, option, size))
         };
-        // A kernel without UDP_GRO (before 5.0) has no quick way of sending batches either: datagrams then go one by one.
+        // A kernel without UDP_GRO (before 5.0) has no fast way of sending batches either: datagrams are then sent
+        // one by one.
         Ok(Self { socket, segments: result == Some(0) })
     }
 
-    /// The socket, to be polled and asked for its drops.
+    /// Returns the socket, for polling and for its drop count.
     pub fn socket(&self) -> &UdpSocket {
         &self.socket
     }
 
-    /// Sends a batch of datagrams of `datagram_bytes` each, the last of which may be shorter. Returns how many datagrams the system
-    /// did not take.
+    /// Sends a batch of datagrams of `datagram_bytes` each; the last one may be shorter. Returns how many datagrams
+    /// the system refused.
     pub fn send(&mut self, to: SocketAddr, bytes: &[u8], datagram_bytes: usize) -> u64 {
         let count = bytes.len().div_ceil(datagram_bytes.max(1));
         if count > 1 && self.segments {
             match self.send_batch(to, bytes, datagram_bytes) {
                 Ok(()) => return 0,
-                // The route's device cannot fill in checksums, and never will.
+                // The route's device cannot compute checksums, and never will.
                 Err(error) if error.raw_os_error() == Some(libc::EIO) => self.segments = false,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return count as u64,
-                // Too long for the route's MTU, say: single datagrams may be fragmented, a batch may not.
+                // For example too long for the route's MTU: single datagrams may be fragmented, a batch may not.
                 Err(_) => {}
             }
         }
@@ -76,12 +77,12 @@ impl GsoSocket {
         lost.count() as u64
     }
 
-    /// Takes the next batch or datagram; `WouldBlock` when there is none. `space` should hold 64 KiB.
+    /// Receives the next batch or datagram; `WouldBlock` if there is none. `space` should hold 64 KiB.
     pub fn receive(&self, space: &mut [u8]) -> io::Result<GsoBatch> {
         let mut vector = libc::iovec { iov_base: space.as_mut_ptr().cast(), iov_len: space.len() };
         let mut control = MaybeUninit::<Control>::zeroed();
-        // SAFETY: the header's pointers are to `vector`, `control` and the address storage that `try_init` lends, all of which outlive
-        // the call, with their true lengths. `try_init` takes the address on success alone.
+        // SAFETY: the header's pointers are to `vector`, `control` and the address storage that `try_init` lends, all
+        // of which outlive the call, with their true lengths. `try_init` uses the address only on success.
         let (received, address) = unsafe {
             SockAddr::try_init(|storage, length| {
                 let mut header: libc::msghdr = zeroed();
@@ -131,7 +132,7 @@ impl GsoSocket {
     }
 }
 
-/// The length of a batch's datagrams, if the kernel told one.
+/// Returns the length of a batch's datagrams, if the kernel reported one.
 ///
 /// # Safety
 /// `header` must be as recvmsg filled it, and its control buffer alive.

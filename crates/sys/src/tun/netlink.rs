@@ -1,5 +1,6 @@
-//! The rtnetlink requests that a TUN device needs (rtnetlink(7)): MTU, queue length and up; addresses. Unlike the old ioctls they work
-//! alike for both families, keep the addresses that are there, and do not ask for privileges outside of a user namespace.
+//! The rtnetlink requests for a TUN device (rtnetlink(7)): MTU, queue length and up; addresses. Unlike the older
+//! ioctls they work alike for both families, keep existing addresses, and need no privileges outside a user
+//! namespace.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -12,14 +13,14 @@ const HEADER_BYTES: usize = 16;
 const ADDRESS_GENERATION: u16 = 8;
 const GENERATE_NO_ADDRESS: u8 = 1;
 
-/// Sets the largest packet in bytes and the length of the queue in packets, and brings the interface up, without an address of the
-/// kernel's own making: a peer would refuse packets from it, as it is nobody's allowed address.
+/// Sets the MTU in bytes and the queue length in packets, and brings the interface up without an automatic link-local
+/// address: a peer would refuse packets from it, because it is no peer's allowed address.
 pub fn bring_up(index: u32, mtu_bytes: u16, queue_packets: u16) -> io::Result<()> {
     let mut plain = link_message(index, 0);
     let mode = attribute(ADDRESS_GENERATION, &[GENERATE_NO_ADDRESS]);
     plain.extend(attribute(libc::IFLA_AF_SPEC, &attribute(libc::AF_INET6 as u16, &mode)));
     match request(libc::RTM_NEWLINK, 0, &plain) {
-        // A host without IPv6 makes no such address either.
+        // A host without IPv6 creates no such address either.
         Err(error) if matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP)) => {}
         result => result?,
     }
@@ -29,8 +30,8 @@ pub fn bring_up(index: u32, mtu_bytes: u16, queue_packets: u16) -> io::Result<()
     request(libc::RTM_NEWLINK, 0, &body)
 }
 
-/// Adds an address to an interface. Duplicate address detection is left out: a tunnel has no link to ask on, and a tentative address
-/// could not be bound to.
+/// Adds an address to an interface, without duplicate address detection: a tunnel has no link for it, and a tentative
+/// address could not be bound to.
 pub fn add_address(index: u32, address: IpAddr, prefix_length: u8) -> io::Result<()> {
     let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
     request(libc::RTM_NEWADDR, flags, &address_message(index, address, prefix_length))
@@ -53,7 +54,7 @@ fn address_message(index: u32, address: IpAddr, prefix_length: u8) -> Vec<u8> {
     // ifaddrmsg: family, prefix length, flags, scope (0 is global), interface.
     let mut body = vec![family as u8, prefix_length, libc::IFA_F_NODAD as u8, 0];
     body.extend_from_slice(&index.to_ne_bytes());
-    // On a point-to-point device IFA_ADDRESS would be the far end; being equal to IFA_LOCAL it stands for the whole prefix.
+    // On a point-to-point device IFA_ADDRESS would be the far end; equal to IFA_LOCAL it stands for the whole prefix.
     body.extend(attribute(libc::IFA_LOCAL, &octets));
     body.extend(attribute(libc::IFA_ADDRESS, &octets));
     body
@@ -68,7 +69,7 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Sends one request and waits for the kernel's answer.
+/// Sends one request and waits for the kernel's response.
 fn request(kind: u16, flags: libc::c_int, body: &[u8]) -> io::Result<()> {
     // nlmsghdr: length, type, flags, sequence, port.
     let mut message = ((HEADER_BYTES + body.len()) as u32).to_ne_bytes().to_vec();
@@ -76,7 +77,7 @@ fn request(kind: u16, flags: libc::c_int, body: &[u8]) -> io::Result<()> {
     message.extend_from_slice(&((libc::NLM_F_REQUEST | libc::NLM_F_ACK | flags) as u16).to_ne_bytes());
     message.resize(HEADER_BYTES, 0);
     message.extend_from_slice(body);
-    // SAFETY: plain socket(2); a non-negative result is a descriptor that nobody else owns.
+    // SAFETY: plain socket(2); a non-negative result is a descriptor that no other object owns.
     let socket = unsafe {
         let fd = libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_ROUTE);
         if fd < 0 {
@@ -98,7 +99,7 @@ fn request(kind: u16, flags: libc::c_int, body: &[u8]) -> io::Result<()> {
 
 /// Reads `NLMSG_ERROR`: after the header an errno, negative, or 0 for success.
 fn acknowledged(answer: &[u8]) -> io::Result<()> {
-    let unexpected = || io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer is no acknowledgement");
+    let unexpected = || io::Error::new(io::ErrorKind::InvalidData, "the kernel's response is not an acknowledgement");
     let kind = answer.get(4..6).ok_or_else(unexpected)?;
     let code = answer.get(HEADER_BYTES..HEADER_BYTES + 4).ok_or_else(unexpected)?;
     if kind != (libc::NLMSG_ERROR as u16).to_ne_bytes() {

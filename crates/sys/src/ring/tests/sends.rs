@@ -1,10 +1,10 @@
-//! What becomes of sends: what a slot's last send left, in which order pieces go, and when they were handed over.
+//! Tests of sends: the state of a slot's last send, the order of pieces, and the times when they were submitted.
 
 use std::os::fd::AsRawFd;
 
 use super::*;
 
-/// A socket that takes no byte more, and its peer.
+/// Returns a socket that accepts no more bytes, and its peer.
 fn full() -> (UnixStream, UnixStream) {
     let (mut full, theirs) = UnixStream::pair().unwrap();
     full.set_nonblocking(true).unwrap();
@@ -13,7 +13,7 @@ fn full() -> (UnixStream, UnixStream) {
     (full, theirs)
 }
 
-/// Everything that has come to a socket.
+/// Reads all bytes that have arrived at a socket.
 fn drain(socket: &mut UnixStream) -> Vec<u8> {
     socket.set_nonblocking(true).unwrap();
     let mut all = Vec::new();
@@ -26,13 +26,13 @@ fn copied_send_during_detach_counts_as_taken() {
     let mut ring = ring(1);
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     ring.attach(0, &ours, false).unwrap();
-    // Queued, and handed over only with what cancels it.
+    // Queued, and submitted only with its cancellation.
     ring.send_copy(0, b"three requests").unwrap();
     assert_eq!(ring.handed_over_ns(), None);
     let left = ring.detach(0).unwrap();
     assert_eq!(drain(&mut theirs), b"three requests");
     assert_eq!(left, Left { unsent_bytes: 0, taken_bytes: 14 });
-    // The same of one that was handed over and of whose end nothing has been heard.
+    // The same for a send that was submitted and whose end has not been reported.
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     ring.attach(0, &ours, false).unwrap();
     ring.send_copy(0, b"three requests").unwrap();
@@ -108,7 +108,7 @@ fn watch_survives_reuse_of_the_descriptor() {
     let (writable, _theirs) = UnixStream::pair().unwrap();
     let (full, _peer) = full();
     ring.watch(0, &writable).unwrap();
-    // SAFETY: both are open, and `writable` goes on owning its descriptor.
+    // SAFETY: both are open, and `writable` keeps owning its descriptor.
     assert!(unsafe { libc::dup2(full.as_raw_fd(), writable.as_raw_fd()) } >= 0);
     collect(&mut ring, |_, completion, _| matches!(completion, Completion::Writable));
 }

@@ -1,0 +1,108 @@
+"""Holds the plain English that CONTRIBUTING.md asks for: words and metaphors that no text and no name may contain.
+
+Owns the list of banned words. Reads every tracked text file (Markdown, Rust, Python, templates, plans) as one text, so that a phrase is
+found across line ends, and every identifier and file name apart. Standard terms stay allowed: `session`, or `link` of an interface.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SUFFIXES = {".md", ".rs", ".py", ".html", ".js", ".css", ".lua", ".yaml", ".toml", ".sh", ".c", ".ini", ""}
+
+PHRASES = {
+    "whoever": "name the subject",
+    "whom": "name the person or the part",
+    "nobody|nobody's": "no client, no process, none",
+    "somebody|somebody's": "name the subject",
+    "anew": "again",
+    "be it": "whether, even if",
+    "so many": "this many, N",
+    "so long": "this long, as long as",
+    "(?:is|are|was|were|be|been|being) told": "receives, is reported",
+    "(?:is|are|was|were|be|been) had": "exists, is available",
+    "what is what": "name the difference",
+    "the least that": "the minimum",
+    "doorman": "rate limiter",
+    "house|houses|house's": "name the object",
+    "crews?|newcomers?|carriage|deeds?": "name the object",
+}
+"""A regular expression of words that no text may contain, and what to write instead."""
+
+NAMES = {
+    "acting", "anew", "carriage", "came_up", "complaints", "conduct", "crew", "deed", "deeds", "departing", "doorman", "entrance",
+    "every_test", "hear", "house", "lacking", "ledger", "newcomer", "nobody", "rehearsal", "rejoin", "ringed", "rising", "so_long",
+    "so_many", "somebody", "surroundings", "told", "unhurried", "watched_work", "whoever", "whom",
+}  # fmt: skip
+"""Words that no identifier and no file name may contain, in snake case."""
+
+ALLOWED = {
+    ("crates/agent/src/wireguard.rs", "nobody"): "the user",
+}
+"""Words that are a standard term in their file."""
+
+NOT_CLEAN_YET: tuple[str, ...] = ()
+"""Folders and files that are still to be rewritten. The list only ever gets shorter."""
+
+_PHRASE = re.compile(r"\b(?:" + "|".join(f"(?:{phrase})" for phrase in PHRASES).replace(" ", r"\s+") + r")\b", re.IGNORECASE)
+_COMMENT_MARK = re.compile(r"^[ \t]*(?:///|//!|//|#:|#|\*|--)[ \t]?", re.MULTILINE)
+_PROSE = re.compile(
+    r'"""(?s:.*?)"""' r"|//[^\n]*" r"|(?<!')#(?![\[!])[^\n]*" r'|"(?:\\.|[^"\\])*"' r"|'(?:\\.|[^'\\\n]){2,}'", re.MULTILINE
+)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_NAME = re.compile(r"(?:^|_)(" + "|".join(sorted(NAMES, key=len, reverse=True)) + r")(?:_|$)")
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+
+
+def test_no_text_contains_a_banned_word() -> None:
+    found = [finding for path, text in _texts() for finding in _phrases(path, text)]
+    assert found == [], "\n" + "\n".join(found)
+
+
+def test_no_name_contains_a_banned_word() -> None:
+    found = [finding for path, text in _texts() for finding in _names(path, text)]
+    assert found == [], "\n" + "\n".join(found)
+
+
+def test_the_list_of_unclean_files_names_only_what_is_there() -> None:
+    assert [entry for entry in NOT_CLEAN_YET if not (ROOT / entry).exists()] == []
+
+
+def _phrases(path: str, text: str) -> Iterator[str]:
+    """Each banned phrase of a file, with its line and what to write instead."""
+    unmarked = _COMMENT_MARK.sub("", text)
+    for match in _PHRASE.finditer(unmarked):
+        if (path, match.group().lower()) not in ALLOWED:
+            line = unmarked.count("\n", 0, match.start()) + 1
+            instead = next(hint for phrase, hint in PHRASES.items() if re.fullmatch(phrase, " ".join(match.group().lower().split())))
+            yield f"{path}:{line}: {' '.join(match.group().split())!r} ({instead})"
+
+
+def _names(path: str, text: str) -> Iterator[str]:
+    """Each banned word in the identifiers of a program, and in a file's name."""
+    names = {Path(path).stem}
+    if path.endswith((".rs", ".py")):
+        names.update(_IDENTIFIER.findall(_PROSE.sub(" ", text)))
+    for name in sorted(names):
+        match = _NAME.search(_CAMEL.sub("_", name).lower())
+        if match and (path, match.group(1)) not in ALLOWED:
+            yield f"{path}: {name!r}"
+
+
+def _texts() -> Iterator[tuple[str, str]]:
+    """Every tracked text file that people write and read, except those that are not clean yet."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for path in listed.splitlines():
+        file = ROOT / path
+        if file.suffix not in SUFFIXES or "/vendor/" in path or path.startswith(NOT_CLEAN_YET):
+            continue
+        if file == Path(__file__) or not file.is_file() or path.startswith(("fuzz/corpus/", "LICENSE")):
+            continue
+        try:
+            yield path, file.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
