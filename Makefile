@@ -85,7 +85,7 @@ lint: $(VENV)/.installed ## ruff, mypy --strict, clippy and rustfmt, warnings as
 	cargo fmt --all --check
 	$(STATIC) cargo clippy --profile checked --quiet --workspace --all-targets -- -D warnings
 
-format: build ## put all code into the house's shape
+format: build ## format all code
 	$(VENV)/bin/ruff format python tests bench setup.py
 	$(VENV)/bin/ruff check --fix python tests bench setup.py
 	cargo fmt --all

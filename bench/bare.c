@@ -1,4 +1,4 @@
-// The least that a generator can do over epoll: wait, receive, send again. Reads no answer and keeps no figures, so
+// The cheapest possible generator over epoll: wait, receive, send again. Reads no answer and keeps no figures, so
 // what it takes is the kernel's price of a request. Refuses answers that do not come in one piece.
 // bare PORT SECONDS CONNECTIONS
 #define _GNU_SOURCE

@@ -38,7 +38,8 @@ def memory(rounds: Rounds) -> Iterator[Row]:
 
 
 def _row(what: str, peaks: dict[int, float], bound: tuple[int, Bound], most_files: int) -> Row:
-    """Where so many connections are not to be had, what fewer take, and what follows from that: no verdict."""
+    """If the host allows fewer connections than wanted: the memory of those, extrapolated, without a
+    verdict."""
     wanted, limit = bound
     most = max(peaks)
     if most == wanted:

@@ -1,4 +1,4 @@
-"""How each peer is run, for so many seconds on the generators' CPU, and what it says of itself."""
+"""How each peer is run on the generators' CPU for a number of seconds, and how its output is read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class Cost:
     thread_cpu_us: float | None = None
     """CPU time per request by the generating thread's own account; None where the generator has none."""
     kernel_wait_p99_us: float | None = None
-    """99th percentile of the time between the kernel's receive stamp and ours; None where nobody looks."""
+    """99th percentile of the time between the kernel's receive timestamp and ours; None if it was not
+    measured."""
 
     @property
     def cpu_us(self) -> float:

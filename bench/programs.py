@@ -103,7 +103,7 @@ def server(argv: Sequence[str], port: int) -> Iterator[None]:
 
 
 def free_port() -> int:
-    """A port that nobody listens at."""
+    """A port without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -58,7 +58,7 @@ class Row:
     """Ours by theirs."""
     bound: str = ""
     holds: bool | None = None
-    """None where there is no bound, or where it cannot be told here."""
+    """None if there is no bound, or if it cannot be decided here."""
 
 
 def compared(

@@ -42,7 +42,7 @@ def iperf3_server() -> Iterator[int]:
 def nginx(*, tls: bool = False) -> Iterator[str]:
     """One worker that answers 200 with a body of 12 bytes, and to `/login` with a key besides; gives its URL.
 
-    Over TLS every handshake is a full one, as peers cannot all be told to resume or not to.
+    Over TLS every handshake is full, because not every peer has an option for resumption.
     """
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:

@@ -151,7 +151,7 @@ def _schedule_late() -> float:
 
 
 def _fleet(site: Site, clients: int, **more: Any) -> agent.Load:
-    """A fleet of so many clients, all at once unless told otherwise."""
+    """A fleet of this many clients, all at once by default."""
     seconds = more.pop("seconds", 60)
     workload = TunnelWorkload(
         kind="tunnel",

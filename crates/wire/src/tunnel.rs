@@ -180,8 +180,8 @@ pub enum TunnelTraffic {
         /// The server's address inside.
         host: String,
         /// Its session port.
-        Direction, as the client sees it.
-        /// Which way, as the client sees it.
+        port: u16,
+        /// Direction, as the client sees it.
         direction: crate::Direction,
         /// Duration, ms.
         duration_ms: u64,

@@ -287,7 +287,7 @@ class Agent:
                 self._on_event(parse_event(line), bytes(line), now_ns)
         except MalformedLine as error:
             self._lose(f"it said what is not in the contract: {error}")
-        except Exception as error:  # the sink's own failure, a full disk for one: nobody may wait for more
+        except Exception as error:  # the sink's own failure, a full disk for one: no task may wait for more
             self._fail(error)
             self._channel.kill()
         else:

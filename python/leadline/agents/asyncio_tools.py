@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 async def unless(work: Coroutine[Any, Any, T], *troubles: Coroutine[Any, Any, Exception]) -> T:
-    """The work's own end, or the first trouble as it is told, whichever comes first."""
+    """The result of the work, or the exception of the first trouble, whichever comes first."""
     working, watching = asyncio.create_task(work), [asyncio.create_task(trouble) for trouble in troubles]
     try:
         await asyncio.wait({working, *watching}, return_when=asyncio.FIRST_COMPLETED)
@@ -23,5 +23,5 @@ async def unless(work: Coroutine[Any, Any, T], *troubles: Coroutine[Any, Any, Ex
     finally:
         for task in (working, *watching):
             task.cancel()
-        # What one of them fails by on its way out follows from the others' end, and is nobody's to be told of.
+        # Errors raised during cancellation are ignored: they follow from the others' end.
         await asyncio.gather(working, *watching, return_exceptions=True)

@@ -49,7 +49,7 @@ class Channel:
         """Write a line, its end included.
 
         Raises:
-            BrokenPipeError, ConnectionResetError: nobody reads any more.
+            BrokenPipeError, ConnectionResetError: the reader has gone.
         """
         assert self._process.stdin is not None
         self._process.stdin.write(line)

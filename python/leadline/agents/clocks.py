@@ -23,7 +23,7 @@ class Exchange:
 
     @property
     def low_ns(self) -> int:
-        """The least that the agent's clock can be ahead of the controller's."""
+        """The minimum by which the agent's clock is ahead of the controller's."""
         return self.answered_ns - self.back_ns
 
     @property

@@ -1,4 +1,4 @@
-"""What a system under test may do on a host, whoever carries it out: files, commands, processes, routes, settings.
+"""Operations of a system under test on a host, for any implementation: files, commands, processes, routes, settings.
 
 `HostOps` is the interface. `AgentOps` is the part of it that a host's agent carries out, alike for every kind of host.
 `leadline.agents.local_ops` adds this machine's files and commands, `leadline.lab.host_ops` the network of a lab's host.

@@ -14,7 +14,7 @@ from leadline.analysis.model import Reason, Validity, Verdict
 from leadline.analysis.validity import combine
 from leadline.contract.models import CpuSample
 
-# A thread that did not run one part in fifty of the time shared its CPU, and its caches, with somebody.
+# A thread that did not run one part in fifty of the time shared its CPU, and its caches, with other work.
 SHARED = 0.02
 # What the hypervisor takes counts as CPU time of the thread that it was taken from.
 STOLEN = 0.01

@@ -44,7 +44,7 @@ class ScalingKind(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What so many clients came to."""
+    """The figures of a fleet of this many clients."""
 
     number: int
     metrics: Mapping[str, Metric]
@@ -111,7 +111,7 @@ def t_quantile(freedom: int) -> float:
 
 
 def _fits(figures: Iterable[tuple[str, str]], measured: Sequence[Point]) -> tuple[Scaling, ...]:
-    """Figures that nobody measured are left out, as are points that say nothing of the server."""
+    """Omits figures that were not measured, and points that do not describe the server."""
     told = [point for point in measured if _doubt(point) is None]
     notes = tuple(_point_notes(sorted(measured, key=lambda point: point.number)))
     found = []

@@ -31,7 +31,7 @@ LEAST_INTERVALS_PER_PART = 1
 # |t| above 4 at eight degrees of freedom: under 0.5 % by chance for one test.
 SHIFT_T = 4.0
 
-# Reasons that are told of one test.
+# Reasons that concern one test.
 INTERVALS_DISAGREE, CHANGE_POINT = "intervals-disagree", "change-point"
 
 

@@ -86,7 +86,7 @@ class ServerReading:
 
 
 class FlowKey(NamedTuple):
-    """A flow is told apart by its host, its task there, and its number in the task."""
+    """A flow is identified by its host, its task there, and its number in the task."""
 
     host: str
     task: str
@@ -137,7 +137,7 @@ class TestData:
     parameters: dict[str, Any] = field(default_factory=dict)
     status: str = "done"  # done | failed | interrupted
     error: str | None = None
-    # When all were told to begin, on the controller's clock.
+    # When all tasks were to begin, on the controller's clock.
     start_at_ns: int | None = None
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     clock_bounds_ns: dict[str, int] = field(default_factory=dict)

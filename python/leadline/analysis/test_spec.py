@@ -29,7 +29,7 @@ class TestSpec:
     # Mean time between two sends of one flow (udp) or of one client (http), or between two arrivals (tunnel), s, where
     # the rate is highest; None for as fast as it goes, or all at once.
     send_gap_s: float | None
-    # Whether it is to go at one speed: a rate in stages is not, and its intervals differ as they were told to.
+    # Whether its rate is constant: a rate in stages is not, and its intervals differ by design.
     steady: bool
     # Whether an http test's requests go over TLS.
     tls: bool

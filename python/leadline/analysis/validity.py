@@ -42,7 +42,7 @@ NEAR_CEILING = 0.9
 # do: over another path, or with larger batches, a request may cost less than it did there.
 CEILING_BUSY = 0.8
 
-# Requests that waited for a connection or for an answer are told of from one in a hundred on, and beyond these few,
+# Requests that waited for a connection or for an answer are reported from one in a hundred on, and beyond these few,
 # which the end of any test may leave.
 WAITING_SHARE = 0.01
 WAITING_FEW = 3

@@ -79,7 +79,8 @@ def _status() -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever read our output has gone (`| head`): end as SIGPIPE ends others, saying no more, not even at exit.
+        # The reader of our output has gone (`| head`): end as SIGPIPE ends others, and print nothing more, not even
+        # at exit.
         sys.stderr.close()
         return 128 + signal.SIGPIPE
     return result if isinstance(result, int) else 0

@@ -35,7 +35,7 @@ def is_calibrated(load: LoadWorkload) -> bool:
 
 
 async def calibrated(load: LoadWorkload, enabled: bool, interrupt: Interrupt, progress: Progress) -> Ceiling | None:
-    """The ceiling for a load, from the cache or measured now; None for other loads, and where nobody wants it."""
+    """The ceiling for a load, from the cache or measured now; None for other loads, and if it is not wanted."""
     measured = _calibration(load)
     if not enabled or measured is None:
         return None

@@ -143,7 +143,7 @@ class Progress:
         A single measurement has its figures on the first line. The time is never cut: what does not fit is.
         """
         left_s = self._expected_s - (time.monotonic() - self._began_s)
-        # Before its time is over a fleet waits for nobody: its clients come and go up.
+        # Before its time is over a fleet waits for no client: its clients may still connect and leave.
         waiting = self._waiting if left_s < _NEARLY_S else None
         is_run = self._trials > 1 or bool(self._title)
         where = f"[{self._number}/{self._trials}] {self._title}" if is_run else ""
@@ -194,7 +194,7 @@ def _figures(figures: LiveFigures) -> str:
 
 
 def _waiting(waiting: Waiting) -> str:
-    """Whom a fleet waits for, and until when."""
+    """The clients that a fleet waits for, and until when."""
     told = ((waiting.unanswered, "unanswered"), (waiting.others, "not up yet"), (waiting.resting, "to try again"))
     (first, what), *more = [(count, what) for count, what in told if count]
     clients = "client" if first == 1 else "clients"

@@ -115,7 +115,7 @@ async def _searched(search_target: SearchTarget, output: OutputOptions) -> tuple
 
 
 def exit_code(found_rate: SearchResult, error: str | None) -> int:
-    """0 with a rate, be it a lower bound; without one 3 where none holds and 4 where that is not known."""
+    """0 with a rate, even if only a lower bound; without one 3 if none holds and 4 if that is unknown."""
     match found_rate.ending:
         case Ending.INTERRUPTED:
             return 130

@@ -89,7 +89,7 @@ def _print(result: TestResult, load: LoadWorkload, output: OutputOptions) -> Non
 
 
 def _judged(told: IntervalEnded, result: TestResult) -> Interval:
-    """An interval that was told while the load ran, with what is known of the window now."""
+    """An interval that was reported while the load ran, with the window that is known now."""
     return replace(told.interval, in_window=in_window(told.interval, told.start_ns, result.window))
 
 

@@ -10,7 +10,7 @@ from typing_extensions import TypeAliasType
 
 class Capability(BaseModel):
     """
-    Something that an agent can or cannot do here.
+    A feature that an agent can or cannot use on this host.
     """
 
     model_config = ConfigDict(
@@ -26,13 +26,13 @@ class Capability(BaseModel):
     """
     reason: str | None = None
     """
-    Why it does not.
+    The reason why it does not.
     """
 
 
 class CgroupSample(BaseModel):
     """
-    A cgroup's accounts.
+    A cgroup's accounting.
     """
 
     model_config = ConfigDict(
@@ -44,7 +44,7 @@ class CgroupSample(BaseModel):
     """
     system_s: float | None = None
     """
-    Of it in the kernel, s.
+    Part of it in the kernel, s.
     """
     throttled_s: float | None = None
     """
@@ -56,13 +56,13 @@ class CgroupSample(BaseModel):
     """
     user_s: float | None = None
     """
-    Of it in user mode, s.
+    Part of it in user mode, s.
     """
 
 
 class ClockQuality(BaseModel):
     """
-    How good a host's clock is.
+    The quality of a host's clock.
     """
 
     model_config = ConfigDict(
@@ -82,13 +82,13 @@ class ClockQuality(BaseModel):
     """
     synchronised: bool | None = None
     """
-    Whether the kernel calls its wall clock synchronised.
+    Whether the kernel reports its wall clock as synchronised.
     """
 
 
 class Start(BaseModel):
     """
-    Let every prepared measuring task of the trial begin at the same instant.
+    Starts every prepared measuring task of the trial at the same instant.
     """
 
     model_config = ConfigDict(
@@ -96,7 +96,8 @@ class Start(BaseModel):
     )
     at_ns: Annotated[int, Field(ge=0)]
     """
-    When to begin, on this agent's monotonic clock, ns. An instant in the past begins at once and shows as lateness.
+    When to begin, on this agent's monotonic clock, ns. If the instant is past, the task begins at once and
+    the lateness is visible.
     """
     trial: str
     """
@@ -107,7 +108,7 @@ class Start(BaseModel):
 
 class Stop(BaseModel):
     """
-    End tasks in order: measuring ones report what they have, processes get their stop signal.
+    Ends tasks in order: measuring tasks report their figures, processes get their stop signal.
     """
 
     model_config = ConfigDict(
@@ -115,7 +116,7 @@ class Stop(BaseModel):
     )
     task: str | None = None
     """
-    Only this task; all of the trial's where absent.
+    Only this task; all of the trial's tasks if absent.
     """
     trial: str
     """
@@ -126,7 +127,7 @@ class Stop(BaseModel):
 
 class Observe(BaseModel):
     """
-    Sample the host from now on; replaces an earlier `observe`.
+    Samples the host from now on; replaces an earlier `observe`.
     """
 
     model_config = ConfigDict(
@@ -134,7 +135,8 @@ class Observe(BaseModel):
     )
     machine: bool
     """
-    Whether to sample what hosts on one machine share (CPUs, memory, PSI, softnet) besides the host's own.
+    Whether to sample resources that hosts on one machine share (CPUs, memory, PSI, softnet) in addition to
+    the host's own.
     """
     period_ms: Annotated[int, Field(ge=0)]
     """
@@ -142,14 +144,14 @@ class Observe(BaseModel):
     """
     trial: str | None = None
     """
-    What the samples are labelled with.
+    The label of the samples.
     """
     type: Literal["observe"] = "observe"
 
 
 class Inspect(BaseModel):
     """
-    Report the network as it is now: addresses and routes (answered by `network`).
+    Reports the current network: addresses and routes (answered by `network`).
     """
 
     model_config = ConfigDict(
@@ -157,14 +159,14 @@ class Inspect(BaseModel):
     )
     id: Annotated[int, Field(ge=0)]
     """
-    Repeated in the answer.
+    Repeated in the response.
     """
     type: Literal["inspect"] = "inspect"
 
 
 class Clock(BaseModel):
     """
-    One exchange of a clock comparison (answered by `clock`).
+    Does one exchange of a clock comparison (answered by `clock`).
     """
 
     model_config = ConfigDict(
@@ -172,14 +174,14 @@ class Clock(BaseModel):
     )
     id: Annotated[int, Field(ge=0)]
     """
-    Repeated in the answer.
+    Repeated in the response.
     """
     type: Literal["clock"] = "clock"
 
 
 class Shutdown(BaseModel):
     """
-    Stop everything and exit.
+    Stops all tasks and exits.
     """
 
     model_config = ConfigDict(
@@ -240,7 +242,7 @@ class CryptoReport(BaseModel):
     )
     algorithm: str
     """
-    The cipher, with the digest where there is one: `AES-256-CBC+SHA256`; of a handshake, its settings.
+    The cipher, with the digest if there is one: `AES-256-CBC+SHA256`; for a handshake, its settings.
     """
     bytes: Annotated[int | None, Field(ge=0)] = None
     """
@@ -248,26 +250,26 @@ class CryptoReport(BaseModel):
     """
     cpu_ns: Annotated[int, Field(ge=0)]
     """
-    Time that they took together, ns of the thread's CPU.
+    Their total CPU time in the thread, ns.
     """
     operations: Annotated[int, Field(ge=0)]
     """
-    Operations that were measured.
+    Number of operations.
     """
     wall_ns: Annotated[int, Field(ge=0)]
     """
-    Time that they took together, ns.
+    Their total wall-clock time, ns.
     """
     what: str
     """
-    What was measured: `seal`, `open`, `cipher` (bare), `hmac` (bare), `handshake` (both ends), and of it what
-    `handshake_client` and `handshake_server` take.
+    The measured operation: `seal`, `open`, `cipher` (bare), `hmac` (bare), `handshake` (both ends), and its parts
+    `handshake_client` and `handshake_server`.
     """
 
 
 class ErrorReport(BaseModel):
     """
-    An error in words and as a code.
+    An error as text and as a code.
     """
 
     model_config = ConfigDict(
@@ -275,7 +277,7 @@ class ErrorReport(BaseModel):
     )
     blame: Literal["input", "peer", "system"]
     """
-    Whose fault it is.
+    The party at fault.
     """
     code: str
     """
@@ -283,13 +285,13 @@ class ErrorReport(BaseModel):
     """
     message: str
     """
-    One line for a person: what, where, and what would be right.
+    One line for a person: what failed, where, and what would be right.
     """
 
 
 class Heartbeat(BaseModel):
     """
-    Said each second, whatever else goes on.
+    A line that is written every second.
     """
 
     model_config = ConfigDict(
@@ -297,14 +299,14 @@ class Heartbeat(BaseModel):
     )
     t_ns: Annotated[int, Field(ge=0)]
     """
-    When it was said, ns.
+    When the line was written, ns.
     """
     type: Literal["heartbeat"] = "heartbeat"
 
 
 class ClockReply(BaseModel):
     """
-    Answer to `clock`.
+    The response to `clock`.
     """
 
     model_config = ConfigDict(
@@ -312,7 +314,7 @@ class ClockReply(BaseModel):
     )
     id: Annotated[int, Field(ge=0)]
     """
-    The command's.
+    The id of the command.
     """
     received_ns: Annotated[int, Field(ge=0)]
     """
@@ -327,7 +329,7 @@ class ClockReply(BaseModel):
 
 class Prepared(BaseModel):
     """
-    The task is ready; a process has been started, a server listens.
+    The task is ready: a process has been started, or a server listens.
     """
 
     model_config = ConfigDict(
@@ -374,7 +376,7 @@ class Started(BaseModel):
     )
     due_ns: Annotated[int, Field(ge=0)]
     """
-    When it was told to begin, ns.
+    When it was due to begin, ns.
     """
     t_ns: Annotated[int, Field(ge=0)]
     """
@@ -393,7 +395,7 @@ class Started(BaseModel):
 
 class Failed(BaseModel):
     """
-    A task, or a command, could not be carried out.
+    A task or a command failed.
     """
 
     model_config = ConfigDict(
@@ -401,7 +403,7 @@ class Failed(BaseModel):
     )
     error: ErrorReport
     """
-    What happened.
+    The error.
     """
     t_ns: Annotated[int, Field(ge=0)]
     """
@@ -409,11 +411,11 @@ class Failed(BaseModel):
     """
     task: str | None = None
     """
-    The task, where there is one.
+    The task, if there is one.
     """
     trial: str | None = None
     """
-    The task's trial, where there is one.
+    The task's trial, if there is one.
     """
     type: Literal["failed"] = "failed"
 
@@ -447,7 +449,7 @@ class OutputLine(BaseModel):
 
 class Exited(BaseModel):
     """
-    A process ended, asked to or not.
+    A process ended, as requested or not.
     """
 
     model_config = ConfigDict(
@@ -455,15 +457,15 @@ class Exited(BaseModel):
     )
     code: int | None = None
     """
-    Its exit code, where it exited.
+    Its exit code, if it exited.
     """
     expected: bool
     """
-    Whether `stop` or `shutdown` had asked for it.
+    Whether `stop` or `shutdown` had requested it.
     """
     signal: int | None = None
     """
-    The signal that ended it, where one did.
+    The signal that ended it, if one did.
     """
     t_ns: Annotated[int, Field(ge=0)]
     """
@@ -482,7 +484,7 @@ class Exited(BaseModel):
 
 class Profiled(BaseModel):
     """
-    What a stopped `profile` found.
+    The samples of a stopped `profile`.
     """
 
     model_config = ConfigDict(
@@ -490,12 +492,12 @@ class Profiled(BaseModel):
     )
     folded: str
     """
-    A line per call stack: its frames from the outermost on, the thread's name first, with `;` between them; a space;
-    and its number of samples. What flame graphs are drawn from.
+    A line per call stack: the thread's name, its frames from the outermost on, separated by `;`; a space; and
+    its number of samples. This is the input of flame graphs.
     """
     left_out: Annotated[int, Field(ge=0)]
     """
-    Samples of the rarest stacks, left out where all would be too long for a line.
+    Samples of the rarest stacks, omitted if all would be too long for a line.
     """
     samples: Annotated[int, Field(ge=0)]
     """
@@ -560,7 +562,7 @@ class FlowProgress(BaseModel):
     """
     missing_units: Annotated[int | None, Field(ge=0)] = None
     """
-    Datagrams that had not arrived when a later one had; of the side that receives numbered datagrams.
+    Datagrams that had not arrived when a later one had; only on the side that receives numbered datagrams.
     """
     received_bytes: Annotated[int, Field(ge=0)]
     """
@@ -572,11 +574,12 @@ class FlowProgress(BaseModel):
     """
     retransmits: Annotated[int | None, Field(ge=0)] = None
     """
-    TCP segments sent again since the flow began; of the sending side of a byte stream, where the kernel tells.
+    TCP segments retransmitted since the flow began; only on the sending side of a byte stream, if the kernel
+    reports it.
     """
     rtt_us: Annotated[int | None, Field(ge=0)] = None
     """
-    The kernel's smoothed round-trip time when it was last read, µs; of the sending side of a byte stream.
+    The kernel's smoothed round-trip time at its last reading, µs; only on the sending side of a byte stream.
     """
     sent_bytes: Annotated[int, Field(ge=0)]
     """
@@ -606,16 +609,16 @@ class FlowReport(BaseModel):
     """
     due_ns: Annotated[int, Field(ge=0)]
     """
-    When it was to begin, ns.
+    When it was due to begin, ns.
     """
     duplicates: Annotated[int | None, Field(ge=0)] = None
     """
-    Datagrams received again.
+    Datagrams received more than once.
     """
     end_ns: Annotated[int | None, Field(ge=0)] = None
     """
-    When its sender (rr: the one who asks) stopped trying: at the end of its time or number, at a stop or an error, ns.
-    A stall that lasts to the end therefore belongs to the flow.
+    When its sender (for rr: the client) stopped trying, ns: at the end of its time or number, at a stop or an
+    error. A stall that lasts to the end is therefore part of the flow.
     """
     flow: Annotated[int, Field(ge=0)]
     """
@@ -623,7 +626,7 @@ class FlowReport(BaseModel):
     """
     jitter_us: float | None = None
     """
-    Mean over the flow of the interarrival jitter (RFC 3550, 6.4.1), µs; absent before two datagrams.
+    Mean over the flow of the interarrival jitter (RFC 3550, 6.4.1), µs; absent with fewer than two datagrams.
     """
     latency_max_us: float | None = None
     """
@@ -631,7 +634,8 @@ class FlowReport(BaseModel):
     """
     latency_mean_us: float | None = None
     """
-    Mean latency of what came through a fleet client's tunnel, from when it was due, µs; absent where this side cannot tell.
+    Mean latency of packets through a fleet client's tunnel, from when they were due, µs; absent if this side
+    cannot measure it.
     """
     local: str | None = None
     """
@@ -643,11 +647,11 @@ class FlowReport(BaseModel):
     """
     received_bytes: Annotated[int | None, Field(ge=0)] = None
     """
-    Payload bytes received by the receiving side; absent where the receiver did not tell.
+    Payload bytes received by the receiving side; absent if the receiver did not report them.
     """
     received_units: Annotated[int | None, Field(ge=0)] = None
     """
-    Distinct datagrams, or answers, received.
+    Distinct datagrams or responses received.
     """
     remote: str | None = None
     """
@@ -659,7 +663,7 @@ class FlowReport(BaseModel):
     """
     retransmits: Annotated[int | None, Field(ge=0)] = None
     """
-    TCP segments sent again.
+    TCP segments retransmitted.
     """
     rtt_mean_us: float | None = None
     """
@@ -667,7 +671,7 @@ class FlowReport(BaseModel):
     """
     sent_bytes: Annotated[int | None, Field(ge=0)] = None
     """
-    Payload bytes sent by the sending side; absent where the sender did not tell.
+    Payload bytes sent by the sending side; absent if the sender did not report them.
     """
     sent_units: Annotated[int | None, Field(ge=0)] = None
     """
@@ -675,7 +679,7 @@ class FlowReport(BaseModel):
     """
     start_ns: Annotated[int | None, Field(ge=0)] = None
     """
-    When its first byte was sent or received, ns; absent where none was.
+    When its first byte was sent or received, ns; absent if there was none.
     """
 
 
@@ -707,7 +711,7 @@ class HistogramReport(BaseModel):
     )
     count: Annotated[int, Field(ge=0)]
     """
-    How many values it holds.
+    Number of values.
     """
     hdr_v2: str
     """
@@ -715,7 +719,7 @@ class HistogramReport(BaseModel):
     """
     metric: str
     """
-    What was recorded, in ns.
+    The recorded metric, in ns.
     """
 
 
@@ -867,7 +871,7 @@ class HttpRequest(BaseModel):
     """
     weight: Annotated[int, Field(ge=0)]
     """
-    How many turns of all requests' weights it gets; at least 1.
+    Its share of the turns, in proportion to all weights; at least 1.
     """
 
 
@@ -881,11 +885,11 @@ class HttpScript(BaseModel):
     )
     args: list[str]
     """
-    What stands after `--`.
+    The arguments after `--`.
     """
     name: str
     """
-    What it is called in messages.
+    Its name in messages.
     """
     source: str
     """
@@ -895,7 +899,7 @@ class HttpScript(BaseModel):
 
 class HttpTimeouts(BaseModel):
     """
-    How long each phase of a connection or request may take; what takes longer is an error by the phase's name.
+    Time limits of each phase of a connection or request; exceeding one is an error with the phase's name.
     """
 
     model_config = ConfigDict(
@@ -903,11 +907,11 @@ class HttpTimeouts(BaseModel):
     )
     connect_ms: Annotated[int, Field(ge=0)]
     """
-    Connecting, the proxy's and TLS's handshakes each, ms.
+    For TCP's, the proxy's and TLS's handshakes, each, ms.
     """
     response_ms: Annotated[int, Field(ge=0)]
     """
-    From sending a request to its answer's last byte, ms; the connection is opened anew then.
+    From sending a request to its response's last byte, ms; then the connection is reopened.
     """
 
 
@@ -1023,11 +1027,11 @@ class MemorySample(BaseModel):
     )
     available_bytes: Annotated[int, Field(ge=0)]
     """
-    What a new program could have.
+    Memory available to a new program.
     """
     total_bytes: Annotated[int, Field(ge=0)]
     """
-    All of it.
+    Total memory.
     """
 
 
@@ -1046,7 +1050,7 @@ ErrorsAdditionalProperty = TypeAliasType("ErrorsAdditionalProperty", Annotated[i
 
 class PeerLimits(BaseModel):
     """
-    What one peer of a server may take up. A peer is an IPv4 address, or an IPv6 network of 64 bits.
+    The resources that one peer of a server may use. A peer is an IPv4 address, or an IPv6 network of 64 bits.
     """
 
     model_config = ConfigDict(
@@ -1058,16 +1062,16 @@ class PeerLimits(BaseModel):
     """
     flows: Annotated[int, Field(ge=0)]
     """
-    Flows at once, over all of its sessions; one that goes both ways counts twice.
+    Flows at once, over all of its sessions; a bidirectional flow counts twice.
     """
     idle_ms: Annotated[int, Field(ge=0)]
     """
-    A connection to the session port that has not asked for a session after this time is closed, and so is a session that
-    waits for its flows and hears nothing for as long, ms.
+    A connection to the session port is closed if it has not asked for a session after this time; so is a session
+    that waits for its flows and receives nothing for this time, ms.
     """
     rate_bps: Annotated[int | None, Field(ge=0)] = None
     """
-    Payload that one session may ask for, over all of its flows, bit/s; any where absent.
+    Payload rate that one session may ask for, over all of its flows, bit/s; unlimited if absent.
     """
     sessions: Annotated[int, Field(ge=0)]
     """
@@ -1095,7 +1099,7 @@ class PressureSample(BaseModel):
 
 class ProcessSample(BaseModel):
     """
-    One process's accounts.
+    One process's accounting.
     """
 
     model_config = ConfigDict(
@@ -1103,7 +1107,7 @@ class ProcessSample(BaseModel):
     )
     involuntary_switches: Annotated[int | None, Field(ge=0)] = None
     """
-    Context switches that the scheduler forced, all threads. Read together with the others.
+    Involuntary context switches of all threads. Read together with the voluntary ones.
     """
     name: str
     """
@@ -1131,14 +1135,14 @@ class ProcessSample(BaseModel):
     """
     voluntary_switches: Annotated[int | None, Field(ge=0)] = None
     """
-    Context switches that it asked for, all threads. Read once a second, absent in the samples between; of a process
-    with many threads less often.
+    Voluntary context switches of all threads. Read once a second, absent in the samples between; less often for a
+    process with many threads.
     """
 
 
 class RateStage(BaseModel):
     """
-    A stretch of a load during which its rate changes evenly.
+    A stage of a load, during which its rate changes linearly.
     """
 
     model_config = ConfigDict(
@@ -1146,7 +1150,7 @@ class RateStage(BaseModel):
     )
     duration_ms: Annotated[int, Field(ge=0)]
     """
-    How long it lasts, ms.
+    Duration, ms.
     """
     from_per_s: float
     """
@@ -1194,7 +1198,7 @@ class RouteView(BaseModel):
     """
     gateway: str | None = None
     """
-    The next hop, where there is one.
+    The next hop, if there is one.
     """
     interface: str
     """
@@ -1204,7 +1208,7 @@ class RouteView(BaseModel):
 
 class SocketOptions(BaseModel):
     """
-    Options of each TCP socket; what is absent is the system's choice.
+    Options of each TCP socket; absent ones are the system's choice.
     """
 
     model_config = ConfigDict(
@@ -1272,7 +1276,7 @@ class SoftnetSample(BaseModel):
 
 class Target(BaseModel):
     """
-    Where load goes.
+    The destination of a load.
     """
 
     model_config = ConfigDict(
@@ -1284,11 +1288,11 @@ class Target(BaseModel):
     """
     ip_version: Literal["v4", "v6"] | None = None
     """
-    Only this family when the name has several addresses; the resolver's first where absent.
+    Only this family if the name has several addresses; the resolver's first if absent.
     """
     key: str | None = None
     """
-    The key that the server asks for; none where absent.
+    The key that the server asks for; none if absent.
     """
     port: Annotated[int, Field(ge=0, le=65535)]
     """
@@ -1322,7 +1326,7 @@ class TcpSample(BaseModel):
     """
     out_segments: Annotated[int, Field(ge=0)]
     """
-    Segments sent, retransmissions not counted.
+    Segments sent, without retransmissions.
     """
     passive_opens: Annotated[int, Field(ge=0)]
     """
@@ -1330,7 +1334,7 @@ class TcpSample(BaseModel):
     """
     retransmitted_segments: Annotated[int, Field(ge=0)]
     """
-    Segments sent again.
+    Segments retransmitted.
     """
 
 
@@ -1344,16 +1348,16 @@ class ThreadReport(BaseModel):
     )
     name: str
     """
-    What the thread did.
+    The thread's role.
     """
     runnable_wait_s: float | None = None
     """
-    Time that it was ready to run and waited for a CPU, s.
+    Time that it was runnable and waited for a CPU, s.
     """
     spun_s: float | None = None
     """
-    Time on a CPU that it only waited awake, s: the next send was nearer than a sleep is long. No work, so no part of how
-    busy it was; absent where it always sleeps.
+    Time on a CPU that it busy-waited, s, because the next send was due sooner than a sleep takes. It does not
+    count towards how busy the thread was; absent if the thread always sleeps.
     """
     system_s: float
     """
@@ -1379,7 +1383,7 @@ class TlsIdentity(BaseModel):
     )
     certificate_pem: str
     """
-    The certificate and those between it and its root, PEM.
+    The certificate and its intermediate certificates, PEM.
     """
     key_pem: str
     """
@@ -1642,7 +1646,7 @@ class TunnelCounts(BaseModel):
 
 class TunnelExpectation(BaseModel):
     """
-    What a configured client has been given.
+    What the server has to push to a configured client.
     """
 
     model_config = ConfigDict(
@@ -1654,15 +1658,15 @@ class TunnelExpectation(BaseModel):
     """
     echo: str | None = None
     """
-    Where the proving ICMP echo request goes inside of the tunnel; the server's end of it where absent.
+    Destination of the verifying ICMP echo request inside the tunnel; the server's end of it if absent.
     """
     options: list[str]
     """
-    Options that must be pushed word for word.
+    Options that must be pushed literally.
     """
     pools: list[str]
     """
-    Networks (CIDR) one of which holds each address that the client is given; any address where empty.
+    Networks (CIDR) that hold each address assigned to the client; any address if empty.
     """
     routes: list[str]
     """
@@ -1683,7 +1687,7 @@ class ProfileIdentity(BaseModel):
 
 class IssuedIdentities(BaseModel):
     """
-    Each client's own, made before the load begins; their keys are ECDSA P-256.
+    A separate one for each client, created before the load begins; their keys are ECDSA P-256.
     """
 
     model_config = ConfigDict(
@@ -1700,7 +1704,7 @@ class IssuedIdentities(BaseModel):
     from_: Annotated[Literal["issued"], Field(alias="from")] = "issued"
     name_prefix: str
     """
-    Common names are this and the client's number.
+    The prefix of common names, before the client's number.
     """
 
 
@@ -1724,7 +1728,8 @@ class TunnelIdentity(BaseModel):
 
 class TunnelPacketSizes(BaseModel):
     """
-    Echo requests inside of a tunnel, by the length of their IP packets: all up to one are answered, and none from the next one on.
+    Echo requests inside a tunnel, by the length of their IP packets: all up to one length are answered, and none from
+    the next one on.
     """
 
     model_config = ConfigDict(
@@ -1732,11 +1737,11 @@ class TunnelPacketSizes(BaseModel):
     )
     answered_bytes: Annotated[int, Field(ge=0)]
     """
-    The longest that was answered, bytes.
+    The longest answered length, bytes.
     """
     unanswered_bytes: Annotated[int, Field(ge=0)]
     """
-    The next longer one, which was not, bytes.
+    The next longer length, which was not answered, bytes.
     """
 
 
@@ -1750,7 +1755,7 @@ class TunnelEcho(BaseModel):
     )
     duration_ms: Annotated[int, Field(ge=0)]
     """
-    How long, ms.
+    Duration, ms.
     """
     kind: Literal["echo"] = "echo"
     packet_bytes: Annotated[int, Field(ge=0)]
@@ -1763,7 +1768,7 @@ class TunnelEcho(BaseModel):
     """
     to: str | None = None
     """
-    To whom; the server's end of the tunnel where absent.
+    Destination; the server's end of the tunnel if absent.
     """
 
 
@@ -1781,11 +1786,11 @@ class TunnelUdp(BaseModel):
     """
     direction: Literal["up", "down", "both"]
     """
-    Which way, as the client sees it.
+    Direction, as the client sees it.
     """
     duration_ms: Annotated[int, Field(ge=0)]
     """
-    How long, ms.
+    Duration, ms.
     """
     host: str
     """
@@ -1793,7 +1798,7 @@ class TunnelUdp(BaseModel):
     """
     key: str | None = None
     """
-    The key that the server asks for; none where absent.
+    The key that the server asks for; none if absent.
     """
     kind: Literal["udp"] = "udp"
     port: Annotated[int, Field(ge=0, le=65535)]
@@ -1802,7 +1807,7 @@ class TunnelUdp(BaseModel):
     """
     rate_pps: float | None = None
     """
-    Datagrams per second and client; as fast as it goes where absent.
+    Datagrams per second and client; as fast as possible if absent.
     """
 
 
@@ -1816,11 +1821,11 @@ class TunnelTcp(BaseModel):
     )
     direction: Literal["up", "down", "both"]
     """
-    Which way, as the client sees it.
+    Direction, as the client sees it.
     """
     duration_ms: Annotated[int, Field(ge=0)]
     """
-    How long, ms.
+    Duration, ms.
     """
     host: str
     """
@@ -1828,7 +1833,7 @@ class TunnelTcp(BaseModel):
     """
     key: str | None = None
     """
-    The key that the server asks for; none where absent.
+    The key that the server asks for; none if absent.
     """
     kind: Literal["tcp"] = "tcp"
     port: Annotated[int, Field(ge=0, le=65535)]
@@ -1847,16 +1852,16 @@ class TunnelHttp(BaseModel):
     )
     duration_ms: Annotated[int, Field(ge=0)]
     """
-    How long, ms.
+    Duration, ms.
     """
     kind: Literal["http"] = "http"
     rate_per_s: float | None = None
     """
-    Requests per second and client; the next follows the answer at once where absent.
+    Requests per second and client; each follows the previous response at once if absent.
     """
     request: HttpRequest
     """
-    The request, the URL's host being an address inside.
+    The request; the URL's host is an address inside the tunnel.
     """
 
 
@@ -1896,7 +1901,7 @@ class UdpSample(BaseModel):
     """
     no_ports: Annotated[int, Field(ge=0)]
     """
-    Datagrams for a port where nobody listens.
+    Datagrams for a port without a listener.
     """
     out_datagrams: Annotated[int, Field(ge=0)]
     """
@@ -1930,15 +1935,15 @@ class TcpWorkload(BaseModel):
     """
     congestion: str | None = None
     """
-    Congestion control by the kernel's name; the host's default where absent.
+    Congestion control by the kernel's name; the host's default if absent.
     """
     direction: Literal["up", "down", "both"]
     """
-    Which way.
+    The direction.
     """
     duration_ms: Annotated[int, Field(ge=0)]
     """
-    How long, ms, warm-up included.
+    Duration, ms, including the warm-up.
     """
     flows: Annotated[int, Field(ge=0)]
     """
@@ -1951,7 +1956,7 @@ class TcpWorkload(BaseModel):
     kind: Literal["tcp"] = "tcp"
     rate_bps: Annotated[int | None, Field(ge=0)] = None
     """
-    Payload rate per flow, bits per second; unlimited where absent.
+    Payload rate per flow, bits per second; unlimited if absent.
     """
     target: Target
     """
@@ -1959,7 +1964,7 @@ class TcpWorkload(BaseModel):
     """
     threads: Annotated[int, Field(ge=0)]
     """
-    Threads that drive them; the flows are dealt out evenly.
+    Threads that drive them; the flows are distributed evenly.
     """
     warmup_ms: Annotated[int, Field(ge=0)]
     """
@@ -1981,19 +1986,19 @@ class UdpWorkload(BaseModel):
     """
     datagram_bytes: Annotated[int, Field(ge=0)]
     """
-    UDP payload, bytes, at least the measuring header.
+    UDP payload, bytes, at least the measurement header.
     """
     direction: Literal["up", "down", "both"]
     """
-    Which way.
+    The direction.
     """
     duration_ms: Annotated[int, Field(ge=0)]
     """
-    How long, ms, warm-up included.
+    Duration, ms, including the warm-up.
     """
     flows: Annotated[int, Field(ge=0)]
     """
-    Flows, each with a socket of its own.
+    Flows, each with its own socket.
     """
     interval_ms: Annotated[int, Field(ge=0)]
     """
@@ -2006,7 +2011,7 @@ class UdpWorkload(BaseModel):
     """
     rate_pps: float | None = None
     """
-    Datagrams per second and flow; as fast as the socket takes them where absent.
+    Datagrams per second and flow; as fast as the socket accepts them if absent.
     """
     target: Target
     """
@@ -2036,7 +2041,7 @@ class RrWorkload(BaseModel):
     """
     duration_ms: Annotated[int, Field(ge=0)]
     """
-    How long, ms, warm-up included.
+    Duration, ms, including the warm-up.
     """
     flows: Annotated[int, Field(ge=0)]
     """
@@ -2073,7 +2078,7 @@ class RrWorkload(BaseModel):
     """
     timeout_ms: Annotated[int, Field(ge=0)]
     """
-    After this a transaction counts as the error `timeout`, ms.
+    Time after which a transaction counts as the error `timeout`, ms.
     """
     warmup_ms: Annotated[int, Field(ge=0)]
     """
@@ -2091,7 +2096,7 @@ class Size(RootModel[int]):
 
 class CryptoWorkload(BaseModel):
     """
-    The cost of a VPN's protocol in memory.
+    The CPU cost of a VPN's protocol in memory.
     """
 
     model_config = ConfigDict(
@@ -2099,7 +2104,7 @@ class CryptoWorkload(BaseModel):
     )
     ciphers: list[str]
     """
-    Data ciphers by OpenVPN's names; with CBC ones, each of `digests`. `DES-EDE3-CBC` is measured bare only.
+    Data ciphers by OpenVPN's names; CBC ciphers with each of `digests`. `DES-EDE3-CBC` is measured bare only.
     """
     digests: list[str]
     """
@@ -2107,7 +2112,7 @@ class CryptoWorkload(BaseModel):
     """
     duration_ms: Annotated[int, Field(ge=0)]
     """
-    How long each figure is measured, ms.
+    Measuring time of each figure, ms.
     """
     handshakes: bool
     """
@@ -2120,7 +2125,7 @@ class CryptoWorkload(BaseModel):
     """
     spread_bytes: Annotated[int, Field(ge=0)]
     """
-    Bytes that consecutive packets are spread over, so that the cache is not always hot.
+    Memory over which consecutive packets are spread, bytes, so that the cache is not always warm.
     """
 
 
@@ -2146,16 +2151,16 @@ class ProcessWorkload(BaseModel):
     """
     grace_ms: Annotated[int, Field(ge=0)]
     """
-    How long a stopped process may take after SIGTERM before it is killed, ms.
+    Time that a stopped process may take after SIGTERM before it is killed, ms.
     """
     kind: Literal["process"] = "process"
     log: str | None = None
     """
-    File that its stdout and stderr are appended to; dropped where absent.
+    File that its stdout and stderr are appended to; discarded if absent.
     """
     name: str
     """
-    What its samples are labelled with.
+    The label of its samples.
     """
     report: list[str]
     """
@@ -2165,7 +2170,7 @@ class ProcessWorkload(BaseModel):
 
 class ProfileWorkload(BaseModel):
     """
-    Where processes of the agent, or the agent itself, spend their CPU time, until it is stopped.
+    Call stacks of processes of the agent, or of the agent itself, until stopped.
     """
 
     model_config = ConfigDict(
@@ -2178,13 +2183,13 @@ class ProfileWorkload(BaseModel):
     kind: Literal["profile"] = "profile"
     processes: list[str]
     """
-    The names of process tasks of this agent, or `agent` for itself. At least one of them has to run.
+    The names of process tasks of this agent, or `agent` for the agent itself. At least one of them has to run.
     """
 
 
 class HostFacts(BaseModel):
     """
-    A host's fingerprint: what has to be known to compare a figure with another machine's.
+    A host's fingerprint: the facts needed to compare a figure with another machine's.
     """
 
     model_config = ConfigDict(
@@ -2238,8 +2243,8 @@ class HostFacts(BaseModel):
 
 class HttpAnswer(BaseModel):
     """
-    What the responder does with a request that asks for nothing else. The query of a request can set each of these
-    (`?status=&size=&delay=&shape=&errors=&chunked=&close=`) but for those that concern the whole server.
+    The responder's default response. The query of a request can set each field
+    (`?status=&size=&delay=&shape=&errors=&chunked=&close=`) except those that concern the whole server.
     """
 
     model_config = ConfigDict(
@@ -2255,31 +2260,31 @@ class HttpAnswer(BaseModel):
     """
     close_after: Annotated[int | None, Field(ge=0)] = None
     """
-    Answers after which a connection is closed; unlimited where absent.
+    Responses after which a connection is closed; unlimited if absent.
     """
     delay_shape: Literal["constant", "uniform", "exponential"]
     """
-    How the time before the answer is distributed.
+    Distribution of that time.
     """
     delay_us: Annotated[int, Field(ge=0)]
     """
-    Mean time before the answer, µs.
+    Mean time before the response, µs.
     """
     error_ratio: float
     """
-    Share of the requests that is answered with 500 instead, evenly spread.
+    Share of the requests that are answered with 500 instead, evenly spread.
     """
     identity: TlsIdentity | None = None
     """
-    The certificate for `https_port`; one is made where absent.
+    The certificate for `https_port`; a self-signed one if absent.
     """
     stall_every_ms: Annotated[int | None, Field(ge=0)] = None
     """
-    Time between the beginnings of stalls of the whole server, ms; none where absent.
+    Time between the beginnings of stalls of the whole server, ms; no stalls if absent.
     """
     stall_ms: Annotated[int, Field(ge=0)]
     """
-    How long such a stall lasts, ms.
+    Duration of a stall, ms.
     """
     status: Annotated[int, Field(ge=0, le=65535)]
     """
@@ -2297,29 +2302,30 @@ class HttpRoute(BaseModel):
     )
     bind: list[str]
     """
-    Local addresses that connections take in turn; the system's choice where empty.
+    Local addresses that connections use in turn; the system's choice if empty.
     """
     dns: Literal["run", "connection"]
     """
-    How often names are asked for.
+    How often names are resolved.
     """
     proxy: str | None = None
     """
-    `http://[user:password@]host:port` of a proxy: asked by CONNECT for `https` URLs, by absolute targets for others.
+    `http://[user:password@]host:port` of a proxy: used by CONNECT for `https` URLs, by absolute targets for
+    others.
     """
     resolve: list[Resolution]
     """
-    Names that are not asked for.
+    Names with fixed addresses, which are not resolved.
     """
     unix_socket: str | None = None
     """
-    Path of a Unix socket that is connected to instead of the URL's host.
+    Path of a Unix socket to connect to instead of the URL's host.
     """
 
 
 class LoadReport(BaseModel):
     """
-    What a host spent on generating or answering load.
+    The cost of generating or answering load on a host.
     """
 
     model_config = ConfigDict(
@@ -2327,27 +2333,27 @@ class LoadReport(BaseModel):
     )
     engine: str | None = None
     """
-    How the threads waited for their sockets (`io_uring`, `epoll`), where there is a choice.
+    How the threads waited for their sockets (`io_uring`, `epoll`), if there is a choice.
     """
     engine_reason: str | None = None
     """
-    Why it was not the faster engine.
+    The reason why the faster engine was not used.
     """
     late_p99_us: float | None = None
     """
-    How late paced sends were, 99th percentile, µs; the generator's own `late` histogram tells more.
+    Lateness of paced sends, 99th percentile, µs; the generator's own `late` histogram has more detail.
     """
     pushback: Annotated[int, Field(ge=0)]
     """
-    Sends that the local socket refused to take at once (EAGAIN, ENOBUFS).
+    Sends that the local socket did not accept at once (EAGAIN, ENOBUFS).
     """
     side: Literal["local", "peer"]
     """
-    Whether this is about the agent's own host.
+    Whether this is the agent's own host or the peer.
     """
     socket_drops: Annotated[int | None, Field(ge=0)] = None
     """
-    Datagrams dropped by a local socket buffer, where the kernel told.
+    Datagrams dropped by a local socket buffer, if the kernel reported it.
     """
     threads: list[ThreadReport]
     """
@@ -2377,7 +2383,7 @@ class NetworkSample(BaseModel):
     """
     udp: UdpSample | None = None
     """
-    UDP, IPv4 and IPv6 added up. Read once a second; absent in the samples between.
+    UDP, the sum of IPv4 and IPv6. Read once a second; absent in the samples between.
     """
 
 
@@ -2417,7 +2423,7 @@ class Pressure(BaseModel):
     """
     irq: PressureSample | None = None
     """
-    Held up by interrupts.
+    Stalled by interrupts.
     """
     memory: PressureSample | None = None
     """
@@ -2427,7 +2433,7 @@ class Pressure(BaseModel):
 
 class Standing(BaseModel):
     """
-    What a load has come to so far, beyond its flows' counters.
+    The state of a load, beyond its flows' counters.
     """
 
     model_config = ConfigDict(
@@ -2443,7 +2449,7 @@ class Standing(BaseModel):
     """
     threads: list[ThreadReport]
     """
-    What each thread that moves payload has cost so far.
+    The cost so far of each thread that moves payload.
     """
 
 
@@ -2461,19 +2467,19 @@ class TlsSpec(BaseModel):
     """
     ca_pem: str | None = None
     """
-    Certificates to trust, PEM; the host's own where absent.
+    Certificates to trust, PEM; the host's own if absent.
     """
     cipher_suites: list[str]
     """
-    Cipher suites by their IANA names; all that are considered safe where empty.
+    Cipher suites by their IANA names; all that are considered safe if empty.
     """
     early_data: bool
     """
-    Whether the first request of a resumed connection may travel before the handshake's end (0-RTT).
+    Whether the first request of a resumed connection may be sent before the end of the handshake (0-RTT).
     """
     identity: TlsIdentity | None = None
     """
-    Who we are.
+    The client's certificate.
     """
     newest: Literal["1.2", "1.3"]
     """
@@ -2489,17 +2495,17 @@ class TlsSpec(BaseModel):
     """
     server_name: str | None = None
     """
-    The name that is asked for (SNI) and checked; the URL's host where absent.
+    The name that is sent (SNI) and verified; the URL's host if absent.
     """
     verify: bool
     """
-    Whether the server's certificate is checked.
+    Whether the server's certificate is verified.
     """
 
 
 class TunnelAction(BaseModel):
     """
-    Something that clients do while they are connected.
+    A scheduled action of connected clients.
     """
 
     model_config = ConfigDict(
@@ -2511,17 +2517,18 @@ class TunnelAction(BaseModel):
     """
     over_ms: Annotated[int, Field(ge=0)]
     """
-    Over how long the clients do it one after another, ms; 0: all at once.
+    Time over which the clients perform it one after another, ms; 0: all at once.
     """
     what: Literal["reconnect", "renegotiate"]
     """
-    What.
+    The action.
     """
 
 
 class TunnelAttemptReport(BaseModel):
     """
-    One attempt of one client. Every `*_ns` but `due_ns` is a time since `due_ns`, absent where the attempt did not get that far.
+    One attempt of one client. Every `*_ns` except `due_ns` is a time since `due_ns`, absent if the attempt did not
+    complete the step.
     """
 
     model_config = ConfigDict(
@@ -2529,11 +2536,11 @@ class TunnelAttemptReport(BaseModel):
     )
     addresses: list[str]
     """
-    Addresses that it was given.
+    Addresses assigned to it.
     """
     answered_ns: Annotated[int | None, Field(ge=0)] = None
     """
-    The first answer to it came.
+    The first response to it arrived.
     """
     attempt: Annotated[int, Field(ge=0)]
     """
@@ -2557,11 +2564,11 @@ class TunnelAttemptReport(BaseModel):
     """
     ended_ns: Annotated[int | None, Field(ge=0)] = None
     """
-    It failed, or its tunnel was lost or left; absent where the tunnel lasted until the fleet left.
+    It failed, or its tunnel was lost or left; absent if the tunnel lasted until the fleet left.
     """
     keys_ns: Annotated[int | None, Field(ge=0)] = None
     """
-    Both halves of the keys were there.
+    Both halves of the keys had arrived.
     """
     local: str | None = None
     """
@@ -2573,11 +2580,11 @@ class TunnelAttemptReport(BaseModel):
     """
     peer_id: Annotated[int | None, Field(ge=0)] = None
     """
-    The number that the server gave it.
+    The peer id that the server assigned.
     """
     pushed_ns: Annotated[int | None, Field(ge=0)] = None
     """
-    All pushed options were there.
+    All pushed options had arrived.
     """
     sent_ns: Annotated[int | None, Field(ge=0)] = None
     """
@@ -2589,14 +2596,14 @@ class TunnelAttemptReport(BaseModel):
     """
     tls_ns: Annotated[int | None, Field(ge=0)] = None
     """
-    TLS's handshake was done.
+    The TLS handshake was done.
     """
 
 
 class TunnelClientReport(BaseModel):
     """
-    One client: its state, and when each step of its first successful attempt, else of its last one, was done.
-    Every `*_ns` is a time since `due_ns`.
+    One client: its state, and the time of each step of its first successful attempt, else of its last one. Every
+    `*_ns` is a time since `due_ns`.
     """
 
     model_config = ConfigDict(
@@ -2604,11 +2611,11 @@ class TunnelClientReport(BaseModel):
     )
     addresses: list[str]
     """
-    Addresses that it was given.
+    Addresses assigned to it.
     """
     answered_ns: Annotated[int | None, Field(ge=0)] = None
     """
-    The first answer to it came.
+    The first response to it arrived.
     """
     attempts: Annotated[int, Field(ge=0)]
     """
@@ -2636,7 +2643,8 @@ class TunnelClientReport(BaseModel):
     """
     ended_ns: Annotated[int | None, Field(ge=0)] = None
     """
-    Its last attempt failed, or that one's tunnel was lost; absent where the tunnel lasted until the fleet left.
+    Its last attempt failed, or the tunnel of that attempt was lost; absent if the tunnel lasted until the fleet
+    left.
     """
     first_due_ns: Annotated[int, Field(ge=0)]
     """
@@ -2644,15 +2652,15 @@ class TunnelClientReport(BaseModel):
     """
     heard_ns: Annotated[int | None, Field(ge=0)] = None
     """
-    The last packet of its server came.
+    The last packet of its server arrived.
     """
     inside: dict[str, InsideAdditionalProperty]
     """
-    Pings or datagrams sent and come back inside of the tunnel.
+    Pings or datagrams sent and received through the tunnel.
     """
     keys_ns: Annotated[int | None, Field(ge=0)] = None
     """
-    Both halves of the keys were there.
+    Both halves of the keys had arrived.
     """
     local: str | None = None
     """
@@ -2660,15 +2668,15 @@ class TunnelClientReport(BaseModel):
     """
     peer_id: Annotated[int | None, Field(ge=0)] = None
     """
-    The number that the server gave it.
+    The peer id that the server assigned.
     """
     pushed_ns: Annotated[int | None, Field(ge=0)] = None
     """
-    All pushed options were there.
+    All pushed options had arrived.
     """
     retransmits: Annotated[int, Field(ge=0)]
     """
-    Control packets that had to be sent again.
+    Control packets that were retransmitted.
     """
     sent_ns: Annotated[int | None, Field(ge=0)] = None
     """
@@ -2676,11 +2684,11 @@ class TunnelClientReport(BaseModel):
     """
     state: Literal["waiting", "failed", "partial", "configured"]
     """
-    How it ended.
+    Its end state.
     """
     tls_ns: Annotated[int | None, Field(ge=0)] = None
     """
-    TLS's handshake was done.
+    The TLS handshake was done.
     """
 
 
@@ -2701,7 +2709,7 @@ class GivenIdentities(BaseModel):
 
 class TunnelReport(BaseModel):
     """
-    What became of a fleet.
+    The report of a fleet.
     """
 
     model_config = ConfigDict(
@@ -2709,7 +2717,7 @@ class TunnelReport(BaseModel):
     )
     attempts: Annotated[list[TunnelAttemptReport] | None, Field(validate_default=True)] = []
     """
-    One row per attempt, by client and number; of a client with very many the first one and the latest.
+    One row per attempt, by client and number; for a client with very many, the first one and the latest.
     """
     clients: list[TunnelClientReport]
     """
@@ -2717,21 +2725,21 @@ class TunnelReport(BaseModel):
     """
     ignored_options: list[str]
     """
-    Options of the profile that mean nothing to a fleet, with their lines: `line 12: persist-tun`.
+    Options of the profile that have no meaning for a fleet, with their lines: `line 12: persist-tun`.
     """
     memory_bytes: Annotated[int | None, Field(ge=0)] = None
     """
-    Peak of the agent's resident memory less what it held before the fleet was made, bytes.
+    Peak of the agent's resident memory minus its memory before the fleet was created, bytes.
     """
     packet_sizes: TunnelPacketSizes | None = None
     """
-    Which sizes of packets get through the tunnel of a client most of whose load was lost, where only the short ones do.
+    Packet sizes that pass the tunnel of a client that lost most of its load, if only short ones pass.
     """
 
 
 class ServeWorkload(BaseModel):
     """
-    Answer `tcp`, `udp`, `rr` and `http` load until stopped.
+    Answers `tcp`, `udp`, `rr` and `http` load until stopped.
     """
 
     model_config = ConfigDict(
@@ -2739,7 +2747,7 @@ class ServeWorkload(BaseModel):
     )
     answer: HttpAnswer
     """
-    What the responder does where a request's query does not ask for something else.
+    The default response, unless a request's query changes it.
     """
     bind: list[str]
     """
@@ -2747,15 +2755,15 @@ class ServeWorkload(BaseModel):
     """
     http_port: Annotated[int | None, Field(ge=0, le=65535)] = None
     """
-    Port of the HTTP responder; 0 takes any free one; none where absent.
+    Port of the HTTP responder; 0 selects a free one; none if absent.
     """
     https_port: Annotated[int | None, Field(ge=0, le=65535)] = None
     """
-    Port of the responder over TLS; 0 takes any free one; none where absent.
+    Port of the responder over TLS; 0 selects a free one; none if absent.
     """
     key: str | None = None
     """
-    The key that sessions have to show; none where absent. HTTP knows no key.
+    The key that sessions have to prove; none if absent. HTTP has no key.
     """
     kind: Literal["serve"] = "serve"
     longest_ms: Annotated[int, Field(ge=0)]
@@ -2764,19 +2772,19 @@ class ServeWorkload(BaseModel):
     """
     most_flows: Annotated[int, Field(ge=0)]
     """
-    The most flows per direction that one session may ask for.
+    The maximum number of flows per direction that one session may ask for.
     """
     per_peer: PeerLimits | None = None
     """
-    What one peer may take up; the defaults where absent.
+    Limits per peer; the defaults if absent.
     """
     port: Annotated[int | None, Field(ge=0, le=65535)] = None
     """
-    Port of the session protocol, TCP and UDP; 0 takes any free one; none where absent.
+    Port of the session protocol, TCP and UDP; 0 selects a free one; none if absent.
     """
     threads: Annotated[int | None, Field(ge=0)] = None
     """
-    Threads of the responder; one per CPU where absent.
+    Threads of the responder; one per CPU if absent.
     """
 
 
@@ -2790,15 +2798,15 @@ class HttpWorkload(BaseModel):
     )
     connections: Annotated[int, Field(ge=0)]
     """
-    Connections; with a rate as many at most.
+    Connections; with a rate the maximum.
     """
     cpus: list[Cpu]
     """
-    CPUs that the threads are pinned to, in turn; none where empty.
+    CPUs that the threads are pinned to, in turn; no pinning if empty.
     """
     duration_ms: Annotated[int, Field(ge=0)]
     """
-    How long, ms, warm-up included.
+    Duration, ms, including the warm-up.
     """
     interval_ms: Annotated[int, Field(ge=0)]
     """
@@ -2806,7 +2814,7 @@ class HttpWorkload(BaseModel):
     """
     ip_version: Literal["v4", "v6"] | None = None
     """
-    Only this family when the name has several addresses.
+    Only this family if the name has several addresses.
     """
     kind: Literal["http"] = "http"
     number: Annotated[int | None, Field(ge=0)] = None
@@ -2815,20 +2823,21 @@ class HttpWorkload(BaseModel):
     """
     rate: list[RateStage]
     """
-    Requests per second over all connections, in stages that follow one another, each request timed from when it was
-    due; a closed loop where empty.
+    Requests per second over all connections, in consecutive stages; each request is timed from when it was due. A
+    closed loop if empty.
     """
     redirects: Annotated[int, Field(ge=0)]
     """
-    How often a redirect to the same origin is followed; 0 takes it for the answer.
+    How many redirects to the same origin are followed; with 0 the redirect is the response.
     """
     requests: list[HttpRequest]
     """
-    What is asked for, at least one; all of one scheme, host and port. They take turns by their weights.
+    The requests, at least one; all of one scheme, host and port. They are sent in turn, in proportion to their
+    weights.
     """
     requests_per_connection: Annotated[int | None, Field(ge=0)] = None
     """
-    Requests after which a connection is closed and opened anew; unlimited where absent. With 1, each request says
+    Requests after which a connection is closed and reopened; unlimited if absent. With 1, each request has
     `Connection: close`.
     """
     route: HttpRoute
@@ -2837,8 +2846,8 @@ class HttpWorkload(BaseModel):
     """
     script: HttpScript | None = None
     """
-    A wrk script that makes the requests instead; the only entry of `requests` is then its URL, method, header fields
-    and body as the command line has them.
+    A wrk script that makes the requests instead; the only entry of `requests` is then its URL, method, header
+    fields and body as given on the command line.
     """
     socket: SocketOptions
     """
@@ -2846,11 +2855,11 @@ class HttpWorkload(BaseModel):
     """
     threads: Annotated[int, Field(ge=0)]
     """
-    Threads that drive them; the connections are dealt out evenly.
+    Threads that drive them; the connections are distributed evenly.
     """
     timeouts: HttpTimeouts
     """
-    How long each phase may take.
+    Time limits of each phase.
     """
     tls: TlsSpec | None = None
     """
@@ -2872,19 +2881,19 @@ class TunnelWorkload(BaseModel):
     )
     actions: list[TunnelAction]
     """
-    What the connected fleet does later on.
+    Scheduled actions of the connected fleet.
     """
     arrivals: list[RateStage]
     """
-    When the clients arrive: per-second rates in stages, which end when all have come; all at once where empty.
+    Arrivals of the clients: per-second rates in stages, which end when all have arrived; all at once if empty.
     """
     attempt_ms: Annotated[int, Field(ge=0)]
     """
-    How long one attempt to connect may take, from its first reset until its options are there, ms.
+    Time limit of one attempt to connect, from its first reset until its options have arrived, ms.
     """
     bind: list[str]
     """
-    Local addresses that the clients' sockets are bound to in turn; the system's choice where empty.
+    Local addresses that the clients' sockets are bound to in turn; the system's choice if empty.
     """
     clients: Annotated[int, Field(ge=0)]
     """
@@ -2892,21 +2901,21 @@ class TunnelWorkload(BaseModel):
     """
     duration_ms: Annotated[int, Field(ge=0)]
     """
-    How long the fleet stays after the arrivals have begun, ms. It ends earlier once every client has ended its way up and
-    nothing else is left to do.
+    Time that the fleet stays after the arrivals have begun, ms. It ends earlier once every client is connected or
+    has failed and no other work is left.
     """
     expect: TunnelExpectation
     """
-    What every client must be given to count as configured.
+    What the server has to push to every client for it to count as configured.
     """
     first_data_ms: Annotated[int, Field(ge=0)]
     """
-    How long a client waits for the answer to its first data packet, ms, before it is `partial`. Where the attempt's time
-    is not over then, an answer that comes within it still counts.
+    Time that a client waits for the response to its first data packet, ms, before it is `partial`. While the
+    attempt's time is not over, a later response still counts.
     """
     identities: ProfileIdentity | GivenIdentities | IssuedIdentities
     """
-    Who the clients say they are to TLS.
+    The certificates of the clients.
     """
     interval_ms: Annotated[int, Field(ge=0)]
     """
@@ -2915,48 +2924,49 @@ class TunnelWorkload(BaseModel):
     kind: Literal["tunnel"] = "tunnel"
     ping_ms: Annotated[int | None, Field(ge=0)] = None
     """
-    Time between pings of each configured client, where some are settled of each of those, ms; none where absent.
+    Time between pings of each configured client, or of each settled one if there are any, ms; no pings if absent.
     """
     pinged_ms: Annotated[int | None, Field(ge=0)] = None
     """
-    How long pings go on after the last arrival has ended its way up, ms, where nothing else is left to do; until
-    the duration is over where absent.
+    How long pings continue after the last arrival is connected or has failed, ms, if no other work is left; until
+    the duration is over if absent.
     """
     profile: str
     """
-    The text of an `.ovpn` file; each file that it refers to is in it as an inline block.
+    The text of an `.ovpn` file, with each file that it refers to as an inline block.
     """
     retries: Annotated[int, Field(ge=0)]
     """
-    How often a client that failed tries again, as the real one does: after 1 s, and twice as long each time up to 300 s.
-    0 leaves it failed.
+    How often a client that failed tries again, like the real client: after 1 s, and after twice as long each
+    time, up to 300 s. With 0 it stays failed.
     """
     settled: Annotated[int, Field(ge=0)]
     """
-    Clients, the first ones, that connect before the others. The arrivals begin when all of them are configured or have
-    failed, and where there are pings once ten more of each, and a second, have passed: theirs show what arrivals do.
+    Number of clients, the first ones, that connect before the others. The arrivals begin when all of them are
+    configured or have failed and, with pings, after ten more pings of each and at least a second. Their pings
+    show the effect of the arrivals.
     """
     settling_ms: Annotated[int, Field(ge=0)]
     """
-    How long the settled clients may take, ms: the fleet leaves where some are still on their way up then.
+    Time limit of the settled clients, ms: the fleet leaves if some of them are still connecting then.
     """
     threads: Annotated[int, Field(ge=0)]
     """
-    Threads that drive them; the clients are dealt out evenly.
+    Threads that drive them; the clients are distributed evenly.
     """
     traffic: TunnelEcho | TunnelUdp | TunnelTcp | TunnelHttp | None = None
     """
-    Load through the tunnels, once all arrivals have ended their way up; none where absent.
+    Load through the tunnels, once every arrival is connected or has failed; none if absent.
     """
     users: list[TunnelUser]
     """
-    Users and passwords, dealt out in turn; the profile's own where empty.
+    Users and passwords, assigned in turn; the profile's own if empty.
     """
 
 
 class Prepare(BaseModel):
     """
-    Make a task ready (sockets open, handshakes done) and answer `prepared` or `failed`.
+    Prepares a task (sockets open, handshakes done); the agent answers `prepared` or `failed`.
     """
 
     model_config = ConfigDict(
@@ -2989,7 +2999,7 @@ class Prepare(BaseModel):
 
 class Hello(BaseModel):
     """
-    The first line: who this is and what it can do.
+    The first line: the agent's identity and capabilities.
     """
 
     model_config = ConfigDict(
@@ -3001,7 +3011,7 @@ class Hello(BaseModel):
     """
     capabilities: list[Capability]
     """
-    What works here, and why something does not.
+    The features that work on this host, and the reason for each one that does not.
     """
     host: HostFacts
     """
@@ -3017,14 +3027,14 @@ class Hello(BaseModel):
     """
     t_ns: Annotated[int, Field(ge=0)]
     """
-    When it was said, ns.
+    When the line was written, ns.
     """
     type: Literal["hello"] = "hello"
 
 
 class NetworkReply(BaseModel):
     """
-    Answer to `inspect`.
+    The response to `inspect`.
     """
 
     model_config = ConfigDict(
@@ -3032,11 +3042,11 @@ class NetworkReply(BaseModel):
     )
     id: Annotated[int, Field(ge=0)]
     """
-    The command's.
+    The id of the command.
     """
     t_ns: Annotated[int, Field(ge=0)]
     """
-    When it was read, ns.
+    When the network was read, ns.
     """
     type: Literal["network"] = "network"
     view: NetworkView
@@ -3047,7 +3057,7 @@ class NetworkReply(BaseModel):
 
 class Progress(BaseModel):
     """
-    How far a measuring task's flows have come.
+    The counters of a measuring task's flows so far.
     """
 
     model_config = ConfigDict(
@@ -3059,19 +3069,19 @@ class Progress(BaseModel):
     """
     histograms: list[HistogramReport]
     """
-    Histograms of this interval alone.
+    Histograms of this interval only.
     """
     side: Literal["local", "peer"]
     """
-    Who counted.
+    The side that counted.
     """
     standing: Standing | None = None
     """
-    How the load stands; about once a second, of the kinds that tell.
+    The state of the load, about once a second, for the kinds of load that report it.
     """
     t_ns: Annotated[int, Field(ge=0)]
     """
-    When the counters were read, ns, on this agent's clock also where the peer counted.
+    When the counters were read, ns, on this agent's clock even if the peer counted.
     """
     task: str
     """
@@ -3102,8 +3112,8 @@ class MachineSample(BaseModel):
     """
     pressure: Pressure
     """
-    Pressure stall information, read once a second; each absent in the samples between, and where the kernel does not
-    keep it.
+    Pressure stall information, read once a second; absent in the samples between, and if the kernel does not keep
+    it.
     """
     softnet: list[SoftnetSample]
     """
@@ -3121,19 +3131,19 @@ class Observation(BaseModel):
     )
     cgroup: CgroupSample | None = None
     """
-    The agent's cgroup: all CPU time that this host's processes used.
+    The agent's cgroup: the CPU time of all processes of this host.
     """
     machine: MachineSample | None = None
     """
-    What all hosts on the machine share.
+    Resources that all hosts on the machine share.
     """
     network: NetworkSample
     """
-    What is this host's own.
+    The host's own network counters.
     """
     observer_cpu_s: float
     """
-    CPU time that this host's observer has used since it began, s: what observing costs.
+    CPU time that this host's observer has used since it began, s: the cost of observing.
     """
     processes: list[ProcessSample]
     """
@@ -3167,11 +3177,11 @@ class Outcome(BaseModel):
     """
     error_examples: dict[str, str]
     """
-    What the first failure of each name said, where there is more to say than the name.
+    The message of the first failure of each name, if it says more than the name.
     """
     errors: dict[str, ErrorsAdditionalProperty]
     """
-    Failed operations by name, the server's as `peer_*`; each is in exactly one.
+    Failed operations by name, the server's as `peer_*`; each is counted under exactly one name.
     """
     flows: list[FlowReport]
     """
@@ -3179,18 +3189,19 @@ class Outcome(BaseModel):
     """
     generator: LoadReport
     """
-    What generating cost on this host.
+    The cost of generating on this host.
     """
     histograms: list[HistogramReport]
     """
-    Whole-task histograms: `latency` (from due), `service` (from sent), `late` (from when it was due and could be sent,
-    to sent), each also as `warmup_*` for what was due in the warm-up. HTTP's phases besides: `dns`, `connect`,
-    `tls_full` and `tls_resumed` per connection, `first_byte` (sent to the answer's first byte) and `transfer` (from there
-    to its last) per request, and `kernel_wait`: from the kernel's stamp on received bytes to our reading them, a sample.
+    Whole-task histograms: `latency` (from due), `service` (from sent), `late` (from when it was due and could be
+    sent, to sent), each also as `warmup_*` for operations due in the warm-up. For HTTP also its phases: `dns`,
+    `connect`, `tls_full` and `tls_resumed` per connection, `first_byte` (from sent to the response's first byte)
+    and `transfer` (from there to its last) per request, and `kernel_wait` (from the kernel's timestamp on
+    received bytes to the read) for a sample.
     """
     receiver: LoadReport | None = None
     """
-    What answering cost on the server, where it told.
+    The cost of answering on the server, if the server reported it.
     """
     tunnel: TunnelReport | None = None
     """
@@ -3200,7 +3211,7 @@ class Outcome(BaseModel):
 
 class Finished(BaseModel):
     """
-    A measuring task ended by itself or was stopped; its figures are whole.
+    A measuring task ended by itself or was stopped; its figures are complete.
     """
 
     model_config = ConfigDict(
@@ -3227,7 +3238,7 @@ class Finished(BaseModel):
 
 class ObservationEvent(BaseModel):
     """
-    What the host was doing.
+    A sample of the host.
     """
 
     model_config = ConfigDict(
@@ -3235,19 +3246,19 @@ class ObservationEvent(BaseModel):
     )
     cgroup: CgroupSample | None = None
     """
-    The agent's cgroup: all CPU time that this host's processes used.
+    The agent's cgroup: the CPU time of all processes of this host.
     """
     machine: MachineSample | None = None
     """
-    What all hosts on the machine share.
+    Resources that all hosts on the machine share.
     """
     network: NetworkSample
     """
-    What is this host's own.
+    The host's own network counters.
     """
     observer_cpu_s: float
     """
-    CPU time that this host's observer has used since it began, s: what observing costs.
+    CPU time that this host's observer has used since it began, s: the cost of observing.
     """
     processes: list[ProcessSample]
     """

@@ -8,13 +8,13 @@ from typing import Literal, NotRequired, TypeAlias, TypedDict
 
 Blame: TypeAlias = Literal["input", "peer", "system"]
 """
-Whose fault an error is.
+The party at fault for an error.
 """
 
 
 class Capability(TypedDict):
     """
-    Something that an agent can or cannot do here.
+    A feature that an agent can or cannot use on this host.
     """
 
     available: bool
@@ -27,13 +27,13 @@ class Capability(TypedDict):
     """
     reason: NotRequired[str | None]
     """
-    Why it does not.
+    The reason why it does not.
     """
 
 
 class CgroupSample(TypedDict):
     """
-    A cgroup's accounts.
+    A cgroup's accounting.
     """
 
     memory_bytes: NotRequired[int | None]
@@ -42,7 +42,7 @@ class CgroupSample(TypedDict):
     """
     system_s: NotRequired[float | None]
     """
-    Of it in the kernel, s.
+    Part of it in the kernel, s.
     """
     throttled_s: NotRequired[float | None]
     """
@@ -54,13 +54,13 @@ class CgroupSample(TypedDict):
     """
     user_s: NotRequired[float | None]
     """
-    Of it in user mode, s.
+    Part of it in user mode, s.
     """
 
 
 class ClockQuality(TypedDict):
     """
-    How good a host's clock is.
+    The quality of a host's clock.
     """
 
     max_error_us: NotRequired[int | None]
@@ -77,7 +77,7 @@ class ClockQuality(TypedDict):
     """
     synchronised: NotRequired[bool | None]
     """
-    Whether the kernel calls its wall clock synchronised.
+    Whether the kernel reports its wall clock as synchronised.
     """
 
 
@@ -127,7 +127,7 @@ class CryptoReport(TypedDict):
 
     algorithm: str
     """
-    The cipher, with the digest where there is one: `AES-256-CBC+SHA256`; of a handshake, its settings.
+    The cipher, with the digest if there is one: `AES-256-CBC+SHA256`; for a handshake, its settings.
     """
     bytes: NotRequired[int | None]
     """
@@ -135,37 +135,37 @@ class CryptoReport(TypedDict):
     """
     cpu_ns: int
     """
-    Time that they took together, ns of the thread's CPU.
+    Their total CPU time in the thread, ns.
     """
     operations: int
     """
-    Operations that were measured.
+    Number of operations.
     """
     wall_ns: int
     """
-    Time that they took together, ns.
+    Their total wall-clock time, ns.
     """
     what: str
     """
-    What was measured: `seal`, `open`, `cipher` (bare), `hmac` (bare), `handshake` (both ends), and of it what
-    `handshake_client` and `handshake_server` take.
+    The measured operation: `seal`, `open`, `cipher` (bare), `hmac` (bare), `handshake` (both ends), and its parts
+    `handshake_client` and `handshake_server`.
     """
 
 
 Direction: TypeAlias = Literal["up", "down", "both"]
 """
-Which way the payload flows, as the load's client sees it.
+The direction of the payload, as seen by the load's client.
 """
 
 
 class ErrorReport(TypedDict):
     """
-    An error in words and as a code.
+    An error as text and as a code.
     """
 
     blame: Blame
     """
-    Whose fault it is.
+    The party at fault.
     """
     code: str
     """
@@ -173,30 +173,30 @@ class ErrorReport(TypedDict):
     """
     message: str
     """
-    One line for a person: what, where, and what would be right.
+    One line for a person: what failed, where, and what would be right.
     """
 
 
 class Heartbeat(TypedDict):
     """
-    Said each second, whatever else goes on.
+    A line that is written every second.
     """
 
     t_ns: int
     """
-    When it was said, ns.
+    When the line was written, ns.
     """
     type: Literal["heartbeat"]
 
 
 class ClockReply(TypedDict):
     """
-    Answer to `clock`.
+    The response to `clock`.
     """
 
     id: int
     """
-    The command's.
+    The id of the command.
     """
     received_ns: int
     """
@@ -211,7 +211,7 @@ class ClockReply(TypedDict):
 
 class Prepared(TypedDict):
     """
-    The task is ready; a process has been started, a server listens.
+    The task is ready: a process has been started, or a server listens.
     """
 
     http_port: NotRequired[int | None]
@@ -252,7 +252,7 @@ class Started(TypedDict):
 
     due_ns: int
     """
-    When it was told to begin, ns.
+    When it was due to begin, ns.
     """
     t_ns: int
     """
@@ -271,12 +271,12 @@ class Started(TypedDict):
 
 class Failed(TypedDict):
     """
-    A task, or a command, could not be carried out.
+    A task or a command failed.
     """
 
     error: ErrorReport
     """
-    What happened.
+    The error.
     """
     t_ns: int
     """
@@ -284,11 +284,11 @@ class Failed(TypedDict):
     """
     task: NotRequired[str | None]
     """
-    The task, where there is one.
+    The task, if there is one.
     """
     trial: NotRequired[str | None]
     """
-    The task's trial, where there is one.
+    The task's trial, if there is one.
     """
     type: Literal["failed"]
 
@@ -319,20 +319,20 @@ class OutputLine(TypedDict):
 
 class Exited(TypedDict):
     """
-    A process ended, asked to or not.
+    A process ended, as requested or not.
     """
 
     code: NotRequired[int | None]
     """
-    Its exit code, where it exited.
+    Its exit code, if it exited.
     """
     expected: bool
     """
-    Whether `stop` or `shutdown` had asked for it.
+    Whether `stop` or `shutdown` had requested it.
     """
     signal: NotRequired[int | None]
     """
-    The signal that ended it, where one did.
+    The signal that ended it, if one did.
     """
     t_ns: int
     """
@@ -351,17 +351,17 @@ class Exited(TypedDict):
 
 class Profiled(TypedDict):
     """
-    What a stopped `profile` found.
+    The samples of a stopped `profile`.
     """
 
     folded: str
     """
-    A line per call stack: its frames from the outermost on, the thread's name first, with `;` between them; a space;
-    and its number of samples. What flame graphs are drawn from.
+    A line per call stack: the thread's name, its frames from the outermost on, separated by `;`; a space; and
+    its number of samples. This is the input of flame graphs.
     """
     left_out: int
     """
-    Samples of the rarest stacks, left out where all would be too long for a line.
+    Samples of the rarest stacks, omitted if all would be too long for a line.
     """
     samples: int
     """
@@ -420,7 +420,7 @@ class FlowProgress(TypedDict):
     """
     missing_units: NotRequired[int | None]
     """
-    Datagrams that had not arrived when a later one had; of the side that receives numbered datagrams.
+    Datagrams that had not arrived when a later one had; only on the side that receives numbered datagrams.
     """
     received_bytes: int
     """
@@ -432,11 +432,12 @@ class FlowProgress(TypedDict):
     """
     retransmits: NotRequired[int | None]
     """
-    TCP segments sent again since the flow began; of the sending side of a byte stream, where the kernel tells.
+    TCP segments retransmitted since the flow began; only on the sending side of a byte stream, if the kernel
+    reports it.
     """
     rtt_us: NotRequired[int | None]
     """
-    The kernel's smoothed round-trip time when it was last read, µs; of the sending side of a byte stream.
+    The kernel's smoothed round-trip time at its last reading, µs; only on the sending side of a byte stream.
     """
     sent_bytes: int
     """
@@ -463,16 +464,16 @@ class FlowReport(TypedDict):
     """
     due_ns: int
     """
-    When it was to begin, ns.
+    When it was due to begin, ns.
     """
     duplicates: NotRequired[int | None]
     """
-    Datagrams received again.
+    Datagrams received more than once.
     """
     end_ns: NotRequired[int | None]
     """
-    When its sender (rr: the one who asks) stopped trying: at the end of its time or number, at a stop or an error, ns.
-    A stall that lasts to the end therefore belongs to the flow.
+    When its sender (for rr: the client) stopped trying, ns: at the end of its time or number, at a stop or an
+    error. A stall that lasts to the end is therefore part of the flow.
     """
     flow: int
     """
@@ -480,7 +481,7 @@ class FlowReport(TypedDict):
     """
     jitter_us: NotRequired[float | None]
     """
-    Mean over the flow of the interarrival jitter (RFC 3550, 6.4.1), µs; absent before two datagrams.
+    Mean over the flow of the interarrival jitter (RFC 3550, 6.4.1), µs; absent with fewer than two datagrams.
     """
     latency_max_us: NotRequired[float | None]
     """
@@ -488,7 +489,8 @@ class FlowReport(TypedDict):
     """
     latency_mean_us: NotRequired[float | None]
     """
-    Mean latency of what came through a fleet client's tunnel, from when it was due, µs; absent where this side cannot tell.
+    Mean latency of packets through a fleet client's tunnel, from when they were due, µs; absent if this side
+    cannot measure it.
     """
     local: NotRequired[str | None]
     """
@@ -500,11 +502,11 @@ class FlowReport(TypedDict):
     """
     received_bytes: NotRequired[int | None]
     """
-    Payload bytes received by the receiving side; absent where the receiver did not tell.
+    Payload bytes received by the receiving side; absent if the receiver did not report them.
     """
     received_units: NotRequired[int | None]
     """
-    Distinct datagrams, or answers, received.
+    Distinct datagrams or responses received.
     """
     remote: NotRequired[str | None]
     """
@@ -516,7 +518,7 @@ class FlowReport(TypedDict):
     """
     retransmits: NotRequired[int | None]
     """
-    TCP segments sent again.
+    TCP segments retransmitted.
     """
     rtt_mean_us: NotRequired[float | None]
     """
@@ -524,7 +526,7 @@ class FlowReport(TypedDict):
     """
     sent_bytes: NotRequired[int | None]
     """
-    Payload bytes sent by the sending side; absent where the sender did not tell.
+    Payload bytes sent by the sending side; absent if the sender did not report them.
     """
     sent_units: NotRequired[int | None]
     """
@@ -532,7 +534,7 @@ class FlowReport(TypedDict):
     """
     start_ns: NotRequired[int | None]
     """
-    When its first byte was sent or received, ns; absent where none was.
+    When its first byte was sent or received, ns; absent if there was none.
     """
 
 
@@ -543,7 +545,7 @@ class HistogramReport(TypedDict):
 
     count: int
     """
-    How many values it holds.
+    Number of values.
     """
     hdr_v2: str
     """
@@ -551,7 +553,7 @@ class HistogramReport(TypedDict):
     """
     metric: str
     """
-    What was recorded, in ns.
+    The recorded metric, in ns.
     """
 
 
@@ -774,11 +776,11 @@ class MemorySample(TypedDict):
 
     available_bytes: int
     """
-    What a new program could have.
+    Memory available to a new program.
     """
     total_bytes: int
     """
-    All of it.
+    Total memory.
     """
 
 
@@ -805,12 +807,12 @@ class PressureSample(TypedDict):
 
 class ProcessSample(TypedDict):
     """
-    One process's accounts.
+    One process's accounting.
     """
 
     involuntary_switches: NotRequired[int | None]
     """
-    Context switches that the scheduler forced, all threads. Read together with the others.
+    Involuntary context switches of all threads. Read together with the voluntary ones.
     """
     name: str
     """
@@ -838,8 +840,8 @@ class ProcessSample(TypedDict):
     """
     voluntary_switches: NotRequired[int | None]
     """
-    Context switches that it asked for, all threads. Read once a second, absent in the samples between; of a process
-    with many threads less often.
+    Voluntary context switches of all threads. Read once a second, absent in the samples between; less often for a
+    process with many threads.
     """
 
 
@@ -854,7 +856,7 @@ class RouteView(TypedDict):
     """
     gateway: NotRequired[str | None]
     """
-    The next hop, where there is one.
+    The next hop, if there is one.
     """
     interface: str
     """
@@ -864,7 +866,7 @@ class RouteView(TypedDict):
 
 Side: TypeAlias = Literal["local", "peer"]
 """
-Who counted.
+The side that counted.
 """
 
 
@@ -914,7 +916,7 @@ class TcpSample(TypedDict):
     """
     out_segments: int
     """
-    Segments sent, retransmissions not counted.
+    Segments sent, without retransmissions.
     """
     passive_opens: int
     """
@@ -922,7 +924,7 @@ class TcpSample(TypedDict):
     """
     retransmitted_segments: int
     """
-    Segments sent again.
+    Segments retransmitted.
     """
 
 
@@ -933,16 +935,16 @@ class ThreadReport(TypedDict):
 
     name: str
     """
-    What the thread did.
+    The thread's role.
     """
     runnable_wait_s: NotRequired[float | None]
     """
-    Time that it was ready to run and waited for a CPU, s.
+    Time that it was runnable and waited for a CPU, s.
     """
     spun_s: NotRequired[float | None]
     """
-    Time on a CPU that it only waited awake, s: the next send was nearer than a sleep is long. No work, so no part of how
-    busy it was; absent where it always sleeps.
+    Time on a CPU that it busy-waited, s, because the next send was due sooner than a sleep takes. It does not
+    count towards how busy the thread was; absent if the thread always sleeps.
     """
     system_s: float
     """
@@ -1213,22 +1215,23 @@ Why an attempt was made.
 
 class TunnelPacketSizes(TypedDict):
     """
-    Echo requests inside of a tunnel, by the length of their IP packets: all up to one are answered, and none from the next one on.
+    Echo requests inside a tunnel, by the length of their IP packets: all up to one length are answered, and none from
+    the next one on.
     """
 
     answered_bytes: int
     """
-    The longest that was answered, bytes.
+    The longest answered length, bytes.
     """
     unanswered_bytes: int
     """
-    The next longer one, which was not, bytes.
+    The next longer length, which was not answered, bytes.
     """
 
 
 TunnelState: TypeAlias = Literal["waiting", "failed", "partial", "configured"]
 """
-How far a client's last attempt got.
+The result of a client's last attempt.
 """
 
 
@@ -1247,7 +1250,7 @@ class UdpSample(TypedDict):
     """
     no_ports: int
     """
-    Datagrams for a port where nobody listens.
+    Datagrams for a port without a listener.
     """
     out_datagrams: int
     """
@@ -1349,7 +1352,7 @@ The counters of a task, by its kind of load.
 
 class HostFacts(TypedDict):
     """
-    A host's fingerprint: what has to be known to compare a figure with another machine's.
+    A host's fingerprint: the facts needed to compare a figure with another machine's.
     """
 
     architecture: str
@@ -1400,32 +1403,32 @@ class HostFacts(TypedDict):
 
 class LoadReport(TypedDict):
     """
-    What a host spent on generating or answering load.
+    The cost of generating or answering load on a host.
     """
 
     engine: NotRequired[str | None]
     """
-    How the threads waited for their sockets (`io_uring`, `epoll`), where there is a choice.
+    How the threads waited for their sockets (`io_uring`, `epoll`), if there is a choice.
     """
     engine_reason: NotRequired[str | None]
     """
-    Why it was not the faster engine.
+    The reason why the faster engine was not used.
     """
     late_p99_us: NotRequired[float | None]
     """
-    How late paced sends were, 99th percentile, µs; the generator's own `late` histogram tells more.
+    Lateness of paced sends, 99th percentile, µs; the generator's own `late` histogram has more detail.
     """
     pushback: int
     """
-    Sends that the local socket refused to take at once (EAGAIN, ENOBUFS).
+    Sends that the local socket did not accept at once (EAGAIN, ENOBUFS).
     """
     side: Side
     """
-    Whether this is about the agent's own host.
+    Whether this is the agent's own host or the peer.
     """
     socket_drops: NotRequired[int | None]
     """
-    Datagrams dropped by a local socket buffer, where the kernel told.
+    Datagrams dropped by a local socket buffer, if the kernel reported it.
     """
     threads: list[ThreadReport]
     """
@@ -1452,7 +1455,7 @@ class NetworkSample(TypedDict):
     """
     udp: NotRequired[UdpSample | None]
     """
-    UDP, IPv4 and IPv6 added up. Read once a second; absent in the samples between.
+    UDP, the sum of IPv4 and IPv6. Read once a second; absent in the samples between.
     """
 
 
@@ -1486,7 +1489,7 @@ class Pressure(TypedDict):
     """
     irq: NotRequired[PressureSample | None]
     """
-    Held up by interrupts.
+    Stalled by interrupts.
     """
     memory: NotRequired[PressureSample | None]
     """
@@ -1496,7 +1499,7 @@ class Pressure(TypedDict):
 
 class Standing(TypedDict):
     """
-    What a load has come to so far, beyond its flows' counters.
+    The state of a load, beyond its flows' counters.
     """
 
     counts: Counts
@@ -1509,22 +1512,23 @@ class Standing(TypedDict):
     """
     threads: list[ThreadReport]
     """
-    What each thread that moves payload has cost so far.
+    The cost so far of each thread that moves payload.
     """
 
 
 class TunnelAttemptReport(TypedDict):
     """
-    One attempt of one client. Every `*_ns` but `due_ns` is a time since `due_ns`, absent where the attempt did not get that far.
+    One attempt of one client. Every `*_ns` except `due_ns` is a time since `due_ns`, absent if the attempt did not
+    complete the step.
     """
 
     addresses: list[str]
     """
-    Addresses that it was given.
+    Addresses assigned to it.
     """
     answered_ns: NotRequired[int | None]
     """
-    The first answer to it came.
+    The first response to it arrived.
     """
     attempt: int
     """
@@ -1548,11 +1552,11 @@ class TunnelAttemptReport(TypedDict):
     """
     ended_ns: NotRequired[int | None]
     """
-    It failed, or its tunnel was lost or left; absent where the tunnel lasted until the fleet left.
+    It failed, or its tunnel was lost or left; absent if the tunnel lasted until the fleet left.
     """
     keys_ns: NotRequired[int | None]
     """
-    Both halves of the keys were there.
+    Both halves of the keys had arrived.
     """
     local: NotRequired[str | None]
     """
@@ -1564,11 +1568,11 @@ class TunnelAttemptReport(TypedDict):
     """
     peer_id: NotRequired[int | None]
     """
-    The number that the server gave it.
+    The peer id that the server assigned.
     """
     pushed_ns: NotRequired[int | None]
     """
-    All pushed options were there.
+    All pushed options had arrived.
     """
     sent_ns: NotRequired[int | None]
     """
@@ -1580,23 +1584,23 @@ class TunnelAttemptReport(TypedDict):
     """
     tls_ns: NotRequired[int | None]
     """
-    TLS's handshake was done.
+    The TLS handshake was done.
     """
 
 
 class TunnelClientReport(TypedDict):
     """
-    One client: its state, and when each step of its first successful attempt, else of its last one, was done.
-    Every `*_ns` is a time since `due_ns`.
+    One client: its state, and the time of each step of its first successful attempt, else of its last one. Every
+    `*_ns` is a time since `due_ns`.
     """
 
     addresses: list[str]
     """
-    Addresses that it was given.
+    Addresses assigned to it.
     """
     answered_ns: NotRequired[int | None]
     """
-    The first answer to it came.
+    The first response to it arrived.
     """
     attempts: int
     """
@@ -1624,7 +1628,8 @@ class TunnelClientReport(TypedDict):
     """
     ended_ns: NotRequired[int | None]
     """
-    Its last attempt failed, or that one's tunnel was lost; absent where the tunnel lasted until the fleet left.
+    Its last attempt failed, or the tunnel of that attempt was lost; absent if the tunnel lasted until the fleet
+    left.
     """
     first_due_ns: int
     """
@@ -1632,15 +1637,15 @@ class TunnelClientReport(TypedDict):
     """
     heard_ns: NotRequired[int | None]
     """
-    The last packet of its server came.
+    The last packet of its server arrived.
     """
     inside: dict[str, int]
     """
-    Pings or datagrams sent and come back inside of the tunnel.
+    Pings or datagrams sent and received through the tunnel.
     """
     keys_ns: NotRequired[int | None]
     """
-    Both halves of the keys were there.
+    Both halves of the keys had arrived.
     """
     local: NotRequired[str | None]
     """
@@ -1648,15 +1653,15 @@ class TunnelClientReport(TypedDict):
     """
     peer_id: NotRequired[int | None]
     """
-    The number that the server gave it.
+    The peer id that the server assigned.
     """
     pushed_ns: NotRequired[int | None]
     """
-    All pushed options were there.
+    All pushed options had arrived.
     """
     retransmits: int
     """
-    Control packets that had to be sent again.
+    Control packets that were retransmitted.
     """
     sent_ns: NotRequired[int | None]
     """
@@ -1664,22 +1669,22 @@ class TunnelClientReport(TypedDict):
     """
     state: TunnelState
     """
-    How it ended.
+    Its end state.
     """
     tls_ns: NotRequired[int | None]
     """
-    TLS's handshake was done.
+    The TLS handshake was done.
     """
 
 
 class TunnelReport(TypedDict):
     """
-    What became of a fleet.
+    The report of a fleet.
     """
 
     attempts: NotRequired[list[TunnelAttemptReport]]
     """
-    One row per attempt, by client and number; of a client with very many the first one and the latest.
+    One row per attempt, by client and number; for a client with very many, the first one and the latest.
     """
     clients: list[TunnelClientReport]
     """
@@ -1687,21 +1692,21 @@ class TunnelReport(TypedDict):
     """
     ignored_options: list[str]
     """
-    Options of the profile that mean nothing to a fleet, with their lines: `line 12: persist-tun`.
+    Options of the profile that have no meaning for a fleet, with their lines: `line 12: persist-tun`.
     """
     memory_bytes: NotRequired[int | None]
     """
-    Peak of the agent's resident memory less what it held before the fleet was made, bytes.
+    Peak of the agent's resident memory minus its memory before the fleet was created, bytes.
     """
     packet_sizes: NotRequired[TunnelPacketSizes | None]
     """
-    Which sizes of packets get through the tunnel of a client most of whose load was lost, where only the short ones do.
+    Packet sizes that pass the tunnel of a client that lost most of its load, if only short ones pass.
     """
 
 
 class Hello(TypedDict):
     """
-    The first line: who this is and what it can do.
+    The first line: the agent's identity and capabilities.
     """
 
     agent_version: str
@@ -1710,7 +1715,7 @@ class Hello(TypedDict):
     """
     capabilities: list[Capability]
     """
-    What works here, and why something does not.
+    The features that work on this host, and the reason for each one that does not.
     """
     host: HostFacts
     """
@@ -1726,23 +1731,23 @@ class Hello(TypedDict):
     """
     t_ns: int
     """
-    When it was said, ns.
+    When the line was written, ns.
     """
     type: Literal["hello"]
 
 
 class NetworkReply(TypedDict):
     """
-    Answer to `inspect`.
+    The response to `inspect`.
     """
 
     id: int
     """
-    The command's.
+    The id of the command.
     """
     t_ns: int
     """
-    When it was read, ns.
+    When the network was read, ns.
     """
     type: Literal["network"]
     view: NetworkView
@@ -1753,7 +1758,7 @@ class NetworkReply(TypedDict):
 
 class Progress(TypedDict):
     """
-    How far a measuring task's flows have come.
+    The counters of a measuring task's flows so far.
     """
 
     flows: list[FlowProgress]
@@ -1762,19 +1767,19 @@ class Progress(TypedDict):
     """
     histograms: list[HistogramReport]
     """
-    Histograms of this interval alone.
+    Histograms of this interval only.
     """
     side: Side
     """
-    Who counted.
+    The side that counted.
     """
     standing: NotRequired[Standing | None]
     """
-    How the load stands; about once a second, of the kinds that tell.
+    The state of the load, about once a second, for the kinds of load that report it.
     """
     t_ns: int
     """
-    When the counters were read, ns, on this agent's clock also where the peer counted.
+    When the counters were read, ns, on this agent's clock even if the peer counted.
     """
     task: str
     """
@@ -1802,8 +1807,8 @@ class MachineSample(TypedDict):
     """
     pressure: Pressure
     """
-    Pressure stall information, read once a second; each absent in the samples between, and where the kernel does not
-    keep it.
+    Pressure stall information, read once a second; absent in the samples between, and if the kernel does not keep
+    it.
     """
     softnet: list[SoftnetSample]
     """
@@ -1818,19 +1823,19 @@ class Observation(TypedDict):
 
     cgroup: NotRequired[CgroupSample | None]
     """
-    The agent's cgroup: all CPU time that this host's processes used.
+    The agent's cgroup: the CPU time of all processes of this host.
     """
     machine: NotRequired[MachineSample | None]
     """
-    What all hosts on the machine share.
+    Resources that all hosts on the machine share.
     """
     network: NetworkSample
     """
-    What is this host's own.
+    The host's own network counters.
     """
     observer_cpu_s: float
     """
-    CPU time that this host's observer has used since it began, s: what observing costs.
+    CPU time that this host's observer has used since it began, s: the cost of observing.
     """
     processes: list[ProcessSample]
     """
@@ -1861,11 +1866,11 @@ class Outcome(TypedDict):
     """
     error_examples: dict[str, str]
     """
-    What the first failure of each name said, where there is more to say than the name.
+    The message of the first failure of each name, if it says more than the name.
     """
     errors: dict[str, int]
     """
-    Failed operations by name, the server's as `peer_*`; each is in exactly one.
+    Failed operations by name, the server's as `peer_*`; each is counted under exactly one name.
     """
     flows: list[FlowReport]
     """
@@ -1873,18 +1878,19 @@ class Outcome(TypedDict):
     """
     generator: LoadReport
     """
-    What generating cost on this host.
+    The cost of generating on this host.
     """
     histograms: list[HistogramReport]
     """
-    Whole-task histograms: `latency` (from due), `service` (from sent), `late` (from when it was due and could be sent,
-    to sent), each also as `warmup_*` for what was due in the warm-up. HTTP's phases besides: `dns`, `connect`,
-    `tls_full` and `tls_resumed` per connection, `first_byte` (sent to the answer's first byte) and `transfer` (from there
-    to its last) per request, and `kernel_wait`: from the kernel's stamp on received bytes to our reading them, a sample.
+    Whole-task histograms: `latency` (from due), `service` (from sent), `late` (from when it was due and could be
+    sent, to sent), each also as `warmup_*` for operations due in the warm-up. For HTTP also its phases: `dns`,
+    `connect`, `tls_full` and `tls_resumed` per connection, `first_byte` (from sent to the response's first byte)
+    and `transfer` (from there to its last) per request, and `kernel_wait` (from the kernel's timestamp on
+    received bytes to the read) for a sample.
     """
     receiver: NotRequired[LoadReport | None]
     """
-    What answering cost on the server, where it told.
+    The cost of answering on the server, if the server reported it.
     """
     tunnel: NotRequired[TunnelReport | None]
     """
@@ -1894,7 +1900,7 @@ class Outcome(TypedDict):
 
 class Finished(TypedDict):
     """
-    A measuring task ended by itself or was stopped; its figures are whole.
+    A measuring task ended by itself or was stopped; its figures are complete.
     """
 
     outcome: Outcome
@@ -1918,24 +1924,24 @@ class Finished(TypedDict):
 
 class ObservationEvent(TypedDict):
     """
-    What the host was doing.
+    A sample of the host.
     """
 
     cgroup: NotRequired[CgroupSample | None]
     """
-    The agent's cgroup: all CPU time that this host's processes used.
+    The agent's cgroup: the CPU time of all processes of this host.
     """
     machine: NotRequired[MachineSample | None]
     """
-    What all hosts on the machine share.
+    Resources that all hosts on the machine share.
     """
     network: NetworkSample
     """
-    What is this host's own.
+    The host's own network counters.
     """
     observer_cpu_s: float
     """
-    CPU time that this host's observer has used since it began, s: what observing costs.
+    CPU time that this host's observer has used since it began, s: the cost of observing.
     """
     processes: list[ProcessSample]
     """

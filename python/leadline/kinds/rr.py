@@ -67,7 +67,7 @@ class RrTest(BaseTest):
     @model_validator(mode="before")
     @classmethod
     def _least_datagrams(cls, given: object) -> object:
-        """Over UDP, sizes that are not given are the least that carry the measuring header."""
+        """Over UDP, sizes default to the minimum that carries the measurement header."""
         if not isinstance(given, dict) or given.get("protocol") != "udp":
             return given
         missing = {

@@ -1,6 +1,6 @@
 """A lab: the hosts and links of a layout, made in the jail, and taken away again.
 
-Owns: the order of making and unmaking, and what is told about a host. Refuses: system calls (`kernel`, `netlink_ops`)
+Owns: the order of making and unmaking, and the facts about a host. Refuses: system calls (`kernel`, `netlink_ops`)
 and decisions about addresses or shaping (`topology`). One worker thread does all of it, because it changes namespaces
 while the caller's thread may be running an event loop.
 """

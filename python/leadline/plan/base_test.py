@@ -21,7 +21,7 @@ from leadline.plan.field_types import (
 )
 
 RESERVED_NAMES = frozenset({"setup", "build", "bring-up", "tear-down"})
-"""Phases of a trial; a test of the same name could not be told from one in a journal."""
+"""Phases of a trial; a test of the same name could not be distinguished from one in a journal."""
 
 
 Conflict = tuple[str, str, str | None]
@@ -51,7 +51,7 @@ class BaseTest(PlanModel):
 
     @property
     def expected_ms(self) -> int:
-        """How long it will take, as far as that can be told."""
+        """Estimated duration, as far as it is known."""
         return self.duration_ms
 
     @property

@@ -1,8 +1,8 @@
 """What a plan or a command line takes from outside itself: files, and secrets from files or the environment.
 
 Read once, where the plan is read, and carried with the test. Whatever is written down of a test (`model_dump`) shows
-the name that a thing was asked for by, never its content. Pure: the reading itself is done by whom the validation's
-context names, `leadline.plan.load` for plans.
+the name that a thing was asked for by, never its content. Pure: the reader is part of the validation's
+context, `leadline.plan.load` for plans.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Secret:
 
 
 def read_file_input(value: str, info: ValidationInfo) -> FileInput:
-    """The file that a path leads to, read by whom the validation's context names.
+    """The file at a path, read by the reader in the validation's context.
 
     Raises:
         ValueError: it cannot be read.

@@ -1,8 +1,8 @@
 """An `.ovpn` file made whole: every file that it refers to becomes an inline block, as OpenVPN itself allows.
 
 Reads what it needs to find those files and leaves every other line as it is and where it is, so that what is said of a
-line names the user's; the blocks follow the last one. What the options mean is the agent's to judge. Pure: whoever
-calls reads the files.
+line names the user's; the blocks follow the last one. What the options mean is the agent's to judge. Pure: the
+caller reads the files.
 """
 
 from __future__ import annotations

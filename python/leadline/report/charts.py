@@ -31,7 +31,7 @@ MOST_POINTS = 1200
 # hundred cases of eighteen tests stay under 3 MB.
 _MOST_NUMBERS = 800_000
 
-# A line's values are multiples of a step; at least so many steps lead to the highest: more than a plot has pixels.
+# A line's values are multiples of a step; the highest value is at least this many steps: more than a plot has pixels.
 _LEAST_LEVELS = 400
 _DIGITS_OF_CURVES = 3
 

@@ -103,7 +103,7 @@ def _line(metric: str, start_s: float, length_s: float, histogram: Histogram, en
 
 
 def _encoded(histogram: Histogram) -> str:
-    """Recorded anew, bucket by bucket."""
+    """The histogram, recorded again bucket by bucket."""
     made = HdrHistogram(1, _HIGHEST_NS, _DIGITS)
     for low, count in zip(np.minimum(histogram.lows_ns, _HIGHEST_NS), histogram.counts, strict=True):
         made.record_value(int(low), int(count))

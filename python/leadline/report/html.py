@@ -1,4 +1,4 @@
-"""Writes the report of a run: one self-contained HTML file that opens offline and asks nobody for anything.
+"""Writes the report of a run: one self-contained HTML file that opens offline and loads nothing.
 
 Templates lay out what `views` prepared; scripts and styles are inlined. Only the two scripts that are part of this
 package may run: the page's content security policy names their hashes, so a string of a plan or a daemon cannot become

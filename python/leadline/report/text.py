@@ -296,7 +296,7 @@ def _aligned(cells: list[Text], widths: list[int]) -> Text:
 
 
 def titled_table(title: str, note: str) -> Table:
-    """An empty table in the house's shape."""
+    """An empty table in the common style."""
     return Table(
         title=_heading(title, note),
         title_justify="left",

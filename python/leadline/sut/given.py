@@ -1,4 +1,4 @@
-"""What stands on given hosts: measured as it is, brought up and configured by somebody else."""
+"""The system on given hosts: measured as it is; Leadline neither brings it up nor configures it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _one_line(text: str) -> str:
 
 
 class GivenSut(BaseSut):
-    """What stands on given hosts: measured as it is, brought up and configured by somebody else."""
+    """The system on given hosts: measured as it is; Leadline neither brings it up nor configures it."""
 
     kind: Literal["given"] = "given"
     label: Annotated[str, AfterValidator(_one_line)]

@@ -102,7 +102,7 @@ def ceiling_of(result: TestResult, threads: int, cpus: int) -> Ceiling | None:
 async def calibrate(load: HttpWorkload, interrupt: Interrupt) -> TestResult | None:
     """One second of the load's shape against a null responder on loopback; None where that cannot answer it.
 
-    What a script prints is heard by nobody.
+    A script's output is discarded.
 
     Raises:
         LeadlineError: an agent could not be started, or the load broke off.

@@ -27,7 +27,7 @@ LARGEST_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class CeilingCache:
-    """The file, and whom to tell where it is damaged. No path is no cache: nothing is found or kept."""
+    """The file, and the callback for a warning if it is damaged. Without a path nothing is found or stored."""
 
     path: Path | None
     say: Callable[[str], None]
@@ -41,7 +41,7 @@ class CeilingCache:
             return cls(Path(named) / "leadline" / "ceilings.json", say)
         try:
             return cls(Path.home() / ".cache" / "leadline" / "ceilings.json", say)
-        except RuntimeError:  # nobody's home
+        except RuntimeError:  # no home directory
             return cls(None, say)
 
     def find(self, key: str) -> Ceiling | None:
@@ -76,7 +76,7 @@ class CeilingCache:
             self.say(f"the ceilings kept in {self.path} cannot be read ({error.strerror}) and are ignored")
             return {}
         try:
-            # An integer of any length becomes a float, be it an infinite one.
+            # An integer of any length becomes a float, possibly an infinite one.
             document = json.loads(text, parse_int=float) if len(text) <= LARGEST_BYTES else None
         except (ValueError, RecursionError):
             document = None

@@ -38,7 +38,7 @@ _END_WITHIN_S = 60.0
 async def measure_crypto(
     workload: CryptoWorkload, figures: int, interrupt: Interrupt, done: Callable[[int], None], *, profile: bool = False
 ) -> tuple[CryptoResult, str | None]:
-    """Measure `figures` figures; `done` is told of each. An interrupted measurement gives what it has.
+    """Measure `figures` figures; `done` is called for each. An interrupted measurement gives what it has.
 
     With `profile`, the agent's call stacks are sampled meanwhile; the folded ones are the second of the pair.
 

@@ -35,7 +35,7 @@ SERVE_TASK = "serve"
 _CLIENTS_AT_FULL_RATE = 4
 # How long the last reading of the gateways' counters may be on its way.
 _LAST_LOOK_S = 5.0
-# The transaction that proves a client connected may take so long.
+# Time limit of the transaction that proves a client connected.
 _PROBE_MS = 10_000
 
 
@@ -115,7 +115,7 @@ async def build(case: Case, label: str, event_log: EventLog) -> Environment:
     """Hosts, agents, clocks, and the server answering; nothing is left behind when it fails.
 
     Raises:
-        LeadlineError: what could not be had, by name.
+        LeadlineError: what could not be set up, by name.
     """
     env = Environment(case, label, None)
     try:
@@ -205,7 +205,7 @@ async def observe(env: Environment, trial: str | None, period_ms: int, event_log
     """Watch every host from now on, its samples labelled `trial`; what hosts on one machine share is read once."""
     seen_boots: set[str | None] = set()
     crowd = math.ceil(len(env.clients) / _CLIENTS_AT_FULL_RATE) if env.lab is not None else 1
-    # Gateways first: where hosts share a machine, its CPUs are told by the host that the measurement is about.
+    # Gateways first: where hosts share a machine, the host under measurement reports its CPUs.
     for name in (*env.gateways, SERVER, *env.clients):
         agent = env.agents[name]
         boot = agent.hello.host.boot_id

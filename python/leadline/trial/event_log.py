@@ -1,7 +1,7 @@
 """Where everything that happens is written down: events of agents as they come, and the controller's own records.
 
 One `EventLog` per run. It stamps what it is given, appends it to a journal (a file, or a list for a measurement that
-nobody asked to keep) and passes it on to those who watch. What cannot be written ends the run: a figure whose
+that are not wanted) and passes it on to those who watch. What cannot be written ends the run: a figure whose
 samples are lost is no figure.
 """
 

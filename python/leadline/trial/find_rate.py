@@ -25,7 +25,7 @@ from leadline.trial.single import Single, measure
 from leadline.trial.workloads import LoadWorkload
 
 Watching = Callable[[], AbstractContextManager[tuple[Observer, ...]]]
-"""Whoever looks on while one trial runs."""
+"""Callbacks while one trial runs."""
 
 _CLOSED_LOOP_MS = 1000
 
@@ -59,7 +59,7 @@ class SearchTarget(Protocol):
         """The search as a run whose cases are not known yet; its journal has them."""
 
     def single(self, case: str, rate_per_s: float | None, steady_s: float | None) -> Single:
-        """One measurement at a rate for so long, or without a rate: a case of its own."""
+        """Measures once at a rate for this long, or without a rate: a separate case."""
 
     def reached_per_s(self, result: TestResult) -> float | None:
         """What the load without a rate came to; None where there is nothing to search."""

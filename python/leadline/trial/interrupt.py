@@ -25,13 +25,13 @@ class Interrupt:
         self._on_second = on_second
 
     async def pause(self, length_s: float) -> None:
-        """Wait for so long, or until an end is asked for."""
+        """Wait for this long, or until an end is requested."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self.asked.wait(), length_s)
 
     @contextmanager
     def signals_caught(self) -> Iterator[None]:
-        """Meanwhile SIGINT, SIGTERM and SIGHUP ask; whoever asks twice is obeyed at once.
+        """Meanwhile SIGINT, SIGTERM and SIGHUP request the end; a second signal ends at once.
 
         What was ignored before (nohup) stays ignored, and what handled these before does so again afterwards.
         """

@@ -30,7 +30,7 @@ _PREPARE_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is to be run, and by whom."""
+    """The load to run, and the agents that run it."""
 
     label: str
     """The test's, as in "c01/1/tcp-up"."""
@@ -41,7 +41,7 @@ class Load:
     watch: TargetWatch | None = None
     """What looks at the figures each second and may end it."""
     interval_ms: int | None = None
-    """Length of the intervals that are told while it runs; None for none."""
+    """Length of the intervals that are reported while it runs; None for none."""
 
 
 async def run(

@@ -1,4 +1,4 @@
-"""What a run tells those who watch it. Records only; nobody who watches can change what is measured."""
+"""Notifications of a run to its subscribers. Records only; no subscriber can change what is measured."""
 
 from __future__ import annotations
 
@@ -94,12 +94,12 @@ class LiveFigures:
     clients: dict[str, int] | None = None
     """A fleet's clients by their state; None of other loads."""
     waiting: Waiting | None = None
-    """Whom a fleet waits for; None where it waits for nobody."""
+    """The clients that a fleet waits for; None if it waits for none."""
 
 
 @dataclass(frozen=True, slots=True)
 class IntervalEnded:
-    """An interval of a load that somebody asked to have told, counted from `start_ns` on the controller's clock."""
+    """An interval of a load, on request, counted from `start_ns` on the controller's clock."""
 
     label: str
     start_ns: int

@@ -49,7 +49,7 @@ class Single:
     server_pid: int | None = None
     """A server's process on this host, whose cost is written down too."""
     interval_ms: int | None = None
-    """Length of the intervals that are told while it runs; None for none."""
+    """Length of the intervals that are reported while it runs; None for none."""
     asked: Sequence[str] = ()
     """Metrics beside those that its kind has: percentiles."""
 

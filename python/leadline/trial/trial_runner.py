@@ -132,7 +132,7 @@ async def _brought_up(trial: Trial, env: Environment, context: RunContext) -> As
         able = connected if up.clients else list(env.clients)
         yield _Up(able, sut, profiled_processes, up.fleet)
     finally:
-        # What a take-down costs is not the last test's. Who has lost an agent is told of that already.
+        # What a take-down costs is not the last test's. A lost agent has been reported already.
         with suppress(AgentError):
             await environment.observe_afterwards(env, f"{label}/tear-down", context.observe_period_ms, event_log)
         await sut.take_down()

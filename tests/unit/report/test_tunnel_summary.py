@@ -107,7 +107,7 @@ def test_end_states_and_their_causes_lead() -> None:
     assert "40 × no address (clients 60, 61, 62, ...)" in text
     handshakes = "109 attempts, 15 control packets sent again, 7 clients came up after a failure, 4 came back partial"
     assert f"{handshakes}; AES-256-GCM" in text
-    done = "50 reconnects, 48 back at the first attempt; 20 renegotiations; keys renewed 19 times, whoever began it"
+    done = "50 reconnects, 48 back at the first attempt; 20 renegotiations; keys renewed 19 times by either side"
     assert f"later {done}; 5 skipped by clients that could not" in text
     assert "600 sent, 3 lost; 2 due and not sent" in text
     assert "1.90 s of CPU, 1.84 ms a client; 7.63 MiB more memory, 78.1 KiB a client" in text

@@ -16,7 +16,10 @@ FULL = T + "10.81.1.9:1194 MULTI: new incoming connection would exceed maximum n
     ("line", "begins"),
     [
         (T + "AUTH: Received control message: AUTH_FAILED,Data channel cipher", "the gateway refused it: AUTH"),
-        (T + "read UDPv4 [ECONNREFUSED]: Connection refused (fd=3,code=111)", "nobody listens at the gateway: read"),
+        (
+            T + "read UDPv4 [ECONNREFUSED]: Connection refused (fd=3,code=111)",
+            "no process listens at the gateway: read",
+        ),
         (UNREACHED, "no answer from the gateway: TLS Error"),
         (T + "VERIFY ERROR: depth=0, error=certificate has expired", "a certificate was refused: VERIFY"),
         ("Options error: Unrecognized option or missing parameter(s)", "it refuses its options: Options"),

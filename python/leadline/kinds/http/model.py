@@ -84,7 +84,7 @@ class HttpTest(BaseTest):
     keep_alive: bool = True
     """Whether connections carry more than one request."""
     requests_per_connection: Total | None = None
-    """Requests after which a connection is closed and opened anew."""
+    """Requests after which a connection is closed and reopened."""
     timeout_ms: DurationMs = Field(default=5_000, validation_alias="timeout")
     """After this a request counts as an error."""
     connect_timeout_ms: DurationMs = Field(default=5_000, validation_alias="connect_timeout")

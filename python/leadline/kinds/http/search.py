@@ -75,7 +75,7 @@ class HttpSearchTarget:
         return 0.0
 
     def failure_message(self, result: TestResult) -> str:
-        """Nobody answered."""
+        """No request was answered."""
         named = ", ".join(f"{count} x {name}" for name, count in result.errors.items()) or "no error was counted"
         return f"the closed loop that a search begins with had no answers ({named})"
 

@@ -148,7 +148,7 @@ def _actions(metrics: Mapping[str, Metric]) -> list[tuple[str, str]]:
         )
     asked, renewed = (_value(metrics, name) or 0.0 for name in ("renegotiations_asked", "renegotiated"))
     if asked or renewed:
-        parts.append(f"{asked:,.0f} renegotiations; keys renewed {renewed:,.0f} times, whoever began it")
+        parts.append(f"{asked:,.0f} renegotiations; keys renewed {renewed:,.0f} times by either side")
     if skipped := _value(metrics, "actions_skipped"):
         parts.append(f"{skipped:,.0f} skipped by clients that could not")
     return [("later", "; ".join(parts))] if parts else []

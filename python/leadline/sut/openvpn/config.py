@@ -19,9 +19,9 @@ from leadline.sut.pki import Identity
 INTERFACE = "tun0"
 PORT = 1194
 DEFAULT_MAX_CLIENTS = 1024
-"""More clients than this are refused where nobody says `max-clients`."""
+"""The daemon's default `max-clients`: more clients than this are refused."""
 INITIAL_RATE = (100, 10)
-"""OpenVPN 2.6's default `connect-freq-initial`: answers to first packets, in so many seconds."""
+"""OpenVPN 2.6's default `connect-freq-initial`: responses to first packets, and the period in seconds."""
 _LEGACY_CIPHERS = ("BF-", "CAST5-", "DES-CBC", "IDEA-", "RC2-", "SEED-")
 """OpenSSL 3 keeps these in its legacy provider."""
 

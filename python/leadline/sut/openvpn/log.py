@@ -21,8 +21,8 @@ _CAUSES = (
     ("exceed maximum number of clients", "the gateway has its maximum number of clients"),
     ("failed to negotiate cipher", "no cipher in common"),
     ("connection initiation rate limit", "the gateway limits the rate of new connections"),
-    ("[ECONNREFUSED]", "nobody listens at the gateway"),
-    ("Connection refused", "nobody listens at the gateway"),
+    ("[ECONNREFUSED]", "no process listens at the gateway"),
+    ("Connection refused", "no process listens at the gateway"),
     ("TLS key negotiation failed to occur", "no answer from the gateway"),
     ("TLS handshake failed", "the TLS handshake failed"),
     ("TLS Error:", "TLS error"),
@@ -59,7 +59,7 @@ def of_client(lines: Iterable[str], common_name: str) -> list[str]:
 
 
 def refuses_unnamed(line: str) -> bool:
-    """Whether the server turns somebody away before it knows who it is."""
+    """Whether the server refuses a client before it knows the client's name."""
     return any(marker in line for marker in _UNNAMED_REFUSALS)
 
 
