@@ -15,6 +15,8 @@ import subprocess
 import sys
 import threading
 import urllib.request
+import zlib
+from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -34,6 +36,12 @@ ROOT = Path(__file__).resolve().parents[2]
 LEADLINE = Path(sys.executable).with_name("leadline")
 SYSTEM_FOLDERS = "/usr/local/sbin:/usr/sbin:/sbin"
 OPENVPN = shutil.which("openvpn", path=f"{os.environ['PATH']}:{SYSTEM_FOLDERS}")
+
+
+def packed_cases(page: str) -> list[str]:
+    """What a report's page packs and draws when a case is opened: the JSON of each case."""
+    packed = re.findall(r'<script type="application/octet-stream">([^<]+)', page)
+    return [zlib.decompress(b64decode(case)).decode() for case in packed]
 
 
 @functools.cache

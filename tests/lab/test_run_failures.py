@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import cli_runs as cli
 import pytest
 from real_runs import (
     ADDRESSES,
@@ -298,5 +299,8 @@ def test_private_keys_are_readable_by_their_owner_alone(sandbox: CliSandbox) -> 
     assert stat.S_IMODE(private.stat().st_mode) == 0o700
     keys = [json.loads(path.read_text())["private_key"] for path in private.rglob("*.json")]
     assert keys
-    for path in (folder / "journal.ndjson", folder / "run.json", folder / "report.html", *folder.glob("logs/*")):
+    kept = ("journal.ndjson", "run.json", "findings.json", "report.html")
+    for path in (*(folder / name for name in kept), *folder.glob("logs/*")):
         assert not any(key in path.read_text() for key in keys), path
+    cases = cli.packed_cases((folder / "report.html").read_text())
+    assert cases and not any(key in case for case in cases for key in keys)

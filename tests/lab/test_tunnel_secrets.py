@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import cli_runs as cli
 import openvpn_servers as servers
 import pytest
 from openvpn_keys import WRAPS, Keys
@@ -86,8 +87,13 @@ def found_in(keys: Keys, *texts: bytes) -> list[str]:
 
 
 def contents(folder: Path) -> list[bytes]:
-    """Of every file in it."""
-    return [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
+    """Of every file in it, and of the cases that its pages pack."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    pages = [path.read_text() for path in files if path.suffix == ".html"]
+    return [
+        *(path.read_bytes() for path in files),
+        *(case.encode() for page in pages for case in cli.packed_cases(page)),
+    ]
 
 
 def command_lines() -> set[str]:
