@@ -12,8 +12,9 @@ from pathlib import Path
 CratePath = tuple[str, ...]
 """A path within one crate, from its root: () is the root, ("load", "tcp") a module or an item of `load`."""
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
-_LITERAL = re.compile(r'b?r(#*)".*?"\1|b?"(?:\\.|[^"\\])*"|b?\'(?:\\.[^\']*|[^\\\'])\'', re.S)
+_COMMENT = r"(?P<comment>//[^\n]*|/\*.*?\*/)"
+_LITERAL = r"""b?r(?P<hashes>#*)".*?"(?P=hashes)|b?"(?:\\.|[^"\\])*"|b?'(?:\\.[^']*|[^\\'])'"""
+_TEXT = re.compile(f"{_COMMENT}|{_LITERAL}", re.S)
 _USE = re.compile(r"\b(pub(?:\([^)]*\))?\s+)?use\s+([^;]+);")
 _PATH = re.compile(r"\b\w+(?:\s*::\s*\w+)+")
 _DECLARED = re.compile(r"^\s*(?:pub(?:\([^)]*\))?\s+)?mod\s+(\w+)\s*;", re.M)
@@ -74,7 +75,7 @@ def _files(source: Path) -> Iterator[tuple[CratePath, Path]]:
 
 
 def _read(path: CratePath, file: Path) -> _Module:
-    text = _without_tests(_LITERAL.sub('""', _COMMENT.sub("", file.read_text())))
+    text = _without_tests(_TEXT.sub(_blank, file.read_text()))
     module = _Module(path, _USE.sub(";", text), children=frozenset(_DECLARED.findall(text)))
     for _, tree in _USE.findall(text):
         for parts, name in _flattened(" ".join(tree.split())):
@@ -86,6 +87,11 @@ def _read(path: CratePath, file: Path) -> _Module:
             else:
                 module.imports[name] = target
     return module
+
+
+def _blank(match: re.Match[str]) -> str:
+    """Nothing for a comment, an empty literal for a literal; each may contain what looks like the other."""
+    return "" if match["comment"] else '""'
 
 
 def _without_tests(text: str) -> str:
