@@ -31,9 +31,9 @@ pub use observation::{
 };
 pub use outcome::{FlowReport, HistogramReport, LoadReport, Outcome, ThreadReport};
 pub use tunnel::{
-    CryptoReport, CryptoSpec, TunnelAction, TunnelAttemptReport, TunnelClientReport, TunnelDeed, TunnelExpectation,
-    TunnelIdentities, TunnelIdentity, TunnelOccasion, TunnelPacketSizes, TunnelReport, TunnelSpec, TunnelState,
-    TunnelTraffic, TunnelUser,
+    CryptoReport, CryptoSpec, TunnelAction, TunnelActionKind, TunnelAttemptReport, TunnelClientReport,
+    TunnelExpectation, TunnelIdentities, TunnelIdentity, TunnelOccasion, TunnelPacketSizes, TunnelReport, TunnelSpec,
+    TunnelState, TunnelTraffic, TunnelUser,
 };
 pub use workload::{
     Direction, IpVersion, PeerLimits, ProcessSpec, ProfileSpec, Protocol, RrSpec, ServeSpec, SessionKey, Target,

@@ -125,7 +125,7 @@ pub struct TunnelAction {
     /// When, ms after the arrivals began.
     pub at_ms: u64,
     /// The action.
-    pub what: TunnelDeed,
+    pub what: TunnelActionKind,
     /// Time over which the clients perform it one after another, ms; 0: all at once.
     pub over_ms: u64,
 }
@@ -133,7 +133,7 @@ pub struct TunnelAction {
 /// An action of a connected client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum TunnelDeed {
+pub enum TunnelActionKind {
     /// Leaves without notice and reconnects from the same address by a new socket, like the real client.
     Reconnect,
     /// Negotiates new keys (soft reset).

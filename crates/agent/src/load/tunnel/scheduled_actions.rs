@@ -1,7 +1,7 @@
 //! When a thread's clients run the test's actions: each action goes from client to client, in the order of their numbers, at even
 //! steps. What a client does then is its machine's.
 
-use leadline_wire::{TunnelAction, TunnelDeed};
+use leadline_wire::{TunnelAction, TunnelActionKind};
 
 /// When each of a thread's clients runs each action.
 pub struct ActionSchedule {
@@ -28,7 +28,7 @@ impl ActionSchedule {
     }
 
     /// The next client whose turn has come: when that was, who, and what it does.
-    pub fn take(&mut self, elapsed_ns: u64) -> Option<(u64, u32, TunnelDeed)> {
+    pub fn take(&mut self, elapsed_ns: u64) -> Option<(u64, u32, TunnelActionKind)> {
         let (due_ns, index) = self.due_times().min()?;
         if due_ns > elapsed_ns {
             return None;
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn each_action_reaches_every_client_once_in_order() {
         let action = |at_ms, over_ms, what| TunnelAction { at_ms, what, over_ms };
-        let actions = [action(10, 8, TunnelDeed::Renegotiate), action(12, 0, TunnelDeed::Reconnect)];
+        let actions = [action(10, 8, TunnelActionKind::Renegotiate), action(12, 0, TunnelActionKind::Reconnect)];
         let mut taken = Vec::new();
         for first in 0..2 {
             let mut schedule = ActionSchedule::new(&actions, 8, first, 2);
@@ -68,9 +68,9 @@ mod tests {
             }
         }
         taken.sort_by_key(|(due_ns, client, _)| (*due_ns, *client));
-        let ms = |(due_ns, client, what): (u64, u32, TunnelDeed)| (due_ns / 1_000_000, client, what);
-        let renewed = (0..8).map(|client| (10 + u64::from(client), client, TunnelDeed::Renegotiate));
-        let moved = (0..8).map(|client| (12, client, TunnelDeed::Reconnect));
+        let ms = |(due_ns, client, what): (u64, u32, TunnelActionKind)| (due_ns / 1_000_000, client, what);
+        let renewed = (0..8).map(|client| (10 + u64::from(client), client, TunnelActionKind::Renegotiate));
+        let moved = (0..8).map(|client| (12, client, TunnelActionKind::Reconnect));
         let mut expected: Vec<_> = renewed.chain(moved).collect();
         expected.sort_by_key(|(due_ms, client, _)| (*due_ms, *client));
         assert_eq!(taken.into_iter().map(ms).collect::<Vec<_>>(), expected);

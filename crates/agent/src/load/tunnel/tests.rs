@@ -12,7 +12,7 @@ use std::sync::Arc;
 use leadline_sys::clock::monotonic_ns;
 use leadline_tunnel::openvpn::profile::Transport;
 use leadline_wire::{
-    Outcome, RateStage, TunnelAction, TunnelDeed, TunnelExpectation, TunnelIdentities, TunnelSpec, TunnelState,
+    Outcome, RateStage, TunnelAction, TunnelActionKind, TunnelExpectation, TunnelIdentities, TunnelSpec, TunnelState,
 };
 
 use self::gateway::{an_address_each, Gateway, ServerBehaviour};
@@ -231,14 +231,14 @@ fn scheduled_actions_run_once_per_connected_client() {
             assert_eq!((count(&outcome, "configured"), count(&outcome, "actions_skipped")), (8, 0));
             outcome
         };
-        let outcome = run_action(TunnelDeed::Renegotiate);
+        let outcome = run_action(TunnelActionKind::Renegotiate);
         assert_eq!((count(&outcome, "attempts"), count(&outcome, "renegotiated")), (8, 8));
         let names = ["renegotiations_asked", "renegotiations_unfinished"];
         assert_eq!(names.map(|name| count(&outcome, name)), [8, 0]);
         assert_eq!(recorded(&outcome, "renegotiate"), 8);
         assert_eq!(gateway.seen.renegotiated.load(Ordering::Relaxed), 8);
         let before = gateway.seen.clients.load(Ordering::Relaxed);
-        let outcome = run_action(TunnelDeed::Reconnect);
+        let outcome = run_action(TunnelActionKind::Reconnect);
         assert_eq!(count(&outcome, "reconnects_begun"), 8);
         assert_eq!(gateway.seen.clients.load(Ordering::Relaxed) - before, 16, "each comes from a socket of its own");
         assert_eq!(

@@ -17,7 +17,7 @@ use leadline_tunnel::client::timer::{earlier, is_due};
 use leadline_tunnel::client::{Action, Input, Progress, VpnClient};
 use leadline_tunnel::openvpn::client::Client as Session;
 use leadline_tunnel::openvpn::profile::Transport;
-use leadline_wire::{TunnelDeed, TunnelPacketSizes};
+use leadline_wire::{TunnelActionKind, TunnelPacketSizes};
 
 use super::client::Client;
 use super::client_report::{attempt_rows, client_row};
@@ -390,10 +390,10 @@ impl Worker {
     }
 
     /// Let a client run an action.
-    pub fn run_action(&mut self, index: usize, due_ns: u64, action: TunnelDeed) {
+    pub fn run_action(&mut self, index: usize, due_ns: u64, action: TunnelActionKind) {
         let action = match action {
-            TunnelDeed::Renegotiate => Action::Renegotiate,
-            TunnelDeed::Reconnect => Action::Reconnect,
+            TunnelActionKind::Renegotiate => Action::Renegotiate,
+            TunnelActionKind::Reconnect => Action::Reconnect,
         };
         if index < self.clients.len() {
             self.hand(index, monotonic_ns(), Input::Act { action, due_ns });

@@ -104,7 +104,7 @@ fn scheduled_reconnect_ends_traffic() {
     let gateway = Gateway::start(ServerBehaviour::default());
     // The actions' time and the traffic's begin with the arrivals, of which there are none: the traffic first, however late a
     // thread is.
-    let actions = vec![TunnelAction { at_ms: 4000, what: TunnelDeed::Reconnect, over_ms: 0 }];
+    let actions = vec![TunnelAction { at_ms: 4000, what: TunnelActionKind::Reconnect, over_ms: 0 }];
     let outcome = run(&TunnelSpec { settled: 2, actions, traffic: echo(50.0, 100, 60_000), ..spec(&gateway, 2) });
     assert_eq!(outcome.errors, errors(&[("tunnel_broke", 2)]));
     let names = ["configured", "reconnects_begun", "lost", "recovered"];

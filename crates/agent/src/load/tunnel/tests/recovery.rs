@@ -35,7 +35,7 @@ fn with_one_address() -> (Gateway, Worker) {
 fn dead_tunnels_address_configures_the_next_client() {
     let (_gateway, mut worker) = with_one_address();
     // Nothing came from the server since the other client was given the address.
-    worker.run_action(0, monotonic_ns(), TunnelDeed::Reconnect);
+    worker.run_action(0, monotonic_ns(), TunnelActionKind::Reconnect);
     run_until_state(&mut worker, |worker| phase(worker, 1) == Phase::Configured);
     assert_eq!((worker.clients[1].machine.cause(), worker.failures.counts.len()), (None, 0));
     let steps = worker.clients[1].machine.attempt().unwrap().steps;
@@ -45,9 +45,9 @@ fn dead_tunnels_address_configures_the_next_client() {
 #[test]
 fn address_shared_by_live_tunnels_is_an_error() {
     let (_gateway, mut worker) = with_one_address();
-    worker.run_action(0, monotonic_ns(), TunnelDeed::Renegotiate);
+    worker.run_action(0, monotonic_ns(), TunnelActionKind::Renegotiate);
     run_until_state(&mut worker, |worker| worker.clients[0].machine.refusable_until_ns().is_some());
-    worker.run_action(0, monotonic_ns(), TunnelDeed::Reconnect);
+    worker.run_action(0, monotonic_ns(), TunnelActionKind::Reconnect);
     worker.free_claims(monotonic_ns());
     assert_eq!(phase(&worker, 1), Phase::Contested);
     worker.hand(1, monotonic_ns(), Input::Leave);
@@ -58,7 +58,7 @@ fn address_shared_by_live_tunnels_is_an_error() {
 #[test]
 fn every_attempt_is_reported() {
     let gateway = Gateway::start(ServerBehaviour { answers: |client| client >= 2, ..ServerBehaviour::default() });
-    let actions = vec![TunnelAction { at_ms: 0, what: TunnelDeed::Reconnect, over_ms: 0 }];
+    let actions = vec![TunnelAction { at_ms: 0, what: TunnelActionKind::Reconnect, over_ms: 0 }];
     let outcome = run(&TunnelSpec { actions, settled: 2, attempt_ms: 3000, retries: 1, ..spec(&gateway, 2) });
     let rows = outcome.tunnel.unwrap().attempts;
     let attempts_of = |client: u32| {
