@@ -9,7 +9,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::NANO_MICRO;
+use crate::constant::NANO_MICRO;
 
 /// Units of area in one arrival.
 const ARRIVAL: u128 = 2 * NANO_MICRO;
