@@ -6,7 +6,8 @@ use std::io::{self, Read};
 
 use leadline_wire::Capability;
 
-use crate::{parse, CgroupPaths};
+use crate::cgroup::CgroupPaths;
+use crate::parse;
 
 /// Returns the capabilities `tun`, `psi`, `irq_pressure`, `cgroup` (of the given paths) and `io_uring`.
 pub fn capabilities(cgroup: &CgroupPaths) -> Vec<Capability> {

@@ -7,6 +7,7 @@
 //! which may differ from that of the process.
 
 mod capabilities;
+mod cgroup;
 mod facts;
 mod observer;
 pub mod parse;
@@ -14,20 +15,8 @@ mod process;
 mod reread;
 mod routes;
 
-use std::path::PathBuf;
-
 pub use capabilities::capabilities;
+pub use cgroup::CgroupPaths;
 pub use facts::facts;
 pub use observer::Observer;
 pub use routes::routes;
-
-/// The files of the agent's cgroup accounting; version 2 is preferred to version 1, for each account.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CgroupPaths {
-    /// Folder in a cgroup2 mount: cpu.stat, memory.current.
-    pub v2: Option<PathBuf>,
-    /// Folder in the version 1 cpuacct hierarchy: cpuacct.usage, cpuacct.stat.
-    pub v1_cpuacct: Option<PathBuf>,
-    /// Folder in the version 1 memory hierarchy: memory.usage_in_bytes.
-    pub v1_memory: Option<PathBuf>,
-}

@@ -8,10 +8,10 @@ use leadline_wire::{
     CgroupSample, MachineSample, NetworkSample, Observation, Pressure, PressureSample, SoftnetSample, UdpSample,
 };
 
+use crate::cgroup::CgroupPaths;
 use crate::parse;
 use crate::process::Processes;
 use crate::reread::{Buffer, Reread};
-use crate::CgroupPaths;
 
 /// Reads a host's counters. A file that cannot be opened at the start stays absent from every sample.
 #[derive(Debug)]
