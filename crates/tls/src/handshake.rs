@@ -1,0 +1,35 @@
+//! What a handshake agrees on: the protocol's version, the cipher suite, ALPN, and whether a session was resumed.
+//! Owns the record; `setup` limits what may be agreed on, and `records` fills the record in.
+
+/// A version of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TlsVersion {
+    /// TLS 1.2 (RFC 5246).
+    V1_2,
+    /// TLS 1.3 (RFC 8446).
+    V1_3,
+}
+
+impl TlsVersion {
+    /// `1.2` or `1.3`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            TlsVersion::V1_2 => "1.2",
+            TlsVersion::V1_3 => "1.3",
+        }
+    }
+}
+
+/// What a finished handshake agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handshake {
+    /// Whether it resumed an earlier session instead of authenticating anew.
+    pub resumed: bool,
+    /// The version.
+    pub version: TlsVersion,
+    /// The cipher suite by its IANA name.
+    pub suite: &'static str,
+    /// Which of our own ALPN protocols was chosen, by its place among them; none where the peer chose none.
+    pub alpn: Option<usize>,
+}
