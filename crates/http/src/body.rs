@@ -2,7 +2,8 @@
 //! and hands them on where somebody wants them.
 
 use crate::lines::{LineReader, Next, HEAD_LIMIT_BYTES};
-use crate::{Malformed, Sink};
+use crate::sink::Sink;
+use crate::Malformed;
 
 /// The longest line that introduces a chunk, extensions included, in bytes.
 const CHUNK_LINE_LIMIT_BYTES: usize = 4096;

@@ -11,7 +11,7 @@
 //!
 //! `take_back` turns receiving into sending: what was said to be sent was not.
 
-use crate::response::Sink;
+use crate::sink::Sink;
 use crate::{End, Malformed, Response, ResponseParser};
 
 /// The instants of a request, ns on the monotonic clock.

@@ -19,6 +19,7 @@ mod response;
 mod scan;
 mod schedule;
 mod server;
+mod sink;
 mod template;
 mod url;
 
@@ -31,8 +32,9 @@ pub use lines::HEAD_LIMIT_BYTES;
 pub use request::{FedRequest, Method, Request, RequestEvent, RequestParser};
 pub use requests::{Picker, Piece, RequestSet, RequestSetError, LONGEST_CYCLE};
 pub use responder::{Responder, Setup, Stream, BLOCKS};
-pub use response::{End, FedResponse, Response, ResponseParser, Sink, INTERIM_LIMIT};
+pub use response::{End, FedResponse, Response, ResponseParser, INTERIM_LIMIT};
 pub use schedule::{ClosedLoop, OpenLoop, Schedule, ThreadShare};
 pub use server::ServerConnection;
+pub use sink::Sink;
 pub use template::{expect_no_bodies, expects_no_body, RequestTemplate, TemplateError};
 pub use url::{Url, UrlError};

@@ -6,6 +6,7 @@ use crate::body::{BodyReader, Framing};
 use crate::fields::{minor_version, Coding, Field, Fields};
 use crate::head::{HeadLines, HeadReader};
 use crate::scan::holds_return_or_nul;
+use crate::sink::Sink;
 use crate::Malformed;
 
 /// A response that has arrived whole.
@@ -37,27 +38,6 @@ pub enum End {
     Response(Response),
     /// It cut a response off.
     Early,
-}
-
-/// Who wants to see what a response holds, as it comes and before it is known to end well.
-pub trait Sink {
-    /// Whether it wants to be told of heads.
-    const WANTS_HEADS: bool = true;
-
-    /// A head begins. What came before it, if that was no whole response, was an interim response's.
-    fn status(&mut self, _status: u16) {}
-
-    /// A header field: its name as it was sent, its value without the white space around it. An empty name continues the
-    /// value before it. Trailer fields are not told.
-    fn field(&mut self, _name: &[u8], _value: &[u8]) {}
-
-    /// The next part of the body, without chunk framing; never empty.
-    fn body(&mut self, _bytes: &[u8]) {}
-}
-
-/// Nobody.
-impl Sink for () {
-    const WANTS_HEADS: bool = false;
 }
 
 /// The longest head that is kept to be recognised, bytes.
