@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Capability, Counts, HistogramReport, HostFacts, NetworkView, Observation, Outcome, ThreadReport};
+use crate::{Capability, Counts, HistogramReport, HostFacts, NetworkView, Observation, Outcome, Side, ThreadReport};
 
 /// One line on an agent's stdout.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -173,16 +173,6 @@ pub enum Event {
         /// its number of samples. This is the input of flame graphs.
         folded: String,
     },
-}
-
-/// The side that counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Side {
-    /// This agent.
-    Local,
-    /// The server that this agent's load goes to.
-    Peer,
 }
 
 /// One flow's cumulative counters.

@@ -13,12 +13,13 @@ mod failure_cause;
 mod http;
 mod observation;
 mod outcome;
+mod target;
 mod tunnel;
 mod workload;
 
 pub use command::Command;
 pub use counts::{unless_zero, Counts, FlowCounts, HttpCounts, NoCounts, StatusCounts, TrafficCounts, TunnelCounts};
-pub use event::{Blame, ErrorReport, Event, FlowProgress, Side, Standing};
+pub use event::{Blame, ErrorReport, Event, FlowProgress, Standing};
 pub use facts::{Capability, ClockQuality, HostFacts, InterfaceFacts, InterfaceView, NetworkView, RouteView};
 pub use failure_cause::FailureCause;
 pub use http::{
@@ -29,16 +30,14 @@ pub use observation::{
     CgroupSample, CpuSample, InterfaceSample, MachineSample, MemorySample, NetworkSample, Observation, Pressure,
     PressureSample, ProcessSample, SoftnetSample, TcpSample, UdpSample,
 };
-pub use outcome::{FlowReport, HistogramReport, LoadReport, Outcome, ThreadReport};
+pub use outcome::{FlowReport, HistogramReport, LoadReport, Outcome, Side, ThreadReport};
+pub use target::{Direction, IpVersion, SessionKey, Target};
 pub use tunnel::{
     CryptoReport, CryptoSpec, TunnelAction, TunnelActionKind, TunnelAttemptReport, TunnelClientReport,
     TunnelExpectation, TunnelIdentities, TunnelIdentity, TunnelOccasion, TunnelPacketSizes, TunnelReport, TunnelSpec,
     TunnelState, TunnelTraffic, TunnelUser,
 };
-pub use workload::{
-    Direction, IpVersion, PeerLimits, ProcessSpec, ProfileSpec, Protocol, RrSpec, ServeSpec, SessionKey, Target,
-    TcpSpec, UdpSpec, Workload,
-};
+pub use workload::{PeerLimits, ProcessSpec, ProfileSpec, Protocol, RrSpec, ServeSpec, TcpSpec, UdpSpec, Workload};
 
 /// The contract's version; it increases when an old reader would misunderstand a new line.
 pub const PROTOCOL_VERSION: u32 = 1;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Counts, CryptoReport, Direction, Side, TunnelReport};
+use crate::{Counts, CryptoReport, Direction, TunnelReport};
 
 /// The figures of one task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -79,6 +79,16 @@ pub struct FlowReport {
     pub local: Option<String>,
     /// Remote address and port.
     pub remote: Option<String>,
+}
+
+/// The side that counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// This agent.
+    Local,
+    /// The server that this agent's load goes to.
+    Peer,
 }
 
 /// A mergeable histogram.

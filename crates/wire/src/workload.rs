@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CryptoSpec, HttpAnswer, HttpSpec, TunnelSpec};
+use crate::{CryptoSpec, Direction, HttpAnswer, HttpSpec, SessionKey, Target, TunnelSpec};
 
 /// The kind of a task and its parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -40,44 +40,6 @@ pub enum Workload {
     Profile(ProfileSpec),
 }
 
-/// A required address family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum IpVersion {
-    /// IPv4 only.
-    V4,
-    /// IPv6 only.
-    V6,
-}
-
-/// The destination of a load.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Target {
-    /// A name or an address (IPv6 without brackets).
-    pub host: String,
-    /// The port of the session protocol (tcp, udp, rr).
-    pub port: u16,
-    /// Only this family if the name has several addresses; the resolver's first if absent.
-    pub ip_version: Option<IpVersion>,
-    /// The key that the server asks for; none if absent.
-    pub key: Option<SessionKey>,
-}
-
-/// A key that a server shares with its clients, in base64.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub struct SessionKey {
-    /// The key's bytes in base64 (RFC 4648, section 4).
-    pub base64: String,
-}
-
-impl std::fmt::Debug for SessionKey {
-    /// Omits the key.
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("SessionKey(..)")
-    }
-}
-
 /// The resources that one peer of a server may use. A peer is an IPv4 address, or an IPv6 network of 64 bits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -101,18 +63,6 @@ impl Default for PeerLimits {
     fn default() -> Self {
         Self { sessions: 64, flows: 4096, connections: 32_768, idle_ms: 10_000, rate_bps: None }
     }
-}
-
-/// The direction of the payload, as seen by the load's client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Direction {
-    /// Client to server.
-    Up,
-    /// Server to client.
-    Down,
-    /// Both at once: each of the `flows` exists once up and once down.
-    Both,
 }
 
 /// A transport protocol.
