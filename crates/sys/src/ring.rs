@@ -1,12 +1,11 @@
 //! Completions by io_uring: many sockets, each in a numbered slot, receive by one multishot request, and send pieces
 //! of one constant payload or copies of given bytes. Owns the kernel's objects (registered files, buffers, operations
 //! in flight) and all memory that they refer to; the caller owns the sockets.
-//!
-//! The `user_data` of an operation identifies its owner: kind, slot, and the slot's generation, which increases each
-//! time the slot is given up. A late completion of one socket is therefore never taken for its successor's.
 #![allow(unsafe_code)]
 
 mod buffers;
+mod completion;
+mod operation;
 mod outgoing;
 mod sending;
 mod serving;
@@ -17,15 +16,17 @@ mod tests;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use io_uring::types::{CancelBuilder, Fixed, SubmitArgs, Timespec};
 use io_uring::{cqueue, opcode, squeue, EnterFlags, IoUring};
 
 use self::buffers::Buffers;
+pub use self::completion::{Completion, Left, Sending};
+use self::operation::{
+    generation_of, slot_of, token, ACCEPT, CANCEL, CANCEL_SEND, COPY, GENERATIONS, RECEIVE, SEND, WATCH,
+};
 use self::outgoing::{Flight, Outgoing};
-pub use self::sending::{Left, Sending};
-use self::serving::accepted_socket;
 use self::stamped::Stamped;
 pub(crate) use self::stamped::{stamp_ns, CONTROL_BYTES};
 use crate::clock::monotonic_ns;
@@ -45,38 +46,10 @@ pub struct Options {
     pub awake_ns: u64,
 }
 
-/// An event of a ring.
-#[derive(Debug)]
-pub enum Completion {
-    /// Bytes arrived: [`Ring::received`] returns them until the next completion is requested.
-    Received,
-    /// The peer has ended its direction, or receiving failed; no more data will arrive.
-    Ended(io::Result<()>),
-    /// The socket accepted this many bytes of a [`Sending::Told`] send; the ring continues with the rest by itself.
-    Sent(usize),
-    /// A send failed, and the rest of it is dropped. The socket did not accept this many bytes of
-    /// [`Sending::Assumed`] sends.
-    NotSent(usize, io::Error),
-    /// A watched socket is writable, or has failed.
-    Writable,
-    /// A listener accepted a connection.
-    Accepted(OwnedFd),
-}
-
 /// The longest check for completions, ns.
 const LONGEST_STEP_NS: u64 = 2_000;
 /// Entries of the submission queue; more operations at a time only cost another system call.
 const SUBMISSIONS: u32 = 256;
-
-/// Kinds of operations, the lowest byte of `user_data`.
-const RECEIVE: u64 = 0;
-const SEND: u64 = 1;
-const WATCH: u64 = 2;
-const CANCEL: u64 = 3;
-const CANCEL_SEND: u64 = 4;
-const COPY: u64 = 5;
-const ACCEPT: u64 = 6;
-const GENERATIONS: u32 = (1 << 24) - 1;
 
 #[derive(Clone, Copy, Default)]
 struct Slot {
@@ -501,17 +474,8 @@ fn build(options: &Options) -> io::Result<IoUring> {
     Err(last.unwrap_or_else(|| io::ErrorKind::Unsupported.into()))
 }
 
-#[inline]
-fn token(kind: u64, slot: usize, generation: u32) -> u64 {
-    (slot as u64) << 32 | u64::from(generation) << 8 | kind
-}
-
-#[inline]
-fn slot_of(user_data: u64) -> usize {
-    (user_data >> 32) as usize
-}
-
-#[inline]
-fn generation_of(user_data: u64) -> u32 {
-    (user_data >> 8) as u32 & GENERATIONS
+/// Returns the connection of a successful accept; closed when dropped.
+fn accepted_socket(result: i32) -> Option<OwnedFd> {
+    // SAFETY: the kernel created this descriptor only for us, and each completion is taken once.
+    (result >= 0).then(|| unsafe { OwnedFd::from_raw_fd(result) })
 }

@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use super::operation::{COPY, SEND};
+
 /// The send of a slot that is in flight.
 #[derive(Clone, Copy, Default)]
 pub(super) enum Flight {
@@ -21,8 +23,8 @@ impl Flight {
     pub(super) fn kind(self) -> Option<u64> {
         match self {
             Flight::None => None,
-            Flight::Assumed { .. } | Flight::Payload { .. } => Some(super::SEND),
-            Flight::Copy => Some(super::COPY),
+            Flight::Assumed { .. } | Flight::Payload { .. } => Some(SEND),
+            Flight::Copy => Some(COPY),
         }
     }
 }

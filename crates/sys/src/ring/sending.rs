@@ -7,26 +7,10 @@ use std::ops::Range;
 use io_uring::types::Fixed;
 use io_uring::{opcode, squeue};
 
+use super::completion::{Completion, Left, Sending};
+use super::operation::{token, CANCEL_SEND, COPY, SEND};
 use super::outgoing::Flight;
-use super::{token, Completion, Ring, CANCEL_SEND, COPY, SEND};
-
-/// How the result of a send is reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sending {
-    /// The send is assumed to be accepted whole; [`Completion::NotSent`] follows in the rare case that it was not.
-    Assumed,
-    /// [`Completion::Sent`] reports it, in pieces.
-    Told,
-}
-
-/// The state of a slot's last send when the slot was given up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Left {
-    /// Bytes of a [`Sending::Assumed`] send that the socket did not accept.
-    pub unsent_bytes: usize,
-    /// Bytes of a [`Sending::Told`] send that the socket accepted, not reported by any completion.
-    pub taken_bytes: usize,
-}
+use super::Ring;
 
 /// A send of at most this size, bytes, is assumed to be accepted at once: the smallest send buffer has more room.
 const ASSUMED_BYTES: usize = 4096;

@@ -1,12 +1,14 @@
 //! The server side of a ring: listeners with multishot accept, and sockets that pause receiving.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 
 use io_uring::types::{CancelBuilder, Fixed};
 use io_uring::{cqueue, opcode, squeue};
 
-use super::{token, Completion, Ring, ACCEPT, CANCEL, RECEIVE};
+use super::completion::Completion;
+use super::operation::{token, ACCEPT, CANCEL, RECEIVE};
+use super::{accepted_socket, Ring};
 
 impl Ring {
     /// Accepts connections of a listener from now on; each is reported as [`Completion::Accepted`], in blocking mode.
@@ -61,10 +63,4 @@ impl Ring {
         }
         Ok(Completion::Accepted(socket))
     }
-}
-
-/// Returns the connection of a successful accept; closed when dropped.
-pub(super) fn accepted_socket(result: i32) -> Option<OwnedFd> {
-    // SAFETY: the kernel created this descriptor only for us, and each completion is taken once.
-    (result >= 0).then(|| unsafe { OwnedFd::from_raw_fd(result) })
 }
