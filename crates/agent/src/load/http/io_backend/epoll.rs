@@ -9,7 +9,7 @@ use leadline_sys::connect::receive_stamped;
 use leadline_sys::poll::{Interest, Poll, Ready};
 use socket2::Socket;
 
-use super::{Completion, Detached, IoBackend};
+use super::backend::{Completion, Detached, IoBackend};
 
 /// One read takes at most this much, bytes.
 const BUFFER_BYTES: usize = 64 * 1024;

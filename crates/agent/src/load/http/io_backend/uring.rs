@@ -8,7 +8,7 @@ use std::sync::Arc;
 use leadline_sys::ring::{Completion, Left, Options, Ring, Sending};
 use socket2::Socket;
 
-use super::{Detached, IoBackend};
+use super::backend::{Detached, IoBackend};
 
 /// Requests that are handed over by one system call at most. The kernel sends one after the other, so the last one waits
 /// for the others: more of them spare little and would be seen as latency.

@@ -12,7 +12,7 @@ use leadline_http::{ClosedLoop, Schedule, ThreadShare};
 use leadline_stats::Histogram;
 use socket2::Socket;
 
-use super::super::io_backend::{Completion, Detached, IoBackend};
+use super::super::io_backend::backend::{Completion, Detached, IoBackend};
 use super::super::plan::Plan;
 use super::super::report::WorkerReport;
 use super::super::start_signal::{Begin, StartSignal};
