@@ -69,7 +69,7 @@ def test_one_signal_ends_the_run_in_order(sandbox: CliSandbox, number: signal.Si
     ended = run.finish()
     assert ended.code == 130, ended.err
     assert ended.document["status"] == "interrupted"
-    assert "stopping in good order; once more to stop at once" in ended.err
+    assert "stopping after cleanup; press Ctrl-C again to stop at once" in ended.err
     assert "Traceback" not in ended.err
     assert [end["status"] for end in records(run.journal(), "trial-end")] == ["interrupted"]
     assert [end["status"] for end in records(run.journal(), "run-end")] == ["interrupted"]
@@ -134,7 +134,7 @@ def test_second_signal_ends_the_run_at_once(sandbox: CliSandbox, number: signal.
     run.process.send_signal(number)
     # Two signals that wait together are one: the second comes when the first has been taken.
     assert run.process.stderr is not None
-    assert any("once more to stop at once" in line for line in iter(run.process.stderr.readline, ""))
+    assert any("press Ctrl-C again to stop at once" in line for line in iter(run.process.stderr.readline, ""))
     run.process.send_signal(number)
     assert run.finish().code == 130
     await_end(everyone)
@@ -183,7 +183,7 @@ def test_ctrl_c_on_a_terminal_ends_the_run_in_order(sandbox: CliSandbox) -> None
     terminal.type(b"\x03")
     assert terminal.end() == 130
     shown = terminal.shown.decode()
-    assert shown.count("stopping in good order") == 1
+    assert shown.count("stopping after cleanup") == 1
     assert "Traceback" not in shown
     assert "report:" in shown
     assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")  # the cursor is back
@@ -194,7 +194,7 @@ def test_second_ctrl_c_on_a_terminal_ends_the_run_at_once(sandbox: CliSandbox) -
     terminal = Terminal(sandbox, write_plan(sandbox.folder, [ROUTE], [SHORT, LONG]))
     hold_up(terminal.run)
     terminal.type(b"\x03")
-    terminal.run.until(lambda: b"stopping in good order" in terminal.look())
+    terminal.run.until(lambda: b"stopping after cleanup" in terminal.look())
     terminal.type(b"\x03")
     assert terminal.end() == 130
     shown = terminal.shown.decode()

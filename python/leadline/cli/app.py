@@ -1,4 +1,4 @@
-"""The `leadline` command: its subcommands, and how every error becomes one line and an exit code."""
+"""The `leadline` command: its subcommands, and the conversion of each error to one line and an exit code."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from leadline.cli.kind_command import add_commands as add_kinds
 from leadline.cli.output import print_error, print_json
 from leadline.errors import LeadlineError, PlanError
 
-# typer's own, or click's in older versions of it: the ancestor of an exception that both make public.
+# The base class of usage errors: typer's own, or click's in older versions of typer. Both publish a subclass of it.
 _WrongUsage: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
 
 app = typer.Typer(
     name="leadline",
-    help="Measures a network at every layer, and says whether the figure can be believed.",
+    help="Measure a network at every layer, and report whether the figures are valid.",
     invoke_without_command=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -44,7 +44,7 @@ def _print_version(is_asked: bool) -> None:
         from leadline.cli.version import commit
 
         known = commit()
-        print(f"leadline {__version__} ({f'commit {known}' if known else 'commit not known'})")
+        print(f"leadline {__version__} ({f'commit {known}' if known else 'commit unknown'})")
         raise typer.Exit
 
 
@@ -55,7 +55,7 @@ def _global(
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Measures a network at every layer, and says whether the figure can be believed."""
+    """Measure a network at every layer, and report whether the figures are valid."""
     if context.invoked_subcommand is None:
         print(context.get_help(), file=sys.stderr)
         raise typer.Exit(2)
@@ -79,27 +79,27 @@ def _status() -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader of our output has gone (`| head`): end as SIGPIPE ends others, and print nothing more, not even
-        # at exit.
+        # The reader of the output has closed it (`| head`). Exit like a process that SIGPIPE ends, and print nothing
+        # more, not even at exit.
         sys.stderr.close()
         return 128 + signal.SIGPIPE
     return result if isinstance(result, int) else 0
 
 
 def _failed(code: str, message: str, status: int, others: Sequence[str] = ()) -> int:
-    """One line for each mistake; with --json, also the one document on stdout."""
+    """Print one line per mistake; with --json, also one document on stdout."""
     if "--json" in sys.argv[1:]:
         error = {"code": code, "message": " ".join(message.splitlines()), "others": list(others)}
         print_json({"schema": "leadline.error/1", "error": error})
     for line in (message, *others[:_MOST_LINES]):
         print_error(line, status)
     if len(others) > _MOST_LINES:
-        print_error(f"and {len(others) - _MOST_LINES} more like these (--json has all)", status)
+        print_error(f"and {len(others) - _MOST_LINES} more mistakes (--json prints all)", status)
     return status
 
 
 def _usage(error: BaseException) -> str:
-    """A wrong command line in one line: what is wrong, and where help is."""
+    """A usage error in one line: what is wrong, and which command prints help."""
     context = getattr(error, "ctx", None)
     where = context.command_path if context is not None else "leadline"
     told: str = getattr(error, "format_message", error.__str__)()
@@ -108,4 +108,4 @@ def _usage(error: BaseException) -> str:
 
 
 _MOST_LINES = 30
-"""Mistakes of a plan that a terminal shows besides the first."""
+"""Number of a plan's mistakes that a terminal shows after the first."""

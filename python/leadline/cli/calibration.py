@@ -1,4 +1,4 @@
-"""The generator's ceiling before a load: asked for once, said on stderr while it is measured."""
+"""Finds the generator's ceiling before a load, and reports on stderr while it is measured."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from leadline.trial import Interrupt, PhaseBegan
 from leadline.trial.ceiling import ceiling_for
 from leadline.trial.workloads import LoadWorkload
 
-_DOING = "calibrating: what this generator can do at most"
+_DOING = "calibrating: measuring this generator's maximum rate"
 
 
 class CalibratedKind(Protocol):
-    """What this module needs of a kind of test."""
+    """The attributes of a kind of test that this module uses."""
 
     def calibration(self, workload: Any) -> HttpWorkload | None:
-        """The load whose ceiling is measured against a null responder; None where the kind has no ceiling."""
+        """The load whose ceiling is measured against a null responder; None if the kind has no ceiling."""
 
 
 def _calibration(load: LoadWorkload) -> HttpWorkload | None:
@@ -35,7 +35,8 @@ def is_calibrated(load: LoadWorkload) -> bool:
 
 
 async def calibrated(load: LoadWorkload, enabled: bool, interrupt: Interrupt, progress: Progress) -> Ceiling | None:
-    """The ceiling for a load, from the cache or measured now; None for other loads, and if it is not wanted."""
+    """The ceiling for a load, from the cache or measured now; None if the load has no ceiling or the caller wants
+    none."""
     measured = _calibration(load)
     if not enabled or measured is None:
         return None

@@ -1,4 +1,4 @@
-"""`leadline crypto`: what a VPN's protocol costs on this host's CPU, without a network."""
+"""`leadline crypto`: the CPU cost of a VPN's protocol on this host, without a network."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ _SIZES = ("64", "576", "1400")
 def command(
     ciphers: Annotated[
         list[str] | None,
-        typer.Option("--cipher", help="OpenVPN's name of a cipher; may be repeated.", metavar="NAME"),
+        typer.Option("--cipher", help="Cipher, by OpenVPN's name; may be repeated.", metavar="NAME"),
     ] = None,
     digests: Annotated[
         list[str] | None,
-        typer.Option("--digest", help="Digest of the HMACs, also those of CBC; may be repeated.", metavar="NAME"),
+        typer.Option("--digest", help="Digest of the HMACs, also for CBC ciphers; may be repeated.", metavar="NAME"),
     ] = None,
     sizes: Annotated[
-        list[str] | None, typer.Option("-l", "--size", help="Payload, bytes; may be repeated.", metavar="SIZE")
+        list[str] | None, typer.Option("-l", "--size", help="Payload size in bytes; may be repeated.", metavar="SIZE")
     ] = None,
     duration: Annotated[
-        str, typer.Option("-d", "--duration", help="How long each figure is measured.", metavar="TIME")
+        str, typer.Option("-d", "--duration", help="Measuring time per figure.", metavar="TIME")
     ] = "250ms",
     spread: Annotated[
-        str, typer.Option("--spread", help="Memory that successive packets are spread over.", metavar="SIZE")
+        str, typer.Option("--spread", help="Size of the memory that the packets are spread over.", metavar="SIZE")
     ] = "4MiB",
     handshakes: Annotated[
-        bool, typer.Option("--handshakes/--no-handshakes", help="Whether whole handshakes are measured too.")
+        bool, typer.Option("--handshakes/--no-handshakes", help="Also measure full handshakes.")
     ] = True,
     profile: o.Profile = None,
     json: o.Json = False,
 ) -> int:
-    """Measure what OpenVPN's protocol costs here: packets sealed and opened, bare ciphers, HMACs, whole handshakes."""
+    """Measure the CPU cost of OpenVPN's protocol on this host: packets, bare ciphers, HMACs, full handshakes."""
     from leadline.contract.models import CryptoWorkload, Size
 
     workload = CryptoWorkload(
@@ -111,7 +111,8 @@ async def _measured(workload: CryptoWorkload, json: bool, profile: bool) -> tupl
 
 
 def figures_of(workload: CryptoWorkload) -> int:
-    """How many figures are measured: each cipher sealing, opening and bare, each digest, and the handshakes."""
+    """The number of figures: three per cipher (encrypt, decrypt, cipher alone), one per digest, and the
+    handshakes."""
     digests = len(workload.digests)
     count = digests
     for cipher in (name.upper() for name in workload.ciphers):

@@ -1,4 +1,4 @@
-"""`leadline doctor`: what this host can do, what is missing, and what to do about it."""
+"""`leadline doctor`: the features of this host that work, those that are missing, and the commands that fix them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ EXAMPLE = "Example: leadline doctor --json"
 
 
 def command(json: o.Json = False) -> int:
-    """Show what works on this host, what it is needed for, and how to mend what does not work."""
+    """Show which features work on this host, what needs them, and how to fix the others."""
     import asyncio
 
     from leadline.cli import host_checks
 
-    # These fork, before anything starts threads.
+    # These checks fork, so they run before any thread exists.
     checks = [*host_checks.lab_checks(), *host_checks.program_checks(), *host_checks.host_checks()]
     checks += asyncio.run(_agent())
     if json:
@@ -34,7 +34,7 @@ def command(json: o.Json = False) -> int:
 
 
 def table(checks: list[Check]) -> RenderableType:
-    """The findings for a terminal."""
+    """The checks as a table for a terminal."""
     from rich.table import Table
     from rich.text import Text
 

@@ -1,6 +1,6 @@
-"""Help of a command: options grouped by their panels, as plain text of 80 columns, and values called by what they are.
+"""Formats a command's help: options grouped by panel, plain text of 80 columns, and readable names for values.
 
-Only draws what the options say of themselves. A value without a name of its own is called by its type: N, FILE, TEXT.
+Draws only what the options declare. A value without a metavar is named by its type: N, FILE, TEXT.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typer.core import TyperCommand
 
 
 class PanelHelpCommand(TyperCommand):
-    """A command whose options may have `rich_help_panel`; what has none comes last. Its examples keep their lines."""
+    """A command whose options may have `rich_help_panel`; options without one come last. The lines of its examples
+    are kept."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -22,10 +23,12 @@ class PanelHelpCommand(TyperCommand):
                 parameter.metavar = _value_name(parameter)
 
     bare_values: ClassVar[Mapping[str, str]] = {}
-    """Options whose value may be left out, and what they stand for without one, which the parser has no word for."""
+    """Options whose value may be left out, each with the value that it then has. The parser itself has no such
+    feature."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the usual value where none follows: each value of such an option is a condition."""
+        """Insert the default value after each option that has no value. A value of such an option is always a
+        condition."""
         complete = list(args)
         for place, argument in reversed(list(enumerate(args))):
             following = args[place + 1] if place + 1 < len(args) else ""
@@ -36,14 +39,14 @@ class PanelHelpCommand(TyperCommand):
         return parsed
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Arguments, then every panel in the order of its first option."""
+        """Format the arguments, then every panel in the order of its first option."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None:
                 is_argument = parameter.param_type_name == "argument"
                 panel = "Arguments" if is_argument else getattr(parameter, "rich_help_panel", None) or "Options"
-                # An argument's record has its type in Python behind its name.
+                # The record of an argument has its Python type after its name.
                 name = str(parameter.metavar) if is_argument else record[0]
                 sections.setdefault(panel, []).append((name, _plain_limits(record[1])))
         for title, records in sections.items():
@@ -51,11 +54,11 @@ class PanelHelpCommand(TyperCommand):
                 formatter.write_dl(records)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Arguments as HOST, not {HOST}."""
+        """Show arguments as HOST, not {HOST}."""
         return [piece.strip("{}").replace("}...", "...") for piece in super().collect_usage_pieces(ctx)]
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """As it is written."""
+        """Print the examples as written."""
         if self.epilog:
             formatter.write_paragraph()
             formatter.write(self.epilog.rstrip() + "\n")
@@ -78,4 +81,4 @@ def _plain_limits(text: str) -> str:
 
 _NUMBER = r"\d+(?:\.\d+)?"
 _NAMES = {"int": "N", "float": "NUMBER", "path": "FILE"}
-"""Part of a type's name in Python to what help calls its values."""
+"""Maps a part of a Python type's name to the word that help shows."""

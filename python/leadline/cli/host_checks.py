@@ -1,6 +1,7 @@
-"""What this host has of what Leadline uses, what each part is needed for, and the command that mends what is missing.
+"""Checks of this host: each feature that Leadline uses, what needs it, and the command that fixes it if it is
+missing.
 
-Owns the wording for `leadline doctor` and the column "here" of `leadline plan`. Trying the kernel is `lab`'s work.
+Owns the wording of `leadline doctor` and of the column "here" in `leadline plan`. The package `lab` tries the kernel.
 """
 
 from __future__ import annotations
@@ -19,26 +20,27 @@ if TYPE_CHECKING:
     from leadline.plan import Need
 
 UNKNOWN_ERROR_US = 16_000_000
-"""The kernel's bound for a wall clock that nothing disciplines (NTP_PHASE_LIMIT): it says that the error is unknown."""
+"""The kernel's limit for the error of an undisciplined clock (NTP_PHASE_LIMIT). At this value the error is
+unknown."""
 FEW_FILES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One finding."""
+    """The result of one check."""
 
     what: str
     works: bool | None
-    """None where it could not be found out, or does not apply."""
+    """None if it is unknown or does not apply."""
     needed_for: str
     why: str | None = None
-    """What was found."""
+    """What the check observed."""
     mend: str | None = None
-    """What to do where it does not work; a command where there is one."""
+    """How to fix it: a command if there is one."""
 
 
 def lab_checks() -> list[Check]:
-    """The lab, and what its links need of the kernel. Forks: call it before threads exist."""
+    """Checks the lab, and the kernel features that its links need. Forks, so call it before threads exist."""
     from leadline.lab import facilities
 
     lab = facilities.lab()
@@ -49,7 +51,7 @@ def lab_checks() -> list[Check]:
 
 
 def program_checks() -> list[Check]:
-    """Programs that some plans or options run."""
+    """Checks the programs that some plans or options run."""
     found = [
         Check(name, shutil.which(name) is not None, why, shutil.which(name) or "not in PATH", f"sudo {install}")
         for name, why, install in _PROGRAMS
@@ -59,39 +61,39 @@ def program_checks() -> list[Check]:
 
 
 def host_checks() -> list[Check]:
-    """Limits and speed of this host."""
+    """Checks limits and the speed of this host."""
     return [_open_files(), _governor()]
 
 
 def clock_check(clock: ClockQuality) -> Check:
-    """The wall clock. Durations and rates do not depend on it, but on the rate of the monotonic clock."""
+    """Checks the wall clock. Durations and rates use the monotonic clock and do not depend on it."""
     if clock.synchronised and clock.max_error_us is not None:
         why = f"at most {clock.max_error_us / 1000:g} ms off"
     elif clock.synchronised:
-        why = "how far it may be off is not known"
+        why = "its error is unknown"
     elif clock.max_error_us is None or clock.max_error_us >= UNKNOWN_ERROR_US:
-        why = "not synchronised: how far the time of day is off is not known"
+        why = "not synchronised: the error of the time of day is unknown"
     else:
         why = f"not synchronised: the time of day is up to {clock.max_error_us / 1e6:g} s off, and drifts"
-    why += f"; the monotonic clock ticks by {clock.source or 'an unknown source'}"
-    needed = "the time of day in run folders; without it durations and rates may be off by up to about 0.01 %"
+    why += f"; the monotonic clock's source is {clock.source or 'unknown'}"
+    needed = "correct times of day in run folders; without it durations and rates have an error of up to 0.01 %"
     mend = "sudo timedatectl set-ntp true (or: sudo apt-get install chrony)"
     return Check("synchronised clock", clock.synchronised, needed, why, mend)
 
 
 def capability_check(found: Capability) -> Check:
-    """What the agent has found out about its host."""
+    """The check for a capability that the agent reported about its host."""
     needed, mend = _CAPABILITIES.get(found.name, ("counters of the host", None))
     why = found.reason
     if found.name == "io_uring" and not found.available and _number("/proc/sys/kernel/io_uring_disabled") in (1, 2):
         mend = "sudo sysctl -w kernel.io_uring_disabled=0"
-    # Only the agents of a run are given a cgroup, so that its absence here says nothing.
+    # Only the agents of a run get a cgroup, so its absence here does not matter.
     works = None if found.name == "cgroup" and not found.available else found.available
     return Check(found.name, works, needed, why, mend)
 
 
 def is_here(need: Need, lab: dict[str, Check]) -> Check:
-    """Whether this host has what a plan needs; `lab` are the findings of `lab_checks` by name."""
+    """Whether this host meets a need of a plan. `lab` has the results of `lab_checks` by name."""
     if need.name in lab:
         return lab[need.name]
     if need.kind == "privilege":
@@ -116,7 +118,7 @@ def _user_namespaces() -> Check:
         if _number(f"/proc/sys/{name.replace('.', '/')}") == forbidding:
             return Check("user namespaces", False, _USERNS, f"{name} is {forbidding}", f"sudo sysctl -w {name}={right}")
     has = Path("/proc/self/ns/user").exists()
-    why = None if has else "the kernel was built without them"
+    why = None if has else "the kernel is built without them"
     return Check("user namespaces", has, _USERNS, why, None if has else "run leadline as root")
 
 
@@ -135,20 +137,20 @@ def _perf() -> Check:
 
 
 def _open_files() -> Check:
-    """The agent raises its own limit up to the hard one."""
+    """Checks the hard limit of open files: the agent raises its own soft limit up to it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     is_enough = hard == resource.RLIM_INFINITY or hard >= FEW_FILES
     shown = "no limit" if hard == resource.RLIM_INFINITY else f"at most {hard} (`ulimit -Hn`)"
     mend = "sudo prlimit --pid $$ --nofile=1048576:1048576 (for good: /etc/security/limits.conf)"
-    return Check("open files", is_enough, "connections: each takes one", shown, mend)
+    return Check("open files", is_enough, "one per connection", shown, mend)
 
 
 def _governor() -> Check:
     paths = Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
     found = sorted({text for path in paths if (text := _text(path)) is not None})
-    needed = "figures that repeat: a CPU that changes its clock gives other ones"
+    needed = "repeatable figures: a CPU that changes its frequency changes them"
     if not found:
-        return Check("CPU governor", None, needed, "not visible here, as in most virtual machines")
+        return Check("CPU governor", None, needed, "not visible here; most virtual machines hide it")
     mend = "sudo cpupower frequency-set --governor performance"
     return Check("CPU governor", found == ["performance"], needed, ", ".join(found), mend)
 
@@ -171,7 +173,7 @@ _USERNS_SETTINGS = (
     ("kernel.unprivileged_userns_clone", 0, 1),
     ("kernel.apparmor_restrict_unprivileged_userns", 1, 0),
 )
-"""Settings, the value of each that forbids user namespaces, and one that does not."""
+"""Kernel settings, the value that forbids user namespaces, and a value that allows them."""
 _LINKS = {
     "netem": "lab.link.delay in plans",
     "tbf": "lab.link.rate in plans",
@@ -187,6 +189,6 @@ _CAPABILITIES = {
     "tun": ("plans with sut kind openvpn or wireguard", "sudo modprobe tun (in a container: --device /dev/net/tun)"),
     "psi": ("how long tasks waited for CPU, memory and I/O", "boot with psi=1"),
     "irq_pressure": ("how long interrupts kept tasks from the CPU", "Linux 6.1 or newer, with IRQ time accounting"),
-    "cgroup": ("CPU time of each of the lab's hosts; `leadline run` gives its agents one", None),
+    "cgroup": ("CPU time of each host of the lab; `leadline run` makes one for each agent", None),
     "io_uring": ("the fastest http load; epoll is used without it", "allow it in the container's seccomp profile"),
 }

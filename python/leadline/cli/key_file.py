@@ -1,4 +1,4 @@
-"""`--key-file`: the key that a responder shares with its clients, read once. No message of here shows the key."""
+"""`--key-file`: reads the key that a responder shares with its clients. No message of this module shows the key."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from leadline.errors import InputError
 
 LONGEST_KEY_BYTES = 4096
-_HINT = "openssl rand -base64 32 makes one"
+_HINT = "make one: openssl rand -base64 32"
 _OTHERS = stat.S_IROTH | stat.S_IWOTH
 _WHITE_SPACE = b" \t\n\r\f"
 

@@ -1,4 +1,4 @@
-"""The command of a kind of test: its parameters from the kind's rows of options, and the usual measurement."""
+"""Builds the command of each kind of test from its rows of options, and runs one measurement."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class CommandedKind(Protocol):
-    """What this module needs of a kind of test."""
+    """The attributes of a kind of test that this module uses."""
 
     @property
     def name(self) -> str:
@@ -30,14 +30,15 @@ class CommandedKind(Protocol):
 
     @property
     def command(self) -> Command | None:
-        """Its options; None where it has no command."""
+        """Its options; None if it has no command."""
 
     def run_command(self, values: Mapping[str, Any]) -> int:
-        """Measure what the options ask for, by their names, print it, and return the exit code."""
+        """Run the measurement that the options describe (by their names in code), print it, and return the exit
+        code."""
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Give `leadline` the commands of all kinds."""
+    """Add the commands of all kinds to `leadline`."""
     kinds: list[CommandedKind] = [KINDS.get(name) for name in KINDS.names]
     commands = [(kind, kind.command) for kind in kinds if kind.command is not None]
     for kind, command in sorted(commands, key=lambda one: one[1].position):
@@ -50,7 +51,7 @@ def _parser(command: Command) -> type[PanelHelpCommand]:
 
 
 def _function(kind: CommandedKind, command: Command) -> Callable[..., int]:
-    """A function with a parameter for each option, as typer wants one."""
+    """A function with one parameter per option, which typer needs."""
 
     def run(**values: Any) -> int:
         return kind.run_command(values)
@@ -83,11 +84,11 @@ def _parameter(option: Option) -> Parameter:
 
 
 def measure_with_session(kind: CommandedKind, values: Mapping[str, Any]) -> int:
-    """One measurement against a server at `host` that opens a session."""
+    """Run one measurement against a server at `host`, over a control session."""
     from leadline.cli import single_args
     from leadline.plan.options import test_values
 
-    assert kind.command is not None, "a kind without a command is not commanded"
+    assert kind.command is not None, "only a kind with a command gets here"
     given = test_values(kind.command.options, values)
     test = single_args.parse(kind.model, {"name": kind.name, **given}, kind.command.flags)
     output = single_args.OutputOptions(

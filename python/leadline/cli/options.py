@@ -1,4 +1,4 @@
-"""Options that mean the same in every command, declared once."""
+"""Options that several commands share, declared once."""
 
 from __future__ import annotations
 
@@ -7,22 +7,26 @@ from typing import Annotated, Any
 
 import typer
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout; progress stays on stderr.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout; progress goes to stderr.")]
 
 
 def _target(example: str) -> Any:
-    """`--target`, with an example whose metric the command has."""
-    return typer.Option("--target", help=f"Exit 3 unless it holds, as in '{example}'.", metavar="'METRIC < VALUE'")
+    """The option `--target`; its example uses a metric of the command."""
+    return typer.Option(
+        "--target", help=f"Exit with code 3 if this does not hold, as in '{example}'.", metavar="'METRIC < VALUE'"
+    )
 
 
 RunTargets = Annotated[list[str] | None, _target("udp.lost_ratio < 0.1%")]
 Only = Annotated[
     list[str] | None,
-    typer.Option("--only", help="Only these cases or tests; may be repeated.", metavar="CASE|TEST|AXIS=VALUE"),
+    typer.Option("--only", help="Run only these cases or tests; may be repeated.", metavar="CASE|TEST|AXIS=VALUE"),
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Change the plan, as in axes.clients=[5,20]; may be repeated.", metavar="KEY=VALUE"),
+    typer.Option(
+        "--set", help="Change a key of the plan, as in axes.clients=[5,20]; may be repeated.", metavar="KEY=VALUE"
+    ),
 ]
 Profile = Annotated[
     Path | None,

@@ -1,4 +1,4 @@
-"""What every subcommand prints the same way: errors, JSON, tables, and the exit code that findings mean."""
+"""Output that all subcommands share: errors, JSON, tables, and exit codes."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _FOR_PLOTS = ("series", "percentiles", "distributions")
 
 
 def print_error(message: str, code: int) -> int:
-    """One line on stderr; returns the exit code."""
+    """Print an error as one line on stderr; returns the exit code."""
     print(f"leadline: {' '.join(message.splitlines())}", file=sys.stderr)
     return code
 
 
 def print_note(message: str) -> None:
-    """A remark that stops nothing, on stderr."""
+    """Print a note on stderr. The command goes on."""
     print(f"leadline: {message}", file=sys.stderr)
 
 
 def print_all(renderables: Iterable[RenderableType], *, apart: bool = True) -> None:
-    """Tables on stdout, at once, an empty line between them where `apart`; colour only where a terminal shows it and
-    NO_COLOR does not forbid it."""
+    """Print tables on stdout in one write, separated by an empty line if `apart`. Uses colour only if stdout is a
+    terminal and NO_COLOR is not set."""
     from rich.console import Console
 
     console = Console(highlight=False)
@@ -50,13 +50,13 @@ def print_all(renderables: Iterable[RenderableType], *, apart: bool = True) -> N
 
 
 def print_json(document: Any) -> None:
-    """One document on stdout."""
+    """Print one JSON document on stdout."""
     json.dump(document, sys.stdout, indent=2, default=plain, allow_nan=False)
     sys.stdout.write("\n")
 
 
 def check_writable(option: str, path: Path) -> None:
-    """Find out, before what takes long, whether a file that the user has named can be written. What it holds stays.
+    """Check that a file named by the user can be written, before a long measurement. Keeps the file's content.
 
     Raises:
         InputError: it cannot be written.
@@ -70,7 +70,7 @@ def check_writable(option: str, path: Path) -> None:
 
 
 def write_option_file(option: str, path: Path, text: str) -> None:
-    """Write a file that the user has named by an option.
+    """Write the file that an option names.
 
     Raises:
         InputError: it cannot be written.
@@ -90,7 +90,7 @@ def _naming(option: str, path: Path) -> Iterator[None]:
 
 
 def plain(value: Any) -> Any:
-    """What json cannot write by itself."""
+    """Convert a value that json cannot serialise."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, Enum):
@@ -101,7 +101,7 @@ def plain(value: Any) -> Any:
 
 
 def result_document(result: TestResult, command: str, target: str) -> dict[str, Any]:
-    """A single measurement as `leadline.result/1`."""
+    """The document `leadline.result/1` of a single measurement."""
     return {
         "schema": "leadline.result/1",
         "command": command,
@@ -120,7 +120,7 @@ def result_document(result: TestResult, command: str, target: str) -> dict[str, 
 
 
 def print_run(outcome: RunOutcome, folder: RunFolder, json: bool, problems: Sequence[str]) -> None:
-    """A whole run: its document or its tables on stdout, on stderr what went wrong, and where its page is."""
+    """Print a whole run: its document or tables on stdout; problems and the path of its page on stderr."""
     from leadline.report import run_renderables
 
     if json:
@@ -131,7 +131,7 @@ def print_run(outcome: RunOutcome, folder: RunFolder, json: bool, problems: Sequ
 
 
 def print_problems(folder: RunFolder, problems: Iterable[str]) -> None:
-    """What went wrong with a run, and where its page is, on stderr."""
+    """Print a run's problems and the path of its page on stderr."""
     for problem in problems:
         print_note(problem)
     if folder.report_path.exists():
@@ -139,8 +139,8 @@ def print_problems(folder: RunFolder, problems: Iterable[str]) -> None:
 
 
 def finish_folder(folder: RunFolder) -> None:
-    """Make a run folder's tables and page from its journal; print what goes wrong with them."""
-    # A measurement that is not kept needs no library for tables.
+    """Make a run folder's tables and page from its journal, and print the problems."""
+    # Imported here: a measurement that is not kept does not need the libraries for tables.
     from leadline.trial import conclude
 
     for problem in conclude(folder).problems:
@@ -148,7 +148,7 @@ def finish_folder(folder: RunFolder) -> None:
 
 
 def run_document(analysis: RunAnalysis, folder: str, problems: Iterable[str]) -> dict[str, Any]:
-    """A run's findings as `leadline.run-result/1`; the series for plots stay in the run's tables."""
+    """The document `leadline.run-result/1` of a run. The series for plots stay in the run's tables."""
     trials = [
         {
             **plain(trial),
@@ -177,14 +177,14 @@ def run_document(analysis: RunAnalysis, folder: str, problems: Iterable[str]) ->
 
 
 def print_damage(run_id: str, analysis: RunAnalysis) -> None:
-    """What of a run's journal could not be read, on stderr: rows that are missing cannot say so themselves."""
+    """Print on stderr which parts of a journal are unreadable: the tables do not show rows that are missing."""
     for reason in (*analysis.validity.reasons, *analysis.notes):
         if reason.code in ("journal-damaged", "journal-torn"):
             print_note(f"{run_id}: {reason.text}")
 
 
 def targets_code(targets: Iterable[TargetResult]) -> int:
-    """3 where a target was missed, 4 where one cannot be decided, else 0."""
+    """The exit code of the targets: 3 if one is missed, 4 if one cannot be decided, else 0."""
     outcomes = {target.outcome for target in targets}
     if "missed" in outcomes:
         return MISSED

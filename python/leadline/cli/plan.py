@@ -1,4 +1,4 @@
-"""`leadline plan`: what a plan would do."""
+"""`leadline plan`: shows what a plan does, without running it."""
 
 from __future__ import annotations
 
@@ -23,27 +23,29 @@ EXAMPLE = "Example: leadline plan examples/gateway.yaml --set repeat=3"
 
 
 def command(
-    file: Annotated[Path | None, typer.Argument(help="The plan.", metavar="PLAN", show_default=False)] = None,
+    file: Annotated[
+        Path | None, typer.Argument(help="Path of the plan, a YAML file.", metavar="PLAN", show_default=False)
+    ] = None,
     only: o.Only = None,
     overrides: o.Overrides = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of plans.")] = False,
     json: o.Json = False,
 ) -> int:
-    """Show a plan's cases, their order, the expected time, and what is needed."""
+    """Show a plan's cases, their order, the expected time, and what they need."""
     from leadline.plan import describe, load_plan, plan_schema, select
 
     if schema:
         print_json(plan_schema())
         return 0
     if file is None:
-        raise InputError("no plan is given", hint="name its file, or give --schema")
+        raise InputError("the plan is missing", hint="name its file, or give --schema")
     plan = load_plan(file, overrides or [])
     show(describe(plan, select(list(plan.cases), only or [])), json)
     return 0
 
 
 def _checks(description: PlanDescription) -> list[Check]:
-    """Whether this host has what the plan needs, in the order of its needs. Forks where the lab is needed."""
+    """Check whether this host has what the plan needs, in the order of the needs. Forks if the plan needs the lab."""
     from leadline.cli import host_checks
 
     of_lab = any(need.kind in ("privilege", "kernel") for need in description.needs)
@@ -52,7 +54,7 @@ def _checks(description: PlanDescription) -> list[Check]:
 
 
 def show(description: PlanDescription, json: bool) -> None:
-    """A plan on stdout."""
+    """Print a plan on stdout."""
     checks = _checks(description)
     if json:
         document = dataclasses.asdict(description)
@@ -64,7 +66,7 @@ def show(description: PlanDescription, json: bool) -> None:
 
 
 def _tables(description: PlanDescription, checks: list[Check]) -> list[RenderableType]:
-    """A plan for a terminal."""
+    """The plan as tables for a terminal."""
     from rich.table import Table
     from rich.text import Text
 
@@ -83,7 +85,7 @@ def _tables(description: PlanDescription, checks: list[Check]) -> list[Renderabl
         word, tone = {True: ("yes", "green"), False: ("missing", "yellow"), None: ("unknown", "yellow")}[check.works]
         why = Text(need.why)
         if not check.works:
-            why.append("".join(f"\n{line}" for line in (check.why, check.mend and f"mend: {check.mend}") if line))
+            why.append("".join(f"\n{line}" for line in (check.why, check.mend and f"fix: {check.mend}") if line))
         needs.add_row(Text(name), Text(word, tone), why)
     derived = " (from the plan's content)" if description.seed_is_derived else ""
     foot = [
@@ -115,4 +117,4 @@ def _duration(seconds: float) -> str:
 def _shortened(order: tuple[str, ...]) -> str:
     shown = 24
     rest = len(order) - shown
-    return " ".join(order[:shown]) + (f" ... and {rest} more (--json has all)" if rest > 0 else "")
+    return " ".join(order[:shown]) + (f" ... and {rest} more (--json prints all)" if rest > 0 else "")

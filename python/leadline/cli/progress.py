@@ -1,5 +1,6 @@
-"""Progress on stderr: live lines on a terminal, everywhere a line for each trial and each of its tests when it ends.
-Follows notifications, measures nothing.
+"""Shows progress on stderr: live lines on a terminal, and one line for each trial and test that ends.
+
+Consumes notifications; measures nothing.
 """
 
 from __future__ import annotations
@@ -31,24 +32,25 @@ from leadline.trial import (
 )
 
 _NEARLY_S = 0.5
-"""What is left of an expected time when it is as good as over."""
+"""A test counts as nearly done when less than this remains of its expected time."""
 
 
 @contextmanager
 def watched(json: bool) -> Iterator[tuple[Progress, Interrupt]]:
-    """One measurement, shown while it runs and ended by Ctrl-C. With --json it is shown on a terminal alone."""
+    """Show one measurement while it runs, and let Ctrl-C end it. With --json, progress is shown only on a
+    terminal."""
     with Progress(quiet=json and not sys.stderr.isatty()) as progress:
-        interrupt = Interrupt(lambda: progress.note("stopping; once more to stop at once"), progress.stop)
+        interrupt = Interrupt(lambda: progress.note("stopping; press Ctrl-C again to stop at once"), progress.stop)
         with interrupt.signals_caught():
             yield progress, interrupt
 
 
 class Progress:
-    """Draws where a run is: which trial of how many, what it does, live figures, time left."""
+    """Draws the state of a run: the current trial, the test, live figures, the time that remains."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet
-        """Whether only what cannot be left out is said."""
+        """Whether only essential lines are printed."""
         self._console = Console(stderr=True, highlight=False)
         self._live: Live | None = None
         self._trials = 1
@@ -68,7 +70,7 @@ class Progress:
                 transient=True,
                 refresh_per_second=4,
                 get_renderable=self._lines,
-                # What is printed meanwhile goes above the live lines where both are on one terminal, else to its file.
+                # Other output is printed above the live lines if both use the same terminal; else it goes to its file.
                 redirect_stdout=sys.stdout.isatty(),
             )
             self._live.start()
@@ -80,20 +82,20 @@ class Progress:
         self.stop()
 
     def stop(self) -> None:
-        """Give the terminal back: the live line goes, the cursor comes back."""
+        """Remove the live lines and restore the cursor."""
         if self._live is not None:
             self._live.stop()
             self._live = None
 
     def note(self, line: str | Text) -> None:
-        """A line of its own, above the live ones."""
+        """Print a line above the live ones."""
         if self._live is not None:
             self._live.console.print(Text(line) if isinstance(line, str) else line)
         else:
             print(line, file=sys.stderr)
 
     def __call__(self, notification: Notification) -> None:
-        """Take one notification."""
+        """Handle one notification."""
         match notification:
             case RunBegan():
                 self._trials, self._expected_s, self._began_s = (
@@ -107,7 +109,7 @@ class Progress:
             case PhaseBegan():
                 self._do(notification.phase)
             case TestBegan():
-                if not self._expected_s:  # a single test, before which there may have been a calibration
+                if not self._expected_s:  # a single test; a calibration may precede it
                     self._expected_s, self._began_s = notification.duration_s, time.monotonic()
                 self._do(notification.test)
             case LiveFigures():
@@ -133,17 +135,17 @@ class Progress:
         self.note(f"[{self._number}/{self._trials}] {notification.label} {self._title}  {notification.status}{tail}")
 
     def _trial_measured(self, notification: TrialMeasured) -> None:
-        """Each test's headline, so that a long run shows what it has found."""
+        """Print each test's headline, so that a long run shows its results early."""
         for result in () if self.quiet else notification.results:
             self.note(Text.assemble("  ", test_headline(result)))
 
     def _lines(self) -> Text:
-        """Where the run is, and the time; the figures; below them how the answers and the generator are.
+        """The live lines: the trial and the time, the figures, then latency and the state of the generator.
 
-        A single measurement has its figures on the first line. The time is never cut: what does not fit is.
+        A single measurement has its figures on the first line. Text that does not fit is cut, but never the time.
         """
         left_s = self._expected_s - (time.monotonic() - self._began_s)
-        # Before its time is over a fleet waits for no client: its clients may still connect and leave.
+        # Before its time ends, a fleet does not wait: its clients may still connect and leave.
         waiting = self._waiting if left_s < _NEARLY_S else None
         is_run = self._trials > 1 or bool(self._title)
         where = f"[{self._number}/{self._trials}] {self._title}" if is_run else ""
@@ -157,7 +159,7 @@ class Progress:
         return Text("\n", no_wrap=True, overflow="ellipsis").join(lines)
 
     def _timed(self, what: str, when: str) -> Text:
-        """What happens and the time behind it, in the width that there is."""
+        """The text, then the time, cut to the available width."""
         room = max(0, self._console.width - len(when) - 2)
         left = Text(what)
         left.truncate(room, overflow="ellipsis")
@@ -194,7 +196,7 @@ def _figures(figures: LiveFigures) -> str:
 
 
 def _waiting(waiting: Waiting) -> str:
-    """The clients that a fleet waits for, and until when."""
+    """The clients that a fleet waits for, and for how long at most."""
     told = ((waiting.unanswered, "unanswered"), (waiting.others, "not up yet"), (waiting.resting, "to try again"))
     (first, what), *more = [(count, what) for count, what in told if count]
     clients = "client" if first == 1 else "clients"

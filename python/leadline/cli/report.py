@@ -1,4 +1,4 @@
-"""`leadline report`: the tables and the HTML page of each run, made again from its journal."""
+"""`leadline report`: prints the tables of runs and writes their HTML pages from their journals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def command(
 ) -> int:
     """Print the tables of each run and write its report.html. A killed run works too.
 
-    With --json, one run gives its own document; several give one document with a list of them.
+    Print the tables of each run and write its report.html. Works for a killed run too.
+
+    With --json, one run prints its own document; several runs print one document with a list.
     """
     from leadline.trial import conclude
 
@@ -29,7 +31,7 @@ def command(
     documents, codes = [], []
     for number, folder in enumerate(folders):
         outcome = conclude(folder)
-        # Only what could not be written is a failure of this command, whatever the run itself came to.
+        # This command fails only if it cannot write; the run's own outcome does not matter.
         codes.append(run_code(outcome.analysis, outcome.problems) if outcome.problems else 0)
         if json and len(folders) > 1:
             documents.append(run_document(outcome.analysis, str(folder.path), outcome.problems))

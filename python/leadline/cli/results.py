@@ -1,4 +1,4 @@
-"""`leadline results`: the figures of one or several runs as rows."""
+"""`leadline results`: prints the figures of one or several runs as rows."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _rows(folder: RunFolder) -> tuple[list[dict[str, Any]], RunAnalysis]:
 
 
 def _table(run_id: str | None, rows: Sequence[dict[str, Any]]) -> Table:
-    """The rows of one run's trials, below the run's name where there are several."""
+    """The rows of one run's trials, under the run's name if there are several runs."""
     from rich.table import Table
     from rich.text import Text
 

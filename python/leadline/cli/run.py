@@ -1,4 +1,4 @@
-"""`leadline run`: the main job."""
+"""`leadline run`: runs a plan."""
 
 from __future__ import annotations
 
@@ -23,18 +23,20 @@ EXAMPLE = "Example: leadline run examples/gateway.yaml --only sut=wireguard --se
 
 
 def command(
-    file: Annotated[Path, typer.Argument(help="The plan.", metavar="PLAN", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="Path of the plan, a YAML file.", metavar="PLAN", show_default=False)],
     only: o.Only = None,
     overrides: o.Overrides = None,
     target: o.RunTargets = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")] = False,
-    out: Annotated[Path, typer.Option("--out", help="Where the run's folder is made.", metavar="DIR")] = Path("runs"),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what the run would do, but do not run it.")] = False,
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder in which the run's folder is created.", metavar="DIR")
+    ] = Path("runs"),
     json: o.Json = False,
 ) -> int:
-    """Run a plan: build or reach the hosts, measure every case in a fair order, and judge the figures.
+    """Run a plan: create or reach the hosts, measure every case in a random order, and check the targets.
 
-    Exit code: 0 done and targets met, 1 a trial failed, 2 bad input, 3 a target missed, 4 a target undecidable, 130
-    interrupted (what was measured is kept).
+    Exit code: 0 done and targets met, 1 a trial failed, 2 invalid input, 3 a target missed, 4 a target undecidable,
+    130 interrupted (the results so far are kept).
     """
     from leadline.plan import describe, load_plan, select
 
@@ -48,13 +50,13 @@ def command(
     if any(case.hosts is None for case in cases):
         from leadline.lab import jail
 
-        # From here on this is the first process of the lab's own namespaces; see docs/decisions/0001-lab-jail.md.
+        # From here on, this is the first process of the lab's namespaces; see docs/decisions/0001-lab-jail.md.
         jail.enter(plan.name)
     return _run(plan, cases, out, json)
 
 
 def _run(plan: Plan, cases: Sequence[Case], out: Path, json: bool) -> int:
-    # These pull in libraries that start threads, which the jail had to come before.
+    # These import libraries that start threads, and the jail must be entered before any thread exists.
     import asyncio
 
     from leadline.cli.progress import Progress
@@ -65,7 +67,7 @@ def _run(plan: Plan, cases: Sequence[Case], out: Path, json: bool) -> int:
 
     async def measured() -> tuple[str, ...]:
         with Progress() as progress:
-            wish = "stopping in good order; once more to stop at once"
+            wish = "stopping after cleanup; press Ctrl-C again to stop at once"
             interrupt = Interrupt(lambda: progress.note(wish), progress.stop)
             with interrupt.signals_caught():
                 return await campaign.run(folder, interrupt, (progress,))
@@ -78,7 +80,7 @@ def _run(plan: Plan, cases: Sequence[Case], out: Path, json: bool) -> int:
 
 
 def _check_programs(cases: Sequence[Case]) -> None:
-    """What is missing for certain is said before anything is built."""
+    """Report programs that are certainly missing before anything is built."""
     from leadline.agents import agent_binary
     from leadline.plan import needs
 

@@ -1,4 +1,4 @@
-"""Run folders as arguments: what `report` and `results` share."""
+"""Run folders as arguments: shared by `report` and `results`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 Runs = Annotated[
     list[Path],
-    typer.Argument(help="Run folders, one or several: runs/*-NAME-* is every run of a plan.", show_default=False),
+    typer.Argument(help="One or more run folders; runs/*-NAME-* matches all runs of a plan.", show_default=False),
 ]
 
 

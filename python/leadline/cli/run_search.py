@@ -1,5 +1,5 @@
-"""A capacity search from its conditions to its table, document and exit code: `leadline http --find-rate`, and
-`leadline tunnel --until-choke`.
+"""Runs a capacity search and prints its table or document: `leadline http --find-rate` and `leadline tunnel
+--until-choke`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from leadline.trial.find_rate import Answer, Search, SearchTarget
 
 
 def finish(search_target: SearchTarget, output: OutputOptions) -> int:
-    """Search, print, and say the end: 0 with a rate, 3 where none holds, 4 undecided, 1 failed, 130 interrupted."""
+    """Search, print, and return the exit code: 0 with a rate, 3 if none holds, 4 undecided, 1 failed, 130
+    interrupted."""
     answer, folder = asyncio.run(_searched(search_target, output))
     text = search_target.conditions.text
     if output.json:
@@ -42,15 +43,15 @@ def finish(search_target: SearchTarget, output: OutputOptions) -> int:
 
 
 def check(output: OutputOptions, option: str) -> None:
-    """Whether the other options fit a search that this one asks for. Raises InputError."""
+    """Check that the other options are valid together with this search. Raises InputError."""
     if output.targets:
-        raise InputError(f"--target and {option} exclude each other", hint=f"{option} has the conditions")
+        raise InputError(f"--target and {option} exclude each other", hint=f"{option} already has conditions")
     if output.hdr is not None or output.format != "text":
-        raise InputError(f"{option} has many trials, and neither --hdr nor another --format")
+        raise InputError(f"{option} runs many trials: --hdr and other formats are not possible")
 
 
 def document(answer: Answer, conditions: str, command: str, target: str) -> dict[str, Any]:
-    """The search as `leadline.result/1`: its figures, and every trial."""
+    """The document `leadline.result/1` of a search: its figures, and every trial."""
     return {
         "schema": "leadline.result/1",
         "command": command,
@@ -82,7 +83,7 @@ async def _searched(search_target: SearchTarget, output: OutputOptions) -> tuple
                 shown.clear()
 
     def on_trial(trial: Trial) -> None:
-        """Each trial is shown once: as a row of the result, or on stderr where that is a document."""
+        """Show each trial once: as a row of the result, or on stderr if stdout has a document."""
         taken.append(trial)
         if not output.json:
             print_all(
@@ -97,7 +98,7 @@ async def _searched(search_target: SearchTarget, output: OutputOptions) -> tuple
             progress.stop()
 
     taken: list[Trial] = []
-    interrupt = Interrupt(lambda: print_note("stopping; once more to stop at once"), stop_showing)
+    interrupt = Interrupt(lambda: print_note("stopping; press Ctrl-C again to stop at once"), stop_showing)
     with ExitStack() as stack:
         stack.enter_context(interrupt.signals_caught())
         folder, journal = None, None
@@ -115,7 +116,7 @@ async def _searched(search_target: SearchTarget, output: OutputOptions) -> tuple
 
 
 def exit_code(found_rate: SearchResult, error: str | None) -> int:
-    """0 with a rate, even if only a lower bound; without one 3 if none holds and 4 if that is unknown."""
+    """0 with a rate, even if it is only a lower bound; else 3 if no rate holds, 4 if that is unknown."""
     match found_rate.ending:
         case Ending.INTERRUPTED:
             return 130

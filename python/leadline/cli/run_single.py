@@ -1,4 +1,4 @@
-"""One measurement for a single-test command: run, printed or written as a document, and turned into an exit code."""
+"""Runs one measurement for a single-test command, prints it or its document, and returns the exit code."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from leadline.trial.workloads import LoadWorkload
 
 
 class PrintedKind(Protocol):
-    """What this module needs of a kind of test."""
+    """The attributes of a kind of test that this module uses."""
 
     def peer_request(self, workload: Any, target: str) -> HttpRequested | None:
-        """What other tools' layouts say of a load; None where no layout has the kind."""
+        """The facts about a load that the layouts of other tools print; None if no layout supports the kind."""
 
 
 def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions) -> int:
-    """Measure, print, and say how it ended."""
+    """Measure, print, and return the exit code."""
     targets = parse_targets(output.targets, {test.name: test.kind})
     if output.stop_on_miss and not targets:
         raise InputError("--stop-on-miss needs a --target", hint="as in --target 'latency_p99_us < 2000'")
@@ -72,7 +72,7 @@ def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions) -> int:
 
 
 def _print(result: TestResult, load: LoadWorkload, output: OutputOptions) -> None:
-    """The summary, in the layout that was asked for. A layout without room for the verdict has it on stderr."""
+    """Print the summary in the chosen layout. If the layout has no room for the verdict, print that on stderr."""
     kind: PrintedKind = KINDS.get(load.kind)
     asked = kind.peer_request(load, output.target)
     if output.format == "text" or asked is None:
@@ -89,7 +89,7 @@ def _print(result: TestResult, load: LoadWorkload, output: OutputOptions) -> Non
 
 
 def _judged(told: IntervalEnded, result: TestResult) -> Interval:
-    """An interval that was reported while the load ran, with the window that is known now."""
+    """An interval that was reported while the load ran, judged by the window that is known now."""
     return replace(told.interval, in_window=in_window(told.interval, told.start_ns, result.window))
 
 
@@ -119,7 +119,7 @@ async def _measured(
 
 
 def _tell_interval(progress: Progress, json: bool, told: list[IntervalEnded], notification: Notification) -> None:
-    """An interval that has ended is a line on stderr, or a row of the document."""
+    """Show an interval that has ended: as a line on stderr, or as a row of the document."""
     if isinstance(notification, IntervalEnded):
         told.append(notification)
         if not json:
@@ -127,7 +127,7 @@ def _tell_interval(progress: Progress, json: bool, told: list[IntervalEnded], no
 
 
 def _print_script_output(progress: Progress, json: bool, notification: Notification) -> None:
-    """What a script prints is for the user: on stdout, but where a document stands there."""
+    """Print a script's output on stdout, or on stderr if stdout has a document."""
     if isinstance(notification, ScriptOutput):
         if json:
             progress.note(notification.line)

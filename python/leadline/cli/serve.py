@@ -1,4 +1,4 @@
-"""`leadline serve`: answers every test, until Ctrl-C. Reads units and files' names; the server itself is the agent."""
+"""`leadline serve`: answers load until Ctrl-C. Parses units and file names; the agent is the server itself."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Example: leadline serve
 
 A request's query changes the answer to that request:
     http://HOST:8080/?status=503&size=1000&delay=5ms&shape=uniform&errors=0.5&chunked=1&close=1
-What came and what was answered: http://HOST:8080/_leadline/stats
+Counters of requests and answers: http://HOST:8080/_leadline/stats
 """
 
-_WHERE, _ANSWER, _TLS, _ACCESS = "Where", "Answers to http requests", "TLS", "Who may use it, and how much"
+_WHERE, _ANSWER, _TLS, _ACCESS = "Addresses", "Answers to HTTP requests", "TLS", "Access and limits"
 _MOST = 1_000_000
 
 
@@ -36,20 +36,20 @@ def command(
         list[str] | None,
         typer.Option(
             "--bind",
-            help="Listen at this address; may be repeated. Loopback otherwise.",
+            help="Address to listen on; may be repeated. Default: loopback.",
             metavar="ADDR",
             rich_help_panel=_WHERE,
         ),
     ] = None,
     port: Annotated[
-        int, typer.Option("-p", "--port", min=1, max=65535, help="Port of tcp, udp and rr.", rich_help_panel=_WHERE)
+        int, typer.Option("-p", "--port", min=1, max=65535, help="Port for tcp, udp and rr.", rich_help_panel=_WHERE)
     ] = 5201,
     http_port: Annotated[
-        int, typer.Option("--http-port", min=1, max=65535, help="Port of http.", rich_help_panel=_WHERE)
+        int, typer.Option("--http-port", min=1, max=65535, help="Port for HTTP.", rich_help_panel=_WHERE)
     ] = 8080,
-    http: Annotated[bool, typer.Option("--http", help="Answer http alone.", rich_help_panel=_WHERE)] = False,
+    http: Annotated[bool, typer.Option("--http", help="Answer only HTTP.", rich_help_panel=_WHERE)] = False,
     no_http: Annotated[
-        bool, typer.Option("--no-http", help="Answer tcp, udp and rr alone.", rich_help_panel=_WHERE)
+        bool, typer.Option("--no-http", help="Answer only tcp, udp and rr.", rich_help_panel=_WHERE)
     ] = False,
     threads: Annotated[
         int | None,
@@ -58,24 +58,26 @@ def command(
             "--threads",
             min=1,
             max=16,
-            help="Threads that answer http; one per CPU unless given.",
+            help="Number of HTTP threads. Default: one per CPU.",
             rich_help_panel=_WHERE,
         ),
     ] = None,
     status: Annotated[
-        int, typer.Option("--status", min=200, max=599, help="Status code.", rich_help_panel=_ANSWER)
+        int, typer.Option("--status", min=200, max=599, help="Status code of the answers.", rich_help_panel=_ANSWER)
     ] = 200,
     size: Annotated[
-        str, typer.Option("--size", help="Body: 1000, 64KiB, 1MB.", metavar="SIZE", rich_help_panel=_ANSWER)
+        str, typer.Option("--size", help="Size of the body: 1000, 64KiB, 1MB.", metavar="SIZE", rich_help_panel=_ANSWER)
     ] = "12",
-    chunked: Annotated[bool, typer.Option("--chunked", help="Send bodies in chunks.", rich_help_panel=_ANSWER)] = False,
+    chunked: Annotated[
+        bool, typer.Option("--chunked", help="Send bodies with chunked encoding.", rich_help_panel=_ANSWER)
+    ] = False,
     delay: Annotated[
         str,
-        typer.Option("--delay", help="Mean time before an answer: 5ms.", metavar="TIME", rich_help_panel=_ANSWER),
+        typer.Option("--delay", help="Mean delay before an answer: 5ms.", metavar="TIME", rich_help_panel=_ANSWER),
     ] = "0",
     shape: Annotated[
         Literal["constant", "uniform", "exponential"],
-        typer.Option("--shape", help="How delays lie around their mean.", rich_help_panel=_ANSWER),
+        typer.Option("--shape", help="Distribution of the delays.", rich_help_panel=_ANSWER),
     ] = "constant",
     errors: Annotated[
         float,
@@ -83,7 +85,7 @@ def command(
             "--errors",
             min=0,
             max=1,
-            help="Share that gets 500 instead, evenly spread: 0.01.",
+            help="Share of the requests that get status 500, evenly spread: 0.01.",
             metavar="SHARE",
             rich_help_panel=_ANSWER,
         ),
@@ -96,7 +98,7 @@ def command(
         str | None,
         typer.Option(
             "--stall",
-            help="Stall for this long, at this interval: 1s/5s. First after 5 s.",
+            help="Stall for this long, at this interval: 1s/5s stalls for 1 s every 5 s.",
             metavar="TIME/TIME",
             rich_help_panel=_ANSWER,
         ),
@@ -104,23 +106,31 @@ def command(
     https_port: Annotated[
         int | None,
         typer.Option(
-            "--https-port", min=1, max=65535, help="Answer http over TLS, too, as on 8443.", rich_help_panel=_TLS
+            "--https-port",
+            min=1,
+            max=65535,
+            help="Also answer HTTP over TLS, on this port: 8443.",
+            rich_help_panel=_TLS,
         ),
     ] = None,
     certificate: Annotated[
         Path | None,
         typer.Option(
-            "--certificate", help="Certificate, PEM; one is made otherwise.", metavar="FILE", rich_help_panel=_TLS
+            "--certificate",
+            help="Certificate, a PEM file. Default: a self-signed one is made.",
+            metavar="FILE",
+            rich_help_panel=_TLS,
         ),
     ] = None,
     key: Annotated[
-        Path | None, typer.Option("--key", help="Its key, PEM.", metavar="FILE", rich_help_panel=_TLS)
+        Path | None,
+        typer.Option("--key", help="Private key of the certificate, a PEM file.", metavar="FILE", rich_help_panel=_TLS),
     ] = None,
     key_file: Annotated[
         Path | None,
         typer.Option(
             "--key-file",
-            help="Answer tcp, udp and rr only to clients with the key in this file; http knows no key.",
+            help="File with a key: tcp, udp and rr require it from clients. HTTP has no key.",
             metavar="FILE",
             rich_help_panel=_ACCESS,
         ),
@@ -128,7 +138,11 @@ def command(
     max_sessions: Annotated[
         int | None,
         typer.Option(
-            "--max-sessions", min=1, max=_MOST, help="Sessions of one peer at once; 64.", rich_help_panel=_ACCESS
+            "--max-sessions",
+            min=1,
+            max=_MOST,
+            help="Limit of concurrent sessions per peer. Default: 64.",
+            rich_help_panel=_ACCESS,
         ),
     ] = None,
     max_flows: Annotated[
@@ -137,7 +151,7 @@ def command(
             "--max-flows",
             min=1,
             max=_MOST,
-            help="Flows of one peer at once, over all of its sessions; 4096.",
+            help="Limit of concurrent flows per peer, over all its sessions. Default: 4096.",
             rich_help_panel=_ACCESS,
         ),
     ] = None,
@@ -147,7 +161,7 @@ def command(
             "--max-connections",
             min=1,
             max=_MOST,
-            help="Http connections of one peer at once; 32768.",
+            help="Limit of concurrent HTTP connections per peer. Default: 32768.",
             rich_help_panel=_ACCESS,
         ),
     ] = None,
@@ -155,7 +169,7 @@ def command(
         str | None,
         typer.Option(
             "--max-rate",
-            help="Payload that one session may ask for: 1gbit. Any otherwise.",
+            help="Limit of the payload rate per session: 1gbit. Default: no limit.",
             metavar="RATE",
             rich_help_panel=_ACCESS,
         ),
@@ -164,17 +178,19 @@ def command(
         str | None,
         typer.Option(
             "--max-idle",
-            help="Close a connection that has not asked for a session by then; 10s.",
+            help="Close a connection that opens no session within this time. Default: 10s.",
             metavar="TIME",
             rich_help_panel=_ACCESS,
         ),
     ] = None,
 ) -> int:
-    """Answer tcp, udp, rr and http load."""
+    """Run a server that answers tcp, udp, rr and http tests."""
     from leadline.agents import agent_binary
 
     if (certificate is None) != (key is None):
-        raise InputError("--certificate and --key go together", hint="give both, or none for a made certificate")
+        raise InputError(
+            "--certificate and --key require each other", hint="give both, or neither to have a certificate made"
+        )
     if certificate is not None and https_port is None:
         raise InputError("--certificate without --https-port", hint="give --https-port 8443")
     if http and no_http:
@@ -206,7 +222,7 @@ def command(
     argv += ["--chunked"] if chunked else []
     argv += [part for name, value in answer.items() if value is not None for part in (name, str(value))]
     agent = str(agent_binary())
-    # The server is the agent itself; nothing of ours has to stay beside it.
+    # The server is the agent itself, so this process is replaced by it.
     os.execv(agent, [agent, *argv])
 
 
@@ -231,7 +247,7 @@ def _rate(text: str) -> int:
     except UnitError as error:
         raise InputError(f"--max-rate: {error}") from None
     if rate < 1:
-        raise InputError(f"--max-rate: {text} allows nothing", hint="write 1gbit; without it any rate is allowed")
+        raise InputError(f"--max-rate: {text} allows no payload", hint="write 1gbit; without it any rate is allowed")
     return rate
 
 
@@ -251,10 +267,10 @@ def _duration_us(option: str, text: str) -> int:
 def _stall(text: str) -> str:
     length, slash, every = text.partition("/")
     if not slash:
-        raise InputError(f"--stall: {text!r} does not say how long and how often", hint="write 1s/5s")
+        raise InputError(f"--stall: {text!r} is not a length and an interval", hint="write 1s/5s")
     length_us, every_us = _duration_us("--stall", length), _duration_us("--stall", every)
     if length_us % 1000 or every_us % 1000:
-        raise InputError(f"--stall: {text!r} has fractions of a millisecond", hint="write 100ms/5s")
+        raise InputError(f"--stall: {text!r} is not in whole milliseconds", hint="write 100ms/5s")
     if not 0 < length_us < every_us:
-        raise InputError(f"--stall: {text!r} does not end before the next begins", hint="write 1s/5s")
+        raise InputError(f"--stall: {text!r} is a stall that is not shorter than its interval", hint="write 1s/5s")
     return f"{length_us}us/{every_us}us"

@@ -1,8 +1,7 @@
-"""What the single-test commands share before anything is measured: from options to one test, its server, and how the
-command ends. Measures nothing.
+"""Parses the options that all single-test commands share: the test, its server, and the output. Measures nothing.
 
-`run_single`, `run_search` and `tunnel_sweep` continue from here. Commands import those once all arguments are valid: a
-command that is refused does not wait for those imports.
+`run_single`, `run_search` and `tunnel_sweep` continue from here. Commands import those only when all arguments are
+valid, so that a wrong command line fails fast.
 """
 
 from __future__ import annotations
@@ -28,32 +27,32 @@ Model = TypeVar("Model", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class OutputOptions:
-    """What a single-test command prints and keeps, and what ends it early."""
+    """The options that control output, and those that end a measurement early."""
 
     target: str
-    """What was measured, as the user wrote it."""
+    """The measured host or URL, as the user wrote it."""
     json: bool
     out: Path | None
     targets: list[str]
     hdr: Path | None = None
-    """File for the interval histograms, as an HdrHistogram log."""
+    """File for the interval histograms, in HdrHistogram's log format."""
     format: Literal["text", "wrk", "ab"] = "text"
-    """Whose layout the summary on stdout has."""
+    """The layout of the summary on stdout."""
     stop_on_miss: bool = False
-    """Whether a target that is missed while the load runs ends it."""
+    """Whether the load ends as soon as a target is missed."""
     calibrate: bool = True
-    """Whether the generator's own ceiling is measured or looked up."""
+    """Whether the generator's ceiling is measured or looked up."""
     find_rate: str | None = None
-    """Conditions whose highest rate is searched for, as `latency_p99_us < 5000 and error_ratio < 0.001`."""
+    """Conditions of a search for the highest rate, as `latency_p99_us < 5000 and error_ratio < 0.001`."""
     interval_ms: int | None = None
     """Length of the intervals that are printed while the load runs."""
     server_pid: int | None = None
-    """A server's process on this host, whose cost is counted too."""
+    """Process of a server on this host whose CPU time and memory are counted."""
 
 
 def parse(model: type[Model], options: Mapping[str, Any], names: Mapping[str, str]) -> Model:
-    """A test from the command line's options; they obey the same rules as a plan's keys. `names` tells which keys are
-    options of another name.
+    """A test from the command line's options, which obey the same rules as a plan's keys. `names` maps keys to the
+    options that have another name.
 
     Raises:
         InputError: the first option that is wrong, in one line.
@@ -74,7 +73,7 @@ def interval(text: str | None) -> int | None:
     """`--interval` in ms.
 
     Raises:
-        InputError: it is no duration, or shorter than the time between two readings of the counters.
+        InputError: it is not a duration, or is shorter than the period at which counters are read.
     """
     from leadline.plan import units
 
@@ -90,7 +89,7 @@ def interval(text: str | None) -> int | None:
 
 
 def family(ipv4: bool, ipv6: bool) -> Literal["v4", "v6"] | None:
-    """`-4` and `-6`; None for whatever the name resolves to first."""
+    """The address family of `-4` and `-6`; None if neither is given (the first address that the name resolves to)."""
     if ipv4 and ipv6:
         raise InputError("--ipv4 and --ipv6 exclude each other")
     return "v6" if ipv6 else "v4" if ipv4 else None
@@ -104,8 +103,8 @@ def build_workload(
     bind: str | None,
     key_file: Path | None = None,
 ) -> LoadWorkload:
-    """The load on a server, with what only a command line knows: the address family as given, the local address, the
-    file with the server's key.
+    """The load on a server, with the address family, the local address and the key file, which only a command line
+    has.
     """
     from leadline.cli.key_file import read_key
     from leadline.trial.workloads import Server, workload

@@ -1,4 +1,4 @@
-"""The value of `-t`: a number of threads, though people who know iperf3 write the time there."""
+"""Parses `-t`, a number of threads. Users of iperf3 write a time there; the error explains the difference."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_THREADS = 256
 
 
 def threads(most: int = MOST_THREADS, *, takes_time: bool = True) -> Callable[[str | int], int]:
-    """A parser of a number of threads; `takes_time` says whether the command has a duration too."""
+    """A parser for a number of threads. `takes_time` says whether the command also has a duration."""
 
     def parse(text: str | int) -> int:
         written = str(text).strip()

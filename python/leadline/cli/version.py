@@ -1,4 +1,4 @@
-"""The commit that this installation was made from. Reads one file of the package, or asks git in a checkout."""
+"""The commit that this installation was built from. Reads a file of the package, or asks git in a checkout."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _TREE = Path(__file__).resolve().parents[3]
 
 
 def commit() -> str | None:
-    """Twelve digits of the commit, with `-dirty` where files differ from it; None where it is not known."""
+    """Twelve digits of the commit, with `-dirty` if files differ from it; None if it is unknown."""
     if _PACKED.is_file():
         return _PACKED.read_text(encoding="ascii").strip()
     if not (_TREE / ".git").exists():

@@ -1,4 +1,4 @@
-"""The keys of a test as options of a command line: one row per option. Records only; `cli.kind_command` uses them."""
+"""Command-line options that set the keys of a test, one row per option. Records only; `cli.kind_command` uses them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from leadline.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option, or an argument where it has no flags: what `--help` says of it, and the key that it sets."""
+    """One option, or an argument if it has no flags: its text in `--help`, and the key that it sets."""
 
     flags: tuple[str, ...]
     help: str
     key: str | None = None
-    """The key of the test as in a plan, with dots into its sections; None where the command itself uses the value."""
+    """The test's key as in a plan, with dots for nested sections; None if the command itself uses the value."""
     type: Any = str
     default: Any = None
     required: bool = False
@@ -25,18 +25,18 @@ class Option:
     least: int | None = None
     most: int | None = None
     panel: str | None = None
-    """The group of `--help` that it is in."""
+    """Its group in `--help`."""
     value: Any = None
-    """What a flag sets the key to; options that set one key exclude each other."""
+    """The value that a flag sets its key to. Options that set the same key exclude each other."""
     read: Callable[[Any], Any] | None = None
-    """Makes the key's value of the option's."""
+    """Converts the option's value to the key's value."""
     counts_threads: bool = False
     bare: str | None = None
-    """What it stands for without a value; a value of such an option has one of < > =."""
+    """The value that the option has if the user gives none. A value of such an option contains <, > or =."""
     hint: str | None = None
-    """What is right instead of this option and another one of the same key."""
+    """The advice in the error when another option sets the same key."""
     parameter: str | None = None
-    """The option's name in code, where it is not its flag's."""
+    """The option's name in code, if it differs from its flag."""
 
     @property
     def name(self) -> str:
@@ -51,18 +51,18 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A kind's command of `leadline`."""
+    """The command of a kind of test."""
 
     summary: str
-    """What `--help` says first."""
+    """The first paragraph of `--help`."""
     examples: str
-    """What `--help` says last."""
+    """The last paragraph of `--help`."""
     position: int
-    """Its place among the commands of kinds."""
+    """Its position among the commands of all kinds."""
     options: tuple[Option, ...]
     """In the order of `--help`."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """Keys of the test whose values come from an option of another key, and the flags of these."""
+    """Keys of the test that an option of another key supplies, each with that option's flag."""
 
     @property
     def flags(self) -> dict[str, str]:
@@ -72,7 +72,8 @@ class Command:
 
 
 def test_values(options: Iterable[Option], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys and values that options set, whose values are given by their names; None is not given.
+    """The keys and values that the options set. `values` has each option's value by its name in code; None means not
+    given.
 
     Raises:
         InputError: two options exclude each other.
@@ -95,33 +96,39 @@ def test_values(options: Iterable[Option], values: Mapping[str, Any]) -> dict[st
     return found
 
 
-test_values.__test__ = False  # type: ignore[attr-defined]  # the name is not for pytest to collect
+test_values.__test__ = False  # type: ignore[attr-defined]  # pytest must not collect this function
 
 
 def listed(text: str) -> list[str]:
-    """An option's list: `1,25,99.95`."""
+    """The items of a comma-separated option: `1,25,99.95`."""
     return [part.strip() for part in text.split(",")]
 
 
 DURATION = Option(
     ("-d", "--duration"),
-    "How long, warm-up included: 10s, 500ms, 1m; 10 is 10 seconds.",
+    "Length of the test, warm-up included: 10s, 500ms, 1m; 10 means 10 seconds.",
     key="duration",
     default="10s",
     metavar="TIME",
 )
-WARMUP = Option(("--warmup",), "Leading time that is kept but not counted.", key="warmup", default="0s", metavar="TIME")
+WARMUP = Option(
+    ("--warmup",),
+    "Time at the start whose samples are kept but not counted.",
+    key="warmup",
+    default="0s",
+    metavar="TIME",
+)
 NUMBER = Option(
     ("-n", "--number"),
-    "End after N requests or transactions, or N datagrams per flow.",
+    "End after N requests or transactions, or after N datagrams per flow.",
     key="number",
     type=int,
     least=1,
 )
-FLOWS = Option(("-P", "--parallel"), "Flows at once.", key="flows", type=int, default=1, least=1)
+FLOWS = Option(("-P", "--parallel"), "Number of parallel flows.", key="flows", type=int, default=1, least=1)
 THREADS = Option(
     ("-t", "--threads"),
-    "Generating threads, 1 to 256; no time, which is -d.",
+    "Number of load threads, 1 to 256 (the duration is -d).",
     key="threads",
     type=int,
     default=1,
@@ -130,46 +137,48 @@ THREADS = Option(
 )
 REVERSE = Option(
     ("-R", "--reverse"),
-    "The server sends.",
+    "The server sends, the client receives.",
     key="direction",
     type=bool,
     default=False,
     value="down",
-    hint="--bidir has both directions",
+    hint="--bidir measures both directions",
 )
-BIDIRECTIONAL = Option(("--bidir",), "Both send at once.", key="direction", type=bool, default=False, value="both")
+BIDIRECTIONAL = Option(
+    ("--bidir",), "Both sides send at the same time.", key="direction", type=bool, default=False, value="both"
+)
 PERCENTILES = Option(
     ("--percentiles",),
-    "Percentiles beside the usual ones: 1,25,99.95.",
+    "Percentiles to report in addition to the usual ones: 1,25,99.95.",
     key="percentiles",
     metavar="LIST",
     read=listed,
 )
 HOST = Option(
     (),
-    "Where `leadline serve` or `leadline-agent serve` runs.",
+    "Name or address of the host that runs `leadline serve` or `leadline-agent serve`.",
     required=True,
     metavar="HOST",
     parameter="host",
 )
 SESSION = (
-    Option(("-4", "--ipv4"), "IPv4 only.", type=bool, default=False),
-    Option(("-6", "--ipv6"), "IPv6 only.", type=bool, default=False),
-    Option(("--bind",), "Local address.", metavar="ADDR"),
+    Option(("-4", "--ipv4"), "Use IPv4 only.", type=bool, default=False),
+    Option(("-6", "--ipv6"), "Use IPv6 only.", type=bool, default=False),
+    Option(("--bind",), "Local address to send from.", metavar="ADDR"),
     Option(("-p", "--port"), "The server's port.", type=int, default=5201, least=1, most=65535, metavar="PORT"),
-    Option(("--key-file",), "File with the key that the responder asks for.", type=Path, metavar="FILE"),
+    Option(("--key-file",), "File with the key of the server, if it requires one.", type=Path, metavar="FILE"),
 )
-"""How the server is reached, of tests with a session."""
+"""Options that reach the server, for tests with a control session."""
 INTERVAL = Option(
     ("-i", "--interval"),
-    "Print the figures of each interval of this length on stderr: 1s. With --json they are in the document.",
+    "Print figures on stderr at this interval: 1s. With --json they are part of the document.",
     metavar="TIME",
 )
-JSON = Option(("--json",), "One JSON document on stdout; progress stays on stderr.", type=bool, default=False)
-OUT = Option(("--out",), "Keep every sample in a new run folder in this one.", type=Path, metavar="DIR")
+JSON = Option(("--json",), "Print one JSON document on stdout; progress goes to stderr.", type=bool, default=False)
+OUT = Option(("--out",), "Keep all samples in a new run folder below DIR.", type=Path, metavar="DIR")
 
 
 def targets(example: str) -> Option:
-    """`--target`, with an example whose metric the kind has."""
-    text = f"Exit 3 unless it holds, as in '{example}'."
+    """The option `--target`; its example uses a metric of this kind."""
+    text = f"Exit with code 3 if this does not hold, as in '{example}'."
     return Option(("--target",), text, type=list, metavar="'METRIC < VALUE'")

@@ -92,7 +92,7 @@ def test_every_mistake_of_a_plan_is_a_line_of_its_own(plan: Path) -> None:
         (["run", "plan.yaml", "--set", "axes.clints=[1]"], "unknown axis 'clints'; did you mean 'clients'?"),
         (["run", "plan.yaml", "--only", "c09"], "--only c09: neither a case, a test nor AXIS=VALUE"),
         (["run", "plan.yaml", "--only", "sut=rout"], "--only sut=rout: no case has sut 'rout'; there is route"),
-        (["plan"], "no plan is given; name its file, or give --schema"),
+        (["plan"], "the plan is missing; name its file, or give --schema"),
         (["results", "none"], "no run at none; give the folder that `leadline run` printed"),
         (["report", "."], ". is not a run folder"),
         (["tcp"], "Missing argument 'HOST'"),
@@ -107,7 +107,7 @@ def test_every_mistake_of_a_plan_is_a_line_of_its_own(plan: Path) -> None:
         (["http", "ftp://127.0.0.1/"], "ftp://127.0.0.1/ is not an http:// or https:// URL"),
         (["http", "http://127.0.0.1/", "--insecure"], "--insecure with an http:// URL; TLS is for https:// URLs"),
         (["http", "http://127.0.0.1/", "--rate", "1:2/3s", "-d", "3s"], "--duration: the rate's stages last 3 s"),
-        (["http", "http://127.0.0.1/", "-H", "nonsense"], "--header 'nonsense' has no name and colon"),
+        (["http", "http://127.0.0.1/", "-H", "nonsense"], "--header 'nonsense' is not 'NAME: VALUE'"),
     ],
 )
 def test_wrong_command_line_is_refused_in_one_line(plan: Path, arguments: list[str], said: str) -> None:

@@ -57,13 +57,13 @@ def test_a_plan_says_of_each_need_whether_it_is_here(tmp_path: Path) -> None:
     ("clock", "works", "said"),
     [
         (ClockQuality(synchronised=True, max_error_us=2500, source="tsc"), True, "at most 2.5 ms off"),
-        (ClockQuality(synchronised=True), True, "how far it may be off is not known"),
+        (ClockQuality(synchronised=True), True, "its error is unknown"),
         (
             ClockQuality(synchronised=False, max_error_us=16_000_000),
             False,
-            "how far the time of day is off is not known",
+            "the error of the time of day is unknown",
         ),
-        (ClockQuality(synchronised=False), False, "how far the time of day is off is not known"),
+        (ClockQuality(synchronised=False), False, "the error of the time of day is unknown"),
         (ClockQuality(synchronised=False, max_error_us=750_000), False, "up to 0.75 s off, and drifts"),
     ],
 )

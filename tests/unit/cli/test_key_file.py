@@ -122,7 +122,7 @@ def test_a_limit_is_named_by_the_client_that_it_refuses(key: Path) -> None:
         (["--http", "--no-http"], "exclude each other"),
         (["--http", "--key-file", "key"], "tcp, udp and rr"),
         (["--max-rate", "fast"], "not a rate"),
-        (["--max-rate", "0"], "allows nothing"),
+        (["--max-rate", "0"], "allows no payload"),
         (["--max-idle", "soon"], "--max-idle"),
     ],
 )

@@ -45,5 +45,5 @@ def test_values_are_read_and_sorted_into_sections() -> None:
 def test_options_of_one_key_exclude_each_other() -> None:
     rows = (REVERSE, BIDIRECTIONAL)
     assert test_values(rows, {"reverse": False, "bidir": True}) == {"direction": "both"}
-    with pytest.raises(InputError, match="--reverse and --bidir exclude each other; --bidir has both directions"):
+    with pytest.raises(InputError, match="--reverse and --bidir exclude each other; --bidir measures both directions"):
         test_values(rows, {"reverse": True, "bidir": True})

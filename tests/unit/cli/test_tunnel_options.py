@@ -173,33 +173,39 @@ def test_traffic_destination_is_parsed(profile: Path, to: str, url: str) -> None
     [
         (["-n", "many"], "--number: 'many' is not a number of clients"),
         (["-n", "0"], "--number: 0 clients; from 1 to 100000"),
-        (["-n", "5,5"], "--number: a number stands there twice"),
+        (["-n", "5,5"], "--number: a number is repeated"),
         (["-n", "9" * 5000], "--number: 99999999999999999999... clients; from 1 to 100000"),
         (["-n", "x" * 5000], "--number: 'xxxxxxxxxxxxxxxxxxxx...' is not a number of clients"),
-        (["--bind", "127.0.0.1", "--bind", "192.0.2.1"], "--bind: 192.0.2.1 is no address of this host"),
+        (["--bind", "127.0.0.1", "--bind", "192.0.2.1"], "--bind: 192.0.2.1 is not an address of this host"),
         (["--reconnect-at", "9999999999999h"], "--reconnect-at: 35999999999996400000 ms is too large; at most"),
         (
             ["--traffic", "udp", "--to", "10.8.0.1", "--traffic-rate", "2mbit", "-l", "0"],
             "--size: 0 bytes is too small",
         ),
-        (["--traffic", "http", "--to", "10.8.0.1", "--traffic-rate", "2mbit"], "--traffic-rate: requests have no size"),
-        (["--traffic", "http", "--to", "10.8.0.1", "-l", "100"], "--size: requests have no packets of a size"),
+        (
+            ["--traffic", "http", "--to", "10.8.0.1", "--traffic-rate", "2mbit"],
+            "--traffic-rate: requests have no fixed size",
+        ),
+        (["--traffic", "http", "--to", "10.8.0.1", "-l", "100"], "--size: HTTP requests have no packet size"),
         (["--traffic-duration", "5s"], "--traffic-duration without --traffic"),
         (["--name-prefix", "x-"], "--name-prefix without --ca-key"),
         (["--at-once", "--rate", "5/s"], "--at-once and --rate exclude each other"),
         (["--rate", "5/s", "--until-choke"], "--rate and --until-choke exclude each other"),
-        (["-n", "50,100", "--until-choke"], "--until-choke has one number of clients"),
+        (["-n", "50,100", "--until-choke"], "--until-choke needs a single number of clients"),
         (["--rate", "fast"], "--rate: 'fast' is not a rate per second"),
-        (["-n", "5", "--settled", "5"], "--settled: 5 settled clients of 5 leave none to arrive"),
+        (["-n", "5", "--settled", "5"], "--settled: 5 settled clients of 5 leave no client to arrive"),
         (["--expect-pool", "10.8.0.1/8"], "--expect-pool: '10.8.0.1/8' is not a network"),
         (["--bind", "nowhere"], "--bind: 'nowhere' is not an address"),
         (["--traffic", "udp"], "--traffic udp needs --to"),
         (["--traffic", "echo"], "--traffic-rate: echo requests need a rate"),
-        (["--traffic", "tcp", "--to", "10.8.0.1", "--traffic-rate", "1mbit"], "--traffic-rate: TCP sends as fast"),
+        (
+            ["--traffic", "tcp", "--to", "10.8.0.1", "--traffic-rate", "1mbit"],
+            "--traffic-rate: TCP chooses its own rate",
+        ),
         (["--traffic", "udp", "--to", "http://10.8.0.1/"], "a URL is for --traffic http"),
         (["--traffic", "echo", "--traffic-rate", "1/s", "--to", "10.8.0.1:7"], "echo requests have no port"),
         (["--traffic-rate", "5/s"], "--traffic-rate without --traffic"),
-        (["--reverse"], "--reverse and --bidir are about traffic"),
+        (["--reverse"], "--reverse and --bidir need --traffic"),
         (["--ca", "ca.crt"], "--ca without --ca-key"),
         (["--users", "missing"], "--users: missing: No such file or directory"),
         (["--identities", "missing"], "--identities missing: No such file or directory"),
@@ -216,12 +222,12 @@ def test_wrong_option_is_refused_in_one_line(profile: Path, options: list[str], 
 def test_wrong_file_is_refused_in_one_line(profile: Path, tmp_path: Path) -> None:
     assert "missing.ovpn: No such file or directory" in refused(tmp_path / "missing.ovpn")
     (tmp_path / "old.ovpn").write_bytes("client\n# Büro\n".encode("latin-1"))
-    assert "old.ovpn is not text in UTF-8: line 2 is not" in refused(tmp_path / "old.ovpn")
-    assert "holds no private key in plain PEM" in refused(profile, "--ca-key", profile.with_name("ca.crt"))
+    assert "old.ovpn is not UTF-8 text: see line 2" in refused(tmp_path / "old.ovpn")
+    assert "is not an unencrypted private key in PEM" in refused(profile, "--ca-key", profile.with_name("ca.crt"))
     users = tmp_path / "users"
     users.write_text("one:word\nSECRETWORD\n")
     said = refused(profile, "--users", users)
-    assert "line 2 has no user before a colon" in said and "SECRETWORD" not in said
+    assert "line 2 is not user:password" in said and "SECRETWORD" not in said
     users.write_text("one:word\n")
     profile.write_text("client\nremote 192.0.2.7\n")
     assert "has no auth-user-pass" in refused(profile, "--users", users)

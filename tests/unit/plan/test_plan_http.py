@@ -152,13 +152,16 @@ def test_files_are_relative_to_their_plan(tmp_path: Path) -> None:
 
 
 MISTAKES = [
-    ("rate: 1:2/3s\n    duration: 3s", "plan.yaml:7: tests.load.duration: the rate's stages last 3 s; no other"),
+    ("rate: 1:2/3s\n    duration: 3s", "plan.yaml:7: tests.load.duration: the rate's stages last 3 s: the"),
     ("rate: [1:2/3s, fast]", "plan.yaml:6: tests.load.rate: 'fast' is not a stage; write 0:1000/10s"),
     ("rate: 0", "plan.yaml:6: tests.load.rate: a rate must be above 0"),
     ("rate: 1:2/2000m", "tests.load.duration: 120000000 ms is too large; at most 86400000 ms (one day)"),
     ("warmup: 1s\n    rate: 5/1s", "tests.load.warmup: 1000 ms of warm-up leave nothing of 1000 ms"),
-    ("scheme: https", "plan.yaml:6: tests.load.scheme: the run's own server has a certificate that was made for the"),
-    ("tls: {verify: false}", "plan.yaml:6: tests.load.tls: TLS options with a scheme of http; use https, or leave"),
+    ("scheme: https", "plan.yaml:6: tests.load.scheme: the certificate of the run's server is made for the run"),
+    (
+        "tls: {verify: false}",
+        "plan.yaml:6: tests.load.tls: there are TLS options, but the scheme is http; use https, or leave",
+    ),
     ("scheme: https\n    tls:\n      verfy: false", "plan.yaml:8: unknown key 'verfy' in tests.load.tls; did you mean"),
     ("tcp:\n      dscp: 64", "plan.yaml:7: tests.load.tcp.dscp: 64 is too large; at most 63"),
     ("tcp: {dely: true}", "unknown key 'dely' in tests.load.tcp; did you mean 'delay'?"),
@@ -166,7 +169,10 @@ MISTAKES = [
     ("script: none", "plan.yaml:6: tests.load.script: none cannot be read: No such file or directory"),
     ("urls: [/, weight=x /]", "tests.load.urls[2]: 'weight=x /' is not '[weight=N] [METHOD] URL [@BODYFILE]'"),
     ("urls: [http://other/]", "tests.load.urls[1]: 'http://other/' is not a path of the run's own server"),
-    ("urls: [/]\n    path: /x", "tests.load.urls: not together with path; every line has its own path"),
+    (
+        "urls: [/]\n    path: /x",
+        "tests.load.urls: not possible together with path; every line of urls has its own path",
+    ),
     ("basic: hunter2:x", "tests.load.basic: a secret stands in no plan; write '@FILE', or '$NAME' for a variable"),
     ("basic: 1234", "plan.yaml:6: tests.load.basic: this is not text"),
     ("script: [x]", "tests.load.script: this is not text"),
@@ -174,20 +180,20 @@ MISTAKES = [
     ("rate: {}", "tests.load.rate: a mapping is not a rate"),
     ("basic: $NO_SUCH_NAME", "tests.load.basic: the environment has no NO_SUCH_NAME"),
     ("bearer: '@none'", "tests.load.bearer: none cannot be read: No such file or directory"),
-    ("proxy: http://me:hunter2@h:1", "tests.load.proxy: a proxy's password stands in no plan; write '@FILE', or"),
+    ("proxy: http://me:hunter2@h:1", "tests.load.proxy: a proxy's password must not be in a plan; write '@FILE' or"),
     (
         "headers:\n      - {name: X-Amz-Security-Token, value: hunter2}",
-        "plan.yaml:7: tests.load.headers.X-Amz-Security-Token.value: what X-Amz-Security-Token holds",
+        "plan.yaml:7: tests.load.headers.X-Amz-Security-Token.value: X-Amz-Security-Token is a secret",
     ),
     (
         "headers:\n      - {name: Cookie, value: hunter2}",
-        "plan.yaml:7: tests.load.headers.Cookie.value: what Cookie holds",
+        "plan.yaml:7: tests.load.headers.Cookie.value: Cookie is a secret",
     ),
     ("headers: [{name: A}]", "tests.load.headers.A.value: A needs either a value or a secret"),
     ("method: CONNECT", "tests.load.method: CONNECT opens a tunnel and cannot be measured as a request"),
     ("connections: 0", "tests.load.connections: 0 is too small; at least 1"),
-    ("threads: 2", "tests.load.threads: 2 threads for 1 connections; at least one for each thread"),
-    ("unix_socket: /x\n    proxy: http://h:1", "tests.load.unix_socket: not together with proxy"),
+    ("threads: 2", "tests.load.threads: 2 threads for 1 connections; use at least one connection per thread"),
+    ("unix_socket: /x\n    proxy: http://h:1", "tests.load.unix_socket: not possible together with proxy"),
     ("resolve: [x]", "tests.load.resolve[1]: 'x' is not HOST:PORT:ADDRESS"),
     ("cpus: 1-x", "tests.load.cpus: '1-x' is not a list of CPUs; write 0,2-3"),
 ]

@@ -198,7 +198,8 @@ MISTAKES = [
     ),
     (
         changed("kind: udp, packet: 100", "kind: http, path: '/?a=1', size: 5"),
-        "plan.yaml:4: tests.load.size: size is asked for in the query, and path has one; give only one of them",
+        "plan.yaml:4: tests.load.size: the size is sent in the query, but path already has a query; give only "
+        "one of them",
     ),
     (
         changed("kind: udp, packet: 100", "kind: http, path: index"),

@@ -10,7 +10,7 @@ from rich.console import Console
 from leadline.analysis.model import Interval, Metric, TestResult, Validity, Verdict
 from leadline.report import interval_line, measurement, test_headline
 
-test_headline.__test__ = False  # type: ignore[attr-defined]  # the name is not for pytest to collect
+test_headline.__test__ = False  # type: ignore[attr-defined]  # pytest must not collect this function
 BOTH = {
     "throughput_bps": Metric(3.58e9, "bit/s"),
     "throughput_up_bps": Metric(1.83e9, "bit/s"),

@@ -61,9 +61,9 @@ def test_each_error_has_its_count_and_first_example() -> None:
 @pytest.mark.parametrize(
     ("count", "last", "said"),
     [
-        (50, "p95", "50 samples carry no p99:"),
-        (100, "p99", "100 samples carry no p99.9:"),
-        (99_999, "p99.99", "99,999 samples carry no p99.999:"),
+        (50, "p95", "50 samples are too few for p99:"),
+        (100, "p99", "100 samples are too few for p99.9:"),
+        (99_999, "p99.99", "99,999 samples are too few for p99.999:"),
         (100_000, "p99.999", ""),
     ],
 )
@@ -71,7 +71,7 @@ def test_percentiles_go_as_far_as_the_samples(count: int, last: str, said: str) 
     text = shown(counted(one_result("http"), count))
     head = line_with(text, "p50", "p75")
     assert head.split()[-1] == last
-    assert said in text and ("samples carry no" in text) == bool(said)
+    assert said in text and ("samples are too few for" in text) == bool(said)
 
 
 def test_what_was_not_measured_is_not_drawn() -> None:
@@ -113,7 +113,7 @@ def test_percentiles_that_were_asked_for_stand_among_the_others() -> None:
 def test_samples_that_percentiles_need_include_those_known_from_below() -> None:
     latency = Distribution("latency", 10, 9e5, 9e5, 2e3, None, 9e5, {50.0: 5e5, 99.0: 9e5}, 90, ("max", "50", "99"))
     text = shown(replace(one_result("http"), distributions=(latency,), validity=VALID))
-    assert "100 samples carry no p99.9:" in text and "10 samples carry" not in text.replace("100 samples", "")
+    assert "100 samples are too few for p99.9:" in text and "10 samples carry" not in text.replace("100 samples", "")
 
 
 def test_error_ratio_of_unanswered_and_unsent_requests_names_them_where_no_error_is_listed() -> None:

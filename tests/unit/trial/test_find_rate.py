@@ -22,7 +22,7 @@ def test_a_search_that_its_connections_limited_says_so() -> None:
     assert validity.verdict is Verdict.VALID
     (note,) = validity.notes
     assert note.code == "connections-busy"
-    assert "over 20 connections" in note.text and "more may carry more" in note.text
+    assert "for 20 connections" in note.text and "more may reach a higher rate" in note.text
 
 
 def test_only_the_trials_that_bound_the_rate_tell() -> None:

@@ -161,7 +161,7 @@ def test_a_fleet_that_cannot_make_the_server_choke_is_too_small() -> None:
     assert asked.initial_result(result(**{**storm, "configured": 0.0})) is None
     validity = asked.validity(known, [], None)
     assert validity.verdict is Verdict.UNDETERMINED
-    assert "1000 clients are too few to make it choke, even all at once" in validity.reasons[0].text
+    assert "1000 clients are too few to overload the server, even all at once" in validity.reasons[0].text
     assert asked.validity(SearchResult(Ending.FOUND, 90.0, 91.0, 5.0), [], None).verdict is Verdict.VALID
 
 
@@ -171,11 +171,11 @@ def test_a_highest_rate_that_holds_says_what_kept_it_from_being_higher() -> None
     few = asked.validity(SearchResult(Ending.ALL_HELD, 500.0, None, 2.0), [quiet], None)
     assert (few.verdict, few.reasons[0].code) == (Verdict.UNDETERMINED, "too-few-clients")
     assert few.reasons[0].text == (
-        "the highest rate that was tried holds: 1000 clients come at 500/s for 2 s and not faster; give more with -n"
+        "the highest rate tried holds: 1000 clients arrive at 500/s for 2 s and not faster; give more with -n"
     )
     slow = asked.judge(result(**queue(1e9, 150, 30.0)), 30.0, 5.0)
     other = asked.validity(SearchResult(Ending.ALL_HELD, 30.0, None, 5.0), [slow], None)
-    assert other.reasons[0].text == "the highest rate that was tried holds, 10 times what all of them at once came to"
+    assert other.reasons[0].text == "the highest rate tried holds: 10 times the rate of all clients at once"
 
 
 def test_a_trial_waits_until_the_server_has_forgotten_the_one_before() -> None:
@@ -193,7 +193,7 @@ def test_a_trial_waits_until_the_server_has_forgotten_the_one_before() -> None:
 def test_a_search_without_anybody_up_says_who_was_to_come() -> None:
     nobody = replace(result(configured=0.0), errors={"reset_unanswered": 1000})
     said = search_target(1000).failure_message(nobody)
-    assert said == ("of the 1000 clients at once that the search begins with, none came up (1000 x reset_unanswered)")
+    assert said == ("of the 1000 clients at the start of the search, none connected (1000 x reset_unanswered)")
 
 
 @pytest.mark.parametrize(
@@ -202,9 +202,9 @@ def test_a_search_without_anybody_up_says_who_was_to_come() -> None:
         ({"retries": 3}, "--retries and --until-choke exclude each other"),
         ({"ping": "1s"}, "--ping and --until-choke exclude each other"),
         ({"rate": "50/s"}, "--rate and --until-choke exclude each other"),
-        ({"settled": 5}, "arrivals alone"),
-        ({"reconnect_at": ["5s"]}, "arrivals alone"),
-        ({"traffic": {"kind": "echo", "rate": "1/s"}}, "arrivals alone"),
+        ({"settled": 5}, "only arrivals"),
+        ({"reconnect_at": ["5s"]}, "only arrivals"),
+        ({"traffic": {"kind": "echo", "rate": "1/s"}}, "only arrivals"),
         ({"number": 5}, "--until-choke with 5 clients"),
     ],
 )

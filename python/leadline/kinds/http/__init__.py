@@ -1,4 +1,4 @@
-"""HTTP/1.1 load: a closed loop over its connections, or an open one at a rate."""
+"""The kind `http`: HTTP/1.1 load, as a closed loop over its connections or as an open loop at a rate."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _METRICS = (
     higher("requests", "requests that were answered"),
     higher("requests_per_s", "answered requests per second inside the steady window"),
     neither("requests_due", "requests that fell due"),
-    neither("requests_sent", "requests that left whole"),
-    lower("unanswered", "requests without an answer when the time was over"),
-    lower("unsent", "requests that were due and never left"),
+    neither("requests_sent", "requests that were sent completely"),
+    lower("unanswered", "requests without an answer at the end of the test"),
+    lower("unsent", "requests that were due and were not sent"),
     lower("error_ratio", "share of the operations that failed, were refused, or had no answer in time"),
     *(neither(f"status_{digit}xx", f"answers with status {digit}xx") for digit in range(1, 6)),
     neither("redirects", "redirects that were followed"),
@@ -43,19 +43,24 @@ _METRICS = (
     neither("bytes_received", "bytes of answers"),
     neither("body_bytes", "bytes of answers' bodies"),
     higher("transfer_bps", "bits received per second inside the steady window"),
-    neither("connections_opened", "connections that came up"),
-    neither("handshakes_full", "whole TLS handshakes"),
+    neither("connections_opened", "connections that were opened"),
+    neither("handshakes_full", "full TLS handshakes"),
     neither("handshakes_resumed", "resumed TLS handshakes"),
     *times("latency", _SPREAD, "us", "the time from due to done"),
-    neither("latency_samples", "latencies that are known"),
-    lower("latency_censored", "requests of whose latency only a lower bound is known"),
+    neither("latency_samples", "requests whose latency is known"),
+    lower("latency_censored", "requests whose latency is known only as a lower bound"),
     neither("latency_within_stdev_ratio", "share of the latencies within one standard deviation of the mean"),
     *times("service", _SPREAD, "us", "the time from sent to done"),
-    *times("late", ("p50", "p99", "max"), "us", "the time from due and possible to sent"),
-    *times("dns", _PHASE, "us", "the time to ask for the name"),
+    *times(
+        "late",
+        ("p50", "p99", "max"),
+        "us",
+        "the time from when a request was due and a connection was free until it was sent",
+    ),
+    *times("dns", _PHASE, "us", "the time to resolve the name"),
     *times("connect", _PHASE, "us", "the time to connect"),
-    *times("tls_full", _PHASE, "us", "a whole TLS handshake"),
-    *times("tls_resumed", _PHASE, "us", "a resumed TLS handshake"),
+    *times("tls_full", _PHASE, "us", "the time of a full TLS handshake"),
+    *times("tls_resumed", _PHASE, "us", "the time of a resumed TLS handshake"),
     *times("first_byte", _PHASE, "us", "the time from sent to the answer's first byte"),
     *times("transfer", _PHASE, "us", "the time from the answer's first byte to its last"),
     *times("kernel_wait", ("p99",), "us", "the time that received bytes waited in the kernel"),
@@ -63,7 +68,7 @@ _METRICS = (
 
 
 class Http(Kind[HttpTest]):
-    """Requests, each timed from when it was due where there is a rate."""
+    """The kind `http`: requests, each timed from when it was due if there is a rate."""
 
     name = "http"
     model = HttpTest
@@ -76,13 +81,13 @@ class Http(Kind[HttpTest]):
     curves = ("latency", "connect", "service", "late", "dns", "tls_full", "tls_resumed", "first_byte", "transfer")
 
     def run_command(self, values: Mapping[str, Any]) -> int:
-        """As `leadline http` does."""
+        """Run the command `leadline http`."""
         from leadline.kinds.http.command import run
 
         return run(values)
 
     def workload(self, test: HttpTest, server: Server) -> HttpWorkload:
-        """Requests of the run's server, at the port of the test's scheme."""
+        """Requests to the run's server, at the port of the test's scheme."""
         from leadline.kinds.http.workload import http_workload
         from leadline.trial.workloads import HTTP_PORT, HTTPS_PORT, ip_version
 
@@ -90,11 +95,11 @@ class Http(Kind[HttpTest]):
         return http_workload(test, server.host, port, ip_version(test.ip))
 
     def calibration(self, workload: HttpWorkload) -> HttpWorkload:
-        """Requests are what a null responder answers."""
+        """The load's requests: a null responder answers them."""
         return workload
 
     def peer_request(self, workload: HttpWorkload, target: str) -> HttpRequested:
-        """What wrk and ab say of a load."""
+        """The facts that wrk and ab print about a load."""
         from leadline.report import HttpRequested
 
         return HttpRequested(
@@ -108,7 +113,7 @@ class Http(Kind[HttpTest]):
         )
 
     def read_spec(self, test: Mapping[str, Any], common: TestSpec) -> TestSpec:
-        """It counts answers, and its rate may have stages."""
+        """HTTP counts answers, and its rate may have stages."""
         from leadline.analysis import test_spec as t
 
         stages = t.stages(test, "rate_per_s", "rate")
@@ -121,13 +126,13 @@ class Http(Kind[HttpTest]):
         )
 
     def rate_columns(self, spec: TestSpec, flows: Sequence[Flow]) -> list[RateColumn]:
-        """Requests, then bits."""
+        """Requests per second, then bits per second."""
         from leadline.analysis.window import throughput_column, units_column
 
         return [units_column("requests_per_s", flows), throughput_column(flows)]
 
     def interval_values(self, spec: TestSpec, growth: IntervalGrowth) -> dict[str, float | None]:
-        """Requests and their bits."""
+        """Requests per second and their bits per second."""
         from leadline.analysis.running_intervals import answers
 
         return answers("requests_per_s", growth)
@@ -135,19 +140,19 @@ class Http(Kind[HttpTest]):
     def figures(
         self, data: TestData, flows: Sequence[Flow], steady: Window | None, histograms: Histograms
     ) -> dict[str, Metric]:
-        """Requests by their fate, times by phase, connections."""
+        """Requests by outcome, times by phase, connections."""
         from leadline.kinds.http.figures import http_figures
 
         return http_figures(data, flows, steady, histograms)
 
     def distributions(self, data: TestData, steady: Window | None, histograms: Histograms) -> tuple[Distribution, ...]:
-        """Of every histogram that was fed, and of the threads' rates."""
+        """The distributions of every histogram with values, and of the threads' rates."""
         from leadline.kinds.http.figures import distributions
 
         return distributions(data, steady, histograms)
 
     def rules(self) -> Rules:
-        """A server of HTTP keeps no account for its clients, and a generator's ceiling can be known."""
+        """An HTTP server reports nothing about itself to clients, and the generator's ceiling can be measured."""
         from leadline.analysis import rules
         from leadline.kinds.http.notes import ceiling_known, server_unknown
 
@@ -168,19 +173,19 @@ class Http(Kind[HttpTest]):
         )
 
     def figure_rows(self, result: TestResult) -> list[tuple[str, str]]:
-        """The fate of the requests, and what was moved."""
+        """The outcome of the requests, and the transferred bytes."""
         from leadline.kinds.http.summary import http_rows
 
         return http_rows(result)
 
     def phase_rows(self, result: TestResult) -> list[tuple[str, tuple[str, ...]]]:
-        """Each phase that was seen."""
+        """Each phase that occurred."""
         from leadline.kinds.http.summary import phase_rows
 
         return phase_rows(result)
 
     def time_tables(self, result: TestResult) -> list[RenderableType]:
-        """Spread, percentiles and phases."""
+        """The tables of spread, percentiles and phases."""
         from leadline.kinds.http.summary import http_times
 
         return http_times(result)

@@ -1,7 +1,7 @@
-"""How values are written on the command line of `leadline http`: what each of them is in a test.
+"""Parses the values of the options of `leadline http` into a test's parameters.
 
-Owns how options are written: headers, URL files, secrets, socket and TLS options. Which values exclude each other is
-left to `leadline.kinds.http.model`, whose errors are reported by the options' names.
+Owns the syntax of options: headers, URL files, secrets, socket and TLS options. `leadline.kinds.http.model` decides
+which values exclude each other; its errors name the options.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a URL leads."""
+    """The server and path that a URL names."""
 
     scheme: Literal["http", "https"]
     host: str
     """Name or address, IPv6 without brackets."""
     port: int | None
-    """The scheme's own where None."""
+    """None for the scheme's default port."""
     path: str
-    """Path and query; empty where the URL has none."""
+    """Path and query; empty if the URL has none."""
 
     @property
     def effective_port(self) -> int:
-        """The port that is connected to."""
+        """The port to connect to."""
         return self.port or (443 if self.scheme == "https" else 80)
 
     def is_at(self, other: Origin) -> bool:
-        """Whether both are one scheme, host and port."""
+        """Whether both have the same scheme, host and port."""
         mine, theirs = ((one.scheme, one.host.lower(), one.effective_port) for one in (self, other))
         return mine == theirs
 
 
 def parse_origin(url: str) -> Origin:
-    """Read a URL. Raises InputError."""
+    """Parse a URL. Raises InputError."""
     hint = "write http://HOST[:PORT]/PATH"
     try:
         parts = urlsplit(url)
@@ -64,7 +64,7 @@ def parse_origin(url: str) -> Origin:
     if parts.scheme not in ("http", "https") or not host:
         raise InputError(f"{_without_credentials(url)} is not an http:// or https:// URL", hint=hint)
     if "@" in parts.netloc:
-        raise InputError(f"{_without_credentials(url)} holds credentials", hint="give them with --basic")
+        raise InputError(f"{_without_credentials(url)} contains credentials", hint="give them with --basic")
     if not host.isascii():
         raise InputError(f"{host} is not a host name in ASCII", hint="write it as xn--...")
     scheme: Literal["http", "https"] = "https" if parts.scheme == "https" else "http"
@@ -72,14 +72,14 @@ def parse_origin(url: str) -> Origin:
 
 
 def _target(parts: SplitResult) -> str:
-    """Path and query; a fragment never goes to a server."""
+    """Path and query, without the fragment, which is never sent to a server."""
     query = f"?{parts.query}" if parts.query else ""
     path = parts.path or ("/" if query else "")
     return _or_input_error(lambda: path_and_query(path + query), "the URL") if path else ""
 
 
 def headers(texts: list[str]) -> list[HttpHeader]:
-    """Each `Name: value`. Raises InputError."""
+    """Parse each `Name: value`. Raises InputError."""
     return [_header(text) for text in texts]
 
 
@@ -87,7 +87,7 @@ def _header(text: str) -> HttpHeader:
     name, colon, value = text.partition(":")
     name, value = name.strip(), value.strip()
     if not colon or not name:
-        raise InputError(f"--header {text!r} has no name and colon", hint="write 'Name: value'")
+        raise InputError(f"--header {text!r} is not 'NAME: VALUE'", hint="write 'Name: value'")
     if value and is_secret_header(name):
         held = Secret(HIDDEN, _or_input_error(lambda: one_line(value, name), "--header"))
         return _or_input_error(lambda: HttpHeader(name=name, secret=held), "--header")
@@ -95,7 +95,7 @@ def _header(text: str) -> HttpHeader:
 
 
 def entries(name: str, origin: Origin) -> list[HttpEntry]:
-    """The requests of a file, in order."""
+    """The requests of a URL file, in order."""
     text = _or_input_error(FileInput(name, _bytes(name, "--urls")).text, "--urls")
     entries = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -103,7 +103,7 @@ def entries(name: str, origin: Origin) -> list[HttpEntry]:
         if content.strip():
             entries.append(_entry(content, origin, f"{name}:{number}", Path(name).parent))
     if not entries:
-        raise InputError(f"{name} has no requests", hint="one a line: [weight=N] [METHOD] URL [@BODYFILE]")
+        raise InputError(f"{name} has no requests", hint="write one per line: [weight=N] [METHOD] URL [@BODYFILE]")
     return entries
 
 
@@ -116,14 +116,15 @@ def _entry(line: str, origin: Origin, where: str, folder: Path) -> HttpEntry:
         except InputError as error:
             raise InputError(f"{where}: {error.message}", hint=error.hint) from None
         if not other.is_at(origin):
-            raise InputError(f"{where}: {url} is not on the server of the URL", hint="all requests go to one server")
+            raise InputError(f"{where}: {url} is on another server than the URL", hint="all requests go to one server")
         path = other.path or "/"
     content = None if body is None else FileInput(body, _bytes(str(folder / body), where))
     return _or_input_error(lambda: HttpEntry(path=path, method=method, weight=weight, body=content), where)
 
 
 def check_names(names: Iterable[str], origin: Origin, proxy: Secret | None) -> None:
-    """Refuse a name that no connection resolves: connections go to the proxy where there is one. Raises InputError."""
+    """Refuse a name that no connection resolves. With a proxy, connections resolve only the proxy's name. Raises
+    InputError."""
     host, port = origin.host, origin.effective_port
     if proxy is not None:
         parts = urlsplit(proxy.value)
@@ -132,11 +133,11 @@ def check_names(names: Iterable[str], origin: Origin, proxy: Secret | None) -> N
         own, _, rest = name.partition(":")
         if rest.partition(":")[0].isdigit() and (own.lower(), rest.partition(":")[0]) != (host.lower(), str(port)):
             whose = "the URL's" if proxy is None else "the proxy's"
-            raise InputError(f"--resolve {name}: that is not {whose} name", hint=f"write {host}:{port}:ADDRESS")
+            raise InputError(f"--resolve {name}: the name is not {whose}", hint=f"write {host}:{port}:ADDRESS")
 
 
 def secret(text: str | None, option: str) -> Secret | None:
-    """What was given itself, or stands in `@FILE`."""
+    """The secret itself, or the content of `@FILE`."""
     if text is None:
         return None
     if text.startswith("@"):
@@ -146,13 +147,13 @@ def secret(text: str | None, option: str) -> Secret | None:
 
 
 def proxy(text: str | None) -> Secret | None:
-    """A proxy's URL, or the one that stands in `@FILE`. Raises InputError."""
+    """A proxy's URL, or the URL in `@FILE`. Raises InputError."""
     given = secret(text, "--proxy") if text is None or text.startswith("@") else proxy_secret(text)
     return None if given is None else _or_input_error(lambda: checked_proxy(given), "--proxy")
 
 
 def body_file(name: str | None) -> FileInput | None:
-    """A file's content; that of stdin for `-`. Raises InputError."""
+    """The content of a file; of stdin for `-`. Raises InputError."""
     if name != "-":
         return file(name, "--body-file")
     content = sys.stdin.buffer.read(MOST_BYTES + 1)
@@ -162,7 +163,7 @@ def body_file(name: str | None) -> FileInput | None:
 
 
 def file(name: str | None, option: str) -> FileInput | None:
-    """A file's content. Raises InputError."""
+    """The content of a file. Raises InputError."""
     return None if name is None else FileInput(name, _bytes(name, option))
 
 
@@ -173,34 +174,34 @@ def _bytes(name: str, option: str) -> bytes:
 
 
 def tcp_options(texts: list[str] | None) -> dict[str, Any] | None:
-    """`delay`, `send-buffer=64KiB`, as the plan's keys."""
+    """Socket options, as `delay` or `send-buffer=64KiB`, by the plan's keys."""
     if not texts:
         return None
     found: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if name not in _TCP_FLAGS | _TCP_VALUES:
-            hint = f"there is {', '.join(sorted(_TCP_FLAGS | _TCP_VALUES))}"
+            hint = f"use {', '.join(sorted(_TCP_FLAGS | _TCP_VALUES))}"
             raise InputError(f"--tcp {name}: unknown socket option", hint=hint)
         if (name in _TCP_FLAGS) == bool(equals) or (equals and not value):
             example = name if name in _TCP_FLAGS else f"{name}=VALUE"
-            raise InputError(f"--tcp {text}: not how it is written", hint=f"write --tcp {example}")
+            raise InputError(f"--tcp {text}: the syntax is wrong", hint=f"write --tcp {example}")
         key = name.replace("-", "_")
         if key in found:
             raise InputError(f"--tcp {name}: given twice", hint="give it once")
         if name == "dscp" and not (value.isascii() and value.isdecimal()):
-            raise InputError(f"--tcp {text}: not a code point", hint="write a number from 0 to 63")
+            raise InputError(f"--tcp {text}: not a DSCP value", hint="write a number from 0 to 63")
         found[key] = int(value) if name == "dscp" else value or True
     return found
 
 
 def names(text: str | None) -> list[str] | None:
-    """Names with commas between them."""
+    """The names in a comma-separated list."""
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _or_input_error(read: Callable[[], T], where: str) -> T:
-    """What `read` returns; its error becomes one about `where`."""
+    """The value that `read` returns; its error becomes an InputError about `where`."""
     try:
         return read()
     except ValueError as error:
@@ -211,7 +212,7 @@ def _or_input_error(read: Callable[[], T], where: str) -> T:
 
 
 def _without_credentials(url: str) -> str:
-    """A URL for a message, without credentials."""
+    """A URL without its credentials, for messages."""
     return url if "@" not in url else f"{url.partition('://')[0]}://{HIDDEN}@{url.rpartition('@')[2]}"
 
 

@@ -1,4 +1,4 @@
-"""What `leadline http` does with its options: one measurement, or a search for the rate that a server holds."""
+"""Runs `leadline http`: one measurement, or a search for the highest rate that a server sustains."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def run(options: Mapping[str, Any]) -> int:
-    """Measure what the options ask for, by their names, print it, and return the exit code."""
+    """Run the measurement that the options describe (by their names in code), print it, and return the exit code."""
     test, load, output = parse_options(options)
     if output.find_rate is not None:
         return _search(test, load, output.find_rate, output)
@@ -29,7 +29,7 @@ def run(options: Mapping[str, Any]) -> int:
 
 
 def _search(test: HttpTest, load: HttpWorkload, conditions: str, output: OutputOptions) -> int:
-    """The highest rate of requests."""
+    """Search for the highest rate of requests."""
     from leadline.analysis.capacity import Conditions
     from leadline.cli import run_search
     from leadline.kinds.http.search import HttpSearchTarget
@@ -40,10 +40,9 @@ def _search(test: HttpTest, load: HttpWorkload, conditions: str, output: OutputO
 
 
 def parse_options(options: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, OutputOptions]:
-    """The test, its load and the output that the options ask for, by their names.
+    """The test, its load and its output, from the options by their names in code.
 
-    Raises:
-        InputError: the first thing that is wrong.
+    Raises: InputError: the first mistake.
     """
     _check(options)
     origin = args.parse_origin(options["url"])
@@ -69,22 +68,28 @@ def parse_options(options: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, O
 
 
 def _check(options: Mapping[str, Any]) -> None:
-    """What the test knows nothing of, and those that end the measurement cannot see."""
+    """Check rules that the test's model does not know, and those about options that end a measurement."""
     if options["rest"] and options["script"] is None:
-        raise InputError(f"{options['rest'][0]!r} is an argument for a script, and there is none", hint="see --script")
+        raise InputError(
+            f"{options['rest'][0]!r} is an argument for a script, but no script is given", hint="see --script"
+        )
     if options["json"] and options["output_format"] != "text":
         raise InputError(f"--json and --format {options['output_format']} exclude each other", hint="give one of them")
     if options["find_rate"] is not None and options["interval"] is not None:
-        raise InputError("--find-rate and --interval exclude each other", hint="a search shows its trials")
+        raise InputError("--find-rate and --interval exclude each other", hint="a search prints its trials")
     if options["find_rate"] is not None and options["stop_on_miss"]:
-        raise InputError("--find-rate and --stop-on-miss exclude each other", hint="each trial of a search is whole")
+        raise InputError(
+            "--find-rate and --stop-on-miss exclude each other", hint="the trials of a search are never cut short"
+        )
 
 
 def _test_values(options: Mapping[str, Any], origin: args.Origin) -> dict[str, Any]:
-    """The test's keys and values. Raises InputError for what cannot be read."""
+    """The test's keys and values. Raises InputError for a value that cannot be read."""
     entries = args.entries(options["urls"], origin) if options["urls"] is not None else None
     if entries is not None and origin.path not in ("", "/"):
-        raise InputError("--urls beside a URL with a path", hint="every line has its own; write http://HOST[:PORT]")
+        raise InputError(
+            "--urls beside a URL with a path", hint="every line has its own path; write http://HOST[:PORT]"
+        )
     proxy = args.proxy(options["proxy"])
     if options["resolve"]:
         args.check_names(options["resolve"], origin, proxy)

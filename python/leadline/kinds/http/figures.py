@@ -1,7 +1,7 @@
-"""The figures of http tests: requests by their fate, times by phase, connections, and what every thread did.
+"""The figures of http tests: requests by outcome, times by phase, connections, and the threads' rates.
 
-Names and units are what results, targets and tables share. A value that is not known is None: a histogram that no
-operation fed, a counter that no engine told. Draws nothing and judges nothing.
+Results, targets and tables share these names and units. An unknown value is None: a histogram without values, or a
+counter that the engine does not report. Pure.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from leadline.analysis.validity import leftover
 from leadline.contract import records
 from leadline.plan.percentiles import histogram_of
 
-# The whole spread of what a user waits for; of a phase what tells whether it matters.
+# All statistics for the times that a user waits for; for a phase, the few that show whether it matters.
 _SPREAD = ("min", "mean", "stdev", "p50", "p75", "p90", "p95", "p99", "p999", "p9999", "p99999", "max")
 _PHASE = ("mean", "p50", "p99", "max")
 _LATE = ("p50", "p99", "max")
 PHASES = ("dns", "connect", "tls_full", "tls_resumed", "first_byte", "transfer")
-"""Histograms of a connection's and then of a request's phases, in their order."""
+"""Histograms of the phases of a connection, then of a request, in order."""
 
 _HISTOGRAMS = ("latency", "service", "late", *PHASES, "kernel_wait")
 _STATUS_CLASSES: tuple[records.CountName, ...] = ("status_1xx", "status_2xx", "status_3xx", "status_4xx", "status_5xx")
@@ -52,7 +52,7 @@ _COUNTS: tuple[records.CountName, ...] = (
 def http_figures(
     data: TestData, flows: Sequence[Flow], window: Window | None, histograms: Histograms
 ) -> dict[str, Metric]:
-    """Every metric of an http test."""
+    """All metrics of an http test."""
     rates = window_rates(data.spec, flows, window)
     latency = histograms.sample("latency")
     return {
@@ -80,7 +80,7 @@ def http_figures(
 
 
 def distributions(data: TestData, window: Window | None, histograms: Histograms) -> tuple[Distribution, ...]:
-    """Of every histogram that was fed, and of the threads' rates."""
+    """The distributions of every histogram with values, and of the threads' rates."""
     samples = {name: histograms.sample(name) for name in _HISTOGRAMS}
     asked = [one for name in (*data.spec.asked, *data.asked) if (one := histogram_of(name)) is not None]
     fed = [
@@ -93,20 +93,22 @@ def distributions(data: TestData, window: Window | None, histograms: Histograms)
 
 
 def _rare(data: TestData, name: records.CountName) -> int | None:
-    """A count that an engine leaves out where it is 0: known where it counted answers at all."""
+    """A count that an engine omits if it is 0. It is known if the engine counted answers."""
     count = counter(data, name)
     return 0 if count is None and counter(data, "responses") is not None else count
 
 
 def _handshakes(data: TestData, name: Literal["tls_full", "tls_resumed"]) -> int | None:
-    """Without TLS there is nothing to count."""
+    """The number of handshakes; unknown without TLS."""
     return _rare(data, name) if data.spec.tls else counter(data, name)
 
 
 def _error_ratio(data: TestData) -> float | None:
-    """Failures, answers with status 4xx or 5xx, what had been out for over a second without an answer at the end, and
-    what was never sent beyond what any end leaves, of everything that fell due; None where nothing did. What is merely
-    under way or just due at the end is no failure."""
+    """The share of failed operations among all that were due; None if none was due.
+
+    Failed are: errors, answers with status 4xx or 5xx, requests that had no answer for over a second at the end, and
+    requests that were not sent, beyond the few that every end leaves. Requests that are in flight or just due at the
+    end are not failed."""
     failed = sum(count for name, count in error_counts(data).items() if not name.startswith("status_"))
     refused = sum(counter(data, name) or 0 for name in _REFUSED)
     answered = counter(data, "responses")
@@ -130,7 +132,7 @@ def _thread_rates(data: TestData, window: Window | None) -> Distribution | None:
         if before.received_units is not None
         and after.received_units is not None
         and window.start_ns <= before.t_ns < after.t_ns
-        # An interval ends when its counters are read, which is a moment after the tick.
+        # An interval ends when its counters are read, shortly after the tick.
         and after.t_ns <= window.end_ns + data.spec.interval_ns / 2
     ]
     if not rates:

@@ -1,5 +1,6 @@
-"""The `http` test: what is asked for, over which connections, at which rate. Parameters only; `leadline http` has the
-same ones as options. What a request is made of is in `parts`.
+"""The parameters of the `http` test: requests, connections, rate. `leadline http` has the same ones as options.
+
+`parts` has the models of which a request is made.
 """
 
 from __future__ import annotations
@@ -40,73 +41,73 @@ from leadline.plan.field_types import (
 from leadline.plan.rate import PerSecondOrStages, Stages
 
 _MOST_CONNECTIONS = 1_000_000
-# Beside its own text, what a request takes in the message to an agent.
+# Size of a request in the message to an agent, without the request's own text.
 _AROUND_A_REQUEST_BYTES = 400
 
 
 class HttpTest(BaseTest):
-    """HTTP/1.1: a closed loop over its connections, or an open one where `rate` is set."""
+    """HTTP/1.1 load: a closed loop over its connections, or an open loop if `rate` is set."""
 
     kind: Literal["http"] = "http"
     scheme: Literal["http", "https"] = "http"
-    """https for TLS."""
+    """URL scheme; https uses TLS."""
     path: Annotated[str, AfterValidator(path_and_query)] = "/"
     """Path and query of each request."""
     size_bytes: Annotated[SizeBytes, within(0, 2**30, " bytes")] | None = Field(default=None, validation_alias="size")
-    """Body that each response shall have, asked for as `?size=`; the responder's default where null."""
+    """Size of each response body, requested with `?size=`; null: the responder's default."""
     urls: Items[UrlLine] = ()
-    """Requests that take turns, each as '[weight=N] [METHOD] /PATH [@BODYFILE]'; instead of path."""
+    """Requests that are sent in turn, each as '[weight=N] [METHOD] /PATH [@BODYFILE]'; instead of path."""
     script: FileText | None = None
-    """A script for wrk (Lua), which makes the requests."""
+    """Lua script for wrk that makes the requests."""
     script_args: Items[str] = ()
-    """What the script's init() gets."""
+    """Arguments of the script's init()."""
     connections: Annotated[int, within(1, _MOST_CONNECTIONS, "")] = 1
-    """Connections per client; with a rate as many at most."""
+    """Connections per client; with a rate, the maximum."""
     rate_per_s: PerSecondOrStages | None = Field(default=None, validation_alias="rate")
-    """Requests per second and client, or stages of it (0:1000/10s,1000/60s), each request timed from when it was due;
-    closed loop where null."""
+    """Requests per second and client, or stages (0:1000/10s,1000/60s). Each request is timed from when it was due.
+    Null: a closed loop."""
     number: Total | None = None
-    """Requests per client, after which the test ends before its duration does."""
+    """Requests per client; the test ends after them, even before its duration."""
     percentiles: Items[Percentile] = ()
-    """Percentiles of latency and service time beside the usual ones: 25, 99.95 or p9995."""
+    """Percentiles of latency and service time to report in addition to the usual ones: 25, 99.95 or p9995."""
     method: Annotated[str, AfterValidator(request_method)] = "GET"
     """Request method."""
     headers: Items[HttpHeader] = ()
-    """Extra header fields, in order."""
+    """Additional header fields, in order."""
     body: str | None = Field(default=None, repr=False)
     """Request body."""
     body_file: FileContent | None = None
     """File with the request body."""
     basic: SecretText | None = None
-    """USER:PASSWORD for basic authentication: '@FILE' or '$VARIABLE' that holds it."""
+    """USER:PASSWORD for basic authentication, from '@FILE' or '$VARIABLE'."""
     bearer: SecretText | None = None
-    """Token for bearer authentication: '@FILE' or '$VARIABLE' that holds it."""
+    """Token for bearer authentication, from '@FILE' or '$VARIABLE'."""
     keep_alive: bool = True
-    """Whether connections carry more than one request."""
+    """Whether a connection carries more than one request."""
     requests_per_connection: Total | None = None
-    """Requests after which a connection is closed and reopened."""
+    """Number of requests after which a connection is closed and replaced."""
     timeout_ms: DurationMs = Field(default=5_000, validation_alias="timeout")
-    """After this a request counts as an error."""
+    """A request without an answer after this time counts as an error."""
     connect_timeout_ms: DurationMs = Field(default=5_000, validation_alias="connect_timeout")
-    """After this a connection that is not open (TCP, proxy, TLS) counts as an error."""
+    """A connection that is not open after this time (TCP, proxy and TLS, each) counts as an error."""
     redirects: Annotated[int, Field(ge=0, le=100)] = 0
-    """How often a redirect to the same origin is followed; 0 takes it for the answer."""
+    """Maximum number of redirects to follow within the origin; 0 counts a redirect as the answer."""
     bind: Items[Address] = ()
-    """Local addresses that connections take in turn."""
+    """Local addresses that the connections use in turn."""
     resolve: Items[ResolvedName] = ()
-    """Addresses of names that are not asked for: HOST:PORT:ADDRESS."""
+    """Addresses to use instead of DNS: HOST:PORT:ADDRESS."""
     dns: Literal["run", "connection"] = "run"
-    """Whether names are asked for once, or for each connection."""
+    """Whether names are resolved once per run, or for each connection."""
     unix_socket: str | None = None
     """Path of a Unix socket to connect to instead of the server's address."""
     proxy: Proxy | None = None
-    """http://HOST:PORT of a proxy; with credentials as '@FILE' or '$VARIABLE' that holds the URL."""
+    """Proxy, http://HOST:PORT; with credentials, '@FILE' or '$VARIABLE' that contains the URL."""
     tcp: HttpTcp | None = None
     """Options of each TCP socket."""
     tls: HttpTls | None = None
-    """TLS, for https."""
+    """TLS options, for https."""
     cpus: Cpus = ()
-    """CPUs that the threads are pinned to, in turn: 0,2-3."""
+    """CPUs to which the threads are pinned, in turn: 0,2-3."""
 
     @model_validator(mode="before")
     @classmethod
@@ -116,7 +117,7 @@ class HttpTest(BaseTest):
         try:
             stages = rate.read_rate(given.get("rate", given.get("rate_per_s")))
         except ValueError:
-            return given  # no rate, or one that its own field complains about
+            return given  # no rate, or an invalid one, which its own field reports
         if not isinstance(stages, tuple):
             return given
         total_ms = rate.total_ms(stages)
@@ -124,7 +125,7 @@ class HttpTest(BaseTest):
             return {"duration_ms": total_ms, **given}
         if "duration" in given:
             raise validation_error(
-                f"the rate's stages last {total_ms / 1000:g} s; no other duration is possible",
+                f"the rate's stages last {total_ms / 1000:g} s: the duration must be the same",
                 at=("duration",),
                 hint="leave it out",
             )
@@ -133,9 +134,9 @@ class HttpTest(BaseTest):
     @field_validator("unix_socket")
     @classmethod
     def _is_a_path(cls, path: str | None) -> str | None:
-        # sun_path has 108 bytes, the NUL at its end included.
+        # sun_path has 108 bytes, including the NUL at its end.
         if path is not None and not 0 < len(path.encode()) < 108:
-            raise ValueError("a Unix socket's path has 1 to 107 bytes")
+            raise ValueError("the path of a Unix socket must have 1 to 107 bytes")
         return path
 
     @rule
@@ -149,12 +150,12 @@ class HttpTest(BaseTest):
 
     @property
     def request_target(self) -> str:
-        """Path and query as sent, the size included."""
+        """Path and query as sent, including the size."""
         return self.path if self.size_bytes is None else f"{self.path}?size={self.size_bytes}"
 
     @property
     def stages(self) -> Stages:
-        """The rate as stages that fill the duration; none for a closed loop."""
+        """The rate as stages that fill the duration; empty for a closed loop."""
         if self.rate_per_s is None or isinstance(self.rate_per_s, tuple):
             return self.rate_per_s or ()
         constant = rate.RateStage(from_per_s=self.rate_per_s, to_per_s=self.rate_per_s, duration_ms=self.duration_ms)
@@ -162,7 +163,7 @@ class HttpTest(BaseTest):
 
     @property
     def entries(self) -> tuple[HttpEntry, ...]:
-        """What is asked for: `urls`, or the one request that path, method and body describe."""
+        """The requests: `urls`, or the single request of path, method and body."""
         if self.urls:
             return self.urls
         body = self.body_file if self.body is None else FileInput(HIDDEN, self.body.encode())
@@ -170,7 +171,7 @@ class HttpTest(BaseTest):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must stand in nothing that is kept."""
+        """Texts that must not be written to any file."""
         secrets = (self.basic, self.bearer, self.proxy, *(header.secret for header in self.headers))
         hidden = (secret.value for secret in secrets if secret is not None and secret.value != secret.shown)
         return (*hidden, self.body or "")
@@ -181,34 +182,38 @@ class HttpTest(BaseTest):
         return self.scheme == "https"
 
     def server_conflicts(self) -> Iterator[Conflict]:
-        """No authority signed the certificate of the run's server."""
+        """The certificate of the run's server is not signed by an authority."""
         if self.scheme == "https" and (self.tls is None or self.tls.verify):
-            text = "the run's own server has a certificate that was made for the run, and no authority vouches for it"
-            yield "scheme", text, "say so: tls: {verify: false}"
+            text = "the certificate of the run's server is made for the run, and no authority signs it"
+            yield "scheme", text, "write tls: {verify: false}"
 
 
 def _conflicts(test: HttpTest) -> Iterator[Conflict]:
-    """Keys that exclude each other: where, what, and what would be right."""
+    """Conflicts between keys: the key, the mistake, and the advice."""
     given = {name for name in test.model_fields_set if getattr(test, name) != type(test).model_fields[name].default}
     for first, others, hint in _EXCLUSIVE:
         other = next((name for name in others if name in given), None)
         if first in given and other is not None:
-            yield first.removesuffix("_bytes"), f"not together with {_words(other)}", hint
+            yield first.removesuffix("_bytes"), f"not possible together with {_words(other)}", hint
     if "size_bytes" in given and "?" in test.path:
-        yield "size", "size is asked for in the query, and path has one", "give only one of them"
+        yield "size", "the size is sent in the query, but path already has a query", "give only one of them"
     if test.tls is not None and test.scheme == "http":
-        yield "tls", "TLS options with a scheme of http", "use https, or leave them out"
+        yield "tls", "there are TLS options, but the scheme is http", "use https, or leave them out"
     if test.script_args and test.script is None:
-        yield "script_args", "arguments for a script, and no script", "give the script too"
+        yield "script_args", "there are arguments for a script, but no script", "give the script too"
     if test.threads > test.connections:
-        yield "threads", f"{test.threads} threads for {test.connections} connections", "at least one for each thread"
+        yield (
+            "threads",
+            f"{test.threads} threads for {test.connections} connections",
+            "use at least one connection per thread",
+        )
     if not test.keep_alive and test.requests_per_connection not in (None, 1):
         yield "requests_per_connection", "without keep-alive each connection has one request", "leave one of them out"
     authorizing = any(header.name.lower() == "authorization" for header in test.headers)
     if authorizing and (test.basic or test.bearer):
-        yield "headers", "an Authorization header beside basic or bearer", "give only one of them"
+        yield "headers", "an Authorization header and basic or bearer exclude each other", "give only one of them"
     if test.basic is not None and ":" not in test.basic.value:
-        yield "basic", "there is no colon in it", "it is USER:PASSWORD"
+        yield "basic", "it has no colon", "write USER:PASSWORD"
     names = [f"{name.host.lower()}:{name.port}" for name in test.resolve]
     if len(set(names)) < len(names):
         yield "resolve", "a name has two addresses", "give one of them"
@@ -219,7 +224,7 @@ def _conflicts(test: HttpTest) -> Iterator[Conflict]:
 
 
 def _message_bytes(test: HttpTest) -> int:
-    """About what the requests take in the message to an agent, before base64."""
+    """The approximate size of the requests in the message to an agent, before base64."""
     headers = sum(len(header.name) + len(header.text) for header in test.headers)
     entries = test.entries
     bodies = sum(len(entry.body.content if entry.body else b"") + len(entry.path) for entry in entries)
@@ -234,9 +239,9 @@ def _words(name: str) -> str:
 _EXCLUSIVE: tuple[tuple[str, tuple[str, ...], str | None], ...] = (
     ("body_file", ("body",), "give only one of them"),
     ("bearer", ("basic",), "give only one of them"),
-    ("urls", ("path", "size_bytes"), "every line has its own path"),
+    ("urls", ("path", "size_bytes"), "every line of urls has its own path"),
     ("urls", ("body", "body_file"), "write '@FILE' at the end of a line"),
     ("script", ("urls", "size_bytes"), "the script makes the requests"),
-    ("script", ("redirects",), "redirects of a script's requests are not followed"),
-    ("unix_socket", ("proxy", "bind", "resolve", "dns", "tcp"), "a Unix socket has no addresses and no TCP"),
+    ("script", ("redirects",), "redirects of a script's requests cannot be followed"),
+    ("unix_socket", ("proxy", "bind", "resolve", "dns", "tcp"), "a Unix socket has no addresses and does not use TCP"),
 )

@@ -1,4 +1,4 @@
-"""What a reader of an http test's figures should know: how near the generator was to its ceiling, and the server."""
+"""Notes on the figures of an http test: the generator's ceiling, and the server."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ from leadline.analysis.validity import NEAR_CEILING, Evidence
 
 
 def ceiling_known(evidence: Evidence) -> Iterator[Reason]:
-    """A ceiling that was not measured, or measured too low."""
+    """A note if the ceiling was not measured, or was measured too low."""
     data = evidence.data
     rate, ceiling = primary_rate_per_s(evidence), data.ceiling
     if ceiling is None:
         if not had_spare_time(data):
-            yield Reason("ceiling-unknown", "what the generator could do at most with such requests was not measured")
+            yield Reason("ceiling-unknown", "the generator's maximum rate for these requests was not measured")
     elif rate is not None and rate >= NEAR_CEILING * ceiling.per_s and had_spare_time(data):
-        text = f"the generator's ceiling ({written(ceiling)}) was measured too low: its threads had time to spare"
+        text = f"the generator's ceiling ({written(ceiling)}) was measured too low: its threads were not busy"
         yield Reason("ceiling-doubtful", text)
 
 
 def server_unknown(evidence: Evidence) -> Iterator[Reason]:
-    """A server that reports nothing of itself."""
+    """A note if the server reports nothing about itself."""
     if any(found.outcome.get("receiver") is None for found in evidence.data.load_outcomes()):
-        text = "an HTTP server keeps no account of its threads for its clients: whether it was the limit is not known"
+        text = (
+            "an HTTP server does not report its threads' load to clients: whether the server was the limit is unknown"
+        )
         yield Reason("answering-side-unknown", text)

@@ -1,6 +1,7 @@
-"""The options of `leadline http`, in the groups of its `--help`: one row each, with the key of the test that it sets.
+"""The options of `leadline http`, one row each, in the groups of its `--help`, with the key of the test that they
+set.
 
-What the values mean and which exclude each other is said by the model; `args` has how values are written.
+The model decides what the values mean and which exclude each other; `args` has the syntax of the values.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ OPTIONS = (
     Option((), "http:// or https://HOST[:PORT]/PATH", required=True, metavar="URL", parameter="url"),
     Option(
         (),
-        "After --: what the script's init() gets.",
+        "After --: arguments of the script's init().",
         key="script_args",
         type=list,
         metavar="ARGUMENTS",
@@ -25,7 +26,7 @@ OPTIONS = (
     ),
     Option(
         ("-c", "--connections"),
-        "Connections; with --rate as many at most.",
+        "Number of connections; with --rate, the maximum.",
         key="connections",
         type=int,
         default=10,
@@ -34,7 +35,7 @@ OPTIONS = (
     ),
     Option(
         ("-t", "--threads"),
-        "Generating threads, 1 to 256; no time, which is -d.",
+        "Number of load threads, 1 to 256 (the duration is -d).",
         key="threads",
         type=int,
         default=1,
@@ -44,29 +45,30 @@ OPTIONS = (
     ),
     Option(
         ("-d", "--duration"),
-        "How long, warm-up included: 500ms, 1m; 10 is 10 seconds. 10s unless --rate has stages.",
+        "Length of the test, warm-up included: 500ms, 1m; 10 means 10 seconds. Default: 10s, or the length of "
+        "--rate's stages.",
         key="duration",
         metavar="TIME",
         panel=_LOAD,
     ),
-    Option(("-n", "--number"), "End after N requests.", key="number", type=int, least=1, panel=_LOAD),
+    Option(("-n", "--number"), "Stop after N requests.", key="number", type=int, least=1, panel=_LOAD),
     Option(
         ("--rate",),
-        "Requests per second, timed from when they were due, or stages: 0:1000/10s,1000/60s. Else a closed loop.",
+        "Requests per second (open loop), or stages: 0:1000/10s,1000/60s. Default: a closed loop.",
         key="rate",
         metavar="RATE",
         panel=_LOAD,
     ),
     Option(
         ("--find-rate",),
-        "Find the highest rate over the connections of -c for which this holds, as in "
+        "Find the highest rate over the connections of -c at which this holds, as in "
         "'latency_p99_us < 5000 and error_ratio < 0.001'.",
         metavar="'METRIC < VALUE'",
         panel=_LOAD,
     ),
     Option(
         ("--warmup",),
-        "Leading time that is kept but not counted.",
+        "Time at the start whose samples are kept but not counted.",
         key="warmup",
         default="0s",
         metavar="TIME",
@@ -74,7 +76,7 @@ OPTIONS = (
     ),
     Option(
         ("-s", "--script"),
-        "Lua script for wrk.",
+        "Run this Lua script for wrk.",
         key="script",
         metavar="FILE",
         panel=_LOAD,
@@ -84,7 +86,7 @@ OPTIONS = (
     Option(("-X", "--method"), "Request method.", key="method", default="GET", metavar="METHOD", panel=_REQUEST),
     Option(
         ("-H", "--header"),
-        "'Name: value'; repeatable.",
+        "Header field, 'Name: value'; repeatable.",
         key="headers",
         type=list,
         metavar="'NAME: VALUE'",
@@ -94,7 +96,7 @@ OPTIONS = (
     Option(("--body",), "Request body.", key="body", metavar="TEXT", panel=_REQUEST),
     Option(
         ("--body-file",),
-        "Request body; - is stdin.",
+        "File with the request body; - means stdin.",
         key="body_file",
         metavar="FILE",
         panel=_REQUEST,
@@ -102,13 +104,13 @@ OPTIONS = (
     ),
     Option(
         ("--urls",),
-        "Requests that take turns, one a line: [weight=N] [METHOD] URL [@BODYFILE]; # begins a comment.",
+        "File with requests to send in turn, one per line: [weight=N] [METHOD] URL [@BODYFILE]; # starts a comment.",
         metavar="FILE",
         panel=_REQUEST,
     ),
     Option(
         ("--basic",),
-        "Basic authentication; @FILE holds it.",
+        "Basic authentication; @FILE reads it from a file.",
         key="basic",
         metavar="USER:PASSWORD",
         panel=_REQUEST,
@@ -116,7 +118,7 @@ OPTIONS = (
     ),
     Option(
         ("--bearer",),
-        "Bearer authentication; @FILE holds it.",
+        "Bearer authentication; @FILE reads it from a file.",
         key="bearer",
         metavar="TOKEN",
         panel=_REQUEST,
@@ -124,7 +126,7 @@ OPTIONS = (
     ),
     Option(
         ("--timeout",),
-        "After this a request counts as an error.",
+        "A request without an answer after this time counts as an error.",
         key="timeout",
         default="5s",
         metavar="TIME",
@@ -132,7 +134,7 @@ OPTIONS = (
     ),
     Option(
         ("--redirects",),
-        "Redirects to follow within the origin.",
+        "Maximum number of redirects to follow within the origin.",
         key="redirects",
         type=int,
         default=0,
@@ -142,7 +144,7 @@ OPTIONS = (
     ),
     Option(
         ("--keep-alive/--no-keep-alive",),
-        "More than one request per connection.",
+        "Send more than one request per connection.",
         key="keep_alive",
         type=bool,
         default=True,
@@ -158,17 +160,17 @@ OPTIONS = (
     ),
     Option(
         ("--connect-timeout",),
-        "For TCP, the proxy and TLS, each.",
+        "Time limit for each of TCP, proxy and TLS.",
         key="connect_timeout",
         default="5s",
         metavar="TIME",
         panel=_CONNECTION,
     ),
-    Option(("-4", "--ipv4"), "IPv4 only.", type=bool, default=False, panel=_CONNECTION),
-    Option(("-6", "--ipv6"), "IPv6 only.", type=bool, default=False, panel=_CONNECTION),
+    Option(("-4", "--ipv4"), "Use IPv4 only.", type=bool, default=False, panel=_CONNECTION),
+    Option(("-6", "--ipv6"), "Use IPv6 only.", type=bool, default=False, panel=_CONNECTION),
     Option(
         ("--bind",),
-        "Local address; repeated, they take turns.",
+        "Local address to send from; if repeated, connections use them in turn.",
         key="bind",
         type=list,
         metavar="ADDR",
@@ -176,7 +178,7 @@ OPTIONS = (
     ),
     Option(
         ("--resolve",),
-        "Address of a name that is not asked for; repeatable.",
+        "Use this address instead of DNS; repeatable.",
         key="resolve",
         type=list,
         metavar="HOST:PORT:ADDR",
@@ -184,16 +186,25 @@ OPTIONS = (
     ),
     Option(
         ("--dns",),
-        "Ask for names once, or for each connection.",
+        "Resolve names once per run, or for each connection.",
         key="dns",
         type=("run", "connection"),
         default="run",
         panel=_CONNECTION,
     ),
     Option(
-        ("--unix-socket",), "Connect to it, whatever the URL.", key="unix_socket", metavar="PATH", panel=_CONNECTION
+        ("--unix-socket",),
+        "Connect to this Unix socket instead of the URL's host.",
+        key="unix_socket",
+        metavar="PATH",
+        panel=_CONNECTION,
     ),
-    Option(("--proxy",), "http://[USER:PASSWORD@]HOST:PORT; @FILE holds it.", metavar="URL", panel=_CONNECTION),
+    Option(
+        ("--proxy",),
+        "Proxy, http://[USER:PASSWORD@]HOST:PORT; @FILE reads it from a file.",
+        metavar="URL",
+        panel=_CONNECTION,
+    ),
     Option(
         ("--tcp",),
         "Socket option; repeatable: delay, fast-open, congestion=, send-buffer=, receive-buffer=, segment=, "
@@ -205,7 +216,7 @@ OPTIONS = (
         read=args.tcp_options,
     ),
     Option(
-        ("--insecure",), "Take any certificate.", key="tls.verify", type=bool, default=False, panel=_TLS, value=False
+        ("--insecure",), "Accept any certificate.", key="tls.verify", type=bool, default=False, panel=_TLS, value=False
     ),
     Option(
         ("--ca",),
@@ -225,7 +236,7 @@ OPTIONS = (
     ),
     Option(
         ("--key",),
-        "Its private key, PEM.",
+        "Private key of the client certificate, PEM.",
         key="tls.key",
         metavar="FILE",
         panel=_TLS,
@@ -233,14 +244,14 @@ OPTIONS = (
     ),
     Option(
         ("--tls",),
-        "Versions to offer; both unless given.",
+        "TLS versions to offer. Default: both.",
         key="tls.versions",
         type=("1.2", "1.3", "1.2-1.3"),
         panel=_TLS,
     ),
     Option(
         ("--ciphers",),
-        "Suites by IANA names, with commas.",
+        "Cipher suites, by their IANA names.",
         key="tls.ciphers",
         metavar="NAME,...",
         panel=_TLS,
@@ -248,19 +259,23 @@ OPTIONS = (
     ),
     Option(
         ("--alpn",),
-        "Protocols to offer; http/1.1 unless given.",
+        "ALPN protocols to offer. Default: http/1.1.",
         key="tls.alpn",
         metavar="NAME,...",
         panel=_TLS,
         read=args.names,
     ),
-    Option(("--server-name",), "Ask for this name, not the URL's.", key="tls.server_name", metavar="NAME", panel=_TLS),
     Option(
-        ("--resume/--no-resume",), "Resume sessions; done unless switched off.", key="tls.resume", type=bool, panel=_TLS
+        ("--server-name",),
+        "Server name to request and verify instead of the URL's.",
+        key="tls.server_name",
+        metavar="NAME",
+        panel=_TLS,
     ),
+    Option(("--resume/--no-resume",), "Resume TLS sessions. Default: resume.", key="tls.resume", type=bool, panel=_TLS),
     Option(
         ("--early-data",),
-        "First request with the handshake (0-RTT).",
+        "Send the first request with the handshake (0-RTT).",
         key="tls.early_data",
         type=bool,
         default=False,
@@ -269,7 +284,7 @@ OPTIONS = (
     ),
     Option(
         ("--percentiles",),
-        "Percentiles beside the usual ones: 1,25,99.95.",
+        "Percentiles to report in addition to the usual ones: 1,25,99.95.",
         key="percentiles",
         metavar="LIST",
         panel=_OUTPUT,
@@ -277,7 +292,7 @@ OPTIONS = (
     ),
     Option(
         ("--target",),
-        "Exit 3 unless it holds, as in 'latency_p99_us < 2000'; repeatable.",
+        "Exit with code 3 if this does not hold, as in 'latency_p99_us < 2000'; repeatable.",
         type=list,
         metavar="'METRIC < VALUE'",
         panel=_OUTPUT,
@@ -285,18 +300,22 @@ OPTIONS = (
     Option(("--stop-on-miss",), "End as soon as a target is missed.", type=bool, default=False, panel=_OUTPUT),
     Option(
         ("--format",),
-        "Print the summary as wrk or ab does.",
+        "Layout of the summary: Leadline's own, or that of wrk or ab.",
         type=("text", "wrk", "ab"),
         default="text",
         panel=_OUTPUT,
         parameter="output_format",
     ),
+    Option(("-i", "--interval"), "Print figures at this interval: 1s.", metavar="TIME", panel=_OUTPUT),
+    Option(("--json",), "Print one JSON document; progress goes to stderr.", type=bool, default=False, panel=_OUTPUT),
+    Option(("--out",), "Keep all samples in a new run folder below DIR.", type=Path, metavar="DIR", panel=_OUTPUT),
     Option(
-        ("-i", "--interval"), "Print the figures of each interval of this length: 1s.", metavar="TIME", panel=_OUTPUT
+        ("--hdr",),
+        "Write the latencies to this file, as an HdrHistogram log.",
+        type=Path,
+        metavar="FILE",
+        panel=_OUTPUT,
     ),
-    Option(("--json",), "One JSON document; progress stays on stderr.", type=bool, default=False, panel=_OUTPUT),
-    Option(("--out",), "Keep every sample in a new run folder here.", type=Path, metavar="DIR", panel=_OUTPUT),
-    Option(("--hdr",), "Latencies as an HdrHistogram log.", type=Path, metavar="FILE", panel=_OUTPUT),
     Option(("--no-calibrate",), "Do not measure the generator's own ceiling.", type=bool, default=False, panel=_OUTPUT),
 )
 
@@ -304,7 +323,7 @@ COMMAND = Command(
     """\
 Measure requests per second and latency of an HTTP server.
 
-Without --rate, each connection sends its next request when the answer to the last one is there (closed loop). With
+Without --rate, each connection sends its next request when the previous answer has arrived (closed loop). With
 --rate, each request is timed from when it was due (open loop).
 """,
     """\

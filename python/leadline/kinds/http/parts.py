@@ -1,6 +1,6 @@
-"""What an HTTP request and its connection are described by: header fields, one of many URLs, TLS, TCP, a proxy.
+"""The parts of an HTTP request and its connection: header fields, one of many URLs, TLS, TCP, a proxy.
 
-Owns how each is written and what it cannot be. Pure.
+Owns their syntax and their limits. Pure.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from leadline.plan.field_types import DurationMs, Items, PlanModel, SizeBytes, v
 
 
 def is_secret_header(name: str) -> bool:
-    """Whether a field's value is kept out of everything that is written down."""
+    """Whether a field's value is kept out of everything that is stored."""
     return _SECRET_HEADER.search(name) is not None
 
 
 def path_and_query(text: str) -> str:
-    """A path with its query, as a request line can carry it."""
+    """A path with its query, checked to be valid in a request line."""
     if not text.startswith("/") or any(not "!" <= character <= "~" for character in text):
         raise ValueError(f"{text!r} is not a path; it starts with '/' and has no spaces (encode them as %20)")
     return text
 
 
 def request_method(text: str) -> str:
-    """A method that can be measured."""
+    """A request method, checked to be one that can be measured."""
     if _TOKEN.fullmatch(text) is None:
-        raise ValueError(f"{text!r} is not a request method; a method is one word such as GET")
+        raise ValueError(f"{text!r} is not a request method; write one word such as GET")
     if text == "CONNECT":
         raise ValueError("CONNECT opens a tunnel and cannot be measured as a request")
     return text
@@ -62,13 +62,13 @@ def _header_name(text: str) -> str:
     if _TOKEN.fullmatch(text) is None:
         raise ValueError(f"{text!r} is not the name of a header field")
     if text.lower() in ("content-length", "transfer-encoding", "upgrade"):
-        raise ValueError(f"{text} follows from the body and cannot be given")
+        raise ValueError(f"{text} is set from the body and cannot be given")
     return text
 
 
 def _header_value(text: str) -> str:
     if any((ord(character) < 32 and character != "\t") or ord(character) == 127 for character in text):
-        raise ValueError("the value holds a line break or another control character")
+        raise ValueError("the value contains a line break or another control character")
     return text
 
 
@@ -76,11 +76,11 @@ class HttpHeader(PlanModel):
     """One header field of a request."""
 
     name: Annotated[str, AfterValidator(_header_name)]
-    """Its name."""
+    """Name of the field."""
     value: Annotated[str, AfterValidator(_header_value)] | None = None
-    """Its value."""
+    """Value of the field."""
     secret: SecretText | None = None
-    """Its value where that is a secret: '@FILE' or '$VARIABLE' that holds it."""
+    """Value of the field if it is a secret: '@FILE' or '$VARIABLE' that contains it."""
 
     @model_validator(mode="after")
     def _has_one_value(self) -> Self:
@@ -88,24 +88,24 @@ class HttpHeader(PlanModel):
             raise validation_error(f"{self.name} needs either a value or a secret", at=("value",))
         if self.value and is_secret_header(self.name):
             hint = "write secret: '@FILE' or '$VARIABLE' instead of value"
-            raise validation_error(f"what {self.name} holds stands in no plan", at=("value",), hint=hint)
+            raise validation_error(f"{self.name} is a secret and must not be in a plan", at=("value",), hint=hint)
         return self
 
     @property
     def text(self) -> str:
-        """The value as sent."""
+        """The value as it is sent."""
         return self.secret.value if self.secret is not None else self.value or ""
 
 
 class HttpEntry(PlanModel):
-    """One of several requests that take turns."""
+    """One of several requests that are sent in turn."""
 
     path: Annotated[str, AfterValidator(path_and_query)]
     """Path and query."""
     method: Annotated[str, AfterValidator(request_method)] | None = None
-    """Request method; the test's where null."""
+    """Request method; null: the test's."""
     weight: Annotated[int, Field(ge=1, le=1_000_000)] = 1
-    """How many turns it gets."""
+    """How often it is sent relative to the others."""
     body: FileContent | None = None
     """Request body."""
 
@@ -113,8 +113,7 @@ class HttpEntry(PlanModel):
 def split_entry(text: str) -> tuple[int, str | None, str, str | None]:
     """Weight, method, URL or path, and body file of `[weight=N] [METHOD] URL [@BODYFILE]`.
 
-    Raises:
-        ValueError: how such a line is written.
+    Raises: ValueError: the syntax is wrong; the message says how to write it.
     """
     match = _ENTRY.fullmatch(text.strip())
     if match is None:
@@ -132,20 +131,20 @@ def _entry(value: str, info: ValidationInfo) -> HttpEntry:
 
 
 class HttpTcp(PlanModel):
-    """Options of each TCP socket; what is not given is the system's choice."""
+    """Options of each TCP socket; options that are not given keep the system's default."""
 
     delay: bool = False
-    """Whether Nagle's algorithm holds small segments back (TCP_NODELAY unset)."""
+    """Whether Nagle's algorithm delays small segments (TCP_NODELAY is not set)."""
     congestion: Annotated[str, Field(min_length=1, max_length=15)] | None = None
-    """Congestion control by the kernel's name."""
+    """Congestion control, by the kernel's name."""
     send_buffer_bytes: Annotated[SizeBytes, within(1, 2**30, " bytes")] | None = Field(
         default=None, validation_alias="send_buffer"
     )
-    """SO_SNDBUF."""
+    """Size of the send buffer (SO_SNDBUF)."""
     receive_buffer_bytes: Annotated[SizeBytes, within(1, 2**30, " bytes")] | None = Field(
         default=None, validation_alias="receive_buffer"
     )
-    """SO_RCVBUF."""
+    """Size of the receive buffer (SO_RCVBUF)."""
     segment_bytes: Annotated[SizeBytes, within(88, 32767, " bytes", "by the kernel")] | None = Field(
         default=None, validation_alias="segment"
     )
@@ -153,13 +152,13 @@ class HttpTcp(PlanModel):
     dscp: Annotated[int, within(0, 63, "")] | None = None
     """Differentiated services code point."""
     user_timeout_ms: DurationMs | None = Field(default=None, validation_alias="user_timeout")
-    """How long sent bytes may stay unacknowledged (TCP_USER_TIMEOUT)."""
+    """Time that sent bytes may stay unacknowledged (TCP_USER_TIMEOUT)."""
     fast_open: bool = False
-    """Whether the first request may travel with the SYN (TCP_FASTOPEN_CONNECT)."""
+    """Whether the first request may be sent with the SYN (TCP_FASTOPEN_CONNECT)."""
 
 
 def _versions(value: object) -> object:
-    """1.2 and 1.3 are numbers to YAML."""
+    """The versions as text: YAML reads 1.2 and 1.3 as numbers."""
     return f"{value}" if isinstance(value, float) else value
 
 
@@ -173,45 +172,45 @@ def _protocol(text: str) -> str:
     if text in ("h2", "h3"):
         raise ValueError(f"{text} cannot be offered: the load is HTTP/1.1")
     if not 0 < len(text.encode()) < 256:
-        raise ValueError("a protocol's name has 1 to 255 bytes")
+        raise ValueError("the name of a protocol must have 1 to 255 bytes")
     return text
 
 
 class HttpTls(PlanModel):
-    """TLS as a client."""
+    """TLS options of the client."""
 
     verify: bool = True
     """Whether the server's certificate is checked."""
     ca: FileText | None = None
-    """File with the certificates to trust, PEM; the host's own where null."""
+    """File with the certificates to trust, PEM; null: those of the host."""
     cert: FileText | None = None
-    """File with the client's certificate and those between it and its root, PEM."""
+    """File with the client's certificate and its intermediate certificates, PEM."""
     key: FileText | None = None
-    """File with the certificate's private key, PEM."""
+    """File with the private key of the certificate, PEM."""
     versions: Annotated[
         Literal["1.2", "1.3", "1.2-1.3"],
         BeforeValidator(_versions),
         WithJsonSchema({"enum": ["1.2", "1.3", "1.2-1.3", 1.2, 1.3]}),
     ] = "1.2-1.3"
-    """Versions that are offered."""
+    """Versions to offer."""
     ciphers: Items[Annotated[str, AfterValidator(_cipher)]] = ()
-    """Cipher suites by their IANA names; all that are considered safe where empty."""
+    """Cipher suites to offer, by their IANA names; empty: all that are considered safe."""
     alpn: Items[Annotated[str, AfterValidator(_protocol)]] = ("http/1.1",)
-    """Protocols that are offered, in order; an empty list leaves the extension out."""
+    """Protocols to offer, in order; an empty list omits the extension."""
     server_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
-    """The name that is asked for (SNI) and checked; the server's where null."""
+    """Server name to request (SNI) and to verify; null: the server's."""
     resume: bool = True
-    """Whether connections after the first resume its session."""
+    """Whether connections after the first one resume its session."""
     early_data: bool = False
-    """Whether the first request of a resumed connection travels before the handshake's end (0-RTT)."""
+    """Whether the first request of a resumed connection is sent before the end of the handshake (0-RTT)."""
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
         if (self.cert is None) != (self.key is None):
             missing = "key" if self.key is None else "cert"
-            raise validation_error(f"{missing} is missing", at=(missing,), hint="a certificate and its key go together")
+            raise validation_error(f"{missing} is missing", at=(missing,), hint="give both or neither")
         if self.ca is not None and not self.verify:
-            raise validation_error("a CA to check by, and no check", at=("ca",), hint="leave one of them out")
+            raise validation_error("there is a CA, but verify is false", at=("ca",), hint="leave one of them out")
         if self.early_data and self.versions == "1.2":
             raise validation_error("early data needs TLS 1.3", at=("early_data",), hint="offer 1.3 too")
         if self.early_data and not self.resume:
@@ -226,7 +225,7 @@ class HttpTls(PlanModel):
 
 
 class Resolve(PlanModel):
-    """An address for a name."""
+    """An address to use for a name instead of DNS."""
 
     host: str
     """The URL's host."""
@@ -237,7 +236,7 @@ class Resolve(PlanModel):
 
 
 def address(text: str) -> str:
-    """An IP address, IPv6 with or without brackets; without them in the result."""
+    """An IP address without brackets, from IPv6 with or without them."""
     bare = text.removeprefix("[").removesuffix("]") if text.startswith("[") else text
     try:
         return str(ipaddress.ip_address(bare))
@@ -253,12 +252,12 @@ def _resolve(value: str, _: ValidationInfo) -> Resolve:
         )
     host, port, bare = match.groups()
     if not 1 <= int(port) <= 65535:
-        raise ValueError(f"{port} is not a port; a port is a number from 1 to 65535")
+        raise ValueError(f"{port} is not a port; write a number from 1 to 65535")
     return Resolve(host=host, port=int(port), address=address(bare))
 
 
 def proxy_secret(url: str) -> Secret:
-    """A proxy's URL, shown without its credentials, which the last `@` ends."""
+    """A proxy's URL. Its credentials, which end at the last `@`, are hidden."""
     return Secret(re.sub(r"//[^/]*@", f"//{HIDDEN}@", url), url)
 
 
@@ -266,12 +265,12 @@ def _proxy(value: str, info: ValidationInfo) -> Secret:
     if value[:1] in ("@", "$"):
         return resolve_secret(value, info)
     if "@" in value:
-        raise ValueError("a proxy's password stands in no plan; write '@FILE', or '$NAME', that holds its URL")
+        raise ValueError("a proxy's password must not be in a plan; write '@FILE' or '$NAME' that contains its URL")
     return proxy_secret(value)
 
 
 def checked_proxy(proxy: Secret) -> Secret:
-    """The same, where it is a proxy's URL for certain."""
+    """The same proxy, checked to be a proxy's URL."""
     try:
         parts = urlsplit(proxy.value)
         right = parts.scheme == "http" and parts.hostname and parts.port and parts.path in ("", "/")
@@ -279,7 +278,7 @@ def checked_proxy(proxy: Secret) -> Secret:
     except ValueError:
         right = False
     if not right:
-        raise ValueError("this is not http://[USER:PASSWORD@]HOST:PORT of a proxy")
+        raise ValueError("this is not the URL of a proxy: http://[USER:PASSWORD@]HOST:PORT")
     return proxy
 
 

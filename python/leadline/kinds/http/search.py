@@ -1,4 +1,4 @@
-"""The highest rate of requests that a server holds: the load of a capacity search (`trial.find_rate`)."""
+"""The search for the highest rate of requests that a server sustains: the load of `trial.find_rate`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _CLOSED_LOOP_MS = 1000
 
 @dataclass(frozen=True, slots=True)
 class HttpSearchTarget:
-    """Requests at a rate; without one a closed loop over the same connections."""
+    """Requests at a rate, or, without one, a closed loop over the same connections."""
 
     test: HttpTest
     workload: HttpWorkload
-    """Without a rate; `duration_ms` is what the trials that decide last."""
+    """The load without a rate; `duration_ms` is the length of the deciding trials."""
     conditions: Conditions
     argv: Sequence[str]
     ceiling: Ceiling | None = None
@@ -33,20 +33,20 @@ class HttpSearchTarget:
 
     def __post_init__(self) -> None:
         if self.workload.rate:
-            raise InputError("--rate and --find-rate exclude each other", hint="--find-rate looks for the rate")
+            raise InputError("--rate and --find-rate exclude each other", hint="--find-rate searches for the rate")
         if self.workload.number is not None:
-            raise InputError("--number and --find-rate exclude each other", hint="-d is how long a trial lasts")
+            raise InputError("--number and --find-rate exclude each other", hint="-d is the length of a trial")
 
     def with_ceiling(self, ceiling: Ceiling | None) -> HttpSearchTarget:
-        """The same, whose trials are judged by this ceiling."""
+        """The same search, whose trials are judged by this ceiling."""
         return replace(self, ceiling=ceiling)
 
     def limits(self, reached_per_s: float) -> Limits:
-        """`duration_ms` is what the trials that decide last, warm-up left out."""
+        """The limits of the search. `duration_ms` is the length of the deciding trials without warm-up."""
         return Limits.around(reached_per_s, (self.workload.duration_ms - self.workload.warmup_ms) / 1000)
 
     def manifest(self, run_id: str) -> dict[str, Any]:
-        """The search as a run whose cases are not known yet; its journal has them."""
+        """The search as a run's manifest. Its cases are not known yet; the journal has them."""
         single = Single(self.test, self.workload, self.argv, asked=self.conditions.metrics)
         return {**single.manifest(run_id), "cases": []}
 
@@ -67,20 +67,20 @@ class HttpSearchTarget:
         )
 
     def reached_per_s(self, result: TestResult) -> float | None:
-        """The closed loop's rate."""
+        """The rate of the closed loop."""
         return result.metrics["requests_per_s"].value
 
     def rest_s(self, result: TestResult) -> float:
-        """Connections that are closed leave nothing behind that the next ones meet."""
+        """No pause: closed connections do not affect the next trial."""
         return 0.0
 
     def failure_message(self, result: TestResult) -> str:
-        """No request was answered."""
-        named = ", ".join(f"{count} x {name}" for name, count in result.errors.items()) or "no error was counted"
-        return f"the closed loop that a search begins with had no answers ({named})"
+        """The message if no request was answered."""
+        named = ", ".join(f"{count} x {name}" for name, count in result.errors.items()) or "no errors were counted"
+        return f"the closed loop at the start of the search got no answers ({named})"
 
     def initial_result(self, result: TestResult) -> SearchResult | None:
-        """Nothing: a closed loop's latency is not that of any rate."""
+        """None: the latency of a closed loop is not that of any rate."""
         return None
 
     def judge(self, result: TestResult, rate_per_s: float, duration_s: float) -> Trial:
@@ -94,20 +94,21 @@ class HttpSearchTarget:
         )
 
     def validity(self, found: SearchResult, trials: Sequence[Trial], error: str | None) -> Validity:
-        """With a note where the connections were the bound."""
+        """The verdict, with a note if the connections were the limit."""
         return search_validity(found, trials, self.workload.connections, error)
 
 
 def search_validity(found: SearchResult, trials: Sequence[Trial], connections: int, error: str | None) -> Validity:
-    """The verdict on what was found, with a note where the connections were the bound; `error` broke a trial off."""
+    """The verdict on a search, with a note if the connections were the limit. `error` is set if a trial was
+    aborted."""
     return replace(verdict_of(found, trials, error), notes=tuple(_notes(found, trials, connections)))
 
 
 def _notes(found: SearchResult, trials: Sequence[Trial], connections: int) -> Iterator[Reason]:
-    """Of the trials at the upper bound, or of all that failed where there is none."""
+    """Notes on the trials at the upper bound, or on all failed trials if there is no bound."""
     failed = [trial for trial in trials if not trial.holds and found.high_per_s in (None, trial.rate_per_s)]
     if any(trial.connections_busy for trial in failed):
-        text = f"the rate is that over {connections} connections, which were all busy above it; more may carry more"
+        text = f"the rate is for {connections} connections, which were all busy above it; more may reach a higher rate"
         yield Reason(CONNECTIONS_BUSY, text)
 
 

@@ -1,6 +1,6 @@
-"""Draws one http test for a terminal of 80 columns: rates, the fate of every request, times and their phases, errors.
+"""Draws one http test for a terminal of 80 columns: rates, requests by outcome, times by phase, errors.
 
-A rendering only. Percentiles are drawn as far as the number of samples carries them, and what is left out is said.
+Draws percentiles as far as the number of samples allows, and names those that it leaves out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PHASES = {
 
 
 def http_rows(result: TestResult) -> list[tuple[str, str]]:
-    """What happened to the requests and how much was moved, as pairs of a name and a line."""
+    """The outcome of the requests and the transferred bytes, as pairs of a name and a line."""
     metrics = result.metrics
     rows = [("requests", _fates(metrics))]
     seen = [digit for digit in range(1, 6) if _value(metrics, _status(digit))]
@@ -44,7 +44,7 @@ def http_rows(result: TestResult) -> list[tuple[str, str]]:
     rows.append(("connections", _connections(metrics)))
     rates = result.distribution("thread_rate")
     if rates is not None and rates.mean is not None:
-        spread = f"stdev {quantities.per_second(rates.stdev)}, most {quantities.per_second(rates.max)}"
+        spread = f"stdev {quantities.per_second(rates.stdev)}, max {quantities.per_second(rates.max)}"
         within = f"{quantities.share(rates.within_stdev)} within ±1 stdev"
         bound = "≥ " if result.validity.verdict is Verdict.GENERATOR_LIMITED else ""
         rows.append(("per thread", f"{bound}{quantities.per_second(rates.mean)}, {spread}, {within}"))
@@ -52,7 +52,7 @@ def http_rows(result: TestResult) -> list[tuple[str, str]]:
 
 
 def http_times(result: TestResult) -> list[RenderableType]:
-    """The tables of times: how they spread, their percentiles, and the phases; those that have something to show."""
+    """The tables of times that have values: spread, percentiles, phases."""
     whole = {title: found for name, title in _WHOLE.items() if (found := result.distribution(name)) is not None}
     phases = {title: found for name, title in _PHASES.items() if (found := result.distribution(name)) is not None}
     tables: list[RenderableType] = []
@@ -66,7 +66,7 @@ def http_times(result: TestResult) -> list[RenderableType]:
 
 
 def phase_cells(found: Distribution) -> tuple[str, ...]:
-    """Count, mean, p50, p99 (where the count carries it) and maximum, as text."""
+    """Count, mean, p50, p99 (if the count is large enough) and maximum, as text."""
     median = quantities.microseconds(found.percentiles.get(50.0))
     return (
         f"{found.count:,}",
@@ -78,13 +78,13 @@ def phase_cells(found: Distribution) -> tuple[str, ...]:
 
 
 def phase_rows(result: TestResult) -> list[tuple[str, tuple[str, ...]]]:
-    """Each phase that was seen, with its cells."""
+    """Each phase that occurred, with its cells."""
     named = (*_WHOLE.items(), *_PHASES.items())
     return [(title, phase_cells(found)) for name, title in named if (found := result.distribution(name)) is not None]
 
 
 def _fates(metrics: Mapping[str, Metric]) -> str:
-    """From due to answered, and what was left without an answer or never sent."""
+    """Requests by outcome: due, answered, unanswered, unsent."""
     words = {"due": "requests_due", "sent": "requests_sent", "answered": "requests"}
     words |= {"unanswered": "unanswered", "unsent": "unsent"}
     known = [f"{_count(metrics, name)} {word}" for word, name in words.items() if _value(metrics, name) is not None]
@@ -92,14 +92,14 @@ def _fates(metrics: Mapping[str, Metric]) -> str:
 
 
 def _unlisted_failures(result: TestResult, ratio: float) -> str:
-    """What makes up a ratio above zero although no error and no status 4xx or 5xx is listed; empty otherwise."""
+    """The reason for an error ratio above zero if no error and no status 4xx or 5xx is listed; else empty."""
     listed = result.errors or _value(result.metrics, _status(4)) or _value(result.metrics, _status(5))
     return ": unanswered for over 1 s, or unsent" if ratio > 0 and not listed else ""
 
 
 def _transfer(metrics: Mapping[str, Metric]) -> str:
     received, bodies, rate = (_value(metrics, name) for name in ("bytes_received", "body_bytes", "transfer_bps"))
-    inside = f" ({quantities.transfer(bodies)} of bodies)" if bodies is not None else ""
+    inside = f" ({quantities.transfer(bodies)} in bodies)" if bodies is not None else ""
     return f"{quantities.transfer(received)}{inside}, {quantities.bit_rate(rate)}"
 
 
@@ -123,7 +123,7 @@ def _spreads(found: Mapping[str, Distribution]) -> RenderableType:
 
 
 def _percentiles(found: Mapping[str, Distribution]) -> list[RenderableType]:
-    """The usual ones and those that were asked for, as many to a table as fit."""
+    """The usual percentiles and the requested ones, in as many tables as needed."""
     asked = {percentile for one in found.values() for percentile in one.percentiles} - set(DISTRIBUTION_PERCENTILES)
     wanted = sorted({*_PERCENTILES, *asked})
     shown = [percentile for percentile in wanted if any(one.supports(percentile) for one in found.values())]
@@ -134,22 +134,22 @@ def _percentiles(found: Mapping[str, Distribution]) -> list[RenderableType]:
 def _percentile_table(found: Mapping[str, Distribution], shown: Sequence[float]) -> RenderableType:
     table = _table("", *(f"p{percentile:g}" for percentile in shown), narrow=True)
     for title, one in found.items():
-        # As many as eight columns have no room for the blank.
+        # Eight columns leave no room for the blank.
         table.add_row(title, *(percentile_cell(one, percentile).replace("≥ ", "≥") for percentile in shown))
     return _indented(table)
 
 
 def _left_out(found: Mapping[str, Distribution]) -> str:
-    """Why the percentiles end where they do; empty where all of the first row's are there."""
+    """Why the percentiles end early; empty if the first row has all."""
     first = next(iter(found.values()))
     missing = [percentile for percentile in _PERCENTILES if not first.supports(percentile)]
     if not missing:
         return ""
-    return f"{first.count + first.censored:,} samples carry no p{missing[0]:g}: not one of them would lie beyond it"
+    return f"{first.count + first.censored:,} samples are too few for p{missing[0]:g}: none of them lies above it"
 
 
 def _censored(found: Mapping[str, Distribution]) -> str:
-    """What the lower bounds among the first row's figures come from; empty where there are none."""
+    """The source of the lower bounds in the first row; empty if there are none."""
     first = next(iter(found.values()))
     if not first.bounds:
         return ""
@@ -164,7 +164,7 @@ def _phases(found: Mapping[str, Distribution]) -> RenderableType:
 
 
 def _table(first: str, *titles: str, narrow: bool = False) -> Table:
-    """The eight percentiles fit into 80 columns only without air between them."""
+    """A table. Eight percentiles fit into 80 columns only with narrow columns."""
     table = Table(box=None, padding=(0, 1 if narrow else 2, 0, 0), pad_edge=False, header_style="dim")
     table.add_column(first, style="dim", min_width=_NARROW_COLUMN if narrow else _FIRST_COLUMN, no_wrap=True)
     for title in titles:

@@ -1,4 +1,4 @@
-"""An http test as what an agent runs. Pure; the one place that knows both vocabularies."""
+"""Converts an http test to an agent's workload. Pure; the only module that knows the terms of both."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from leadline.kinds.http.parts import HttpEntry, HttpTcp, HttpTls
 
 
 def http_workload(test: HttpTest, host: str, port: int | None, ip_version: Literal["v4", "v6"] | None) -> HttpWorkload:
-    """HTTP load on a server: a name or an address, and a port, the scheme's own where None."""
+    """HTTP load on a server: a name or address, and a port (None: the scheme's default)."""
     authority = f"[{host}]" if ":" in host else host
     origin = f"{test.scheme}://{authority}" + ("" if port is None else f":{port}")
     headers = [*_authorization(test), *(Header(name=header.name, value=header.text) for header in test.headers)]
@@ -67,7 +67,7 @@ def _request(entry: HttpEntry, method: str, origin: str, headers: list[Header]) 
 
 def _authorization(test: HttpTest) -> list[Header]:
     if test.basic is not None:
-        # RFC 7617, 2.1: UTF-8 is the one charset that can be named.
+        # RFC 7617, 2.1: UTF-8 is the only charset that can be named.
         return [Header(name="Authorization", value=f"Basic {b64encode(test.basic.value.encode()).decode()}")]
     if test.bearer is not None:
         return [Header(name="Authorization", value=f"Bearer {test.bearer.value}")]

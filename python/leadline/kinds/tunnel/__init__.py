@@ -1,4 +1,4 @@
-"""A fleet of VPN clients: how they connect, and what they carry then."""
+"""The kind `tunnel`: a fleet of VPN clients, how they connect, and the load that they carry."""
 
 from __future__ import annotations
 
@@ -34,63 +34,66 @@ _PINGS = ("ping_before", "ping_during", "ping_after")
 _TIMES = ("min", "mean", "p50", "p90", "p99", "max")
 _METRICS = (
     neither("clients", "clients of the fleet"),
-    higher("configured", "clients that were given all that was expected, and a packet came back"),
-    lower("partial", "clients that are connected and lack something"),
+    higher("configured", "clients that received everything expected and the answer to a packet"),
+    lower("partial", "clients that are connected but did not receive everything"),
     lower("failed", "clients that are not connected"),
     lower("failed_ratio", "share of the clients that are not connected"),
     lower("unconfigured_ratio", "share of the clients that are not configured"),
-    higher("handshakes_per_s", "clients that came up per second, from the first due to the last up"),
+    higher("handshakes_per_s", "clients connected per second, from the first due time to the last connect"),
     *times("connect", _TIMES, "ms", "the time from due to configured"),
     *times("answer", _TIMES, "ms", "the time to the server's first answer"),
-    *times("tls", _TIMES, "ms", "the time from there to the end of TLS"),
-    *times("keys", _TIMES, "ms", "the time from there to both halves of the keys"),
-    *times("push", _TIMES, "ms", "the time from there to all pushed options"),
-    *times("first_data", _TIMES, "ms", "the time from there to the first packet back"),
-    *times("reconnect", _TIMES, "ms", "the time to connect of clients that were told to come again"),
+    *times("tls", _TIMES, "ms", "the time from the first answer to the end of TLS"),
+    *times("keys", _TIMES, "ms", "the time from the end of TLS until both sides' keys are known"),
+    *times("push", _TIMES, "ms", "the time from the keys to all pushed options"),
+    *times("first_data", _TIMES, "ms", "the time from the options to the first returned packet"),
+    *times("reconnect", _TIMES, "ms", "the connect time of clients that reconnect as planned"),
     *times("recovered", _TIMES, "ms", "the time from a client's first failure until it was configured"),
-    *times("renegotiate", _TIMES, "ms", "the time from when new keys were due until they were there"),
+    *times("renegotiate", _TIMES, "ms", "the time from when new keys were due until they were in use"),
     lower("attempts", "attempts to connect"),
-    lower("retransmits", "control packets that were sent again"),
+    lower("retransmits", "control packets that were retransmitted"),
     neither("recovered", "clients that are configured after a failure"),
     lower("recovered_partial", "clients that are partial after a failure"),
-    neither("reconnects_begun", "clients that were told to come again"),
-    higher("returned", "clients that were configured again by the first attempt"),
-    lower("tunnels_lost", "tunnels that ended unasked"),
-    neither("renegotiations_asked", "new keys that were to be negotiated"),
-    higher("renegotiated", "new keys that were negotiated"),
-    lower("renegotiations_unfinished", "new keys that were not there at the end"),
-    lower("renegotiations_failed", "new keys that could not be had"),
-    lower("actions_skipped", "actions of clients that were not connected then"),
+    neither("reconnects_begun", "reconnects that clients began as planned"),
+    higher("returned", "clients that were configured again at the first attempt"),
+    lower("tunnels_lost", "tunnels that ended unexpectedly"),
+    neither("renegotiations_asked", "renegotiations that were planned"),
+    higher("renegotiated", "renegotiations that succeeded"),
+    lower("renegotiations_unfinished", "renegotiations that were not complete at the end"),
+    lower("renegotiations_failed", "renegotiations that failed"),
+    lower("actions_skipped", "planned actions that were skipped because the client was not connected"),
     *times("late", ("p50", "p99", "max"), "us", "the time from when an attempt was due to its first packet"),
     *times("ping_before", _TIMES, "ms", "round trips before the arrivals"),
     *times("ping_during", _TIMES, "ms", "round trips during the arrivals"),
     *times("ping_after", _TIMES, "ms", "round trips after the arrivals"),
     neither("pings_sent", "pings that were sent"),
     lower("pings_lost", "pings without an answer"),
-    lower("pings_unsent", "pings that were due and never sent"),
+    lower("pings_unsent", "pings that were due and were not sent"),
     *(lower(f"pings_lost_{when}", f"pings without an answer {when} the arrivals") for when in _WHEN),
-    lower("memory_bytes", "the agent's peak memory less what it held before the fleet"),
-    lower("memory_per_client_bytes", "the same for each client"),
+    lower("memory_bytes", "the agent's peak memory minus its memory before the fleet"),
+    lower("memory_per_client_bytes", "the same per client"),
     lower("server_cpu_s", "CPU time of the server's processes during the test"),
-    lower("server_cpu_per_client_ms", "the same for each client"),
-    lower("server_memory_bytes", "by how much the server's memory grew at most"),
-    lower("server_memory_per_client_bytes", "the same for each client"),
-    higher("throughput_bps", "payload inside received per second in the steady window"),
-    higher("packets_per_s", "packets inside received per second in the steady window"),
-    neither("sent", "packets that were sent inside"),
-    higher("received", "packets inside that arrived"),
-    lower("lost", "packets inside that did not arrive"),
-    lower("lost_ratio", "share of the packets inside that did not arrive"),
-    *times("latency", ("min", "mean", "p50", "p90", "p99", "p999", "max"), "us", "the time from due to done inside"),
-    lower("sends_late_p99_us", "percentile 99 of how late packets inside were sent"),
-    lower("sends_late_ratio", "share of the packets inside that were over 1 ms late"),
+    lower("server_cpu_per_client_ms", "the same per client"),
+    lower("server_memory_bytes", "largest growth of the server's memory"),
+    lower("server_memory_per_client_bytes", "the same per client"),
+    higher("throughput_bps", "payload received in the tunnels per second in the steady window"),
+    higher("packets_per_s", "packets received in the tunnels per second in the steady window"),
+    neither("sent", "packets sent in the tunnels"),
+    higher("received", "packets in the tunnels that arrived"),
+    lower("lost", "packets in the tunnels that did not arrive"),
+    lower("lost_ratio", "share of the packets in the tunnels that did not arrive"),
+    *times(
+        "latency", ("min", "mean", "p50", "p90", "p99", "p999", "max"), "us", "the time from due to done in the tunnels"
+    ),
+    lower("sends_late_p99_us", "percentile 99 of how late packets were sent in the tunnels"),
+    lower("sends_late_ratio", "share of the packets in the tunnels that were sent over 1 ms late"),
 )
 _PER_IDENTITY_S = 0.01
-"""A key, a signature and a TLS configuration take a fraction of a millisecond, on a busy host some of them."""
+"""Time to make one identity. A key, a signature and a TLS configuration take under a millisecond, on a busy host
+several."""
 
 
 class Tunnel(Kind[TunnelTest]):
-    """VPN clients arrive, are checked, and may carry load."""
+    """The kind `tunnel`: VPN clients arrive, are checked, and may carry load."""
 
     name = "tunnel"
     model = TunnelTest
@@ -110,31 +113,31 @@ class Tunnel(Kind[TunnelTest]):
     curves = ("latency", *_STEPS, *_PINGS, "service", "late")
 
     def run_command(self, values: Mapping[str, Any]) -> int:
-        """As `leadline tunnel` does."""
+        """Run the command `leadline tunnel`."""
         from leadline.kinds.tunnel.command import run
 
         return run(values)
 
     def workload(self, test: TunnelTest, server: Server) -> TunnelWorkload:
-        """A single client host has no profile to connect with."""
+        """Raises: a client host without a fleet has no profile to connect with."""
         raise LeadlineError(f"{test.name}: a tunnel test needs a fleet", hint="give the plan clients: {fleet: true}")
 
     def fleet_workload(self, test: TunnelTest, access: FleetAccess, clients: int, server: str) -> TunnelWorkload:
-        """The test's own number of clients, or all."""
+        """The workload with the test's own number of clients, or with all of the fleet's."""
         from leadline.kinds.tunnel.gateway_fleet import measured
 
         return measured(test, access, clients, server)
 
     def preparation_s(self, workload: TunnelWorkload) -> float:
-        """A fleet makes its certificates before it is ready."""
+        """The time that a fleet needs to make its certificates."""
         return workload.clients * _PER_IDENTITY_S
 
     def longest_ms(self, workload: TunnelWorkload) -> int:
-        """The stay begins once the settled clients are up."""
+        """The maximum length: the stay begins once the settled clients are connected."""
         return workload.duration_ms + workload.settling_ms
 
     def read_spec(self, test: Mapping[str, Any], common: TestSpec) -> TestSpec:
-        """A plan's traffic has a rate, a workload's one in packets or requests."""
+        """The traffic's rate: a plan has one key, a workload has packets or requests."""
         from leadline.analysis import test_spec as t
 
         stages = t.stages(test, "rate_per_s", "arrivals")
@@ -144,10 +147,10 @@ class Tunnel(Kind[TunnelTest]):
         return replace(
             common,
             direction=str((traffic or test).get("direction") or "up"),
-            # A fleet stays as long as its clients take.
+            # A fleet has no fixed duration.
             duration_ns=t.nanoseconds((traffic or {}).get("duration_ms")),
             send_gap_s=t.shortest_gap_s(stages),
-            # A fleet carries its load at one rate, however it arrives.
+            # A fleet carries its load at one rate; the arrivals' rate does not matter.
             steady=traffic is not None or t.is_steady(stages),
             counts_units=inside in ("echo", "http"),
             connects_clients=True,
@@ -158,7 +161,7 @@ class Tunnel(Kind[TunnelTest]):
         )
 
     def window(self, data: TestData, flows: Sequence[Flow]) -> tuple[Window | None, tuple[Series, ...]]:
-        """Of a fleet that carries nothing, the time in which it connected."""
+        """For a fleet without traffic, the time in which it connected."""
         from leadline.analysis import tunnels
 
         if data.spec.carries:
@@ -166,14 +169,14 @@ class Tunnel(Kind[TunnelTest]):
         return tunnels.storm_window(data), tunnels.arrivals(data)
 
     def rate_columns(self, spec: TestSpec, flows: Sequence[Flow]) -> list[RateColumn]:
-        """Bits and packets inside; what is counted first leads."""
+        """Bits and packets in the tunnels; the unit that is counted comes first."""
         from leadline.analysis.window import throughput_column, units_column
 
         columns = [throughput_column(flows), units_column("packets_per_s", flows)]
         return columns[::-1] if spec.counts_units else columns
 
     def interval_values(self, spec: TestSpec, growth: IntervalGrowth) -> dict[str, float | None]:
-        """Of the load inside."""
+        """The figures of the load in the tunnels."""
         from leadline.analysis.running_intervals import answers, datagrams, throughput
 
         if spec.counts_units:
@@ -183,29 +186,29 @@ class Tunnel(Kind[TunnelTest]):
     def figures(
         self, data: TestData, flows: Sequence[Flow], steady: Window | None, histograms: Histograms
     ) -> dict[str, Metric]:
-        """How many clients came how far, how long each step took, and what they carried."""
+        """Clients by outcome, the time of each step, and the traffic's figures."""
         from leadline.analysis.tunnels import tunnel_figures
 
         return tunnel_figures(data, flows, steady, histograms)
 
     def distributions(self, data: TestData, steady: Window | None, histograms: Histograms) -> tuple[Distribution, ...]:
-        """Of every histogram that was fed."""
+        """The distributions of every histogram with values."""
         from leadline.analysis.tunnels import distributions
 
         return distributions(histograms)
 
     def operations(self, spec: TestSpec, flows: Sequence[Flow], clients: int) -> float | None:
-        """Packets or requests inside, clients of a fleet that carries nothing."""
+        """Packets or requests in the tunnels; for a fleet without traffic, clients."""
         return super().operations(spec, flows, clients) if spec.carries else clients
 
     def generator(self, data: TestData, cost: Generator) -> Generator:
-        """A storm is over before the mean of its threads says much: their busiest stretch counts."""
+        """The generator's cost. A connect storm is short, so the threads' busiest second counts, not their mean."""
         from leadline.analysis.fleet_validity import busiest_stretch
 
         return replace(cost, busiest_thread=busiest_stretch(data) or cost.busiest_thread)
 
     def rules(self) -> Rules:
-        """A fleet is judged by its busiest stretch, and by what it carried."""
+        """A fleet is judged by its busiest second, and by its traffic."""
         from leadline.analysis import rules
         from leadline.kinds.tunnel import rules as own
 
@@ -216,7 +219,7 @@ class Tunnel(Kind[TunnelTest]):
         )
 
     def table(self, metrics: Mapping[str, Metric]) -> FigureTable:
-        """Handshakes first, then end states and times."""
+        """Handshakes first, then clients by outcome and times."""
         from leadline.report import quantities
         from leadline.report.figures import Figure, FigureTable
 
@@ -234,13 +237,13 @@ class Tunnel(Kind[TunnelTest]):
         )
 
     def figure_rows(self, result: TestResult) -> list[tuple[str, str]]:
-        """What became of the clients, and what they carried."""
+        """The outcome of the clients, and their traffic."""
         from leadline.kinds.tunnel.summary import tunnel_rows
 
         return tunnel_rows(result)
 
     def failure_rows(self, result: TestResult) -> list[tuple[str, str]]:
-        """Errors that are no client's end."""
+        """Errors that did not end a client's attempts."""
         from leadline.kinds.tunnel.summary import other_errors
 
         return other_errors(result)
@@ -252,13 +255,13 @@ class Tunnel(Kind[TunnelTest]):
         return tunnel_times(result)
 
     def phase_rows(self, result: TestResult) -> list[tuple[str, tuple[str, ...]]]:
-        """Steps, without their p90."""
+        """The steps without their p90."""
         from leadline.kinds.tunnel.summary import step_rows
 
         return [(title, (*cells[:3], *cells[4:])) for title, cells in step_rows(result)]
 
     def client_rows(self, result: TestResult) -> list[tuple[str, str]]:
-        """As the terminal has them."""
+        """The same rows as on the terminal."""
         return [*self.figure_rows(result), *(self.failure_rows(result) if result.errors else [])]
 
 

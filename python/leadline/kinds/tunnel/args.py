@@ -1,5 +1,5 @@
-"""From what stands on the command line of `leadline tunnel` to the test that a plan would hold, and to who the clients
-are. Reads the files that hold the latter: profile, keys, users. None of their content is repeated in any message.
+"""Parses the options of `leadline tunnel` into a test, and reads the files of the clients' identities: profile, keys,
+users. No message repeats the content of these files.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 OptionValues = Mapping[str, Any]
 """The options by their names in `leadline.kinds.tunnel.options`."""
 
-# A workload goes to the agent in one line of at most 16 MiB; what is left over is for the rest of it.
+# A workload goes to the agent in one line of at most 16 MiB. The rest of the line needs the other 4 MiB.
 _MOST_SECRETS_BYTES = 12 << 20
 _MOST_FILE_BYTES = 4 << 20
 _MOST_DIGITS = 20
@@ -31,7 +31,7 @@ _HTTP_PORT, _TRAFFIC_DURATION, _NAME_PREFIX = 80, "10s", "client-"
 
 
 def client_counts(text: str) -> list[int]:
-    """The fleets' sizes, in order. Raises InputError."""
+    """The sizes of the fleets, in order. Raises InputError."""
     hint = "write 1000, or 50,100,200,400"
     found = []
     for part in text.split(","):
@@ -45,12 +45,12 @@ def client_counts(text: str) -> list[int]:
             raise InputError(f"--number: {number} clients; from 1 to {MOST_CLIENTS}", hint=hint)
         found.append(number)
     if len(set(found)) < len(found):
-        raise InputError("--number: a number stands there twice", hint=hint)
+        raise InputError("--number: a number is repeated", hint=hint)
     return found
 
 
 def check_addresses(addresses: Iterable[str]) -> None:
-    """Whether clients can be given these local addresses. Raises InputError for the first that this host has not."""
+    """Check that this host has these local addresses. Raises InputError for the first that it does not have."""
     for address in dict.fromkeys(addresses):
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         with socket.socket(family, socket.SOCK_DGRAM) as one:
@@ -58,13 +58,13 @@ def check_addresses(addresses: Iterable[str]) -> None:
                 one.bind((address, 0))
             except OSError as error:
                 if error.errno == errno.EADDRNOTAVAIL:
-                    text = f"--bind: {address} is no address of this host"
+                    text = f"--bind: {address} is not an address of this host"
                     raise InputError(text, hint="add it first: ip address add") from None
                 raise InputError(f"--bind: {address}: {error.strerror or error}") from None
 
 
 def read_access(options: OptionValues) -> Access:
-    """Who the clients are. Raises InputError for a file that cannot be read, or is not what it should be."""
+    """The clients' identities. Raises InputError for a file that cannot be read or is invalid."""
     from leadline.kinds.tunnel.workload import Access
 
     file: Path = options["file"]
@@ -75,7 +75,7 @@ def read_access(options: OptionValues) -> Access:
         raise InputError(f"{file}: {problem}", hint=problem.hint) from None
     users = _users(options["users"]) if options["users"] is not None else []
     if users and "auth-user-pass" not in profile.has:
-        raise InputError(f"{file} has no auth-user-pass, and --users has users for it", hint="add it to the profile")
+        raise InputError(f"{file} has no auth-user-pass, but --users is given", hint="add it to the profile")
     return Access(profile.text, _identities(options, profile), users)
 
 
@@ -83,24 +83,25 @@ def _identities(options: OptionValues, profile: ovpn.Profile) -> Identities:
     from leadline.contract.models import GivenIdentities, IssuedIdentities, ProfileIdentity
 
     if options["name_prefix"] is not None and options["ca_key"] is None:
-        raise InputError("--name-prefix without --ca-key", hint="it names the certificates that are made with that")
+        raise InputError("--name-prefix without --ca-key", hint="it names the certificates that --ca-key signs")
     if options["identities"] is not None:
         if options["ca_key"] is not None or options["ca"] is not None:
             raise InputError("--identities and --ca-key exclude each other", hint="give one of them")
         return GivenIdentities(identities=_pairs(options["identities"]))
     if options["ca_key"] is None:
         if options["ca"] is not None:
-            raise InputError("--ca without --ca-key", hint="the profile's ca is what servers are checked against")
+            raise InputError("--ca without --ca-key", hint="servers are verified with the profile's ca")
         return ProfileIdentity()
     authority = _option_text(options["ca"], "--ca") if options["ca"] is not None else profile.blocks.get("ca")
     if authority is None:
         raise InputError(
-            f"--ca-key, and {options['file']} has no ca", hint="give the authority's certificate with --ca"
+            f"--ca-key needs a CA certificate, and {options['file']} has no ca",
+            hint="give the authority's certificate with --ca",
         )
     key = _option_text(options["ca_key"], "--ca-key")
     if "PRIVATE KEY-----" not in key or "ENCRYPTED" in key:
         raise InputError(
-            f"--ca-key {options['ca_key']} holds no private key in plain PEM", hint="openssl pkey decrypts one"
+            f"--ca-key {options['ca_key']} is not an unencrypted private key in PEM", hint="openssl pkey decrypts one"
         )
     return IssuedIdentities(
         authority_pem=authority, authority_key_pem=key, name_prefix=options["name_prefix"] or _NAME_PREFIX
@@ -108,7 +109,7 @@ def _identities(options: OptionValues, profile: ovpn.Profile) -> Identities:
 
 
 def _pairs(folder: Path) -> list[Any]:
-    """NAME.crt with NAME.key, in the order of their names."""
+    """Pairs of NAME.crt and NAME.key, sorted by name."""
     from leadline.contract.models import TunnelIdentity
 
     try:
@@ -120,7 +121,9 @@ def _pairs(folder: Path) -> list[Any]:
     for certificate in certificates:
         key = certificate.with_suffix(".key")
         if not key.exists():
-            raise InputError(f"--identities {folder}: {certificate.name} has no {key.name}", hint="each has its key")
+            raise InputError(
+                f"--identities {folder}: {certificate.name} has no {key.name}", hint="each certificate needs its key"
+            )
         texts = (_option_text(certificate, "--identities"), _option_text(key, "--identities"))
         taken += sum(map(len, texts))
         if taken > _MOST_SECRETS_BYTES:
@@ -128,12 +131,12 @@ def _pairs(folder: Path) -> list[Any]:
             raise InputError(f"--identities {folder}: over {mebi} MiB", hint="use fewer, they are taken in turn")
         found.append(TunnelIdentity(certificate_pem=texts[0], key_pem=texts[1]))
     if not found:
-        raise InputError(f"--identities {folder} has no .crt file", hint="it holds pairs NAME.crt and NAME.key")
+        raise InputError(f"--identities {folder} has no .crt file", hint="it must contain pairs NAME.crt and NAME.key")
     return found
 
 
 def _users(file: Path) -> list[TunnelUser]:
-    """A user:password a line; # begins no comment, as it may be a password's."""
+    """One user:password per line; # does not start a comment, since a password may begin with it."""
     from leadline.contract.models import TunnelUser
 
     found = []
@@ -142,15 +145,15 @@ def _users(file: Path) -> list[TunnelUser]:
             continue
         user, colon, password = line.partition(":")
         if not colon or not user:
-            raise InputError(f"--users {file}: line {number} has no user before a colon", hint="write user:password")
+            raise InputError(f"--users {file}: line {number} is not user:password", hint="write user:password")
         found.append(TunnelUser(user=user, password=password))
     if not found:
-        raise InputError(f"--users {file} has no users", hint="write user:password, one a line")
+        raise InputError(f"--users {file} has no users", hint="write user:password, one per line")
     return found
 
 
 def traffic(options: OptionValues) -> dict[str, Any] | None:
-    """The load inside as the test has it; None without one. Raises InputError for options that exclude each other."""
+    """The parameters of the traffic; None without traffic. Raises InputError for options that exclude each other."""
     kind = options["traffic"]
     if kind is None:
         for name in ("to", "traffic_rate", "size", "traffic_duration"):
@@ -158,10 +161,10 @@ def traffic(options: OptionValues) -> dict[str, Any] | None:
             if options[name] is not None:
                 raise InputError(f"{option} without --traffic", hint="as in --traffic echo --traffic-rate 10/s")
         if options["reverse"] or options["bidir"]:
-            raise InputError("--reverse and --bidir are about traffic", hint="give --traffic udp or tcp too")
+            raise InputError("--reverse and --bidir need --traffic", hint="give --traffic udp or tcp too")
         return None
     if kind != "echo" and options["to"] is None:
-        raise InputError(f"--traffic {kind} needs --to", hint="the address inside of the tunnels that answers")
+        raise InputError(f"--traffic {kind} needs --to", hint="give the address in the tunnels that answers")
     values = {
         "kind": kind,
         "rate": options["traffic_rate"],
@@ -174,7 +177,7 @@ def traffic(options: OptionValues) -> dict[str, Any] | None:
 
 
 def _destination(text: str, kind: str) -> dict[str, Any]:
-    """ADDRESS, ADDRESS:PORT or, for http, a URL."""
+    """Parse ADDRESS, ADDRESS:PORT or, for http, a URL."""
     hint = "write 10.8.0.1, 10.8.0.1:5201 or [fd00::1]:5201"
     if "://" in text and kind != "http":
         raise InputError(f"--to {text}: a URL is for --traffic http", hint=hint)
@@ -185,7 +188,7 @@ def _destination(text: str, kind: str) -> dict[str, Any]:
     except ValueError as error:
         raise InputError(f"--to {text}: {error}", hint=hint) from None
     if not host or parts.scheme not in ("", "http"):
-        raise InputError(f"--to {text}: not an address inside", hint=hint)
+        raise InputError(f"--to {text}: not an address in the tunnels", hint=hint)
     path = parts.path + (f"?{parts.query}" if parts.query else "")
     if path and kind != "http":
         raise InputError(f"--to {text}: a path is for --traffic http", hint=hint)
@@ -204,9 +207,9 @@ def _option_text(file: Path, what: str) -> str:
 
 
 def _read_text(file: Path) -> str:
-    """A file's text; raises ValueError with a line for the user."""
+    """The text of a file; raises ValueError with a message for the user."""
     try:
-        # What is no regular file has no size to ask for first: a device may have no end.
+        # Only a regular file has a known size; a device may be endless.
         text = read_bounded(file, _MOST_FILE_BYTES).decode("utf-8")
         return text.replace("\r\n", "\n").replace("\r", "\n")
     except NotRegular:
@@ -215,11 +218,11 @@ def _read_text(file: Path) -> str:
         raise ValueError(f"{file}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{file} is not text in UTF-8: line {line} is not") from None
+        raise ValueError(f"{file} is not UTF-8 text: see line {line}") from None
 
 
 def _direction(reverse: bool, bidirectional: bool) -> str:
-    """`-R` and `--bidir` as a plan says it."""
+    """The plan's direction for `-R` and `--bidir`."""
     if reverse and bidirectional:
-        raise InputError("--reverse and --bidir exclude each other", hint="--bidir has both directions")
+        raise InputError("--reverse and --bidir exclude each other", hint="--bidir measures both directions")
     return "both" if bidirectional else "down" if reverse else "up"

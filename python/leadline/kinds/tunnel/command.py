@@ -1,4 +1,4 @@
-"""What `leadline tunnel` does with its options: one fleet, several in turn, or a search for the rate of arrivals."""
+"""Runs `leadline tunnel`: one fleet, several fleets in turn, or a search for the highest arrival rate."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CHOKE_TIMEOUT = "10s"
 
 
 def run(options: Mapping[str, Any]) -> int:
-    """Measure what the options ask for, by their names, print it, and return the exit code."""
+    """Run the measurement that the options describe (by their names in code), print it, and return the exit code."""
     loads, output = parse_options(options)
     if len(loads) > 1:
         from leadline.kinds.tunnel import sweep
@@ -38,7 +38,7 @@ def run(options: Mapping[str, Any]) -> int:
 
 
 def _search(test: TunnelTest, load: TunnelWorkload, conditions: str, output: OutputOptions) -> int:
-    """The highest rate of arriving VPN clients."""
+    """Search for the highest arrival rate of VPN clients."""
     from leadline.analysis.capacity import Conditions
     from leadline.cli import run_search
     from leadline.kinds.tunnel.search import FleetSearchTarget
@@ -50,16 +50,16 @@ def _search(test: TunnelTest, load: TunnelWorkload, conditions: str, output: Out
 
 
 def parse_options(options: Mapping[str, Any]) -> tuple[list[tuple[TunnelTest, TunnelWorkload]], OutputOptions]:
-    """The tests, their loads and the output that the options ask for, by their names: a fleet for each number.
+    """The tests (one fleet per number of clients), their loads and the output, from the options by their names in
+    code.
 
-    Raises:
-        InputError: the first thing that is wrong.
+    Raises: InputError: the first mistake.
     """
     _check(options)
     choke = options["until_choke"]
     numbers = args.client_counts(options["number"])
     if choke is not None and len(numbers) > 1:
-        raise InputError("--until-choke has one number of clients", hint="the most that are connected at once")
+        raise InputError("--until-choke needs a single number of clients", hint="give the maximum per trial")
     options = {**options, "attempt_timeout": options["attempt_timeout"] or (_CHOKE_TIMEOUT if choke else None)}
     tests = [single_args.parse(TunnelTest, _test_values(options, number), COMMAND.flags) for number in numbers]
     args.check_addresses(tests[0].addresses)
@@ -81,7 +81,7 @@ def parse_options(options: Mapping[str, Any]) -> tuple[list[tuple[TunnelTest, Tu
 
 
 def _show_key(loads: Sequence[TunnelWorkload], path: Path) -> None:
-    """Have the load inside show the key of this file to its responder."""
+    """Add the key in this file to the traffic's control sessions."""
     from leadline.cli.key_file import read_key
     from leadline.contract.models import TunnelTcp, TunnelUdp
 
@@ -89,13 +89,13 @@ def _show_key(loads: Sequence[TunnelWorkload], path: Path) -> None:
     for load in loads:
         if not isinstance(load.traffic, TunnelUdp | TunnelTcp):
             raise InputError(
-                "--key-file is for --traffic udp and tcp", hint="a responder asks for its key in sessions alone"
+                "--key-file is for --traffic udp and tcp", hint="a responder checks its key only in control sessions"
             )
         load.traffic.key = key = key or read_key(path)
 
 
 def _check(options: Mapping[str, Any]) -> None:
-    """Who says when clients arrive."""
+    """Check the options about arrivals."""
     values = {"--at-once": options["at_once"], "--rate": options["rate"], _CHOKE: options["until_choke"]}
     both = [option for option, value in values.items() if value]
     if len(both) > 1:
@@ -103,5 +103,5 @@ def _check(options: Mapping[str, Any]) -> None:
 
 
 def _test_values(options: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """The test's keys and values. Raises InputError for what cannot be read."""
+    """The test's keys and values. Raises InputError for a value that cannot be read."""
     return {"name": "tunnel", "number": number, "traffic": args.traffic(options), **test_values(OPTIONS, options)}

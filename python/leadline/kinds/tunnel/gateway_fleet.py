@@ -1,6 +1,7 @@
-"""A plan's tests as what a fleet does: a fleet of its own for each test, which connects, carries the load, and leaves.
+"""Converts a plan's tests to fleet workloads. Each test has its own fleet, which connects, carries the load, and
+leaves.
 
-Pure; the one place that knows both a gateway's keys for a fleet and the tests of a plan.
+Pure; the only module that knows both a gateway's keys for a fleet and the tests of a plan.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ from leadline.sut.model import FleetAccess
 
 _CONNECT_WITHIN_MS = 60_000
 _RETRIES = 2
-"""Of the clients that carry a load: it begins when all have had their time to come up."""
+"""Retries of clients that carry load. The load begins when all clients had time to connect."""
 
 
 def measured(test: TunnelTest, access: FleetAccess, clients: int, server: str) -> TunnelWorkload:
-    """What the fleet does in a test of its clients; the load that they carry goes to the run's server."""
+    """The fleet of a `tunnel` test; its traffic goes to the run's server."""
     asked = test.model_copy(update={"expect": _filled(test.expect, access)})
     return tunnel_workload(asked, _who(access), test.number or clients, server)
 
 
 def carried(test: BaseTest, load: TunnelLoad, access: FleetAccess, clients: int, server: str) -> TunnelWorkload:
-    """What the fleet does in a test of another kind: all clients connect at once, and carry its load then."""
+    """The fleet of a test of another kind: all clients connect at the same time, then carry its load."""
     fleet = TunnelTest(
         name=test.name,
         number=clients,
@@ -38,7 +39,7 @@ def carried(test: BaseTest, load: TunnelLoad, access: FleetAccess, clients: int,
 
 
 def _filled(asked: TunnelExpected, access: FleetAccess) -> TunnelExpected:
-    """What the test expects, and of the gateway's pools and routes whatever the test says nothing of."""
+    """The test's expectations; pools and routes that it does not set are the gateway's."""
     known = _expected(access)
     return asked.model_copy(
         update={key: getattr(known, key) for key in ("pools", "routes") if key not in asked.model_fields_set}
@@ -50,7 +51,7 @@ def _expected(access: FleetAccess) -> TunnelExpected:
 
 
 def _who(access: FleetAccess) -> Access:
-    """A certificate for each client."""
+    """Access with one certificate per client."""
     identities = IssuedIdentities(
         authority_pem=access.authority_pem, authority_key_pem=access.authority_key_pem, name_prefix="client-"
     )

@@ -1,7 +1,8 @@
-"""The `tunnel` test: a fleet of VPN clients, when they arrive, what they must be given, and what they carry then.
+"""The parameters of the `tunnel` test: a fleet of VPN clients, their arrivals, their expected configuration, their
+traffic.
 
-Parameters only; `leadline tunnel` has the same ones as options. Who the clients are (profile, keys, passwords) is no
-part of it, so that nothing that is written down of a test can show them: see `leadline.kinds.tunnel.workload`.
+`leadline tunnel` has the same parameters as options. The clients' identities (profile, keys, passwords) are not part
+of a test, so that nothing that is stored of a test contains them: see `leadline.kinds.tunnel.workload`.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from leadline.plan.rate import PerSecondOrStages, Stages
 
 MOST_ADDRESSES = 65_536
 _BACKOFF_S = (1, 300)
-"""What a client that failed waits before it tries again: at first, and at most, twice as long each time."""
+"""First and longest pause of a failed client before it retries; each pause is twice the previous one."""
 _SMALLEST_ECHO_BYTES, _SMALLEST_UDP_BYTES = 64, 40
 _LARGEST_PACKET_BYTES = 65507
 _DAY_MS = 86_400_000
 
 
 def _addresses(text: str) -> str:
-    """One address, a network (its hosts) or FIRST-LAST; raises ValueError with what would be right."""
+    """Check that the text is an address, a network (its hosts) or FIRST-LAST; raises ValueError with advice."""
     count = sum(1 for _ in zip(range(MOST_ADDRESSES + 1), addresses_of(text), strict=False))
     if count > MOST_ADDRESSES:
         raise ValueError(f"{text!r} has more than {MOST_ADDRESSES} addresses")
@@ -45,11 +46,10 @@ def _addresses(text: str) -> str:
 
 
 def addresses_of(text: str) -> Iterator[str]:
-    """The addresses of `192.0.2.7`, `192.0.2.0/28` (without the network's own and its broadcast) or
+    """The addresses of `192.0.2.7`, `192.0.2.0/28` (without its network and broadcast addresses) or
     `192.0.2.10-192.0.2.20`.
 
-    Raises:
-        ValueError: it is none of these.
+    Raises: ValueError: it is none of these.
     """
     try:
         if "/" in text:
@@ -85,22 +85,23 @@ Address = Annotated[str, AfterValidator(_address)]
 
 
 class TunnelExpected(PlanModel):
-    """What a client must be given to count as configured."""
+    """The configuration that a client must receive to count as configured."""
 
     pools: Items[Network] = ()
-    """Networks one of which holds each address that is given; any address where empty."""
+    """Networks; one of them must contain the client's address. Empty: any address."""
     routes: Items[Network] = ()
     """Networks that must be pushed as routes."""
     dns: Items[Address] = ()
     """DNS servers that must be pushed."""
     options: Items[str] = ()
-    """Options that must be pushed word for word."""
+    """Options that must be pushed, each as exactly this text."""
     echo: Address | None = None
-    """Where the ICMP echo request goes that proves a tunnel; the server's end of it where null."""
+    """Destination of the ICMP echo request that verifies a tunnel; null: the server's end of the tunnel."""
 
 
 class Moment(PlanModel):
-    """When connected clients do something, after the arrivals began, and over how long; 0 is all at once."""
+    """When connected clients perform an action: time after the first arrival, and the period to spread it over (0:
+    all at once)."""
 
     at_ms: Annotated[int, Field(ge=0, le=_DAY_MS)]
     over_ms: Annotated[int, Field(ge=0, le=_DAY_MS)]
@@ -132,32 +133,33 @@ Moments = Items[
 
 
 class TunnelLoad(PlanModel):
-    """Load inside of the tunnels, of every client that is configured, once all have ended their way up."""
+    """Load in the tunnels of all configured clients. It begins when every client is configured or has failed."""
 
     kind: Literal["echo", "udp", "tcp", "http"]
-    """ICMP echo requests; numbered datagrams or a TCP stream with a `leadline serve`; HTTP requests."""
+    """echo: ICMP echo requests; udp, tcp: numbered datagrams or a TCP stream with a `leadline serve`; http: HTTP
+    requests."""
     to: str | None = None
-    """To whom: an address inside; the run's server where null, for echo the server's end of the tunnel."""
+    """Destination address in the tunnels; null: the run's server, for echo the server's end of the tunnel."""
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    """Its port; 5201, or 8080 for http, where null."""
+    """Destination port; null: 5201, for http 8080."""
     path: str = "/"
     """Path and query of each HTTP request."""
     rate_per_s: float | None = Field(default=None, validation_alias="rate")
-    """Packets or requests per second and client, or bits of payload per second with a unit (20mbit); as fast as it goes
-    where null."""
+    """Packets or requests per second and client, or bits of payload per second with a unit (20mbit). Null: as fast as
+    possible."""
     packet_bytes: Annotated[SizeBytes, within(_SMALLEST_UDP_BYTES, _LARGEST_PACKET_BYTES, " bytes")] | None = Field(
         default=None, validation_alias="packet"
     )
-    """Bytes of each packet: of UDP's payload, 1200 where null; of the whole IP packet for echo, 100 where null."""
+    """Bytes of each packet: the UDP payload (null: 1200), for echo the whole IP packet (null: 100)."""
     direction: Literal["up", "down", "both"] = "up"
-    """Client to server, server to client, or both at once."""
+    """Client to server, server to client, or both at the same time."""
     duration_ms: DurationMs = Field(default=10_000, validation_alias="duration")
-    """How long."""
+    """Length of the load."""
 
     @model_validator(mode="before")
     @classmethod
     def _rate_in_packets(cls, given: Any) -> Any:
-        """A bit rate is that of the packets' payload."""
+        """Convert a bit rate to packets: it is the rate of the packets' payload."""
         key = "rate" if isinstance(given, dict) and "rate" in given else "rate_per_s"
         value = given.get(key) if isinstance(given, dict) else None
         if value is None or not isinstance(given, dict):
@@ -167,7 +169,7 @@ class TunnelLoad(PlanModel):
             if isinstance(value, str) and "bit" in value.lower():
                 size = given.get("packet", given.get("packet_bytes"))
                 if given.get("kind") == "http":
-                    raise ValueError("requests have no size to make a rate of bits from; write requests a second, 50/s")
+                    raise ValueError("requests have no fixed size for a bit rate; write requests per second, 50/s")
                 default = _DEFAULT_BYTES.get(str(given.get("kind")), 1)
                 size_bytes = default if size is None else units.size_bytes(size)
                 if size_bytes:
@@ -190,57 +192,57 @@ class TunnelLoad(PlanModel):
                     at=("packet",),
                 )
             if self.rate_per_s is None:
-                raise validation_error(
-                    "echo requests need a rate", at=("rate",), hint="as in 50/s, which is per client"
-                )
+                raise validation_error("echo requests need a rate", at=("rate",), hint="write 50/s, per client")
         if self.kind in ("echo", "http") and self.direction != "up":
-            raise validation_error(f"{self.kind} has no direction", at=("direction",), hint="answers come back anyway")
+            raise validation_error(
+                f"{self.kind} has no direction", at=("direction",), hint="leave it out: answers always return"
+            )
         if self.kind == "tcp" and (self.rate_per_s is not None or self.packet_bytes is not None):
             key = "rate" if self.rate_per_s is not None else "packet"
-            raise validation_error(
-                "TCP sends as fast as it goes, in segments of its own", at=(key,), hint="leave it out"
-            )
+            raise validation_error("TCP chooses its own rate and segments", at=(key,), hint="leave it out")
         if self.kind == "http" and self.packet_bytes is not None:
-            raise validation_error("requests have no packets of a size", at=("packet",), hint="leave it out")
+            raise validation_error("HTTP requests have no packet size", at=("packet",), hint="leave it out")
         return self
 
     @property
     def size_bytes(self) -> int:
-        """The packets' size, the kind's own where none was asked for."""
+        """The size of the packets; if none is set, the kind's default."""
         return self.packet_bytes or _DEFAULT_BYTES.get(self.kind, 1)
 
 
 class TunnelTest(BaseTest):
-    """A fleet of VPN clients connects, and may stay and carry load. It ends when everything is done, or its duration is
-    over."""
+    """A fleet of VPN clients that connects, and may stay and carry load. It ends when everything is done, or when its
+    duration is over."""
 
     kind: Literal["tunnel"] = "tunnel"
     number: Annotated[int, within(1, MOST_CLIENTS, " clients")] | None = None
-    """VPN clients; as many as the plan's fleet has where null."""
+    """Number of VPN clients; null: all of the plan's fleet."""
     rate_per_s: PerSecondOrStages | None = Field(default=None, validation_alias="rate")
-    """Arrivals per second, or stages of it (0:200/10s,200/60s); all at once where null."""
+    """Arrivals per second, or stages (0:200/10s,200/60s). Null: all at once."""
     settled: Annotated[int, Field(ge=0)] = 0
-    """The first ones, that connect before the others: their pings show what the arrivals do to them."""
+    """Clients that connect before the others. Their pings show the effect of the arrivals."""
     attempt_timeout_ms: Annotated[DurationMs, within(100, 3_600_000, " ms")] = Field(
         default=60_000, validation_alias="attempt_timeout"
     )
-    """How long one attempt to connect may take, from its first packet until its options are there."""
+    """Time limit of one attempt to connect, from its first packet until it has its options."""
     first_data_ms: DurationMs = Field(default=5_000, validation_alias="first_data")
-    """How long a client waits for the answer to its first data packet before it counts as partial."""
+    """Time that a client waits for the answer to its first data packet. Without an answer it counts as partial."""
     retries: Annotated[int, Field(ge=0, le=1000)] = 0
-    """How often a client that failed tries again: after 1 s, and twice as long each time, up to 300 s."""
+    """Number of retries of a failed client: after 1 s, then twice as long each time, up to 300 s."""
     ping_ms: DurationMs | None = Field(default=None, validation_alias="ping")
-    """Time between pings of each configured client through its tunnel; none where null, 100ms with settled clients."""
+    """Time between two pings of each configured client through its tunnel. Null: no pings, or 100ms with settled
+    clients."""
     reconnect_at: Moments = ()
-    """When all connected clients leave without a word and connect anew: TIME, or TIME/OVER for one after another."""
+    """When all connected clients drop their connection silently and reconnect: TIME, or TIME/OVER to spread it over a
+    period."""
     renegotiate_at: Moments = ()
-    """When all connected clients negotiate new keys."""
+    """When all connected clients negotiate new keys: TIME, or TIME/OVER."""
     expect: TunnelExpected = TunnelExpected()
-    """What makes a client configured."""
+    """What a client must receive to count as configured."""
     traffic: TunnelLoad | None = None
-    """Load inside of the tunnels."""
+    """Load in the tunnels."""
     bind: Items[Annotated[str, AfterValidator(_addresses)]] = ()
-    """Local addresses that the clients take in turn, networks and ranges (FIRST-LAST) included."""
+    """Local addresses that the clients use in turn; networks and ranges (FIRST-LAST) are possible."""
 
     @rule
     def _the_fleet_fits(self) -> Iterator[PydanticCustomError]:
@@ -249,17 +251,17 @@ class TunnelTest(BaseTest):
 
     @property
     def needs_fleet(self) -> bool:
-        """A fleet's clients are what is measured."""
+        """True: the clients of a fleet are what this test measures."""
         return True
 
     def with_fleet(self, clients: int) -> TunnelTest:
-        """All of the fleet's clients, where the test does not say how many."""
+        """The test with all of the fleet's clients if it does not set a number."""
         return self if self.number is not None else self.counted(clients)
 
     def fleet_conflicts(self, clients: int) -> Iterator[Conflict]:
-        """More clients than the fleet has, and keys that exclude each other with that number."""
+        """Too many clients for the fleet, and keys that exclude each other with that number."""
         if self.number is not None and self.number > clients:
-            yield "number", f"{self.number} is more than the fleet has ({clients})", None
+            yield "number", f"{self.number} is more than the fleet's {clients} clients", None
         yield from conflicts(self.with_fleet(clients))
 
     def counted(self, clients: int) -> TunnelTest:
@@ -268,7 +270,8 @@ class TunnelTest(BaseTest):
 
     @property
     def stages(self) -> Stages:
-        """The arrivals' rate as stages; none where all come at once. One rate lasts until all have come."""
+        """The arrivals' rate as stages; empty if all arrive at once. A single rate lasts until all clients have
+        arrived."""
         if self.rate_per_s is None or isinstance(self.rate_per_s, tuple):
             return self.rate_per_s or ()
         lasting_ms = round(1000 * (self.number or 1) / self.rate_per_s) + 1000
@@ -276,8 +279,8 @@ class TunnelTest(BaseTest):
 
     @property
     def expected_ms(self) -> int:
-        """As long as the arrivals, the actions and the traffic are to last: how long clients take to connect is what is
-        measured."""
+        """The time that arrivals, actions and traffic are planned to take. The connect times are unknown before the
+        test."""
         if "duration_ms" in self.model_fields_set:
             return self.duration_ms
         moments = [moment.at_ms + moment.over_ms for moment in (*self.reconnect_at, *self.renegotiate_at)]
@@ -289,12 +292,13 @@ class TunnelTest(BaseTest):
 
     @property
     def longest_ms(self) -> int:
-        """How long it may take in all: the settled clients come first."""
+        """The maximum length of the test, including the settled clients."""
         return self.stay_ms + self.settling_ms
 
     @property
     def settling_ms(self) -> int:
-        """How long the settled clients may take, with the quiet after them; they come one after another."""
+        """The maximum time for the settled clients, which connect one after another, and the quiet time after
+        them."""
         if not self.settled:
             return 0
         quiet_ms = max(_QUIET_MS, _QUIET_PINGS * (self.ping_every_ms or 0))
@@ -302,7 +306,8 @@ class TunnelTest(BaseTest):
 
     @property
     def stay_ms(self) -> int:
-        """How long the fleet stays at most, from the first arrival on: as given, else what everything can take."""
+        """The maximum stay of the fleet from the first arrival on: the test's duration, else the time that everything
+        can take."""
         if "duration_ms" in self.model_fields_set:
             return self.duration_ms
         done_ms = rate.total_ms(self.stages) + self.way_up_ms + (self.pinged_ms or 0)
@@ -312,55 +317,56 @@ class TunnelTest(BaseTest):
 
     @property
     def pinged_ms(self) -> int | None:
-        """How long pings go on once the last arrival has ended its way up; None for as long as the fleet stays."""
+        """How long pings continue after the last client is configured or has failed; None for the whole stay of the
+        fleet."""
         return None if self.ping_every_ms is None or "duration_ms" in self.model_fields_set else _PINGED_MS
 
     @property
     def ping_every_ms(self) -> int | None:
-        """Time between a client's pings; None for none."""
+        """Time between a client's pings; None without pings."""
         return self.ping_ms or (_SETTLED_PING_MS if self.settled else None)
 
     @property
     def way_up_ms(self) -> int:
-        """How long one client can take until it is configured or has given up, its retries included."""
+        """The maximum time until a client is configured or has given up, including its retries."""
         first_s, most_s = _BACKOFF_S
         waits_s = sum(min(first_s << min(attempt, 30), most_s) for attempt in range(self.retries))
         return (self.retries + 1) * (self.attempt_timeout_ms + self.first_data_ms) + 1000 * waits_s
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """The local addresses, each by itself."""
+        """The local addresses, as a flat list."""
         return tuple(address for text in self.bind for address in addresses_of(text))
 
 
 def conflicts(test: TunnelTest) -> Iterator[Conflict]:
-    """Keys that exclude each other: where, what, and what would be right."""
+    """Conflicts between keys: the key, the mistake, and the advice."""
     if test.number is not None and test.settled >= test.number:
-        yield "settled", f"{test.settled} settled clients of {test.number} leave none to arrive", "settle fewer"
+        yield "settled", f"{test.settled} settled clients of {test.number} leave no client to arrive", "settle fewer"
     if test.number is not None and test.threads > test.number:
-        yield "threads", f"{test.threads} threads for {test.number} clients", "at least one client for each thread"
+        yield "threads", f"{test.threads} threads for {test.number} clients", "use at least one client per thread"
     if "duration_ms" in test.model_fields_set:
         late = next((one for one in (*test.reconnect_at, *test.renegotiate_at) if one.at_ms >= test.duration_ms), None)
         if late is not None:
             key = "reconnect_at" if late in test.reconnect_at else "renegotiate_at"
-            yield key, f"{late.at_ms} ms is after the end ({test.duration_ms} ms)", "give a longer duration"
+            yield key, f"{late.at_ms} ms is after the end of the test ({test.duration_ms} ms)", "give a longer duration"
     if test.warmup_ms:
-        yield "warmup", "a fleet has no warm-up: every client's way up is measured", "leave it out"
+        yield "warmup", "a fleet has no warm-up: every connect is measured", "leave it out"
     stages = test.rate_per_s if isinstance(test.rate_per_s, tuple) else ()
     if stages and test.number is not None:
         coming = sum((stage.from_per_s + stage.to_per_s) / 2 * stage.duration_ms / 1000 for stage in stages)
         if coming < test.number - test.settled - 1:
-            text = f"the stages bring {coming:.0f} arrivals, and {test.number - test.settled} clients are to come"
-            yield "rate", text, "make them longer"
+            text = f"the stages last for {coming:.0f} arrivals, but {test.number - test.settled} clients have to arrive"
+            yield "rate", text, "make the stages longer"
 
 
 _DEFAULT_BYTES = {"echo": 100, "udp": 1200}
 _SETTLED_PING_MS = 100
 _PINGED_MS = 10_000
-"""How long pings go on once the last arrival has ended its way up, where no duration is given."""
+"""How long pings continue after the last client is configured or has failed, if no duration is given."""
 _SETTLING_GAP_MS = 10
 """Time between two settled clients."""
 _QUIET_MS, _QUIET_PINGS = 1_000, 10
-"""How long settled clients are pinged before the arrivals begin: at least this time, and this number of pings."""
+"""Pings of settled clients before the arrivals begin: minimum time, and minimum number."""
 _AFTERWARDS_MS = 2_000
-"""What is left for the last answers and for taking leave."""
+"""Time reserved for the last answers and for disconnecting."""

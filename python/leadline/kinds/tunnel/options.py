@@ -1,6 +1,7 @@
-"""The options of `leadline tunnel`, in the groups of its `--help`: one row each, with the key of the test that it sets.
+"""The options of `leadline tunnel`, one row each, in the groups of its `--help`, with the key of the test that they
+set.
 
-What the values mean and which exclude each other is said by the model; `args` has how values are written.
+The model decides what the values mean and which exclude each other; `args` has the syntax of the values.
 """
 
 from __future__ import annotations
@@ -10,39 +11,41 @@ from pathlib import Path
 from leadline.plan.options import Command, Option
 
 _ARRIVALS, _CLIENTS, _EXPECT, _AFTER, _TRAFFIC, _OUTPUT = (
-    *("Arrivals", "Who the clients are", "What makes a client configured"),
-    *("Once they are connected", "Traffic inside of the tunnels", "Output"),
+    *("Arrivals", "Client identities", "Expected configuration"),
+    *("After connecting", "Traffic in the tunnels", "Output"),
 )
 CONDITION = "connect_p99_ms < 2000 and unconfigured_ratio < 1%"
-"""What holds of a server that is not overloaded."""
+"""The default conditions: they hold for a server that is not overloaded."""
 
 OPTIONS = (
-    Option((), "The clients' profile, an .ovpn file.", type=Path, required=True, parameter="file"),
+    Option((), "Profile of the clients, an .ovpn file.", type=Path, required=True, parameter="file"),
     Option(
         ("-n", "--number"),
-        "Clients. Several, as in 50,100,200,400, go one after another, and a scaling exponent is fitted.",
+        "Number of clients. A list, as in 50,100,200,400, runs one fleet after another and fits a scaling exponent.",
         default="1",
         metavar="N[,N...]",
         panel=_ARRIVALS,
     ),
     Option(
         ("--rate",),
-        "Arrivals per second, or stages: 0:200/10s,200/60s. Else all at once.",
+        "Arrivals per second, or stages: 0:200/10s,200/60s. Default: all at once.",
         key="rate",
         metavar="RATE",
         panel=_ARRIVALS,
     ),
-    Option(("--at-once",), "All clients at one instant; the default.", type=bool, default=False, panel=_ARRIVALS),
+    Option(
+        ("--at-once",), "Connect all clients at once. This is the default.", type=bool, default=False, panel=_ARRIVALS
+    ),
     Option(
         ("--until-choke",),
-        f"Find the highest rate of arrivals for which this holds: '{CONDITION}' unless given.",
+        f"Find the highest arrival rate at which this holds. Default: '{CONDITION}'.",
         bare=CONDITION,
         metavar="['METRIC < VALUE']",
         panel=_ARRIVALS,
     ),
     Option(
         ("--settled",),
-        "Connect N clients first; their pings show what the arrivals do to them.",
+        "Connect N clients first and use their pings as the baseline.",
         key="settled",
         type=int,
         default=0,
@@ -51,14 +54,14 @@ OPTIONS = (
     ),
     Option(
         ("--attempt-timeout",),
-        "How long one attempt may take: 60s as the real client's, 10s with --until-choke.",
+        "Time limit of one attempt to connect. Default: 60s, as the real client; 10s with --until-choke.",
         key="attempt_timeout",
         metavar="TIME",
         panel=_ARRIVALS,
     ),
     Option(
         ("--retries",),
-        "How often a client that failed tries again: after 1 s, then twice as long each time.",
+        "Number of retries of a failed client: after 1 s, then twice as long each time.",
         key="retries",
         type=int,
         default=0,
@@ -68,15 +71,15 @@ OPTIONS = (
     ),
     Option(
         ("-d", "--duration"),
-        "How long the fleet stays at most, from the first arrival; unless given until everything is done, "
-        "with pings until 10s after the last one is up or gave up. How long a trial of --until-choke lasts.",
+        "Maximum stay of the fleet, from the first arrival. Default: until everything is done, with pings until 10s "
+        "after the last client connected or gave up. With --until-choke: length of a trial.",
         key="duration",
         metavar="TIME",
         panel=_ARRIVALS,
     ),
     Option(
         ("-t", "--threads"),
-        "Threads of the fleet, 1 to 256.",
+        "Number of threads, 1 to 256.",
         key="threads",
         type=int,
         default=1,
@@ -86,41 +89,41 @@ OPTIONS = (
     ),
     Option(
         ("--ca-key",),
-        "The authority's key: each client gets a certificate of its own, made before the load.",
+        "Private key of the CA. Each client gets its own certificate, made before the load.",
         type=Path,
         metavar="FILE",
         panel=_CLIENTS,
     ),
     Option(
         ("--ca",),
-        "The authority's certificate for --ca-key; the profile's ca unless given.",
+        "Certificate of the CA of --ca-key. Default: the profile's ca.",
         type=Path,
         metavar="FILE",
         panel=_CLIENTS,
     ),
     Option(
         ("--name-prefix",),
-        "Common names of these certificates: this ('client-' unless given) and the client's number.",
+        "Prefix of the certificates' common names, before the client's number. Default: 'client-'.",
         metavar="TEXT",
         panel=_CLIENTS,
     ),
     Option(
         ("--identities",),
-        "Folder with pairs NAME.crt and NAME.key, which the clients take in turn.",
+        "Folder with pairs NAME.crt and NAME.key, which the clients use in turn.",
         type=Path,
         metavar="DIR",
         panel=_CLIENTS,
     ),
     Option(
         ("--users",),
-        "File with a user:password a line, which the clients take in turn.",
+        "File with one user:password per line, which the clients use in turn.",
         type=Path,
         metavar="FILE",
         panel=_CLIENTS,
     ),
     Option(
         ("--bind",),
-        "Local address, network (192.0.2.0/28) or range (FIRST-LAST); all of them take turns.",
+        "Local address, network (192.0.2.0/28) or range (FIRST-LAST); the clients use the addresses in turn.",
         key="bind",
         type=list,
         metavar="ADDR",
@@ -128,19 +131,31 @@ OPTIONS = (
     ),
     Option(
         ("--expect-pool",),
-        "Network that holds every given address.",
+        "Network that must contain the address of each client.",
         key="expect.pools",
         type=list,
         metavar="CIDR",
         panel=_EXPECT,
     ),
     Option(
-        ("--expect-route",), "Network pushed as a route.", key="expect.routes", type=list, metavar="CIDR", panel=_EXPECT
+        ("--expect-route",),
+        "Network that the server must push as a route.",
+        key="expect.routes",
+        type=list,
+        metavar="CIDR",
+        panel=_EXPECT,
     ),
-    Option(("--expect-dns",), "DNS server that is pushed.", key="expect.dns", type=list, metavar="ADDR", panel=_EXPECT),
+    Option(
+        ("--expect-dns",),
+        "DNS server that the server must push.",
+        key="expect.dns",
+        type=list,
+        metavar="ADDR",
+        panel=_EXPECT,
+    ),
     Option(
         ("--expect-option",),
-        "Option pushed word for word.",
+        "Option that the server must push, as exactly this text.",
         key="expect.options",
         type=list,
         metavar="TEXT",
@@ -148,14 +163,14 @@ OPTIONS = (
     ),
     Option(
         ("--echo",),
-        "Who answers the proving ICMP echo request; the server's end of the tunnel unless given.",
+        "Destination of the ICMP echo request that verifies a tunnel. Default: the server's end of the tunnel.",
         key="expect.echo",
         metavar="ADDR",
         panel=_EXPECT,
     ),
     Option(
         ("--first-data",),
-        "How long a client waits for it.",
+        "Time that a client waits for the answer to that echo request.",
         key="first_data",
         default="5s",
         metavar="TIME",
@@ -163,14 +178,14 @@ OPTIONS = (
     ),
     Option(
         ("--ping",),
-        "Time between pings of each connected client, with --settled of each of those alone, 100ms there.",
+        "Time between two pings of each connected client; with --settled only of the settled ones, default 100ms.",
         key="ping",
         metavar="TIME",
         panel=_AFTER,
     ),
     Option(
         ("--reconnect-at",),
-        "All drop their connection silently and reconnect, this long after the first arrival, within OVER.",
+        "All clients drop their connection silently and reconnect, TIME after the first arrival, spread over OVER.",
         key="reconnect_at",
         type=list,
         metavar="TIME[/OVER]",
@@ -178,7 +193,7 @@ OPTIONS = (
     ),
     Option(
         ("--renegotiate-at",),
-        "All negotiate new keys.",
+        "All clients negotiate new keys, TIME after the first arrival, spread over OVER.",
         key="renegotiate_at",
         type=list,
         metavar="TIME[/OVER]",
@@ -186,42 +201,43 @@ OPTIONS = (
     ),
     Option(
         ("--traffic",),
-        "Echo requests; datagrams or TCP streams with a `leadline serve`; HTTP requests.",
+        "Load of each client: ICMP echo requests; datagrams or a TCP stream with a `leadline serve`; HTTP requests.",
         type=("echo", "udp", "tcp", "http"),
         panel=_TRAFFIC,
     ),
     Option(
         ("--to",),
-        "Address[:port] inside, for http also a URL (port 80, 8080 without one); for echo the server's end of the "
-        "tunnel unless given.",
+        "Destination in the tunnels, ADDRESS[:PORT]; for http also a URL (port 80; 8080 without a URL). Default for "
+        "echo: the server's end of the tunnel.",
         metavar="ADDR",
         panel=_TRAFFIC,
     ),
     Option(
         ("--traffic-rate",),
-        "Per client: packets or requests per second (50/s), or bits (2mbit); else as fast as it goes.",
+        "Rate per client: packets or requests per second (50/s), or bits per second (2mbit). Default: as fast as "
+        "possible.",
         metavar="RATE",
         panel=_TRAFFIC,
     ),
     Option(
         ("-l", "--size"),
-        "Bytes of UDP payload (1200), or of an echo request's IP packet (100).",
+        "Bytes of UDP payload (default: 1200), or of an echo request's IP packet (default: 100).",
         metavar="SIZE",
         panel=_TRAFFIC,
     ),
-    Option(("--traffic-duration",), "How long; 10s unless given.", metavar="TIME", panel=_TRAFFIC),
+    Option(("--traffic-duration",), "Length of the load. Default: 10s.", metavar="TIME", panel=_TRAFFIC),
     Option(
         ("--key-file",),
-        "File with the key that the `leadline serve` of --to asks for.",
+        "File with the key of the `leadline serve` at --to, if it requires one.",
         type=Path,
         metavar="FILE",
         panel=_TRAFFIC,
     ),
-    Option(("-R", "--reverse"), "The server sends.", type=bool, default=False, panel=_TRAFFIC),
-    Option(("--bidir",), "Both send at once.", type=bool, default=False, panel=_TRAFFIC),
+    Option(("-R", "--reverse"), "The server sends, the clients receive.", type=bool, default=False, panel=_TRAFFIC),
+    Option(("--bidir",), "Both sides send at the same time.", type=bool, default=False, panel=_TRAFFIC),
     Option(
         ("--server-pid",),
-        "The server's process on this host: what it costs is counted too.",
+        "Process of the server on this host; its CPU time and memory are measured too.",
         type=int,
         metavar="PID",
         least=1,
@@ -229,23 +245,28 @@ OPTIONS = (
     ),
     Option(
         ("--target",),
-        "Exit 3 unless it holds, as in 'connect_p99_ms < 2000'.",
+        "Exit with code 3 if this does not hold, as in 'connect_p99_ms < 2000'.",
         type=list,
         metavar="'METRIC < VALUE'",
         panel=_OUTPUT,
     ),
     Option(
-        ("--json",), "One JSON document on stdout; progress stays on stderr.", type=bool, default=False, panel=_OUTPUT
+        ("--json",),
+        "Print one JSON document on stdout; progress goes to stderr.",
+        type=bool,
+        default=False,
+        panel=_OUTPUT,
     ),
-    Option(("--out",), "Keep every sample in a new run folder in this one.", type=Path, metavar="DIR", panel=_OUTPUT),
+    Option(("--out",), "Keep all samples in a new run folder below DIR.", type=Path, metavar="DIR", panel=_OUTPUT),
 )
 
 COMMAND = Command(
     """\
-Connect many OpenVPN clients, all at once or at a rate, and see what each of them was given.
+Connect many OpenVPN clients, all at once or at a rate, and check the configuration of each.
 
-The clients are protocol machines of one process: no TUN devices, no root. Each is `configured` once it has been
-given all that was expected and a packet came back through its tunnel; else it is `partial` or `failed`, by cause.
+The clients are protocol machines in one process, without TUN devices and without root. A client is `configured` once
+it has received everything expected and the answer to a packet through its tunnel. Other clients are `partial` or
+`failed`, with a cause.
 """,
     """\
 Example: leadline tunnel client.ovpn -n 1000 --ca-key ca.key

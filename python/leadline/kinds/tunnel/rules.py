@@ -1,4 +1,4 @@
-"""How a fleet of VPN clients is judged: its own threads and sockets, and the server behind the gateway."""
+"""The rules for the verdict on a fleet of VPN clients: its threads and sockets, and the server behind the gateway."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from leadline.analysis.validity import SATURATED_BUSY, STARVED_BUSY_AND_WAITING,
 
 
 def fleet_limits(evidence: Evidence) -> Iterator[Finding]:
-    """Threads that had nothing to spare, and sends inside that were late."""
+    """Threads that were busy all the time, and late sends in the tunnels."""
     yield from fleet_validity.limits(evidence.data, evidence.histograms, SATURATED_BUSY, STARVED_BUSY_AND_WAITING)
 
 
 def late_arrivals(evidence: Evidence) -> Iterator[Finding]:
-    """Clients that began to connect too late; they are always the fleet's own."""
+    """Clients that began to connect too late. The fleet is always the cause."""
     yield from rules.too_late(evidence, generators_late_p99_us(evidence.data, evidence.histograms))
 
 
 def behind_the_gateway(evidence: Evidence) -> Iterator[Finding]:
-    """Limits of the server that a fleet's load goes to or comes from, and of the fleet's own sockets."""
+    """Limits of the server at the other end of the traffic, and of the fleet's own sockets."""
     data = evidence.data
     for found in data.load_outcomes():
         far, where = found.outcome.get("receiver"), f"the server that {found.host} used"
@@ -41,11 +41,11 @@ def behind_the_gateway(evidence: Evidence) -> Iterator[Finding]:
 
 
 def receiver_known(evidence: Evidence) -> Iterator[Finding]:
-    """Of traffic that a responder of ours counts; a VPN server keeps no account for its clients."""
+    """Whether the receiver's load is known: only a Leadline responder reports it; a VPN server does not."""
     if evidence.data.spec.inside in ("tcp", "udp"):
         yield from rules.receiver_known(evidence)
 
 
 def fleet_notes(evidence: Evidence) -> Iterator[Reason]:
-    """What a reader should know of the figures."""
+    """Notes on the figures."""
     yield from fleet_validity.notes(evidence.data)

@@ -1,6 +1,7 @@
-"""Draws a fleet of VPN clients for a terminal of 80 columns: end states by cause, each step's times, and its load.
+"""Draws a fleet of VPN clients for a terminal of 80 columns: clients by outcome and cause, each step's times,
+traffic.
 
-A rendering only. Percentiles are drawn as far as the number of clients carries them.
+Draws percentiles as far as the number of clients allows.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _MOST_IGNORED = 3
 
 
 def tunnel_rows(result: TestResult) -> list[tuple[str, str]]:
-    """What became of the clients, and what they carried, as pairs of a name and a line."""
+    """The outcome of the clients and their traffic, as pairs of a name and a line."""
     metrics, fleet = result.metrics, result.fleet
     rows = [("clients", _states(metrics))]
     if fleet is not None:
@@ -52,12 +53,12 @@ def tunnel_rows(result: TestResult) -> list[tuple[str, str]]:
     rows += _actions(metrics) + _pings(metrics) + _inside(metrics)
     if (memory := _value(metrics, "memory_bytes")) is not None:
         each = quantities.memory(_value(metrics, "memory_per_client_bytes"))
-        rows.append(("memory", f"{quantities.memory(memory)} of the agent, {each} a client"))
+        rows.append(("memory", f"{quantities.memory(memory)} of the agent, {each} per client"))
     if (cpu_s := _value(metrics, "server_cpu_s")) is not None:
         each = quantities.metric(_value(metrics, "server_cpu_per_client_ms"), "ms")
         grown, own = (quantities.memory(_value(metrics, f"server_memory{name}_bytes")) for name in ("", "_per_client"))
         rows.append(
-            ("server", f"{quantities.seconds(cpu_s)} of CPU, {each} a client; {grown} more memory, {own} a client")
+            ("server", f"{quantities.seconds(cpu_s)} of CPU, {each} per client; {grown} more memory, {own} per client")
         )
     if fleet is not None and fleet.ignored_options:
         shown, rest = fleet.ignored_options[:_MOST_IGNORED], fleet.ignored_options[_MOST_IGNORED:]
@@ -66,7 +67,7 @@ def tunnel_rows(result: TestResult) -> list[tuple[str, str]]:
 
 
 def tunnel_times(result: TestResult) -> list[RenderableType]:
-    """The table of each step's times; none where no client got that far."""
+    """The table of each step's times; none if no client completed a step."""
     found = {title: one for name, title in _STEPS.items() if (one := result.distribution(name)) is not None}
     if not found:
         return []
@@ -80,13 +81,13 @@ def tunnel_times(result: TestResult) -> list[RenderableType]:
 
 
 def step_rows(result: TestResult) -> list[tuple[str, tuple[str, ...]]]:
-    """Each step that was taken, with its cells."""
+    """Each step that clients took, with its cells."""
     named = ((title.strip(), result.distribution(name)) for name, title in _STEPS.items())
     return [(title, _cells(one)) for title, one in named if one is not None]
 
 
 def _cells(one: Distribution) -> tuple[str, ...]:
-    """Count, mean, p50, p90 and p99 (where the count carries them) and maximum, as text."""
+    """Count, mean, p50, p90 and p99 (if the count is large enough) and maximum, as text."""
     shares = [percentile_cell(one, percentile) for percentile in (50.0, 90.0, 99.0)]
     return f"{one.count:,}", time_cell(one, "mean"), *shares, time_cell(one, "max")
 
@@ -97,7 +98,7 @@ def _states(metrics: Mapping[str, Metric]) -> str:
 
 
 def _misfortunes(state: str, causes: Sequence[Misfortune], result: TestResult) -> list[tuple[str, str]]:
-    """A line for each cause, with what its first failure said; of very many the most frequent."""
+    """One line per cause, with the message of its first failure; only the most frequent causes if there are many."""
     rows = []
     for row, one in enumerate(causes[:_MOST_CAUSES]):
         more = ", ..." if one.clients > len(one.examples) else ""
@@ -118,8 +119,8 @@ def _misfortunes(state: str, causes: Sequence[Misfortune], result: TestResult) -
 
 
 def other_errors(result: TestResult) -> list[tuple[str, str]]:
-    """Those errors alone that its clients' causes do not tell already: of attempts that were repeated, and of traffic.
-    Without any error it says so."""
+    """Errors that the clients' causes do not already show: those of repeated attempts, and of traffic. Without any
+    error, a row says so."""
     fleet = result.fleet
     told = {one.cause: one.clients for one in (*fleet.failed, *fleet.partial)} if fleet is not None else {}
     left = {name: count for name, count in result.errors.items() if told.get(name) != count}
@@ -129,18 +130,18 @@ def other_errors(result: TestResult) -> list[tuple[str, str]]:
 def _handshakes(metrics: Mapping[str, Metric], fleet: FleetFindings | None) -> str:
     said = f"{quantities.count(_value(metrics, 'attempts'))} attempts"
     if (again := _value(metrics, "retransmits")) is not None:
-        said += f", {quantities.count(again)} control packets sent again"
+        said += f", {quantities.count(again)} control packets retransmitted"
     if fleet is not None and fleet.recovered:
-        said += f", {fleet.recovered:,} clients came up after a failure"
+        said += f", {fleet.recovered:,} clients connected after a failure"
     if partly := _value(metrics, "recovered_partial"):
-        said += f", {partly:,.0f} came back partial"
+        said += f", {partly:,.0f} partial after a failure"
     if fleet is not None and fleet.ciphers:
         said += f"; {', '.join(fleet.ciphers)}"
     return said
 
 
 def _actions(metrics: Mapping[str, Metric]) -> list[tuple[str, str]]:
-    """What clients did later on, told to or by themselves, and what came of it."""
+    """Later actions of the clients, planned or not, and their outcome."""
     parts = []
     if begun := _value(metrics, "reconnects_begun"):
         parts.append(
@@ -150,7 +151,7 @@ def _actions(metrics: Mapping[str, Metric]) -> list[tuple[str, str]]:
     if asked or renewed:
         parts.append(f"{asked:,.0f} renegotiations; keys renewed {renewed:,.0f} times by either side")
     if skipped := _value(metrics, "actions_skipped"):
-        parts.append(f"{skipped:,.0f} skipped by clients that could not")
+        parts.append(f"{skipped:,.0f} skipped: the client was not connected")
     return [("later", "; ".join(parts))] if parts else []
 
 

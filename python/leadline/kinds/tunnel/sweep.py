@@ -1,4 +1,4 @@
-"""`leadline tunnel -n 50,100,200`: fleets of several sizes one after another, and how costs grow with the size."""
+"""`leadline tunnel -n 50,100,200`: measures fleets of several sizes in turn, and how costs grow with the size."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Fleet = tuple[TunnelTest, TunnelWorkload]
 
 @dataclass(frozen=True, slots=True)
 class _Sized:
-    """One fleet's result, and the case that it is kept as."""
+    """The result of one fleet, and the case under which it is stored."""
 
     case: str
     clients: int
@@ -45,7 +45,7 @@ class _Sized:
 
 
 def run(fleets: Sequence[Fleet], output: OutputOptions) -> int:
-    """Measure each, print, and say how it ended: as one measurement would, the worst of them."""
+    """Measure each fleet, print, and return the exit code: the worst of them."""
     test = fleets[0][0]
     targets = parse_targets(output.targets, {test.name: test.kind})
     measured, folder, interrupted, broken = asyncio.run(_measured(fleets, output, [one.metric for one in targets]))
@@ -70,7 +70,7 @@ def run(fleets: Sequence[Fleet], output: OutputOptions) -> int:
 async def _measured(
     fleets: Sequence[Fleet], output: OutputOptions, asked: Sequence[str]
 ) -> tuple[list[_Sized], RunFolder | None, bool, LeadlineError | None]:
-    """Each in turn until one cannot be measured: that error, beside whatever was measured before."""
+    """Measure each fleet in turn until one fails: returns that error with the results so far."""
     measured: list[_Sized] = []
     folder: RunFolder | None = None
     broken: LeadlineError | None = None
@@ -119,7 +119,7 @@ async def _measured(
 def _document(
     measured: Sequence[_Sized], scalings: Sequence[Scaling], judged: Sequence[TargetResult], output: OutputOptions
 ) -> dict[str, Any]:
-    """The last fleet as `leadline.result/1`, with the exponents beside its figures, and every fleet in `fleets`."""
+    """The last fleet as `leadline.result/1`, with the exponents beside its figures, and all fleets in `fleets`."""
     last = measured[-1].result
     exponents = {
         f"{scaling.metric}_exponent": Metric(scaling.exponent, "", scaling.low, scaling.high) for scaling in scalings

@@ -1,4 +1,5 @@
-"""A fleet's test and who its clients are, as what an agent runs. Pure; shows no key and no password of it anywhere."""
+"""Converts a fleet's test and its clients' identities to an agent's workload. Pure; no message contains a key or
+password."""
 
 from __future__ import annotations
 
@@ -26,26 +27,25 @@ from leadline.kinds.tunnel.model import Moment, TunnelLoad, TunnelTest
 _SESSION_PORT, _HTTP_PORT = 5201, 8080
 
 GIVEN_UP_S = 60.0
-"""The same for clients whose handshake broke off: as long as a server waits for them (`hand-window`)."""
+"""The same for clients whose handshake was aborted: the time that a server waits for them (`hand-window`)."""
 
 Identities = ProfileIdentity | GivenIdentities | IssuedIdentities
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who the clients are. None of it is in the test, and none of it is shown."""
+    """The clients' identities. They are not part of the test, and are never printed."""
 
     profile: str = field(repr=False)
-    """An `.ovpn` file's text, with every file that it refers to as an inline block."""
+    """Text of an `.ovpn` file, with each file that it refers to as an inline block."""
     identities: Identities = field(default_factory=ProfileIdentity, repr=False)
     users: Sequence[TunnelUser] = field(default=(), repr=False)
 
 
 def tunnel_workload(test: TunnelTest, access: Access, clients: int, inside: str | None = None) -> TunnelWorkload:
-    """A fleet of this number of clients; its traffic goes to `inside` where the test names no address.
+    """A fleet with this number of clients. Its traffic goes to `inside` if the test names no address.
 
-    Raises:
-        InputError: traffic that needs an address, and none is known.
+    Raises: InputError: the traffic needs an address, and none is known.
     """
     test = test.counted(clients)
     return TunnelWorkload(
@@ -78,7 +78,7 @@ def tunnel_workload(test: TunnelTest, access: Access, clients: int, inside: str 
 
 
 def _actions(test: TunnelTest) -> list[TunnelAction]:
-    """In the order of their times."""
+    """The planned actions, in the order of their times."""
     reconnects = [_action(moment, "reconnect") for moment in test.reconnect_at]
     renegotiations = [_action(moment, "renegotiate") for moment in test.renegotiate_at]
     return sorted([*reconnects, *renegotiations], key=lambda action: action.at_ms)
@@ -91,12 +91,14 @@ def _action(moment: Moment, what: str) -> TunnelAction:
 def _traffic(load: TunnelLoad, inside: str | None) -> TunnelEcho | TunnelUdp | TunnelTcp | TunnelHttp:
     host = load.to or inside
     if load.kind == "echo":
-        assert load.rate_per_s is not None, "the model wants a rate of echo"
+        assert load.rate_per_s is not None, "the model requires a rate for echo"
         return TunnelEcho(
             to=load.to, rate_pps=load.rate_per_s, packet_bytes=load.size_bytes, duration_ms=load.duration_ms
         )
     if host is None:
-        raise InputError(f"{load.kind} inside of the tunnels needs an address", hint="give that of the server behind")
+        raise InputError(
+            f"{load.kind} in the tunnels needs an address", hint="give the address of the server behind the gateway"
+        )
     match load.kind:
         case "udp":
             return TunnelUdp(
