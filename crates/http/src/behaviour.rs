@@ -1,16 +1,16 @@
-//! What an answer is like: a server's default, which a request's query may change. Owns the query's syntax, every bound on
-//! what can be asked for, how delays are drawn, how errors are spread, and when the whole server stalls. Refuses to draw
-//! from anything but its own generator, so that a run can be repeated.
+//! How a server responds: its default behaviour, which a request's query may change. Owns the query's syntax, the
+//! bound of each value, the random delays, the distribution of errors, and the stalls of the whole server. Draws only
+//! from its own seeded generator, so a run can be repeated.
 
 use crate::fields::decimal;
 
-/// A body's size where nothing asks for another, in bytes.
+/// Default body size, bytes.
 pub const DEFAULT_BODY_BYTES: u64 = 12;
 
-/// The longest body that can be asked for, in bytes.
+/// Maximum body size that a query can request, bytes.
 pub const LARGEST_BODY_BYTES: u64 = 1 << 30;
 
-/// The longest mean delay that can be asked for, ns.
+/// Maximum mean delay that a query can request, ns.
 pub const LONGEST_DELAY_NS: u64 = 3_600_000_000_000;
 
 const STATUS: &str = "status is a final status code, 200 to 599";
@@ -21,37 +21,37 @@ const ERRORS: &str = "errors is a share between 0 and 1, with at most 9 decimals
 const CHUNKED: &str = "chunked is 1 or 0";
 const CLOSE: &str = "close is the number of answers after which the connection closes";
 
-/// What an answer is like.
+/// A response's status, size, delay and framing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Behaviour {
     /// Final status code, 200 to 599.
     pub status: u16,
-    /// Body, bytes, at most [`LARGEST_BODY_BYTES`].
+    /// Body size, bytes, at most [`LARGEST_BODY_BYTES`].
     pub body_bytes: u64,
-    /// Whether the body comes in chunks, where the client understands them.
+    /// Whether the body is sent in chunks to clients that support them.
     pub chunked: bool,
-    /// Mean time between request and answer, ns, at most [`LONGEST_DELAY_NS`].
+    /// Mean time between request and response, ns, at most [`LONGEST_DELAY_NS`].
     pub delay_ns: u64,
-    /// How that time is distributed.
+    /// Distribution of the delay.
     pub shape: DelayShape,
-    /// Which share of the requests is answered with 500 instead of `status`.
+    /// Share of requests that get status 500 instead of `status`.
     pub errors: Share,
-    /// Answers after which the connection is closed.
+    /// Number of responses after which the connection is closed.
     pub close_after: Option<u64>,
 }
 
-/// How delays lie around their mean.
+/// Distribution of delays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DelayShape {
     /// Always the mean.
     Constant,
-    /// Evenly from 0 to twice the mean.
+    /// Uniform from 0 to twice the mean.
     Uniform,
-    /// Exponentially.
+    /// Exponential.
     Exponential,
 }
 
-/// A share of a whole, in parts of 10^9, so that decimal fractions are what they say.
+/// A share of a whole, in units of 10^-9, so that decimal fractions are exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share(u32);
 
@@ -70,10 +70,10 @@ impl Default for Behaviour {
 }
 
 impl Behaviour {
-    /// The same, where it is within the bounds.
+    /// Returns the behaviour if every value is within its bounds.
     ///
     /// # Errors
-    /// One line that says what would be.
+    /// One line that names the value and its bounds.
     pub fn checked(self) -> Result<Self, &'static str> {
         let flaws = [
             (!(200..=599).contains(&self.status), STATUS),
@@ -84,11 +84,11 @@ impl Behaviour {
         flaws.iter().find(|(is_flawed, _)| *is_flawed).map_or(Ok(self), |(_, says)| Err(says))
     }
 
-    /// The same with what a query asks for: `status=503&size=1000&delay=5ms&shape=exponential&errors=0.01&chunked=1&close=1`.
-    /// Other names in it are somebody else's.
+    /// Applies a query such as `status=503&size=1000&delay=5ms&shape=exponential&errors=0.01&chunked=1&close=1`.
+    /// Ignores names that it does not know.
     ///
     /// # Errors
-    /// One line that says what a value should be.
+    /// One line that says which value is wrong and what is allowed.
     pub fn with_query(mut self, query: &[u8]) -> Result<Self, &'static str> {
         for pair in query.split(|&byte| byte == b'&') {
             let name_end = pair.iter().position(|&byte| byte == b'=').unwrap_or(pair.len());
@@ -121,7 +121,7 @@ impl DelayShape {
         }
     }
 
-    /// One delay, ns.
+    /// Draws one delay, ns.
     pub(crate) fn draw(self, mean_ns: u64, random: &mut Random) -> u64 {
         match self {
             DelayShape::Constant => mean_ns,
@@ -129,7 +129,7 @@ impl DelayShape {
                 let values = u128::from(mean_ns) * 2 + 1;
                 ((u128::from(random.next()) * values) >> 64) as u64
             }
-            // 53 bits make every double between 2^-53 and 1 that a logarithm can be taken of.
+            // 53 bits, so every value lies between 2^-53 and 1 and has a logarithm.
             DelayShape::Exponential => {
                 let uniform = ((random.next() >> 11) + 1) as f64 / (1u64 << 53) as f64;
                 (-uniform.ln() * mean_ns as f64) as u64
@@ -139,10 +139,10 @@ impl DelayShape {
 }
 
 impl Share {
-    /// Parts that make a whole.
+    /// Number of parts in the whole.
     pub(crate) const WHOLE: u64 = 1_000_000_000;
 
-    /// A share from a ratio between 0 and 1, to nine decimals.
+    /// A share from a ratio between 0 and 1, rounded to nine decimals.
     #[must_use]
     pub fn from_ratio(ratio: f64) -> Option<Self> {
         (0.0..=1.0).contains(&ratio).then(|| Self((ratio * Self::WHOLE as f64).round() as u32))
@@ -152,13 +152,13 @@ impl Share {
         fixed(text).filter(|parts| *parts <= Self::WHOLE).map(|parts| Self(parts as u32))
     }
 
-    /// In parts of [`Share::WHOLE`].
+    /// The share in units of 1 / [`Share::WHOLE`].
     pub(crate) fn parts(self) -> u64 {
         u64::from(self.0)
     }
 }
 
-/// Times at which the whole server stands still: the first one `every_ns` after its start, and so on.
+/// Periodic stalls of the whole server. The first one begins `every_ns` after the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stalls {
     every_ns: u64,
@@ -166,33 +166,33 @@ pub struct Stalls {
 }
 
 impl Stalls {
-    /// A stall of `length_ns` begins every `every_ns`; `None` unless each ends before the next begins.
+    /// Creates stalls of `length_ns` that begin every `every_ns`; `None` unless each ends before the next begins.
     #[must_use]
     pub fn new(every_ns: u64, length_ns: u64) -> Option<Self> {
         (length_ns > 0 && length_ns < every_ns).then_some(Self { every_ns, length_ns })
     }
 
-    /// When the stall ends that `since_start_ns` lies in, ns since the start.
+    /// End of the stall that contains `since_start_ns`, ns since the start.
     #[must_use]
     pub fn end(&self, since_start_ns: u64) -> Option<u64> {
         let begun_ns = self.begun(since_start_ns) * self.every_ns;
         (begun_ns > 0 && since_start_ns - begun_ns < self.length_ns).then(|| begun_ns + self.length_ns)
     }
 
-    /// When the next stall begins, ns since the start.
+    /// Beginning of the next stall, ns since the start.
     #[must_use]
     pub fn next(&self, since_start_ns: u64) -> u64 {
         (self.begun(since_start_ns) + 1).saturating_mul(self.every_ns)
     }
 
-    /// How many have begun.
+    /// Number of stalls that have begun.
     #[must_use]
     pub fn begun(&self, since_start_ns: u64) -> u64 {
         since_start_ns / self.every_ns
     }
 }
 
-/// Numbers that look random, the same ones for the same seed (splitmix64).
+/// A pseudo-random number generator (splitmix64): the same seed gives the same numbers.
 #[derive(Debug)]
 pub(crate) struct Random(pub(crate) u64);
 
@@ -214,7 +214,7 @@ fn flag(text: &[u8]) -> Option<bool> {
     }
 }
 
-/// A time with its unit (`250us`, `5ms`, `1.5s`), ns; 0 needs none. `None` for everything else.
+/// Parses a time with its unit (`250us`, `5ms`, `1.5s`) into ns; 0 needs no unit. `None` if the text is not a time.
 #[must_use]
 pub fn duration_ns(text: &[u8]) -> Option<u64> {
     let digits = text.iter().position(u8::is_ascii_alphabetic).unwrap_or(text.len());
@@ -228,7 +228,7 @@ pub fn duration_ns(text: &[u8]) -> Option<u64> {
     u64::try_from(u128::from(fixed(&text[..digits])?) * u128::from(unit_ns) / u128::from(Share::WHOLE)).ok()
 }
 
-/// A decimal number with up to nine decimals, in units of 10^-9.
+/// Parses a decimal number with up to nine decimals, in units of 10^-9.
 fn fixed(text: &[u8]) -> Option<u64> {
     let point = text.iter().position(|&byte| byte == b'.');
     let (whole, fraction) = match point {

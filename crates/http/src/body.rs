@@ -1,29 +1,29 @@
-//! Where a body ends. Owns the three framings of RFC 9112, 6.3 and the chunk syntax of 7.1; counts a body's bytes
-//! and hands them on where somebody wants them.
+//! Where a body ends. Owns the three framings of RFC 9112, 6.3 and the chunk syntax of 7.1; counts a body's bytes and
+//! passes them to the caller's sink.
 
 use crate::lines::{LineReader, Next, HEAD_LIMIT_BYTES};
 use crate::sink::Sink;
 use crate::Malformed;
 
-/// The longest line that introduces a chunk, extensions included, in bytes.
+/// Maximum length of the line that introduces a chunk, extensions included, bytes.
 const CHUNK_LINE_LIMIT_BYTES: usize = 4096;
 
-/// How a body ends.
+/// What ends a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// After so many bytes.
+    /// This number of bytes.
     Length(u64),
-    /// After the chunk of size 0 and its trailers.
+    /// The chunk of size 0 and its trailers.
     Chunked,
-    /// With the connection.
+    /// The end of the connection.
     UntilClose,
 }
 
-/// How far a body has been read.
+/// A reader's position in a body.
 #[derive(Debug)]
 pub(crate) struct BodyReader {
     state: State,
-    /// Bytes of the body itself, without chunk framing.
+    /// Body bytes read so far, without chunk framing.
     pub(crate) bytes: u64,
     trailer_bytes: usize,
 }
@@ -37,7 +37,7 @@ enum State {
     ChunkData {
         left: u64,
     },
-    /// What is still due of the line end behind a chunk.
+    /// The part of the line end after a chunk that has not arrived.
     ChunkEnd(&'static [u8]),
     Trailer,
     UntilClose,
@@ -63,7 +63,7 @@ impl BodyReader {
         self.state == State::UntilClose
     }
 
-    /// Takes what belongs to the body and says how many bytes that was: all of them unless the body is done.
+    /// Consumes bytes of the body and returns how many it consumed: all of them unless the body is complete.
     #[inline]
     pub(crate) fn feed(
         &mut self,
@@ -100,7 +100,7 @@ impl BodyReader {
                     Ok(used)
                 }
             },
-            // CR and LF, and not LF alone: "hello CR LF" said to be a byte longer than it is would look well-formed.
+            // Requires CR and LF. With LF alone, "hello CR LF" with a size that is one too large would look valid.
             State::ChunkEnd(due) => {
                 let used = due.len().min(input.len());
                 if due[..used] != input[..used] {
@@ -141,7 +141,7 @@ impl BodyReader {
     }
 }
 
-/// The size in front of a chunk; extensions after `;` are allowed and ignored (RFC 9112, 7.1.1).
+/// Parses a chunk size; extensions after `;` are allowed and ignored (RFC 9112, 7.1.1).
 fn chunk_size(line: &[u8]) -> Result<u64, Malformed> {
     let digits = line.iter().position(|byte| !byte.is_ascii_hexdigit()).unwrap_or(line.len());
     let rest = crate::fields::trim(&line[digits..]);

@@ -1,6 +1,6 @@
-//! One connection as a client drives it, the same for closed and open loops. Owns which requests are outstanding (one, or
-//! the several of a batch that is sent in one piece), how much of them has gone, and their instants. Refuses to begin
-//! before all of a batch has been answered, so that a latency is the server's and not a queue's in front of it.
+//! One client connection, for closed and open loops. Owns which requests are outstanding (one, or the batch that is
+//! sent in one piece), how many of their bytes have been sent, and their times. Refuses to begin a batch before the
+//! previous one is answered, so latency measures the server and not a queue in front of it.
 //!
 //! | State     | `opened` | `begin`, `follow` | `sent` (all)  | `receive` (the last whole answer)  | `ended`, `close` |
 //! |-----------|----------|-------------------|---------------|------------------------------------|------------------|
@@ -9,77 +9,78 @@
 //! | sending   |          |                   | receiving     | idle; the caller has to close      | closed           |
 //! | receiving |          |                   |               | idle; the caller may have to close | closed           |
 //!
-//! `take_back` turns receiving into sending: what was said to be sent was not.
+//! `take_back` turns receiving into sending: the system did not take bytes that were counted as sent.
 
 use crate::sink::Sink;
 use crate::{End, Malformed, Response, ResponseParser};
 
-/// The instants of a request, ns on the monotonic clock.
+/// The times of a request, ns on the monotonic clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timing {
-    /// When it was to be sent.
+    /// When it was due.
     pub due_ns: u64,
     /// When its first byte was offered to the system.
     pub sent_ns: u64,
-    /// When the first bytes of its answer had been read.
+    /// When the first bytes of its response were read.
     pub first_ns: u64,
-    /// When its answer's last byte had been read.
+    /// When the last byte of its response was read.
     pub done_ns: u64,
 }
 
-/// What goes out in one piece.
+/// Requests that are sent in one piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Its length.
+    /// Length, bytes.
     pub bytes: usize,
-    /// How many requests it holds.
+    /// Number of requests.
     pub requests: u32,
-    /// Whether the answers have no body whatever they say, as those to HEAD.
+    /// Whether the responses have no body, as those to HEAD.
     pub expects_no_body: bool,
 }
 
-/// A request and its response.
+/// A response with the times of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The response.
     pub response: Response,
-    /// When the request was due, sent and done.
+    /// When the request was due and sent, and when it was done.
     pub timing: Timing,
-    /// Whether its batch had gone out whole before the answer came.
+    /// Whether the whole batch was sent before the response came.
     pub was_sent: bool,
-    /// How many requests of its batch have yet to be answered.
+    /// Number of requests of the batch that are still outstanding.
     pub left: u32,
 }
 
 impl Answer {
-    /// Whether the connection may carry more. What is left of a batch that was answered early would be read as the next.
+    /// Whether the connection can carry another request. The server would read the unsent rest of a batch as the next
+    /// request.
     #[must_use]
     pub fn goes_on(&self) -> bool {
         self.response.keep_alive && self.was_sent
     }
 }
 
-/// Requests that will not be answered.
+/// Requests that get no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outstanding {
-    /// How many.
+    /// Number of requests.
     pub requests: u32,
-    /// Whether they had gone out whole.
+    /// Whether all of them were sent completely.
     pub was_sent: bool,
 }
 
-/// What it means that the peer closed.
+/// What it means that the peer closed the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
-    /// Nothing was outstanding.
+    /// No request was outstanding.
     Idle,
-    /// That was the end of the answer; `left` of its batch get none.
+    /// The end completed a response; `left` requests of its batch get none.
     Answered(Answer),
-    /// What was outstanding will not be answered.
+    /// The outstanding requests get no response.
     Early(Outstanding),
 }
 
-/// One connection's state.
+/// The state of one connection.
 #[derive(Debug)]
 pub struct ClientConnection {
     state: State,
@@ -88,9 +89,9 @@ pub struct ClientConnection {
     batch_requests: u32,
     sent_bytes: usize,
     outstanding: u32,
-    /// Whether the answers that are outstanding have no body, the next one's in the lowest bit.
+    /// Whether the outstanding responses have no body; the next response is in the lowest bit.
     no_bodies: u64,
-    /// Whether part of the next answer has come.
+    /// Whether part of the next response has arrived.
     has_begun: bool,
     timing: Timing,
 }
@@ -126,19 +127,19 @@ impl ClientConnection {
         self.state == State::Idle
     }
 
-    /// Whether part of a batch has still to be sent.
+    /// Whether part of a batch is not sent yet.
     #[must_use]
     pub fn is_sending(&self) -> bool {
         self.state == State::Sending
     }
 
-    /// When the outstanding batch was sent, if there is one.
+    /// When the outstanding batch was sent; `None` if no request is outstanding.
     #[must_use]
     pub fn outstanding_since_ns(&self) -> Option<u64> {
         self.has_outstanding().then_some(self.timing.sent_ns)
     }
 
-    /// When the outstanding batch was due, if there is one.
+    /// When the outstanding batch was due; `None` if no request is outstanding.
     #[must_use]
     pub fn outstanding_due_ns(&self) -> Option<u64> {
         self.has_outstanding().then_some(self.timing.due_ns)
@@ -148,31 +149,31 @@ impl ClientConnection {
         matches!(self.state, State::Sending | State::Receiving)
     }
 
-    /// What is outstanding, if anything is.
+    /// The outstanding requests, if any.
     #[must_use]
     pub fn outstanding(&self) -> Option<Outstanding> {
         self.has_outstanding().then(|| self.unanswered())
     }
 
-    /// How many requests the last batch held.
+    /// Number of requests in the last batch.
     #[must_use]
     pub fn batch_requests(&self) -> u32 {
         self.batch_requests
     }
 
-    /// Whether all of it has been answered, which stays known when the connection is closed.
+    /// Whether the last batch was answered completely; also known after the connection is closed.
     #[must_use]
     pub fn is_answered(&self) -> bool {
         self.outstanding == 0
     }
 
-    /// How many bytes of it have not been sent.
+    /// Number of bytes of the last batch that are not sent.
     #[must_use]
     pub fn unsent_bytes(&self) -> usize {
         self.batch_bytes - self.sent_bytes
     }
 
-    /// Takes up a connection that has just been established.
+    /// Starts on a connection that has just been established.
     pub fn opened(&mut self) {
         self.parser.reset();
         self.state = State::Idle;
@@ -185,7 +186,7 @@ impl ClientConnection {
         self.follow(batch);
     }
 
-    /// Takes note of when the batch that was just begun was handed to the system, where that was later.
+    /// Records when the current batch was handed to the system, if that is later than its beginning.
     #[inline]
     pub fn handed_over(&mut self, now_ns: u64) {
         if self.has_outstanding() {
@@ -193,7 +194,8 @@ impl ClientConnection {
         }
     }
 
-    /// Begins what follows from the last answer and belongs to the same request, as a redirect's: its instants stay.
+    /// Begins a batch that follows from the last response and belongs to the same request, such as a redirect. The
+    /// request's times do not change.
     #[inline]
     pub fn follow(&mut self, batch: Batch) {
         debug_assert!(self.is_idle(), "one batch at a time");
@@ -205,15 +207,15 @@ impl ClientConnection {
         self.state = State::Sending;
     }
 
-    /// Says of each answer of the batch that was just begun whether it has no body, as [`crate::expect_no_bodies`] gives it:
-    /// where they differ.
+    /// Sets for each response of the current batch whether it has no body, if they differ.
+    /// [`crate::expect_no_bodies`] computes the mask.
     #[inline]
     pub fn expect_no_bodies(&mut self, mask: u64) {
         self.no_bodies = mask;
         self.parser.expect_no_body(mask & 1 == 1);
     }
 
-    /// Takes note of bytes that the system accepted; says whether the batch is out.
+    /// Records that the system accepted bytes; returns whether the whole batch is sent.
     #[inline]
     pub fn sent(&mut self, bytes: usize) -> bool {
         self.sent_bytes = self.batch_bytes.min(self.sent_bytes + bytes);
@@ -224,7 +226,7 @@ impl ClientConnection {
         false
     }
 
-    /// Takes back the last bytes of an outstanding batch: the system had promised to accept them and did not.
+    /// Takes back the last bytes of an outstanding batch: the system had promised to send them and did not.
     pub fn take_back(&mut self, bytes: usize) {
         if bytes > 0 && self.has_outstanding() {
             self.sent_bytes = self.sent_bytes.saturating_sub(bytes);
@@ -232,11 +234,11 @@ impl ClientConnection {
         }
     }
 
-    /// Takes bytes from the peer up to the end of the first answer among them, or all of them. Says how many it took, and
-    /// the answer that they completed. Its header and body go to `sink`.
+    /// Reads bytes from the peer up to the end of the first response, or all of them. Returns how many bytes it read,
+    /// and the completed response. Passes the head and the body to `sink`.
     ///
     /// # Errors
-    /// What is wrong with them; the connection has to be closed then.
+    /// What is wrong with the bytes; the caller has to close the connection.
     #[inline]
     pub fn receive(
         &mut self,
@@ -256,7 +258,7 @@ impl ClientConnection {
         Ok((fed.consumed, answer))
     }
 
-    /// Takes the peer's end of the connection, which is closed then.
+    /// Handles the end of the peer's stream; the connection is closed afterwards.
     pub fn ended(&mut self, now_ns: u64) -> Closed {
         let closed = match self.state {
             State::Closed | State::Idle => Closed::Idle,
@@ -269,7 +271,7 @@ impl ClientConnection {
         closed
     }
 
-    /// Gives the connection up; says what was outstanding.
+    /// Closes the connection; returns the outstanding requests.
     pub fn close(&mut self) -> Option<Outstanding> {
         let outstanding = self.has_outstanding().then(|| self.unanswered());
         self.state = State::Closed;
@@ -287,7 +289,8 @@ impl ClientConnection {
         self.outstanding -= 1;
         self.has_begun = false;
         if self.outstanding > 0 {
-            // With its sign, so that of more requests than bits, which are all alike, the last are as the others.
+            // An arithmetic shift: a batch of more requests than bits has equal bits, and the shift repeats the last
+            // one.
             self.expect_no_bodies((self.no_bodies as i64 >> 1) as u64);
         }
         if self.outstanding == 0 {
@@ -378,7 +381,7 @@ mod tests {
         assert_eq!(crate::expect_no_bodies(get.repeat(100).as_bytes()), Some(0));
         assert_eq!(crate::expect_no_bodies(head.repeat(100).as_bytes()), Some(u64::MAX));
         assert_eq!(crate::expect_no_bodies((get.repeat(64) + head).as_bytes()), None);
-        assert_eq!(crate::expect_no_bodies(b"no request at all"), Some(0));
+        assert_eq!(crate::expect_no_bodies(b"not a request"), Some(0));
         let mut connection = connection();
         connection.begin(0, 1, Batch { bytes: 9, requests: 100, expects_no_body: true });
         connection.sent(9);

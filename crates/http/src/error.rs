@@ -1,9 +1,9 @@
-//! Every way in which a peer's message can be wrong, each with a stable name for counting.
-//! Refuses to carry the offending bytes: an error is `Copy`, so that failing costs nothing on the measured path.
+//! Every way in which a peer's message can be wrong, each with a stable name for counting. An error does not carry
+//! the offending bytes: it is `Copy`, so a failure costs nothing on the measured path.
 
 use thiserror::Error;
 
-/// Why a message could not be understood.
+/// Why a message is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 #[error("{}", self.explanation())]
 pub enum Malformed {
@@ -15,37 +15,37 @@ pub enum Malformed {
     Target,
     /// A major version other than 1.
     Version,
-    /// The head is longer than we are willing to hold.
+    /// The head is longer than [`crate::HEAD_LIMIT_BYTES`].
     HeadTooLong,
-    /// A field line without a colon, or with something else than a token in front of it.
+    /// A field line without a colon, or whose name is not a token.
     FieldLine,
     /// CR or NUL inside a line.
     ControlCharacter,
-    /// A field that decides on framing, continued on the next line (or any field of a request).
+    /// A folded field that determines framing (or any folded field of a request).
     FoldedField,
     /// A `Content-Length` that is not a number below 2^64.
     ContentLength,
-    /// Several lengths that differ.
+    /// Several `Content-Length` values that differ.
     ContentLengthConflict,
-    /// Both ways of framing at once.
+    /// Both `Content-Length` and `Transfer-Encoding`.
     LengthAndCoding,
-    /// `chunked` twice or not last, or a coding that leaves a request's end unknown.
+    /// `chunked` is repeated or not last, or a coding leaves the end of a request unknown.
     TransferEncoding,
-    /// HTTP/1.0 knows no transfer codings.
+    /// A transfer coding in HTTP/1.0, which has none.
     TransferEncodingInHttp10,
     /// A chunk's size is not a hexadecimal number below 2^64.
     ChunkSize,
-    /// A chunk's first line, its extensions included, is longer than we are willing to read.
+    /// A chunk's first line, its extensions included, is longer than the limit.
     ChunkLineTooLong,
     /// A chunk's data is not followed by the end of a line.
     ChunkEnd,
-    /// The trailer section is longer than we are willing to read.
+    /// The trailer section is longer than [`crate::HEAD_LIMIT_BYTES`].
     TrailerTooLong,
-    /// 101 where no upgrade was asked for.
+    /// Status 101 although the request asked for no upgrade.
     UnexpectedUpgrade,
-    /// More interim responses than anybody has a use for.
+    /// More interim responses than [`crate::INTERIM_LIMIT`].
     TooManyInterim,
-    /// Bytes that no request asked for.
+    /// Bytes that answer no request.
     UnsolicitedBytes,
     /// An HTTP/1.1 request without `Host`.
     MissingHost,
@@ -80,13 +80,13 @@ impl Malformed {
         Malformed::RepeatedHost,
     ];
 
-    /// The cause's place in [`Malformed::ALL`], so that counting needs an array and no map.
+    /// The cause's index in [`Malformed::ALL`], so that counters are an array.
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// The stable name under which the cause is counted.
+    /// The stable name of the cause's counter.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -114,7 +114,7 @@ impl Malformed {
             Malformed::RepeatedHost => "malformed_repeated_host",
         }
     }
-    /// What is wrong, as a sentence for people without its full stop: an error's example.
+    /// A description of the cause, without a full stop, as an example of the error.
     #[must_use]
     pub const fn explanation(self) -> &'static str {
         match self {

@@ -1,10 +1,10 @@
-//! The few header fields that decide where a message ends and whether its connection lives on.
-//! Owns their syntax (RFC 9110, 5 and RFC 9112, 6 and 9.3); every other field is checked for form and forgotten.
+//! The header fields that determine where a message ends and whether its connection stays open. Owns their syntax
+//! (RFC 9110, 5 and RFC 9112, 6 and 9.3). Other fields are checked for syntax and dropped.
 
 use crate::scan::holds_return_or_nul;
 use crate::Malformed;
 
-/// What the header section said so far.
+/// What the header section has declared so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fields {
     pub(crate) length: Option<u64>,
@@ -13,33 +13,33 @@ pub(crate) struct Fields {
     pub(crate) keep_alive: bool,
     pub(crate) expects_continue: bool,
     pub(crate) hosts: u8,
-    /// Whether the last line was one that must not be continued.
+    /// Whether the last line was a framing field, which must not be continued.
     last_was_framing: bool,
 }
 
-/// A field line, taken apart.
+/// A field line, split into name and value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Field<'a> {
-    /// A token; empty where the line continues the one before it.
+    /// The field name, a token; empty if the line continues the previous one.
     pub(crate) name: &'a [u8],
-    /// Without the white space around it.
+    /// The value, without surrounding white space.
     pub(crate) value: &'a [u8],
 }
 
 /// The last transfer coding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Coding {
-    /// There is none.
+    /// No transfer coding.
     #[default]
     None,
-    /// The body comes in chunks.
+    /// Chunked.
     Chunked,
-    /// Something else: only closing the connection ends the body.
+    /// Another coding: only the end of the connection ends the body.
     Other,
 }
 
 impl Fields {
-    /// Takes one line of the header section, without its end.
+    /// Reads one line of the header section, without its line end.
     #[inline]
     pub(crate) fn take<'l>(&mut self, line: &'l [u8]) -> Result<Field<'l>, Malformed> {
         if holds_return_or_nul(line) {
@@ -51,14 +51,14 @@ impl Fields {
             }
             return Ok(Field { name: &[], value: trim(line) });
         }
-        // What ends the token in front has to be the colon.
+        // The character after the token has to be the colon.
         let colon = line.iter().position(|&byte| !TOKEN[usize::from(byte)]).unwrap_or(line.len());
         if colon == 0 || line.get(colon) != Some(&b':') {
             return Err(Malformed::FieldLine);
         }
         let (name, value) = (&line[..colon], trim(&line[colon + 1..]));
         self.last_was_framing = true;
-        // The length tells nearly all other fields apart before a byte is compared.
+        // The length excludes nearly all other names before any byte is compared.
         match name.len() {
             4 if name.eq_ignore_ascii_case(b"host") => self.hosts = self.hosts.saturating_add(1),
             6 if name.eq_ignore_ascii_case(b"expect") => {
@@ -72,12 +72,12 @@ impl Fields {
         Ok(Field { name, value })
     }
 
-    /// Whether the connection lives on after this message (RFC 9112, 9.3).
+    /// Whether the connection stays open after this message (RFC 9112, 9.3).
     pub(crate) fn persists(&self, minor_version: u8) -> bool {
         !self.close && (minor_version >= 1 || self.keep_alive)
     }
 
-    /// What no message may claim, whatever its kind.
+    /// Checks the rules that apply to requests and responses alike.
     pub(crate) fn check(&self, minor_version: u8) -> Result<(), Malformed> {
         match (self.coding, self.length) {
             (Coding::None, _) => Ok(()),
@@ -101,7 +101,7 @@ impl Fields {
         }
     }
 
-    /// RFC 9112, 6.3: a list of equal values is one value.
+    /// RFC 9112, 6.3: a list of equal values counts as one value.
     fn take_length(&mut self, value: &[u8]) -> Result<(), Malformed> {
         if let (None, Some(length)) = (self.length, decimal(value)) {
             self.length = Some(length);
@@ -129,7 +129,7 @@ impl Fields {
     }
 }
 
-/// A number of decimal digits alone that fits 64 bits.
+/// Parses decimal digits into a 64-bit number; `None` if there is any other character or an overflow.
 pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
@@ -143,7 +143,7 @@ pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// Without the optional white space around it (RFC 9110, 5.6.3).
+/// Removes surrounding optional white space (RFC 9110, 5.6.3).
 pub(crate) fn trim(mut text: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = text {
         text = rest;
@@ -154,12 +154,12 @@ pub(crate) fn trim(mut text: &[u8]) -> &[u8] {
     text
 }
 
-/// Whether it is a token (RFC 9110, 5.6.2).
+/// Whether the text is a token (RFC 9110, 5.6.2).
 pub(crate) fn is_token(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(|&byte| TOKEN[usize::from(byte)])
 }
 
-/// The minor version of `HTTP/1.x`; `None` where it is no version at all.
+/// The minor version of `HTTP/1.x`; `None` if the text is not an HTTP/1 version.
 pub(crate) fn minor_version(text: &[u8]) -> Option<Result<u8, Malformed>> {
     match text {
         [b'H', b'T', b'T', b'P', b'/', b'1', b'.', minor @ b'0'..=b'9'] => Some(Ok(minor - b'0')),

@@ -1,32 +1,32 @@
-//! A message's head out of bytes that arrive in any pieces: its first line, its field lines, its end. Owns the loop over the
-//! lines and their bound, which are the same on both sides; what a first line means is its caller's business.
+//! Reads a message's head from bytes in pieces of any size: first line, field lines, end. Owns the loop over the
+//! lines and their size limit, which are the same for requests and responses. The caller interprets the first line.
 
 use crate::fields::{Field, Fields};
 use crate::lines::{LineReader, Next, HEAD_LIMIT_BYTES};
 use crate::Malformed;
 
-/// What a side does with the lines of its heads.
+/// The handler of a head's lines, for requests or responses.
 pub(crate) trait HeadLines {
-    /// Takes a first line; says whether it was one, or nothing that counts.
+    /// Handles a first line; returns false if the line is to be ignored.
     fn start(&mut self, line: &[u8]) -> Result<bool, Malformed>;
 
-    /// Takes a field line that is well-formed.
+    /// Handles a well-formed field line.
     fn field(&mut self, field: Field<'_>) -> Result<(), Malformed>;
 }
 
-/// One head.
+/// A reader of one head at a time.
 #[derive(Debug, Default)]
 pub(crate) struct HeadReader {
-    /// The unfinished line, of the head or of what follows it.
+    /// The unfinished line of the head or of the body framing after it.
     pub(crate) lines: LineReader,
-    /// What the fields said so far.
+    /// What the fields have declared so far.
     pub(crate) fields: Fields,
     started: bool,
     bytes: usize,
 }
 
 impl HeadReader {
-    /// Takes lines from `at` on until the head is whole, which it says, or the input used up.
+    /// Reads lines from `at` on until the head is complete or the input ends; returns whether the head is complete.
     #[inline]
     pub(crate) fn read(&mut self, input: &[u8], at: &mut usize, into: &mut impl HeadLines) -> Result<bool, Malformed> {
         loop {
@@ -51,25 +51,25 @@ impl HeadReader {
         }
     }
 
-    /// Whether the next byte is a head's first.
+    /// Whether the next byte is the first one of a head.
     #[inline]
     pub(crate) fn is_at_start(&self) -> bool {
         !self.started && !self.has_begun()
     }
 
-    /// Whether a head has begun, or is whole and the message not.
+    /// Whether a head has begun and its message is not complete.
     pub(crate) fn has_begun(&self) -> bool {
         self.bytes != 0 || !self.lines.is_empty()
     }
 
-    /// The next message's; its lines go on where this one ended.
+    /// Starts the next message's head; its lines continue where this message ended.
     pub(crate) fn begin(&mut self) {
         self.fields = Fields::default();
         self.started = false;
         self.bytes = 0;
     }
 
-    /// The same buffer for another connection.
+    /// Returns an empty reader for another connection, with the same buffer.
     pub(crate) fn emptied(self) -> Self {
         Self { lines: self.lines.emptied(), ..Self::default() }
     }

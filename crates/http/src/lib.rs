@@ -1,8 +1,7 @@
-//! HTTP/1.1 exchanges as machines (RFC 9110, RFC 9112): given bytes and a time they say what to do.
-//! Owns URLs, the request's bytes, both parsers, one connection's state on either side, and when requests are due.
-//! TLS is a machine beside them (`crates/tls`).
-//! Refuses: sockets, clocks, and keeping a body; bodies are counted, never copied. What a peer can make us hold
-//! is bounded by [`HEAD_LIMIT_BYTES`] a connection.
+//! HTTP/1.1 as state machines (RFC 9110, RFC 9112). Owns URLs, request bytes, both parsers, the state of client and
+//! server connections, and the times at which requests are due. TLS is a separate machine (`crates/tls`). The
+//! machines open no socket and read no clock; they count bodies and do not store them. A peer can make one connection
+//! hold at most [`HEAD_LIMIT_BYTES`].
 
 mod behaviour;
 mod body;

@@ -1,54 +1,54 @@
-//! Lines out of bytes that arrive in any pieces. Owns the one buffer that holds an unfinished line; a line that
-//! arrives whole is handed out where it lies. Refuses lines longer than its caller allows.
+//! Splits bytes that arrive in pieces of any size into lines. Owns the buffer of an unfinished line; a line that
+//! arrives in one piece is returned without a copy. Refuses lines longer than the caller's limit.
 
 use crate::scan::newline;
 
-/// The longest head, and the longest trailer section, that is accepted, in bytes.
+/// Maximum length of a head, and of a trailer section, bytes.
 pub const HEAD_LIMIT_BYTES: usize = 64 * 1024;
 
-/// An unfinished line, if there is one.
+/// A reader of lines, with the unfinished line.
 #[derive(Debug, Default)]
 pub(crate) struct LineReader {
     carry: Vec<u8>,
     handed_out: bool,
 }
 
-/// What a look at the input gave.
+/// The result of looking for a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next<'a> {
-    /// A line.
+    /// A complete line.
     Line {
         /// The line without its end (CRLF or LF).
         text: &'a [u8],
-        /// How many bytes of this input it took.
+        /// Bytes of this input that belong to the line.
         used: usize,
-        /// How long it was altogether, its end included, bytes.
+        /// Total length of the line, its end included, bytes.
         size: usize,
     },
-    /// All of the input was taken and the line goes on.
+    /// The whole input was consumed and the line is not complete.
     More,
-    /// There is no end of line within the limit.
+    /// The line is longer than the limit.
     TooLong,
 }
 
 impl LineReader {
-    /// Whether nothing of a line has been seen.
+    /// Whether no byte of a line has arrived.
     pub(crate) fn is_empty(&self) -> bool {
         self.handed_out || self.carry.is_empty()
     }
 
-    /// What the buffer takes, bytes.
+    /// Capacity of the buffer, bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         self.carry.capacity()
     }
 
-    /// The same buffer without the line in it.
+    /// Returns the reader with the same buffer, without the unfinished line.
     pub(crate) fn emptied(mut self) -> Self {
         self.carry.clear();
         Self { carry: self.carry, handed_out: false }
     }
 
-    /// The next line, of at most `limit` bytes with its end.
+    /// Reads the next line, of at most `limit` bytes with its end.
     ///
     /// RFC 9112, 2.2: "a recipient MAY recognize a single LF as a line terminator and ignore any preceding CR".
     #[inline]

@@ -1,55 +1,55 @@
-//! A server's side of the syntax: requests out of bytes that arrive in any pieces.
-//! Owns the request line, what a request must say about itself (RFC 9112, 3.2 and 6.3), and skipping its body.
-//! Keeps the target of the latest request in one buffer; refuses to keep anything else.
+//! The server's parser: requests from bytes that arrive in pieces of any size. Owns the request line, the required
+//! fields of a request (RFC 9112, 3.2 and 6.3), and skipping its body. Keeps the target of the latest request in one
+//! buffer, and nothing else of a request.
 
 use crate::body::{BodyReader, Framing};
 use crate::fields::{is_token, minor_version, Coding, Field};
 use crate::head::{HeadLines, HeadReader};
 use crate::Malformed;
 
-/// The methods that a responder tells apart.
+/// The methods that the responder distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// GET.
     Get,
-    /// HEAD: answered without a body.
+    /// HEAD: the response has no body.
     Head,
-    /// Any other.
+    /// Any other method.
     Other,
 }
 
-/// A request that has arrived whole.
+/// A request that has arrived completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Its method.
     pub method: Method,
-    /// Whether the connection is to carry another request.
+    /// Whether the connection can carry another request.
     pub keep_alive: bool,
-    /// Whether it came as HTTP/1.0, where keeping the connection has to be said.
+    /// Whether the request is HTTP/1.0, where a persistent connection has to be announced.
     pub is_http10: bool,
-    /// Bytes of the body, chunk framing not counted.
+    /// Body size without chunk framing, bytes.
     pub body_bytes: u64,
 }
 
-/// What happened in the bytes that were fed.
+/// An event in the bytes that were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestEvent {
-    /// The head is whole and its sender waits for `100 Continue` before it sends the body.
+    /// The head is complete and the client waits for `100 Continue` before it sends the body.
     ContinueExpected,
-    /// The request is whole.
+    /// The request is complete.
     Request(Request),
 }
 
-/// What feeding some bytes gave.
+/// The result of [`RequestParser::feed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FedRequest {
-    /// How many bytes were taken; the rest is for the next call.
+    /// Bytes consumed; the caller passes the rest to the next call.
     pub consumed: usize,
-    /// What they led to; with `None` all of them were taken.
+    /// The event; `None` means that all bytes were consumed.
     pub event: Option<RequestEvent>,
 }
 
-/// Reads one request after another. Holds at most one unfinished line and one target.
+/// A parser that reads one request after another. Holds at most one unfinished line and one target.
 #[derive(Debug, Default)]
 pub struct RequestParser {
     head: HeadReader,
@@ -65,7 +65,7 @@ enum State {
     Failed(Malformed),
 }
 
-/// The first line.
+/// A parsed request line.
 #[derive(Debug)]
 struct RequestLine {
     method: Method,
@@ -103,30 +103,30 @@ impl HeadLines for RequestLine {
 }
 
 impl RequestParser {
-    /// The target of the request that was completed last, as it was sent.
+    /// The target of the last complete request, as the client sent it.
     #[must_use]
     pub fn target(&self) -> &[u8] {
         &self.line.target
     }
 
-    /// What its buffers take, bytes.
+    /// Capacity of the buffers, bytes.
     #[inline]
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.head.lines.held_bytes() + self.line.target.capacity()
     }
 
-    /// Whether a request has begun and not ended.
+    /// Whether part of a request has arrived.
     #[must_use]
     pub fn is_amid_request(&self) -> bool {
         self.head.has_begun()
     }
 
-    /// Takes bytes up to the first event among them, or all of them.
+    /// Consumes bytes up to the first event, or all of them.
     ///
     /// # Errors
-    /// What is wrong with the request; from then on every call gives the same error, since nobody can tell where the
-    /// next request begins.
+    /// What is wrong with the request. Every later call returns the same error, because the beginning of the next
+    /// request is unknown.
     #[inline]
     pub fn feed(&mut self, input: &[u8]) -> Result<FedRequest, Malformed> {
         let fed = self.advance(input);
@@ -157,7 +157,7 @@ impl RequestParser {
         }
     }
 
-    /// Begins the body; says whether its sender waits to be told to go on.
+    /// Begins the body; returns whether the client waits for `100 Continue`.
     fn end_of_head(&mut self) -> Result<bool, Malformed> {
         let (fields, minor_version) = (&self.head.fields, self.line.minor_version);
         fields.check(minor_version)?;
@@ -192,7 +192,7 @@ impl RequestParser {
     }
 }
 
-/// `METHOD SP TARGET SP HTTP/1.x`.
+/// Parses `METHOD SP TARGET SP HTTP/1.x`.
 fn request_line(line: &[u8]) -> Result<(Method, &[u8], u8), Malformed> {
     let first = line.iter().position(|&byte| byte == b' ').ok_or(Malformed::RequestLine)?;
     let last =

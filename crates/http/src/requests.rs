@@ -1,5 +1,5 @@
-//! Many requests that take turns by their weights. Owns their bytes, one behind the other so that they can be registered
-//! with the kernel as one buffer, and the order of their turns. Refuses weights whose cycle is too long to lay out.
+//! A set of weighted requests. Owns their bytes in one buffer, so that the kernel can register it once, and the order
+//! in which they are sent. Refuses weights whose cycle is too long.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,34 +9,34 @@ use thiserror::Error;
 
 use crate::RequestTemplate;
 
-/// The longest cycle of turns, which is what the weights add up to once their common divisor is taken out.
+/// Maximum length of a cycle: the sum of the weights, divided by their greatest common divisor.
 pub const LONGEST_CYCLE: u64 = 1 << 22;
 
-/// Where one request lies in the payload, and what is known about its answers.
+/// A request's place in the payload, and whether its responses have a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Its first byte's place.
+    /// Offset of its first byte.
     pub from: u32,
-    /// The place behind its last byte.
+    /// Offset after its last byte.
     pub to: u32,
-    /// Whether the answers have no body whatever they say, as those to HEAD.
+    /// Whether the responses have no body, as those to HEAD.
     pub expects_no_body: bool,
 }
 
-/// Why requests cannot take turns.
+/// Why a set of requests is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RequestSetError {
-    /// There is none.
+    /// The set is empty.
     #[error("there is no request")]
     Empty,
-    /// A weight of 0. Requests count from 1.
-    #[error("request {0} has weight 0; a request that is never sent is left out")]
+    /// A weight of 0. Requests are numbered from 1.
+    #[error("request {0} has weight 0; remove the request or give it a weight of at least 1")]
     NoWeight(usize),
-    /// More bytes than a place counts.
+    /// The requests are longer than a 32-bit offset can address.
     #[error("the requests are longer than 4 GiB together")]
     TooLong,
-    /// More turns than are laid out.
-    #[error("the weights make a cycle of {0} turns; at most {LONGEST_CYCLE} are possible: take rounder weights")]
+    /// The cycle is longer than [`LONGEST_CYCLE`].
+    #[error("the weights make a cycle of {0} turns, more than {LONGEST_CYCLE}; use weights with a larger common divisor")]
     CycleTooLong(u64),
 }
 
@@ -49,10 +49,10 @@ pub struct RequestSet {
 }
 
 impl RequestSet {
-    /// Requests with their weights.
+    /// Creates a set from requests and their weights.
     ///
     /// # Errors
-    /// What in their number, size or weights is out of bounds.
+    /// Which number, size or weight is out of bounds.
     pub fn new(requests: impl IntoIterator<Item = (RequestTemplate, u32)>) -> Result<Self, RequestSetError> {
         let (mut payload, mut pieces, mut weights) = (Vec::new(), Vec::new(), Vec::new());
         for (template, weight) in requests {
@@ -74,29 +74,29 @@ impl RequestSet {
         Ok(Self { payload, pieces, turns })
     }
 
-    /// All requests' bytes.
+    /// The bytes of all requests.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
         &self.payload
     }
 
-    /// Request `index`.
+    /// Request number `index`.
     #[inline]
     #[must_use]
     pub fn get(&self, index: usize) -> Piece {
         self.pieces[index]
     }
 
-    /// How many requests there are; at least 1.
+    /// The number of requests; at least 1.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
     pub fn len(&self) -> usize {
         self.pieces.len()
     }
 
-    /// The turns of thread `index` of `threads`. Every thread goes through the whole cycle, so that it keeps the shares
-    /// however fast the others are, and each begins elsewhere in it, so that one cycle's worth of turns dealt out evenly
-    /// over the threads has the exact shares as well.
+    /// The order of requests for thread `index` of `threads`. Every thread runs through the whole cycle, so the
+    /// shares do not depend on the speed of the other threads. Each thread starts at a different place, so one cycle
+    /// distributed evenly over all threads also has the exact shares.
     #[must_use]
     pub fn picker(&self, index: u64, threads: u64) -> Picker {
         let offset = u128::from(index) * self.turns.len() as u128 / u128::from(threads.max(1));
@@ -104,7 +104,7 @@ impl RequestSet {
     }
 }
 
-/// One thread's turns, without an end.
+/// The endless order of requests of one thread.
 #[derive(Clone, Debug)]
 pub struct Picker {
     turns: Arc<[u32]>,
@@ -112,7 +112,7 @@ pub struct Picker {
 }
 
 impl Picker {
-    /// The request whose turn it is.
+    /// Returns the index of the next request.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "it never ends, and an iterator's answer would be an Option")]
     pub fn next(&mut self) -> usize {
@@ -125,9 +125,9 @@ impl Picker {
     }
 }
 
-/// One cycle, laid out so that after any number of turns each request is less than one turn away from its share: turn `j`
-/// of a request with weight `w` in a cycle of `c` is taken from `⌊j·c/w⌋` on and before `⌈(j+1)·c/w⌉`, and among those that may
-/// be taken the one goes first that has to be done first, which is known to fit where the shares add up to one.
+/// Computes one cycle. After any number of turns each request is less than one turn away from its share: in a cycle
+/// of `c`, turn `j` of a request with weight `w` is scheduled between `⌊j·c/w⌋` and `⌈(j+1)·c/w⌉`. Among the requests
+/// that may go, the one with the earliest deadline goes first; this always succeeds because the shares add up to one.
 fn turns(weights: impl Iterator<Item = u64>, cycle: u64) -> Arc<[u32]> {
     let weights: Vec<u64> = weights.collect();
     let until = |index: u32, turn: u64| ((turn + 1) * cycle).div_ceil(weights[index as usize]);

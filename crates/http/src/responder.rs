@@ -1,6 +1,6 @@
-//! What the responder says to which target, and what it counts. One [`Responder`] a thread: it knows the request that its
-//! thread saw last and the answers that it gave last, so that a load of equal requests costs it comparisons and copies.
-//! Refuses to know a connection or a clock.
+//! Chooses the response to each target and counts requests. Each thread has one [`Responder`], which keeps the last
+//! request and the last rendered responses, so a load of equal requests costs comparisons and copies only. Knows
+//! neither connections nor clocks.
 
 mod counters;
 mod render;
@@ -17,29 +17,29 @@ use self::counters::CounterTable;
 use crate::behaviour::{Behaviour, Random, Share, Stalls};
 use crate::{Malformed, Request};
 
-/// Everything under this prefix is the responder's own and not load.
+/// Targets under this prefix belong to the responder itself and are not load.
 const OWN_PREFIX: &[u8] = b"/_leadline/";
-/// Requests up to this size, bytes, are known again by their bytes.
+/// Requests up to this size, bytes, are recognised by their bytes.
 const KNOWN_BYTES: usize = 1024;
-/// Answers that are kept rendered.
+/// Number of rendered responses that are kept.
 const KEPT: usize = 8;
-/// Sums of shares that are kept apart.
+/// Number of separate accumulators for error shares.
 const SPREADS: usize = 64;
 
-/// What all threads of a responder do.
+/// Settings that all threads of a responder share.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The answer to requests that ask for nothing else.
+    /// The response to requests that set nothing else.
     pub behaviour: Behaviour,
-    /// When all of it stands still.
+    /// The stalls of the whole responder.
     pub stalls: Option<Stalls>,
-    /// When it began, ns of its monotonic clock; stalls are counted from here.
+    /// Start time on the monotonic clock, ns; stalls count from here.
     pub started_ns: u64,
-    /// How it moves its bytes, in words without quotes or backslashes.
+    /// Description of the I/O backend, without quotes or backslashes.
     pub engine: String,
 }
 
-/// One thread's view of the responder.
+/// The responder of one thread.
 #[derive(Debug)]
 pub struct Responder {
     own: usize,
@@ -53,34 +53,34 @@ pub struct Responder {
 struct Shared {
     setup: Setup,
     counters: CounterTable,
-    /// For each share of errors the sum of it over all requests that asked for it; whenever it passes a whole number,
-    /// one is answered with an error. Shares that fall into one place share a sum, which is then still kept.
+    /// One accumulator per error share. Each request adds its share; when the sum passes a whole number, that request
+    /// gets an error. Shares with the same hash use the same accumulator, and their total is still exact.
     spreads: [AtomicU64; SPREADS],
 }
 
-/// The request that was seen last.
+/// The last request.
 #[derive(Debug)]
 struct Known {
-    /// Its bytes, where it was short and had no body.
+    /// Its bytes, if it was short and had no body.
     bytes: Vec<u8>,
     request: Option<Request>,
     target: Vec<u8>,
     route: Route,
 }
 
-/// Which answer a target gets.
+/// How a target is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     Load(Behaviour),
     Stats,
     NotFound,
-    /// What was asked for is out of bounds; the text says what would not be.
+    /// A value in the query is out of bounds; the text says what is allowed.
     Unclear(&'static str),
     BadTarget,
 }
 
 impl Responder {
-    /// One responder for each of `threads` threads; each tells the sum of all.
+    /// Creates one responder for each of `threads` threads; each reports the sum of all.
     #[must_use]
     pub fn group(threads: usize, setup: Setup) -> Vec<Self> {
         let route = Route::Load(setup.behaviour);
@@ -97,7 +97,7 @@ impl Responder {
             .collect()
     }
 
-    /// Until when, ns, nothing may be read or written, where that lies ahead of `now_ns`.
+    /// End of the current stall, ns; `None` outside a stall. Nothing may be read or written until then.
     #[inline]
     #[must_use]
     pub fn stalled_until(&self, now_ns: u64) -> Option<u64> {
@@ -105,7 +105,7 @@ impl Responder {
         stalls.as_ref()?.end(now_ns.saturating_sub(*started_ns)).map(|end_ns| started_ns + end_ns)
     }
 
-    /// When the next stall begins, ns; `None` where there are none.
+    /// Beginning of the next stall, ns; `None` if stalls are not configured.
     #[inline]
     #[must_use]
     pub fn next_stall(&self, now_ns: u64) -> Option<u64> {
@@ -113,7 +113,7 @@ impl Responder {
         stalls.as_ref().map(|stalls| started_ns.saturating_add(stalls.next(now_ns.saturating_sub(*started_ns))))
     }
 
-    /// Whether it stands still now and then.
+    /// Whether stalls are configured.
     #[inline]
     #[must_use]
     pub fn has_stalls(&self) -> bool {
@@ -125,17 +125,18 @@ impl Responder {
         self.count(Counter::Connections, 1);
     }
 
-    /// Counts a connection that was closed as soon as it was accepted.
+    /// Counts a connection that was closed immediately after it was accepted.
     pub fn refused(&self) {
         self.count(Counter::Refused, 1);
     }
 
-    /// Counts a connection that was closed because nothing had moved on it for too long.
+    /// Counts a connection that was closed after an idle timeout.
     pub fn expired(&self) {
         self.count(Counter::Expired, 1);
     }
 
-    /// Counts a connection that was closed because it held much memory while all together held too much.
+    /// Counts a connection that was closed because all connections together used too much memory and this one used
+    /// much.
     pub fn shed(&self) {
         self.count(Counter::Shed, 1);
     }
@@ -145,12 +146,12 @@ impl Responder {
         self.count(if resumed { Counter::HandshakesResumed } else { Counter::HandshakesFull }, 1);
     }
 
-    /// Counts a TLS connection that failed, by the failure's stable name.
+    /// Counts a failed TLS connection by the failure's stable name.
     pub fn tls_failed(&self, name: &'static str) {
         self.shared.counters.tls_failed(name);
     }
 
-    /// Requests that arrived whole on any thread, the responder's own targets not counted.
+    /// Number of complete requests on all threads, without the responder's own targets.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.shared.counters.sum(Counter::Requests)
@@ -182,14 +183,14 @@ impl Responder {
         )
     }
 
-    /// The request that `input` begins with, and how long it is, if it is the last one again, byte by byte.
+    /// Returns the previous request and its length if `input` begins with the same bytes.
     #[inline]
     pub(crate) fn recognise(&self, input: &[u8]) -> Option<(Request, Route, usize)> {
         let request = self.known.request?;
         input.starts_with(&self.known.bytes).then_some((request, self.known.route, self.known.bytes.len()))
     }
 
-    /// Keeps in mind what these bytes, from a request's first to its last, were found to be.
+    /// Stores the bytes of a complete request with its parsed form.
     #[inline]
     pub(crate) fn remember(&mut self, bytes: &[u8], request: Request) {
         self.known.request = (request.body_bytes == 0 && bytes.len() <= KNOWN_BYTES).then_some(request);
@@ -199,12 +200,12 @@ impl Responder {
         }
     }
 
-    /// Which answer a target gets. Every path but the responder's own is load.
+    /// Chooses how to handle a target. Every path outside [`OWN_PREFIX`] is load.
     #[inline]
     pub(crate) fn route(&mut self, target: &[u8]) -> Route {
         if self.known.target != target {
             self.known.route = route(&self.shared.setup.behaviour, target);
-            // What bytes were known belongs to the target before.
+            // The stored bytes belong to the previous target.
             self.known.request = None;
             self.known.target.clear();
             self.known.target.extend_from_slice(target);
@@ -212,7 +213,7 @@ impl Responder {
         self.known.route
     }
 
-    /// How long an answer has to wait, ns.
+    /// Draws the delay of a response, ns.
     #[inline]
     pub(crate) fn draw_delay(&mut self, behaviour: &Behaviour) -> u64 {
         if behaviour.delay_ns == 0 {
@@ -221,20 +222,20 @@ impl Responder {
         behaviour.shape.draw(behaviour.delay_ns, &mut self.random)
     }
 
-    /// Whether the next request is one of the share that is answered with an error.
+    /// Whether the next request gets an error, according to this share.
     #[inline]
     pub(crate) fn draw_error(&self, share: Share) -> bool {
         let parts = share.parts();
         if parts == 0 {
             return false;
         }
-        // A multiplicative hash: its high bits depend on all of the share's.
+        // A multiplicative hash: its high bits depend on all bits of the share.
         let place = (parts.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize;
         let before = self.shared.spreads[place].fetch_add(parts, Ordering::Relaxed);
         before / Share::WHOLE != before.wrapping_add(parts) / Share::WHOLE
     }
 
-    /// An answer's bytes, kept from the last time or made anew.
+    /// Returns the bytes of a response, from the cache if possible.
     #[inline]
     pub(crate) fn rendered(&mut self, answer: &Answer) -> &Rendered {
         let place = usize::from(answer.status) ^ answer.body_bytes as usize ^ (answer.persistence as usize) << 1;
@@ -257,7 +258,7 @@ fn route(default: &Behaviour, target: &[u8]) -> Route {
     default.with_query(parts.next().unwrap_or_default()).map_or_else(Route::Unclear, Route::Load)
 }
 
-/// The path and query of a target.
+/// Returns the path and query of a target.
 ///
 /// RFC 9112, 3.2.2: "a server MUST accept the absolute-form in requests".
 fn origin_form(target: &[u8]) -> Option<&[u8]> {

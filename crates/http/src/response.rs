@@ -1,6 +1,6 @@
-//! A client's side of the syntax: responses out of bytes that arrive in any pieces.
-//! Owns the status line, which framing a response has (RFC 9112, 6.3), and skipping interim responses. Keeps of a
-//! response what load measuring asks: status, sizes, whether the connection lives on; who wants more gives a [`Sink`].
+//! The client's parser: responses from bytes that arrive in pieces of any size. Owns the status line, the choice of
+//! framing (RFC 9112, 6.3), and skipping interim responses. Keeps the status, the sizes and whether the connection
+//! stays open; a caller that needs more passes a [`Sink`].
 
 use crate::body::{BodyReader, Framing};
 use crate::fields::{minor_version, Coding, Field, Fields};
@@ -9,44 +9,44 @@ use crate::scan::holds_return_or_nul;
 use crate::sink::Sink;
 use crate::Malformed;
 
-/// A response that has arrived whole.
+/// A response that has arrived completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Response {
     /// The status code, 200 to 999.
     pub status: u16,
-    /// Whether the connection may carry another request.
+    /// Whether the connection can carry another request.
     pub keep_alive: bool,
-    /// Bytes of the body, chunk framing not counted.
+    /// Body size without chunk framing, bytes.
     pub body_bytes: u64,
 }
 
-/// What feeding some bytes gave.
+/// The result of [`ResponseParser::feed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FedResponse {
-    /// How many bytes were taken; the rest belongs to what follows this response.
+    /// Bytes consumed; the rest belongs to the next response.
     pub consumed: usize,
     /// The response that these bytes completed.
     pub response: Option<Response>,
 }
 
-/// What the end of the connection means.
+/// What the end of the connection means for the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// No response had begun.
     Clean,
-    /// It completed a response whose end is the connection's.
+    /// The end of the connection completed a response without other framing.
     Response(Response),
-    /// It cut a response off.
+    /// The end of the connection truncated a response.
     Early,
 }
 
-/// The longest head that is kept to be recognised, bytes.
+/// Maximum length of a head that is kept for comparison, bytes.
 const KNOWN_LIMIT_BYTES: usize = 512;
 
-/// Interim responses (1xx) that may come before a response.
+/// Maximum number of interim responses (1xx) before a response.
 pub const INTERIM_LIMIT: u8 = 16;
 
-/// Reads one response after another. Holds at most one unfinished line and one short head, and nothing of a body.
+/// A parser that reads one response after another. Holds at most one unfinished line and one short head, and no body.
 #[derive(Debug)]
 pub struct ResponseParser {
     head: HeadReader,
@@ -64,15 +64,15 @@ enum State {
     Failed(Malformed),
 }
 
-/// The first line.
+/// A parsed status line.
 #[derive(Clone, Copy, Debug, Default)]
 struct StatusLine {
     minor_version: u8,
     status: u16,
 }
 
-/// The last head that came in one piece, and what it means. A server says nearly the same again and again, and the same
-/// bytes mean the same: comparing them is a tenth of the work of reading them.
+/// The last head that arrived in one piece, and its meaning. A server usually repeats the same head, and comparing it
+/// costs a tenth of parsing it.
 #[derive(Debug, Default)]
 struct KnownHead {
     bytes: Vec<u8>,
@@ -80,7 +80,7 @@ struct KnownHead {
     fields: Fields,
 }
 
-/// Where the lines of a head go.
+/// The handler of a response's head lines.
 struct Lines<'p, S> {
     line: &'p mut StatusLine,
     sink: &'p mut S,
@@ -102,8 +102,8 @@ impl<S: Sink> HeadLines for Lines<'_, S> {
 }
 
 impl ResponseParser {
-    /// A parser whose responses have a body, or none whatever they say (`answers_head`), as those to HEAD; until
-    /// [`ResponseParser::expect_no_body`] says something else.
+    /// Creates a parser. `answers_head` says that responses have no body, as those to HEAD;
+    /// [`ResponseParser::expect_no_body`] changes it.
     #[must_use]
     pub fn new(answers_head: bool) -> Self {
         Self {
@@ -116,29 +116,29 @@ impl ResponseParser {
         }
     }
 
-    /// Says whether the next response, none of which has been fed yet, and those after it have no body whatever they say,
-    /// as those to HEAD.
+    /// Sets whether the next response and those after it have no body, as those to HEAD. No byte of the next response
+    /// may have been read.
     #[inline]
     pub fn expect_no_body(&mut self, answers_head: bool) {
         self.answers_head = answers_head;
     }
 
-    /// Forgets everything that was fed, for a new connection.
+    /// Forgets all state, for a new connection.
     pub fn reset(&mut self) {
         let (head, known) = (std::mem::take(&mut self.head), std::mem::take(&mut self.known));
         *self = Self { head: head.emptied(), known, ..Self::new(self.answers_head) };
     }
 
-    /// Takes bytes up to the end of the first response among them, or all of them.
+    /// Consumes bytes up to the end of the first response, or all of them.
     ///
     /// # Errors
-    /// What is wrong with the response; from then on every call gives the same error until [`ResponseParser::reset`].
+    /// What is wrong with the response. Every later call returns the same error until [`ResponseParser::reset`].
     #[inline]
     pub fn feed(&mut self, input: &[u8]) -> Result<FedResponse, Malformed> {
         self.feed_into(input, &mut ())
     }
 
-    /// The same, and shows the response to `sink`.
+    /// Like [`ResponseParser::feed`], and passes the response to `sink`.
     ///
     /// # Errors
     /// As [`ResponseParser::feed`].
@@ -151,7 +151,7 @@ impl ResponseParser {
         fed
     }
 
-    /// Says what it means that the connection ended here.
+    /// Returns what the end of the connection means at this point.
     pub fn finish(&mut self) -> End {
         match &self.state {
             State::Head if !self.head.has_begun() && self.interim == 0 => End::Clean,
@@ -179,7 +179,7 @@ impl ResponseParser {
         }
     }
 
-    /// Takes lines from `at` on until the head is whole, which it says, or the input used up.
+    /// Reads lines from `at` on until the head is complete or the input ends; returns whether the head is complete.
     #[inline]
     fn read_head<S: Sink>(&mut self, input: &[u8], at: &mut usize, sink: &mut S) -> Result<bool, Malformed> {
         let (from, at_start, known) = (*at, self.head.is_at_start(), &mut self.known);
@@ -197,7 +197,7 @@ impl ResponseParser {
         Ok(whole)
     }
 
-    /// RFC 9112, 6.3, in its order.
+    /// Chooses the framing in the order of RFC 9112, 6.3.
     fn end_of_head(&mut self) -> Result<(), Malformed> {
         let fields = &self.head.fields;
         fields.check(self.line.minor_version)?;
@@ -205,7 +205,7 @@ impl ResponseParser {
             (101, ..) => return Err(Malformed::UnexpectedUpgrade),
             (100..=199, ..) => {
                 // RFC 9110, 15.2: "A client MUST be able to parse one or more 1xx responses received prior to a
-                // final response". Their number is bounded, for a server could send them for ever.
+                // final response". Their number is limited, because a server could send them without end.
                 if self.interim == INTERIM_LIMIT {
                     return Err(Malformed::TooManyInterim);
                 }
@@ -235,7 +235,7 @@ impl ResponseParser {
     }
 }
 
-/// `HTTP/1.x NNN reason`; the reason, and the space before it, may be missing.
+/// Parses `HTTP/1.x NNN reason`; the reason, and the space before it, may be missing.
 fn status_line(line: &[u8]) -> Result<StatusLine, Malformed> {
     if holds_return_or_nul(line) {
         return Err(Malformed::ControlCharacter);
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!((fed.response, fed.consumed), (whole(200, true, 0), text.len()));
     }
 
-    /// Writes down all that it is shown.
+    /// A sink that records everything.
     #[derive(Default)]
     struct Seen {
         heads: Vec<(u16, Vec<String>)>,

@@ -1,12 +1,12 @@
-//! Looking for bytes eight at a time, in plain integers: most of what a head costs is looking at each of its bytes.
-//! Owns two questions that the syntax asks; each answers as a loop over single bytes would.
+//! Searches bytes eight at a time in plain integers: most of the cost of parsing a head is looking at each of its
+//! bytes. Owns two searches; each gives the same result as a loop over single bytes.
 
-/// Each byte's lowest bit.
+/// The lowest bit of each byte.
 const ONES: u64 = 0x0101_0101_0101_0101;
-/// Each byte's highest bit.
+/// The highest bit of each byte.
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
-/// Where the first LF is.
+/// Position of the first LF.
 #[inline]
 pub(crate) fn newline(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
@@ -20,13 +20,13 @@ pub(crate) fn newline(bytes: &[u8]) -> Option<usize> {
     bytes[at..].iter().position(|&byte| byte == b'\n').map(|place| at + place)
 }
 
-/// Whether there is a CR or a NUL.
+/// Whether the bytes contain a CR or a NUL.
 #[inline]
 pub(crate) fn holds_return_or_nul(bytes: &[u8]) -> bool {
     let low = |found, &byte: &u8| found | (byte <= b'\r');
     let chunks = bytes.chunks_exact(16);
     let low = chunks.remainder().iter().fold(false, low) | chunks.flatten().fold(false, low);
-    // Rare: a tab, most often.
+    // Rare: usually a tab.
     low && bytes.iter().any(|&byte| byte == b'\r' || byte == 0)
 }
 
@@ -35,13 +35,13 @@ fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..)?.first_chunk().map(|chunk| u64::from_le_bytes(*chunk))
 }
 
-/// The place of the first byte whose highest bit is set, there being one.
+/// Position of the first byte whose highest bit is set. At least one must be set.
 #[inline]
 fn first(marks: u64) -> usize {
     marks.trailing_zeros() as usize / 8
 }
 
-/// The highest bit of the first byte that is 0, and perhaps of some behind it.
+/// Sets the highest bit of the first zero byte, and possibly of some bytes after it.
 #[inline]
 fn zeros(word: u64) -> u64 {
     word.wrapping_sub(ONES) & !word & HIGHS

@@ -1,20 +1,21 @@
-//! When each request is due. Owns the two disciplines: closed (a connection's next request is due when its last one
-//! ended) and open (requests are due at a rate, whether a connection is free or not). The open loop's backlog is the
-//! difference of two counts, so that falling behind costs no memory; latency counts from `due_ns` in both.
+//! Computes when each request is due. A closed loop sends a connection's next request when its last one has ended. An
+//! open loop sends requests at a rate, whether or not a connection is free; its backlog is the difference of two
+//! counts and needs no memory. Latency counts from `due_ns` in both.
 
 use leadline_pace::{Arrivals, Stages};
 
-/// A thread's requests, one discipline or the other.
+/// The schedule of a thread's requests.
 #[derive(Clone, Debug)]
 pub enum Schedule {
-    /// As fast as the answers come.
+    /// As fast as responses arrive.
     Closed(ClosedLoop),
     /// At a rate, constant or in stages.
     Open(OpenLoop),
 }
 
 impl Schedule {
-    /// The due time of a request that may be sent now on a connection free since `free_ns`; `None` where none is due.
+    /// Returns the due time of a request that can be sent now on a connection free since `free_ns`; `None` if none is
+    /// due.
     #[inline]
     pub fn take(&mut self, now_ns: u64, free_ns: u64) -> Option<u64> {
         match self {
@@ -23,7 +24,7 @@ impl Schedule {
         }
     }
 
-    /// When the next request is due, connections being free; `None` where no more will be.
+    /// When the next request is due if a connection is free; `None` if no more will be.
     #[must_use]
     pub fn next_due_ns(&self) -> Option<u64> {
         match self {
@@ -32,8 +33,8 @@ impl Schedule {
         }
     }
 
-    /// When the request after those handed out is due, or would be if there were one more: at the latest when the stages
-    /// end. `None` in a closed loop. A paced flow ends here: n requests take up n gaps, not n - 1.
+    /// When the request after the last taken one is due, or would be if the load had one more; at the latest when the
+    /// stages end. `None` in a closed loop. A paced flow ends here: n requests last n gaps, not n - 1.
     #[must_use]
     pub fn following_ns(&self) -> Option<u64> {
         match self {
@@ -42,7 +43,7 @@ impl Schedule {
         }
     }
 
-    /// How many requests have fallen due by `now_ns`.
+    /// Number of requests that were due by `now_ns`.
     #[must_use]
     pub fn due_count(&self, now_ns: u64) -> u64 {
         match self {
@@ -51,7 +52,7 @@ impl Schedule {
         }
     }
 
-    /// How many requests are still to be handed out; `u64::MAX` where the time alone ends them.
+    /// Number of requests left to take; `u64::MAX` if only the time limits them.
     #[must_use]
     pub fn left(&self) -> u64 {
         let (total, taken) = match self {
@@ -65,7 +66,7 @@ impl Schedule {
         }
     }
 
-    /// How many requests have been handed out.
+    /// Number of requests taken.
     #[must_use]
     pub fn taken(&self) -> u64 {
         match self {
@@ -75,28 +76,28 @@ impl Schedule {
     }
 }
 
-/// A thread's part of a load's requests. They leave in pieces of `batch` requests each, of which thread `index` of
-/// `threads` sends every `threads`-th; a schedule counts pieces. A piece is due when the first of its requests is, so that
-/// the requests keep the rate that was asked for; the last piece is whole though fewer requests may be left for it.
+/// A thread's share of a load's requests. Requests are sent in pieces of `batch` requests; thread `index` of
+/// `threads` sends every `threads`-th piece. A schedule counts pieces. A piece is due when its first request is, so
+/// the requests keep the configured rate. The last piece has full size even if fewer requests are left.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadShare {
-    /// Which thread it is, from 0.
+    /// The thread's index, from 0.
     pub index: u64,
-    /// How many there are.
+    /// The number of threads.
     pub threads: u64,
-    /// How many requests leave in one piece; at least 1.
+    /// Requests per piece; at least 1.
     pub batch: u64,
 }
 
 impl ThreadShare {
-    /// How many of this thread's pieces begin among the first `requests` of the load.
+    /// Number of this thread's pieces that begin within the first `requests` of the load.
     fn pieces(self, requests: u64) -> u64 {
         let pieces = requests.div_ceil(self.batch.max(1));
         pieces.saturating_sub(self.index).div_ceil(self.threads.max(1))
     }
 }
 
-/// Requests as fast as the answers come.
+/// A closed loop: requests as fast as responses arrive.
 #[derive(Clone, Copy, Debug)]
 pub struct ClosedLoop {
     start_ns: u64,
@@ -106,7 +107,8 @@ pub struct ClosedLoop {
 }
 
 impl ClosedLoop {
-    /// In `[start_ns, start_ns + duration_ns)`, and this part of `number` requests where that is set.
+    /// Creates a schedule for `[start_ns, start_ns + duration_ns)`, with this thread's share of `number` requests if
+    /// set.
     #[must_use]
     pub fn new(start_ns: u64, duration_ns: u64, number: Option<u64>, share: ThreadShare) -> Self {
         let end_ns = start_ns.saturating_add(duration_ns);
@@ -124,7 +126,7 @@ impl ClosedLoop {
     }
 }
 
-/// Requests at a rate that may change.
+/// An open loop: requests at a rate that may change.
 #[derive(Clone, Debug)]
 pub struct OpenLoop {
     stages: Stages,
@@ -138,8 +140,8 @@ pub struct OpenLoop {
 }
 
 impl OpenLoop {
-    /// Requests due in `[start_ns, start_ns + duration_ns)`, and no more than `number` over all threads. Where the stages
-    /// end before that time, so do the requests.
+    /// Creates a schedule for `[start_ns, start_ns + duration_ns)`, with at most `number` requests over all threads.
+    /// If the stages end before that time, so do the requests.
     #[must_use]
     pub fn new(stages: Stages, start_ns: u64, duration_ns: u64, number: Option<u64>, share: ThreadShare) -> Self {
         let all = stages.count_within(duration_ns).min(number.unwrap_or(u64::MAX));
@@ -170,7 +172,7 @@ impl OpenLoop {
         Some(due_ns)
     }
 
-    /// How many of this thread's requests have fallen due by `now_ns`.
+    /// Number of this thread's requests that were due by `now_ns`.
     #[must_use]
     pub fn due_count(&self, now_ns: u64) -> u64 {
         let Some(elapsed_ns) = now_ns.checked_sub(self.start_ns) else { return 0 };
@@ -185,7 +187,7 @@ mod tests {
 
     use super::{ClosedLoop, OpenLoop, Schedule, ThreadShare};
 
-    /// One request a piece.
+    /// One request per piece.
     fn share(index: u64, threads: u64) -> ThreadShare {
         ThreadShare { index, threads, batch: 1 }
     }

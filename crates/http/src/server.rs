@@ -1,7 +1,7 @@
-//! One connection as the responder serves it: request bytes and a time in, answer bytes and a time to be woken out. Owns
-//! the order of answers, those that have to wait, and a buffer of bounded size; longer bodies are streamed from a static
-//! block. Refuses to read on while answers wait to be sent or too many wait for their time, so that a peer that sends and
-//! does not read is held off by TCP.
+//! One connection of the responder: request bytes and a time in, response bytes and a wake-up time out. Owns the
+//! order of responses, the delayed ones, and a buffer of bounded size; longer bodies are streamed from a static
+//! block. Stops reading while responses wait to be sent or too many are delayed, so TCP flow control stops a peer
+//! that sends and does not read.
 
 use std::collections::VecDeque;
 
@@ -9,9 +9,9 @@ use crate::behaviour::Behaviour;
 use crate::responder::{push_head, Answer, BodyFraming, Counter, Persistence, Route, Stream, PLAIN};
 use crate::{Malformed, Method, Request, RequestEvent, RequestParser, Responder};
 
-/// Once so much waits to be sent, no more requests are answered.
+/// Output limit, bytes: above it no more requests are answered.
 const OUTPUT_LIMIT_BYTES: usize = 16 * 1024;
-/// Answers of one connection that wait for their time; then no more requests are read.
+/// Maximum number of delayed responses of one connection; above it no more requests are read.
 const MOST_WAITING: usize = 128;
 
 /// One connection's state.
@@ -20,15 +20,15 @@ pub struct ServerConnection {
     parser: RequestParser,
     out: Vec<u8>,
     out_sent: usize,
-    /// What follows `out`, and what ends that.
+    /// The body after `out`, and the bytes after the body.
     stream: Stream,
     ending: &'static [u8],
-    /// Answers in their requests' order, not before their time.
+    /// Delayed responses in the order of their requests.
     waiting: VecDeque<Waiting>,
-    /// Input behind what has to go first.
+    /// Input that waits until earlier output is sent.
     held: Vec<u8>,
     answers: u64,
-    /// No request will be answered that comes from now on.
+    /// Whether all further requests are ignored.
     closing: bool,
     input_ended: bool,
 }
@@ -39,7 +39,7 @@ struct Waiting {
     reply: Reply,
 }
 
-/// What a request gets, before it is made bytes.
+/// A reply before it is rendered.
 #[derive(Clone, Copy, Debug)]
 enum Reply {
     Load(Answer),
@@ -51,7 +51,7 @@ enum Reply {
 }
 
 impl ServerConnection {
-    /// Takes bytes from the peer that came by `now_ns`.
+    /// Handles bytes that the peer sent by `now_ns`.
     #[inline]
     pub fn receive(&mut self, responder: &mut Responder, now_ns: u64, input: &[u8]) {
         responder.count(Counter::BytesReceived, input.len() as u64);
@@ -65,12 +65,12 @@ impl ServerConnection {
         }
     }
 
-    /// Takes the peer's end of its stream: what waits is still sent, then the connection is finished.
+    /// Handles the end of the peer's stream: pending responses are still sent, then the connection is finished.
     pub fn end_of_input(&mut self) {
         self.input_ended = true;
     }
 
-    /// Whether reading makes sense now.
+    /// Whether the caller should read from the socket.
     #[inline]
     #[must_use]
     pub fn wants_input(&self) -> bool {
@@ -81,14 +81,14 @@ impl ServerConnection {
             && self.waiting.len() < MOST_WAITING
     }
 
-    /// Whether so much is held or waits that no more must be read, whether or not there is something to send.
+    /// Whether so much input or output is pending that the caller must not read.
     #[inline]
     #[must_use]
     pub fn is_full(&self) -> bool {
         !self.held.is_empty() || self.waiting.len() >= MOST_WAITING
     }
 
-    /// What its buffers take, bytes.
+    /// Capacity of the buffers, bytes.
     #[inline]
     #[must_use]
     pub fn held_bytes(&self) -> usize {
@@ -96,14 +96,14 @@ impl ServerConnection {
         self.parser.held_bytes() + self.out.capacity() + self.held.capacity() + waiting
     }
 
-    /// Whether there is something to send.
+    /// Whether there is output to send.
     #[inline]
     #[must_use]
     pub fn has_output(&self) -> bool {
         self.out_sent < self.out.len() || self.stream.left() > 0
     }
 
-    /// Whether everything has been sent and the connection is to be closed.
+    /// Whether all output is sent and the connection is to be closed.
     #[inline]
     #[must_use]
     pub fn is_finished(&self) -> bool {
@@ -111,33 +111,33 @@ impl ServerConnection {
         ends && !self.has_output() && self.waiting.is_empty()
     }
 
-    /// When to call [`ServerConnection::wake`], ns; `None` where nothing waits for a time alone.
+    /// When to call [`ServerConnection::wake`], ns; `None` if no response is delayed.
     #[inline]
     #[must_use]
     pub fn wake_at(&self) -> Option<u64> {
         self.waiting.front().filter(|_| !self.has_output()).map(|first| first.due_ns)
     }
 
-    /// Gives out what is due by `now_ns`.
+    /// Releases the responses that are due by `now_ns`.
     pub fn wake(&mut self, responder: &mut Responder, now_ns: u64) {
         self.go_on(responder, now_ns);
     }
 
-    /// What to send: heads and small bodies, then what follows them.
+    /// The output: heads and small bodies, then the streamed body.
     #[inline]
     #[must_use]
     pub fn output(&self) -> (&[u8], Stream) {
         (&self.out[self.out_sent..], self.stream)
     }
 
-    /// The same as two pieces that can be sent as they are: the second is a part of the body, all of it if short.
+    /// The output as two slices; the second is part of the streamed body, or all of it if short.
     #[must_use]
     pub fn pieces(&self) -> (&[u8], &'static [u8]) {
         let (out, mut stream) = self.output();
         (out, stream.next().unwrap_or_default())
     }
 
-    /// Takes note of bytes that the system accepted by `now_ns`, and goes on with what waited for that.
+    /// Records that the socket took bytes by `now_ns`, and continues with what waited for that.
     #[inline]
     pub fn sent(&mut self, responder: &mut Responder, now_ns: u64, bytes: usize) {
         responder.count(Counter::BytesSent, bytes as u64);
@@ -158,7 +158,7 @@ impl ServerConnection {
         }
     }
 
-    /// Answers what is due, then what was held back.
+    /// Releases the responses that are due, then reads the held input.
     fn go_on(&mut self, responder: &mut Responder, now_ns: u64) {
         while self.has_room() {
             match self.waiting.front().copied() {
@@ -182,7 +182,7 @@ impl ServerConnection {
         self.stream.left() == 0 && self.ending.is_empty() && self.out.len() < OUTPUT_LIMIT_BYTES
     }
 
-    /// Takes requests until the input or the room for answers is used up; says how much input that was.
+    /// Reads requests until the input ends or the output is full; returns how many bytes it consumed.
     #[inline]
     fn process(&mut self, responder: &mut Responder, now_ns: u64, input: &[u8]) -> usize {
         let mut at = 0;
@@ -279,7 +279,7 @@ impl ServerConnection {
         }
     }
 
-    /// Gives a reply at once if it may go, or queues it.
+    /// Sends a reply immediately if possible, or queues it.
     #[inline]
     fn reply(&mut self, responder: &mut Responder, now_ns: u64, delay_ns: u64, reply: Reply) {
         if delay_ns > 0 {

@@ -1,22 +1,22 @@
-//! What receives the content of a response while it is parsed. Owns the interface; the parsers of heads and bodies call it.
+//! The receiver of a response's content while it is parsed. Owns the interface; the parsers of heads and bodies call it.
 
-/// Who wants to see what a response holds, as it comes and before it is known to end well.
+/// A receiver of a response's head and body while they arrive, before the response is known to be complete.
 pub trait Sink {
-    /// Whether it wants to be told of heads.
+    /// Whether the sink receives heads.
     const WANTS_HEADS: bool = true;
 
-    /// A head begins. What came before it, if that was no whole response, was an interim response's.
+    /// A head begins. Earlier fields that completed no response belong to an interim response.
     fn status(&mut self, _status: u16) {}
 
-    /// A header field: its name as it was sent, its value without the white space around it. An empty name continues the
-    /// value before it. Trailer fields are not told.
+    /// A header field: the name as it was sent, and the value without surrounding white space. An empty name
+    /// continues the previous value. Trailer fields are not passed.
     fn field(&mut self, _name: &[u8], _value: &[u8]) {}
 
     /// The next part of the body, without chunk framing; never empty.
     fn body(&mut self, _bytes: &[u8]) {}
 }
 
-/// Nobody.
+/// A sink that ignores everything.
 impl Sink for () {
     const WANTS_HEADS: bool = false;
 }

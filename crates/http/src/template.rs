@@ -1,13 +1,12 @@
-//! The bytes of a request, built once before the clock starts and sent again and again.
-//! Owns which fields are added (Host, Content-Length); refuses whatever would make the request mean something else on
-//! the wire than here.
+//! Builds the bytes of a request once, before the load starts. Owns which fields are added (Host, Content-Length).
+//! Refuses a method, header or value that would change the request's meaning.
 
 use thiserror::Error;
 
 use crate::fields::is_token;
 use crate::{Method, RequestEvent, RequestParser, Url};
 
-/// A request, ready to send.
+/// A request that is ready to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestTemplate {
     bytes: Vec<u8>,
@@ -17,29 +16,29 @@ pub struct RequestTemplate {
 /// Why a request cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TemplateError {
-    /// Not a token.
+    /// The method is not a token.
     #[error("`{0}` is not a request method; a method is one word such as GET")]
     Method(String),
-    /// A method whose answers are not ordinary responses.
+    /// A method without ordinary responses.
     #[error("CONNECT opens a tunnel and cannot be measured as a request")]
     Connect,
     /// A header name that is not a token.
     #[error("`{0}` is not a header name")]
     HeaderName(String),
-    /// A header value that would break out of its line.
+    /// A header value with a control character.
     #[error("the value of header `{0}` holds a line break, a NUL or another control character")]
     HeaderValue(String),
-    /// A header that the template has to decide on.
+    /// A header that is computed from the body.
     #[error("header `{0}` is set from the body and cannot be given")]
     Reserved(String),
 }
 
 impl RequestTemplate {
-    /// Builds a request. `Host` comes from the URL unless it is among the headers; `Content-Length` comes from the
-    /// body, and is also sent as 0 with POST, PUT and PATCH without one (RFC 9110, 8.6).
+    /// Builds a request. `Host` comes from the URL unless the headers contain it. `Content-Length` comes from the
+    /// body; POST, PUT and PATCH without a body send 0 (RFC 9110, 8.6).
     ///
     /// # Errors
-    /// What in the method or in a header cannot go into a request.
+    /// Which method or header is invalid.
     pub fn new<'h>(
         method: &str,
         url: &Url,
@@ -70,34 +69,34 @@ impl RequestTemplate {
         Ok(Self { bytes, expects_no_body: method == "HEAD" })
     }
 
-    /// A request that was written elsewhere.
+    /// Wraps the bytes of an existing request.
     #[must_use]
     pub fn from_bytes(bytes: Vec<u8>) -> Self {
         let expects_no_body = expects_no_body(&bytes);
         Self { bytes, expects_no_body }
     }
 
-    /// The request as it goes over the wire.
+    /// The request's bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Whether the answers have no body whatever they say, as those to HEAD.
+    /// Whether the responses have no body, as those to HEAD.
     #[must_use]
     pub fn expects_no_body(&self) -> bool {
         self.expects_no_body
     }
 }
 
-/// Whether the answer to a request has no body whatever it says, as that to HEAD.
+/// Whether the response to `request` has no body, as that to HEAD.
 #[must_use]
 pub fn expects_no_body(request: &[u8]) -> bool {
     request.starts_with(b"HEAD ")
 }
 
-/// As [`expects_no_body`] for each of several requests that go out in one piece: the first has the lowest bit. `None`
-/// where there are more of them than bits, and they differ.
+/// Evaluates [`expects_no_body`] for each request of a batch, the first one in the lowest bit. `None` if the batch
+/// has more requests than bits and they differ.
 #[must_use]
 pub fn expect_no_bodies(batch: &[u8]) -> Option<u64> {
     if !batch.windows(5).any(|window| window == b"HEAD ") {
@@ -106,7 +105,7 @@ pub fn expect_no_bodies(batch: &[u8]) -> Option<u64> {
     let of_first = if expects_no_body(batch) { u64::MAX } else { 0 };
     let mut parser = RequestParser::default();
     let (mut mask, mut number, mut at, mut is_mixed) = (of_first, 0u32, 0, false);
-    // What is no request as we know it is the script's affair; what came before it is told apart all the same.
+    // Bytes that are not a valid request are up to the script; the requests before them are still evaluated.
     while let Ok(fed) = parser.feed(&batch[at..]) {
         at += fed.consumed;
         if let Some(RequestEvent::Request(request)) = fed.event {

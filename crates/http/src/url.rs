@@ -1,39 +1,39 @@
-//! The URLs that load can go to (RFC 3986, and RFC 9110, 4.2). Owns their parts, parsed once, and what a redirect's
-//! reference means; refuses credentials, and characters that would have to be percent-encoded.
+//! The URLs of a load (RFC 3986, and RFC 9110, 4.2). Owns their parts, parsed once, and the resolution of a
+//! redirect's reference. Refuses credentials and characters that need percent-encoding.
 
 use std::net::Ipv6Addr;
 
 use thiserror::Error;
 
-/// An `http://` or `https://` URL in its parts.
+/// A parsed `http://` or `https://` URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
     /// Whether its scheme is `https`.
     pub is_https: bool,
-    /// Name or address, IPv6 without brackets.
+    /// Host name or address, IPv6 without brackets.
     pub host: String,
-    /// Port, 80 or 443 where the URL says none.
+    /// Port; 80 or 443 if the URL has none.
     pub port: u16,
-    /// Path and query, as they go into the request line; `/` where the URL has none.
+    /// Path and query as in the request line; `/` if the URL has none.
     pub target: String,
 }
 
-/// Why a URL cannot be used.
+/// Why a URL is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UrlError {
-    /// There is no `http://` or `https://`.
+    /// The URL does not begin with `http://` or `https://`.
     #[error("`{0}` does not begin with http:// or https://; write http://HOST[:PORT]/PATH")]
     Scheme(String),
-    /// Nothing stands where the host should.
+    /// The URL has no host.
     #[error("`{0}` has no host; write http://HOST[:PORT]/PATH")]
     NoHost(String),
-    /// A user name or a password.
+    /// The URL has a user name or a password.
     #[error("credentials in a URL are not supported; send an Authorization header")]
     Credentials,
-    /// A host of other characters than a name or an address has.
+    /// The host is neither a name nor an address.
     #[error("`{0}` is neither a host name nor an address; IPv6 is written http://[::1]/")]
     Host(String),
-    /// Not a port.
+    /// The port is not a number from 1 to 65535.
     #[error("`{0}` is not a port; a port is a number from 1 to 65535")]
     Port(String),
     /// A character that a request line cannot carry.
@@ -42,10 +42,10 @@ pub enum UrlError {
 }
 
 impl Url {
-    /// Reads a URL; a fragment is dropped, as it never goes to a server.
+    /// Parses a URL; the fragment is dropped because it is never sent to a server.
     ///
     /// # Errors
-    /// Which part is wrong and what would be right.
+    /// Which part is wrong and what is correct.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         let (scheme, rest) = text.split_once("://").ok_or_else(|| UrlError::Scheme(text.to_owned()))?;
         let is_https = scheme.eq_ignore_ascii_case("https");
@@ -63,7 +63,7 @@ impl Url {
         Ok(Self { is_https, host: host.to_owned(), port, target: target(tail)? })
     }
 
-    /// What a reference (of a Location field) means on this page (RFC 3986, 5.2).
+    /// Resolves a reference (of a Location field) against this URL (RFC 3986, 5.2).
     ///
     /// # Errors
     /// Which part of the result is wrong.
@@ -86,19 +86,19 @@ impl Url {
         Ok(Self { target: without_dots(&target(&whole)?), ..self.clone() })
     }
 
-    /// Whether both lead to the same server.
+    /// Whether both URLs lead to the same server.
     #[must_use]
     pub fn has_origin_of(&self, other: &Self) -> bool {
         (self.is_https, self.port) == (other.is_https, other.port) && self.host.eq_ignore_ascii_case(&other.host)
     }
 
-    /// The whole URL, as a request to a proxy has it.
+    /// The whole URL, as in a request to a proxy.
     #[must_use]
     pub fn absolute(&self) -> String {
         format!("{}://{}{}", if self.is_https { "https" } else { "http" }, self.authority(), self.target)
     }
 
-    /// Host and port, IPv6 in brackets, as CONNECT has them.
+    /// Host and port, IPv6 in brackets, as in CONNECT.
     #[must_use]
     pub fn host_and_port(&self) -> String {
         let host = &self.host;
@@ -109,7 +109,7 @@ impl Url {
         }
     }
 
-    /// Host and port as they go into the Host field: IPv6 in brackets, the default port left out.
+    /// Host and port as in the Host field: IPv6 in brackets, without the default port.
     #[must_use]
     pub fn authority(&self) -> String {
         let whole = self.host_and_port();
@@ -144,7 +144,7 @@ fn split_authority(authority: &str, default_port: u16) -> Result<(&str, u16), Ur
         (host, port)
     };
     let port = match port {
-        // RFC 3986, 3.2.3: an empty port is the scheme's default one.
+        // RFC 3986, 3.2.3: an empty port means the default port.
         None | Some("") => default_port,
         Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
             digits.parse().ok().filter(|&port| port != 0).ok_or_else(|| UrlError::Port(digits.to_owned()))?
@@ -162,7 +162,7 @@ fn target(tail: &str) -> Result<String, UrlError> {
     Ok(if tail.starts_with('/') { tail.to_owned() } else { format!("/{tail}") })
 }
 
-/// A target whose path goes down and up no more (RFC 3986, 5.2.4).
+/// Removes the dot segments of a target's path (RFC 3986, 5.2.4).
 fn without_dots(target: &str) -> String {
     let (path, query) = target.split_at(target.find('?').unwrap_or(target.len()));
     let mut kept: Vec<&str> = Vec::new();

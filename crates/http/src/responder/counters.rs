@@ -1,5 +1,5 @@
-//! What a responder counts, and how it tells it. Each thread writes its own counters alone, so that counting needs no
-//! lock; any thread may read them all. What fails in a handshake is rare and shares one table.
+//! The counters of a responder. Each thread writes only its own counters, so counting needs no lock; every thread may
+//! read all of them. Failed handshakes are rare and share one table.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,11 +8,11 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::Malformed;
 
-/// Status codes that an answer can have.
+/// Status codes that a response can have.
 pub(crate) const STATUSES: std::ops::RangeInclusive<u16> = 200..=599;
 const STATUS_COUNT: usize = 400;
 
-/// What one thread has done. Written by that thread alone, read by any.
+/// The counters of one thread. Only that thread writes them.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Counters {
@@ -21,10 +21,10 @@ pub(crate) struct Counters {
     by_cause: [AtomicU64; Malformed::ALL.len()],
 }
 
-/// What is counted.
+/// A counter's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counter {
-    /// Requests that arrived whole, the responder's own targets not counted.
+    /// Complete requests, without the responder's own targets.
     Requests,
     /// Requests for the responder's own targets.
     OwnRequests,
@@ -34,15 +34,15 @@ pub(crate) enum Counter {
     BytesSent,
     /// Connections accepted.
     Connections,
-    /// Of these, closed at once because there were too many.
+    /// Accepted connections that were closed immediately because of the connection limit.
     Refused,
-    /// Of these, closed because nothing had moved on them for too long.
+    /// Accepted connections that were closed after an idle timeout.
     Expired,
-    /// Of these, closed because they held much memory while all together held too much.
+    /// Accepted connections that were closed because of the common memory limit.
     Shed,
-    /// Answers with 500 because a share of errors was asked for.
+    /// Responses with status 500 because of an error share.
     Errors,
-    /// Answers that were held back for a while.
+    /// Responses that were delayed.
     Delayed,
     /// TLS handshakes with a certificate.
     HandshakesFull,
@@ -83,7 +83,7 @@ impl Counters {
         add(&self.values[counter as usize], amount);
     }
 
-    /// Counts an answer that is no answer of the responder's own.
+    /// Counts a response to a load request.
     #[inline]
     pub(crate) fn answered(&self, status: u16) {
         if let Some(value) = self.by_status.get(usize::from(status).wrapping_sub(usize::from(*STATUSES.start()))) {
@@ -96,7 +96,7 @@ impl Counters {
     }
 }
 
-/// There is one writer, so a load and a store lose nothing and need no locked instruction.
+/// Adds with a load and a store: there is one writer, so no locked instruction is needed.
 #[inline]
 fn add(value: &AtomicU64, amount: u64) {
     value.store(value.load(Ordering::Relaxed) + amount, Ordering::Relaxed);
@@ -114,7 +114,7 @@ impl CounterTable {
         Self { threads: (0..threads).map(|_| Counters::default()).collect(), tls_failures: Mutex::default() }
     }
 
-    /// Counts a handshake or record that failed, by its name.
+    /// Counts a failed handshake or record by its name.
     pub(crate) fn tls_failed(&self, name: &'static str) {
         *self.tls_failures.lock().unwrap_or_else(PoisonError::into_inner).entry(name).or_default() += 1;
     }
@@ -153,7 +153,7 @@ impl CounterTable {
     }
 }
 
-/// Appends `,"name":{...}` with what was counted at all.
+/// Appends `,"name":{...}` with the counters that are not 0.
 fn push_object<K: std::fmt::Display>(text: &mut String, name: &str, counts: impl IntoIterator<Item = (K, u64)>) {
     let counts = counts.into_iter().filter(|(_, count)| *count > 0);
     let inner: Vec<String> = counts.map(|(key, count)| format!("\"{key}\":{count}")).collect();

@@ -1,11 +1,11 @@
-//! Answers as bytes. Owns heads, chunk framing, and the static blocks that long bodies are streamed from, so that a body of
-//! any length takes no memory.
+//! Renders responses. Owns heads, chunk framing, and the static blocks from which long bodies are streamed, so that a
+//! body of any length needs no memory.
 
 use std::ops::Range;
 
 use crate::behaviour::DEFAULT_BODY_BYTES;
 
-/// What bodies are made of, again and again: lines for plain ones, then whole chunks for chunked ones.
+/// The content of bodies, repeated: lines for plain bodies, then whole chunks for chunked ones.
 pub static BLOCKS: [u8; BLOCK_BYTES + CHUNKS * FRAMED_BYTES] = blocks();
 
 const LINE: &[u8; DEFAULT_BODY_BYTES as usize] = b"by the mark\n";
@@ -16,7 +16,7 @@ const CHUNK_HEAD: &[u8; 6] = b"2000\r\n";
 const FRAMED_BYTES: usize = CHUNK_HEAD.len() + CHUNK_BYTES + 2;
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// Bodies up to this size are copied behind their head, so that a small answer is one piece.
+/// Bodies up to this size, bytes, are copied after their head, so that a small response is sent in one piece.
 const INLINE_BODY_BYTES: u64 = 4096;
 
 pub(crate) const PLAIN: &str = "text/plain";
@@ -24,26 +24,26 @@ pub(crate) const PLAIN: &str = "text/plain";
 /// What the head says about the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Persistence {
-    /// Nothing: it lives on, as HTTP/1.1 has it.
+    /// Nothing: HTTP/1.1 connections are persistent by default.
     Implied,
-    /// That it lives on, for HTTP/1.0.
+    /// The connection stays open (HTTP/1.0).
     KeepAlive,
-    /// That it ends.
+    /// The connection closes.
     Close,
 }
 
-/// Everything that an answer's bytes depend on.
+/// Everything that determines a response's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body_bytes: u64,
     pub(crate) chunked: bool,
-    /// Whether it answers HEAD: no body, whatever the head says.
+    /// Whether the request was HEAD, so the response has no body.
     pub(crate) head_only: bool,
     pub(crate) persistence: Persistence,
 }
 
-/// A body's rest, out of a part of [`BLOCKS`], again and again. Gives the pieces that can be sent as they are.
+/// The rest of a body: a range of [`BLOCKS`], repeated. Yields pieces that can be sent without a copy.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stream {
     begin: usize,
@@ -61,20 +61,20 @@ impl Stream {
         Self { begin: BLOCK_BYTES, end: BLOCKS.len(), at: BLOCK_BYTES, left: chunks * FRAMED_BYTES as u64 }
     }
 
-    /// Where in [`BLOCKS`] the next piece lies; empty at the end.
+    /// The next piece's range in [`BLOCKS`]; empty at the end.
     #[must_use]
     pub fn place(&self) -> Range<usize> {
         let to = usize::try_from(self.left).map_or(self.end, |left| self.at.saturating_add(left).min(self.end));
         self.at..to
     }
 
-    /// Bytes that are left.
+    /// Bytes left to send.
     #[must_use]
     pub fn left(&self) -> u64 {
         self.left
     }
 
-    /// Takes note of bytes that have gone.
+    /// Records that bytes were sent.
     pub(crate) fn advance(&mut self, bytes: u64) {
         if self.left > 0 {
             let bytes = bytes.min(self.left);
@@ -95,7 +95,7 @@ impl Iterator for Stream {
     }
 }
 
-/// An answer that has been rendered: its beginning as bytes, what is streamed behind it, and what ends it.
+/// A rendered response: its first bytes, the streamed body, and the final bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Rendered {
     of: Option<Answer>,
@@ -105,7 +105,7 @@ pub(crate) struct Rendered {
 }
 
 impl Rendered {
-    /// Becomes this answer; costs a comparison where it is that already.
+    /// Renders this response, unless it is already rendered.
     #[inline]
     pub(crate) fn become_answer(&mut self, answer: &Answer) {
         if self.of.as_ref() != Some(answer) {
@@ -141,7 +141,7 @@ impl Rendered {
         }
     }
 
-    /// The odd chunk comes first, so that all others are alike.
+    /// The chunk of odd size comes first, so that all others are equal.
     fn add_chunks(&mut self, bytes: u64) {
         let (chunks, odd) = (bytes / CHUNK_BYTES as u64, (bytes % CHUNK_BYTES as u64) as usize);
         if odd > 0 {
@@ -158,7 +158,7 @@ impl Rendered {
     }
 }
 
-/// How a head says where its body ends.
+/// The framing header field of a response.
 #[derive(Clone, Copy)]
 pub(crate) enum BodyFraming {
     None,
@@ -166,7 +166,7 @@ pub(crate) enum BodyFraming {
     Length(u64),
 }
 
-/// Appends an answer's head.
+/// Appends a response's head.
 pub(crate) fn push_head(
     out: &mut Vec<u8>,
     status: u16,
@@ -190,7 +190,7 @@ pub(crate) fn push_head(
     );
 }
 
-/// The reason phrases of RFC 9110; none where it has none, which RFC 9112, 4 allows.
+/// The reason phrase (RFC 9110); empty for codes without one, which RFC 9112, 4 allows.
 fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",

@@ -1,4 +1,4 @@
-//! A served connection in virtual time: order, delays, errors, closing, chunks, and what it refuses to hold.
+//! A server connection in virtual time: order, delays, errors, closing, chunks and memory limits.
 
 use super::{ServerConnection, MOST_WAITING, OUTPUT_LIMIT_BYTES};
 use crate::behaviour::{Behaviour, DelayShape};
@@ -20,7 +20,7 @@ fn get(target: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")
 }
 
-/// Takes what is there to be sent, in pieces of at most `limit`.
+/// Takes all output, in pieces of at most `limit`.
 fn drained(server: &mut ServerConnection, responder: &mut Responder, now_ns: u64, limit: usize) -> Vec<u8> {
     let mut said = Vec::new();
     while server.has_output() {
@@ -164,7 +164,7 @@ fn chunks_are_not_for_http_1_0_and_long_bodies_arrive_whole() {
     assert_eq!(parsed(&said).iter().map(|answer| answer.body_bytes).collect::<Vec<_>>(), [20_000, 20_000, 0]);
 }
 
-/// What is known by its bytes is answered as if it had been parsed, however the bytes are cut.
+/// A request that is recognised by its bytes gets the same response as a parsed one, wherever the bytes are split.
 #[test]
 fn a_request_that_comes_again_is_answered_alike() {
     let requests =
